@@ -1,0 +1,77 @@
+# One verb a target; `make` alone prints them. CI runs `make test` and nothing else.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+KERNEL ?= 6.12
+COUNT ?= 1
+RUN ?= .
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+# What the tests need beside Go, git and make: a C compiler for -race and runc, and the parts of the test node.
+PACKAGES := gcc libc6-dev xz-utils qemu-system-x86 busybox-static cpio e2fsprogs libseccomp-dev pkg-config
+
+# A go.mod of another project above this folder, or a GOFLAGS of the user's, must not change what is built.
+export GOWORK := off
+GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
+
+# $(call step,NAME,COMMAND) runs a command and says how long it took. It never judges the time.
+step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
+	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
+
+.PHONY: help build test e2e bench lint image demo deps parts unit promises smoke
+
+help: ## print the verbs
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+build: ## build bin/jettison, the static binary for this machine
+	$(GO_BUILD) -o bin/jettison ./cmd/jettison
+
+test: ## install what is missing, build, vet, lint, unit tests, one VM scenario a promise (CI runs this)
+	$(call step,packages,$(MAKE) -s deps)
+	$(call step,build,$(MAKE) -s build)
+	$(call step,lint,$(MAKE) -s lint)
+	$(call step,unit tests,$(MAKE) -s unit)
+	$(call step,parts of the test node,$(MAKE) -s parts)
+	$(call step,promises on kernel 6.12,$(MAKE) -s promises)
+	$(call step,smoke test on kernel 6.1,$(MAKE) -s smoke)
+
+e2e: deps ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
+	JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -run '$(RUN)' -v -timeout 600m
+
+bench: deps ## measure in the VM: crossing to kill, kill to memory back, the agent's memory and CPU
+	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench . -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
+
+lint: ## go vet, gofmt, staticcheck, errcheck
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "not gofmt-ed:"; echo "$$files"; exit 1; }
+	go vet ./...
+	go tool -modfile=tools.mod staticcheck ./...
+	go tool -modfile=tools.mod errcheck -exclude .errcheck ./...
+
+image: ## write dist/jettison.tar, an OCI image for amd64 and arm64, without a daemon
+	@mkdir -p dist
+	GOARCH=amd64 $(GO_BUILD) -o bin/jettison-linux-amd64 ./cmd/jettison
+	GOARCH=arm64 $(GO_BUILD) -o bin/jettison-linux-arm64 ./cmd/jettison
+	go run ./deploy/oci/mkimage -o dist/jettison.tar amd64=bin/jettison-linux-amd64 arm64=bin/jettison-linux-arm64
+
+demo: deps ## boot a node, let a pod leak, watch the agent save the node (about a minute)
+	@go run ./e2e/demo
+
+deps:
+	@missing=; for p in $(PACKAGES); do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
+	test -z "$$missing" && exit 0; \
+	if [ "$$(id -u)" != 0 ]; then echo "missing packages; run:"; \
+		echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends$$missing"; exit 1; fi; \
+	echo "installing$$missing"; apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $$missing
+
+unit:
+	go test -race -short ./...
+
+parts:
+	go run ./e2e/vm/prepare 6.12 6.1
+
+promises:
+	JETTISON_KERNEL=6.12 go test ./e2e -count=1 -run '^TestPromise' -v -timeout 60m
+
+smoke:
+	JETTISON_KERNEL=6.1 go test ./e2e -count=1 -run '^TestSmoke' -v -timeout 30m

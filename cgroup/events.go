@@ -1,0 +1,91 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Events is cgroup.events.
+type Events struct {
+	Populated bool // the cgroup or one below it has a live process
+	Frozen    bool
+}
+
+// ParseEvents reads cgroup.events; without a populated line it is malformed.
+func ParseEvents(b []byte) (Events, error) {
+	populated, frozen := uint64(2), uint64(0)
+	err := keyValues(b, func(key []byte) *uint64 {
+		switch string(key) {
+		case "populated":
+			return &populated
+		case "frozen":
+			return &frozen
+		}
+		return nil
+	})
+	if err == nil && (populated > 1 || frozen > 1) {
+		err = fmt.Errorf("%w: populated and frozen are 0 or 1", ErrMalformed)
+	}
+	return Events{Populated: populated == 1, Frozen: frozen == 1}, err
+}
+
+// Events reads cgroup.events. The root cgroup has none.
+func (g *Group) Events(buf []byte) (Events, error) {
+	b, err := g.readKept(cgroupEvents, buf)
+	if err != nil {
+		return Events{}, err
+	}
+	e, err := ParseEvents(b)
+	if err != nil {
+		return e, fmt.Errorf("parse cgroup %s: %w", g.file("cgroup.events"), err)
+	}
+	return e, nil
+}
+
+// WaitEmpty blocks until the group has no live process any more, the time is over (os.ErrDeadlineExceeded) or ctx ends. A
+// group that vanished is empty. It wakes by POLLPRI, which the kernel raises when cgroup.events changes
+// (cgroup_file_notify); the read that follows each wake arms it again.
+func (g *Group) WaitEmpty(ctx context.Context, limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	ended, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("make eventfd: %w", err)
+	}
+	defer unix.Close(ended)
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_, _ = unix.Write(ended, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		close(woken)
+	})
+	defer func() {
+		if !stop() {
+			<-woken // the descriptor must not be closed under the writer
+		}
+	}()
+	var buf [256]byte
+	for {
+		e, err := g.Events(buf[:])
+		if errors.Is(err, ErrVanished) || err == nil && !e.Populated {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		left := time.Until(deadline)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("wait for cgroup /%s to be empty: %w", g.path, ctx.Err())
+		case left <= 0:
+			return fmt.Errorf("wait for cgroup /%s to be empty: %w", g.path, os.ErrDeadlineExceeded)
+		}
+		fds := []unix.PollFd{{Fd: int32(g.kept[cgroupEvents] - 1), Events: unix.POLLPRI}, {Fd: int32(ended), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
+			return fmt.Errorf("poll cgroup %s: %w", g.file("cgroup.events"), err)
+		}
+	}
+}

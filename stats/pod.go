@@ -1,0 +1,79 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"jettison/cri"
+)
+
+// Pod is what the runtime tells of one pod: all its sandboxes, and the containers of the ready one.
+type Pod struct {
+	PodRef      PodReference
+	Sandboxes   []cri.PodSandbox // newest attempt first
+	Cgroup      string           // path below the root; empty: the runtime did not say
+	Containers  []cri.Container  // running or about to
+	Annotations map[string]string
+}
+
+// Index is the runtime's pods by UID. It is never changed once made.
+type Index map[string]*Pod
+
+// NewIndex groups a listing by pod. Sandboxes without a UID (made by hand, without metadata) cannot be told apart and are
+// left out.
+func NewIndex(l cri.Listing) Index {
+	index := Index{}
+	bySandbox := make(map[string]*Pod, len(l.Sandboxes))
+	for _, s := range l.Sandboxes {
+		if s.UID == "" {
+			continue
+		}
+		p := index[s.UID]
+		if p == nil {
+			p = &Pod{PodRef: PodReference{Name: s.Name, Namespace: s.Namespace, UID: s.UID}}
+			index[s.UID] = p
+		}
+		p.Sandboxes = append(p.Sandboxes, s)
+		bySandbox[s.ID] = p
+	}
+	for _, p := range index {
+		slices.SortFunc(p.Sandboxes, func(a, b cri.PodSandbox) int {
+			return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), strings.Compare(a.ID, b.ID))
+		})
+		newest := p.Sandboxes[0]
+		p.Annotations = newest.Annotations
+		p.Cgroup = CgroupOfParent(newest.CgroupParent)
+	}
+	for _, c := range l.Containers {
+		if p := bySandbox[c.SandboxID]; p != nil {
+			p.Containers = append(p.Containers, c)
+		}
+	}
+	return index
+}
+
+// ready reports whether any sandbox of the pod is.
+func (p *Pod) ready() bool {
+	return slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.Ready })
+}
+
+// describe fills in what the runtime knows.
+func (p *Pod) describe(out *PodStats, capacity Opt[uint64]) {
+	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
+	out.StartTime = p.Sandboxes[0].CreatedAt
+	for _, s := range p.Sandboxes {
+		out.SandboxIDs = append(out.SandboxIDs, s.ID)
+	}
+	sum := Some(MemoryRequest{})
+	for _, c := range p.Containers {
+		if adj := c.OOMScoreAdj; adj != nil && *adj == oomScoreAdjGuaranteed && out.QOSClass != Guaranteed && out.QOSClass != "" {
+			out.NodeCritical = true
+		}
+		request := containerRequest(out.QOSClass, c.OOMScoreAdj, c.MemoryLimit, capacity)
+		sum = Opt[MemoryRequest]{V: sum.V.add(request.V), OK: sum.OK && request.OK}
+	}
+	if len(p.Containers) > 0 {
+		out.MemoryRequest = sum
+	}
+}

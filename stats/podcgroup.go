@@ -1,0 +1,77 @@
+package stats
+
+import (
+	"strings"
+
+	"github.com/opencontainers/cgroups/systemd"
+)
+
+// PodCgroup is what the name of a pod's cgroup says.
+type PodCgroup struct {
+	Path     string // below the root, without a leading slash
+	UID      string
+	QOSClass QOSClass
+}
+
+// ParsePodCgroup reads the last element of a pod cgroup's path, of either driver (kubelet pkg/kubelet/cm):
+//
+//	cgroupfs  kubepods/burstable/pod<uid>                      dir "kubepods/burstable"
+//	systemd   kubepods.slice/.../kubepods-burstable-pod<uid with _ for ->.slice
+//
+// QOSClass comes from the parent; ok is false for what is not a pod's.
+func ParsePodCgroup(parent, name string) (p PodCgroup, ok bool) {
+	p.Path = strings.Trim(parent+"/"+name, "/")
+	base := parent[strings.LastIndexByte(parent, '/')+1:]
+	if unit, isSlice := strings.CutSuffix(name, ".slice"); isSlice {
+		at := strings.LastIndex(unit, "-pod") // a UID has no "-" in a unit's name, its parents may
+		if at < 0 || strings.TrimSuffix(base, ".slice") != unit[:at] {
+			return p, false
+		}
+		prefix := unit[:at]
+		p.UID = strings.ReplaceAll(unit[at+len("-pod"):], "_", "-")
+		base = prefix[strings.LastIndexByte(prefix, '-')+1:]
+	} else if p.UID, ok = strings.CutPrefix(name, "pod"); !ok {
+		return p, false
+	}
+	switch base {
+	case "besteffort":
+		p.QOSClass = BestEffort
+	case "burstable":
+		p.QOSClass = Burstable
+	case "kubepods":
+		p.QOSClass = Guaranteed
+	}
+	return p, p.UID != ""
+}
+
+// CgroupOfParent is the path, below the root, of a pod's cgroup as a CRI cgroup_parent names it: a path with the cgroupfs
+// driver, the name of a slice with systemd's. Empty: the name is neither.
+func CgroupOfParent(parent string) string {
+	if strings.HasSuffix(parent, ".slice") && !strings.Contains(strings.Trim(parent, "/"), "/") {
+		path, err := systemd.ExpandSlice(strings.Trim(parent, "/"))
+		if err != nil {
+			return ""
+		}
+		return strings.Trim(path, "/")
+	}
+	return strings.Trim(parent, "/")
+}
+
+// PodRoots are the cgroups whose children are pods, below a kubelet's cgroupRoot, for both drivers: which one is in use
+// shows in which exist.
+func PodRoots(cgroupRoot string) []string {
+	root := strings.Trim(cgroupRoot, "/")
+	in := func(p string) string { return strings.Trim(root+"/"+p, "/") }
+	roots := []string{in("kubepods"), in("kubepods/burstable"), in("kubepods/besteffort")}
+	if root == "" {
+		return append(roots, "kubepods.slice", "kubepods.slice/kubepods-burstable.slice", "kubepods.slice/kubepods-besteffort.slice")
+	}
+	// With systemd, cgroupRoot /a/b makes the slice a-b-kubepods.slice (kubelet cm CgroupName.ToSystemd).
+	escaped := strings.ReplaceAll(strings.ReplaceAll(root, "-", "_"), "/", "-")
+	for _, leaf := range []string{"kubepods", "kubepods-burstable", "kubepods-besteffort"} {
+		if p := CgroupOfParent(escaped + "-" + leaf + ".slice"); p != "" {
+			roots = append(roots, p)
+		}
+	}
+	return roots
+}

@@ -1,0 +1,444 @@
+// Package agent is the loop: look, decide, act, look again. One goroutine owns all state; a second lists the runtime's pods,
+// and one more lives for each eviction, to wait for the kernel and the runtime. The loop waits for both when it ends.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"jettison/cmd/jettison/internal/config"
+	"jettison/cmd/jettison/internal/kill"
+	"jettison/cmd/jettison/internal/protect"
+	"jettison/eviction"
+	"jettison/stats"
+)
+
+// Times of the loop.
+const (
+	poll         = 100 * time.Millisecond // between two cheap looks
+	pollEviction = 5 * time.Millisecond   // the same while the memory of a victim is on its way back
+	unannounced  = 50 * time.Millisecond  // how long a kill waits for the runtime to name a pod that only the kernel knows
+	dieLimit     = 10 * time.Second       // from the kill until the victim counts as one that will not die
+	backLimit    = 2 * time.Second        // from the empty cgroup until the next victim is looked for all the same
+	repeatLog    = 10 * time.Second       // between two lines that say the same
+)
+
+// Options of Run.
+type Options struct {
+	Config      *config.Loaded
+	CgroupMount string // empty: cgroup.DefaultMount
+	ProcMount   string // empty: /proc
+	DryRun      bool
+	Log         *slog.Logger
+	Version     string
+}
+
+// Run checks what the agent needs, waits for the runtime's first answer and then keeps the node alive until ctx ends. It
+// returns an error only for what was wrong at the start.
+func Run(ctx context.Context, o Options) error {
+	s, err := open(o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	refused := protect.Self()
+	runtime, err := firstAnswer(ctx, s.client, time.Duration(o.Config.RuntimeWait))
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a := newAgent(o, s)
+	// Without one answer of the runtime nobody knows which pods are protected, so this comes before the first look.
+	listing, err := a.watcher.lister.List(ctx)
+	if err != nil {
+		return err
+	}
+	a.pods = stats.NewIndex(listing)
+	a.announce(runtime.Name+" "+runtime.Version, refused)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go a.watcher.run(ctx)
+	a.loop(ctx)
+	cancel()
+	a.evictions.Wait()
+	<-a.watcher.done
+	o.Log.Info("stopped")
+	return nil
+}
+
+// agent is the loop's state. Everything in it belongs to the loop's goroutine but what is said otherwise.
+type agent struct {
+	*sources
+	o       Options
+	log     *slog.Logger
+	manager *eviction.Manager
+	watcher *watcher
+
+	pods    stats.Index // the runtime's, as last listed
+	lost    bool        // the runtime did not answer last time
+	node    stats.NodeStats
+	summary stats.Summary
+	blind   string               // the error of the last look, as logged; empty: all is read
+	current *underway            // the eviction under way; nil: none
+	said    map[string]time.Time // what was logged when, of lines that repeat
+
+	empty     chan error // the current victim's cgroup is empty (nil) or would not become so
+	cleaned   chan cleaned
+	evictions sync.WaitGroup // goroutines of evictions
+}
+
+// underway is an eviction from its kill until the memory is back.
+type underway struct {
+	decision eviction.Decision
+	victim   *kill.Victim
+	reread   stats.PodStats // the victim, measured again right before the kill
+	killed   kill.Stamp
+	emptied  time.Time // zero: the cgroup still has processes
+	killErr  error
+}
+
+// cleaned is what the runtime made of an evicted pod.
+type cleaned struct {
+	pod stats.PodReference
+	err error
+}
+
+func newAgent(o Options, s *sources) *agent {
+	c := o.Config
+	return &agent{
+		sources: s, o: o, log: o.Log, watcher: newWatcher(s.client), said: map[string]time.Time{},
+		manager: eviction.NewManager(eviction.Config{
+			Hard: c.Hard, MemoryAvailable: c.MemoryAvailable,
+			Policy: eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
+		}),
+		empty: make(chan error, 1), cleaned: make(chan cleaned, 16),
+	}
+}
+
+// announce logs what the agent starts with, and once each thing that it has to do without.
+func (a *agent) announce(runtime string, refused []error) {
+	selfErr := a.collector.FindSelf()
+	var thresholds []string
+	for _, t := range a.o.Config.Hard {
+		if eviction.Acts(t.Signal) {
+			thresholds = append(thresholds, t.String())
+		}
+	}
+	a.log.Info("started", "version", a.o.Version, "runtime", runtime, "endpoint", a.client.Endpoint(), "cgroup", a.fs.Mount(),
+		"thresholds", thresholds, "memoryAvailable", a.o.Config.MemoryAvailable, "config", a.o.Config.Path, "dryRun", a.o.DryRun,
+		"self", a.collector.Self())
+	for _, w := range a.o.Config.Warnings {
+		a.log.Warn("config: " + w)
+	}
+	for _, err := range refused {
+		a.log.Warn("not protected", "error", err)
+	}
+	if selfErr != nil {
+		a.log.Warn("the agent's own pod is not known: only its namespace or priority protects it", "error", selfErr)
+	}
+	if text := pressure(a.o.ProcMount); text != "" {
+		a.log.Warn(text)
+	}
+	if len(thresholds) == 0 {
+		a.log.Warn("no threshold that this version acts on is set: nothing will be evicted")
+	}
+}
+
+// loop is the agent's life.
+func (a *agent) loop(ctx context.Context) {
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	every := poll
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case u := <-a.watcher.updates:
+			a.listed(u)
+			continue
+		case c := <-a.cleaned:
+			if c.err != nil {
+				a.log.Error("the runtime did not clean up after an evicted pod", "pod", a.name(c.pod), "error", c.err)
+			}
+			a.manager.Cleaned(c.pod.UID)
+			continue
+		case err := <-a.empty:
+			a.emptied(err)
+		case <-ticker.C:
+		}
+		a.look(ctx, time.Now())
+		want := poll
+		if a.current != nil {
+			want = pollEviction
+		}
+		if want != every {
+			every = want
+			ticker.Reset(every)
+		}
+	}
+}
+
+// listed takes an answer of the runtime. Its loss and its return are logged once each.
+func (a *agent) listed(u update) {
+	if u.err != nil {
+		if !a.lost {
+			a.log.Warn("lost the runtime, going on with what the kernel tells", "error", u.err)
+		}
+		a.lost = true
+		return
+	}
+	if a.lost {
+		a.log.Info("the runtime is back")
+	}
+	a.lost = false
+	a.pods = stats.NewIndex(u.listing)
+}
+
+// look is one cheap look and what follows from it.
+func (a *agent) look(ctx context.Context, now time.Time) {
+	a.readable(a.collector.Node(now, &a.node))
+	met := a.manager.Observe(now, &a.node)
+	if a.current != nil {
+		a.progress(now, met)
+		return
+	}
+	if len(met) == 0 {
+		return
+	}
+	a.decide(ctx, now)
+}
+
+// readable logs once that a source cannot be read, and once that it can be again.
+func (a *agent) readable(err error) {
+	switch {
+	case err == nil && a.blind != "":
+		a.log.Info("everything is read again")
+		a.blind = ""
+	case err != nil && a.blind != err.Error():
+		a.log.Error("cannot read the node's memory", "error", err)
+		a.blind = err.Error()
+	}
+}
+
+// decide is the dear look, made only when a threshold is met: it measures every pod, ranks them, and evicts the first.
+func (a *agent) decide(ctx context.Context, now time.Time) {
+	err := a.collector.Collect(now, a.pods, &a.summary)
+	if a.strangers() {
+		a.ask(ctx)
+		now = time.Now()
+		err = a.collector.Collect(now, a.pods, &a.summary)
+	}
+	if err != nil {
+		a.repeat("reading pods: "+err.Error(), func() { a.log.Warn("some pods could not be measured", "error", err) })
+	}
+	d := a.manager.Step(now, &a.summary)
+	if d.Victim < 0 {
+		if len(d.Met) > 0 {
+			a.repeat("nobody: "+d.Reason, func() {
+				a.log.Warn("no eviction", append(signalFields(d.Signal), "reason", d.Reason, "protected", len(d.Protected))...)
+			})
+		}
+		return
+	}
+	victim := d.Ranking[d.Victim].Pod
+	if a.o.DryRun {
+		a.repeat("dry run: "+victim.PodRef.UID, func() { a.log.Info("would evict", a.describe(d)...) })
+		return
+	}
+	a.evict(ctx, d, victim)
+}
+
+// strangers reports whether the hierarchy has pods that the runtime has not told of.
+func (a *agent) strangers() bool {
+	for _, p := range a.summary.Pods {
+		if !p.Announced && p.Populated.V {
+			return true
+		}
+	}
+	return false
+}
+
+// ask has the runtime listed now and waits a moment for its answer.
+func (a *agent) ask(ctx context.Context) {
+	a.watcher.ask()
+	timer := time.NewTimer(unannounced)
+	defer timer.Stop()
+	select {
+	case u := <-a.watcher.updates:
+		a.listed(u)
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// evict pins the victim, measures once more, and kills.
+func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodStats) {
+	victim, err := kill.Pin(a.fs, &pod)
+	if err != nil { // it went away since it was ranked: the next look ranks again
+		a.repeat("pin: "+err.Error(), func() { a.log.Info("the victim is gone already", "pod", a.name(pod.PodRef), "error", err) })
+		return
+	}
+	now := time.Now()
+	a.readable(a.collector.Node(now, &a.node))
+	if len(a.manager.Observe(now, &a.node)) == 0 {
+		victim.Close()
+		a.log.Info("eviction abandoned: the memory is back", append(signalFields(d.Signal), "pod", a.name(pod.PodRef))...)
+		return
+	}
+	_ = a.collector.Pod(now, &pod)
+	a.manager.Begin(d)
+	u := &underway{decision: d, victim: victim, reread: pod}
+	u.killErr = victim.Kill()
+	u.killed = kill.Now()
+	a.current = u
+	a.evictions.Go(func() {
+		defer victim.Close()
+		err := a.finish(ctx, victim, u.killErr)
+		select {
+		case a.cleaned <- cleaned{pod.PodRef, err}:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// finish waits for the victim's end, says so on a.empty, and has the runtime clean up. Where the kernel's way to kill was
+// refused, the runtime is what kills.
+func (a *agent) finish(ctx context.Context, victim *kill.Victim, killErr error) error {
+	if killErr == nil {
+		a.empty <- victim.WaitEmpty(ctx, dieLimit)
+		return victim.Clean(ctx, a.client)
+	}
+	short, cancel := context.WithTimeout(ctx, dieLimit)
+	err := victim.Clean(short, a.client)
+	cancel()
+	a.empty <- errors.Join(err, victim.WaitEmpty(ctx, 0))
+	if err != nil {
+		err = victim.Clean(ctx, a.client)
+	}
+	return err
+}
+
+// emptied takes the word of the goroutine that waits for the victim's end.
+func (a *agent) emptied(err error) {
+	u, now := a.current, time.Now()
+	if u == nil {
+		return
+	}
+	if err != nil {
+		a.log.Error("the victim does not die, set aside", append(a.describe(u.decision), "error", errors.Join(u.killErr, err))...)
+		a.manager.Done(now, u.victim.Pod.UID, false)
+		a.current = nil
+		return
+	}
+	u.emptied = now
+}
+
+// progress ends the eviction under way once the memory is back, or does not come.
+func (a *agent) progress(now time.Time, still []eviction.Met) {
+	u := a.current
+	if u.emptied.IsZero() {
+		return
+	}
+	back := len(still) == 0
+	if !back && now.Sub(u.emptied) < backLimit {
+		return
+	}
+	fields := append(a.describe(u.decision), "crossedToKill", u.killed.Time.Sub(u.decision.Signal.Since).Round(time.Microsecond),
+		"killToEmpty", u.emptied.Sub(u.killed.Time).Round(time.Microsecond))
+	if back {
+		fields = append(fields, "killToMemoryBack", now.Sub(u.killed.Time).Round(time.Microsecond))
+	} else {
+		fields = append(fields, "killToMemoryBack", "not back")
+	}
+	fields = append(fields, "available", a.manager.Memory(&a.node).Available,
+		"killedAtMonotonic", u.killed.Monotonic, "ranking", a.ranking(u.decision))
+	if u.killErr != nil {
+		fields = append(fields, "killError", u.killErr)
+	}
+	a.log.Info("evicted", fields...)
+	a.manager.Done(now, u.victim.Pod.UID, true)
+	a.current = nil
+	clear(a.said)
+}
+
+// repeat logs what may be said again and again at most every repeatLog.
+func (a *agent) repeat(key string, log func()) {
+	if now := time.Now(); now.Sub(a.said[key]) >= repeatLog {
+		if len(a.said) > 1000 {
+			clear(a.said)
+		}
+		a.said[key] = now
+		log()
+	}
+}
+
+// describe are the fields of a decision's log line: signal, observed, threshold, victim, reason.
+func (a *agent) describe(d eviction.Decision) []any {
+	v := d.Ranking[d.Victim]
+	return append(signalFields(d.Signal), "victim", a.name(v.Pod.PodRef), "uid", v.Pod.PodRef.UID, "qos", v.Pod.QOSClass, "cgroup", v.Pod.Cgroup,
+		"reason", d.Reason, "candidates", len(d.Ranking), "protected", len(d.Protected))
+}
+
+func signalFields(m eviction.Met) []any {
+	return []any{"signal", m.Threshold.Signal, "observed", m.Observed.Available, "threshold", m.Limit}
+}
+
+// name is a pod's namespace and name; where the runtime had not told of it yet, what it has told since counts.
+func (a *agent) name(p stats.PodReference) string {
+	if p.Name == "" && a.pods[p.UID] != nil {
+		p = a.pods[p.UID].PodRef
+	}
+	if p.Name == "" {
+		return "uid:" + p.UID
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// row of a ranking in the log.
+type row struct {
+	Pod        string `json:"pod"`
+	QOS        string `json:"qos"`
+	Usage      int64  `json:"usage"`   // working set in bytes; -1: not measured
+	Request    int64  `json:"request"` // bytes; -1: unknown
+	DecidedBy  string `json:"decidedBy,omitempty"`
+	Protection string `json:"protected,omitempty"`
+}
+
+// String is a row in a text log.
+func (r row) String() string {
+	return fmt.Sprintf("%s(%s usage=%d request=%d %s%s)", r.Pod, r.QOS, r.Usage, r.Request, r.DecidedBy, r.Protection)
+}
+
+// rankingRows bounds what one log line carries of a ranking.
+const rankingRows = 10
+
+// ranking is the start of the order, then who is protected.
+func (a *agent) ranking(d eviction.Decision) []row {
+	var rows []row
+	add := func(c eviction.Candidate, by string) {
+		if len(rows) == rankingRows {
+			return
+		}
+		r := row{Pod: a.name(c.Pod.PodRef), QOS: string(c.Pod.QOSClass), Usage: -1, Request: -1, DecidedBy: by, Protection: c.Protected}
+		if w := c.Pod.Memory.WorkingSetBytes; w.OK {
+			r.Usage = int64(w.V)
+		}
+		if q := c.Pod.MemoryRequest; q.OK {
+			r.Request = int64(q.V.Max)
+		}
+		rows = append(rows, r)
+	}
+	for _, r := range d.Ranking {
+		add(r.Candidate, r.DecidedBy)
+	}
+	for _, c := range d.Protected {
+		add(c, "")
+	}
+	return rows
+}

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"jettison/cri"
+)
+
+// How often the runtime is listed, and how soon again while it does not answer.
+const (
+	resync      = 10 * time.Second
+	retryListen = time.Second
+)
+
+// update is one answer of the runtime, or its failure.
+type update struct {
+	listing cri.Listing
+	err     error
+}
+
+// watcher lists the runtime's pods again and again and hands each answer to the loop. It is the only one that waits for
+// lists, so a runtime that hangs holds up nobody else.
+type watcher struct {
+	lister  *cri.Lister
+	refresh chan struct{} // one slot: "list now"
+	updates chan update   // one slot: the newest answer replaces one that was not taken
+	done    chan struct{} // closed when run has returned
+}
+
+func newWatcher(c *cri.Client) *watcher {
+	return &watcher{lister: cri.NewLister(c), refresh: make(chan struct{}, 1), updates: make(chan update, 1), done: make(chan struct{})}
+}
+
+// ask has the runtime listed as soon as possible. It never blocks.
+func (w *watcher) ask() {
+	select {
+	case w.refresh <- struct{}{}:
+	default: // asked already
+	}
+}
+
+// run lists until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	defer close(w.done)
+	for {
+		listing, err := w.lister.List(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-w.updates:
+		default:
+		}
+		w.updates <- update{listing, err} // run is the only sender: the slot is free
+		next := resync
+		if err != nil {
+			next = retryListen
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-w.refresh:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// Package config loads the agent's configuration: a file of its own (kind AgentConfiguration), where every unknown or wrong
+// field is an error with its line, or a kubelet's own KubeletConfiguration, which is taken as it is.
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"jettison/eviction"
+	"jettison/stats"
+)
+
+// DefaultPath is read when no file is named; it may be missing.
+const DefaultPath = "/etc/jettison/config.yaml"
+
+// Kinds of configuration files, and their apiVersions.
+const (
+	KindAgent         = "AgentConfiguration"
+	APIVersionAgent   = "jettison/v1alpha1"
+	KindKubelet       = "KubeletConfiguration"
+	APIVersionKubelet = "kubelet.config.k8s.io/v1beta1"
+)
+
+// Duration is a time.Duration that YAML writes as "1m30s", as the kubelet's files do.
+type Duration time.Duration
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// ContainerGC is when dead containers are removed; the kubelet takes these as flags only.
+type ContainerGC struct {
+	MinAge             Duration `yaml:"minAge"`
+	MaxPerPodContainer int32    `yaml:"maxPerPodContainer"`
+	MaxContainers      int32    `yaml:"maxContainers"`
+	CreatedMinAge      Duration `yaml:"createdMinAge"`
+}
+
+// Taint is a taint of registerWithTaints (k8s.io/api/core/v1 Taint).
+type Taint struct {
+	Key       string `yaml:"key"`
+	Value     string `yaml:"value"`
+	Effect    string `yaml:"effect"`
+	TimeAdded string `yaml:"timeAdded"`
+}
+
+// Config is a loaded configuration. The first group of fields has the kubelet's names, grammar and defaults
+// (k8s.io/kubelet config/v1beta1); the second is this project's own.
+type Config struct {
+	EvictionHard                     map[string]string `yaml:"evictionHard"`
+	EvictionSoft                     map[string]string `yaml:"evictionSoft"`
+	EvictionSoftGracePeriod          map[string]string `yaml:"evictionSoftGracePeriod"`
+	EvictionMinimumReclaim           map[string]string `yaml:"evictionMinimumReclaim"`
+	EvictionPressureTransitionPeriod Duration          `yaml:"evictionPressureTransitionPeriod"`
+	EvictionMaxPodGracePeriod        int32             `yaml:"evictionMaxPodGracePeriod"`
+	MergeDefaultEvictionSettings     bool              `yaml:"mergeDefaultEvictionSettings"`
+	ImageGCHighThresholdPercent      int32             `yaml:"imageGCHighThresholdPercent"`
+	ImageGCLowThresholdPercent       int32             `yaml:"imageGCLowThresholdPercent"`
+	ImageMinimumGCAge                Duration          `yaml:"imageMinimumGCAge"`
+	ImageMaximumGCAge                Duration          `yaml:"imageMaximumGCAge"`
+	EnforceNodeAllocatable           []string          `yaml:"enforceNodeAllocatable"`
+	KubeReserved                     map[string]string `yaml:"kubeReserved"`
+	SystemReserved                   map[string]string `yaml:"systemReserved"`
+	RegisterWithTaints               []Taint           `yaml:"registerWithTaints"`
+	LocalStorageCapacityIsolation    bool              `yaml:"localStorageCapacityIsolation"`
+	ContainerRuntimeEndpoint         string            `yaml:"containerRuntimeEndpoint"`
+	ImageServiceEndpoint             string            `yaml:"imageServiceEndpoint"`
+	PodLogsDir                       string            `yaml:"podLogsDir"`
+	StaticPodPath                    string            `yaml:"staticPodPath"`
+	CgroupRoot                       string            `yaml:"cgroupRoot"`
+	CgroupDriver                     string            `yaml:"cgroupDriver"`
+
+	RootDir              string                `yaml:"rootDir" own:"true"`
+	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true"`
+	ContainerGC          ContainerGC           `yaml:"containerGC" own:"true"`
+	MemoryAvailable      stats.MemoryAvailable `yaml:"memoryAvailable" own:"true"`
+	AnnotationNamespaces []string              `yaml:"annotationNamespaces" own:"true"`
+	ProtectedNamespaces  []string              `yaml:"protectedNamespaces" own:"true"`
+	Breaker              bool                  `yaml:"breaker" own:"true"`
+	Disk                 string                `yaml:"disk" own:"true"` // act, observe; empty: act, observe beside a kubelet
+	GC                   string                `yaml:"gc" own:"true"`   // likewise
+	PodGoneAfter         Duration              `yaml:"podGoneAfter" own:"true"`
+	Gate                 bool                  `yaml:"gate" own:"true"`
+	RuntimeWait          Duration              `yaml:"runtimeWait" own:"true"` // 0: for ever
+	Socket               string                `yaml:"socket" own:"true"`
+	SocketGroup          string                `yaml:"socketGroup" own:"true"`
+	Record               string                `yaml:"record" own:"true"`
+
+	Hard []eviction.Threshold `yaml:"-"` // EvictionHard, parsed
+}
+
+// Default is the configuration of an agent without a file, and what a file's absent fields are.
+func Default() *Config {
+	c := defaults(KindAgent)
+	if err := c.complete(); err != nil {
+		panic(err) // the defaults are tested
+	}
+	return c
+}
+
+func defaults(kind string) *Config {
+	c := &Config{
+		EvictionPressureTransitionPeriod: Duration(5 * time.Minute),
+		ImageGCHighThresholdPercent:      85,
+		ImageGCLowThresholdPercent:       80,
+		ImageMinimumGCAge:                Duration(2 * time.Minute),
+		EnforceNodeAllocatable:           []string{"pods"},
+		LocalStorageCapacityIsolation:    true,
+		ContainerRuntimeEndpoint:         "unix:///run/containerd/containerd.sock",
+		PodLogsDir:                       "/var/log/pods",
+		CgroupDriver:                     "cgroupfs",
+
+		RootDir:              "/var/lib/kubelet",
+		ContainerGC:          ContainerGC{MaxPerPodContainer: 1, MaxContainers: -1, CreatedMinAge: Duration(10 * time.Minute)},
+		MemoryAvailable:      stats.MemoryAvailableLower,
+		AnnotationNamespaces: []string{"kube-system"},
+		ProtectedNamespaces:  []string{"kube-system"},
+		Breaker:              true,
+		PodGoneAfter:         Duration(5 * time.Minute),
+		Gate:                 true,
+		RuntimeWait:          Duration(30 * time.Second),
+		Socket:               "/run/jettison/jettison.sock",
+	}
+	if kind == KindKubelet {
+		c.MemoryAvailable, c.Breaker = stats.MemoryAvailableWorkingSet, false
+	}
+	return c
+}
+
+// fieldError says which field is wrong; the loader adds the line.
+type fieldError struct {
+	field []string // path of keys: "evictionHard", "memory.available"
+	err   error
+}
+
+func (e *fieldError) Error() string { return e.err.Error() }
+
+func wrong(err error, field ...string) error { return &fieldError{field: field, err: err} }
+
+// complete fills in what depends on other fields and checks values.
+func (c *Config) complete() error {
+	switch {
+	case c.EvictionHard == nil:
+		c.EvictionHard = eviction.DefaultHard()
+	case c.MergeDefaultEvictionSettings:
+		merged := eviction.DefaultHard()
+		for signal, value := range c.EvictionHard {
+			merged[signal] = value
+		}
+		c.EvictionHard = merged
+	}
+	if c.EvictionPressureTransitionPeriod == 0 { // as the kubelet's loader does it
+		c.EvictionPressureTransitionPeriod = Duration(5 * time.Minute)
+	}
+	for signal, value := range c.EvictionHard {
+		if _, err := eviction.ParseHard(map[string]string{signal: value}); err != nil {
+			return wrong(err, "evictionHard", signal)
+		}
+	}
+	var err error
+	if c.Hard, err = eviction.ParseHard(c.EvictionHard); err != nil {
+		return wrong(err, "evictionHard")
+	}
+	for _, f := range []struct {
+		field, value string
+		allowed      []string
+	}{
+		{"memoryAvailable", string(c.MemoryAvailable), []string{"workingSet", "kernel", "lower"}},
+		{"cgroupDriver", c.CgroupDriver, []string{"cgroupfs", "systemd"}},
+		{"disk", c.Disk, []string{"act", "observe", ""}},
+		{"gc", c.GC, []string{"act", "observe", ""}},
+	} {
+		if err := oneOf(f.value, f.allowed); err != nil {
+			return wrong(err, f.field)
+		}
+	}
+	for _, f := range []struct {
+		field string
+		value Duration
+	}{{"runtimeWait", c.RuntimeWait}, {"podGoneAfter", c.PodGoneAfter}, {"imageMinimumGCAge", c.ImageMinimumGCAge}, {"imageMaximumGCAge", c.ImageMaximumGCAge}} {
+		if f.value < 0 {
+			return wrong(fmt.Errorf("%v is negative", f.value), f.field)
+		}
+	}
+	return nil
+}
+
+func oneOf(value string, allowed []string) error {
+	named := make([]string, 0, len(allowed))
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+		if a != "" {
+			named = append(named, a)
+		}
+	}
+	return fmt.Errorf("%q: want one of %v", value, named)
+}
+
+// actedOn are the fields that this version does something with. The others are read, checked for their type, and named in
+// a warning where a file sets them.
+var actedOn = map[string]bool{
+	"apiVersion": true, "kind": true,
+	"evictionHard": true, "mergeDefaultEvictionSettings": true, "containerRuntimeEndpoint": true, "cgroupRoot": true,
+	"cgroupDriver": true, "memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true,
+}

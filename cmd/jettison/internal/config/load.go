@@ -1,0 +1,305 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agnivade/levenshtein"
+	"go.yaml.in/yaml/v3"
+
+	"jettison/eviction"
+)
+
+// maxSize of a configuration file. A kubelet's has a few KiB.
+const maxSize = 1 << 20
+
+// Loaded is a configuration with where it came from and what a person should know about it.
+type Loaded struct {
+	*Config
+	Path     string   // empty: no file, the defaults
+	Kind     string   // KindAgent or KindKubelet
+	Warnings []string // one line each
+}
+
+// Load reads the file at path. With an empty path it reads DefaultPath and, where that is missing, returns the defaults.
+// Errors are one line: the file, the line, the field, what is wrong.
+func Load(path string) (*Loaded, error) {
+	named := path != ""
+	if !named {
+		path = DefaultPath
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) && !named {
+		return &Loaded{Config: Default(), Kind: KindAgent}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if len(text) > maxSize {
+		return nil, fmt.Errorf("config: %s is larger than %d bytes", path, maxSize)
+	}
+	loaded, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("config %s:%w", path, err)
+	}
+	loaded.Path = path
+	return loaded, nil
+}
+
+// lineError is "LINE: what".
+func lineError(line int, format string, args ...any) error {
+	return fmt.Errorf("%d: "+format, append([]any{max(line, 1)}, args...)...)
+}
+
+// Parse reads the text of a configuration file.
+func Parse(text []byte) (*Loaded, error) {
+	var doc yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&doc); err == io.EOF {
+		return nil, lineError(1, "the file is empty: want apiVersion: %s, kind: %s", APIVersionAgent, KindAgent)
+	} else if err != nil {
+		return nil, syntaxError(err)
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, lineError(root.Line, "want fields, as in \"kind: %s\"", KindAgent)
+	}
+	if err := d.Decode(new(yaml.Node)); err == nil {
+		return nil, lineError(root.Line, "the file holds more than one document")
+	} else if err != io.EOF {
+		return nil, syntaxError(err)
+	}
+	p := &parser{lines: map[string]int{}}
+	kind, err := p.kind(root)
+	if err != nil {
+		return nil, err
+	}
+	loaded := &Loaded{Config: defaults(kind), Kind: kind}
+	if err := p.fields(root, loaded); err != nil {
+		return nil, err
+	}
+	if err := loaded.complete(); err != nil {
+		var f *fieldError
+		if errors.As(err, &f) {
+			return nil, lineError(p.line(f.field), "%s: %w", strings.Join(f.field, ": "), err)
+		}
+		return nil, err
+	}
+	for _, t := range loaded.Hard {
+		if !eviction.Acts(t.Signal) && p.lines["evictionHard: "+string(t.Signal)] > 0 {
+			p.idle = append(p.idle, "evictionHard: "+string(t.Signal))
+		}
+	}
+	if len(p.ignored) > 0 {
+		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+strings.Join(p.ignored, ", "))
+	}
+	if len(p.idle) > 0 && kind == KindAgent {
+		loaded.Warnings = append(loaded.Warnings, "not acted on by this version: "+strings.Join(p.idle, ", "))
+	}
+	return loaded, nil
+}
+
+// syntaxError puts yaml's "yaml: line 3: what" into this package's form.
+func syntaxError(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if number, what, ok := strings.Cut(rest, ": "); ok {
+			if line, err := strconv.Atoi(number); err == nil {
+				return lineError(line, "not YAML: %s", what)
+			}
+		}
+	}
+	return lineError(1, "not YAML: %s", text)
+}
+
+type parser struct {
+	lines   map[string]int // path of keys joined by ": " to its line
+	ignored []string       // fields that this program does not know, in a kubelet's file
+	idle    []string       // fields that are set and not acted on
+}
+
+// line is that of the longest part of a path that the file has.
+func (p *parser) line(path []string) int {
+	for ; len(path) > 0; path = path[:len(path)-1] {
+		if line := p.lines[strings.Join(path, ": ")]; line > 0 {
+			return line
+		}
+	}
+	return 1
+}
+
+// kind finds apiVersion and kind, which say how to read everything else.
+func (p *parser) kind(root *yaml.Node) (string, error) {
+	var apiVersion, kind string
+	line := root.Line
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		switch root.Content[i].Value {
+		case "apiVersion":
+			apiVersion = root.Content[i+1].Value
+		case "kind":
+			kind, line = root.Content[i+1].Value, root.Content[i].Line
+		}
+	}
+	for _, known := range [][2]string{{APIVersionAgent, KindAgent}, {APIVersionKubelet, KindKubelet}} {
+		if apiVersion == known[0] && kind == known[1] {
+			return kind, nil
+		}
+	}
+	return "", lineError(line, "apiVersion %q, kind %q: want %s, %s or a kubelet's %s, %s",
+		apiVersion, kind, APIVersionAgent, KindAgent, APIVersionKubelet, KindKubelet)
+}
+
+// fields decodes the root mapping, key by key, into the Config.
+func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
+	target := reflect.ValueOf(loaded.Config).Elem()
+	known := knownFields(target.Type(), loaded.Kind == KindKubelet)
+	return p.mapping(root, nil, func(key, value *yaml.Node) error {
+		if key.Value == "apiVersion" || key.Value == "kind" {
+			return nil
+		}
+		index, ok := known[key.Value]
+		if !ok {
+			if loaded.Kind == KindKubelet {
+				p.ignored = append(p.ignored, key.Value)
+				return nil
+			}
+			return lineError(key.Line, "%s", unknown(key.Value, known))
+		}
+		if !actedOn[key.Value] {
+			p.idle = append(p.idle, key.Value)
+		}
+		return p.decode(value, target.Field(index), []string{key.Value})
+	})
+}
+
+// knownFields are the yaml names of a struct's fields. A kubelet's file cannot set what the kubelet does not have.
+func knownFields(t reflect.Type, kubelet bool) map[string]int {
+	known := map[string]int{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name := f.Tag.Get("yaml"); name != "-" && (!kubelet || f.Tag.Get("own") == "") {
+			known[name] = i
+		}
+	}
+	return known
+}
+
+func unknown(name string, known map[string]int) string {
+	best, distance := "", len(name)/2+1
+	for candidate := range known {
+		d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate))
+		if d < distance || d == distance && candidate < best {
+			best, distance = candidate, d
+		}
+	}
+	if best == "" {
+		return fmt.Sprintf("unknown field %q", name)
+	}
+	return fmt.Sprintf("unknown field %q: did you mean %q?", name, best)
+}
+
+// mapping visits the pairs of a mapping; a key that comes twice is an error.
+func (p *parser) mapping(n *yaml.Node, path []string, visit func(key, value *yaml.Node) error) error {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		name := strings.Join(append(slices.Clone(path), key.Value), ": ")
+		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
+			return lineError(key.Line, "want a plain field name")
+		}
+		if before, twice := p.lines[name]; twice {
+			return lineError(key.Line, "%s is set a second time, first on line %d", name, before)
+		}
+		p.lines[name] = key.Line
+		if err := visit(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decode puts a node into a field. A null leaves the default, as an absent field does.
+func (p *parser) decode(n *yaml.Node, into reflect.Value, path []string) error {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Tag == "!!null" {
+		return nil
+	}
+	fail := func(want string) error {
+		return lineError(n.Line, "%s: want %s, got %s", strings.Join(path, ": "), want, describe(n))
+	}
+	switch v := into.Addr().Interface().(type) {
+	case *Duration:
+		d, err := time.ParseDuration(n.Value)
+		if err != nil || n.Kind != yaml.ScalarNode {
+			return fail(`a duration as "1m30s"`)
+		}
+		*v = Duration(d)
+		return nil
+	case *map[string]string:
+		if n.Kind != yaml.MappingNode {
+			return fail("a mapping")
+		}
+		*v = map[string]string{}
+		return p.mapping(n, path, func(key, value *yaml.Node) error {
+			var text string
+			if err := p.decode(value, reflect.ValueOf(&text).Elem(), append(slices.Clone(path), key.Value)); err != nil {
+				return err
+			}
+			(*v)[key.Value] = text
+			return nil
+		})
+	case *[]string, *[]Taint:
+		if n.Kind != yaml.SequenceNode {
+			return fail("a list")
+		}
+		list := reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content))
+		for i, item := range n.Content {
+			if err := p.decode(item, list.Index(i), append(slices.Clone(path), strconv.Itoa(i))); err != nil {
+				return err
+			}
+		}
+		into.Set(list)
+		return nil
+	}
+	if into.Kind() == reflect.Struct {
+		if n.Kind != yaml.MappingNode {
+			return fail("a mapping")
+		}
+		known := knownFields(into.Type(), false)
+		return p.mapping(n, path, func(key, value *yaml.Node) error {
+			index, ok := known[key.Value]
+			if !ok {
+				return lineError(key.Line, "%s: %s", strings.Join(path, ": "), unknown(key.Value, known))
+			}
+			return p.decode(value, into.Field(index), append(slices.Clone(path), key.Value))
+		})
+	}
+	if n.Kind != yaml.ScalarNode || n.Decode(into.Addr().Interface()) != nil {
+		return fail(map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.String: "text"}[into.Kind()])
+	}
+	return nil
+}
+
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	return strconv.Quote(n.Value)
+}

@@ -1,0 +1,37 @@
+// Command mkimage packs the agent's binaries as an OCI image: mkimage -o FILE amd64=BINARY arm64=BINARY.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"jettison/deploy/oci"
+)
+
+func main() {
+	out := flag.String("o", "", "the tar file to write")
+	flag.Parse()
+	binaries := map[string]string{}
+	for _, arg := range flag.Args() {
+		arch, path, ok := strings.Cut(arg, "=")
+		if !ok {
+			fail(fmt.Errorf("%q: want ARCHITECTURE=BINARY", arg))
+		}
+		binaries[arch] = path
+	}
+	if *out == "" {
+		fail(fmt.Errorf("-o FILE is missing"))
+	}
+	digest, err := oci.Agent(binaries).Write(*out)
+	if err != nil {
+		fail(err)
+	}
+	fmt.Println(*out, digest)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "mkimage:", err)
+	os.Exit(1)
+}

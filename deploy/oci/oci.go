@@ -1,0 +1,173 @@
+// Package oci packs static binaries as container images without a daemon and without a network: an OCI image layout in
+// one tar file, as `ctr images import`, `podman load`, `skopeo` and `docker load` (25.0 and later) take it. The same
+// input gives the same bytes: no clock, no user name and no map order gets in.
+package oci
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Image says what to pack: one static binary for each architecture, on nothing.
+type Image struct {
+	Name       string            // reference to import it under, as "localhost/jettison:dev"
+	Binaries   map[string]string // GOARCH to the path of its binary
+	Path       string            // where the binary is in the image, as "/jettison"
+	Entrypoint []string
+	Cmd        []string
+	Labels     map[string]string
+}
+
+// architectures in the order in which they are written, whatever the order of the map.
+var architectures = []string{"amd64", "arm64"}
+
+// Write packs the image into one tar file at path and returns the digest of its index. It writes beside the path first and
+// renames, so that a reader never sees half an image.
+func (i Image) Write(path string) (digest string, err error) {
+	index, err := i.index()
+	if err != nil {
+		return "", fmt.Errorf("pack image %s: %w", i.Name, err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".image-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	if _, err := layout.Write(dir, index); err != nil {
+		return "", fmt.Errorf("pack image %s: %w", i.Name, err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".image-*.tar")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed
+	defer f.Close()
+	if err := tarFolder(f, os.DirFS(dir)); err != nil {
+		return "", fmt.Errorf("pack image %s: %w", i.Name, err)
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return "", err
+	}
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	hash, err := index.Digest()
+	if err != nil {
+		return "", err
+	}
+	return hash.String(), os.Rename(f.Name(), path)
+}
+
+// index is the layout's index.json: it names one image for one architecture, else an index of them.
+func (i Image) index() (v1.ImageIndex, error) {
+	named := map[string]string{
+		"io.containerd.image.name":          i.Name, // containerd's importer
+		"org.opencontainers.image.ref.name": i.Name, // everybody else's
+	}
+	var images []mutate.IndexAddendum
+	for _, arch := range architectures {
+		binary, ok := i.Binaries[arch]
+		if !ok {
+			continue
+		}
+		image, err := i.image(arch, binary)
+		if err != nil {
+			return nil, err
+		}
+		platform := &v1.Platform{OS: "linux", Architecture: arch}
+		images = append(images, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+	}
+	if len(images) != len(i.Binaries) || len(images) == 0 {
+		return nil, fmt.Errorf("binaries for %d architectures, want some of %v", len(i.Binaries), architectures)
+	}
+	if len(images) == 1 {
+		images[0].Annotations = named
+		return ociIndex(images...), nil
+	}
+	return ociIndex(mutate.IndexAddendum{Add: ociIndex(images...), Descriptor: v1.Descriptor{Annotations: named}}), nil
+}
+
+func ociIndex(add ...mutate.IndexAddendum) v1.ImageIndex {
+	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), add...)
+}
+
+func (i Image) image(arch, binary string) (v1.Image, error) {
+	layer, err := binaryLayer(binary, i.Path)
+	if err != nil {
+		return nil, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.Append(image, mutate.Addendum{Layer: layer})
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", arch
+	config.Config = v1.Config{Entrypoint: i.Entrypoint, Cmd: i.Cmd, Labels: i.Labels}
+	return mutate.ConfigFile(image, config)
+}
+
+// binaryLayer is a layer of one file, owned by root, executable by everybody, of the year 1970.
+func binaryLayer(from, to string) (v1.Layer, error) {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	name := path.Clean(to)[1:]
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
+}
+
+// tarFolder writes every file below a folder in lexical order (fs.WalkDir's), with nothing of this machine in the headers.
+func tarFolder(w io.Writer, folder fs.FS) error {
+	t := tar.NewWriter(w)
+	err := fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return err
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+		if err := t.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err = t.Write(content)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.Close()
+}

@@ -1,0 +1,132 @@
+// Command guest is /sbin/init of the test node. As process 1 it mounts the file systems, loads the modules, brings the
+// network up and then only reaps; the work is done by a child of it, the service: containerd is started there, and the
+// harness on the host runs commands, reads files and reaches the sockets through it (package guestapi).
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if os.Getpid() == 1 {
+		if err := initialise(); err != nil {
+			fmt.Println("guest: init:", err)
+		}
+		reap()
+		return
+	}
+	if err := serve(); err != nil {
+		fmt.Println("guest: serve:", err)
+		os.Exit(1)
+	}
+}
+
+// mounts in order. The kernel mounts nothing by itself once an initramfs has handed over.
+var mounts = []struct {
+	source, target, fstype, data string
+	flags                        uintptr
+}{
+	{"proc", "/proc", "proc", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+	{"sysfs", "/sys", "sysfs", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+	{"devtmpfs", "/dev", "devtmpfs", "mode=0755", unix.MS_NOSUID},
+	{"devpts", "/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620,gid=5", unix.MS_NOSUID | unix.MS_NOEXEC},
+	{"tmpfs", "/dev/shm", "tmpfs", "mode=1777", unix.MS_NOSUID | unix.MS_NODEV},
+	{"tmpfs", "/run", "tmpfs", "mode=0755", unix.MS_NOSUID | unix.MS_NODEV},
+	{"tmpfs", "/tmp", "tmpfs", "mode=1777", unix.MS_NOSUID | unix.MS_NODEV},
+	{"cgroup2", "/sys/fs/cgroup", "cgroup2", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+}
+
+func initialise() error {
+	for _, m := range mounts {
+		if err := os.MkdirAll(m.target, 0o755); err != nil && !os.IsExist(err) {
+			return err
+		}
+		if err := unix.Mount(m.source, m.target, m.fstype, m.flags, m.data); err != nil && err != unix.EBUSY {
+			return fmt.Errorf("mount %s: %w", m.target, err)
+		}
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("make / shared: %w", err)
+	}
+	if err := loadModules("/lib/modules/load"); err != nil {
+		return err
+	}
+	for _, line := range []string{
+		"ip link set lo up",
+		"ip addr add 10.0.2.15/24 dev eth0",
+		"ip link set eth0 up",
+		"ip route add default via 10.0.2.2",
+	} {
+		if out, err := exec.Command("/bin/busybox", strings.Fields(line)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", line, err, out)
+		}
+	}
+	_ = unix.Sethostname([]byte("node"))
+	if err := layOutCgroups("/sys/fs/cgroup"); err != nil {
+		return err
+	}
+	service := exec.Command("/proc/self/exe", "serve")
+	service.Stdout, service.Stderr = os.Stdout, os.Stderr
+	service.Env = []string{"PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME=/root"}
+	return service.Start()
+}
+
+// loadModules loads the kernel modules that the disk's builder listed, in dependency order, one path a line.
+func loadModules(list string) error {
+	f, err := os.Open(list)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		module, err := os.Open(lines.Text())
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(module.Fd()), "", 0)
+		module.Close()
+		if err != nil && err != unix.EEXIST {
+			return fmt.Errorf("load %s: %w", lines.Text(), err)
+		}
+	}
+	return nil
+}
+
+// layOutCgroups makes the hierarchy that a kubelet with cgroupDriver cgroupfs makes, and moves init beside it.
+func layOutCgroups(root string) error {
+	for _, dir := range []string{"system", "kubepods", "kubepods/burstable", "kubepods/besteffort"} {
+		if err := os.MkdirAll(root+"/"+dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct{ path, value string }{
+		{"system/cgroup.procs", "0"},
+		{"cgroup.subtree_control", controllers},
+		{"kubepods/cgroup.subtree_control", controllers},
+		{"kubepods/burstable/cgroup.subtree_control", controllers},
+		{"kubepods/besteffort/cgroup.subtree_control", controllers},
+		{"kubepods/besteffort/cpu.weight", "1"},
+	} {
+		if err := os.WriteFile(root+"/"+f.path, []byte(f.value), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const controllers = "+cpu +cpuset +io +memory +pids"
+
+// reap waits for every orphan for ever: process 1 must neither exit nor leave zombies.
+func reap() {
+	for {
+		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
+			_ = unix.Pause()
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"testing"
+
+	"jettison/e2e/vm"
+)
+
+// leakerBesideOthers starts pods of all three QoS classes, one of which leaks 20 MiB/s without end.
+func leakerBesideOthers(n *node) (leaker *vm.Pod) {
+	n.run(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"))
+	n.run(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"))
+	n.fillTo(160 * mib)
+	return n.run(vm.NewPod("leaker", "", "", "alloc -rate 20Mi -size 4Gi"))
+}
+
+// A BestEffort pod leaks beside a Burstable and a Guaranteed one: the agent evicts the leaker and only it, before the
+// kernel's OOM killer does anything.
+func TestPromiseTheLeakerAloneIsEvicted(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	leaker := leakerBesideOthers(n)
+	n.dies(leaker)
+	n.memoryIsBack()
+	line := n.agentSays("evicted", 1)
+	if got := line.Fields["victim"]; got != "default/leaker" {
+		t.Errorf("the agent says it evicted %v", got)
+	}
+	t.Logf("crossed to kill %v, kill to memory back %v", line.Duration("crossedToKill"), line.Duration("killToMemoryBack"))
+}
+
+// The same without the agent ends in a kernel OOM kill: the scenario above can fail.
+func TestWithoutTheAgentTheKernelKills(t *testing.T) {
+	n := startNode(t)
+	n.oomMeant = true
+	leaker := leakerBesideOthers(n)
+	leaker.Expect()
+	n.until("the kernel's OOM killer fires", func() error { return n.oomFired() })
+	if kills, _ := n.OOMKills(n.ctx); len(kills) > 0 {
+		t.Log(kills[0])
+	}
+}
+
+// The same on the older kernel, end to end.
+func TestSmokeTheLeakerAloneIsEvicted(t *testing.T) { TestPromiseTheLeakerAloneIsEvicted(t) }
+
+// A dry run decides and logs, and kills nothing.
+func TestPromiseADryRunKillsNothing(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("", "--dry-run")
+	hog := n.fillTo(-20 * mib) // below the threshold, and staying there
+	line := n.agentSays("would evict", 1)
+	if got := line.Fields["victim"]; got != "default/ballast" {
+		t.Errorf("the agent says it would evict %v", got)
+	}
+	n.agentSays("would evict", 2) // ten seconds later, and still nothing happened
+	if err := hog.Check(n.ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// containerd is killed and started again under the agent; afterwards a leaker is evicted all the same, and the runtime has
+// cleaned up after it.
+func TestPromiseARestartOfTheRuntimeIsSurvived(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	if err := n.StopContainerd(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.agentSays("lost the runtime, going on with what the kernel tells", 1)
+	if err := n.StartContainerd(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.agentSays("the runtime is back", 1)
+	leaker := leakerBesideOthers(n)
+	n.dies(leaker)
+	n.agentSays("evicted", 1)
+	n.memoryIsBack()
+}
+
+// The runtime is down while a pod leaks: the kernel is asked and told directly, so the leaker goes all the same, and is
+// cleaned up after once the runtime is back.
+func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	leaker := leakerBesideOthers(n)
+	if err := n.StopContainerd(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.agentSays("evicted", 1)
+	if alive, err := leaker.Populated(n.ctx); alive || err != nil {
+		t.Errorf("the leaker has processes (%v)", err)
+	}
+	if err := n.StartContainerd(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.dies(leaker)
+}
+
+// The agent takes no longer than its own end to stop, and starts again.
+func TestTheAgentStopsWhenTold(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	n.shell("kill -TERM $(cat /sys/fs/cgroup/" + n.agent.Cgroup + "/" + n.agent.Containers[0] + "/cgroup.procs)")
+	n.agentSays("stopped", 1)
+	n.agent.Expect()
+	n.until("the agent's container is over", func() error { return n.agent.Ended(n.ctx, 0) })
+	if err := n.agent.Remove(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.startAgent("")
+}

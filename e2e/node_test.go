@@ -1,0 +1,194 @@
+// Package e2e holds the scenarios: what the agent promises, seen on a real node. Each asserts from the guest's own evidence.
+//
+// TestPromise* run in `make test` on kernel 6.12, TestSmoke* on 6.1; `make e2e` runs everything on one kernel, named by
+// JETTISON_KERNEL.
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/e2e/guestapi"
+	"jettison/e2e/vm"
+)
+
+// mib is a mebibyte.
+const mib = 1 << 20
+
+// defaultThreshold is the kubelet's: memory.available<100Mi.
+const defaultThreshold = 100 * mib
+
+// node is a running node under test, with the scenario's verbs.
+type node struct {
+	*vm.Node
+	t        testing.TB
+	ctx      context.Context
+	agent    *vm.Agent
+	oomMeant bool
+}
+
+// startNode boots a node for one test. When the test ends the node is audited (every pod that was not meant to die lives, no
+// unexpected OOM kill), its logs are shown if the test failed, and it is switched off.
+func startNode(t testing.TB) *node {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a virtual machine: run make e2e")
+	}
+	ctx := t.Context()
+	began := time.Now()
+	machine, err := vm.Boot(ctx, vm.Options{
+		Kernel: os.Getenv("JETTISON_KERNEL"),
+		Say: func(format string, args ...any) {
+			t.Logf("%6.1f s  "+format, append([]any{time.Since(began).Seconds()}, args...)...)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{Node: machine, t: t, ctx: ctx}
+	t.Cleanup(func() {
+		defer machine.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the test's own is over
+		defer cancel()
+		for _, fault := range machine.Audit(ctx, n.oomMeant) {
+			t.Error("audit: ", fault)
+		}
+		if t.Failed() {
+			n.showLogs()
+		}
+	})
+	return n
+}
+
+func (n *node) showLogs() {
+	if n.agent != nil {
+		n.t.Log("agent's log:\n" + n.Tail(n.agent.LogPath("agent"), 40))
+	}
+	n.t.Log("containerd's log:\n" + n.Tail("/var/log/containerd.log", 20))
+	n.t.Log("serial console:\n" + n.Console())
+}
+
+// startAgent runs the agent as its DaemonSet would and waits until it watches.
+func (n *node) startAgent(config string, args ...string) {
+	n.t.Helper()
+	var err error
+	if n.agent, err = n.StartAgent(n.ctx, config, args...); err != nil {
+		n.t.Fatal(err)
+	}
+	n.agentSays("started", 1)
+}
+
+// agentSays waits for the count-th line of the agent's log with a message.
+func (n *node) agentSays(msg string, count int) vm.LogLine {
+	n.t.Helper()
+	line, err := n.agent.WaitLog(n.ctx, 2*time.Minute, msg, count)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return line
+}
+
+// run starts a pod.
+func (n *node) run(pod *v1.Pod) *vm.Pod {
+	n.t.Helper()
+	p, err := n.Run(n.ctx, pod)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return p
+}
+
+// fillTo has a pod hold so much memory that about headroom is left above the threshold, and waits until it does.
+func (n *node) fillTo(headroom int64) *vm.Pod {
+	n.t.Helper()
+	m, err := n.Memory(n.ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	size := (m.Available() - defaultThreshold - headroom) / mib
+	if size < 16 {
+		n.t.Fatalf("only %d MiB available: nothing to fill", m.Available()/mib)
+	}
+	// It asked for more than it uses: every other pod of the scenario goes before it.
+	request := fmt.Sprintf("%dMi", size+64)
+	ballast := n.run(vm.NewPod("ballast", request, request, fmt.Sprintf("alloc -size %dMi", size)))
+	n.until("the ballast is there", func() error {
+		m, err := n.Memory(n.ctx)
+		if err == nil && m.Available() > defaultThreshold+headroom+24*mib {
+			err = fmt.Errorf("%d MiB are available", m.Available()/mib)
+		}
+		return err
+	})
+	return ballast
+}
+
+// until waits until check is content.
+func (n *node) until(what string, check func() error) {
+	n.t.Helper()
+	if err := n.Eventually(n.ctx, 2*time.Minute, what, func(context.Context) error { return check() }); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// dies waits until a pod is dead by the kernel's and the runtime's word, and tells the audit that it was meant to.
+func (n *node) dies(p *vm.Pod) {
+	n.t.Helper()
+	p.Expect()
+	if err := p.WaitDead(n.ctx); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// memoryIsBack asserts that more than the threshold is available.
+func (n *node) memoryIsBack() {
+	n.t.Helper()
+	m, err := n.Memory(n.ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if m.Available() < defaultThreshold {
+		n.t.Fatalf("%d MiB available after the eviction, want more than %d", m.Available()/mib, defaultThreshold/mib)
+	}
+}
+
+// watch starts the guest's sampler on a pod that is expected to be evicted; the result stops it and logs what it saw.
+func (n *node) watch(p *vm.Pod) func() guestapi.Sample {
+	n.t.Helper()
+	stop, err := n.Sample(n.ctx, guestapi.SampleRequest{Every: time.Millisecond, Threshold: defaultThreshold, Cgroup: p.Cgroup})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return func() guestapi.Sample {
+		n.t.Helper()
+		s, err := stop()
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return s
+	}
+}
+
+// shell runs a line of shell in the guest.
+func (n *node) shell(line string) string {
+	n.t.Helper()
+	out, err := n.Shell(n.ctx, line)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return out
+}
+
+// oomFired returns nil once the kernel's OOM killer has fired.
+func (n *node) oomFired() error {
+	kills, err := n.OOMKills(n.ctx)
+	if err == nil && len(kills) == 0 {
+		err = errors.New("it did not yet")
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Agent is the agent as it runs on a node: the pod that its DaemonSet would make.
+type Agent struct {
+	*Pod
+}
+
+// AgentPod makes the pod of deploy/daemonset.yaml, with further arguments for the agent.
+func AgentPod(ctx context.Context, args ...string) (*v1.Pod, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "daemonset.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var set appsv1.DaemonSet
+	if err := yaml.UnmarshalStrict(text, &set); err != nil {
+		return nil, fmt.Errorf("deploy/daemonset.yaml: %w", err)
+	}
+	pod := &v1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
+	pod.Name, pod.Namespace = "jettison-agent", set.Namespace
+	pod.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
+	pod.Spec.Containers[0].Args = append(pod.Spec.Containers[0].Args, args...)
+	return pod, nil
+}
+
+// StartAgent imports the agent's image, writes its config (none if empty) and runs it.
+func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*Agent, error) {
+	object, err := AgentPod(ctx, append([]string{"--log-format=json"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Import(ctx, "/images/jettison.tar"); err != nil {
+		return nil, err
+	}
+	folders := "mkdir -p"
+	for _, v := range object.Spec.Volumes { // what a kubelet does for type DirectoryOrCreate
+		folders += " " + v.HostPath.Path
+	}
+	if _, err := n.Shell(ctx, folders); err != nil {
+		return nil, err
+	}
+	if config != "" {
+		if err := n.WriteFile(ctx, "/etc/jettison/config.yaml", []byte(config)); err != nil {
+			return nil, err
+		}
+	}
+	pod, err := n.Run(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{Pod: pod}, nil
+}
+
+// LogLine is one line of the agent's log.
+type LogLine struct {
+	Time   time.Time      `json:"time"`
+	Msg    string         `json:"msg"`
+	Fields map[string]any `json:"-"` // every field of the line, as encoding/json gives it
+}
+
+// Duration is a field that log/slog wrote from a time.Duration: nanoseconds in JSON. 0: it is not there or not a number.
+func (l LogLine) Duration(field string) time.Duration {
+	ns, _ := l.Fields[field].(float64)
+	return time.Duration(ns)
+}
+
+// Log reads the agent's log lines from the runtime's log file ("TIME stream F text").
+func (a *Agent) Log(ctx context.Context) ([]LogLine, error) {
+	content, err := a.node.ReadFile(ctx, a.LogPath("agent"), 0)
+	if err != nil {
+		return nil, err
+	}
+	var out []LogLine
+	part := ""
+	for raw := range strings.Lines(string(content)) {
+		words := strings.SplitN(strings.TrimSuffix(raw, "\n"), " ", 4)
+		if len(words) < 4 {
+			continue
+		}
+		part += words[3]
+		if words[2] == "P" { // the runtime splits lines over 16 KiB
+			continue
+		}
+		line := LogLine{Msg: part}
+		if json.Unmarshal([]byte(part), &line.Fields) == nil {
+			_ = json.Unmarshal([]byte(part), &line)
+		}
+		part = ""
+		out = append(out, line)
+	}
+	return out, nil
+}
+
+// WaitLog waits for the n-th line with a message and returns it.
+func (a *Agent) WaitLog(ctx context.Context, limit time.Duration, msg string, n int) (line LogLine, err error) {
+	err = a.node.Eventually(ctx, limit, fmt.Sprintf("the agent logs %q", msg), func(ctx context.Context) error {
+		lines, err := a.Log(ctx)
+		if err != nil {
+			return err
+		}
+		seen := 0
+		for _, l := range lines {
+			if l.Msg == msg {
+				if seen++; seen == n {
+					line = l
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("seen %d of %d, in %d lines", seen, n, len(lines))
+	})
+	return line, err
+}

@@ -1,0 +1,287 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/e2e/guestapi"
+)
+
+// Options of a node. The zero value is a good one.
+type Options struct {
+	Kernel string // a key of Kernels; empty: 6.12
+	MiB    int    // memory; 0: 1024
+	Say    Say    // progress; nil: silent
+}
+
+// Node is a running test node.
+type Node struct {
+	Kernel string // the guest's kernel version, as packaged
+	MiB    int
+
+	say      Say
+	http     *http.Client
+	address  map[int]string // a port of the guest (guestapi) to host:port on this machine
+	conn     *grpc.ClientConn
+	runtime  cri.RuntimeServiceClient
+	images   cri.ImageServiceClient
+	console  *console
+	kill     context.CancelFunc
+	ended    chan error // closed after QEMU was waited for
+	capacity int64      // MemTotal of the guest in bytes
+	pods     []*Pod
+}
+
+// deadlines are ten times what an idle two-core machine under software emulation needs.
+const (
+	bootDeadline    = 60 * time.Second
+	runtimeDeadline = 90 * time.Second
+	callDeadline    = 60 * time.Second
+)
+
+var preparing sync.Mutex // one build of this checkout's programs at a time
+
+// Prepare makes everything that a node with this kernel needs, without booting it.
+func Prepare(ctx context.Context, kernel string, say Say) error {
+	_, _, err := prepare(ctx, kernel, say)
+	return err
+}
+
+func prepare(ctx context.Context, kernel string, say Say) (*parts, *image, error) {
+	preparing.Lock()
+	defer preparing.Unlock()
+	p := &parts{}
+	if err := p.kernel(ctx, kernel, say); err != nil {
+		return nil, nil, err
+	}
+	if err := p.runtimeTools(ctx, say); err != nil {
+		return nil, nil, err
+	}
+	if err := p.ownPrograms(ctx, say); err != nil {
+		return nil, nil, err
+	}
+	image, err := p.build(ctx, say)
+	return p, image, err
+}
+
+// Boot starts a node and returns when its runtime answers and has the images. The caller closes it; the end of this
+// process, however it comes, ends the node too.
+func Boot(ctx context.Context, o Options) (*Node, error) {
+	if o.Kernel == "" {
+		o.Kernel = "6.12"
+	}
+	if o.MiB == 0 {
+		o.MiB = 1024
+	}
+	if o.Say == nil {
+		o.Say = func(string, ...any) {}
+	}
+	parts, image, err := prepare(ctx, o.Kernel, o.Say)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	var n *Node
+	for try := 0; ; try++ {
+		n = &Node{Kernel: parts.kernelVersion, MiB: o.MiB, say: o.Say, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
+		if err = n.powerOn(ctx, image); err == nil {
+			break
+		}
+		n.Close()
+		// A port that was free a moment ago may be taken by now: that, and only that, is worth another try.
+		if try == 3 || !strings.Contains(n.Console(), "Could not set up host forwarding") {
+			return nil, fmt.Errorf("boot node: %w\n%s", err, n.Console())
+		}
+	}
+	memory, err := n.Memory(ctx)
+	if err != nil {
+		n.Close()
+		return nil, fmt.Errorf("boot node: %w\n%s", err, n.Console())
+	}
+	n.capacity = memory.Total
+	o.Say("kernel %s is up after %.1f s", n.Kernel, time.Since(start).Seconds())
+	if err := n.connect(ctx); err != nil {
+		n.Close()
+		return nil, fmt.Errorf("boot node: %w\n%s", err, n.Console())
+	}
+	o.Say("containerd answers after %.1f s", time.Since(start).Seconds())
+	for _, tar := range []string{"pause.tar", "workload.tar"} {
+		if err := n.Import(ctx, "/images/"+tar); err != nil {
+			n.Close()
+			return nil, fmt.Errorf("boot node: %w", err)
+		}
+	}
+	o.Say("node is ready after %.1f s", time.Since(start).Seconds())
+	return n, nil
+}
+
+// powerOn starts QEMU and waits until the guest's init has said on the console that it serves.
+func (n *Node) powerOn(ctx context.Context, image *image) error {
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	nic := "user,model=virtio-net-pci,restrict=on"
+	for i, inside := range []int{guestapi.PortControl, guestapi.PortCRI, guestapi.PortAgent} {
+		n.address[inside] = "127.0.0.1:" + strconv.Itoa(ports[i])
+		nic += fmt.Sprintf(",hostfwd=tcp:%s-:%d", n.address[inside], inside)
+	}
+	args := []string{
+		"-M", "q35", "-cpu", "max", "-accel", "tcg,thread=multi", "-smp", "2", "-m", strconv.Itoa(n.MiB),
+		"-kernel", image.kernel, "-initrd", image.initrd, "-append", "console=ttyS0 psi=1 quiet panic=-1",
+		"-drive", "file=" + image.disk + ",if=virtio,format=raw,snapshot=on,cache=unsafe",
+		"-nic", nic, "-no-reboot", "-nodefaults", "-display", "none", "-serial", "stdio", "-monitor", "none",
+	}
+	if runtime.GOARCH != "amd64" {
+		return fmt.Errorf("the test node runs on amd64, this machine is %s", runtime.GOARCH)
+	}
+	// Not ctx: it may be a short one for booting only. The node ends with Close.
+	life, kill := context.WithCancel(context.Background())
+	n.kill, n.ended = kill, make(chan error)
+	started := make(chan error)
+	go func() {
+		// The kernel sends Pdeathsig when the thread that started the child ends, so this goroutine keeps its thread:
+		// QEMU dies with this process, also when a test panics or is killed.
+		runtime.LockOSThread()
+		cmd := exec.CommandContext(life, "qemu-system-x86_64", args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+		cmd.Stdout, cmd.Stderr = n.console, n.console
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(n.ended)
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start QEMU: %w: install the package qemu-system-x86", err)
+	}
+	select {
+	case <-n.console.ready:
+		return nil
+	case <-n.ended:
+		return errors.New("QEMU ended")
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(bootDeadline):
+		return fmt.Errorf("the guest's init did not serve within %v", bootDeadline)
+	}
+}
+
+// connect dials the guest's CRI and waits for its first answer.
+func (n *Node) connect(ctx context.Context) error {
+	conn, err := grpc.NewClient("passthrough:///"+n.address[guestapi.PortCRI], grpc.WithAuthority("localhost"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	if err != nil {
+		return err
+	}
+	n.conn, n.runtime, n.images = conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
+	return n.WaitRuntime(ctx)
+}
+
+// WaitRuntime waits until the runtime answers.
+func (n *Node) WaitRuntime(ctx context.Context) error {
+	return n.Eventually(ctx, runtimeDeadline, "the runtime answers", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		_, err := n.runtime.Version(ctx, &cri.VersionRequest{})
+		return err
+	})
+}
+
+// Eventually asks again and again, a tenth of a second apart, until check returns nil. There is no event to wait for
+// across the wire; what is awaited and what was last seen are both in the error.
+func (n *Node) Eventually(ctx context.Context, limit time.Duration, what string, check func(context.Context) error) error {
+	deadline := time.After(limit)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-n.ended:
+			return fmt.Errorf("waiting until %s: QEMU ended", what)
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w", what, ctx.Err())
+		case <-deadline:
+			return fmt.Errorf("waited %v until %s: %w", limit, what, err)
+		}
+	}
+}
+
+// Close ends QEMU by its process id and waits for it. It may be called more than once.
+func (n *Node) Close() {
+	if n.conn != nil {
+		n.conn.Close()
+	}
+	if n.kill != nil {
+		n.kill()
+		<-n.ended
+	}
+	n.http.CloseIdleConnections()
+}
+
+// Console is what the guest and QEMU wrote to the serial console, at most its last 64 KiB.
+func (n *Node) Console() string { return n.console.String() }
+
+// freePorts finds loopback ports that nobody listens on.
+func freePorts(count int) ([]int, error) {
+	var ports []int
+	for range count {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// console keeps the end of what is written to it and notices the line that says the guest is ready.
+type console struct {
+	mu    sync.Mutex
+	text  []byte
+	seen  bool
+	ready chan struct{} // closed at that line
+}
+
+func newConsole() *console { return &console{ready: make(chan struct{})} }
+
+func (c *console) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text = append(c.text, b...)
+	if !c.seen && bytes.Contains(c.text, []byte("guest: ready")) {
+		c.seen = true
+		close(c.ready)
+	}
+	if len(c.text) > 128<<10 {
+		c.text = append([]byte(nil), c.text[len(c.text)-64<<10:]...)
+	}
+	return len(b), nil
+}
+
+func (c *console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.text)
+}

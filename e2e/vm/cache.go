@@ -1,0 +1,107 @@
+package vm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Say reports progress, a line a call. It may be called from one goroutine at a time only.
+type Say func(format string, args ...any)
+
+// cacheDir is the project's folder in the user's cache directory ($XDG_CACHE_HOME, else ~/.cache).
+func cacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache directory: %w: set XDG_CACHE_HOME", err)
+	}
+	return filepath.Join(base, "jettison"), nil
+}
+
+// cached returns the folder kept under key and, where there is none, has build fill it. What build left behind when it
+// failed or was killed is never taken for the whole: it works in a folder beside, which is renamed at the end. Processes
+// that want the same key wait for one another.
+func cached(key string, say Say, build func(dir string) error) (string, error) {
+	base, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	final := filepath.Join(base, key)
+	if _, err := os.Stat(final); err == nil {
+		now := time.Now()
+		_ = os.Chtimes(final, now, now) // last use, for prune
+		return final, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(final), 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(final+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close() // releases the lock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if _, err := os.Stat(final); err == nil {
+		return final, nil // another process has built it meanwhile
+	}
+	half := final + ".half"
+	if err := os.RemoveAll(half); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(half, 0o755); err != nil {
+		return "", err
+	}
+	start := time.Now()
+	say("making %s", key)
+	if err := build(half); err != nil {
+		return "", fmt.Errorf("make %s: %w", key, err)
+	}
+	if err := os.Rename(half, final); err != nil {
+		return "", err
+	}
+	say("made %s in %.1f s", key, time.Since(start).Seconds())
+	return final, nil
+}
+
+// prune removes the entries matching a pattern that nobody has used for so long. An image that a running QEMU has open
+// stays readable to it.
+func prune(pattern string, unused time.Duration) {
+	base, err := cacheDir()
+	if err != nil {
+		return
+	}
+	found, _ := filepath.Glob(filepath.Join(base, pattern))
+	for _, path := range found {
+		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > unused {
+			_ = os.RemoveAll(path)
+		}
+	}
+}
+
+// digest names a set of inputs by what is in them: a version for a word, the content for a file.
+func digest(words []string, files []string) (string, error) {
+	h := sha256.New()
+	for _, w := range words {
+		fmt.Fprintf(h, "%q\n", w)
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(h, f)
+		f.Close()
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}

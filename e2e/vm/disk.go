@@ -1,0 +1,184 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// diskSize of the root disk, sparse.
+const diskSize = "3G"
+
+// image is a bootable node: what QEMU is given.
+type image struct{ kernel, initrd, disk string }
+
+const initramfsScript = `#!/bin/busybox sh
+/bin/busybox mount -t devtmpfs devtmpfs /dev
+exec </dev/console >/dev/console 2>&1
+for m in $(/bin/busybox cat /modules/order); do /bin/busybox insmod /modules/$m || echo "initramfs: insmod $m failed"; done
+/bin/busybox mount -t ext4 /dev/vda /newroot || exec /bin/busybox sh
+exec /bin/busybox switch_root /newroot /sbin/init
+`
+
+// containerdConfig: the CRI plugin's stats collector is slowed down, for it alone can keep an emulated core busy.
+const containerdConfig = `version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = "overlayfs"
+  [plugins.'io.containerd.cri.v1.images'.pinned_images]
+    sandbox = "` + ImagePause + `"
+[plugins.'io.containerd.cri.v1.runtime']
+  stats_collect_period = "1h"
+  disable_apparmor = true
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      SystemdCgroup = false
+      BinaryName = "/usr/local/bin/runc"
+`
+
+// rootFiles are the small files of the root disk. Without hosts, resolv.conf and passwd a sandbox is not created.
+var rootFiles = map[string]string{
+	"etc/hosts":                  "127.0.0.1 localhost node\n",
+	"etc/resolv.conf":            "nameserver 10.0.2.3\n",
+	"etc/passwd":                 "root:x:0:0:root:/root:/bin/sh\n",
+	"etc/group":                  "root:x:0:\n",
+	"etc/containerd/config.toml": containerdConfig,
+}
+
+// build packs the root disk and the initramfs, or finds them packed from the very same parts.
+func (p *parts) build(ctx context.Context, say Say) (*image, error) {
+	tools := slices.Sorted(maps.Values(p.tools))
+	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest)
+	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles), fmt.Sprint(diskModules, nodeModules)}
+	key, err := digest(words, inputs)
+	if err != nil {
+		return nil, err
+	}
+	prune("disk/*", 48*time.Hour)
+	dir, err := cached("disk/"+key, say, func(dir string) error {
+		tree, err := readModuleTree(p.modules)
+		if err != nil {
+			return err
+		}
+		if err := p.initramfs(ctx, tree, dir); err != nil {
+			return fmt.Errorf("initramfs: %w", err)
+		}
+		return p.rootDisk(ctx, tree, dir)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &image{kernel: p.vmlinuz, initrd: filepath.Join(dir, "initrd"), disk: filepath.Join(dir, "root.img")}, nil
+}
+
+func (p *parts) initramfs(ctx context.Context, tree *moduleTree, dir string) error {
+	root := filepath.Join(dir, "initramfs")
+	defer os.RemoveAll(root)
+	for _, d := range []string{"bin", "dev", "newroot"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			return err
+		}
+	}
+	order, err := tree.unpack(diskModules, filepath.Join(root, "modules"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, "modules", "order"), []byte(strings.Join(order, "\n")), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, "init"), []byte(initramfsScript), 0o755); err != nil {
+		return err
+	}
+	if err := copyFile(p.tools["busybox"], filepath.Join(root, "bin/busybox")); err != nil {
+		return err
+	}
+	_, err = run(ctx, root, nil, "sh", "-c", "find . | cpio --quiet -o -H newc -R 0:0 > ../initrd")
+	return err
+}
+
+func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) error {
+	root := filepath.Join(dir, "root")
+	defer os.RemoveAll(root)
+	for _, d := range []string{"proc", "sys", "dev", "run", "tmp", "root", "bin", "sbin", "var/log", "usr/local/bin", "lib/modules", "images"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range rootFiles {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	order, err := tree.unpack(nodeModules, filepath.Join(root, "lib/modules"))
+	if err != nil {
+		return err
+	}
+	for i, m := range order {
+		order[i] = "/lib/modules/" + m
+	}
+	if err := os.WriteFile(filepath.Join(root, "lib/modules/load"), []byte(strings.Join(order, "\n")), 0o644); err != nil {
+		return err
+	}
+	copies := map[string]string{"sbin/init": p.guest, "bin/busybox": p.tools["busybox"]}
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
+		copies["usr/local/bin/"+name] = p.tools[name]
+	}
+	for _, from := range p.images {
+		copies["images/"+filepath.Base(from)] = from
+	}
+	for to, from := range copies {
+		if err := copyFile(from, filepath.Join(root, to)); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"sh", "cat", "ls", "mkdir", "rm", "kill", "dmesg", "ps", "mount", "umount", "dd", "mv"} {
+		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
+			return err
+		}
+	}
+	mke2fs, err := sbin("mke2fs")
+	if err != nil {
+		return fmt.Errorf("%w: install the package e2fsprogs", err)
+	}
+	_, err = run(ctx, dir, nil, mke2fs, "-q", "-t", "ext4", "-E", "root_owner=0:0", "-d", root, filepath.Join(dir, "root.img"), diskSize)
+	return err
+}
+
+// sbin finds an administrator's program, which an ordinary user's PATH often lacks.
+func sbin(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	return exec.LookPath("/usr/sbin/" + name)
+}
+
+// copyFile makes an executable copy.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
+}

@@ -1,0 +1,13 @@
+// Package vm is the test node: a throw-away Linux machine in QEMU with containerd, built from distribution packages and
+// Go modules, driven from the host over loopback. It plays the kubelet's part towards the runtime (pod cgroups,
+// oom_score_adj, labels) and knows nothing of the agent but its image and its DaemonSet manifest.
+//
+//	parts.go    what a node is made of: kernel, containerd, runc, busybox, the guest's own programs
+//	cache.go    where they are kept between runs
+//	modules.go  which kernel modules are loaded, in which order
+//	disk.go     the root disk and the initramfs
+//	boot.go     QEMU and its end
+//	guest.go    commands, files and memory figures of the guest
+//	pod.go      pods through the CRI
+//	agent.go    the agent as a DaemonSet would run it
+package vm

@@ -1,0 +1,187 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"jettison/e2e/guestapi"
+)
+
+// call speaks to the guest's init. body and answer may be nil; a []byte body goes out as it is, others as JSON.
+func (n *Node) call(ctx context.Context, method, path string, body, answer any) error {
+	var out io.Reader
+	switch b := body.(type) {
+	case nil:
+	case io.Reader:
+		out = b
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			return err
+		}
+		out = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.address[guestapi.PortControl]+path, out)
+	if err != nil {
+		return err
+	}
+	res, err := n.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("guest: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 4096))
+		return fmt.Errorf("guest: %s %s: %s", method, path, bytes.TrimSpace(text))
+	}
+	switch a := answer.(type) {
+	case nil:
+		return nil
+	case *[]byte:
+		*a, err = io.ReadAll(res.Body)
+		return err
+	default:
+		return json.NewDecoder(res.Body).Decode(a)
+	}
+}
+
+// Exec runs a command in the guest and returns its output and exit code. The error says that it could not be run.
+func (n *Node) Exec(ctx context.Context, argv ...string) (guestapi.ExecResult, error) {
+	return n.exec(ctx, guestapi.ExecRequest{Argv: argv, Limit: callDeadline})
+}
+
+func (n *Node) exec(ctx context.Context, req guestapi.ExecRequest) (res guestapi.ExecResult, err error) {
+	if err := n.call(ctx, "POST", "/exec", req, &res); err != nil {
+		return res, err
+	}
+	if res.Error != "" {
+		return res, fmt.Errorf("guest: run %v: %s", req.Argv, res.Error)
+	}
+	return res, nil
+}
+
+// Shell runs a line of shell in the guest and returns its stdout; an exit code other than 0 is an error.
+func (n *Node) Shell(ctx context.Context, line string) (string, error) {
+	res, err := n.Exec(ctx, "/bin/sh", "-c", line)
+	if err == nil && res.Code != 0 {
+		err = fmt.Errorf("guest: %q ended with %d: %s%s", line, res.Code, res.Stderr, res.Stdout)
+	}
+	return string(res.Stdout), err
+}
+
+// Start runs a command in the guest's background, its output appended to a file there, and returns its process id.
+func (n *Node) Start(ctx context.Context, output string, argv ...string) (pid int, err error) {
+	res, err := n.exec(ctx, guestapi.ExecRequest{Argv: argv, Detach: output})
+	return res.PID, err
+}
+
+// ReadFile reads a file of the guest from an offset on.
+func (n *Node) ReadFile(ctx context.Context, path string, from int) ([]byte, error) {
+	var content []byte
+	err := n.call(ctx, "GET", "/file?from="+strconv.Itoa(from)+"&path="+url.QueryEscape(path), nil, &content)
+	return content, err
+}
+
+// WriteFile writes a file of the guest, and the folders it needs.
+func (n *Node) WriteFile(ctx context.Context, path string, content []byte) error {
+	return n.call(ctx, "PUT", "/file?path="+url.QueryEscape(path), bytes.NewReader(content), nil)
+}
+
+// Upload copies a file of this machine to the guest.
+func (n *Node) Upload(ctx context.Context, from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return n.call(ctx, "PUT", "/file?path="+url.QueryEscape(to), io.Reader(f), nil)
+}
+
+// Import makes an image tar that lies in the guest known to the runtime.
+func (n *Node) Import(ctx context.Context, tar string) error {
+	_, err := n.Shell(ctx, "ctr -n k8s.io images import "+tar)
+	return err
+}
+
+// Memory reads the node's memory figures.
+func (n *Node) Memory(ctx context.Context) (m guestapi.Memory, err error) {
+	return m, n.call(ctx, "GET", "/memory", nil, &m)
+}
+
+// Sample starts the guest's independent sampler; the function it returns stops it and gives what it saw.
+func (n *Node) Sample(ctx context.Context, req guestapi.SampleRequest) (stop func() (guestapi.Sample, error), err error) {
+	if err := n.call(ctx, "POST", "/sample/start", req, nil); err != nil {
+		return nil, err
+	}
+	return func() (s guestapi.Sample, err error) {
+		return s, n.call(ctx, "POST", "/sample/stop", nil, &s)
+	}, nil
+}
+
+// KernelLog is the guest's kernel log.
+func (n *Node) KernelLog(ctx context.Context) (string, error) { return n.Shell(ctx, "dmesg") }
+
+var oomLine = regexp.MustCompile(`(?m)^.*(oom-kill:|[Oo]ut of memory: Killed process).*$`)
+
+// OOMKills returns the lines in which the kernel log tells of its OOM killer, and checks them against /proc/vmstat, whose
+// counter no ring buffer loses.
+func (n *Node) OOMKills(ctx context.Context) ([]string, error) {
+	log, err := n.KernelLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := n.Memory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines := oomLine.FindAllString(log, -1)
+	if m.OOMKills > 0 && len(lines) == 0 {
+		lines = append(lines, fmt.Sprintf("/proc/vmstat: oom_kill %d", m.OOMKills))
+	}
+	return lines, nil
+}
+
+// StopContainerd kills the runtime the hard way and waits until it is gone; its shims and their containers live on.
+func (n *Node) StopContainerd(ctx context.Context) error {
+	if _, err := n.Shell(ctx, "kill -9 $(cat /run/containerd.pid)"); err != nil {
+		return err
+	}
+	return n.Eventually(ctx, callDeadline, "containerd is gone", func(ctx context.Context) error {
+		res, err := n.Exec(ctx, "/bin/sh", "-c", "kill -0 $(cat /run/containerd.pid)")
+		if err == nil && res.Code == 0 {
+			err = errors.New("it still runs")
+		}
+		return err
+	})
+}
+
+// StartContainerd starts the runtime again, as a service manager would, and waits for its answer.
+func (n *Node) StartContainerd(ctx context.Context) error {
+	if err := n.call(ctx, "POST", "/containerd", nil, nil); err != nil {
+		return err
+	}
+	return n.WaitRuntime(ctx)
+}
+
+// Tail returns the last lines of a file of the guest, or why it cannot be read: for logs of failures.
+func (n *Node) Tail(path string, lines int) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	content, err := n.ReadFile(ctx, path, 0)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

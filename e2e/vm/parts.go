@@ -1,0 +1,219 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"jettison/deploy/oci"
+)
+
+// Versions of what the node runs.
+const (
+	containerdVersion = "v2.4.2"
+	runcVersion       = "v1.5.2"
+)
+
+// Kernels the node can boot, by the word used for them, and the Debian package that depends on the newest one.
+var Kernels = map[string]string{
+	"6.12": "linux-image-6.12-cloud-amd64",
+	"6.1":  "linux-image-cloud-amd64",
+}
+
+// Names under which the node knows its images.
+const (
+	ImagePause    = "localhost/pause:1"
+	ImageWorkload = "localhost/workload:1"
+	ImageAgent    = "localhost/jettison:dev"
+)
+
+// parts are files on the host that a node is put together from.
+type parts struct {
+	kernelVersion string
+	vmlinuz       string
+	modules       string            // lib/modules/VERSION
+	tools         map[string]string // program name to path: containerd, its shim, ctr, runc, busybox
+	guest         string            // the guest's init
+	images        map[string]string // image name to its tar
+}
+
+// run runs a command and returns its output; on failure the error carries the end of what it wrote to stderr.
+func run(ctx context.Context, dir string, env []string, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		detail := ""
+		if errors.As(err, &exit) {
+			detail = ": " + tail(strings.TrimSpace(string(exit.Stderr)), 2000)
+		}
+		return nil, fmt.Errorf("%s %s: %w%s", name, strings.Join(args, " "), err, detail)
+	}
+	return out, nil
+}
+
+func tail(text string, n int) string {
+	if len(text) > n {
+		return "..." + text[len(text)-n:]
+	}
+	return text
+}
+
+// kernel fetches and unpacks a kernel package. Once it is in the cache no network is asked: the version stays until the
+// cache entry is removed.
+func (p *parts) kernel(ctx context.Context, word string, say Say) error {
+	meta, ok := Kernels[word]
+	if !ok {
+		return fmt.Errorf("kernel %q: want one of %v", word, slices.Sorted(maps.Keys(Kernels)))
+	}
+	dir, err := cached("kernel-"+word, say, func(dir string) error {
+		name, err := kernelPackage(ctx, meta)
+		if err != nil {
+			return err
+		}
+		say("downloading %s", name)
+		if _, err := run(ctx, dir, nil, "apt-get", "-q", "download", name); err != nil {
+			return err
+		}
+		debs, _ := filepath.Glob(filepath.Join(dir, "*.deb"))
+		if len(debs) != 1 {
+			return fmt.Errorf("apt-get download %s left %d files", name, len(debs))
+		}
+		if _, err := run(ctx, dir, nil, "dpkg", "-x", debs[0], dir); err != nil {
+			return err
+		}
+		return os.Remove(debs[0])
+	})
+	if err != nil {
+		return err
+	}
+	images, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	if len(images) != 1 {
+		return fmt.Errorf("%s holds %d kernels, want 1: remove it and run again", dir, len(images))
+	}
+	p.vmlinuz = images[0]
+	p.kernelVersion = strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	for _, lib := range []string{"lib", "usr/lib"} {
+		if path := filepath.Join(dir, lib, "modules", p.kernelVersion); isDir(path) {
+			p.modules = path
+			return nil
+		}
+	}
+	return fmt.Errorf("%s holds no modules for %s: remove it and run again", dir, p.kernelVersion)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+var dependsLine = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
+
+// kernelPackage asks apt which package the meta-package stands for, after an update where apt knows nothing yet.
+func kernelPackage(ctx context.Context, meta string) (string, error) {
+	for try := 0; ; try++ {
+		out, err := run(ctx, "", nil, "apt-cache", "depends", meta)
+		if m := dependsLine.FindSubmatch(out); err == nil && m != nil {
+			return string(m[1]), nil
+		}
+		if try > 0 {
+			return "", fmt.Errorf("apt knows no %s: add Debian's security archive to its sources", meta)
+		}
+		if _, err := run(ctx, "", nil, "apt-get", "-q", "update"); err != nil {
+			return "", fmt.Errorf("%w: run `apt-get update` as root", err)
+		}
+	}
+}
+
+// goInstall builds programs of a module at a version, outside this module.
+func goInstall(ctx context.Context, key, version string, say Say, env, flags []string, packages ...string) (string, error) {
+	return cached(fmt.Sprintf("%s-%s-%s", key, version, runtime.Version()), say, func(dir string) error {
+		args := append([]string{"install", "-trimpath"}, flags...)
+		for _, p := range packages {
+			args = append(args, p+"@"+version)
+		}
+		_, err := run(ctx, dir, append(env, "GOBIN="+dir, "GOFLAGS=", "GOWORK=off"), "go", args...)
+		return err
+	})
+}
+
+// runtimeTools builds containerd and runc, and finds busybox.
+func (p *parts) runtimeTools(ctx context.Context, say Say) error {
+	p.tools = map[string]string{}
+	const containerd = "github.com/containerd/containerd/v2/cmd/"
+	dir, err := goInstall(ctx, "containerd", containerdVersion, say, []string{"CGO_ENABLED=0"}, []string{"-ldflags=-s -w"},
+		containerd+"containerd", containerd+"containerd-shim-runc-v2", containerd+"ctr")
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		p.tools[name] = filepath.Join(dir, name)
+	}
+	// Without seccomp a sandbox with the RuntimeDefault profile, which is what a kubelet asks for, fails.
+	dir, err = goInstall(ctx, "runc-seccomp", runcVersion, say, []string{"CGO_ENABLED=1"},
+		[]string{"-tags=netgo osusergo seccomp", "-ldflags=-s -w -extldflags -static"}, "github.com/opencontainers/runc")
+	if err != nil {
+		return err
+	}
+	p.tools["runc"] = filepath.Join(dir, "runc")
+	if p.tools["busybox"], err = exec.LookPath("busybox"); err != nil {
+		return fmt.Errorf("%w: install the package busybox-static", err)
+	}
+	return nil
+}
+
+// ownPrograms builds the guest's init, the workload, pause and the agent from this checkout and packs the images.
+func (p *parts) ownPrograms(ctx context.Context, say Say) error {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(root, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	say("building the guest's programs")
+	for name, pkg := range map[string]string{"guest": "./e2e/guest", "workload": "./e2e/workload", "pause": "./e2e/pause"} {
+		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(bin, name), pkg}
+		if _, err := run(ctx, root, []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
+			return err
+		}
+	}
+	p.guest = filepath.Join(bin, "guest")
+	p.images = map[string]string{
+		ImagePause:    filepath.Join(bin, "pause.tar"),
+		ImageWorkload: filepath.Join(bin, "workload.tar"),
+		ImageAgent:    filepath.Join(root, "dist", "jettison.tar"),
+	}
+	for name, program := range map[string]string{ImagePause: "pause", ImageWorkload: "workload"} {
+		image := oci.Image{
+			Name: name, Path: "/" + program, Entrypoint: []string{"/" + program},
+			Binaries: map[string]string{runtime.GOARCH: filepath.Join(bin, program)},
+		}
+		if _, err := image.Write(p.images[name]); err != nil {
+			return err
+		}
+	}
+	// The agent comes to the node as its user gets it: the tar of `make image`.
+	_, err = run(ctx, root, nil, "make", "-s", "image")
+	return err
+}
+
+// moduleRoot is the folder of this checkout's go.mod.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := run(ctx, "", nil, "go", "list", "-m", "-f", "{{.Dir}}", "jettison")
+	if err != nil {
+		return "", fmt.Errorf("find the checkout: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,399 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Pod is a pod that the harness, in the kubelet's place, runs on a node.
+type Pod struct {
+	Object     *v1.Pod
+	QOS        v1.PodQOSClass
+	Cgroup     string   // of the pod, below /sys/fs/cgroup
+	Sandbox    string   // CRI id
+	Containers []string // CRI ids, in the order of the spec
+	Dead       bool     // the scenario means it to die; see Expect
+
+	node *Node
+}
+
+// NewPod makes a pod object with one container of the workload image; what it does is written as for the workload's
+// command line. Requests and limits are memory; an empty string leaves one out.
+func NewPod(name, request, limit string, behaviour string) *v1.Pod {
+	c := v1.Container{Name: "main", Image: ImageWorkload, Args: strings.Fields(behaviour)}
+	set := func(list *v1.ResourceList, quantity string) {
+		if quantity != "" {
+			*list = v1.ResourceList{v1.ResourceMemory: resource.MustParse(quantity)}
+		}
+	}
+	set(&c.Resources.Requests, request)
+	set(&c.Resources.Limits, limit)
+	if request != "" && request == limit { // Guaranteed needs CPU too
+		cpu := resource.MustParse("200m")
+		c.Resources.Requests[v1.ResourceCPU], c.Resources.Limits[v1.ResourceCPU] = cpu, cpu
+	}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Annotations: map[string]string{"kubernetes.io/config.source": "api"}},
+		Spec:       v1.PodSpec{HostNetwork: true, Containers: []v1.Container{c}},
+	}
+}
+
+// qosClass follows the kubelet's rules for regular containers (pkg/apis/core/v1/helper/qos).
+func qosClass(p *v1.Pod) v1.PodQOSClass {
+	guaranteed, any := true, false
+	for _, c := range p.Spec.Containers {
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			request, hasRequest := c.Resources.Requests[name]
+			limit, hasLimit := c.Resources.Limits[name]
+			any = any || hasRequest || hasLimit
+			guaranteed = guaranteed && hasLimit && (!hasRequest || request.Cmp(limit) == 0)
+		}
+	}
+	switch {
+	case !any:
+		return v1.PodQOSBestEffort
+	case guaranteed:
+		return v1.PodQOSGuaranteed
+	}
+	return v1.PodQOSBurstable
+}
+
+// cgroupParent is what a kubelet with cgroupDriver cgroupfs names a pod's cgroup.
+func cgroupParent(qos v1.PodQOSClass, uid types.UID) string {
+	if qos == v1.PodQOSGuaranteed {
+		return "/kubepods/pod" + string(uid)
+	}
+	return "/kubepods/" + strings.ToLower(string(qos)) + "/pod" + string(uid)
+}
+
+// oomScoreAdj follows kubelet v1.36 pkg/kubelet/qos/policy.go.
+func (n *Node) oomScoreAdj(p *v1.Pod, qos v1.PodQOSClass, c v1.Container) int64 {
+	request := c.Resources.Requests.Memory().Value()
+	switch {
+	case p.Spec.PriorityClassName == "system-node-critical" || qos == v1.PodQOSGuaranteed:
+		return -997
+	case qos == v1.PodQOSBestEffort:
+		return 1000
+	}
+	return min(max(1000-1000*request/n.capacity, 3), 999)
+}
+
+// Run runs a pod: its cgroup first, then the sandbox, then the containers. Each container of the workload image also
+// writes a heartbeat, by which Check later tells the living from the merely listed.
+func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
+	object = object.DeepCopy()
+	if object.UID == "" {
+		object.UID = types.UID(uuid.NewString())
+	}
+	pod := &Pod{Object: object, QOS: qosClass(object), node: n}
+	pod.Cgroup = strings.TrimPrefix(cgroupParent(pod.QOS, object.UID), "/")
+	if err := pod.run(ctx); err != nil {
+		return nil, fmt.Errorf("run pod %s: %w", pod, err)
+	}
+	n.pods = append(n.pods, pod)
+	return pod, nil
+}
+
+func (p *Pod) String() string { return p.Object.Namespace + "/" + p.Object.Name }
+
+func (p *Pod) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	n, o := p.node, p.Object
+	dirs := []string{"/sys/fs/cgroup/" + p.Cgroup, p.logDir(), p.beatDir()}
+	if _, err := n.Shell(ctx, "mkdir -p "+strings.Join(dirs, " ")); err != nil {
+		return err
+	}
+	if err := p.limit(ctx); err != nil {
+		return err
+	}
+	config := &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: o.Name, Namespace: o.Namespace, Uid: string(o.UID)},
+		LogDirectory: p.logDir(), Annotations: o.Annotations,
+		Labels: map[string]string{
+			"io.kubernetes.pod.name": o.Name, "io.kubernetes.pod.namespace": o.Namespace, "io.kubernetes.pod.uid": string(o.UID),
+		},
+		Linux: &cri.LinuxPodSandboxConfig{
+			CgroupParent:    "/" + p.Cgroup,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: p.namespaces(), Seccomp: runtimeDefault, Privileged: p.privileged()},
+		},
+	}
+	for k, v := range o.Labels {
+		config.Labels[k] = v
+	}
+	if !o.Spec.HostNetwork { // the host's network comes with the host's name
+		config.Hostname = o.Name
+	}
+	sandbox, err := n.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		return err
+	}
+	p.Sandbox = sandbox.PodSandboxId
+	for _, c := range o.Spec.Containers {
+		created, err := n.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
+			PodSandboxId: p.Sandbox, SandboxConfig: config, Config: p.container(c),
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := n.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+			return err
+		}
+		p.Containers = append(p.Containers, created.ContainerId)
+	}
+	return nil
+}
+
+// limit sets the pod cgroup's memory.max where every container has a limit, as a kubelet does.
+func (p *Pod) limit(ctx context.Context) error {
+	var sum int64
+	for _, c := range p.Object.Spec.Containers {
+		limit := c.Resources.Limits.Memory().Value()
+		if limit == 0 {
+			return nil
+		}
+		sum += limit
+	}
+	_, err := p.node.Shell(ctx, fmt.Sprintf("echo %d > /sys/fs/cgroup/%s/memory.max", sum, p.Cgroup))
+	return err
+}
+
+var runtimeDefault = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
+
+func (p *Pod) logDir() string {
+	return fmt.Sprintf("/var/log/pods/%s_%s_%s", p.Object.Namespace, p.Object.Name, p.Object.UID)
+}
+func (p *Pod) beatDir() string { return "/run/beats/" + string(p.Object.UID) }
+
+func (p *Pod) namespaces() *cri.NamespaceOption {
+	mode := func(host bool, other cri.NamespaceMode) cri.NamespaceMode {
+		if host {
+			return cri.NamespaceMode_NODE
+		}
+		return other
+	}
+	s := p.Object.Spec
+	return &cri.NamespaceOption{
+		Network: mode(s.HostNetwork, cri.NamespaceMode_POD),
+		Pid:     mode(s.HostPID, cri.NamespaceMode_CONTAINER),
+		Ipc:     mode(s.HostIPC, cri.NamespaceMode_POD),
+	}
+}
+
+func (p *Pod) privileged() bool {
+	for _, c := range p.Object.Spec.Containers {
+		if privileged(c) {
+			return true
+		}
+	}
+	return false
+}
+
+func privileged(c v1.Container) bool {
+	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+}
+
+func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
+	args := c.Args
+	mounts := p.mounts(c)
+	if c.Image == ImageWorkload {
+		args = append([]string{"heartbeat", "/beat/" + c.Name, "+"}, args...)
+		mounts = append(mounts, &cri.Mount{ContainerPath: "/beat", HostPath: p.beatDir()})
+	}
+	shares := int64(2)
+	if cpu := c.Resources.Requests.Cpu().MilliValue(); cpu > 0 {
+		shares = cpu * 1024 / 1000
+	}
+	security := &cri.LinuxContainerSecurityContext{NamespaceOptions: p.namespaces(), Privileged: privileged(c), Seccomp: runtimeDefault}
+	if security.Privileged {
+		security.Seccomp = nil
+	}
+	return &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: c.Name},
+		Image:    &cri.ImageSpec{Image: c.Image},
+		Args:     args, Mounts: mounts, LogPath: c.Name + "/0.log",
+		Labels: map[string]string{
+			"io.kubernetes.container.name": c.Name, "io.kubernetes.pod.name": p.Object.Name,
+			"io.kubernetes.pod.namespace": p.Object.Namespace, "io.kubernetes.pod.uid": string(p.Object.UID),
+		},
+		Linux: &cri.LinuxContainerConfig{
+			Resources: &cri.LinuxContainerResources{
+				CpuPeriod: 100000, CpuQuota: c.Resources.Limits.Cpu().MilliValue() * 100, CpuShares: shares,
+				MemoryLimitInBytes: c.Resources.Limits.Memory().Value(), OomScoreAdj: p.node.oomScoreAdj(p.Object, p.QOS, c),
+			},
+			SecurityContext: security,
+		},
+	}
+}
+
+// mounts are the container's volumes as far as they are hostPaths, or emptyDirs, which become a folder of the guest.
+func (p *Pod) mounts(c v1.Container) []*cri.Mount {
+	var out []*cri.Mount
+	for _, m := range c.VolumeMounts {
+		for _, v := range p.Object.Spec.Volumes {
+			if v.Name != m.Name || v.HostPath == nil {
+				continue
+			}
+			mount := &cri.Mount{ContainerPath: m.MountPath, HostPath: v.HostPath.Path, Readonly: m.ReadOnly}
+			if m.MountPropagation != nil && *m.MountPropagation == v1.MountPropagationHostToContainer {
+				mount.Propagation = cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+			}
+			out = append(out, mount)
+		}
+	}
+	return out
+}
+
+// LogPath is where the guest keeps the log of a container of the pod.
+func (p *Pod) LogPath(container string) string { return path.Join(p.logDir(), container, "0.log") }
+
+// Expect marks the pod as one that this scenario means to die.
+func (p *Pod) Expect() { p.Dead = true }
+
+// States asks the runtime for the state of each container.
+func (p *Pod) States(ctx context.Context) ([]*cri.ContainerStatus, error) {
+	var out []*cri.ContainerStatus
+	for _, id := range p.Containers {
+		res, err := p.node.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, res.Status)
+	}
+	return out, nil
+}
+
+// Ended returns nil once every container of the pod has exited with a code.
+func (p *Pod) Ended(ctx context.Context, code int32) error {
+	states, err := p.States(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		if s.State != cri.ContainerState_CONTAINER_EXITED || s.ExitCode != code {
+			return fmt.Errorf("pod %s: container %s is %v, exit code %d", p, s.Metadata.Name, s.State, s.ExitCode)
+		}
+	}
+	return nil
+}
+
+// Populated reads the kernel's word on whether the pod has any process: cgroup.events. A cgroup that is gone has none.
+func (p *Pod) Populated(ctx context.Context) (bool, error) {
+	text, err := p.node.Shell(ctx, "cat /sys/fs/cgroup/"+p.Cgroup+"/cgroup.events 2>/dev/null || echo gone")
+	return strings.Contains(text, "populated 1"), err
+}
+
+// Check returns why the pod does not live, or nil if it does: each container running for the runtime, processes for the
+// kernel, and a heartbeat that goes on.
+func (p *Pod) Check(ctx context.Context) error {
+	states, err := p.States(ctx)
+	if err != nil {
+		return fmt.Errorf("pod %s: %w", p, err)
+	}
+	for _, s := range states {
+		if s.State != cri.ContainerState_CONTAINER_RUNNING {
+			return fmt.Errorf("pod %s: container %s is %v, exit code %d, %s", p, s.Metadata.Name, s.State, s.ExitCode, s.Reason)
+		}
+	}
+	if alive, err := p.Populated(ctx); err != nil || !alive {
+		return fmt.Errorf("pod %s: its cgroup is empty (%v)", p, err)
+	}
+	for _, c := range p.Object.Spec.Containers {
+		if c.Image != ImageWorkload {
+			continue
+		}
+		first, err := p.beat(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		if err := p.node.Eventually(ctx, callDeadline, "the heart of "+p.String()+" beats", func(ctx context.Context) error {
+			now, err := p.beat(ctx, c.Name)
+			if err == nil && now == first {
+				err = fmt.Errorf("it stays at %d", now)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Pod) beat(ctx context.Context, container string) (int, error) {
+	text, err := p.node.ReadFile(ctx, p.beatDir()+"/"+container, 0)
+	if err != nil {
+		return 0, fmt.Errorf("pod %s: heartbeat: %w", p, err)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// WaitDead waits until the kernel says that the pod has no process left, and the runtime that its sandbox is not ready.
+func (p *Pod) WaitDead(ctx context.Context) error {
+	return p.node.Eventually(ctx, callDeadline*2, p.String()+" is dead", func(ctx context.Context) error {
+		alive, err := p.Populated(ctx)
+		if err != nil {
+			return err
+		}
+		if alive {
+			return errors.New("its cgroup has processes")
+		}
+		res, err := p.node.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
+		if err != nil {
+			return err
+		}
+		if res.Status.State != cri.PodSandboxState_SANDBOX_NOTREADY {
+			return errors.New("its sandbox is still ready")
+		}
+		return nil
+	})
+}
+
+// Remove ends the pod and removes it, as a kubelet does with a deleted one; the audit forgets it.
+func (p *Pod) Remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	if _, err := p.node.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
+		return err
+	}
+	if _, err := p.node.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
+		return err
+	}
+	p.Dead = true
+	_, err := p.node.Shell(ctx, "rmdir /sys/fs/cgroup/"+p.Cgroup+" 2>/dev/null; true")
+	return err
+}
+
+// Audit returns every reason to call a run failed: a pod that died without being meant to, one that was meant to die and
+// lives, and a kernel OOM kill unless oomMeant.
+func (n *Node) Audit(ctx context.Context, oomMeant bool) (faults []error) {
+	for _, p := range n.pods {
+		if p.Dead {
+			if alive, err := p.Populated(ctx); alive || err != nil {
+				faults = append(faults, fmt.Errorf("pod %s was to die and has processes (%v)", p, err))
+			}
+		} else if err := p.Check(ctx); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	kills, err := n.OOMKills(ctx)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	if !oomMeant {
+		for _, line := range kills {
+			faults = append(faults, fmt.Errorf("the kernel's OOM killer fired: %s", line))
+		}
+	}
+	return faults
+}

@@ -1,0 +1,324 @@
+// Command workload is what the test node's pods run. Its arguments are behaviours, run side by side and joined by "+":
+//
+//	workload ignore-sigterm + heartbeat /run/beat + alloc -rate 20Mi -size 500Mi
+//
+// Each behaviour goes on until the process is killed; one that fails says so on stderr and ends the process with 1.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// behaviours by name. Each sets up from its arguments, then runs for as long as the process lives.
+var behaviours = map[string]struct {
+	usage string
+	run   func(args []string) error
+}{
+	"alloc":          {"[-rate BYTES] [-size BYTES]: touch anonymous memory, BYTES a second (0: at full speed) up to a size, and hold it", alloc},
+	"fill":           {"[-rate BYTES] [-size BYTES] FILE: write a file (on tmpfs: memory; on disk: bytes) and keep it", fill},
+	"inodes":         {"[-rate N] [-count N] DIR: create empty files", inodes},
+	"processes":      {"[-rate N] [-count N]: start processes that sleep", processes},
+	"threads":        {"[-rate N] [-count N]: start threads that sleep", threads},
+	"spin":           {"[-threads N]: burn CPU", spin},
+	"log":            {"[-rate BYTES] [-line BYTES]: write lines to stdout", logLines},
+	"thrash":         {"[-size BYTES] FILE: write a file, then read it over and over so that its pages refault", thrash},
+	"ignore-sigterm": {": take SIGTERM and go on", ignoreSIGTERM},
+	"fork-dying":     {": start a child that forks a new one, and exits, over and over", forkDying},
+	"heartbeat":      {"[-every DURATION] FILE: write a counter to FILE", heartbeat},
+	"sleep":          {": do nothing", func([]string) error { select {} }},
+	"relay":          {"", relay}, // the child of fork-dying
+}
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: workload BEHAVIOUR [ARGUMENTS] [+ BEHAVIOUR ...]")
+		for _, name := range slices.Sorted(maps.Keys(behaviours)) {
+			if u := behaviours[name].usage; u != "" {
+				fmt.Fprintln(os.Stderr, "  "+name+" "+u)
+			}
+		}
+		os.Exit(2)
+	}
+	failed := make(chan error)
+	go func() { // keeps the runtime from calling a process of sleepers a deadlock, and reaps
+		children := make(chan os.Signal, 64)
+		signal.Notify(children, syscall.SIGCHLD)
+		for range children {
+			for {
+				if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+					break
+				}
+			}
+		}
+	}()
+	for part := range splitSeq(os.Args[1:], "+") {
+		b, ok := behaviours[part[0]]
+		if !ok {
+			fmt.Fprintf(os.Stderr, "workload: no behaviour %q\n", part[0])
+			os.Exit(2)
+		}
+		go func() {
+			if err := b.run(part[1:]); err != nil {
+				failed <- fmt.Errorf("%s: %w", part[0], err)
+			}
+		}()
+	}
+	fmt.Fprintln(os.Stderr, "workload:", <-failed)
+	os.Exit(1)
+}
+
+func splitSeq(args []string, sep string) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		for len(args) > 0 {
+			i := slices.Index(args, sep)
+			if i < 0 {
+				i = len(args)
+			}
+			if i > 0 && !yield(args[:i]) {
+				return
+			}
+			args = args[min(i+1, len(args)):]
+		}
+	}
+}
+
+// size is a flag in bytes, with Ki, Mi and Gi.
+type size int64
+
+func (s *size) String() string { return strconv.FormatInt(int64(*s), 10) }
+func (s *size) Set(text string) error {
+	scale := int64(1)
+	for suffix, by := range map[string]int64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			text, scale = rest, by
+			break
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	*s = size(n * scale)
+	return err
+}
+
+// paced calls step until total units are done, at most rate units a second, in steps of at most chunk; rate 0: no pause.
+func paced(total, rate, chunk int64, step func(n int64) error) error {
+	start := time.Now()
+	for done := int64(0); done < total; {
+		n := min(chunk, total-done)
+		if err := step(n); err != nil {
+			return err
+		}
+		done += n
+		if rate > 0 {
+			time.Sleep(time.Until(start.Add(time.Duration(float64(done) / float64(rate) * float64(time.Second)))))
+		}
+	}
+	select {}
+}
+
+func amounts(name string, args []string, rate, total size) (*flag.FlagSet, *size, *size, error) {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.Var(&rate, "rate", "a second; 0: at full speed")
+	f.Var(&total, "size", "in all")
+	f.Var(&total, "count", "in all")
+	return f, &rate, &total, f.Parse(args)
+}
+
+func alloc(args []string) error {
+	_, rate, total, err := amounts("alloc", args, 0, 64<<20)
+	if err != nil {
+		return err
+	}
+	return paced(int64(*total), int64(*rate), 256<<10, func(n int64) error {
+		b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			return err
+		}
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = byte(i>>12) | 1
+		}
+		return nil
+	})
+}
+
+func fill(args []string) error {
+	f, rate, total, err := amounts("fill", args, 0, 64<<20)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.Arg(0), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	block := make([]byte, 256<<10)
+	for i := range block {
+		block[i] = byte(i * 7)
+	}
+	return paced(int64(*total), int64(*rate), int64(len(block)), func(n int64) error {
+		_, err := file.Write(block[:n])
+		return err
+	})
+}
+
+func inodes(args []string) error {
+	f, rate, total, err := amounts("inodes", args, 0, 1000)
+	if err != nil {
+		return err
+	}
+	var i int64
+	return paced(int64(*total), int64(*rate), 1, func(int64) error {
+		i++
+		file, err := os.Create(filepath.Join(f.Arg(0), "f"+strconv.FormatInt(i, 10)))
+		if err != nil {
+			return err
+		}
+		return file.Close()
+	})
+}
+
+func processes(args []string) error {
+	_, rate, total, err := amounts("processes", args, 0, 10)
+	if err != nil {
+		return err
+	}
+	return paced(int64(*total), int64(*rate), 1, func(int64) error {
+		return exec.Command("/proc/self/exe", "sleep").Start()
+	})
+}
+
+func threads(args []string) error {
+	_, rate, total, err := amounts("threads", args, 0, 10)
+	if err != nil {
+		return err
+	}
+	return paced(int64(*total), int64(*rate), 1, func(int64) error {
+		go func() {
+			runtime.LockOSThread() // a thread of its own
+			for {
+				_ = unix.Pause()
+			}
+		}()
+		return nil
+	})
+}
+
+func spin(args []string) error {
+	f := flag.NewFlagSet("spin", flag.ContinueOnError)
+	n := f.Int("threads", 1, "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	runtime.GOMAXPROCS(*n + 2)
+	for range *n {
+		go func() {
+			for x := uint64(1); ; {
+				x = x*6364136223846793005 + 1442695040888963407
+			}
+		}()
+	}
+	select {}
+}
+
+func logLines(args []string) error {
+	f := flag.NewFlagSet("log", flag.ContinueOnError)
+	rate, line := size(1<<20), size(120)
+	f.Var(&rate, "rate", "")
+	f.Var(&line, "line", "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	text := []byte(strings.Repeat("x", int(max(line, 1))-1) + "\n")
+	return paced(1<<62, int64(rate), int64(len(text)), func(n int64) error {
+		_, err := os.Stdout.Write(text[:n])
+		return err
+	})
+}
+
+func thrash(args []string) error {
+	f := flag.NewFlagSet("thrash", flag.ContinueOnError)
+	total := size(128 << 20)
+	f.Var(&total, "size", "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.Arg(0), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	block := make([]byte, 256<<10)
+	for done := int64(0); done < int64(total); done += int64(len(block)) {
+		if _, err := file.Write(block); err != nil {
+			return err
+		}
+	}
+	if err := file.Sync(); err != nil { // clean pages can be dropped, and so refault
+		return err
+	}
+	for {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		for {
+			if _, err := file.Read(block); err == io.EOF {
+				break
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func ignoreSIGTERM([]string) error {
+	signal.Ignore(syscall.SIGTERM)
+	select {}
+}
+
+// forkDying keeps one short-lived process running: each starts its successor and exits, so that whoever kills by a list
+// of process ids is always one generation late.
+func forkDying([]string) error {
+	if err := exec.Command("/proc/self/exe", "relay").Start(); err != nil {
+		return err
+	}
+	select {}
+}
+
+func relay([]string) error {
+	time.Sleep(5 * time.Millisecond)
+	if err := exec.Command("/proc/self/exe", "relay").Start(); err != nil {
+		return err
+	}
+	os.Exit(0)
+	return nil
+}
+
+func heartbeat(args []string) error {
+	f := flag.NewFlagSet("heartbeat", flag.ContinueOnError)
+	every := f.Duration("every", 200*time.Millisecond, "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.Arg(0), os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		if _, err := file.WriteAt([]byte(strconv.Itoa(n)+"\n"), 0); err != nil {
+			return err
+		}
+		time.Sleep(*every)
+	}
+}

@@ -41,11 +41,12 @@ e2e: deps ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp
 bench: deps ## measure in the VM: crossing to kill, kill to memory back, the agent's memory and CPU
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench . -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
 
-lint: ## go vet, gofmt, staticcheck, errcheck
+lint: ## go vet, gofmt, staticcheck, errcheck, unparam
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "not gofmt-ed:"; echo "$$files"; exit 1; }
 	go vet ./...
 	go tool -modfile=tools.mod staticcheck ./...
 	go tool -modfile=tools.mod errcheck -exclude .errcheck ./...
+	go tool -modfile=tools.mod unparam ./...
 
 image: ## write dist/jettison.tar, an OCI image for amd64 and arm64, without a daemon
 	@mkdir -p dist

@@ -145,8 +145,13 @@ type verboseInfo struct {
 	} `json:"runtimeSpec"`
 }
 
-func parseVerbose(info map[string]string) (v verboseInfo, ok bool) {
-	return v, json.Unmarshal([]byte(info["info"]), &v) == nil
+// parseVerbose takes what it finds: an older or other runtime leaves fields absent, and what it wrote that is not JSON says
+// nothing.
+func parseVerbose(info map[string]string) (v verboseInfo) {
+	if json.Unmarshal([]byte(info["info"]), &v) != nil {
+		return verboseInfo{}
+	}
+	return v
 }
 
 func (l *Lister) cgroupParent(ctx context.Context, s *runtimev1.PodSandbox) string {
@@ -160,7 +165,7 @@ func (l *Lister) cgroupParent(ctx context.Context, s *runtimev1.PodSandbox) stri
 		}
 		return ""
 	}
-	v, _ := parseVerbose(res.Info)
+	v := parseVerbose(res.Info)
 	parent := v.Config.Linux.CgroupParent
 	if parent == "" {
 		parent = parentOfCgroupsPath(v.RuntimeSpec.Linux.CgroupsPath)
@@ -189,7 +194,7 @@ func (l *Lister) detail(ctx context.Context, id string) containerDetail {
 	if err != nil {
 		return containerDetail{}
 	}
-	v, _ := parseVerbose(res.Info)
+	v := parseVerbose(res.Info)
 	d := containerDetail{oomScoreAdj: v.RuntimeSpec.Process.OOMScoreAdj}
 	if d.oomScoreAdj == nil {
 		d.oomScoreAdj = v.Config.Linux.Resources.OOMScoreAdj

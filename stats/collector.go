@@ -23,6 +23,7 @@ type Collector struct {
 	groups map[string]*cgroup.Group // of pods, by path
 	buf    []byte                   // one file's content
 	names  []byte                   // one directory's entries
+	stat   cgroup.MemoryStat        // one memory.stat: here, for a local one would be allocated at each look
 }
 
 // NewCollector makes a collector for pods below a kubelet's cgroupRoot ("" and "/" are the same).
@@ -51,12 +52,12 @@ func (c *Collector) Node(now time.Time, out *NodeStats) error {
 	m := &out.Memory
 	*m = NodeMemoryStats{Time: now}
 	var info MemInfo
-	var stat cgroup.MemoryStat
+	stat := &c.stat
 	infoErr := c.proc.MemInfo(c.buf, &info)
 	if infoErr == nil {
 		m.CapacityBytes, m.KernelAvailableBytes = info.Total, info.Available
 	}
-	statErr := c.root.MemoryStat(c.buf, &stat)
+	statErr := c.root.MemoryStat(c.buf, stat)
 	if statErr == nil {
 		m.WorkingSetBytes = Some(workingSet(stat.Anon+stat.File, stat.InactiveFile))
 	}
@@ -98,6 +99,9 @@ func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
 		} else {
 			p.NodeCritical = c.nodeCritical(p)
 		}
+		if p.QOSClass == BestEffort { // by definition, whatever else is known
+			p.MemoryRequest = Some(MemoryRequest{})
+		}
 		p.Self = c.self != "" && (c.self == p.Cgroup || strings.HasPrefix(c.self, p.Cgroup+"/")) && p.Cgroup != ""
 		if err := c.Pod(now, p); err != nil && !errors.Is(err, cgroup.ErrVanished) {
 			errs = append(errs, err)
@@ -123,7 +127,7 @@ func (c *Collector) Pod(now time.Time, p *PodStats) error {
 			}
 			c.groups[p.Cgroup] = g
 		}
-		err := readPod(g, c.buf, p)
+		err := readPod(g, c.buf, &c.stat, p)
 		if err == nil {
 			return nil
 		}
@@ -136,13 +140,12 @@ func (c *Collector) Pod(now time.Time, p *PodStats) error {
 	}
 }
 
-func readPod(g *cgroup.Group, buf []byte, p *PodStats) error {
-	var stat cgroup.MemoryStat
+func readPod(g *cgroup.Group, buf []byte, stat *cgroup.MemoryStat, p *PodStats) error {
 	current, err := g.MemoryCurrent(buf)
 	if err != nil {
 		return err
 	}
-	if err := g.MemoryStat(buf, &stat); err != nil {
+	if err := g.MemoryStat(buf, stat); err != nil {
 		return err
 	}
 	events, err := g.Events(buf)

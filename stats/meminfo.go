@@ -93,13 +93,12 @@ func (p *Proc) Close() error { return unix.Close(p.meminfo) }
 
 // MemInfo reads meminfo into out; buf is scratch space of at least 8 KiB.
 func (p *Proc) MemInfo(buf []byte, out *MemInfo) error {
-	name := filepath.Join(p.mount, "meminfo")
 	n, err := unix.Pread(p.meminfo, buf, 0)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+		return fmt.Errorf("read %s/meminfo: %w", p.mount, err)
 	}
 	if err := ParseMemInfo(buf[:n], out); err != nil {
-		return fmt.Errorf("parse %s: %w", name, err)
+		return fmt.Errorf("parse %s/meminfo: %w", p.mount, err)
 	}
 	return nil
 }

@@ -42,8 +42,8 @@ type Node struct {
 	images   cri.ImageServiceClient
 	console  *console
 	kill     context.CancelFunc
-	ended    chan error // closed after QEMU was waited for
-	capacity int64      // MemTotal of the guest in bytes
+	ended    chan struct{} // closed after QEMU was waited for
+	capacity int64         // MemTotal of the guest in bytes
 	pods     []*Pod
 }
 
@@ -152,7 +152,7 @@ func (n *Node) powerOn(ctx context.Context, image *image) error {
 	}
 	// Not ctx: it may be a short one for booting only. The node ends with Close.
 	life, kill := context.WithCancel(context.Background())
-	n.kill, n.ended = kill, make(chan error)
+	n.kill, n.ended = kill, make(chan struct{})
 	started := make(chan error)
 	go func() {
 		// The kernel sends Pdeathsig when the thread that started the child ends, so this goroutine keeps its thread:

@@ -130,7 +130,8 @@ func paced(total, rate, chunk int64, step func(n int64) error) error {
 	select {}
 }
 
-func amounts(name string, args []string, rate, total size) (*flag.FlagSet, *size, *size, error) {
+func amounts(name string, args []string, total size) (*flag.FlagSet, *size, *size, error) {
+	var rate size
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.Var(&rate, "rate", "a second; 0: at full speed")
 	f.Var(&total, "size", "in all")
@@ -139,7 +140,7 @@ func amounts(name string, args []string, rate, total size) (*flag.FlagSet, *size
 }
 
 func alloc(args []string) error {
-	_, rate, total, err := amounts("alloc", args, 0, 64<<20)
+	_, rate, total, err := amounts("alloc", args, 64<<20)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func alloc(args []string) error {
 }
 
 func fill(args []string) error {
-	f, rate, total, err := amounts("fill", args, 0, 64<<20)
+	f, rate, total, err := amounts("fill", args, 64<<20)
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func fill(args []string) error {
 }
 
 func inodes(args []string) error {
-	f, rate, total, err := amounts("inodes", args, 0, 1000)
+	f, rate, total, err := amounts("inodes", args, 1000)
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func inodes(args []string) error {
 }
 
 func processes(args []string) error {
-	_, rate, total, err := amounts("processes", args, 0, 10)
+	_, rate, total, err := amounts("processes", args, 10)
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func processes(args []string) error {
 }
 
 func threads(args []string) error {
-	_, rate, total, err := amounts("threads", args, 0, 10)
+	_, rate, total, err := amounts("threads", args, 10)
 	if err != nil {
 		return err
 	}

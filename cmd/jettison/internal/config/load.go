@@ -118,6 +118,10 @@ func syntaxError(err error) error {
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if number, what, ok := strings.Cut(rest, ": "); ok {
 			if line, err := strconv.Atoi(number); err == nil {
+				// The library counts a parser's lines from 0 and a scanner's from 1 (yaml/v3 decode.go, parser.fail).
+				if strings.HasPrefix(what, "did not find expected") {
+					line++
+				}
 				return lineError(line, "not YAML: %s", what)
 			}
 		}

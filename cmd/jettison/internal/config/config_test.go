@@ -1,0 +1,172 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+const own = "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n"
+const kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// Every way to be wrong is one line that says where and what.
+func TestErrors(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", `1: the file is empty: want apiVersion: jettison/v1alpha1, kind: AgentConfiguration`},
+		{"not YAML", own + "a: [1\n", `3: not YAML: did not find expected ',' or ']'`},
+		{"a tab", own + "evictionHard:\n\tmemory.available: 1\n", `4: not YAML: found character that cannot start any token`},
+		{"a list", "- a\n", `1: want fields, as in "kind: AgentConfiguration"`},
+		{"no kind", "evictionHard: {}\n", `1: apiVersion "", kind "": want jettison/v1alpha1, AgentConfiguration or a kubelet's kubelet.config.k8s.io/v1beta1, KubeletConfiguration`},
+		{"another kind", "apiVersion: v1\nkind: Pod\n", `2: apiVersion "v1", kind "Pod": want jettison/v1alpha1, AgentConfiguration or a kubelet's kubelet.config.k8s.io/v1beta1, KubeletConfiguration`},
+		{"two documents", own + "---\n" + own, `1: the file holds more than one document`},
+		{"a misspelt field", own + "evictionHrad: {}\n", `3: unknown field "evictionHrad": did you mean "evictionHard"?`},
+		{"another case", own + "\n\nevictionhard: {}\n", `5: unknown field "evictionhard": did you mean "evictionHard"?`},
+		{"nothing like it", own + "xyzzy: 1\n", `3: unknown field "xyzzy"`},
+		{"a nested field", own + "containerGC:\n  minAg: 1s\n", `4: containerGC: unknown field "minAg": did you mean "minAge"?`},
+		{"twice", own + "gate: true\nsocket: a\ngate: false\n", `5: gate is set a second time, first on line 3`},
+		{"a signal twice", own + "evictionHard:\n  memory.available: 1Mi\n  memory.available: 2Mi\n", `5: evictionHard: memory.available is set a second time, first on line 4`},
+		{"a number for a mapping", own + "evictionHard: 3\n", `3: evictionHard: want a mapping, got "3"`},
+		{"a mapping for text", own + "evictionHard:\n  memory.available: {a: b}\n", `4: evictionHard: memory.available: want text, got a mapping`},
+		{"text for a number", own + "imageGCHighThresholdPercent: many\n", `3: imageGCHighThresholdPercent: want a whole number, got "many"`},
+		{"text for a truth", own + "breaker: maybe\n", `3: breaker: want true or false, got "maybe"`},
+		{"text for a list", own + "annotationNamespaces: default\n", `3: annotationNamespaces: want a list, got "default"`},
+		{"a bare number for a duration", own + "runtimeWait: 30\n", `3: runtimeWait: want a duration as "1m30s", got "30"`},
+		{"a negative duration", own + "runtimeWait: -1s\n", `3: runtimeWait: -1s is negative`},
+		{"not one of", own + "memoryAvailable: all\n", `3: memoryAvailable: "all": want one of [workingSet kernel lower]`},
+		{"an unknown signal", own + "evictionHard:\n  nodefs.available: 5%\n  mem.available: 1Mi\n", `5: evictionHard: mem.available: unsupported eviction signal mem.available`},
+		{"a negative threshold", own + "evictionHard: {memory.available: -1Mi}\n", `3: evictionHard: memory.available: eviction threshold memory.available must be positive: -1Mi`},
+		{"a threshold above all", own + "evictionHard:\n\n  memory.available: 150%\n", `5: evictionHard: memory.available: eviction percentage threshold memory.available must be <= 100%: 150%`},
+		{"in a kubelet's file too", kubelet + "evictionHard: {memory.available: 1Mx}\n", `3: evictionHard: memory.available: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`},
+		{"a merge key", own + "containerGC:\n  <<: {minAge: 1s}\n", `4: want a plain field name`},
+	} {
+		_, err := Parse([]byte(c.text))
+		if err == nil {
+			t.Errorf("%s: accepted", c.name)
+		} else if got := err.Error(); got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAnOwnFile(t *testing.T) {
+	l, err := Parse([]byte(own + `
+evictionHard:
+  memory.available: 200Mi
+  pid.available: "100"
+evictionSoft: {memory.available: 1Gi}
+memoryAvailable: kernel
+annotationNamespaces: [kube-system, ops]
+protectedNamespaces: []
+containerGC: {maxPerPodContainer: 2}
+runtimeWait: 0s
+gate: off
+socket: null
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hard []string
+	for _, h := range l.Hard {
+		hard = append(hard, h.String())
+	}
+	if want := []string{"memory.available<200Mi", "pid.available<100"}; !slices.Equal(hard, want) {
+		t.Errorf("thresholds %v, want %v: a map that is given replaces the defaults", hard, want)
+	}
+	if l.MemoryAvailable != stats.MemoryAvailableKernel || !slices.Equal(l.AnnotationNamespaces, []string{"kube-system", "ops"}) ||
+		len(l.ProtectedNamespaces) != 0 || l.RuntimeWait != 0 || l.Gate {
+		t.Errorf("got %+v", l.Config)
+	}
+	if l.ContainerGC != (ContainerGC{MaxPerPodContainer: 2, MaxContainers: -1, CreatedMinAge: Duration(10 * time.Minute)}) {
+		t.Errorf("containerGC: got %+v: fields that are absent keep their defaults", l.ContainerGC)
+	}
+	if l.Socket != "/run/jettison/jettison.sock" {
+		t.Errorf("socket: got %q: null is absent", l.Socket)
+	}
+	if want := []string{"not acted on by this version: evictionSoft, containerGC, gate, socket, evictionHard: pid.available"}; !slices.Equal(l.Warnings, want) {
+		t.Errorf("warnings %q, want %q", l.Warnings, want)
+	}
+}
+
+// A kubelet's own file is taken as it is: its other fields are ignored with one line, ours are not its.
+func TestAKubeletsFile(t *testing.T) {
+	l, err := Parse([]byte(kubelet + `
+address: 0.0.0.0
+authentication: {anonymous: {enabled: false}}
+evictionHard: {memory.available: 500Mi}
+mergeDefaultEvictionSettings: true
+cgroupRoot: /nodes
+breaker: true
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Hard) != 5 || l.EvictionHard["memory.available"] != "500Mi" || l.EvictionHard["nodefs.available"] != "10%" {
+		t.Errorf("merged with the defaults: got %v", l.EvictionHard)
+	}
+	if l.MemoryAvailable != stats.MemoryAvailableWorkingSet || l.Breaker || l.CgroupRoot != "/nodes" {
+		t.Errorf("got %+v", l.Config)
+	}
+	if want := []string{"ignored fields of the kubelet: address, authentication, breaker"}; !slices.Equal(l.Warnings, want) {
+		t.Errorf("warnings %q, want %q", l.Warnings, want)
+	}
+}
+
+// evictionHard as the kubelet's loader has it: absent and null give the defaults, an empty map gives nothing.
+func TestDefaultThresholds(t *testing.T) {
+	for text, want := range map[string]int{own: 5, own + "evictionHard:\n": 5, own + "evictionHard: {}\n": 0, own + "evictionHard: {}\nmergeDefaultEvictionSettings: true\n": 5} {
+		l, err := Parse([]byte(text))
+		if err != nil || len(l.Hard) != want {
+			t.Errorf("%q: %d thresholds, %v, want %d", text, len(l.Hard), err, want)
+		}
+	}
+	if d := Default(); d.EvictionHard["memory.available"] != "100Mi" || d.MemoryAvailable != stats.MemoryAvailableLower || !d.Breaker {
+		t.Errorf("without a file: %+v", d)
+	}
+	if l, err := Parse([]byte(own + "evictionPressureTransitionPeriod: 0s\n")); err != nil || l.EvictionPressureTransitionPeriod != Duration(5*time.Minute) {
+		t.Errorf("a transition period of 0 in a file is 5m: got %v, %v", l, err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if l, err := Load(file("good.yaml", own)); err != nil || l.Path != filepath.Join(dir, "good.yaml") || l.Kind != KindAgent {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	bad := file("bad.yaml", own+"x: 1\n")
+	for path, want := range map[string]string{
+		bad:                             "config " + bad + `:3: unknown field "x"`,
+		filepath.Join(dir, "none.yaml"): "no such file",
+		dir:                             "is a directory",
+		file("huge.yaml", strings.Repeat("#\n", maxSize/2+1)): "larger than",
+		file("binary.yaml", "\x00\x01\x02"):                   "not YAML",
+	} {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want one line with %q", path, err, want)
+		}
+	}
+}
+
+// Whatever is in a file: an error or a configuration, in time, never a panic.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{own, kubelet, own + "evictionHard: {memory.available: 1Gi}\n", own + "a: &a [*a]\n", own + "kubeReserved: &a {b: *a}\n", "? [a]\n: b\n", own + "registerWithTaints: [{key: a}, null]\n"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l, err := Parse(text)
+		if err == nil && l.Config == nil || err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, %q", l, err)
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package stats
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"jettison/cgroup"
+	"jettison/cri"
+)
+
+// recordedNode unpacks what was recorded on a real node and returns a collector on it, and the archive.
+func recordedNode(t *testing.T, kernel string) (*Collector, map[string]string, string) {
+	t.Helper()
+	archive, err := txtar.ParseFile("../cgroup/testdata/" + kernel + ".txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, files := t.TempDir(), map[string]string{}
+	for _, f := range archive.Files {
+		files[f.Name] = string(f.Data)
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs, err := cgroup.OpenTree(filepath.Join(dir, "cgroup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fs.Close() })
+	proc, err := OpenProc(filepath.Join(dir, "proc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proc.Close() })
+	c, err := NewCollector(fs, proc, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c, files, dir
+}
+
+var kernels = []string{"6.1", "6.12"}
+
+// Each pod of the recording is found with its class and measured, known to the runtime or not.
+func TestCollectARecordedNode(t *testing.T) {
+	for _, kernel := range kernels {
+		t.Run(kernel, func(t *testing.T) {
+			c, _, _ := recordedNode(t, kernel)
+			var s Summary
+			now := time.Unix(1000, 0)
+			if err := c.Collect(now, nil, &s); err != nil {
+				t.Fatal(err)
+			}
+			m := s.Node.Memory
+			if !m.CapacityBytes.OK || m.WorkingSetBytes.V >= m.CapacityBytes.V || m.KernelAvailableBytes.V >= m.CapacityBytes.V || m.WorkingSetBytes.V == 0 {
+				t.Errorf("node: %+v", m)
+			}
+			classes := map[QOSClass]bool{}
+			for _, p := range s.Pods {
+				classes[p.QOSClass] = true
+				if p.MemoryRequest.OK != (p.QOSClass == BestEffort) {
+					t.Errorf("%s pod unknown to the runtime: request %+v", p.QOSClass, p.MemoryRequest)
+				}
+				if !p.Memory.WorkingSetBytes.OK || p.Memory.WorkingSetBytes.V < 4<<20 || p.Announced || !p.Populated.V {
+					t.Errorf("pod: %+v", p)
+				}
+			}
+			if len(s.Pods) != 3 || len(classes) != 3 {
+				t.Errorf("%d pods of classes %v, want one of each", len(s.Pods), slices.Collect(maps.Keys(classes)))
+			}
+		})
+	}
+}
+
+// The runtime's word is joined by UID: identity, annotations, requests.
+func TestCollectJoinsTheRuntimesWord(t *testing.T) {
+	c, _, _ := recordedNode(t, "6.12")
+	var s Summary
+	if err := c.Collect(time.Unix(1000, 0), nil, &s); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.Pods, func(p PodStats) bool { return p.QOSClass == Burstable })
+	uid, score, created := s.Pods[i].PodRef.UID, int64(934), time.Unix(500, 0)
+	index := NewIndex(cri.Listing{
+		Sandboxes: []cri.PodSandbox{
+			{ID: "old", UID: uid, Name: "web", Namespace: "default", CreatedAt: created.Add(-time.Hour)},
+			{ID: "new", UID: uid, Name: "web", Namespace: "default", Attempt: 1, Ready: true, CreatedAt: created, Annotations: map[string]string{"a": "b"}},
+			{ID: "byhand"}, // without metadata: nothing to join by
+			{ID: "elsewhere", UID: "u2", Name: "edge", Namespace: "default", Ready: true, CgroupParent: "/none/here"},
+			{ID: "dead", UID: "u3", Name: "dead", Namespace: "default"},
+		},
+		Containers: []cri.Container{{ID: "c", SandboxID: "new", Running: true, OOMScoreAdj: &score}},
+	})
+	if err := c.Collect(time.Unix(1001, 0), index, &s); err != nil {
+		t.Fatal(err)
+	}
+	byUID := map[string]PodStats{}
+	for _, p := range s.Pods {
+		byUID[p.PodRef.UID] = p
+	}
+	web := byUID[uid]
+	if web.PodRef.Name != "web" || !web.Announced || web.Annotations["a"] != "b" || !slices.Equal(web.SandboxIDs, []string{"new", "old"}) || !web.StartTime.Equal(created) {
+		t.Errorf("joined: %+v", web)
+	}
+	if r := web.MemoryRequest; !r.OK || r.V.Min > 64<<20 || r.V.Max < 64<<20 { // the recording's pod requests 64Mi
+		t.Errorf("request %+v does not hold 64Mi", r)
+	}
+	if edge, ok := byUID["u2"]; !ok || edge.Memory.WorkingSetBytes.OK || edge.Populated.OK {
+		t.Errorf("a pod whose cgroup is not there: %+v, %v, want it unmeasured", edge, ok)
+	}
+	if _, ok := byUID["u3"]; ok {
+		t.Error("a pod without a ready sandbox and without a cgroup is listed")
+	}
+}
+
+// One source that cannot be read takes only its own values with it.
+func TestOneBrokenSourceBlindsOnlyItself(t *testing.T) {
+	for _, c := range []struct {
+		file       string
+		workingSet bool
+		kernel     bool
+	}{
+		{"cgroup/memory.stat", false, true},
+		{"proc/meminfo", true, false},
+	} {
+		collector, _, dir := recordedNode(t, "6.12")
+		if err := os.WriteFile(filepath.Join(dir, c.file), []byte("MemTotal: what\nanon what\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var node NodeStats
+		err := collector.Node(time.Unix(1000, 0), &node)
+		if err == nil || !strings.Contains(err.Error(), filepath.Base(c.file)) {
+			t.Errorf("%s: error %v does not name it", c.file, err)
+		}
+		if node.Memory.WorkingSetBytes.OK != c.workingSet || node.Memory.KernelAvailableBytes.OK != c.kernel {
+			t.Errorf("%s: %+v", c.file, node.Memory)
+		}
+	}
+}
+
+// Pods that vanish between two looks are gone without an error; so is one that vanishes while it is looked at.
+func TestPodsVanish(t *testing.T) {
+	c, _, dir := recordedNode(t, "6.12")
+	var s Summary
+	if err := c.Collect(time.Unix(1000, 0), nil, &s); err != nil {
+		t.Fatal(err)
+	}
+	gone := s.Pods[0]
+	if err := os.RemoveAll(filepath.Join(dir, "cgroup", gone.Cgroup)); err != nil {
+		t.Fatal(err)
+	}
+	// A recorded tree is no kernfs: a kept descriptor would go on reading. Another collector has none.
+	other, err := NewCollector(c.fs, c.proc, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := other.Pod(time.Unix(1000, 0), &gone); !errors.Is(err, cgroup.ErrVanished) || gone.Memory.WorkingSetBytes.OK || gone.Populated.OK {
+		t.Errorf("a removed pod: %+v, %v", gone.Memory, err)
+	}
+	if err := c.Collect(time.Unix(1001, 0), nil, &s); err != nil || len(s.Pods) != 2 {
+		t.Errorf("%d pods, %v", len(s.Pods), err)
+	}
+	if len(c.groups) != 2 {
+		t.Errorf("%d groups are kept for 2 pods", len(c.groups))
+	}
+}
+
+func TestTheCheapLookDoesNotAllocate(t *testing.T) {
+	c, _, _ := recordedNode(t, "6.12")
+	var node NodeStats
+	if n := testing.AllocsPerRun(100, func() { _ = c.Node(time.Unix(1000, 0), &node) }); n != 0 {
+		t.Errorf("%v allocations a look", n)
+	}
+}
+
+func TestAvailable(t *testing.T) {
+	all := NodeMemoryStats{CapacityBytes: Some[uint64](100), WorkingSetBytes: Some[uint64](30), KernelAvailableBytes: Some[uint64](60)}
+	noKernel, noWorkingSet, over := all, all, all
+	noKernel.KernelAvailableBytes = Opt[uint64]{}
+	noWorkingSet.WorkingSetBytes = Opt[uint64]{}
+	over.WorkingSetBytes = Some[uint64](200)
+	for _, c := range []struct {
+		name string
+		m    NodeMemoryStats
+		by   MemoryAvailable
+		want uint64
+		ok   bool
+	}{
+		{"the kubelet's formula", all, MemoryAvailableWorkingSet, 70, true},
+		{"the kernel's estimate", all, MemoryAvailableKernel, 60, true},
+		{"the lower", all, MemoryAvailableLower, 60, true},
+		{"the lower, one absent", noKernel, MemoryAvailableLower, 70, true},
+		{"the lower, the other absent", noWorkingSet, MemoryAvailableLower, 60, true},
+		{"absent", noWorkingSet, MemoryAvailableWorkingSet, 0, false},
+		{"absent", noKernel, MemoryAvailableKernel, 0, false},
+		{"a working set above the capacity", over, MemoryAvailableWorkingSet, 0, true},
+		{"nothing", NodeMemoryStats{}, MemoryAvailableLower, 0, false},
+	} {
+		if got := c.m.Available(c.by); got.OK != c.ok || got.OK && got.Available != c.want {
+			t.Errorf("%s: got %+v", c.name, got)
+		}
+	}
+}

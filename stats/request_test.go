@@ -1,0 +1,66 @@
+package stats
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// kubeletOOMScoreAdj is the kubelet's formula for a Burstable container (v1.36 pkg/kubelet/qos/policy.go,
+// GetContainerOOMScoreAdjust).
+func kubeletOOMScoreAdj(request, capacity int64) int64 {
+	adj := 1000 - (1000*request)/capacity
+	if adj < 1000+oomScoreAdjGuaranteed {
+		return 1000 + oomScoreAdjGuaranteed
+	}
+	if adj == oomScoreAdjBestEffort {
+		return adj - 1
+	}
+	return adj
+}
+
+// Whatever was requested, the request lies in the interval made of its oom_score_adj, which is a thousandth of the capacity
+// wide but at the clamps.
+func TestTheInverseHoldsTheRequest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.Int64Range(1000, 1<<43).Draw(t, "capacity")
+		request := rapid.Int64Range(0, capacity).Draw(t, "request")
+		adj := kubeletOOMScoreAdj(request, capacity)
+		got := requestFromOOMScoreAdj(adj, uint64(capacity))
+		if uint64(request) < got.Min || uint64(request) > got.Max {
+			t.Fatalf("adj %d: %d is not in [%d, %d]", adj, request, got.Min, got.Max)
+		}
+		if width := got.Max - got.Min; adj > oomScoreAdjBurstableMin && adj < oomScoreAdjBurstableMax && width > uint64(capacity)/1000+1 {
+			t.Fatalf("adj %d: the interval is %d wide, of %d", adj, width, capacity)
+		}
+	})
+}
+
+func TestContainerRequest(t *testing.T) {
+	capacity := Some[uint64](1000 << 20)
+	adj := func(v int64) *int64 { return &v }
+	limit := func(v uint64) *uint64 { return &v }
+	for _, c := range []struct {
+		name  string
+		qos   QOSClass
+		adj   *int64
+		limit *uint64
+		want  Opt[MemoryRequest]
+	}{
+		{"BestEffort requests nothing", BestEffort, adj(1000), nil, Some(MemoryRequest{})},
+		{"Guaranteed requests its limit", Guaranteed, adj(-997), limit(7), Some(MemoryRequest{7, 7})},
+		{"Guaranteed whose limit the runtime hides", Guaranteed, adj(-997), nil, Opt[MemoryRequest]{}},
+		{"Burstable by its score", Burstable, adj(900), limit(7), Some(MemoryRequest{100 << 20, 101<<20 - 1})},
+		{"Burstable without a score", Burstable, nil, limit(7), Opt[MemoryRequest]{}},
+		{"critical, so the score says nothing", Burstable, adj(-997), nil, Opt[MemoryRequest]{}},
+		{"of no known class, with a BestEffort's score", "", adj(1000), nil, Some(MemoryRequest{})},
+		{"of no known class", "", adj(0), limit(7), Opt[MemoryRequest]{}},
+	} {
+		if got := containerRequest(c.qos, c.adj, c.limit, capacity); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	if got := containerRequest(Burstable, adj(900), nil, Opt[uint64]{}); got.OK {
+		t.Errorf("capacity unknown: got %+v", got)
+	}
+}

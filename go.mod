@@ -9,6 +9,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/opencontainers/cgroups v0.1.0
 	github.com/spf13/cobra v1.10.2
+	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/sys v0.49.0
 	golang.org/x/tools v0.49.0

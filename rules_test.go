@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"eviction":     {"stats"},
 	"reclaim":      {"stats"},
 	"admit":        {"stats"},
-	"cmd/jettison": {"cgroup", "cri", "cri/critest", "stats", "eviction", "reclaim", "admit", "cmd/jettison/internal/"},
+	"cmd/jettison": {"cgroup", "cri", "stats", "eviction", "reclaim", "admit", "cmd/jettison/internal/"},
 	"deploy/oci":   {"deploy/oci"},
 	"e2e":          {"e2e/", "deploy/oci"},
 }

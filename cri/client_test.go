@@ -1,0 +1,233 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/cri/critest"
+)
+
+func dial(t *testing.T, endpoint string) *Client {
+	t.Helper()
+	c, err := Dial(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// node puts one pod of two sandboxes and three containers into a fake.
+func node(t *testing.T) *critest.Runtime {
+	r := critest.Start(t)
+	r.Sandboxes = []*runtimev1.PodSandbox{
+		{Id: "s1", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "default", Attempt: 1}, CreatedAt: 2e9, Annotations: map[string]string{"a": "b"}},
+		{Id: "s0", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "default"}, State: runtimev1.PodSandboxState_SANDBOX_NOTREADY, CreatedAt: 1e9},
+	}
+	r.Containers = []*runtimev1.Container{
+		{Id: "c1", PodSandboxId: "s1", Metadata: &runtimev1.ContainerMetadata{Name: "app"}, State: runtimev1.ContainerState_CONTAINER_RUNNING},
+		{Id: "c2", PodSandboxId: "s1", Metadata: &runtimev1.ContainerMetadata{Name: "new"}, State: runtimev1.ContainerState_CONTAINER_CREATED},
+		{Id: "c0", PodSandboxId: "s0", Metadata: &runtimev1.ContainerMetadata{Name: "app"}, State: runtimev1.ContainerState_CONTAINER_EXITED},
+	}
+	r.Info["s1"] = `{"pid":1,"config":{"linux":{"cgroup_parent":"/kubepods/burstable/podu"}},"runtimeSpec":{"linux":{"cgroupsPath":"/x/s1"}}}`
+	r.Info["s0"] = `{"runtimeSpec":{"linux":{"cgroupsPath":"kubepods-podu.slice:cri-containerd:s0"}}}`
+	r.Info["c1"] = `{"runtimeSpec":{"process":{"oomScoreAdj":934},"linux":{"resources":{"memory":{"limit":4096}}}}}`
+	r.Info["c2"] = `no JSON`
+	return r
+}
+
+func TestList(t *testing.T) {
+	r := node(t)
+	l := NewLister(dial(t, r.Endpoint()))
+	got, err := l.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s1, s0 := got.Sandboxes[0], got.Sandboxes[1]
+	if !s1.Ready || s1.UID != "u" || s1.CgroupParent != "/kubepods/burstable/podu" || s1.Annotations["a"] != "b" || !s1.CreatedAt.Equal(time.Unix(2, 0)) {
+		t.Errorf("s1: %+v", s1)
+	}
+	if s0.Ready || s0.CgroupParent != "kubepods-podu.slice" {
+		t.Errorf("s0: %+v", s0)
+	}
+	if len(got.Containers) != 2 {
+		t.Fatalf("%d containers, want the two that are not dead", len(got.Containers))
+	}
+	c1, c2 := got.Containers[0], got.Containers[1]
+	if !c1.Running || c1.OOMScoreAdj == nil || *c1.OOMScoreAdj != 934 || c1.MemoryLimit == nil || *c1.MemoryLimit != 4096 {
+		t.Errorf("c1: %+v", c1)
+	}
+	if c2.Running || c2.OOMScoreAdj != nil || c2.MemoryLimit != nil {
+		t.Errorf("c2, of which the runtime says nothing: %+v", c2)
+	}
+}
+
+// What does not change is asked for once, and forgotten with what it was about.
+func TestDetailsAreAskedForOnce(t *testing.T) {
+	r := node(t)
+	l := NewLister(dial(t, r.Endpoint()))
+	for range 3 {
+		if _, err := l.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, c := r.Calls("PodSandboxStatus"), r.Calls("ContainerStatus"); s != 2 || c != 2 {
+		t.Errorf("asked for %d sandboxes and %d containers, want 2 and 2", s, c)
+	}
+	r.Change(func() { r.Sandboxes, r.Containers = nil, nil })
+	if _, err := l.List(t.Context()); err != nil || len(l.sandboxes)+len(l.containers) != 0 {
+		t.Errorf("remembers %d sandboxes and %d containers of none, %v", len(l.sandboxes), len(l.containers), err)
+	}
+}
+
+// A sandbox that goes away between the list and its status is no error, and neither is a status that fails.
+func TestDetailsThatFailAreAbsent(t *testing.T) {
+	r := node(t)
+	r.Fail["PodSandboxStatus"] = status.Error(codes.NotFound, "gone")
+	r.Fail["ContainerStatus"] = status.Error(codes.Internal, "broken")
+	l := NewLister(dial(t, r.Endpoint()))
+	got, err := l.List(t.Context())
+	if err != nil || got.Sandboxes[0].CgroupParent != "" || got.Containers[0].OOMScoreAdj != nil {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	r.Change(func() { clear(r.Fail) })
+	if got, err = l.List(t.Context()); err != nil || got.Containers[0].OOMScoreAdj == nil {
+		t.Errorf("a status that failed is not asked for again: %+v, %v", got.Containers[0], err)
+	}
+}
+
+// A runtime that hangs costs the caller its own deadline, and nothing else.
+func TestAHungRuntimeCostsTheDeadlineOnly(t *testing.T) {
+	r := node(t)
+	r.Hang["ListPodSandbox"] = true
+	c := dial(t, r.Endpoint())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := NewLister(c).List(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := c.Version(t.Context()); err != nil {
+		t.Errorf("another call: %v", err)
+	}
+}
+
+// In the middle of the details the caller's time is over: what is known is returned.
+func TestDetailsThatHangAreAbsent(t *testing.T) {
+	r := node(t)
+	r.Hang["ContainerStatus"] = true
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	got, err := NewLister(dial(t, r.Endpoint())).List(ctx)
+	if err != nil || len(got.Containers) != 2 || got.Sandboxes[0].CgroupParent == "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestARestartIsSurvived(t *testing.T) {
+	r := node(t)
+	c := dial(t, r.Endpoint())
+	if _, err := c.Version(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Stop()
+	if _, err := c.Version(t.Context()); err == nil {
+		t.Fatal("an answer of a stopped runtime")
+	}
+	r.Restart(t)
+	for ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second); ; {
+		_, err := c.Version(ctx)
+		if err == nil {
+			cancel()
+			return
+		}
+		if ctx.Err() != nil {
+			cancel()
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStop(t *testing.T) {
+	r := node(t)
+	c := dial(t, r.Endpoint())
+	if err := c.StopPodSandbox(t.Context(), "s1"); err != nil || r.Sandboxes[0].State != runtimev1.PodSandboxState_SANDBOX_NOTREADY {
+		t.Errorf("stop: %v", err)
+	}
+	if err := c.StopPodSandbox(t.Context(), "gone"); err != nil {
+		t.Errorf("stop of a sandbox that is gone: %v", err)
+	}
+	if n, err := c.Running(t.Context(), "s1"); n != 1 || err != nil {
+		t.Errorf("running: %d, %v", n, err)
+	}
+	ids, err := c.SandboxesOf(t.Context(), "u", time.Unix(2, 0))
+	if err != nil || len(ids) != 1 || ids[0] != "s0" {
+		t.Errorf("sandboxes made before second 2: %v, %v", ids, err)
+	}
+}
+
+// What answers and is no CRI is told from what does not answer.
+func TestWhatIsNoCRI(t *testing.T) {
+	socket := func(serve func(net.Listener)) string {
+		path := filepath.Join(t.TempDir(), "s")
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go serve(l)
+		return "unix://" + path
+	}
+	server := grpc.NewServer()
+	t.Cleanup(server.Stop)
+	for name, c := range map[string]struct {
+		endpoint string
+		notCRI   bool
+		says     string
+	}{
+		"another gRPC service": {socket(func(l net.Listener) { _ = server.Serve(l) }), true, "unknown service runtime.v1.RuntimeService"},
+		"a web server": {socket(func(l net.Listener) {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
+				conn.Close()
+			}
+		}), false, ""},
+		"nothing": {"unix:///nowhere/at/all.sock", false, "no such file"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := dial(t, c.endpoint).Version(ctx)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), c.says) || c.notCRI && !errors.Is(err, ErrNotCRI) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	for _, bad := range []string{"", "run/x.sock", "tcp://127.0.0.1:1", "unix://x.sock", "npipe:////./pipe/x"} {
+		if c, err := Dial(bad); err == nil {
+			c.Close()
+			t.Errorf("%q: accepted", bad)
+		}
+	}
+	c := dial(t, "/run/x.sock")
+	if c.Endpoint() != "unix:///run/x.sock" {
+		t.Errorf("got %s", c.Endpoint())
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -139,7 +139,7 @@ func (n *node) until(what string, check func() error) {
 // dies waits until a pod is dead by the kernel's and the runtime's word, and tells the audit that it was meant to.
 func (n *node) dies(p *vm.Pod) {
 	n.t.Helper()
-	p.Expect()
+	p.Fate = vm.Dies
 	if err := p.WaitDead(n.ctx); err != nil {
 		n.t.Fatal(err)
 	}
@@ -186,8 +186,8 @@ func (n *node) shell(line string) string {
 
 // oomFired returns nil once the kernel's OOM killer has fired.
 func (n *node) oomFired() error {
-	kills, err := n.OOMKills(n.ctx)
-	if err == nil && len(kills) == 0 {
+	fired, err := n.OOMFired(n.ctx)
+	if err == nil && !fired {
 		err = errors.New("it did not yet")
 	}
 	return err

@@ -147,7 +147,6 @@ func (s *service) stopSample(w http.ResponseWriter, _ *http.Request) {
 func watch(mem *memoryReader, req guestapi.SampleRequest, stop <-chan struct{}, done chan<- guestapi.Sample) {
 	runtime.LockOSThread() // never unlocked: the thread dies with its priority
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 50}, 0)
-	_ = unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT)
 	out := guestapi.Sample{Lowest: 1 << 62}
 	events := "/sys/fs/cgroup/" + req.Cgroup + "/cgroup.events"
 	var last int64

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/e2e/guestapi"
 )
 
@@ -23,6 +25,7 @@ import (
 func serve() error {
 	// What keeps the test node observable must outlive the node's own trouble.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0o644)
+	_ = unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT)
 	if _, err := startContainerd(); err != nil {
 		fmt.Println("guest: containerd:", err)
 	}

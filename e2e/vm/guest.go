@@ -32,6 +32,8 @@ func (n *Node) call(ctx context.Context, method, path string, body, answer any) 
 		}
 		out = bytes.NewReader(text)
 	}
+	ctx, cancel := context.WithTimeout(ctx, 2*callDeadline)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.address[guestapi.PortControl]+path, out)
 	if err != nil {
 		return err
@@ -133,6 +135,13 @@ func (n *Node) Sample(ctx context.Context, req guestapi.SampleRequest) (stop fun
 func (n *Node) KernelLog(ctx context.Context) (string, error) { return n.Shell(ctx, "dmesg") }
 
 var oomLine = regexp.MustCompile(`(?m)^.*(oom-kill:|[Oo]ut of memory: Killed process).*$`)
+
+// OOMFired asks the kernel's own counter whether its OOM killer has fired. It needs no process of its own in the guest, so it
+// gets an answer where a command would not.
+func (n *Node) OOMFired(ctx context.Context) (bool, error) {
+	m, err := n.Memory(ctx)
+	return m.OOMKills > 0, err
+}
 
 // OOMKills returns the lines in which the kernel log tells of its OOM killer, and checks them against /proc/vmstat, whose
 // counter no ring buffer loses.

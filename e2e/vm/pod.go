@@ -23,10 +23,20 @@ type Pod struct {
 	Cgroup     string   // of the pod, below /sys/fs/cgroup
 	Sandbox    string   // CRI id
 	Containers []string // CRI ids, in the order of the spec
-	Dead       bool     // the scenario means it to die; see Expect
+	Fate       Fate     // what the scenario means to become of it
 
 	node *Node
 }
+
+// Fate is what a scenario means to become of a pod; Audit holds the node to it.
+type Fate int
+
+// Fates.
+const (
+	Lives Fate = iota
+	Dies       // no process of it may be left
+	Any        // a container of it may have ended, as when the kernel's OOM killer takes one process
+)
 
 // NewPod makes a pod object with one container of the workload image; what it does is written as for the workload's
 // command line. Requests and limits are memory; an empty string leaves one out.
@@ -258,9 +268,6 @@ func (p *Pod) mounts(c v1.Container) []*cri.Mount {
 // LogPath is where the guest keeps the log of a container of the pod.
 func (p *Pod) LogPath(container string) string { return path.Join(p.logDir(), container, "0.log") }
 
-// Expect marks the pod as one that this scenario means to die.
-func (p *Pod) Expect() { p.Dead = true }
-
 // States asks the runtime for the state of each container.
 func (p *Pod) States(ctx context.Context) ([]*cri.ContainerStatus, error) {
 	var out []*cri.ContainerStatus
@@ -369,7 +376,7 @@ func (p *Pod) Remove(ctx context.Context) error {
 	if _, err := p.node.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
 		return err
 	}
-	p.Dead = true
+	p.Fate = Dies
 	_, err := p.node.Shell(ctx, "rmdir /sys/fs/cgroup/"+p.Cgroup+" 2>/dev/null; true")
 	return err
 }
@@ -378,12 +385,15 @@ func (p *Pod) Remove(ctx context.Context) error {
 // lives, and a kernel OOM kill unless oomMeant.
 func (n *Node) Audit(ctx context.Context, oomMeant bool) (faults []error) {
 	for _, p := range n.pods {
-		if p.Dead {
+		switch p.Fate {
+		case Lives:
+			if err := p.Check(ctx); err != nil {
+				faults = append(faults, err)
+			}
+		case Dies:
 			if alive, err := p.Populated(ctx); alive || err != nil {
 				faults = append(faults, fmt.Errorf("pod %s was to die and has processes (%v)", p, err))
 			}
-		} else if err := p.Check(ctx); err != nil {
-			faults = append(faults, err)
 		}
 	}
 	kills, err := n.OOMKills(ctx)

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"jettison": main})
+}
+
+// The scripts run the program as its user does, with every kind of bad input, and hold its words and exit codes.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			// exit CODE COMMAND...: the command ends with that code, and says why in one line on stderr.
+			"exit": func(ts *testscript.TestScript, _ bool, args []string) {
+				var code string
+				err := ts.Exec(args[1], args[2:]...)
+				code = "0"
+				if err != nil {
+					code = strings.TrimPrefix(err.Error(), "exit status ")
+				}
+				if code != args[0] {
+					ts.Fatalf("%v ended with %s, want %s", args[1:], code, args[0])
+				}
+				if text := ts.ReadFile("stderr"); code != "0" && (strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "jettison: ")) {
+					ts.Fatalf("stderr is not one line of jettison's: %q", text)
+				}
+			},
+		},
+	})
+}

@@ -1,0 +1,214 @@
+// Command demo shows the agent at work: it boots a node, runs the agent and pods of all three QoS classes, lets one of them
+// leak, and tells what happens as it happens. `make demo` runs it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/e2e/guestapi"
+	"jettison/e2e/vm"
+)
+
+const (
+	mib       = 1 << 20
+	threshold = 100 * mib
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	d := &demo{out: os.Stdout, began: time.Now(), live: isTerminal(os.Stdout)}
+	err := d.run(ctx)
+	stop()
+	switch {
+	case ctx.Err() != nil:
+		d.say("interrupted: the node is switched off, nothing is left behind")
+		os.Exit(130)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+type demo struct {
+	out   io.Writer
+	began time.Time
+	live  bool // the bar moves in place
+	bar   bool // the last thing written is a bar without a newline
+}
+
+func (d *demo) say(format string, args ...any) {
+	if d.bar {
+		fmt.Fprintln(d.out)
+		d.bar = false
+	}
+	fmt.Fprintf(d.out, "%5.1f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// progress shows what takes long while it does, the time running on where a terminal is watched.
+func (d *demo) progress(format string, args ...any) { d.say("  "+format, args...) }
+
+func (d *demo) run(ctx context.Context) error {
+	d.say("booting a throw-away node: a virtual machine with containerd (the first time its parts are built, some minutes)")
+	n, err := vm.Boot(ctx, vm.Options{Kernel: os.Getenv("JETTISON_KERNEL"), Say: d.progress})
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	d.say("starting the agent, as its DaemonSet would")
+	agent, err := n.StartAgent(ctx, "")
+	if err != nil {
+		return err
+	}
+	if _, err := agent.WaitLog(ctx, time.Minute, "started", 1); err != nil {
+		return fmt.Errorf("%w\n%s", err, n.Tail(agent.LogPath("agent"), 20))
+	}
+	pods, err := d.startPods(ctx, n)
+	if err != nil {
+		return err
+	}
+	line, err := d.watch(ctx, n, agent)
+	if err != nil {
+		return err
+	}
+	d.tell(line)
+	return d.survivors(ctx, n, pods)
+}
+
+// startPods runs the neighbours, fills the node up to a little above the threshold, and starts the leaker.
+func (d *demo) startPods(ctx context.Context, n *vm.Node) (pods []*vm.Pod, err error) {
+	start := func(object *v1.Pod, what string) {
+		if err != nil {
+			return
+		}
+		var p *vm.Pod
+		if p, err = n.Run(ctx, object); err == nil {
+			d.say("pod %-12s %-10s  %s", object.Name, p.QOS, what)
+			pods = append(pods, p)
+		}
+	}
+	start(vm.NewPod("database", "320Mi", "320Mi", "alloc -size 256Mi"), "requests 320Mi, uses 256Mi")
+	start(vm.NewPod("web", "128Mi", "", "alloc -size 96Mi"), "requests 128Mi, uses 96Mi")
+	start(vm.NewPod("cache", "32Mi", "", "alloc -size 64Mi"), "requests 32Mi, uses 64Mi: over its request")
+	start(vm.NewPod("batch", "", "", "alloc -size 24Mi"), "requests nothing, uses 24Mi")
+	start(vm.NewPod("leaker", "", "", "alloc -rate 30Mi -size 8Gi"), "requests nothing, leaks 30 MiB/s")
+	return pods, err
+}
+
+// watch draws the memory that is available until the agent has told of its eviction.
+func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.LogLine, err error) {
+	d.say("memory available, the threshold at 100 MiB:")
+	crossed := false
+	deadline := time.Now().Add(3 * time.Minute)
+	for tick := time.NewTicker(250 * time.Millisecond); ; {
+		select {
+		case <-ctx.Done():
+			return line, ctx.Err()
+		case <-tick.C:
+		}
+		m, err := n.Memory(ctx)
+		if err != nil {
+			return line, err
+		}
+		d.draw(m)
+		if m.Available() < threshold && !crossed {
+			crossed = true
+			d.say("the threshold is crossed")
+		}
+		lines, err := agent.Log(ctx)
+		if err != nil {
+			return line, err
+		}
+		for _, l := range lines {
+			if l.Msg == "evicted" {
+				return l, nil
+			}
+		}
+		if time.Now().After(deadline) {
+			return line, errors.New("the agent did not evict anybody within three minutes")
+		}
+	}
+}
+
+// draw writes one bar, over the one before on a terminal.
+func (d *demo) draw(m guestapi.Memory) {
+	const width = 50
+	cells := func(bytes int64) int { return int(min(max(bytes*width/m.Total, 0), width)) }
+	bar := []rune(strings.Repeat("█", cells(m.Available())) + strings.Repeat("·", width-cells(m.Available())))
+	bar[cells(threshold)] = '|'
+	end := "\n"
+	if d.live {
+		end, d.bar = "\r", true
+	}
+	fmt.Fprintf(d.out, "%5.1f s  %s %4d MiB %s", time.Since(d.began).Seconds(), string(bar), m.Available()/mib, end)
+}
+
+// tell puts the agent's line into words.
+func (d *demo) tell(line vm.LogLine) {
+	f := line.Fields
+	number := func(key string) float64 { v, _ := f[key].(float64); return v }
+	d.say("evicted %v: %v", f["victim"], f["reason"])
+	d.say("  signal %v: %.0f MiB observed, threshold %.0f MiB", f["signal"], number("observed")/mib, number("threshold")/mib)
+	d.say("  crossed to killed      %8.1f ms", float64(line.Duration("crossedToKill"))/1e6)
+	d.say("  killed to memory back  %8.1f ms, %.0f MiB available again", float64(line.Duration("killToMemoryBack"))/1e6, number("available")/mib)
+	d.say("the ranking, first victim first:")
+	fmt.Fprintf(d.out, "           %-24s %-11s %9s %9s  %s\n", "POD", "QOS", "USES", "REQUESTS", "BECAUSE")
+	rows, _ := f["ranking"].([]any)
+	for i, r := range rows {
+		row, _ := r.(map[string]any)
+		because := "it comes first"
+		if p, ok := row["protected"].(string); ok {
+			because = "never a victim: " + p
+		} else if by, ok := row["decidedBy"].(string); ok && i > 0 {
+			because = "after the one above by: " + by
+		}
+		fmt.Fprintf(d.out, "           %-24v %-11v %9s %9s  %s\n", row["pod"], row["qos"], mebibytes(row["usage"]), mebibytes(row["request"]), because)
+	}
+}
+
+func mebibytes(v any) string {
+	bytes, ok := v.(float64)
+	if !ok || bytes < 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.0f MiB", bytes/mib)
+}
+
+// survivors asks the node itself who lives: every pod but the leaker must, and the kernel must not have killed anything.
+func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error {
+	leaker := pods[len(pods)-1]
+	leaker.Fate = vm.Dies
+	if err := leaker.WaitDead(ctx); err != nil {
+		return err
+	}
+	d.say("leaker is gone, by the word of the kernel (cgroup.events) and of the runtime (sandbox not ready)")
+	for _, p := range pods[:len(pods)-1] {
+		if err := p.Check(ctx); err != nil {
+			return err
+		}
+		d.say("%-12s still running", p.Object.Name)
+	}
+	if faults := n.Audit(ctx, false); len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	m, err := n.Memory(ctx)
+	if err != nil {
+		return err
+	}
+	d.say("no OOM kill by the kernel; %d MiB available. The node is switched off.", m.Available()/mib)
+	return nil
+}

@@ -36,7 +36,7 @@ test: ## install what is missing, build, vet, lint, unit tests, one VM scenario 
 	$(call step,smoke test on kernel 6.1,$(MAKE) -s smoke)
 
 e2e: deps ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
-	JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -run '$(RUN)' -v -timeout 600m
+	JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 2 -run '$(RUN)' -v -timeout 600m
 
 bench: deps ## measure in the VM: crossing to kill, kill to memory back, the agent's memory and CPU
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench . -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
@@ -72,7 +72,7 @@ parts:
 	go run ./e2e/vm/prepare 6.12 6.1
 
 promises:
-	JETTISON_KERNEL=6.12 go test ./e2e -count=1 -run '^TestPromise' -v -timeout 60m
+	JETTISON_KERNEL=6.12 go test ./e2e -count=1 -parallel 2 -run '^TestPromise' -v -timeout 60m
 
 smoke:
-	JETTISON_KERNEL=6.1 go test ./e2e -count=1 -run '^TestSmoke' -v -timeout 30m
+	JETTISON_KERNEL=6.1 go test ./e2e -count=1 -parallel 2 -run '^TestSmoke' -v -timeout 30m

@@ -3,15 +3,20 @@ package e2e
 import (
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"jettison/e2e/vm"
 )
 
+// leaker is a BestEffort pod that leaks 20 MiB/s without end.
+func leaker() *v1.Pod { return vm.NewPod("leaker", "", "", "alloc -rate 20Mi -size 4Gi") }
+
 // leakerBesideOthers starts pods of all three QoS classes, one of which leaks 20 MiB/s without end.
-func leakerBesideOthers(n *node) (leaker *vm.Pod) {
+func leakerBesideOthers(n *node) *vm.Pod {
 	n.run(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"))
 	n.run(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"))
 	n.fillTo(160 * mib)
-	return n.run(vm.NewPod("leaker", "", "", "alloc -rate 20Mi -size 4Gi"))
+	return n.run(leaker())
 }
 
 // A BestEffort pod leaks beside a Burstable and a Guaranteed one: the agent evicts the leaker and only it, before the

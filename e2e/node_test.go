@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,9 @@ func startNode(t testing.TB) *node {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a virtual machine: run make e2e")
+	}
+	if test, ok := t.(*testing.T); ok {
+		test.Parallel() // two at a time: go test -parallel 2
 	}
 	ctx := t.Context()
 	began := time.Now()
@@ -191,4 +195,23 @@ func (n *node) oomFired() error {
 		err = errors.New("it did not yet")
 	}
 	return err
+}
+
+// reads returns nil if a file of the guest holds a text.
+func (n *node) reads(path, text string) error {
+	content, err := n.ReadFile(n.ctx, path, 0)
+	if err == nil && !strings.Contains(string(content), text) {
+		err = fmt.Errorf("%s says %q", path, content)
+	}
+	return err
+}
+
+// agentLog is the agent's log so far.
+func (n *node) agentLog() []vm.LogLine {
+	n.t.Helper()
+	lines, err := n.agent.Log(n.ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return lines
 }

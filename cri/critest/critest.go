@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -100,7 +101,11 @@ func (r *Runtime) ListPodSandbox(ctx context.Context, _ *runtimev1.ListPodSandbo
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &runtimev1.ListPodSandboxResponse{Items: r.Sandboxes}, nil
+	res := &runtimev1.ListPodSandboxResponse{}
+	for _, s := range r.Sandboxes { // copies: an answer is written out after the lock is gone
+		res.Items = append(res.Items, proto.CloneOf(s))
+	}
+	return res, nil
 }
 
 // ListContainers implements the CRI, with the filters that are used.
@@ -116,7 +121,7 @@ func (r *Runtime) ListContainers(ctx context.Context, req *runtimev1.ListContain
 		if f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.PodSandboxId || f.GetState() != nil && f.GetState().State != c.State {
 			continue
 		}
-		res.Containers = append(res.Containers, c)
+		res.Containers = append(res.Containers, proto.CloneOf(c))
 	}
 	return res, nil
 }

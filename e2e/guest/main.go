@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -21,10 +22,27 @@ func main() {
 		reap()
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == "dead-socket" {
+		if err := deadSocket(os.Args[2]); err != nil {
+			fmt.Println("guest: dead socket:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := serve(); err != nil {
 		fmt.Println("guest: serve:", err)
 		os.Exit(1)
 	}
+}
+
+// deadSocket leaves a unix socket behind that nobody listens on, as a runtime that was killed does.
+func deadSocket(path string) error {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false)
+	return l.Close()
 }
 
 // mounts in order. The kernel mounts nothing by itself once an initramfs has handed over.

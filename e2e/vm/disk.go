@@ -57,7 +57,7 @@ var rootFiles = map[string]string{
 // build packs the root disk and the initramfs, or finds them packed from the very same parts.
 func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	tools := slices.Sorted(maps.Values(p.tools))
-	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest)
+	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest, p.workload, p.agent)
 	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles), fmt.Sprint(diskModules, nodeModules)}
 	key, err := digest(words, inputs)
 	if err != nil {
@@ -132,7 +132,10 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	if err := os.WriteFile(filepath.Join(root, "lib/modules/load"), []byte(strings.Join(order, "\n")), 0o644); err != nil {
 		return err
 	}
-	copies := map[string]string{"sbin/init": p.guest, "bin/busybox": p.tools["busybox"]}
+	copies := map[string]string{
+		"sbin/init": p.guest, "bin/busybox": p.tools["busybox"], // the programs of the images, to be run without a runtime too:
+		"usr/local/bin/workload": p.workload, "usr/local/bin/jettison": p.agent,
+	}
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
 		copies["usr/local/bin/"+name] = p.tools[name]
 	}

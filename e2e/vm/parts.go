@@ -42,6 +42,8 @@ type parts struct {
 	modules       string            // lib/modules/VERSION
 	tools         map[string]string // program name to path: containerd, its shim, ctr, runc, busybox
 	guest         string            // the guest's init
+	workload      string
+	agent         string
 	images        map[string]string // image name to its tar
 }
 
@@ -189,7 +191,8 @@ func (p *parts) ownPrograms(ctx context.Context, say Say) error {
 			return err
 		}
 	}
-	p.guest = filepath.Join(bin, "guest")
+	p.guest, p.workload = filepath.Join(bin, "guest"), filepath.Join(bin, "workload")
+	p.agent = filepath.Join(bin, "jettison-linux-"+runtime.GOARCH)
 	p.images = map[string]string{
 		ImagePause:    filepath.Join(bin, "pause.tar"),
 		ImageWorkload: filepath.Join(bin, "workload.tar"),

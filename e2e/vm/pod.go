@@ -79,8 +79,16 @@ func qosClass(p *v1.Pod) v1.PodQOSClass {
 	return v1.PodQOSBurstable
 }
 
-// cgroupParent is what a kubelet with cgroupDriver cgroupfs names a pod's cgroup.
-func cgroupParent(qos v1.PodQOSClass, uid types.UID) string {
+// cgroupParent is what a kubelet names a pod's cgroup; systemdNames: as with cgroupDriver systemd.
+func cgroupParent(qos v1.PodQOSClass, uid types.UID, systemdNames bool) string {
+	if systemdNames {
+		dir, prefix := "/kubepods.slice/", "kubepods-"
+		if qos != v1.PodQOSGuaranteed {
+			prefix += strings.ToLower(string(qos)) + "-"
+			dir += strings.TrimSuffix(prefix, "-") + ".slice/"
+		}
+		return dir + prefix + "pod" + strings.ReplaceAll(string(uid), "-", "_") + ".slice"
+	}
 	if qos == v1.PodQOSGuaranteed {
 		return "/kubepods/pod" + string(uid)
 	}
@@ -107,7 +115,7 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 		object.UID = types.UID(uuid.NewString())
 	}
 	pod := &Pod{Object: object, QOS: qosClass(object), node: n}
-	pod.Cgroup = strings.TrimPrefix(cgroupParent(pod.QOS, object.UID), "/")
+	pod.Cgroup = strings.TrimPrefix(cgroupParent(pod.QOS, object.UID, n.SystemdNames), "/")
 	if err := pod.run(ctx); err != nil {
 		return nil, fmt.Errorf("run pod %s: %w", pod, err)
 	}

@@ -1,0 +1,234 @@
+package oci
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+)
+
+// binaries writes two stand-ins for the agent's binaries.
+func binaries(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, arch := range architectures {
+		path := filepath.Join(t.TempDir(), arch)
+		if err := os.WriteFile(path, []byte("binary for "+arch), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out[arch] = path
+	}
+	return out
+}
+
+func TestTheSameInputGivesTheSameBytes(t *testing.T) {
+	in := binaries(t)
+	var texts [2][]byte
+	var digests [2]string
+	for i := range texts {
+		path := filepath.Join(t.TempDir(), "image.tar")
+		var err error
+		if digests[i], err = Agent(in).Write(path); err != nil {
+			t.Fatal(err)
+		}
+		if texts[i], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(texts[0], texts[1]) || digests[0] != digests[1] {
+		t.Errorf("two packings differ: %s and %s", digests[0], digests[1])
+	}
+	if err := os.WriteFile(in["arm64"], []byte("another binary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if other, err := Agent(in).Write(filepath.Join(t.TempDir(), "image.tar")); err != nil || other == digests[0] {
+		t.Errorf("another binary has the same digest (%v)", err)
+	}
+}
+
+// unpack writes a packed image's layout to a folder and opens it.
+func unpack(t *testing.T, image Image) v1.ImageIndex {
+	t.Helper()
+	file, dir := filepath.Join(t.TempDir(), "image.tar"), t.TempDir()
+	if _, err := image.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, h.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err == nil {
+			err = os.WriteFile(path, text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+// images finds the images of an index by architecture, through the index that names them.
+func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
+	t.Helper()
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]v1.Image{}
+	for _, d := range manifest.Manifests {
+		if d.MediaType.IsIndex() {
+			inner, err := index.ImageIndex(d.Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(out, images(t, inner))
+			continue
+		}
+		image, err := index.Image(d.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[d.Platform.Architecture] = image
+	}
+	return out
+}
+
+// The image is the binary on nothing, for each architecture, under the name that the DaemonSet asks for.
+func TestTheAgentsImage(t *testing.T) {
+	in := binaries(t)
+	index := unpack(t, Agent(in))
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := manifest.Manifests[0].Annotations["io.containerd.image.name"]
+	daemonset, err := os.ReadFile("../daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) != 1 || !strings.Contains(string(daemonset), "image: "+name+"\n") {
+		t.Errorf("the archive names %q in %d entries; the DaemonSet asks for another image", name, len(manifest.Manifests))
+	}
+	for arch, image := range images(t, index) {
+		layers, err := image.Layers()
+		if err != nil || len(layers) != 1 {
+			t.Fatalf("%s: %d layers, %v, want one", arch, len(layers), err)
+		}
+		content, err := layers[0].Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := tar.NewReader(content)
+		h, err := r.Next()
+		if err != nil || h.Name != "jettison" || h.Mode != 0o755 || h.Uid != 0 || h.ModTime.Unix() != 0 {
+			t.Errorf("%s: first file %+v, %v", arch, h, err)
+		}
+		if text, err := io.ReadAll(r); err != nil || string(text) != "binary for "+arch {
+			t.Errorf("%s: holds %q, %v", arch, text, err)
+		}
+		if _, err := r.Next(); err != io.EOF {
+			t.Errorf("%s: a second file (%v)", arch, err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil || config.OS != "linux" || config.Architecture != arch {
+			t.Errorf("%s: config %+v, %v", arch, config, err)
+		}
+	}
+	if got := images(t, index); len(got) != len(in) {
+		t.Errorf("%d images, want %d", len(got), len(in))
+	}
+}
+
+// The Dockerfile's final stage and this package's image are the same: base, files, entry point, command, labels.
+func TestTheDockerfileSaysTheSame(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Agent(nil)
+	var got Image
+	got.Labels = map[string]string{}
+	stage, output := "", ""
+	for line := range strings.Lines(string(text)) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		list := func() (out []string) {
+			if err := json.Unmarshal([]byte(rest), &out); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			return out
+		}
+		switch word {
+		case "FROM":
+			stage = rest
+		case "RUN":
+			if _, after, ok := strings.Cut(rest, " -o "); ok {
+				output, _, _ = strings.Cut(after, " ")
+			}
+		case "COPY":
+			if stage != "scratch" {
+				continue
+			}
+			if fields := strings.Fields(rest); len(fields) != 3 || fields[0] != "--from=build" || fields[1] != output || got.Path != "" {
+				t.Errorf("the final stage copies %q, want the built binary %s only", rest, output)
+			} else {
+				got.Path = fields[2]
+			}
+		case "LABEL":
+			key, value, _ := strings.Cut(rest, "=")
+			got.Labels[key] = strings.Trim(value, `"`)
+		case "ENTRYPOINT":
+			got.Entrypoint = list()
+		case "CMD":
+			got.Cmd = list()
+		case "", "#", "ARG", "WORKDIR":
+		default:
+			t.Errorf("%s: an instruction that this test does not know: compare it with the packed image", word)
+		}
+	}
+	if stage != "scratch" || got.Path != want.Path || !slices.Equal(got.Entrypoint, want.Entrypoint) || !slices.Equal(got.Cmd, want.Cmd) || !maps.Equal(got.Labels, want.Labels) {
+		t.Errorf("the Dockerfile's final stage on %s makes %+v, make image packs %+v", stage, got, want)
+	}
+}
+
+func TestBadImages(t *testing.T) {
+	for name, in := range map[string]map[string]string{
+		"no binary":               {},
+		"a binary that is gone":   {"amd64": "/nowhere"},
+		"an unknown architecture": {"amd64": "/bin/sh", "vax": "/bin/sh"},
+	} {
+		path := filepath.Join(t.TempDir(), "image.tar")
+		if _, err := Agent(in).Write(path); err == nil {
+			t.Errorf("%s: packed", name)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 0 {
+			t.Errorf("%s: left %v behind", name, left)
+		}
+	}
+}

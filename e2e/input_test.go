@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// A node that is not as the agent needs it: one line that says what, where and what to do, and exit code 1.
+func TestPromiseBadNodesGetAClearError(t *testing.T) {
+	n := startNode(t)
+	const wait = "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nruntimeWait: 2s\n"
+	config := func(name, more string) string {
+		if err := n.WriteFile(n.ctx, "/tmp/"+name, []byte(wait+more)); err != nil {
+			t.Fatal(err)
+		}
+		return " run --config /tmp/" + name
+	}
+	n.shell("mkdir -p /tmp/ro /tmp/none && mount -t cgroup2 -o ro cgroup2 /tmp/ro")
+	n.shell("/sbin/init dead-socket /run/dead.sock")
+	for _, c := range []struct{ name, line, want string }{
+		{"no socket", config("a", "containerRuntimeEndpoint: unix:///run/none.sock\n"),
+			"container runtime unix:///run/none.sock: no answer within 2s: no such socket: start the runtime, or set containerRuntimeEndpoint"},
+		{"a socket that nobody listens on", config("b", "containerRuntimeEndpoint: unix:///run/dead.sock\n"),
+			"container runtime unix:///run/dead.sock: no answer within 2s: nobody listens on that socket: start the runtime, or set containerRuntimeEndpoint"},
+		{"a service that is no CRI", config("c", "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock.ttrpc\n"),
+			"container runtime unix:///run/containerd/containerd.sock.ttrpc: no answer within 2s: it accepts connections and does not speak CRI v1, or hangs"},
+		{"an endpoint that is none", config("d", "containerRuntimeEndpoint: tcp://127.0.0.1:1\n"),
+			`container runtime endpoint "tcp://127.0.0.1:1": want unix:///PATH/TO/SOCKET`},
+		{"cgroupfs mounted read-only", config("e", "") + " --cgroup-mount /tmp/ro",
+			"/tmp/ro: mounted read-only, so nothing can be killed: run the agent privileged (docs/privileges.md), or with --dry-run"},
+		{"no cgroup v2 there", config("f", "") + " --cgroup-mount /tmp/none", "/tmp/none: not a cgroup v2 hierarchy"},
+		{"no /proc there", config("g", "") + " --proc-mount /tmp/none", "mount the node's /proc there, or name it with --proc-mount"},
+	} {
+		res, err := n.Exec(n.ctx, "/bin/sh", "-c", "/usr/local/bin/jettison"+c.line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(res.Stderr)
+		if res.Code != 1 || !strings.HasPrefix(text, "jettison: ") || !strings.Contains(text, c.want) || strings.Count(text, "\n") != 1 {
+			t.Errorf("%s: exit code %d, stderr %q, want 1 and one line with %q", c.name, res.Code, text, c.want)
+		}
+	}
+}
+
+// The agent as its user's eyes see it from outside: last to be killed by the kernel, its pages locked.
+func TestPromiseTheAgentProtectsItself(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	pid := strings.TrimSpace(n.shell("cat /sys/fs/cgroup/" + n.agent.Cgroup + "/" + n.agent.Containers[0] + "/cgroup.procs"))
+	if got := strings.TrimSpace(n.shell("cat /proc/" + pid + "/oom_score_adj")); got != "-999" {
+		t.Errorf("oom_score_adj %s, want -999", got)
+	}
+	status := n.shell("cat /proc/" + pid + "/status")
+	if strings.Contains(status, "VmLck:\t       0 kB") || !strings.Contains(status, "VmLck:") {
+		t.Errorf("no memory is locked:\n%s", status)
+	}
+	for _, l := range n.agentLog() {
+		if l.Fields["level"] != "INFO" {
+			t.Errorf("as its DaemonSet runs it, the agent has something to complain about: %v", l.Fields)
+		}
+	}
+}
+
+// The kubelet's own file is enough: its threshold and formula are taken.
+func TestAKubeletsFileIsEnough(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: cgroupfs\nevictionHard: {memory.available: 150Mi}\n")
+	n.fillTo(130 * mib)
+	n.dies(n.run(leaker()))
+	line := n.agentSays("evicted", 1)
+	if got := line.Fields["threshold"]; got != float64(150*mib) {
+		t.Errorf("the agent acted at a threshold of %v", got)
+	}
+}

@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/e2e/vm"
+)
+
+// Pods that must never be evicted use more than anybody else, and over their requests; the one ordinary pod goes, although
+// it uses less.
+func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+
+	static := vm.NewPod("static", "", "", "alloc -size 120Mi")
+	static.Annotations["kubernetes.io/config.source"] = "file"
+	n.run(static)
+
+	critical := vm.NewPod("critical", "16Mi", "", "alloc -size 110Mi")
+	critical.Spec.PriorityClassName = "system-node-critical"
+	n.run(critical)
+
+	system := vm.NewPod("system", "", "", "alloc -size 100Mi")
+	system.Namespace = "kube-system"
+	n.run(system)
+
+	// A tenant's own word that it is critical counts for nothing.
+	tenant := vm.NewPod("tenant", "", "", "alloc -rate 20Mi -size 4Gi")
+	tenant.Annotations["jettison/priority"] = "2000000000"
+	n.fillTo(110 * mib)
+	victim := n.run(tenant)
+
+	n.dies(victim)
+	n.memoryIsBack()
+	n.agentSays("evicted", 1)
+}
+
+// A pod of three containers that ignores SIGTERM, keeps forking while it dies and has many processes goes as a whole.
+func TestPromiseAPodThatResistsGoesAsAWhole(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	n.run(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"))
+	n.fillTo(150 * mib)
+	pod := vm.NewPod("resisting", "", "", "ignore-sigterm + alloc -rate 20Mi -size 4Gi")
+	for name, behaviour := range map[string]string{"forking": "ignore-sigterm + fork-dying", "many": "ignore-sigterm + processes -count 8 + threads -count 8"} {
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: name, Image: vm.ImageWorkload, Args: strings.Fields(behaviour)})
+	}
+	victim := n.run(pod)
+	n.dies(victim)
+	n.memoryIsBack()
+	n.until("the runtime calls each of its containers killed", func() error { return victim.Ended(n.ctx, 137) })
+}
+
+// Memory on tmpfs counts as the pod's own; where the pod's container holds it, killing the pod brings it back.
+func TestATmpfsHogIsEvicted(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	n.run(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"))
+	n.fillTo(150 * mib)
+	hog := vm.NewPod("hog", "", "", "fill -rate 20Mi -size 56Mi /dev/shm/file + alloc -rate 10Mi -size 4Gi") // /dev/shm holds 64 MiB
+	n.dies(n.run(hog))
+	n.memoryIsBack()
+}
+
+// Pods whose cgroups are named as the systemd driver names them.
+func TestPodsNamedBySystemdAreFound(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	n.SystemdNames = true
+	n.run(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"))
+	n.run(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"))
+	n.fillTo(150 * mib)
+	victim := n.run(leaker())
+	n.dies(victim)
+	line := n.agentSays("evicted", 1)
+	if cgroup, _ := line.Fields["cgroup"].(string); !strings.HasSuffix(cgroup, ".slice") || cgroup != victim.Cgroup {
+		t.Errorf("the victim's cgroup is %q, want %q", cgroup, victim.Cgroup)
+	}
+}
+
+// With every look a dear one, pods come and go under it: nothing is an error, nothing is logged about it.
+func TestPodsComeAndGoUnderTheAgent(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nevictionHard: {memory.available: 99%}\n", "--dry-run")
+	for range 4 {
+		var pods []*vm.Pod
+		for _, name := range []string{"a", "b"} {
+			pods = append(pods, n.run(vm.NewPod(name, "", "", "processes -count 4")))
+		}
+		for _, p := range pods {
+			if err := p.Remove(n.ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, l := range n.agentLog() {
+		if level := l.Fields["level"]; level == "ERROR" || l.Msg == "some pods could not be measured" || l.Msg == "cannot read the node's memory" {
+			t.Errorf("the agent logs %v", l.Fields)
+		}
+	}
+}
+
+// A pod with the UID of a static pod, as the runtime lists it before anything else is known, keeps its life: the UID's
+// shape protects it when the agent has never heard of it.
+func TestAStaticPodUnknownToTheRuntimeLives(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	if err := n.StopContainerd(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	// Made by hand, as no runtime is there to make it: a cgroup, and a process in it that holds memory.
+	hog := func(uid types.UID, size string) string {
+		dir := "/sys/fs/cgroup/kubepods/besteffort/pod" + string(uid)
+		n.shell("mkdir -p " + dir)
+		if _, err := n.Start(n.ctx, "/tmp/"+string(uid), "/bin/sh", "-c",
+			"echo $$ > "+dir+"/cgroup.procs; exec /usr/local/bin/workload alloc -size "+size); err != nil {
+			t.Fatal(err)
+		}
+		return dir + "/cgroup.events"
+	}
+	m, err := n.Memory(n.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := (m.Available() - defaultThreshold) / mib * 6 / 10
+	static := hog("0123456789abcdef0123456789abcdef", fmt.Sprintf("%dMi", half+60))
+	ordinary := hog("12345678-1234-1234-1234-123456789abc", fmt.Sprintf("%dMi", half))
+	n.until("the ordinary pod is dead", func() error { return n.reads(ordinary, "populated 0") })
+	if err := n.reads(static, "populated 1"); err != nil {
+		t.Error("the static pod: ", err)
+	}
+	n.agentSays("evicted", 1)
+	if err := n.StartContainerd(n.ctx); err != nil { // for the audit
+		t.Fatal(err)
+	}
+}

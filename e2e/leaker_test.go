@@ -13,8 +13,8 @@ func leaker() *v1.Pod { return vm.NewPod("leaker", "", "", "alloc -rate 20Mi -si
 
 // leakerBesideOthers starts pods of all three QoS classes, one of which leaks 20 MiB/s without end.
 func leakerBesideOthers(n *node) *vm.Pod {
-	n.run(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"))
-	n.run(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"))
+	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
+	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(160 * mib)
 	return n.run(leaker())
 }
@@ -74,11 +74,11 @@ func TestPromiseARestartOfTheRuntimeIsSurvived(t *testing.T) {
 	if err := n.StopContainerd(n.ctx); err != nil {
 		t.Fatal(err)
 	}
-	n.agentSays("lost the runtime, going on with what the kernel tells", 1)
 	if err := n.StartContainerd(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	n.agentSays("the runtime is back", 1)
+	n.agentSays("lost the runtime, going on with what the kernel tells", 1) // it is the runtime that carries the log
 	leaker := leakerBesideOthers(n)
 	n.dies(leaker)
 	n.agentSays("evicted", 1)
@@ -94,14 +94,12 @@ func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 	if err := n.StopContainerd(n.ctx); err != nil {
 		t.Fatal(err)
 	}
-	n.agentSays("evicted", 1)
-	if alive, err := leaker.Populated(n.ctx); alive || err != nil {
-		t.Errorf("the leaker has processes (%v)", err)
-	}
+	n.until("the leaker has no process left", func() error { return n.reads("/sys/fs/cgroup/"+leaker.Cgroup+"/cgroup.events", "populated 0") })
 	if err := n.StartContainerd(n.ctx); err != nil {
 		t.Fatal(err)
 	}
 	n.dies(leaker)
+	n.agentSays("evicted", 1)
 }
 
 // The agent takes no longer than its own end to stop, and starts again.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,23 @@ func (n *node) run(pod *v1.Pod) *vm.Pod {
 	return p
 }
 
+// holding starts a pod that allocates so much and no more, and waits until it has.
+func (n *node) holding(pod *v1.Pod, size int64) *vm.Pod {
+	n.t.Helper()
+	p := n.run(pod)
+	n.until(pod.Name+" holds its memory", func() error {
+		current, err := n.ReadFile(n.ctx, "/sys/fs/cgroup/"+p.Cgroup+"/memory.current", 0)
+		if err != nil {
+			return err
+		}
+		if held, err := strconv.ParseInt(strings.TrimSpace(string(current)), 10, 64); err != nil || held < size {
+			return fmt.Errorf("memory.current says %d, %v", held, err)
+		}
+		return nil
+	})
+	return p
+}
+
 // fillTo has a pod hold so much memory that about headroom is left above the threshold, and waits until it does.
 func (n *node) fillTo(headroom int64) *vm.Pod {
 	n.t.Helper()
@@ -121,15 +139,7 @@ func (n *node) fillTo(headroom int64) *vm.Pod {
 	}
 	// It asked for more than it uses: every other pod of the scenario goes before it.
 	request := fmt.Sprintf("%dMi", size+64)
-	ballast := n.run(vm.NewPod("ballast", request, request, fmt.Sprintf("alloc -size %dMi", size)))
-	n.until("the ballast is there", func() error {
-		m, err := n.Memory(n.ctx)
-		if err == nil && m.Available() > defaultThreshold+headroom+24*mib {
-			err = fmt.Errorf("%d MiB are available", m.Available()/mib)
-		}
-		return err
-	})
-	return ballast
+	return n.holding(vm.NewPod("ballast", request, request, fmt.Sprintf("alloc -size %dMi", size)), size*mib)
 }
 
 // until waits until check is content.

@@ -19,20 +19,20 @@ func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
 
 	static := vm.NewPod("static", "", "", "alloc -size 120Mi")
 	static.Annotations["kubernetes.io/config.source"] = "file"
-	n.run(static)
+	n.holding(static, 120*mib)
 
 	critical := vm.NewPod("critical", "16Mi", "", "alloc -size 110Mi")
 	critical.Spec.PriorityClassName = "system-node-critical"
-	n.run(critical)
+	n.holding(critical, 110*mib)
 
 	system := vm.NewPod("system", "", "", "alloc -size 100Mi")
 	system.Namespace = "kube-system"
-	n.run(system)
+	n.holding(system, 100*mib)
 
 	// A tenant's own word that it is critical counts for nothing.
 	tenant := vm.NewPod("tenant", "", "", "alloc -rate 20Mi -size 4Gi")
 	tenant.Annotations["jettison/priority"] = "2000000000"
-	n.fillTo(110 * mib)
+	n.fillTo(160 * mib)
 	victim := n.run(tenant)
 
 	n.dies(victim)
@@ -44,7 +44,7 @@ func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
 func TestPromiseAPodThatResistsGoesAsAWhole(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
-	n.run(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"))
+	n.holding(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(150 * mib)
 	pod := vm.NewPod("resisting", "", "", "ignore-sigterm + alloc -rate 20Mi -size 4Gi")
 	for name, behaviour := range map[string]string{"forking": "ignore-sigterm + fork-dying", "many": "ignore-sigterm + processes -count 8 + threads -count 8"} {
@@ -60,7 +60,7 @@ func TestPromiseAPodThatResistsGoesAsAWhole(t *testing.T) {
 func TestATmpfsHogIsEvicted(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
-	n.run(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"))
+	n.holding(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(150 * mib)
 	hog := vm.NewPod("hog", "", "", "fill -rate 20Mi -size 56Mi /dev/shm/file + alloc -rate 10Mi -size 4Gi") // /dev/shm holds 64 MiB
 	n.dies(n.run(hog))
@@ -72,8 +72,8 @@ func TestPodsNamedBySystemdAreFound(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 	n.SystemdNames = true
-	n.run(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"))
-	n.run(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"))
+	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
+	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(150 * mib)
 	victim := n.run(leaker())
 	n.dies(victim)
@@ -134,8 +134,8 @@ func TestAStaticPodUnknownToTheRuntimeLives(t *testing.T) {
 	if err := n.reads(static, "populated 1"); err != nil {
 		t.Error("the static pod: ", err)
 	}
-	n.agentSays("evicted", 1)
-	if err := n.StartContainerd(n.ctx); err != nil { // for the audit
+	if err := n.StartContainerd(n.ctx); err != nil {
 		t.Fatal(err)
 	}
+	n.agentSays("evicted", 1)
 }

@@ -11,11 +11,13 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"jettison/cmd/jettison/internal/agent"
 	"jettison/cmd/jettison/internal/config"
+	"jettison/cmd/jettison/internal/logpipe"
 )
 
 // version is set by the linker.
@@ -118,14 +120,15 @@ Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own Kube
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logger(stderr, format, level)
-			if err != nil {
+			pipe := logpipe.New(stderr)
+			defer pipe.Close(time.Second)
+			var err error
+			if o.Log, err = logger(pipe, format, level); err != nil {
 				return usageError{err}
 			}
 			if o.Config, err = config.Load(path); err != nil {
 				return usageError{err}
 			}
-			o.Log = log
 			return agent.Run(cmd.Context(), o)
 		},
 	}

@@ -129,8 +129,7 @@ func (p *Pod) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
 	n, o := p.node, p.Object
-	dirs := []string{"/sys/fs/cgroup/" + p.Cgroup, p.logDir(), p.beatDir()}
-	if _, err := n.Shell(ctx, "mkdir -p "+strings.Join(dirs, " ")); err != nil {
+	if _, err := n.Shell(ctx, "mkdir -p "+p.logDir()+" "+p.beatDir()+p.makeCgroup()); err != nil {
 		return err
 	}
 	if err := p.limit(ctx); err != nil {
@@ -171,6 +170,17 @@ func (p *Pod) run(ctx context.Context) error {
 		p.Containers = append(p.Containers, created.ContainerId)
 	}
 	return nil
+}
+
+// makeCgroup is the shell line, after others, that makes the pod's cgroup with the controllers on all the way down.
+func (p *Pod) makeCgroup() string {
+	line, dir := "", "/sys/fs/cgroup"
+	for name := range strings.SplitSeq(p.Cgroup, "/") {
+		line += " && echo '+cpu +cpuset +io +memory +pids' > " + dir + "/cgroup.subtree_control"
+		dir += "/" + name
+		line += " && mkdir -p " + dir
+	}
+	return line
 }
 
 // limit sets the pod cgroup's memory.max where every container has a limit, as a kubelet does.

@@ -1,0 +1,76 @@
+// Package logpipe keeps logging from blocking the agent. In a container stderr is a pipe that the runtime empties; a runtime
+// that hangs stops doing so, and the write that finds the pipe full would hang whoever logs, the loop above all.
+package logpipe
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// lines that wait to be written. At a line of a KiB that is 256 KiB, and the agent logs a few lines an eviction.
+const lines = 256
+
+// Writer hands each Write to a goroutine that writes it on. It never blocks: what does not fit is dropped, and how much was
+// is said in a line of its own as soon as there is room. Close it.
+type Writer struct {
+	out   io.Writer
+	queue chan []byte
+	done  chan struct{}
+
+	mu      sync.Mutex
+	dropped int  // since it was last said
+	closed  bool // no Write goes to the queue any more
+}
+
+// New starts a Writer.
+func New(out io.Writer) *Writer {
+	w := &Writer{out: out, queue: make(chan []byte, lines), done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for line := range w.queue {
+			_, _ = w.out.Write(line)
+		}
+	}()
+	return w
+}
+
+// Write queues one line. It always reports success: there is nobody to tell.
+func (w *Writer) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return len(line), nil
+	}
+	if w.dropped > 0 {
+		select {
+		case w.queue <- fmt.Appendf(nil, "jettison: %d log lines were dropped: whoever reads the log was too slow\n", w.dropped):
+			w.dropped = 0
+		default:
+		}
+	}
+	select {
+	case w.queue <- append([]byte(nil), line...):
+	default:
+		w.dropped++
+	}
+	return len(line), nil
+}
+
+// Close waits until everything that was queued is written, but no longer than limit: a reader that hangs must not keep the
+// process from ending.
+func (w *Writer) Close(limit time.Duration) {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.queue)
+	}
+	w.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+	case <-timer.C:
+	}
+}

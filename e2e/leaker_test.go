@@ -77,8 +77,6 @@ func TestPromiseARestartOfTheRuntimeIsSurvived(t *testing.T) {
 	if err := n.StartContainerd(n.ctx); err != nil {
 		t.Fatal(err)
 	}
-	n.agentSays("the runtime is back", 1)
-	n.agentSays("lost the runtime, going on with what the kernel tells", 1) // it is the runtime that carries the log
 	leaker := leakerBesideOthers(n)
 	n.dies(leaker)
 	n.agentSays("evicted", 1)
@@ -99,7 +97,10 @@ func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.dies(leaker)
+	// It is the runtime that carries the log, so it is read only now.
+	n.agentSays("lost the runtime, going on with what the kernel tells", 1)
 	n.agentSays("evicted", 1)
+	n.agentSays("the runtime is back", 1)
 }
 
 // The agent takes no longer than its own end to stop, and starts again.

@@ -39,6 +39,12 @@ type node struct {
 // unexpected OOM kill), its logs are shown if the test failed, and it is switched off.
 func startNode(t testing.TB) *node {
 	t.Helper()
+	return startNodeWith(t, vm.Options{})
+}
+
+// startNodeWith is startNode on a machine of another kind.
+func startNodeWith(t testing.TB, o vm.Options) *node {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a virtual machine: run make e2e")
 	}
@@ -47,12 +53,11 @@ func startNode(t testing.TB) *node {
 	}
 	ctx := t.Context()
 	began := time.Now()
-	machine, err := vm.Boot(ctx, vm.Options{
-		Kernel: os.Getenv("JETTISON_KERNEL"),
-		Say: func(format string, args ...any) {
-			t.Logf("%6.1f s  "+format, append([]any{time.Since(began).Seconds()}, args...)...)
-		},
-	})
+	o.Kernel = os.Getenv("JETTISON_KERNEL")
+	o.Say = func(format string, args ...any) {
+		t.Logf("%6.1f s  "+format, append([]any{time.Since(began).Seconds()}, args...)...)
+	}
+	machine, err := vm.Boot(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}

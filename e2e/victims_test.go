@@ -67,19 +67,24 @@ func TestATmpfsHogIsEvicted(t *testing.T) {
 	n.memoryIsBack()
 }
 
-// Pods whose cgroups are named as the systemd driver names them.
-func TestPodsNamedBySystemdAreFound(t *testing.T) {
-	n := startNode(t)
+// A node with systemd as process 1 and as cgroup driver: slices, scopes, and a victim among them.
+func TestALeakerOnANodeWithSystemdIsEvicted(t *testing.T) {
+	n := startNodeWith(t, vm.Options{Systemd: true})
 	n.startAgent("")
-	n.SystemdNames = true
-	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
-	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
-	n.fillTo(150 * mib)
-	victim := n.run(leaker())
+	victim := leakerBesideOthers(n)
 	n.dies(victim)
+	n.memoryIsBack()
 	line := n.agentSays("evicted", 1)
-	if cgroup, _ := line.Fields["cgroup"].(string); !strings.HasSuffix(cgroup, ".slice") || cgroup != victim.Cgroup {
-		t.Errorf("the victim's cgroup is %q, want %q", cgroup, victim.Cgroup)
+	if got := line.Fields["victim"]; got != "default/leaker" {
+		t.Errorf("the agent says it evicted %v", got)
+	}
+	if cgroup, _ := line.Fields["cgroup"].(string); cgroup != victim.Cgroup || !strings.HasSuffix(cgroup, ".slice") {
+		t.Errorf("the agent says the victim's cgroup is %q, want %q", cgroup, victim.Cgroup)
+	}
+	for _, l := range n.agentLog() {
+		if l.Fields["level"] != "INFO" {
+			t.Errorf("the agent complains: %v", l.Fields)
+		}
 	}
 }
 

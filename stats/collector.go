@@ -111,6 +111,18 @@ func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
 	return errors.Join(errs...)
 }
 
+// Stranger reports whether the hierarchy has a pod that the runtime has not told of. It lists directories and reads no file.
+func (c *Collector) Stranger(pods Index) (found bool) {
+	for _, root := range c.roots {
+		_ = c.fs.Children(root, c.names, func(name string) {
+			if p, ok := ParsePodCgroup(root, name); ok && pods[p.UID] == nil {
+				found = true
+			}
+		})
+	}
+	return found
+}
+
 // Pod reads one pod's cgroup into p.Memory and p.Populated. On an error both are absent.
 func (c *Collector) Pod(now time.Time, p *PodStats) error {
 	p.Memory, p.Populated = PodMemoryStats{Time: now}, Opt[bool]{}

@@ -215,3 +215,28 @@ func TestAvailable(t *testing.T) {
 		}
 	}
 }
+
+func TestStrangersAndSettling(t *testing.T) {
+	c, _, _ := recordedNode(t, "6.12")
+	var s Summary
+	if err := c.Collect(time.Unix(1000, 0), nil, &s); err != nil {
+		t.Fatal(err)
+	}
+	if !c.Stranger(nil) {
+		t.Error("three pods that nobody told of are no strangers")
+	}
+	var l cri.Listing
+	created := time.Unix(900, 0)
+	for _, p := range s.Pods {
+		id := "s-" + p.PodRef.UID
+		l.Sandboxes = append(l.Sandboxes, cri.PodSandbox{ID: id, UID: p.PodRef.UID, Ready: true, CreatedAt: created})
+		l.Containers = append(l.Containers, cri.Container{SandboxID: id, Running: true})
+	}
+	if index := NewIndex(l); c.Stranger(index) || !index.Settled(created) {
+		t.Error("all are known and running")
+	}
+	l.Containers[0].Running = false
+	if index := NewIndex(l); index.Settled(created.Add(time.Second)) || !index.Settled(created.Add(youth)) {
+		t.Error("a young pod without a running container is about to change, an old one is not")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"jettison/cri"
 )
@@ -56,6 +57,20 @@ func NewIndex(l cri.Listing) Index {
 // ready reports whether any sandbox of the pod is.
 func (p *Pod) ready() bool {
 	return slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.Ready })
+}
+
+// youth is how long after its start a sandbox may be without a running container.
+const youth = time.Minute
+
+// Settled is false while a young pod has no running container yet: what the runtime says of it is about to change.
+func (i Index) Settled(now time.Time) bool {
+	for _, p := range i {
+		running := slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Running })
+		if !running && p.Sandboxes[0].Ready && now.Sub(p.Sandboxes[0].CreatedAt) < youth {
+			return false
+		}
+	}
+	return true
 }
 
 // describe fills in what the runtime knows.

@@ -1,6 +1,9 @@
 // Command guest is /sbin/init of the test node. As process 1 it mounts the file systems, loads the modules, brings the
 // network up and then only reaps; the work is done by a child of it, the service: containerd is started there, and the
 // harness on the host runs commands, reads files and reaches the sockets through it (package guestapi).
+//
+// On a node with systemd, units run "guest setup" for modules and network and "guest serve-only" for the service, and
+// systemd starts containerd.
 package main
 
 import (
@@ -22,15 +25,21 @@ func main() {
 		reap()
 		return
 	}
-	if len(os.Args) == 3 && os.Args[1] == "dead-socket" {
-		if err := deadSocket(os.Args[2]); err != nil {
-			fmt.Println("guest: dead socket:", err)
-			os.Exit(1)
-		}
-		return
+	var err error
+	switch verb := strings.Join(os.Args[1:], " "); {
+	case verb == "serve":
+		err = serve(true)
+	case verb == "serve-only":
+		err = serve(false)
+	case verb == "setup":
+		err = setUp()
+	case len(os.Args) == 3 && os.Args[1] == "dead-socket":
+		err = deadSocket(os.Args[2])
+	default:
+		err = fmt.Errorf("no verb %q", verb)
 	}
-	if err := serve(); err != nil {
-		fmt.Println("guest: serve:", err)
+	if err != nil {
+		fmt.Println("guest:", err)
 		os.Exit(1)
 	}
 }
@@ -72,6 +81,21 @@ func initialise() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("make / shared: %w", err)
 	}
+	if err := setUp(); err != nil {
+		return err
+	}
+	_ = unix.Sethostname([]byte("node"))
+	if err := layOutCgroups("/sys/fs/cgroup"); err != nil {
+		return err
+	}
+	service := exec.Command("/proc/self/exe", "serve")
+	service.Stdout, service.Stderr = os.Stdout, os.Stderr
+	service.Env = []string{"PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME=/root"}
+	return service.Start()
+}
+
+// setUp loads the modules and brings the network up.
+func setUp() error {
 	if err := loadModules("/lib/modules/load"); err != nil {
 		return err
 	}
@@ -85,14 +109,7 @@ func initialise() error {
 			return fmt.Errorf("%s: %w: %s", line, err, out)
 		}
 	}
-	_ = unix.Sethostname([]byte("node"))
-	if err := layOutCgroups("/sys/fs/cgroup"); err != nil {
-		return err
-	}
-	service := exec.Command("/proc/self/exe", "serve")
-	service.Stdout, service.Stderr = os.Stdout, os.Stderr
-	service.Env = []string{"PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME=/root"}
-	return service.Start()
+	return nil
 }
 
 // loadModules loads the kernel modules that the disk's builder listed, in dependency order, one path a line.

@@ -21,13 +21,15 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// serve starts containerd, the two socket forwarders and the HTTP service, and never returns but for an error.
-func serve() error {
+// serve starts containerd if it is to, the two socket forwarders and the HTTP service, and never returns but for an error.
+func serve(runtime bool) error {
 	// What keeps the test node observable must outlive the node's own trouble.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0o644)
 	_ = unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT)
-	if _, err := startContainerd(); err != nil {
-		fmt.Println("guest: containerd:", err)
+	if runtime {
+		if _, err := startContainerd(); err != nil {
+			return err
+		}
 	}
 	for port, socket := range map[int]string{guestapi.PortCRI: guestapi.CRISocket, guestapi.PortAgent: guestapi.AgentSocket} {
 		if err := forward(port, socket); err != nil {

@@ -30,15 +30,15 @@ type Options struct {
 	// where one CPU patches what another is about to execute (the kernel's static keys), and the guest dies of "Oops: int3".
 	// With one thread nothing is slower here, and two nodes side by side have a core each.
 	CPUs int
-	Say  Say // progress; nil: silent
+	// Systemd: a Debian with systemd as process 1 and as the runtime's cgroup driver.
+	Systemd bool
+	Say     Say // progress; nil: silent
 }
 
 // Node is a running test node.
 type Node struct {
-	Kernel string // the guest's kernel version, as packaged
-	// SystemdNames: pods run from now on get the cgroup names of the systemd driver.
-	SystemdNames bool
-
+	Kernel   string // the guest's kernel version, as packaged
+	systemd  bool   // process 1 and the cgroup driver
 	say      Say
 	http     *http.Client
 	address  map[int]string // a port of the guest (guestapi) to host:port on this machine
@@ -63,24 +63,29 @@ var preparing sync.Mutex // one build of this checkout's programs at a time
 
 // Prepare makes everything that a node with this kernel needs, without booting it.
 func Prepare(ctx context.Context, kernel string, say Say) error {
-	_, _, err := prepare(ctx, kernel, say)
+	_, _, err := prepare(ctx, Options{Kernel: kernel, Say: say})
 	return err
 }
 
-func prepare(ctx context.Context, kernel string, say Say) (*parts, *image, error) {
+func prepare(ctx context.Context, o Options) (*parts, *image, error) {
 	preparing.Lock()
 	defer preparing.Unlock()
 	p := &parts{}
-	if err := p.kernel(ctx, kernel, say); err != nil {
+	if err := p.kernel(ctx, o.Kernel, o.Say); err != nil {
 		return nil, nil, err
 	}
-	if err := p.runtimeTools(ctx, say); err != nil {
+	if err := p.runtimeTools(ctx, o.Say); err != nil {
 		return nil, nil, err
 	}
-	if err := p.ownPrograms(ctx, say); err != nil {
+	if o.Systemd {
+		if err := p.distribution(ctx, o.Say); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := p.ownPrograms(ctx, o.Say); err != nil {
 		return nil, nil, err
 	}
-	image, err := p.build(ctx, say)
+	image, err := p.build(ctx, o.Say)
 	return p, image, err
 }
 
@@ -99,14 +104,14 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
 	}
-	parts, image, err := prepare(ctx, o.Kernel, o.Say)
+	parts, image, err := prepare(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	start := time.Now()
 	var n *Node
 	for try := 0; ; try++ {
-		n = &Node{Kernel: parts.kernelVersion, say: o.Say, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
+		n = &Node{Kernel: parts.kernelVersion, systemd: o.Systemd, say: o.Say, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
 		if err = n.powerOn(ctx, o, image); err == nil {
 			break
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -28,7 +29,8 @@ exec /bin/busybox switch_root /newroot /sbin/init
 `
 
 // containerdConfig: the CRI plugin's stats collector is slowed down, for it alone can keep an emulated core busy.
-const containerdConfig = `version = 3
+func containerdConfig(systemd bool) string {
+	return `version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
 [plugins.'io.containerd.cri.v1.images']
@@ -41,24 +43,67 @@ state = "/run/containerd"
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-      SystemdCgroup = false
+      SystemdCgroup = ` + strconv.FormatBool(systemd) + `
       BinaryName = "/usr/local/bin/runc"
 `
+}
 
 // rootFiles are the small files of the root disk. Without hosts, resolv.conf and passwd a sandbox is not created.
 var rootFiles = map[string]string{
-	"etc/hosts":                  "127.0.0.1 localhost node\n",
-	"etc/resolv.conf":            "nameserver 10.0.2.3\n",
-	"etc/passwd":                 "root:x:0:0:root:/root:/bin/sh\n",
-	"etc/group":                  "root:x:0:\n",
-	"etc/containerd/config.toml": containerdConfig,
+	"etc/hosts":       "127.0.0.1 localhost node\n",
+	"etc/resolv.conf": "nameserver 10.0.2.3\n",
+	"etc/passwd":      "root:x:0:0:root:/root:/bin/sh\n",
+	"etc/group":       "root:x:0:\n",
+}
+
+// systemdFiles are those of a root disk with systemd, beside what the distribution has put there.
+var systemdFiles = map[string]string{
+	"etc/hosts":       "127.0.0.1 localhost node\n",
+	"etc/resolv.conf": "nameserver 10.0.2.3\n",
+	"etc/hostname":    "node\n",
+	"etc/machine-id":  "00000000000000000000000000000001\n",
+	"etc/systemd/system/guest-setup.service": `[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/bin/guest setup
+StandardOutput=tty
+TTYPath=/dev/ttyS0
+`,
+	"etc/systemd/system/guest.service": `[Unit]
+After=guest-setup.service
+Requires=guest-setup.service
+[Service]
+ExecStart=/usr/local/bin/guest serve-only
+StandardOutput=tty
+TTYPath=/dev/ttyS0
+Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin HOME=/root
+`,
+	"etc/systemd/system/containerd.service": `[Unit]
+After=guest-setup.service dbus.service
+Requires=guest-setup.service
+[Service]
+Type=notify
+Delegate=yes
+KillMode=process
+OOMScoreAdjust=-999
+ExecStart=/bin/sh -c 'exec /usr/local/bin/containerd >> /var/log/containerd.log 2>&1'
+Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin
+`,
+}
+
+// systemdLinks start the units above and keep a login prompt off the console.
+var systemdLinks = map[string]string{
+	"etc/systemd/system/multi-user.target.wants/guest.service":      "../guest.service",
+	"etc/systemd/system/multi-user.target.wants/containerd.service": "../containerd.service",
+	"etc/systemd/system/default.target":                             "/lib/systemd/system/multi-user.target",
+	"etc/systemd/system/serial-getty@ttyS0.service":                 "/dev/null",
 }
 
 // build packs the root disk and the initramfs, or finds them packed from the very same parts.
 func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	tools := slices.Sorted(maps.Values(p.tools))
 	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest, p.workload, p.agent)
-	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles), fmt.Sprint(diskModules, nodeModules)}
+	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks), containerdConfig(p.systemd != ""), p.systemd, fmt.Sprint(diskModules, nodeModules)}
 	key, err := digest(words, inputs)
 	if err != nil {
 		return nil, err
@@ -108,19 +153,23 @@ func (p *parts) initramfs(ctx context.Context, tree *moduleTree, dir string) err
 func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) error {
 	root := filepath.Join(dir, "root")
 	defer os.RemoveAll(root)
+	files, init := rootFiles, "sbin/init"
+	if p.systemd != "" {
+		files, init = systemdFiles, "usr/local/bin/guest"
+		if err := os.MkdirAll(root, 0o755); err != nil {
+			return err
+		}
+		if _, err := run(ctx, dir, nil, "tar", "-xf", p.systemd, "-C", root, "--numeric-owner"); err != nil {
+			return err
+		}
+	}
 	for _, d := range []string{"proc", "sys", "dev", "run", "tmp", "root", "bin", "sbin", "var/log", "usr/local/bin", "lib/modules", "images"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			return err
 		}
 	}
-	for name, text := range rootFiles {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
+	if err := writeFiles(root, files, map[string]string{"etc/containerd/config.toml": containerdConfig(p.systemd != "")}); err != nil {
+		return err
 	}
 	order, err := tree.unpack(nodeModules, filepath.Join(root, "lib/modules"))
 	if err != nil {
@@ -133,7 +182,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 		return err
 	}
 	copies := map[string]string{
-		"sbin/init": p.guest, "bin/busybox": p.tools["busybox"], // the programs of the images, to be run without a runtime too:
+		init: p.guest, "bin/busybox": p.tools["busybox"], // the programs of the images, to be run without a runtime too:
 		"usr/local/bin/workload": p.workload, "usr/local/bin/jettison": p.agent,
 	}
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
@@ -147,8 +196,23 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 			return err
 		}
 	}
-	for _, name := range []string{"sh", "cat", "ls", "mkdir", "rm", "kill", "dmesg", "ps", "mount", "umount", "dd", "mv"} {
-		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
+	links := map[string]string{}
+	if p.systemd != "" {
+		links = systemdLinks
+	} else {
+		for _, name := range []string{"sh", "cat", "ls", "mkdir", "rmdir", "rm", "kill", "dmesg", "ps", "mount", "umount", "dd", "mv"} {
+			links["bin/"+name] = "busybox"
+		}
+	}
+	for name, target := range links {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+		if err := os.Symlink(target, path); err != nil {
 			return err
 		}
 	}
@@ -158,6 +222,25 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	}
 	_, err = run(ctx, dir, nil, mke2fs, "-q", "-t", "ext4", "-E", "root_owner=0:0", "-d", root, filepath.Join(dir, "root.img"), diskSize)
 	return err
+}
+
+// writeFiles writes texts below a folder. A name that is a symbolic link there (a distribution's resolv.conf) is replaced.
+func writeFiles(root string, sets ...map[string]string) error {
+	for _, files := range sets {
+		for name, text := range files {
+			path := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return err
+			}
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // sbin finds an administrator's program, which an ordinary user's PATH often lacks.

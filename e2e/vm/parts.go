@@ -42,6 +42,7 @@ type parts struct {
 	modules       string            // lib/modules/VERSION
 	tools         map[string]string // program name to path: containerd, its shim, ctr, runc, busybox
 	guest         string            // the guest's init
+	systemd       string            // tar of a distribution with systemd; empty: the guest's init is process 1
 	workload      string
 	agent         string
 	images        map[string]string // image name to its tar
@@ -172,6 +173,19 @@ func (p *parts) runtimeTools(ctx context.Context, say Say) error {
 		return fmt.Errorf("%w: install the package busybox-static", err)
 	}
 	return nil
+}
+
+// distribution makes the root of a small Debian with systemd. Only root can: its files belong to several users.
+func (p *parts) distribution(ctx context.Context, say Say) error {
+	dir, err := cached("debian-bookworm-systemd", say, func(dir string) error {
+		_, err := run(ctx, dir, nil, "mmdebstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,udev,kmod,iproute2,procps", "bookworm", "root.tar")
+		return err
+	})
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%w: install the package mmdebstrap", err)
+	}
+	p.systemd = filepath.Join(dir, "root.tar")
+	return err
 }
 
 // ownPrograms builds the guest's init, the workload, pause and the agent from this checkout and packs the images.

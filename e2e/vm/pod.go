@@ -79,9 +79,9 @@ func qosClass(p *v1.Pod) v1.PodQOSClass {
 	return v1.PodQOSBurstable
 }
 
-// cgroupParent is what a kubelet names a pod's cgroup; systemdNames: as with cgroupDriver systemd.
-func cgroupParent(qos v1.PodQOSClass, uid types.UID, systemdNames bool) string {
-	if systemdNames {
+// cgroupPath is what a kubelet names a pod's cgroup, below /sys/fs/cgroup; systemd: with that cgroup driver.
+func cgroupPath(qos v1.PodQOSClass, uid types.UID, systemd bool) string {
+	if systemd {
 		dir, prefix := "/kubepods.slice/", "kubepods-"
 		if qos != v1.PodQOSGuaranteed {
 			prefix += strings.ToLower(string(qos)) + "-"
@@ -115,7 +115,7 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 		object.UID = types.UID(uuid.NewString())
 	}
 	pod := &Pod{Object: object, QOS: qosClass(object), node: n}
-	pod.Cgroup = strings.TrimPrefix(cgroupParent(pod.QOS, object.UID, n.SystemdNames), "/")
+	pod.Cgroup = strings.TrimPrefix(cgroupPath(pod.QOS, object.UID, n.systemd), "/")
 	if err := pod.run(ctx); err != nil {
 		return nil, fmt.Errorf("run pod %s: %w", pod, err)
 	}
@@ -132,9 +132,6 @@ func (p *Pod) run(ctx context.Context) error {
 	if _, err := n.Shell(ctx, "mkdir -p "+p.logDir()+" "+p.beatDir()+p.makeCgroup()); err != nil {
 		return err
 	}
-	if err := p.limit(ctx); err != nil {
-		return err
-	}
 	config := &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: o.Name, Namespace: o.Namespace, Uid: string(o.UID)},
 		LogDirectory: p.logDir(), Annotations: o.Annotations,
@@ -142,7 +139,7 @@ func (p *Pod) run(ctx context.Context) error {
 			"io.kubernetes.pod.name": o.Name, "io.kubernetes.pod.namespace": o.Namespace, "io.kubernetes.pod.uid": string(o.UID),
 		},
 		Linux: &cri.LinuxPodSandboxConfig{
-			CgroupParent:    "/" + p.Cgroup,
+			CgroupParent:    p.cgroupParent(),
 			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: p.namespaces(), Seccomp: runtimeDefault, Privileged: p.privileged()},
 		},
 	}
@@ -157,6 +154,9 @@ func (p *Pod) run(ctx context.Context) error {
 		return err
 	}
 	p.Sandbox = sandbox.PodSandboxId
+	if err := p.limit(ctx); err != nil {
+		return err
+	}
 	for _, c := range o.Spec.Containers {
 		created, err := n.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
 			PodSandboxId: p.Sandbox, SandboxConfig: config, Config: p.container(c),
@@ -172,8 +172,19 @@ func (p *Pod) run(ctx context.Context) error {
 	return nil
 }
 
+// cgroupParent is what the runtime is told: with the systemd driver the slice's name, else its path.
+func (p *Pod) cgroupParent() string {
+	if p.node.systemd {
+		return path.Base(p.Cgroup)
+	}
+	return "/" + p.Cgroup
+}
+
 // makeCgroup is the shell line, after others, that makes the pod's cgroup with the controllers on all the way down.
 func (p *Pod) makeCgroup() string {
+	if p.node.systemd {
+		return "" // systemd makes the slices
+	}
 	line, dir := "", "/sys/fs/cgroup"
 	for name := range strings.SplitSeq(p.Cgroup, "/") {
 		line += " && echo '+cpu +cpuset +io +memory +pids' > " + dir + "/cgroup.subtree_control"

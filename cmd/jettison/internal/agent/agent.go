@@ -21,6 +21,7 @@ import (
 const (
 	poll         = 100 * time.Millisecond // between two cheap looks
 	pollEviction = 5 * time.Millisecond   // the same while the memory of a victim is on its way back
+	slowTick     = time.Second            // between two looks for pods that the runtime has not told of
 	unannounced  = 50 * time.Millisecond  // how long a kill waits for the runtime to name a pod that only the kernel knows
 	dieLimit     = 10 * time.Second       // from the kill until the victim counts as one that will not die
 	backLimit    = 2 * time.Second        // from the empty cgroup until the next victim is looked for all the same
@@ -155,6 +156,8 @@ func (a *agent) loop(ctx context.Context) {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	every := poll
+	slow := time.NewTicker(slowTick)
+	defer slow.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -167,6 +170,11 @@ func (a *agent) loop(ctx context.Context) {
 				a.log.Error("the runtime did not clean up after an evicted pod", "pod", a.name(c.pod), "error", c.err)
 			}
 			a.manager.Cleaned(c.pod.UID)
+			continue
+		case <-slow.C:
+			if a.collector.Stranger(a.pods) {
+				a.watcher.ask()
+			}
 			continue
 		case err := <-a.empty:
 			a.emptied(err)
@@ -197,7 +205,7 @@ func (a *agent) listed(u update) {
 		a.log.Info("the runtime is back")
 	}
 	a.lost = false
-	a.pods = stats.NewIndex(u.listing)
+	a.pods = u.pods
 }
 
 // look is one cheap look and what follows from it.
@@ -297,6 +305,9 @@ func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodSta
 	u.killErr = victim.Kill()
 	u.killed = kill.Now()
 	a.current = u
+	if !pod.Announced {
+		a.watcher.ask() // for its name in the log
+	}
 	a.evictions.Go(func() {
 		defer victim.Close()
 		err := a.finish(ctx, victim, u.killErr)

@@ -5,18 +5,19 @@ import (
 	"time"
 
 	"jettison/cri"
+	"jettison/stats"
 )
 
-// How often the runtime is listed, and how soon again while it does not answer.
+// How often the runtime is listed, and how soon again while it does not answer, or a pod is about to get its containers.
 const (
-	resync      = 10 * time.Second
-	retryListen = time.Second
+	resync     = 10 * time.Second
+	resyncSoon = time.Second
 )
 
 // update is one answer of the runtime, or its failure.
 type update struct {
-	listing cri.Listing
-	err     error
+	pods stats.Index
+	err  error
 }
 
 // watcher lists the runtime's pods again and again and hands each answer to the loop. It is the only one that waits for
@@ -52,10 +53,11 @@ func (w *watcher) run(ctx context.Context) {
 		case <-w.updates:
 		default:
 		}
-		w.updates <- update{listing, err} // run is the only sender: the slot is free
+		pods := stats.NewIndex(listing)
+		w.updates <- update{pods, err} // run is the only sender: the slot is free
 		next := resync
-		if err != nil {
-			next = retryListen
+		if err != nil || !pods.Settled(time.Now()) {
+			next = resyncSoon
 		}
 		timer := time.NewTimer(next)
 		select {

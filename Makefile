@@ -8,10 +8,11 @@ RUN ?= .
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 # What the tests need beside Go, git and make: a C compiler for -race and runc, and the parts of the test node.
-PACKAGES := gcc libc6-dev xz-utils qemu-system-x86 busybox-static cpio e2fsprogs libseccomp-dev pkg-config
+PACKAGES := gcc libc6-dev xz-utils qemu-system-x86 busybox-static cpio e2fsprogs libseccomp-dev pkg-config mmdebstrap
 
 # A go.mod of another project above this folder, or a GOFLAGS of the user's, must not change what is built.
 export GOWORK := off
+export GOFLAGS :=
 GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
 
 # $(call step,NAME,COMMAND) runs a command and says how long it took. It never judges the time.

@@ -44,13 +44,9 @@ type Client struct {
 // Dial makes a client for an endpoint as the kubelet writes it: unix:///run/containerd/containerd.sock. An absolute path
 // alone is taken as one. It does not connect yet.
 func Dial(endpoint string) (*Client, error) {
-	target := endpoint
-	if strings.HasPrefix(target, "/") {
-		target = "unix://" + target
-	}
-	path, ok := strings.CutPrefix(target, "unix://")
-	if !ok || !strings.HasPrefix(path, "/") {
-		return nil, fmt.Errorf("container runtime endpoint %q: want unix:///PATH/TO/SOCKET", endpoint)
+	target, err := ParseEndpoint(endpoint)
+	if err != nil {
+		return nil, err
 	}
 	conn, err := grpc.NewClient(target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -68,6 +64,22 @@ func Dial(endpoint string) (*Client, error) {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
 	}
 	return &Client{endpoint: target, conn: conn, runtime: runtimev1.NewRuntimeServiceClient(conn)}, nil
+}
+
+// ParseEndpoint returns an endpoint in its full form, unix:///PATH. Also taken are unix:/PATH and /PATH alone, as the kubelet
+// takes them (k8s.io/cri-client pkg/util/util_unix.go).
+func ParseEndpoint(endpoint string) (string, error) {
+	path := endpoint
+	for _, scheme := range []string{"unix://", "unix:"} {
+		if rest, ok := strings.CutPrefix(endpoint, scheme); ok {
+			path = rest
+			break
+		}
+	}
+	if !strings.HasPrefix(path, "/") || strings.ContainsRune(path, 0) {
+		return "", fmt.Errorf("endpoint %q: want unix:///PATH/TO/SOCKET", endpoint)
+	}
+	return "unix://" + path, nil
 }
 
 // Endpoint is the socket's address.

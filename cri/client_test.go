@@ -224,9 +224,10 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("%q: accepted", bad)
 		}
 	}
-	c := dial(t, "/run/x.sock")
-	if c.Endpoint() != "unix:///run/x.sock" {
-		t.Errorf("got %s", c.Endpoint())
+	for _, good := range []string{"/run/x.sock", "unix:/run/x.sock", "unix:///run/x.sock"} {
+		if c := dial(t, good); c.Endpoint() != "unix:///run/x.sock" {
+			t.Errorf("%q: got %s", good, c.Endpoint())
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -201,15 +200,6 @@ func (n *node) shell(line string) string {
 		n.t.Fatal(err)
 	}
 	return out
-}
-
-// oomFired returns nil once the kernel's OOM killer has fired.
-func (n *node) oomFired() error {
-	fired, err := n.OOMFired(n.ctx)
-	if err == nil && !fired {
-		err = errors.New("it did not yet")
-	}
-	return err
 }
 
 // reads returns nil if a file of the guest holds a text.

@@ -17,27 +17,38 @@ func TestPromiseSomePodsAreNeverVictims(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
 
-	static := vm.NewPod("static", "", "", "alloc -size 120Mi")
+	static := vm.NewPod("static", "", "", "alloc -size 140Mi")
 	static.Annotations["kubernetes.io/config.source"] = "file"
-	n.holding(static, 120*mib)
+	n.holding(static, 140*mib)
 
-	critical := vm.NewPod("critical", "16Mi", "", "alloc -size 110Mi")
+	critical := vm.NewPod("critical", "16Mi", "", "alloc -size 130Mi")
 	critical.Spec.PriorityClassName = "system-node-critical"
-	n.holding(critical, 110*mib)
+	n.holding(critical, 130*mib)
 
-	system := vm.NewPod("system", "", "", "alloc -size 100Mi")
+	system := vm.NewPod("system", "", "", "alloc -size 120Mi")
 	system.Namespace = "kube-system"
-	n.holding(system, 100*mib)
+	n.holding(system, 120*mib)
 
 	// A tenant's own word that it is critical counts for nothing.
 	tenant := vm.NewPod("tenant", "", "", "alloc -rate 20Mi -size 4Gi")
 	tenant.Annotations["jettison/priority"] = "2000000000"
-	n.fillTo(160 * mib)
+	n.fillTo(110 * mib)
 	victim := n.run(tenant)
 
 	n.dies(victim)
 	n.memoryIsBack()
-	n.agentSays("evicted", 1)
+	// Each of the protected would have gone first: they use more, and over their requests. (In the log the victim is the first.)
+	ranking, _ := n.agentSays("evicted", 1).Fields["ranking"].([]any)
+	used := map[any]float64{}
+	for _, r := range ranking {
+		row, _ := r.(map[string]any)
+		used[row["pod"]], _ = row["usage"].(float64)
+	}
+	for _, protected := range []string{"default/static", "default/critical", "kube-system/system"} {
+		if used[protected] <= used["default/tenant"] {
+			t.Errorf("%s uses %.0f bytes, the victim %.0f: this run proves nothing", protected, used[protected], used["default/tenant"])
+		}
+	}
 }
 
 // A pod of three containers that ignores SIGTERM, keeps forking while it dies and has many processes goes as a whole.

@@ -38,7 +38,7 @@ type Manager struct {
 type settling struct {
 	uid   string
 	until time.Time // zero: not settling
-	level uint64    // bytes that were available when the victim was chosen
+	level uint64    // bytes that were available when the victim was killed
 }
 
 type setAside struct {
@@ -57,6 +57,17 @@ func Acts(s stats.Signal) bool { return s == stats.SignalMemoryAvailable }
 // Memory is the observation that memory thresholds are judged by.
 func (m *Manager) Memory(node *stats.NodeStats) stats.Observation {
 	return node.Memory.Available(m.config.MemoryAvailable)
+}
+
+// Near reports whether less is available than so many times a threshold.
+func (m *Manager) Near(node *stats.NodeStats, times uint64) bool {
+	o := m.Memory(node)
+	for _, t := range m.config.Hard {
+		if o.OK && Acts(t.Signal) && o.Available/times < t.Value.Of(o.Capacity) {
+			return true
+		}
+	}
+	return false
 }
 
 // Observe is the cheap half of Step: it judges the node's memory, remembers since when a threshold is met and returns those
@@ -112,7 +123,7 @@ func (m *Manager) Step(now time.Time, s *stats.Summary) Decision {
 	switch {
 	case m.pending != "":
 		d.Reason = "the eviction of pod " + m.pending + " is under way"
-	case now.Before(m.settling.until) && d.Signal.Observed.Available >= m.settling.level:
+	case now.Before(m.settling.until) && !m.Worse(d.Signal):
 		d.Reason = "what the eviction of pod " + m.settling.uid + " returns is still on its way"
 	case len(candidates) == 0:
 		d.Reason = "no pod may be evicted"
@@ -125,11 +136,15 @@ func (m *Manager) Step(now time.Time, s *stats.Summary) Decision {
 	return d
 }
 
-// Begin tells the manager that the victim of a decision is being evicted.
-func (m *Manager) Begin(d Decision) {
-	m.pending = d.Ranking[d.Victim].Pod.PodRef.UID
-	m.settling = settling{uid: m.pending, level: d.Signal.Observed.Available}
+// Begin tells the manager that a pod is being evicted, and how much was available, in bytes, when it was killed.
+func (m *Manager) Begin(uid string, available uint64) {
+	m.pending = uid
+	m.settling = settling{uid: uid, level: available}
 }
+
+// Worse reports whether the shortage is worse than the one for which the last victim was killed: then what that one
+// returns will not do.
+func (m *Manager) Worse(met Met) bool { return met.Observed.Available < m.settling.level }
 
 // Done tells what became of it. A pod that did not die is set aside, longer each time; one that died starts afresh, and
 // nobody else is chosen for the same shortage until the runtime has cleaned up after it (Cleaned) or two seconds are over.

@@ -88,7 +88,7 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 		if s.last.Victim < 0 {
 			return "", fmt.Errorf("the last step had no victim")
 		}
-		s.m.Begin(s.last)
+		s.m.Begin(s.last.Ranking[s.last.Victim].Pod.PodRef.UID, s.last.Signal.Observed.Available)
 	case "done":
 		s.m.Done(now, s.m.settling.uid, args["died"] == "true")
 	case "cleaned":
@@ -215,7 +215,7 @@ func TestVictimsHoldForAnyPods(t *testing.T) {
 		case !v.Memory.WorkingSetBytes.OK && slices.ContainsFunc(d.Ranking, func(r Ranked) bool { return r.measured() }):
 			t.Fatalf("the victim is not measured, another one is: %+v", v)
 		}
-		s.m.Begin(d)
+		s.m.Begin(v.PodRef.UID, d.Signal.Observed.Available)
 		if again := s.m.Step(epoch.Add(time.Second), summary); again.Victim >= 0 {
 			t.Fatal("a second victim while the first is dying")
 		}

@@ -31,7 +31,10 @@ func (v ThresholdValue) Of(capacity uint64) uint64 {
 	if v.Quantity != nil {
 		return uint64(max(v.Quantity.Value(), 0))
 	}
-	return uint64(float64(capacity) * float64(v.Percentage))
+	if share := float64(capacity) * float64(v.Percentage); share > 0 {
+		return uint64(int64(share))
+	}
+	return 0 // also for NaN, which is never met
 }
 
 // String is the value as it was written.

@@ -69,6 +69,14 @@ func TestPercentagesAreTheKubelets(t *testing.T) {
 	}
 }
 
+// The kubelet accepts NaN%, and never meets it.
+func TestNaNIsNeverMet(t *testing.T) {
+	got, err := ParseHard(map[string]string{"memory.available": "NaN%"})
+	if err == nil && got[0].Value.Of(1<<40) != 0 {
+		t.Errorf("NaN%% of 1Ti is %d", got[0].Value.Of(1<<40))
+	}
+}
+
 func FuzzParseHard(f *testing.F) {
 	for _, v := range []string{"100Mi", "10%", "-1", "1e400", "NaN%", "١٠%", "100.0%"} {
 		f.Add("memory.available", v)

@@ -88,15 +88,17 @@ func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
 	}
 	for uid, p := range pods {
 		if !seen[uid] && p.ready() { // its cgroup is elsewhere, or unknown
-			out.Pods = append(out.Pods, PodStats{PodRef: p.PodRef, Cgroup: p.Cgroup})
+			out.Pods = append(out.Pods, p.elsewhere())
 		}
 	}
 	slices.SortFunc(out.Pods, func(a, b PodStats) int { return cmp.Compare(a.PodRef.UID, b.PodRef.UID) })
 	for i := range out.Pods {
 		p := &out.Pods[i]
-		if known := pods[p.PodRef.UID]; known != nil {
+		known := pods[p.PodRef.UID]
+		if known != nil {
 			known.describe(p, out.Node.Memory.CapacityBytes)
-		} else {
+		}
+		if known == nil || !known.scored() {
 			p.NodeCritical = c.nodeCritical(p)
 		}
 		if p.QOSClass == BestEffort { // by definition, whatever else is known
@@ -111,21 +113,21 @@ func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
 	return errors.Join(errs...)
 }
 
-// Stranger reports whether the hierarchy has a pod that the runtime has not told of. It lists directories and reads no file.
-func (c *Collector) Stranger(pods Index) (found bool) {
+// Strangers visits the UIDs of pods that the hierarchy has and the runtime has not told of. It lists directories and reads no
+// file.
+func (c *Collector) Strangers(pods Index, visit func(uid string)) {
 	for _, root := range c.roots {
 		_ = c.fs.Children(root, c.names, func(name string) {
 			if p, ok := ParsePodCgroup(root, name); ok && pods[p.UID] == nil {
-				found = true
+				visit(p.UID)
 			}
 		})
 	}
-	return found
 }
 
 // Pod reads one pod's cgroup into p.Memory and p.Populated. On an error both are absent.
 func (c *Collector) Pod(now time.Time, p *PodStats) error {
-	p.Memory, p.Populated = PodMemoryStats{Time: now}, Opt[bool]{}
+	p.Memory, p.Populated, p.CgroupID = PodMemoryStats{Time: now}, Opt[bool]{}, cgroup.ID{}
 	if p.Cgroup == "" { // the root: not a pod's
 		return cgroup.ErrVanished
 	}
@@ -141,6 +143,7 @@ func (c *Collector) Pod(now time.Time, p *PodStats) error {
 		}
 		err := readPod(g, c.buf, &c.stat, p)
 		if err == nil {
+			p.CgroupID = g.ID()
 			return nil
 		}
 		p.Memory, p.Populated = PodMemoryStats{Time: now}, Opt[bool]{}
@@ -168,6 +171,13 @@ func readPod(g *cgroup.Group, buf []byte, stat *cgroup.MemoryStat, p *PodStats) 
 	m := &p.Memory
 	m.UsageBytes, m.WorkingSetBytes = Some(current), Some(workingSet(current, stat.InactiveFile))
 	m.AnonBytes, m.ShmemBytes = Some(stat.Anon), Some(stat.Shmem)
+	if p.QOSClass == Guaranteed {
+		// The kubelet keeps a Guaranteed pod's limit, which is its request, here; it follows a resize in place. Without a kubelet
+		// it may say "max": then what the runtime told counts.
+		if limit, err := g.MemoryMax(buf); err == nil && !limit.Unlimited {
+			p.MemoryRequest = Some(MemoryRequest{Min: limit.Bytes, Max: limit.Bytes})
+		}
+	}
 	return nil
 }
 
@@ -188,8 +198,7 @@ func (c *Collector) forget(pods []PodStats) {
 	}
 }
 
-// nodeCritical asks the processes of a pod that the runtime has not announced for what it would have told: -997 outside
-// the Guaranteed class. (The sandbox's own process has -998.)
+// nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the Guaranteed class. (The sandbox's own process has -998.)
 func (c *Collector) nodeCritical(p *PodStats) (critical bool) {
 	if p.QOSClass == Guaranteed {
 		return false

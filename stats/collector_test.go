@@ -71,7 +71,9 @@ func TestCollectARecordedNode(t *testing.T) {
 			classes := map[QOSClass]bool{}
 			for _, p := range s.Pods {
 				classes[p.QOSClass] = true
-				if p.MemoryRequest.OK != (p.QOSClass == BestEffort) {
+				// What the kernel alone tells of requests: none by class, the limit of a Guaranteed pod (96Mi here).
+				want := map[QOSClass]Opt[MemoryRequest]{BestEffort: Some(MemoryRequest{}), Guaranteed: Some(MemoryRequest{96 << 20, 96 << 20}), Burstable: {}}
+				if p.MemoryRequest != want[p.QOSClass] {
 					t.Errorf("%s pod unknown to the runtime: request %+v", p.QOSClass, p.MemoryRequest)
 				}
 				if !p.Memory.WorkingSetBytes.OK || p.Memory.WorkingSetBytes.V < 4<<20 || p.Announced || !p.Populated.V {
@@ -100,6 +102,7 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 			{ID: "new", UID: uid, Name: "web", Namespace: "default", Attempt: 1, Ready: true, CreatedAt: created, Annotations: map[string]string{"a": "b"}},
 			{ID: "byhand"}, // without metadata: nothing to join by
 			{ID: "elsewhere", UID: "u2", Name: "edge", Namespace: "default", Ready: true, CgroupParent: "/none/here"},
+			{ID: "byhand2", UID: "u4", Name: "shared", Namespace: "default", Ready: true, CgroupParent: "/kubepods/burstable"},
 			{ID: "dead", UID: "u3", Name: "dead", Namespace: "default"},
 		},
 		Containers: []cri.Container{{ID: "c", SandboxID: "new", Running: true, OOMScoreAdj: &score}},
@@ -120,6 +123,10 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 	}
 	if edge, ok := byUID["u2"]; !ok || edge.Memory.WorkingSetBytes.OK || edge.Populated.OK {
 		t.Errorf("a pod whose cgroup is not there: %+v, %v, want it unmeasured", edge, ok)
+	}
+	// A sandbox without a cgroup of its own names one that it shares: that must never be taken for the pod's.
+	if shared, ok := byUID["u4"]; !ok || shared.Cgroup != "" || shared.Memory.WorkingSetBytes.OK {
+		t.Errorf("a pod in a shared cgroup: %+v, %v, want it without one", shared, ok)
 	}
 	if _, ok := byUID["u3"]; ok {
 		t.Error("a pod without a ready sandbox and without a cgroup is listed")
@@ -222,8 +229,12 @@ func TestStrangersAndSettling(t *testing.T) {
 	if err := c.Collect(time.Unix(1000, 0), nil, &s); err != nil {
 		t.Fatal(err)
 	}
-	if !c.Stranger(nil) {
-		t.Error("three pods that nobody told of are no strangers")
+	strangers := func(pods Index) (n int) {
+		c.Strangers(pods, func(string) { n++ })
+		return n
+	}
+	if n := strangers(nil); n != 3 {
+		t.Errorf("%d strangers of three pods that nobody told of", n)
 	}
 	var l cri.Listing
 	created := time.Unix(900, 0)
@@ -232,7 +243,7 @@ func TestStrangersAndSettling(t *testing.T) {
 		l.Sandboxes = append(l.Sandboxes, cri.PodSandbox{ID: id, UID: p.PodRef.UID, Ready: true, CreatedAt: created})
 		l.Containers = append(l.Containers, cri.Container{SandboxID: id, Running: true})
 	}
-	if index := NewIndex(l); c.Stranger(index) || !index.Settled(created) {
+	if index := NewIndex(l); strangers(index) != 0 || !index.Settled(created) {
 		t.Error("all are known and running")
 	}
 	l.Containers[0].Running = false

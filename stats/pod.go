@@ -2,6 +2,7 @@ package stats
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -71,6 +72,25 @@ func (i Index) Settled(now time.Time) bool {
 		}
 	}
 	return true
+}
+
+// elsewhere is a pod that was not found where pods are looked for. The cgroup that the runtime names counts only if its name
+// is this very pod's: a sandbox made without a cgroup of its own lies in one that it shares with others (containerd's
+// /k8s.io, a system.slice), and killing that one would kill them all. Without a cgroup the pod is unmeasured.
+func (p *Pod) elsewhere() PodStats {
+	out := PodStats{PodRef: p.PodRef}
+	if dir, base := path.Split(p.Cgroup); base != "" {
+		if c, ok := ParsePodCgroup(strings.Trim(dir, "/"), base); ok && c.UID == p.PodRef.UID {
+			out.Cgroup, out.QOSClass = c.Path, c.QOSClass
+		}
+	}
+	return out
+}
+
+// scored reports whether the oom_score_adj of a container is known; all of a pod have the same where it says anything of
+// its priority.
+func (p *Pod) scored() bool {
+	return slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.OOMScoreAdj != nil })
 }
 
 // describe fills in what the runtime knows.

@@ -1,6 +1,10 @@
 package stats
 
-import "time"
+import (
+	"time"
+
+	"jettison/cgroup"
+)
 
 // Opt is a value that may be absent. Absent is not zero: a source that failed leaves OK false.
 type Opt[T any] struct {
@@ -44,7 +48,8 @@ type PodReference struct {
 // PodStats is one pod.
 type PodStats struct {
 	PodRef     PodReference
-	Cgroup     string // path below the root of the hierarchy; empty: none was found
+	Cgroup     string    // path below the root of the hierarchy; empty: none was found
+	CgroupID   cgroup.ID // identity of the cgroup that was read; zero: none was
 	QOSClass   QOSClass
 	SandboxIDs []string // of the runtime, newest first
 	StartTime  time.Time

@@ -25,8 +25,18 @@ const (
 	unannounced  = 50 * time.Millisecond  // how long a kill waits for the runtime to name a pod that only the kernel knows
 	dieLimit     = 10 * time.Second       // from the kill until the victim counts as one that will not die
 	backLimit    = 2 * time.Second        // from the empty cgroup until the next victim is looked for all the same
+	cleanGrace   = 3 * time.Second        // for the runtime to clean up once the agent is told to stop
 	repeatLog    = 10 * time.Second       // between two lines that say the same
 )
+
+// asks bounds how often the runtime is asked about one pod that only the kernel knows: a cgroup may be left behind by a pod
+// that is gone for good.
+const asks = 5
+
+// nearThreshold times the threshold is when the runtime is listed each second: a decision may be due soon.
+const nearThreshold = 2
+
+const ()
 
 // Options of Run.
 type Options struct {
@@ -47,16 +57,12 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer s.Close()
 	refused := protect.Self()
-	runtime, err := firstAnswer(ctx, s.client, time.Duration(o.Config.RuntimeWait))
-	if errors.Is(err, context.Canceled) {
+	a := newAgent(o, s)
+	// Without one list of the runtime nobody knows which pods are protected, so this comes before the first look.
+	runtime, listing, err := firstAnswer(ctx, s.client, a.watcher.lister, time.Duration(o.Config.RuntimeWait))
+	if ctx.Err() != nil {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	a := newAgent(o, s)
-	// Without one answer of the runtime nobody knows which pods are protected, so this comes before the first look.
-	listing, err := a.watcher.lister.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,6 +72,7 @@ func Run(ctx context.Context, o Options) error {
 	defer cancel()
 	go a.watcher.run(ctx)
 	a.loop(ctx)
+	a.interrupted()
 	cancel()
 	a.evictions.Wait()
 	<-a.watcher.done
@@ -88,6 +95,7 @@ type agent struct {
 	blind   string               // the error of the last look, as logged; empty: all is read
 	current *underway            // the eviction under way; nil: none
 	said    map[string]time.Time // what was logged when, of lines that repeat
+	asked   map[string]int       // pods that only the kernel knows, by UID: how often the runtime was asked about them
 
 	empty     chan error // the current victim's cgroup is empty (nil) or would not become so
 	cleaned   chan cleaned
@@ -98,7 +106,6 @@ type agent struct {
 type underway struct {
 	decision eviction.Decision
 	victim   *kill.Victim
-	reread   stats.PodStats // the victim, measured again right before the kill
 	killed   kill.Stamp
 	emptied  time.Time // zero: the cgroup still has processes
 	killErr  error
@@ -113,7 +120,7 @@ type cleaned struct {
 func newAgent(o Options, s *sources) *agent {
 	c := o.Config
 	return &agent{
-		sources: s, o: o, log: o.Log, watcher: newWatcher(s.client), said: map[string]time.Time{},
+		sources: s, o: o, log: o.Log, watcher: newWatcher(s.client), said: map[string]time.Time{}, asked: map[string]int{},
 		manager: eviction.NewManager(eviction.Config{
 			Hard: c.Hard, MemoryAvailable: c.MemoryAvailable,
 			Policy: eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
@@ -172,9 +179,7 @@ func (a *agent) loop(ctx context.Context) {
 			a.manager.Cleaned(c.pod.UID)
 			continue
 		case <-slow.C:
-			if a.collector.Stranger(a.pods) {
-				a.watcher.ask()
-			}
+			a.keepUp()
 			continue
 		case err := <-a.empty:
 			a.emptied(err)
@@ -189,6 +194,22 @@ func (a *agent) loop(ctx context.Context) {
 			every = want
 			ticker.Reset(every)
 		}
+	}
+}
+
+// keepUp has the runtime listed when there is something to learn: a pod that only the kernel knows, or a shortage near.
+func (a *agent) keepUp() {
+	here, ask := map[string]int{}, false
+	a.collector.Strangers(a.pods, func(uid string) {
+		here[uid] = a.asked[uid]
+		if here[uid] < asks {
+			here[uid]++
+			ask = true
+		}
+	})
+	a.asked = here
+	if ask || a.manager.Near(&a.node, nearThreshold) {
+		a.watcher.ask()
 	}
 }
 
@@ -299,9 +320,8 @@ func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodSta
 		a.log.Info("eviction abandoned: the memory is back", append(signalFields(d.Signal), "pod", a.name(pod.PodRef))...)
 		return
 	}
-	_ = a.collector.Pod(now, &pod)
-	a.manager.Begin(d)
-	u := &underway{decision: d, victim: victim, reread: pod}
+	a.manager.Begin(pod.PodRef.UID, a.manager.Memory(&a.node).Available)
+	u := &underway{decision: d, victim: victim}
 	u.killErr = victim.Kill()
 	u.killed = kill.Now()
 	a.current = u
@@ -321,24 +341,36 @@ func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodSta
 // finish waits for the victim's end, says so on a.empty, and has the runtime clean up. Where the kernel's way to kill was
 // refused, the runtime is what kills.
 func (a *agent) finish(ctx context.Context, victim *kill.Victim, killErr error) error {
+	// What was begun is brought to its end when the agent is told to stop, but not for long.
+	cleaning, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(cleanGrace, cancel) })()
+	slow := func(err error) { a.log.Error("the runtime is slow to clean up, going on", "error", err) }
 	if killErr == nil {
 		a.empty <- victim.WaitEmpty(ctx, dieLimit)
-		return victim.Clean(ctx, a.client)
+		return victim.Clean(cleaning, a.client, slow)
 	}
-	short, cancel := context.WithTimeout(ctx, dieLimit)
-	err := victim.Clean(short, a.client)
-	cancel()
+	short, stop := context.WithTimeout(cleaning, dieLimit)
+	err := victim.Clean(short, a.client, slow)
+	stop()
 	a.empty <- errors.Join(err, victim.WaitEmpty(ctx, 0))
 	if err != nil {
-		err = victim.Clean(ctx, a.client)
+		err = victim.Clean(cleaning, a.client, slow)
 	}
 	return err
+}
+
+// interrupted leaves a trace of an eviction that was under way when the agent was told to stop.
+func (a *agent) interrupted() {
+	if u := a.current; u != nil {
+		a.log.Info("stopped during an eviction", append(a.describe(u.decision), "killedAtMonotonic", u.killed.Monotonic)...)
+	}
 }
 
 // emptied takes the word of the goroutine that waits for the victim's end.
 func (a *agent) emptied(err error) {
 	u, now := a.current, time.Now()
-	if u == nil {
+	if u == nil || errors.Is(err, context.Canceled) {
 		return
 	}
 	if err != nil {
@@ -357,7 +389,7 @@ func (a *agent) progress(now time.Time, still []eviction.Met) {
 		return
 	}
 	back := len(still) == 0
-	if !back && now.Sub(u.emptied) < backLimit {
+	if !back && now.Sub(u.emptied) < backLimit && !a.manager.Worse(still[0]) {
 		return
 	}
 	fields := append(a.describe(u.decision), "crossedToKill", u.killed.Time.Sub(u.decision.Signal.Since).Round(time.Microsecond),
@@ -368,7 +400,7 @@ func (a *agent) progress(now time.Time, still []eviction.Met) {
 		fields = append(fields, "killToMemoryBack", "not back")
 	}
 	fields = append(fields, "available", a.manager.Memory(&a.node).Available,
-		"killedAtMonotonic", u.killed.Monotonic, "ranking", a.ranking(u.decision))
+		"killedAtMonotonic", u.killed.Monotonic, "message", u.decision.Message(), "ranking", a.ranking(u.decision))
 	if u.killErr != nil {
 		fields = append(fields, "killError", u.killErr)
 	}

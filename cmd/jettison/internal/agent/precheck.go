@@ -86,28 +86,29 @@ func open(o Options) (_ *sources, err error) {
 	return s, nil
 }
 
-// firstAnswer waits for the runtime's first answer; limit 0 is for ever.
-func firstAnswer(ctx context.Context, c *cri.Client, limit time.Duration) (cri.Version, error) {
+// firstAnswer waits for the runtime's name and its first list; limit 0 is for ever.
+func firstAnswer(ctx context.Context, c *cri.Client, l *cri.Lister, limit time.Duration) (version cri.Version, listing cri.Listing, err error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		version, err := c.Version(ctx)
+		if version, err = c.Version(ctx); err == nil {
+			listing, err = l.List(ctx)
+		}
 		if err == nil {
-			return version, nil
+			return version, listing, nil
 		}
 		if errors.Is(err, cri.ErrNotCRI) {
-			return version, fmt.Errorf("%w: set containerRuntimeEndpoint to the runtime's CRI socket", err)
+			return version, listing, fmt.Errorf("%w: set containerRuntimeEndpoint to the runtime's CRI socket", err)
 		}
+		timer := time.NewTimer(wait)
 		select {
-		case <-time.After(wait):
+		case <-timer.C:
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.Canceled) {
-				return version, ctx.Err()
-			}
-			return version, fmt.Errorf("container runtime %s: no answer within %v: %s", c.Endpoint(), limit, diagnose(c.Endpoint(), err))
+			timer.Stop()
+			return version, listing, fmt.Errorf("container runtime %s: no answer within %v: %s", c.Endpoint(), limit, diagnose(c.Endpoint(), err))
 		}
 	}
 }

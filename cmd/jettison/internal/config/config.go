@@ -3,9 +3,11 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	"jettison/cri"
 	"jettison/eviction"
 	"jettison/stats"
 )
@@ -147,8 +149,9 @@ func (c *Config) complete() error {
 		}
 		c.EvictionHard = merged
 	}
-	if c.EvictionPressureTransitionPeriod == 0 { // as the kubelet's loader does it
-		c.EvictionPressureTransitionPeriod = Duration(5 * time.Minute)
+	c.zeroIsDefault()
+	if _, err := cri.ParseEndpoint(c.ContainerRuntimeEndpoint); err != nil {
+		return wrong(err, "containerRuntimeEndpoint")
 	}
 	for signal, value := range c.EvictionHard {
 		if _, err := eviction.ParseHard(map[string]string{signal: value}); err != nil {
@@ -181,6 +184,17 @@ func (c *Config) complete() error {
 		}
 	}
 	return nil
+}
+
+// zeroIsDefault: the kubelet's loader takes the zero value of these fields for an absent one, and files that tools write
+// (kubeadm's among them) have it (k8s.io/kubernetes pkg/kubelet/apis/config/v1beta1/defaults.go, v1.36).
+func (c *Config) zeroIsDefault() {
+	d := defaults(KindKubelet)
+	c.EvictionPressureTransitionPeriod = cmp.Or(c.EvictionPressureTransitionPeriod, d.EvictionPressureTransitionPeriod)
+	c.ImageMinimumGCAge = cmp.Or(c.ImageMinimumGCAge, d.ImageMinimumGCAge)
+	c.ContainerRuntimeEndpoint = cmp.Or(c.ContainerRuntimeEndpoint, d.ContainerRuntimeEndpoint)
+	c.PodLogsDir = cmp.Or(c.PodLogsDir, d.PodLogsDir)
+	c.CgroupDriver = cmp.Or(c.CgroupDriver, d.CgroupDriver)
 }
 
 func oneOf(value string, allowed []string) error {

@@ -23,7 +23,7 @@ func TestErrors(t *testing.T) {
 		{"a list", "- a\n", `1: want fields, as in "kind: AgentConfiguration"`},
 		{"no kind", "evictionHard: {}\n", `1: apiVersion "", kind "": want jettison/v1alpha1, AgentConfiguration or a kubelet's kubelet.config.k8s.io/v1beta1, KubeletConfiguration`},
 		{"another kind", "apiVersion: v1\nkind: Pod\n", `2: apiVersion "v1", kind "Pod": want jettison/v1alpha1, AgentConfiguration or a kubelet's kubelet.config.k8s.io/v1beta1, KubeletConfiguration`},
-		{"two documents", own + "---\n" + own, `1: the file holds more than one document`},
+		{"two documents", own + "---\n" + own, `3: the file holds more than one document`},
 		{"a misspelt field", own + "evictionHrad: {}\n", `3: unknown field "evictionHrad": did you mean "evictionHard"?`},
 		{"another case", own + "\n\nevictionhard: {}\n", `5: unknown field "evictionhard": did you mean "evictionHard"?`},
 		{"nothing like it", own + "xyzzy: 1\n", `3: unknown field "xyzzy"`},
@@ -42,6 +42,9 @@ func TestErrors(t *testing.T) {
 		{"a negative threshold", own + "evictionHard: {memory.available: -1Mi}\n", `3: evictionHard: memory.available: eviction threshold memory.available must be positive: -1Mi`},
 		{"a threshold above all", own + "evictionHard:\n\n  memory.available: 150%\n", `5: evictionHard: memory.available: eviction percentage threshold memory.available must be <= 100%: 150%`},
 		{"in a kubelet's file too", kubelet + "evictionHard: {memory.available: 1Mx}\n", `3: evictionHard: memory.available: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`},
+		{"a fraction for a whole number", own + "imageGCHighThresholdPercent: 1.5\n", `3: imageGCHighThresholdPercent: want a whole number, got "1.5"`},
+		{"a truth for text", own + "socketGroup: true\n", `3: socketGroup: want text, got "true"`},
+		{"an endpoint that is none", own + "\ncontainerRuntimeEndpoint: tcp://127.0.0.1:1\n", `4: containerRuntimeEndpoint: endpoint "tcp://127.0.0.1:1": want unix:///PATH/TO/SOCKET`},
 		{"a merge key", own + "containerGC:\n  <<: {minAge: 1s}\n", `4: want a plain field name`},
 	} {
 		_, err := Parse([]byte(c.text))
@@ -113,6 +116,36 @@ breaker: true
 	}
 	if want := []string{"ignored fields of the kubelet: address, authentication, breaker"}; !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)
+	}
+}
+
+// As kubeadm writes it: zero values stand for the defaults. What a kubelet accepts with a word in its log is a warning.
+func TestAKubeadmFile(t *testing.T) {
+	l, err := Parse([]byte(kubelet + `
+authentication: {anonymous: {enabled: false}, x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}
+cgroupDriver: systemd
+containerRuntimeEndpoint: ""
+evictionPressureTransitionPeriod: 0s
+imageMaximumGCAge: 0s
+imageMinimumGCAge: 0s
+registerWithTaints: [{key: a, effect: NoSchedule, extra: 1}]
+staticPodPath: /etc/kubernetes/manifests
+staticPodPath: /etc/kubernetes/manifests
+---
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.ContainerRuntimeEndpoint != "unix:///run/containerd/containerd.sock" || l.CgroupDriver != "systemd" || l.ImageMinimumGCAge != Duration(2*time.Minute) {
+		t.Errorf("got %+v", l.Config)
+	}
+	want := []string{
+		"ignored fields of the kubelet: authentication, registerWithTaints: 0: extra",
+		"line 12: staticPodPath is set a second time, first on line 11: the last one counts",
+		"not acted on by this version: evictionPressureTransitionPeriod, imageMaximumGCAge, imageMinimumGCAge, registerWithTaints, staticPodPath, staticPodPath",
+	}
+	if !slices.Equal(l.Warnings, want) {
+		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)
 	}
 }
 

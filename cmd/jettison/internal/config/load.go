@@ -77,16 +77,23 @@ func Parse(text []byte) (*Loaded, error) {
 	if root.Kind != yaml.MappingNode {
 		return nil, lineError(root.Line, "want fields, as in \"kind: %s\"", KindAgent)
 	}
-	if err := d.Decode(new(yaml.Node)); err == nil {
-		return nil, lineError(root.Line, "the file holds more than one document")
-	} else if err != io.EOF {
-		return nil, syntaxError(err)
+	for {
+		var more yaml.Node
+		if err := d.Decode(&more); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, syntaxError(err)
+		}
+		if more.Content[0].Tag != "!!null" { // a trailing --- is no document
+			return nil, lineError(more.Line, "the file holds more than one document")
+		}
 	}
 	p := &parser{lines: map[string]int{}}
 	kind, err := p.kind(root)
 	if err != nil {
 		return nil, err
 	}
+	p.lenient = kind == KindKubelet
 	loaded := &Loaded{Config: defaults(kind), Kind: kind}
 	if err := p.fields(root, loaded); err != nil {
 		return nil, err
@@ -106,7 +113,8 @@ func Parse(text []byte) (*Loaded, error) {
 	if len(p.ignored) > 0 {
 		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+strings.Join(p.ignored, ", "))
 	}
-	if len(p.idle) > 0 && kind == KindAgent {
+	loaded.Warnings = append(loaded.Warnings, p.odd...)
+	if len(p.idle) > 0 {
 		loaded.Warnings = append(loaded.Warnings, "not acted on by this version: "+strings.Join(p.idle, ", "))
 	}
 	return loaded, nil
@@ -131,7 +139,9 @@ func syntaxError(err error) error {
 
 type parser struct {
 	lines   map[string]int // path of keys joined by ": " to its line
+	lenient bool           // a kubelet's file: what a kubelet accepts is a warning
 	ignored []string       // fields that this program does not know, in a kubelet's file
+	odd     []string       // what a kubelet accepts and should not
 	idle    []string       // fields that are set and not acted on
 }
 
@@ -224,7 +234,10 @@ func (p *parser) mapping(n *yaml.Node, path []string, visit func(key, value *yam
 			return lineError(key.Line, "want a plain field name")
 		}
 		if before, twice := p.lines[name]; twice {
-			return lineError(key.Line, "%s is set a second time, first on line %d", name, before)
+			if !p.lenient {
+				return lineError(key.Line, "%s is set a second time, first on line %d", name, before)
+			}
+			p.odd = append(p.odd, fmt.Sprintf("line %d: %s is set a second time, first on line %d: the last one counts", key.Line, name, before))
 		}
 		p.lines[name] = key.Line
 		if err := visit(key, value); err != nil {
@@ -286,14 +299,22 @@ func (p *parser) decode(n *yaml.Node, into reflect.Value, path []string) error {
 		known := knownFields(into.Type(), false)
 		return p.mapping(n, path, func(key, value *yaml.Node) error {
 			index, ok := known[key.Value]
+			if !ok && p.lenient {
+				p.ignored = append(p.ignored, strings.Join(append(slices.Clone(path), key.Value), ": "))
+				return nil
+			}
 			if !ok {
 				return lineError(key.Line, "%s: %s", strings.Join(path, ": "), unknown(key.Value, known))
 			}
 			return p.decode(value, into.Field(index), append(slices.Clone(path), key.Value))
 		})
 	}
-	if n.Kind != yaml.ScalarNode || n.Decode(into.Addr().Interface()) != nil {
-		return fail(map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.String: "text"}[into.Kind()])
+	want := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.String: "text"}[into.Kind()]
+	// The library rounds fractions to whole numbers and writes truths as text. A number for text is taken: in a map of
+	// thresholds nobody misses the quotes.
+	if n.Kind != yaml.ScalarNode || into.Kind() == reflect.Int32 && n.ShortTag() != "!!int" || into.Kind() == reflect.String && n.ShortTag() == "!!bool" ||
+		n.Decode(into.Addr().Interface()) != nil {
+		return fail(want)
 	}
 	return nil
 }

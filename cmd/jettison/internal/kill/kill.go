@@ -44,6 +44,10 @@ func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
 	if v.group, err = fs.Group(pod.Cgroup); err != nil {
 		return nil, fmt.Errorf("pin pod %s: %w", pod.PodRef.UID, err)
 	}
+	if v.group.ID() != pod.CgroupID && pod.CgroupID != (cgroup.ID{}) {
+		v.group.Close()
+		return nil, fmt.Errorf("pin pod %s: cgroup /%s is another one now", pod.PodRef.UID, pod.Cgroup)
+	}
 	return v, nil
 }
 
@@ -91,33 +95,44 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 const (
 	cleanFirst = 100 * time.Millisecond
 	cleanMax   = 10 * time.Second
-	cleanLimit = 5 * time.Minute
+	cleanSlow  = 5 * time.Minute // after which it is said once that it is slow
 )
 
 // Clean has the runtime stop the victim's sandboxes and comes back when it calls none of their containers running. After a
 // kill from outside a runtime may for a while answer that all is stopped and still call a container running (containerd
-// 2.4), or be down: it is asked again, further and further apart, for five minutes.
-func (v *Victim) Clean(ctx context.Context, r Runtime) error {
-	ctx, cancel := context.WithTimeout(ctx, cleanLimit)
-	defer cancel()
-	var last error
+// 2.4), or be down: it is asked again, further and further apart, until it has done it or ctx ends. slow is called once if
+// that takes very long.
+func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {
+	start, said := time.Now(), false
 	for wait := cleanFirst; ; wait = min(wait*2, cleanMax) {
-		if last = v.cleanOnce(ctx, r); last == nil {
+		err := v.cleanOnce(ctx, r)
+		if err == nil {
 			return nil
 		}
+		err = fmt.Errorf("clean up after pod %s: %w", v.Pod.UID, err)
+		if !said && time.Since(start) > cleanSlow {
+			said = true
+			slow(err)
+		}
+		timer := time.NewTimer(wait)
 		select {
-		case <-time.After(wait):
+		case <-timer.C:
 		case <-ctx.Done():
-			return fmt.Errorf("clean up after pod %s: %w", v.Pod.UID, last)
+			timer.Stop()
+			return err
 		}
 	}
 }
 
 func (v *Victim) cleanOnce(ctx context.Context, r Runtime) error {
-	if len(v.ids) == 0 { // it was ranked before the runtime told of it
-		var err error
-		if v.ids, err = r.SandboxesOf(ctx, v.Pod.UID, v.since); err != nil {
-			return err
+	// Between the ranking and the kill the runtime may have made the pod's first sandbox, or its next one.
+	now, err := r.SandboxesOf(ctx, v.Pod.UID, v.since)
+	if err != nil {
+		return err
+	}
+	for _, id := range now {
+		if !slices.Contains(v.ids, id) {
+			v.ids = append(v.ids, id)
 		}
 	}
 	for _, id := range v.ids {

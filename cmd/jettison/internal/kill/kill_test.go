@@ -79,8 +79,9 @@ func TestThePinnedPodDies(t *testing.T) {
 func TestPinWhatIsNotThere(t *testing.T) {
 	fs, p := pod(t)
 	for name, gone := range map[string]stats.PodStats{
-		"no cgroup, no sandbox": {PodRef: p.PodRef},
-		"a cgroup that is gone": {PodRef: p.PodRef, Cgroup: "jettison-none", SandboxIDs: []string{"s"}},
+		"no cgroup, no sandbox":       {PodRef: p.PodRef},
+		"another cgroup of that path": {PodRef: p.PodRef, Cgroup: p.Cgroup, CgroupID: cgroup.ID{Ino: 1}},
+		"a cgroup that is gone":       {PodRef: p.PodRef, Cgroup: "jettison-none", SandboxIDs: []string{"s"}},
 	} {
 		if v, err := Pin(fs, &gone); err == nil {
 			v.Close()
@@ -115,7 +116,7 @@ func TestCleanIsRepeatedUntilNothingRuns(t *testing.T) {
 	r, c := runtime(t)
 	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}}
 	done := make(chan error)
-	go func() { done <- v.Clean(t.Context(), c) }()
+	go func() { done <- v.Clean(t.Context(), c, func(error) {}) }()
 	for r.Calls("StopPodSandbox") < 3 {
 		select {
 		case err := <-done:
@@ -134,12 +135,13 @@ func TestCleanLooksUpTheSandboxes(t *testing.T) {
 	r, c := runtime(t)
 	r.Containers = nil
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "next", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Attempt: 1}, CreatedAt: time.Now().Add(time.Hour).UnixNano()})
-	v := &Victim{Pod: stats.PodReference{UID: "u"}, since: time.Now()}
-	if err := v.Clean(t.Context(), c); err != nil {
+	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "other", Metadata: &runtimev1.PodSandboxMetadata{Uid: "another pod"}, CreatedAt: 1})
+	v := &Victim{Pod: stats.PodReference{UID: "u"}, since: time.Now(), ids: []string{"long gone"}}
+	if err := v.Clean(t.Context(), c, func(error) {}); err != nil {
 		t.Fatal(err)
 	}
 	r.Change(func() {
-		if r.Sandboxes[0].State != runtimev1.PodSandboxState_SANDBOX_NOTREADY || r.Sandboxes[1].State != runtimev1.PodSandboxState_SANDBOX_READY {
+		if r.Sandboxes[0].State != runtimev1.PodSandboxState_SANDBOX_NOTREADY || r.Sandboxes[1].State != runtimev1.PodSandboxState_SANDBOX_READY || r.Sandboxes[2].State != runtimev1.PodSandboxState_SANDBOX_READY {
 			t.Errorf("sandboxes after: %v", r.Sandboxes)
 		}
 	})
@@ -150,7 +152,7 @@ func TestCleanEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}}
-	if err := v.Clean(ctx, c); err == nil || !strings.Contains(err.Error(), "pod u") {
+	if err := v.Clean(ctx, c, func(error) {}); err == nil || !strings.Contains(err.Error(), "pod u") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -28,9 +28,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	d := &demo{out: os.Stdout, began: time.Now(), live: isTerminal(os.Stdout)}
 	err := d.run(ctx)
+	interrupted := ctx.Err() != nil
 	stop()
 	switch {
-	case ctx.Err() != nil:
+	case interrupted:
 		d.say("interrupted: the node is switched off, nothing is left behind")
 		os.Exit(130)
 	case err != nil:
@@ -59,7 +60,7 @@ func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "%5.1f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// progress shows what takes long while it does, the time running on where a terminal is watched.
+// progress shows what takes long while it does.
 func (d *demo) progress(format string, args ...any) { d.say("  "+format, args...) }
 
 func (d *demo) run(ctx context.Context) error {
@@ -166,7 +167,7 @@ func (d *demo) tell(line vm.LogLine) {
 	d.say("  crossed to killed      %8.1f ms", float64(line.Duration("crossedToKill"))/1e6)
 	d.say("  killed to memory back  %8.1f ms, %.0f MiB available again", float64(line.Duration("killToMemoryBack"))/1e6, number("available")/mib)
 	d.say("the ranking, first victim first:")
-	fmt.Fprintf(d.out, "           %-24s %-11s %9s %9s  %s\n", "POD", "QOS", "USES", "REQUESTS", "BECAUSE")
+	fmt.Fprintf(d.out, "           %-28s %-11s %9s %9s  %s\n", "POD", "QOS", "USES", "REQUESTS", "BECAUSE")
 	rows, _ := f["ranking"].([]any)
 	for i, r := range rows {
 		row, _ := r.(map[string]any)
@@ -176,7 +177,7 @@ func (d *demo) tell(line vm.LogLine) {
 		} else if by, ok := row["decidedBy"].(string); ok && i > 0 {
 			because = "after the one above by: " + by
 		}
-		fmt.Fprintf(d.out, "           %-24v %-11v %9s %9s  %s\n", row["pod"], row["qos"], mebibytes(row["usage"]), mebibytes(row["request"]), because)
+		fmt.Fprintf(d.out, "           %-28v %-11v %9s %9s  %s\n", row["pod"], row["qos"], mebibytes(row["usage"]), mebibytes(row["request"]), because)
 	}
 }
 

@@ -61,7 +61,7 @@ func cached(key string, say Say, build func(dir string) error) (string, error) {
 	}
 	start := time.Now()
 	say("making %s", key)
-	if err := build(half); err != nil {
+	if err := patiently(key, say, func() error { return build(half) }); err != nil {
 		return "", fmt.Errorf("make %s: %w", key, err)
 	}
 	if err := os.Rename(half, final); err != nil {
@@ -69,6 +69,22 @@ func cached(key string, say Say, build func(dir string) error) (string, error) {
 	}
 	say("made %s in %.1f s", key, time.Since(start).Seconds())
 	return final, nil
+}
+
+// patiently runs what may take minutes and says every ten seconds that it still does.
+func patiently(what string, say Say, run func() error) error {
+	start, done := time.Now(), make(chan error, 1)
+	go func() { done <- run() }()
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			say("still making %s, %.0f s so far", what, time.Since(start).Seconds())
+		}
+	}
 }
 
 // prune removes the entries matching a pattern that nobody has used for so long. An image that a running QEMU has open

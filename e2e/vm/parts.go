@@ -84,7 +84,6 @@ func (p *parts) kernel(ctx context.Context, word string, say Say) error {
 		if err != nil {
 			return err
 		}
-		say("downloading %s", name)
 		if _, err := run(ctx, dir, nil, "apt-get", "-q", "download", name); err != nil {
 			return err
 		}

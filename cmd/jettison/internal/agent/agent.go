@@ -4,14 +4,11 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"jettison/cmd/jettison/internal/config"
-	"jettison/cmd/jettison/internal/kill"
 	"jettison/cmd/jettison/internal/protect"
 	"jettison/eviction"
 	"jettison/stats"
@@ -100,21 +97,6 @@ type agent struct {
 	empty     chan error // the current victim's cgroup is empty (nil) or would not become so
 	cleaned   chan cleaned
 	evictions sync.WaitGroup // goroutines of evictions
-}
-
-// underway is an eviction from its kill until the memory is back.
-type underway struct {
-	decision eviction.Decision
-	victim   *kill.Victim
-	killed   kill.Stamp
-	emptied  time.Time // zero: the cgroup still has processes
-	killErr  error
-}
-
-// cleaned is what the runtime made of an evicted pod.
-type cleaned struct {
-	pod stats.PodReference
-	err error
 }
 
 func newAgent(o Options, s *sources) *agent {
@@ -304,184 +286,4 @@ func (a *agent) ask(ctx context.Context) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// evict pins the victim, measures once more, and kills.
-func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodStats) {
-	victim, err := kill.Pin(a.fs, &pod)
-	if err != nil { // it went away since it was ranked: the next look ranks again
-		a.repeat("pin: "+err.Error(), func() { a.log.Info("the victim is gone already", "pod", a.name(pod.PodRef), "error", err) })
-		return
-	}
-	now := time.Now()
-	a.readable(a.collector.Node(now, &a.node))
-	if len(a.manager.Observe(now, &a.node)) == 0 {
-		victim.Close()
-		a.log.Info("eviction abandoned: the memory is back", append(signalFields(d.Signal), "pod", a.name(pod.PodRef))...)
-		return
-	}
-	a.manager.Begin(pod.PodRef.UID, a.manager.Memory(&a.node).Available)
-	u := &underway{decision: d, victim: victim}
-	u.killErr = victim.Kill()
-	u.killed = kill.Now()
-	a.current = u
-	if !pod.Announced {
-		a.watcher.ask() // for its name in the log
-	}
-	a.evictions.Go(func() {
-		defer victim.Close()
-		err := a.finish(ctx, victim, u.killErr)
-		select {
-		case a.cleaned <- cleaned{pod.PodRef, err}:
-		case <-ctx.Done():
-		}
-	})
-}
-
-// finish waits for the victim's end, says so on a.empty, and has the runtime clean up. Where the kernel's way to kill was
-// refused, the runtime is what kills.
-func (a *agent) finish(ctx context.Context, victim *kill.Victim, killErr error) error {
-	// What was begun is brought to its end when the agent is told to stop, but not for long.
-	cleaning, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(cleanGrace, cancel) })()
-	slow := func(err error) { a.log.Error("the runtime is slow to clean up, going on", "error", err) }
-	if killErr == nil {
-		a.empty <- victim.WaitEmpty(ctx, dieLimit)
-		return victim.Clean(cleaning, a.client, slow)
-	}
-	short, stop := context.WithTimeout(cleaning, dieLimit)
-	err := victim.Clean(short, a.client, slow)
-	stop()
-	a.empty <- errors.Join(err, victim.WaitEmpty(ctx, 0))
-	if err != nil {
-		err = victim.Clean(cleaning, a.client, slow)
-	}
-	return err
-}
-
-// interrupted leaves a trace of an eviction that was under way when the agent was told to stop.
-func (a *agent) interrupted() {
-	if u := a.current; u != nil {
-		a.log.Info("stopped during an eviction", append(a.describe(u.decision), "killedAtMonotonic", u.killed.Monotonic)...)
-	}
-}
-
-// emptied takes the word of the goroutine that waits for the victim's end.
-func (a *agent) emptied(err error) {
-	u, now := a.current, time.Now()
-	if u == nil || errors.Is(err, context.Canceled) {
-		return
-	}
-	if err != nil {
-		a.log.Error("the victim does not die, set aside", append(a.describe(u.decision), "error", errors.Join(u.killErr, err))...)
-		a.manager.Done(now, u.victim.Pod.UID, false)
-		a.current = nil
-		return
-	}
-	u.emptied = now
-}
-
-// progress ends the eviction under way once the memory is back, or does not come.
-func (a *agent) progress(now time.Time, still []eviction.Met) {
-	u := a.current
-	if u.emptied.IsZero() {
-		return
-	}
-	back := len(still) == 0
-	if !back && now.Sub(u.emptied) < backLimit && !a.manager.Worse(still[0]) {
-		return
-	}
-	fields := append(a.describe(u.decision), "crossedToKill", u.killed.Time.Sub(u.decision.Signal.Since).Round(time.Microsecond),
-		"killToEmpty", u.emptied.Sub(u.killed.Time).Round(time.Microsecond))
-	if back {
-		fields = append(fields, "killToMemoryBack", now.Sub(u.killed.Time).Round(time.Microsecond))
-	} else {
-		fields = append(fields, "killToMemoryBack", "not back")
-	}
-	fields = append(fields, "available", a.manager.Memory(&a.node).Available,
-		"killedAtMonotonic", u.killed.Monotonic, "message", u.decision.Message(), "ranking", a.ranking(u.decision))
-	if u.killErr != nil {
-		fields = append(fields, "killError", u.killErr)
-	}
-	a.log.Info("evicted", fields...)
-	a.manager.Done(now, u.victim.Pod.UID, true)
-	a.current = nil
-	clear(a.said)
-}
-
-// repeat logs what may be said again and again at most every repeatLog.
-func (a *agent) repeat(key string, log func()) {
-	if now := time.Now(); now.Sub(a.said[key]) >= repeatLog {
-		if len(a.said) > 1000 {
-			clear(a.said)
-		}
-		a.said[key] = now
-		log()
-	}
-}
-
-// describe are the fields of a decision's log line: signal, observed, threshold, victim, reason.
-func (a *agent) describe(d eviction.Decision) []any {
-	v := d.Ranking[d.Victim]
-	return append(signalFields(d.Signal), "victim", a.name(v.Pod.PodRef), "uid", v.Pod.PodRef.UID, "qos", v.Pod.QOSClass, "cgroup", v.Pod.Cgroup,
-		"reason", d.Reason, "candidates", len(d.Ranking), "protected", len(d.Protected))
-}
-
-func signalFields(m eviction.Met) []any {
-	return []any{"signal", m.Threshold.Signal, "observed", m.Observed.Available, "threshold", m.Limit}
-}
-
-// name is a pod's namespace and name; where the runtime had not told of it yet, what it has told since counts.
-func (a *agent) name(p stats.PodReference) string {
-	if p.Name == "" && a.pods[p.UID] != nil {
-		p = a.pods[p.UID].PodRef
-	}
-	if p.Name == "" {
-		return "uid:" + p.UID
-	}
-	return p.Namespace + "/" + p.Name
-}
-
-// row of a ranking in the log.
-type row struct {
-	Pod        string `json:"pod"`
-	QOS        string `json:"qos"`
-	Usage      int64  `json:"usage"`   // working set in bytes; -1: not measured
-	Request    int64  `json:"request"` // bytes; -1: unknown
-	DecidedBy  string `json:"decidedBy,omitempty"`
-	Protection string `json:"protected,omitempty"`
-}
-
-// String is a row in a text log.
-func (r row) String() string {
-	return fmt.Sprintf("%s(%s usage=%d request=%d %s%s)", r.Pod, r.QOS, r.Usage, r.Request, r.DecidedBy, r.Protection)
-}
-
-// rankingRows bounds what one log line carries of a ranking.
-const rankingRows = 10
-
-// ranking is the start of the order, then who is protected.
-func (a *agent) ranking(d eviction.Decision) []row {
-	var rows []row
-	add := func(c eviction.Candidate, by string) {
-		if len(rows) == rankingRows {
-			return
-		}
-		r := row{Pod: a.name(c.Pod.PodRef), QOS: string(c.Pod.QOSClass), Usage: -1, Request: -1, DecidedBy: by, Protection: c.Protected}
-		if w := c.Pod.Memory.WorkingSetBytes; w.OK {
-			r.Usage = int64(w.V)
-		}
-		if q := c.Pod.MemoryRequest; q.OK {
-			r.Request = int64(q.V.Max)
-		}
-		rows = append(rows, r)
-	}
-	for _, r := range d.Ranking {
-		add(r.Candidate, r.DecidedBy)
-	}
-	for _, c := range d.Protected {
-		add(c, "")
-	}
-	return rows
 }

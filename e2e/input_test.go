@@ -18,6 +18,8 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 	n.shell("mkdir -p /tmp/ro /tmp/none && mount -t cgroup2 -o ro cgroup2 /tmp/ro")
 	n.shell("/sbin/init dead-socket /run/dead.sock")
 	for _, c := range []struct{ name, line, want string }{
+		{"an ordinary user", "su nobody -c '/usr/local/bin/jettison" + config("h", "") + "'",
+			"/sys/fs/cgroup: user 65534 may not kill: run the agent as root (docs/privileges.md), or with --dry-run"},
 		{"no socket", config("a", "containerRuntimeEndpoint: unix:///run/none.sock\n"),
 			"container runtime unix:///run/none.sock: no answer within 2s: no such socket: start the runtime, or set containerRuntimeEndpoint"},
 		{"a socket that nobody listens on", config("b", "containerRuntimeEndpoint: unix:///run/dead.sock\n"),
@@ -29,7 +31,11 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 		{"no cgroup v2 there", config("f", "") + " --cgroup-mount /tmp/none", "/tmp/none: not a cgroup v2 hierarchy"},
 		{"no /proc there", config("g", "") + " --proc-mount /tmp/none", "mount the node's /proc there, or name it with --proc-mount"},
 	} {
-		res, err := n.Exec(n.ctx, "/bin/sh", "-c", "/usr/local/bin/jettison"+c.line)
+		line := c.line
+		if strings.HasPrefix(line, " ") {
+			line = "/usr/local/bin/jettison" + line
+		}
+		res, err := n.Exec(n.ctx, "/bin/sh", "-c", line)
 		if err != nil {
 			t.Fatal(err)
 		}

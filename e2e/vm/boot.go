@@ -48,6 +48,7 @@ type Node struct {
 	console  *console
 	kill     context.CancelFunc
 	ended    chan struct{} // closed after QEMU was waited for
+	pid      int           // of QEMU
 	capacity int64         // MemTotal of the guest in bytes
 	pods     []*Pod
 }
@@ -175,6 +176,9 @@ func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 		cmd.Stdout, cmd.Stderr = n.console, n.console
 		err := cmd.Start()
+		if err == nil {
+			n.pid = cmd.Process.Pid
+		}
 		started <- err
 		if err == nil {
 			_ = cmd.Wait()
@@ -251,6 +255,9 @@ func (n *Node) Close() {
 	}
 	n.http.CloseIdleConnections()
 }
+
+// PID is QEMU's process id.
+func (n *Node) PID() int { return n.pid }
 
 // Console is what the guest and QEMU wrote to the serial console, at most its last 64 KiB.
 func (n *Node) Console() string { return n.console.String() }

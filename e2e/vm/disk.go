@@ -52,8 +52,8 @@ state = "/run/containerd"
 var rootFiles = map[string]string{
 	"etc/hosts":       "127.0.0.1 localhost node\n",
 	"etc/resolv.conf": "nameserver 10.0.2.3\n",
-	"etc/passwd":      "root:x:0:0:root:/root:/bin/sh\n",
-	"etc/group":       "root:x:0:\n",
+	"etc/passwd":      "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n",
+	"etc/group":       "root:x:0:\nnogroup:x:65534:\n",
 }
 
 // systemdFiles are those of a root disk with systemd, beside what the distribution has put there.
@@ -200,7 +200,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	if p.systemd != "" {
 		links = systemdLinks
 	} else {
-		for _, name := range []string{"sh", "cat", "ls", "mkdir", "rmdir", "rm", "kill", "dmesg", "ps", "mount", "umount", "dd", "mv"} {
+		for _, name := range []string{"sh", "cat", "ls", "mkdir", "rmdir", "rm", "kill", "dmesg", "ps", "mount", "umount", "dd", "mv", "su"} {
 			links["bin/"+name] = "busybox"
 		}
 	}

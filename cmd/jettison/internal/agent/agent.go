@@ -277,6 +277,11 @@ func (a *agent) strangers() bool {
 
 // ask has the runtime listed now and waits a moment for its answer.
 func (a *agent) ask(ctx context.Context) {
+	select {
+	case u := <-a.watcher.updates: // an older answer, which must not be taken for the one to come
+		a.listed(u)
+	default:
+	}
 	a.watcher.ask()
 	timer := time.NewTimer(unannounced)
 	defer timer.Stop()

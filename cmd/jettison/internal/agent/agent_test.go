@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/cgroup"
 	"jettison/cmd/jettison/internal/config"
@@ -33,6 +34,8 @@ type testNode struct {
 	dir string
 	a   *agent
 	log *bytes.Buffer
+
+	runtime *critest.Runtime
 }
 
 func newTestNode(t *testing.T) *testNode {
@@ -58,7 +61,8 @@ func newTestNode(t *testing.T) *testNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := cri.Dial(critest.Start(t).Endpoint())
+	n.runtime = critest.Start(t)
+	client, err := cri.Dial(n.runtime.Endpoint())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +142,29 @@ func TestAStopInAnEvictionLeavesATrace(t *testing.T) {
 	if text := n.log.String(); !strings.Contains(text, `msg="stopped during an eviction"`) || !strings.Contains(text, uid) || strings.Contains(text, "does not die") {
 		t.Errorf("log: %s", text)
 	}
+}
+
+// A kernel without cgroup.kill (the tree has none): the runtime is the next rung, and is asked until it has done it.
+func TestWithoutCgroupKillTheRuntimeKills(t *testing.T) {
+	n := newTestNode(t)
+	n.runtime.Change(func() {
+		n.runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid}, CreatedAt: 1}}
+		n.runtime.Fail["StopPodSandbox"] = errors.New("busy")
+	})
+	n.available(90)
+	n.a.decide(t.Context(), time.Now())
+	if n.a.current == nil || n.a.current.killErr == nil {
+		t.Fatalf("under way %+v", n.a.current)
+	}
+	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.events", "populated 0\nfrozen 0\n")
+	n.runtime.Change(func() { clear(n.runtime.Fail) })
+	if err := <-n.a.empty; err != nil {
+		t.Error(err)
+	}
+	if c := <-n.a.cleaned; c.err != nil || n.runtime.Calls("StopPodSandbox") == 0 {
+		t.Errorf("cleaned: %v", c.err)
+	}
+	n.a.evictions.Wait()
 }
 
 // A victim that does not die is set aside aloud, and the next look may choose another one.

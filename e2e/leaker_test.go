@@ -39,6 +39,9 @@ func TestPromiseTheLeakerAloneIsEvicted(t *testing.T) {
 func TestWithoutTheAgentTheKernelKills(t *testing.T) {
 	n := startNode(t)
 	n.oomMeant = true
+	// The kernel as it comes gets there too, after minutes of thrashing. With this it kills once it cannot keep the last second's
+	// working set in memory (Documentation/admin-guide/mm/multigen_lru.rst).
+	n.shell("cd /sys/kernel/mm/lru_gen && echo y > enabled && echo 1000 > min_ttl_ms")
 	leaker := leakerBesideOthers(n)
 	leaker.Fate = vm.Any // the kernel kills one process and knows nothing of pods: the sandbox lives on
 	// Asked seldom: each question brings pages of the guest's init back, which the kernel takes for progress, and for as long

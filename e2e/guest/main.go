@@ -96,10 +96,6 @@ func initialise() error {
 
 // setUp loads the modules and brings the network up.
 func setUp() error {
-	// Where nothing relieves it, a node that is short of memory would thrash for minutes before the kernel kills. With this
-	// it kills when it cannot keep the last second's working set (Documentation/admin-guide/mm/multigen_lru.rst). Kernels
-	// without it thrash.
-	_ = os.WriteFile("/sys/kernel/mm/lru_gen/min_ttl_ms", []byte("1000"), 0o644)
 	if err := loadModules("/lib/modules/load"); err != nil {
 		return err
 	}

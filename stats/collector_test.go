@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,11 +55,28 @@ func recordedNode(t *testing.T, kernel string) (*Collector, map[string]string, s
 
 var kernels = []string{"6.1", "6.12"}
 
+// number finds a key's value in a recorded file; with an empty key the file is one number.
+func number(t *testing.T, text, key string) uint64 {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if key == "" || len(words) == 2 && words[0] == key {
+			v, err := strconv.ParseUint(words[len(words)-1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("no %q in %.40q", key, text)
+	return 0
+}
+
 // Each pod of the recording is found with its class and measured, known to the runtime or not.
 func TestCollectARecordedNode(t *testing.T) {
 	for _, kernel := range kernels {
 		t.Run(kernel, func(t *testing.T) {
-			c, _, _ := recordedNode(t, kernel)
+			c, files, _ := recordedNode(t, kernel)
 			var s Summary
 			now := time.Unix(1000, 0)
 			if err := c.Collect(now, nil, &s); err != nil {
@@ -68,6 +86,9 @@ func TestCollectARecordedNode(t *testing.T) {
 			if !m.CapacityBytes.OK || m.WorkingSetBytes.V >= m.CapacityBytes.V || m.KernelAvailableBytes.V >= m.CapacityBytes.V || m.WorkingSetBytes.V == 0 {
 				t.Errorf("node: %+v", m)
 			}
+			if want := number(t, files["cgroup/memory.stat"], "anon") + number(t, files["cgroup/memory.stat"], "file") - number(t, files["cgroup/memory.stat"], "inactive_file"); m.WorkingSetBytes.V != want {
+				t.Errorf("node: working set %d, want %d", m.WorkingSetBytes.V, want)
+			}
 			classes := map[QOSClass]bool{}
 			for _, p := range s.Pods {
 				classes[p.QOSClass] = true
@@ -75,6 +96,10 @@ func TestCollectARecordedNode(t *testing.T) {
 				want := map[QOSClass]Opt[MemoryRequest]{BestEffort: Some(MemoryRequest{}), Guaranteed: Some(MemoryRequest{96 << 20, 96 << 20}), Burstable: {}}
 				if p.MemoryRequest != want[p.QOSClass] {
 					t.Errorf("%s pod unknown to the runtime: request %+v", p.QOSClass, p.MemoryRequest)
+				}
+				dir := "cgroup/" + p.Cgroup + "/"
+				if want := number(t, files[dir+"memory.current"], "") - number(t, files[dir+"memory.stat"], "inactive_file"); p.Memory.WorkingSetBytes.V != want {
+					t.Errorf("%s: working set %d, want %d", p.Cgroup, p.Memory.WorkingSetBytes.V, want)
 				}
 				if !p.Memory.WorkingSetBytes.OK || p.Memory.WorkingSetBytes.V < 4<<20 || p.Announced || !p.Populated.V {
 					t.Errorf("pod: %+v", p)
@@ -103,6 +128,8 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 			{ID: "byhand"}, // without metadata: nothing to join by
 			{ID: "elsewhere", UID: "u2", Name: "edge", Namespace: "default", Ready: true, CgroupParent: "/none/here"},
 			{ID: "byhand2", UID: "u4", Name: "shared", Namespace: "default", Ready: true, CgroupParent: "/kubepods/burstable"},
+			{ID: "sly", UID: "u5", Name: "sly", Namespace: "default", Ready: true, CgroupParent: "/kubepods/burstable/pod" + uid},
+			{ID: "kind", UID: "u6", Name: "kind", Namespace: "default", Ready: true, CgroupParent: "/kubelet/kubepods/burstable/podu6"},
 			{ID: "dead", UID: "u3", Name: "dead", Namespace: "default"},
 		},
 		Containers: []cri.Container{{ID: "c", SandboxID: "new", Running: true, OOMScoreAdj: &score}},
@@ -127,6 +154,12 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 	// A sandbox without a cgroup of its own names one that it shares: that must never be taken for the pod's.
 	if shared, ok := byUID["u4"]; !ok || shared.Cgroup != "" || shared.Memory.WorkingSetBytes.OK {
 		t.Errorf("a pod in a shared cgroup: %+v, %v, want it without one", shared, ok)
+	}
+	if sly := byUID["u5"]; sly.Cgroup != "" {
+		t.Errorf("a sandbox that names another pod's cgroup has it: %+v", sly)
+	}
+	if kind := byUID["u6"]; kind.Cgroup != "kubelet/kubepods/burstable/podu6" || kind.QOSClass != Burstable {
+		t.Errorf("a pod below a root that nobody configured: %+v", kind)
 	}
 	if _, ok := byUID["u3"]; ok {
 		t.Error("a pod without a ready sandbox and without a cgroup is listed")
@@ -249,5 +282,48 @@ func TestStrangersAndSettling(t *testing.T) {
 	l.Containers[0].Running = false
 	if index := NewIndex(l); index.Settled(created.Add(time.Second)) || !index.Settled(created.Add(youth)) {
 		t.Error("a young pod without a running container is about to change, an old one is not")
+	}
+}
+
+// A node-critical pod is told by its processes for as long as the runtime says nothing of its containers' scores: before it
+// has announced the pod, and between the sandbox and the first container.
+func TestACriticalPodIsToldByItsProcesses(t *testing.T) {
+	c, _, dir := recordedNode(t, "6.12")
+	var s Summary
+	if err := c.Collect(time.Unix(1000, 0), nil, &s); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.Pods, func(p PodStats) bool { return p.QOSClass == Burstable })
+	uid := s.Pods[i].PodRef.UID
+	for name, text := range map[string]string{"cgroup/" + s.Pods[i].Cgroup + "/c/cgroup.procs": "4241\n4242\n", "proc/4241/oom_score_adj": "-998\n", "proc/4242/oom_score_adj": "-997\n"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sandbox := cri.PodSandbox{ID: "s", UID: uid, Ready: true}
+	critical, ordinary := int64(-997), int64(900)
+	for _, c2 := range []struct {
+		name string
+		l    cri.Listing
+		want bool
+	}{
+		{"not announced", cri.Listing{}, true},
+		{"a sandbox only", cri.Listing{Sandboxes: []cri.PodSandbox{sandbox}}, true},
+		{"a container of which nothing is known", cri.Listing{Sandboxes: []cri.PodSandbox{sandbox}, Containers: []cri.Container{{SandboxID: "s"}}}, true},
+		{"a critical container", cri.Listing{Sandboxes: []cri.PodSandbox{sandbox}, Containers: []cri.Container{{SandboxID: "s", OOMScoreAdj: &critical}}}, true},
+		{"an ordinary container", cri.Listing{Sandboxes: []cri.PodSandbox{sandbox}, Containers: []cri.Container{{SandboxID: "s", OOMScoreAdj: &ordinary}}}, false},
+	} {
+		if err := c.Collect(time.Unix(1001, 0), NewIndex(c2.l), &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range s.Pods {
+			if p.NodeCritical != (c2.want && p.PodRef.UID == uid) {
+				t.Errorf("%s: %s pod: critical %v", c2.name, p.QOSClass, p.NodeCritical)
+			}
+		}
 	}
 }

@@ -177,7 +177,7 @@ func live(t *testing.T) (*FS, *Group) {
 		if err := os.Mkdir(filepath.Join(mount, name), 0o755); err != nil {
 			continue
 		}
-		t.Cleanup(func() { unix.Rmdir(filepath.Join(mount, name)) })
+		t.Cleanup(func() { _ = unix.Rmdir(filepath.Join(mount, name)) })
 		return fs, group(t, fs, name)
 	}
 	t.Skip("no cgroup v2 hierarchy that this user may write to: the virtual machine's scenarios cover this")

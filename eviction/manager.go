@@ -14,8 +14,10 @@ type Config struct {
 	Policy          Policy
 }
 
-// settleLimit is how long, after a victim died, no other one is chosen for a shortage that is not worse than the one it died
-// for: a runtime that tears a pod down takes memory first and gives more back then.
+// settleLimit is how long, after a victim died, no other one is chosen unless the shortage gets much worse: a runtime that
+// tears a pod down takes memory first, and what lay in the pod's /dev/shm comes back only with its sandbox; and what a process
+// freed lies on its CPU's page lists for up to a second before MemAvailable counts it (mm/page_alloc.c, since v6.7 these hold
+// up to an eighth of a zone).
 const settleLimit = 2 * time.Second
 
 // How long a pod that was killed and did not die is ranked last; doubled each time, up to the maximum.
@@ -142,11 +144,11 @@ func (m *Manager) Begin(uid string, available uint64) {
 	m.settling = settling{uid: uid, level: available}
 }
 
-// Worse reports whether the shortage is worse than the one for which the last victim was killed: then what that one
-// returns will not do.
-func (m *Manager) Worse(met Met) bool { return met.Observed.Available < m.settling.level }
+// Worse reports whether less than half of what was available when the last victim was killed is available now: then somebody
+// else is eating it, faster than what the victim returns. A small dip is the runtime's own work.
+func (m *Manager) Worse(met Met) bool { return met.Observed.Available < m.settling.level/2 }
 
-// Done tells what became of it. A pod that did not die is set aside, longer each time; one that died starts afresh, and
+// Done tells what became of it, and when. A pod that did not die is set aside, longer each time; one that died starts afresh, and
 // nobody else is chosen for the same shortage until the runtime has cleaned up after it (Cleaned) or two seconds are over.
 func (m *Manager) Done(now time.Time, uid string, died bool) {
 	if m.pending == uid {

@@ -124,7 +124,7 @@ func (a *agent) progress(now time.Time, still []eviction.Met) {
 		fields = append(fields, "killError", u.killErr)
 	}
 	a.log.Info("evicted", fields...)
-	a.manager.Done(now, u.victim.Pod.UID, true)
+	a.manager.Done(u.emptied, u.victim.Pod.UID, true)
 	a.current = nil
 	clear(a.said)
 }

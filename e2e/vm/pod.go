@@ -397,12 +397,14 @@ func (p *Pod) WaitDead(ctx context.Context) error {
 
 // Remove ends the pod and removes it, as a kubelet does with a deleted one; the audit forgets it.
 func (p *Pod) Remove(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callDeadline)
-	defer cancel()
-	if _, err := p.node.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
+	// After a kill from outside containerd may for a while call a container running, and refuse.
+	if err := p.node.Eventually(ctx, callDeadline, p.String()+" is removed", func(ctx context.Context) error {
+		if _, err := p.node.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
+			return err
+		}
+		_, err := p.node.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Sandbox})
 		return err
-	}
-	if _, err := p.node.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {
+	}); err != nil {
 		return err
 	}
 	p.Fate = Dies

@@ -67,7 +67,7 @@ func BenchmarkAtRest(b *testing.B) {
 	for i := range 4 {
 		n.holding(vm.NewPod("pod"+strconv.Itoa(i), "32Mi", "", "alloc -size 16Mi"), 16*mib)
 	}
-	agent := strings.TrimSpace(n.shell("cat /sys/fs/cgroup/" + n.agent.Cgroup + "/" + n.agent.Containers[0] + "/cgroup.procs"))
+	agent := n.mainProcess(n.agent.Pod)
 	containerd := strings.TrimSpace(n.shell("cat /run/containerd.pid"))
 	ticks := func(pid string) float64 { // utime and stime, fields 14 and 15, in hundredths of a second (proc_pid_stat(5))
 		f := strings.Fields(n.shell("cat /proc/" + pid + "/stat"))

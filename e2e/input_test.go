@@ -50,7 +50,7 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 func TestPromiseTheAgentProtectsItself(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
-	pid := strings.TrimSpace(n.shell("cat /sys/fs/cgroup/" + n.agent.Cgroup + "/" + n.agent.Containers[0] + "/cgroup.procs"))
+	pid := n.mainProcess(n.agent.Pod)
 	if got := strings.TrimSpace(n.shell("cat /proc/" + pid + "/oom_score_adj")); got != "-999" {
 		t.Errorf("oom_score_adj %s, want -999", got)
 	}

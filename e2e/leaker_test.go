@@ -120,7 +120,7 @@ func TestTheRuntimeIsDownAndTheLeakerGoesAllTheSame(t *testing.T) {
 func TestTheAgentStopsWhenTold(t *testing.T) {
 	n := startNode(t)
 	n.startAgent("")
-	n.shell("kill -TERM $(cat /sys/fs/cgroup/" + n.agent.Cgroup + "/" + n.agent.Containers[0] + "/cgroup.procs)")
+	n.shell("kill -TERM " + n.mainProcess(n.agent.Pod))
 	n.agentSays("stopped", 1)
 	n.agent.Fate = vm.Dies
 	n.until("the agent's container is over", func() error { return n.agent.Ended(n.ctx, 0) })

@@ -220,3 +220,9 @@ func (n *node) agentLog() []vm.LogLine {
 	}
 	return lines
 }
+
+// mainProcess is the id, in the guest, of the first process of a pod's first container.
+func (n *node) mainProcess(p *vm.Pod) string {
+	n.t.Helper()
+	return strings.Fields(n.shell("cat /sys/fs/cgroup/" + p.Cgroup + "/" + p.Containers[0] + "/cgroup.procs"))[0]
+}

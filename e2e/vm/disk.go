@@ -200,7 +200,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	if p.systemd != "" {
 		links = systemdLinks
 	} else {
-		for _, name := range []string{"sh", "cat", "ls", "mkdir", "rmdir", "rm", "kill", "dmesg", "ps", "mount", "umount", "dd", "mv", "su"} {
+		for _, name := range []string{"sh", "cat", "ls", "mkdir", "rmdir", "rm", "kill", "dmesg", "ps", "mount", "umount", "dd", "mv", "su", "sed", "wc", "grep"} {
 			links["bin/"+name] = "busybox"
 		}
 	}

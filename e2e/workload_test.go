@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"jettison/e2e/vm"
+)
+
+// Every behaviour of the workload, seen in the guest: a scenario that relies on one must not pass because it does nothing.
+func TestWorkloadsDoWhatTheySay(t *testing.T) {
+	n := startNode(t)
+	for _, c := range []struct {
+		behaviour string
+		limit     string
+		// evidence is a line of shell that prints a number; $CG is the pod's cgroup, $PID its main process, $BEAT the folder that the
+		// container sees as /beat, $LOG its log.
+		evidence string
+		least    int64
+	}{
+		{"alloc -size 8Mi", "", "sed -n 's/^anon //p' $CG/memory.stat", 8 * mib},
+		{"fill -size 8Mi /dev/shm/file", "", "sed -n 's/^shmem //p' $CG/memory.stat", 8 * mib},
+		{"fill -size 8Mi /file", "", "wc -c < /proc/$PID/root/file", 8 * mib},
+		{"inodes -count 50 /beat", "", "ls $BEAT | grep -c ^f", 50},
+		{"processes -count 12", "", "cat $CG/*/cgroup.procs | wc -l", 14},
+		{"threads -count 20", "", "sed -n 's/^Threads:\t//p' /proc/$PID/status", 21},
+		{"spin", "", "sed -n 's/^usage_usec //p' $CG/cpu.stat", 1_000_000},
+		{"log -rate 64Ki", "", "wc -c < $LOG", 64 << 10},
+		{"thrash -size 64Mi /file", "40Mi", "sed -n 's/^workingset_refault_file //p' $CG/memory.stat", 100},
+	} {
+		name := "does-" + strings.ReplaceAll(strings.Fields(c.behaviour)[0], "/", "")
+		pod := n.run(vm.NewPod(name, "", c.limit, c.behaviour))
+		pid := n.mainProcess(pod)
+		line := strings.NewReplacer("$CG", "/sys/fs/cgroup/"+pod.Cgroup, "$PID", pid, "$BEAT", "/run/beats/"+string(pod.Object.UID), "$LOG", pod.LogPath("main")).Replace(c.evidence)
+		n.until(c.behaviour, func() error {
+			out, err := n.Shell(n.ctx, line)
+			if err != nil {
+				return err
+			}
+			if v, err := strconv.ParseInt(strings.TrimSpace(out), 10, 64); err != nil || v < c.least {
+				return fmt.Errorf("%s prints %q, want at least %d", line, out, c.least)
+			}
+			return nil
+		})
+		if err := pod.Check(n.ctx); err != nil {
+			t.Error(err)
+		}
+		if err := pod.Remove(n.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A workload that ignores SIGTERM lives on after one; one that forks while it dies is always another process.
+func TestWorkloadsThatResist(t *testing.T) {
+	n := startNode(t)
+	pod := n.run(vm.NewPod("resisting", "", "", "ignore-sigterm + fork-dying"))
+	procs := func() string { return n.shell("cat /sys/fs/cgroup/" + pod.Cgroup + "/*/cgroup.procs") }
+	pid, first := n.mainProcess(pod), procs()
+	n.until("another process is there", func() error {
+		if now := procs(); now == first {
+			return fmt.Errorf("still %q", now)
+		}
+		return nil
+	})
+	n.shell("kill -TERM " + pid)
+	if err := pod.Check(n.ctx); err != nil { // its heart beats on
+		t.Error(err)
+	}
+	if now := n.mainProcess(pod); now != pid {
+		t.Errorf("the main process was %s and is %s", pid, now)
+	}
+}

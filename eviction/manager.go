@@ -15,9 +15,7 @@ type Config struct {
 }
 
 // settleLimit is how long, after a victim died, no other one is chosen unless the shortage gets much worse: a runtime that
-// tears a pod down takes memory first, and what lay in the pod's /dev/shm comes back only with its sandbox; and what a process
-// freed lies on its CPU's page lists for up to a second before MemAvailable counts it (mm/page_alloc.c, since v6.7 these hold
-// up to an eighth of a zone).
+// tears a pod down takes memory first, and what lay in the pod's /dev/shm comes back only with its sandbox.
 const settleLimit = 2 * time.Second
 
 // How long a pod that was killed and did not die is ranked last; doubled each time, up to the maximum.

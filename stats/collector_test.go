@@ -229,7 +229,8 @@ func TestTheCheapLookDoesNotAllocate(t *testing.T) {
 
 func TestAvailable(t *testing.T) {
 	all := NodeMemoryStats{CapacityBytes: Some[uint64](100), WorkingSetBytes: Some[uint64](30), KernelAvailableBytes: Some[uint64](60)}
-	noKernel, noWorkingSet, over := all, all, all
+	noKernel, noWorkingSet, over, perCPU := all, all, all, all
+	perCPU.PerCPUFreeBytes = Some[uint64](5)
 	noKernel.KernelAvailableBytes = Opt[uint64]{}
 	noWorkingSet.WorkingSetBytes = Opt[uint64]{}
 	over.WorkingSetBytes = Some[uint64](200)
@@ -243,6 +244,8 @@ func TestAvailable(t *testing.T) {
 		{"the kubelet's formula", all, MemoryAvailableWorkingSet, 70, true},
 		{"the kernel's estimate", all, MemoryAvailableKernel, 60, true},
 		{"the lower", all, MemoryAvailableLower, 60, true},
+		{"the kernel's estimate and the per-CPU lists", perCPU, MemoryAvailableKernel, 65, true},
+		{"the lower, with the per-CPU lists", perCPU, MemoryAvailableLower, 65, true},
 		{"the lower, one absent", noKernel, MemoryAvailableLower, 70, true},
 		{"the lower, the other absent", noWorkingSet, MemoryAvailableLower, 60, true},
 		{"absent", noWorkingSet, MemoryAvailableWorkingSet, 0, false},

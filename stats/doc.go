@@ -8,5 +8,6 @@
 //	podcgroup.go   names of pod cgroups, both drivers
 //	request.go     memory requests out of oom_score_adj
 //	meminfo.go     /proc/meminfo
+//	zoneinfo.go    /proc/zoneinfo: what MemAvailable does not count
 //	qos.go         QOSClass
 package stats

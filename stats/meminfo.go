@@ -71,8 +71,9 @@ func kibibytes(b []byte) (uint64, error) {
 // Proc is a mounted proc file system, with the descriptors of the files read again and again. Close it. It is used by one
 // goroutine at a time.
 type Proc struct {
-	mount   string
-	meminfo int
+	mount    string
+	meminfo  int
+	zoneinfo []byte // buffer, grown to the file's size
 }
 
 // OpenProc opens the proc file system mounted at a directory, or a recorded one; empty means /proc.

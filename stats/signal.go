@@ -25,7 +25,7 @@ type MemoryAvailable string
 // the kernel's estimate knows them.
 const (
 	MemoryAvailableWorkingSet MemoryAvailable = "workingSet" // capacity - working set: the kubelet's
-	MemoryAvailableKernel     MemoryAvailable = "kernel"     // MemAvailable
+	MemoryAvailableKernel     MemoryAvailable = "kernel"     // MemAvailable, and what is free on per-CPU lists
 	MemoryAvailableLower      MemoryAvailable = "lower"      // the lower of both
 )
 
@@ -44,7 +44,7 @@ func (m NodeMemoryStats) Available(by MemoryAvailable) Observation {
 	if kubelet.OK {
 		kubelet.Available = capacity.V - min(workingSet.V, capacity.V)
 	}
-	kernel := Observation{Available: m.KernelAvailableBytes.V, Capacity: capacity.V, Time: m.Time, OK: capacity.OK && m.KernelAvailableBytes.OK}
+	kernel := Observation{Available: m.KernelAvailableBytes.V + m.PerCPUFreeBytes.V, Capacity: capacity.V, Time: m.Time, OK: capacity.OK && m.KernelAvailableBytes.OK}
 	switch {
 	case by == MemoryAvailableWorkingSet || by == MemoryAvailableLower && !kernel.OK:
 		return kubelet

@@ -36,6 +36,8 @@ type NodeMemoryStats struct {
 	WorkingSetBytes Opt[uint64]
 	// KernelAvailableBytes is the kernel's own estimate, MemAvailable.
 	KernelAvailableBytes Opt[uint64]
+	// PerCPUFreeBytes is free memory that MemAvailable does not count, see ParseZoneInfo. The cheap look leaves it absent.
+	PerCPUFreeBytes Opt[uint64]
 }
 
 // PodReference names a pod. Name and Namespace are empty for a pod that the runtime has not announced.

@@ -19,13 +19,13 @@ import (
 
 // memoryReader reads the node's memory on kept file descriptors into one buffer.
 type memoryReader struct {
-	meminfo, rootStat, vmstat int
-	buf                       [64 << 10]byte
+	meminfo, rootStat, vmstat, zoneinfo int
+	buf                                 [64 << 10]byte
 }
 
 func newMemoryReader() (*memoryReader, error) {
 	m := &memoryReader{}
-	for path, fd := range map[string]*int{"/proc/meminfo": &m.meminfo, "/sys/fs/cgroup/memory.stat": &m.rootStat, "/proc/vmstat": &m.vmstat} {
+	for path, fd := range map[string]*int{"/proc/meminfo": &m.meminfo, "/sys/fs/cgroup/memory.stat": &m.rootStat, "/proc/vmstat": &m.vmstat, "/proc/zoneinfo": &m.zoneinfo} {
 		var err error
 		if *fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 			return nil, fmt.Errorf("open %s: %w", path, err)
@@ -53,7 +53,32 @@ func (m *memoryReader) read() (out guestapi.Memory, err error) {
 		return out, err
 	}
 	out.WorkingSet = anon + file - inactive
-	return out, nil
+	if out.MemAvailable < low {
+		out.PerCPUFree, err = m.perCPUFree()
+	}
+	return out, err
+}
+
+// low is below what MemAvailable must be for the per-CPU lists to be worth a look.
+const low = 256 << 20
+
+// perCPUFree sums the "count: PAGES" lines of /proc/zoneinfo.
+func (m *memoryReader) perCPUFree() (int64, error) {
+	n, err := unix.Pread(m.zoneinfo, m.buf[:], 0)
+	if err != nil {
+		return 0, err
+	}
+	var pages int64
+	for line := range bytes.Lines(m.buf[:n]) {
+		if number, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("count:")); ok {
+			v, err := strconv.ParseInt(string(bytes.TrimSpace(number)), 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			pages += v
+		}
+	}
+	return pages * int64(os.Getpagesize()), nil
 }
 
 // fields reads "name value [kB]" lines; a name that is not there is an error.
@@ -95,7 +120,7 @@ func (s *service) memory(w http.ResponseWriter, _ *http.Request) {
 		reply(w, nil, err)
 		return
 	}
-	defer func() { unix.Close(m.meminfo); unix.Close(m.rootStat); unix.Close(m.vmstat) }()
+	defer func() { unix.Close(m.meminfo); unix.Close(m.rootStat); unix.Close(m.vmstat); unix.Close(m.zoneinfo) }()
 	out, err := m.read()
 	reply(w, out, err)
 }

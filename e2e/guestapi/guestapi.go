@@ -41,11 +41,12 @@ type Memory struct {
 	Total        int64 `json:"total"`
 	WorkingSet   int64 `json:"workingSet"`   // root memory.stat: anon + file - inactive_file
 	MemAvailable int64 `json:"memAvailable"` // the kernel's estimate, /proc/meminfo
+	PerCPUFree   int64 `json:"perCpuFree"`   // free pages on per-CPU lists, which MemAvailable does not count; read when it is low
 	OOMKills     int64 `json:"oomKills"`     // /proc/vmstat oom_kill since boot
 }
 
-// Available is the lower of the kubelet's memory.available and the kernel's MemAvailable.
-func (m Memory) Available() int64 { return min(m.Total-m.WorkingSet, m.MemAvailable) }
+// Available is the lower of the kubelet's memory.available and what the kernel has: MemAvailable and the per-CPU lists.
+func (m Memory) Available() int64 { return min(m.Total-m.WorkingSet, m.MemAvailable+m.PerCPUFree) }
 
 // SampleRequest starts the independent sampler (POST /sample/start); POST /sample/stop ends it and returns a Sample.
 // The sampler is a locked, real-time thread in the init process: it knows nothing of the agent.

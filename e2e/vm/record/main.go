@@ -69,7 +69,7 @@ func record(ctx context.Context, kernel string) (*txtar.Archive, error) {
 			add("cgroup/"+name, "/sys/fs/cgroup/"+name)
 		}
 	}
-	for _, name := range []string{"meminfo", "pressure/memory", "pressure/cpu", "pressure/io", "vmstat"} {
+	for _, name := range []string{"meminfo", "pressure/memory", "pressure/cpu", "pressure/io", "vmstat", "zoneinfo"} {
 		add("proc/"+name, "/proc/"+name)
 	}
 	return archive, nil

@@ -213,8 +213,7 @@ func (a *agent) listed(u update) {
 
 // look is one cheap look and what follows from it.
 func (a *agent) look(ctx context.Context, now time.Time) {
-	a.readable(a.collector.Node(now, &a.node))
-	met := a.manager.Observe(now, &a.node)
+	met := a.measure(now)
 	if a.current != nil {
 		a.progress(now, met)
 		return
@@ -223,6 +222,17 @@ func (a *agent) look(ctx context.Context, now time.Time) {
 		return
 	}
 	a.decide(ctx, now)
+}
+
+// measure is the cheap look and, where it says that memory is short, a second one at what MemAvailable does not count.
+func (a *agent) measure(now time.Time) []eviction.Met {
+	a.readable(a.collector.Node(now, &a.node))
+	met := a.manager.Observe(now, &a.node)
+	if len(met) > 0 {
+		a.collector.PerCPU(&a.node)
+		met = a.manager.Observe(now, &a.node)
+	}
+	return met
 }
 
 // readable logs once that a source cannot be read, and once that it can be again.

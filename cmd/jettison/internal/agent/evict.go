@@ -32,9 +32,7 @@ func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodSta
 		a.repeat("pin: "+err.Error(), func() { a.log.Info("the victim is gone already", "pod", a.name(pod.PodRef), "error", err) })
 		return
 	}
-	now := time.Now()
-	a.readable(a.collector.Node(now, &a.node))
-	if len(a.manager.Observe(now, &a.node)) == 0 {
+	if len(a.measure(time.Now())) == 0 {
 		victim.Close()
 		a.log.Info("eviction abandoned: the memory is back", append(signalFields(d.Signal), "pod", a.name(pod.PodRef))...)
 		return

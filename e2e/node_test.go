@@ -175,10 +175,11 @@ func (n *node) memoryIsBack() {
 	}
 }
 
-// watch starts the guest's sampler on a pod that is expected to be evicted; the result stops it and logs what it saw.
+// watch starts the guest's sampler on a pod that is expected to be evicted; the result stops it and returns what it saw. More
+// than a hundred samples a second would take so much of an emulated CPU that the agent and the kernel wait for the sampler.
 func (n *node) watch(p *vm.Pod) func() guestapi.Sample {
 	n.t.Helper()
-	stop, err := n.Sample(n.ctx, guestapi.SampleRequest{Every: time.Millisecond, Threshold: defaultThreshold, Cgroup: p.Cgroup})
+	stop, err := n.Sample(n.ctx, guestapi.SampleRequest{Every: 10 * time.Millisecond, Threshold: defaultThreshold, Cgroup: p.Cgroup})
 	if err != nil {
 		n.t.Fatal(err)
 	}

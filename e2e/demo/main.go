@@ -136,6 +136,9 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 		}
 		for _, l := range lines {
 			if l.Msg == "evicted" {
+				if !crossed { // and left behind again between two looks at the bar
+					d.say("the threshold is crossed")
+				}
 				return l, nil
 			}
 		}

@@ -9,7 +9,6 @@ type MemoryStat struct {
 	File         uint64 // page cache, tmpfs and shared memory included
 	Shmem        uint64 // the part of File that is tmpfs or shared memory: swap-backed, not dropped with its writer
 	InactiveFile uint64 // page cache not used of late
-	Kernel       uint64 // kernel memory charged to the cgroup; 0 before v5.18, which has no such line
 }
 
 // ParseMemoryStat reads memory.stat. It fails if one of anon, file, shmem and inactive_file is missing: every cgroup v2
@@ -32,8 +31,6 @@ func ParseMemoryStat(b []byte, out *MemoryStat) error {
 		case "inactive_file":
 			seen |= 8
 			return &out.InactiveFile
-		case "kernel":
-			return &out.Kernel
 		}
 		return nil
 	})

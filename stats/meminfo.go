@@ -25,13 +25,7 @@ type MemInfo struct {
 // without a number of kB is malformed, a known one that is missing is absent. It does not allocate.
 func ParseMemInfo(b []byte, out *MemInfo) error {
 	*out = MemInfo{}
-	for len(b) > 0 {
-		line := b
-		if end := bytes.IndexByte(b, '\n'); end >= 0 {
-			line, b = b[:end], b[end+1:]
-		} else {
-			b = nil
-		}
+	for line := range bytes.Lines(b) {
 		colon := bytes.IndexByte(line, ':')
 		if colon < 0 {
 			continue

@@ -15,13 +15,7 @@ import (
 // allocation that would otherwise fail gets them back (drain_all_pages).
 func ParseZoneInfo(b []byte) (pages uint64, err error) {
 	found := false
-	for len(b) > 0 {
-		line := b
-		if end := bytes.IndexByte(b, '\n'); end >= 0 {
-			line, b = b[:end], b[end+1:]
-		} else {
-			b = nil
-		}
+	for line := range bytes.Lines(b) {
 		number, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("count:"))
 		if !ok {
 			continue

@@ -53,7 +53,7 @@ func open(o Options) (_ *sources, err error) {
 		switch {
 		case errors.Is(err, cgroup.ErrNotV2):
 			err = fmt.Errorf("%w: boot the node with systemd.unified_cgroup_hierarchy=1, or name the cgroup v2 mount with --cgroup-mount", err)
-		case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOTDIR):
 			err = fmt.Errorf("%w: mount the node's cgroup v2 hierarchy there, or name it with --cgroup-mount", err)
 		}
 		return nil, err

@@ -19,7 +19,11 @@ import (
 
 // files of each recorded cgroup; one that a kernel or a group does not have is left out.
 const files = "cgroup.controllers cgroup.events cgroup.procs cgroup.stat memory.current memory.stat memory.max memory.events memory.events.local " +
-	"memory.pressure cpu.pressure io.pressure cpu.stat io.stat pids.current pids.max pids.events memory.swap.current memory.swap.max memory.peak"
+	"memory.pressure cpu.pressure io.pressure cpu.stat io.stat pids.current pids.max pids.events memory.swap.current memory.swap.max memory.peak " +
+	"memory.min memory.low memory.high memory.swap.high memory.swap.peak memory.swap.events cpu.weight cpu.max"
+
+// writeOnly files cannot be read; that a group has them is recorded as an empty file.
+const writeOnly = "cgroup.kill memory.reclaim"
 
 func main() {
 	if len(os.Args) != 2 {
@@ -68,9 +72,17 @@ func record(ctx context.Context, kernel string) (*txtar.Archive, error) {
 			name := strings.TrimPrefix(group+"/"+file, "./")
 			add("cgroup/"+name, "/sys/fs/cgroup/"+name)
 		}
+		present, err := n.Shell(ctx, "cd /sys/fs/cgroup/"+group+"; ls "+writeOnly+" 2>/dev/null; true")
+		if err != nil {
+			return nil, err
+		}
+		for file := range strings.FieldsSeq(present) {
+			archive.Files = append(archive.Files, txtar.File{Name: "cgroup/" + strings.TrimPrefix(group+"/"+file, "./")})
+		}
 	}
-	for _, name := range []string{"meminfo", "pressure/memory", "pressure/cpu", "pressure/io", "vmstat", "zoneinfo"} {
+	for _, name := range []string{"meminfo", "pressure/memory", "pressure/cpu", "pressure/io", "vmstat", "zoneinfo", "self/mountinfo"} {
 		add("proc/"+name, "/proc/"+name)
 	}
+	add("sys/kernel/mm/lru_gen/enabled", "/sys/kernel/mm/lru_gen/enabled")
 	return archive, nil
 }

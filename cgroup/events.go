@@ -19,19 +19,24 @@ type Events struct {
 // ParseEvents reads cgroup.events; without a populated line it is malformed.
 func ParseEvents(b []byte) (Events, error) {
 	populated, frozen := uint64(2), uint64(0)
-	err := keyValues(b, func(key []byte) *uint64 {
+	for len(b) > 0 {
+		var key, value []byte
+		key, value, b = nextPair(b)
+		var err error
 		switch string(key) {
 		case "populated":
-			return &populated
+			err = store(&populated, key, value)
 		case "frozen":
-			return &frozen
+			err = store(&frozen, key, value)
 		}
-		return nil
-	})
-	if err == nil && (populated > 1 || frozen > 1) {
-		err = fmt.Errorf("%w: populated and frozen are 0 or 1", ErrMalformed)
+		if err != nil {
+			return Events{}, err
+		}
 	}
-	return Events{Populated: populated == 1, Frozen: frozen == 1}, err
+	if populated > 1 || frozen > 1 {
+		return Events{}, fmt.Errorf("%w: populated and frozen are 0 or 1", ErrMalformed)
+	}
+	return Events{Populated: populated == 1, Frozen: frozen == 1}, nil
 }
 
 // Events reads cgroup.events. The root cgroup has none.
@@ -42,7 +47,7 @@ func (g *Group) Events(buf []byte) (Events, error) {
 	}
 	e, err := ParseEvents(b)
 	if err != nil {
-		return e, fmt.Errorf("parse cgroup %s: %w", g.file("cgroup.events"), err)
+		return e, g.parseError("cgroup.events", err)
 	}
 	return e, nil
 }

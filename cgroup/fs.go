@@ -3,17 +3,26 @@
 // bytes. It never uses package os on cgroup files: those would go to the netpoller, where a file that answers EAGAIN
 // (memory.reclaim) blocks for ever (os/file_unix.go, newFile).
 //
-//	fs.go      FS: the root, the walk below it
-//	group.go   Group: descriptor, identity, reading
-//	memory.go  memory.current, memory.stat, memory.max
-//	events.go  cgroup.events, waiting until a group is empty
-//	procs.go   cgroup.procs
-//	kill.go    cgroup.kill
-//	parse.go   numbers and "key value" lines
+//	fs.go            FS: the root
+//	dir.go           Dir: the groups below one, listed again and again
+//	group.go         Group: descriptor, identity
+//	read.go          reading and writing a group's files
+//	memory.go        memory.current, memory.stat, memory.events, the limits, swap
+//	memorydetail.go  all that memory.stat tells
+//	cpu.go           cpu.stat, cpu.weight, cpu.max
+//	io.go            io.stat
+//	pids.go          pids.current, pids.max, pids.events
+//	psi.go           cpu.pressure, memory.pressure, io.pressure
+//	stat.go          cgroup.stat
+//	events.go        cgroup.events, waiting until a group is empty
+//	procs.go         cgroup.procs
+//	kill.go          cgroup.kill
+//	feature.go       what the kernel, the mount and the node can do
+//	mountinfo.go     how the hierarchy is mounted
+//	parse.go         numbers and "key value" lines
 package cgroup
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -159,7 +168,7 @@ func vanished(err error) error {
 }
 
 // Children calls visit with the name of each cgroup directly below a path, in the kernel's order. buf is scratch space; a
-// few KiB will do. A path that does not exist has no children.
+// few KiB will do. A path that does not exist has no children. For a path that is listed again and again, see Dir.
 func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_RDONLY)
 	if err == unix.ENOENT || err == unix.ENODEV {
@@ -169,39 +178,12 @@ func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
 		return fmt.Errorf("open cgroup %s: %w", fs.join(name), err)
 	}
 	defer unix.Close(fd)
-	for {
-		n, err := unix.Getdents(fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err == unix.ENOENT { // the directory was removed while it was read
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("list cgroup %s: %w", fs.join(name), err)
-		}
-		if n <= 0 {
-			return nil
-		}
-		directories(buf[:n], visit)
+	err = list(fd, buf, func(name []byte) { visit(string(name)) })
+	if err == unix.ENOENT { // the directory was removed while it was read
+		return nil
 	}
-}
-
-// directories goes through the records of getdents64(2): inode (8 bytes), offset (8), record length (2), type (1), name.
-func directories(b []byte, visit func(name string)) {
-	const nameOffset = 19
-	for len(b) > nameOffset {
-		length := int(b[16]) | int(b[17])<<8
-		if length <= nameOffset || length > len(b) {
-			return
-		}
-		name := b[nameOffset:length]
-		if end := bytes.IndexByte(name, 0); end >= 0 {
-			name = name[:end]
-		}
-		if b[18] == unix.DT_DIR && string(name) != "." && string(name) != ".." {
-			visit(string(name))
-		}
-		b = b[length:]
+	if err != nil {
+		return fmt.Errorf("list cgroup %s: %w", fs.join(name), err)
 	}
+	return nil
 }

@@ -69,7 +69,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(fs.Mount(), "b")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.MemoryMax(buf[:]); !errors.Is(err, ErrVanished) {
+	if _, err := b.MemoryPeak(buf[:]); !errors.Is(err, ErrVanished) {
 		t.Errorf("removed: got %v, want ErrVanished", err)
 	}
 	if _, err := fs.Group("b"); !errors.Is(err, ErrVanished) {

@@ -4,21 +4,22 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"time"
 )
 
-// parseUint reads a decimal number that fills b but for one trailing newline.
-func parseUint(b []byte) (uint64, error) {
-	if n := len(b); n > 0 && b[n-1] == '\n' {
-		b = b[:n-1]
-	}
-	v, ok := decimal(b)
+// ParseUint reads a decimal number that fills b but for one trailing newline: memory.current and its kind. It does not
+// allocate unless it fails.
+func ParseUint(b []byte) (uint64, error) {
+	v, ok := Decimal(chomp(b))
 	if !ok {
-		return 0, fmt.Errorf("%w: %.40q is not a number", ErrMalformed, b)
+		return 0, fmt.Errorf("%w: %.40q is not a number", ErrMalformed, string(b))
 	}
 	return v, nil
 }
 
-func decimal(b []byte) (v uint64, ok bool) {
+// Decimal reads a decimal number that fills b: digits only, no sign, no space. ok is false if b is empty, holds anything
+// else or says more than 64 bits hold.
+func Decimal(b []byte) (v uint64, ok bool) {
 	if len(b) == 0 {
 		return 0, false
 	}
@@ -34,46 +35,68 @@ func decimal(b []byte) (v uint64, ok bool) {
 
 // Limit is the value of a control file that may say "max".
 type Limit struct {
-	Bytes     uint64 // 0 where Unlimited
+	Bytes     uint64 // 0 where Unlimited. Of pids.max it is a number of tasks.
 	Unlimited bool   // "max"
 }
 
-// ParseLimit reads memory.max, memory.high and their kind: a number or "max".
+// ParseLimit reads memory.max, pids.max and their kind: a number or "max".
 func ParseLimit(b []byte) (Limit, error) {
-	if string(bytes.TrimSuffix(b, []byte("\n"))) == "max" {
+	if string(chomp(b)) == "max" {
 		return Limit{Unlimited: true}, nil
 	}
-	v, err := parseUint(b)
+	v, err := ParseUint(b)
 	return Limit{Bytes: v}, err
 }
 
-// keyValues goes through lines of "key value" (flat keyed, Documentation/admin-guide/cgroup-v2.rst). For a key that want
+// KeyValues goes through lines of "key value" (flat keyed, Documentation/admin-guide/cgroup-v2.rst). For a key that want
 // knows, it hands out where to store the value; other keys are skipped, whatever their value: kernels add some. A known
-// key without a number is malformed.
-func keyValues(b []byte, want func(key []byte) *uint64) error {
+// key without a number is malformed. It does not allocate, but what want points at is on the heap: the compiler cannot see
+// that a pointer returned through a function value is not kept.
+func KeyValues(b []byte, want func(key []byte) *uint64) error {
 	for len(b) > 0 {
-		line := b
-		if end := bytes.IndexByte(b, '\n'); end >= 0 {
-			line, b = b[:end], b[end+1:]
-		} else {
-			b = nil
-		}
-		space := bytes.IndexByte(line, ' ')
-		if space < 0 {
-			if want(line) != nil {
-				return fmt.Errorf("%w: %.40q has no value", ErrMalformed, line)
+		var key, value []byte
+		key, value, b = nextPair(b)
+		if dst := want(key); dst != nil {
+			if err := store(dst, key, value); err != nil {
+				return err
 			}
-			continue
 		}
-		dst := want(line[:space])
-		if dst == nil {
-			continue
-		}
-		v, ok := decimal(line[space+1:])
-		if !ok {
-			return fmt.Errorf("%w: line %.60q", ErrMalformed, line)
-		}
-		*dst = v
 	}
 	return nil
+}
+
+// nextPair cuts the first line off b, at its first space. A line without a space is a key without a value.
+func nextPair(b []byte) (key, value, rest []byte) {
+	line, rest, _ := bytes.Cut(b, []byte("\n"))
+	key, value, _ = bytes.Cut(line, []byte(" "))
+	return key, value, rest
+}
+
+// store reads the value of a known key. The error holds copies, so that no parser makes its caller's buffer escape.
+func store(dst *uint64, key, value []byte) error {
+	v, ok := Decimal(value)
+	if !ok {
+		return fmt.Errorf("%w: %.40q has the value %.40q, not a number", ErrMalformed, string(key), string(value))
+	}
+	*dst = v
+	return nil
+}
+
+// missing is the error of a file without lines that every kernel with cgroup v2 writes.
+func missing(keys string) error { return fmt.Errorf("%w: lacks one of %s", ErrMalformed, keys) }
+
+// microseconds turns a counter of the kernel's into a Duration; what does not fit (292 years) is refused, not bent.
+func microseconds(v uint64) (time.Duration, error) {
+	if v > math.MaxInt64/uint64(time.Microsecond) {
+		return 0, fmt.Errorf("%w: %d µs is too long a time", ErrMalformed, v)
+	}
+	return time.Duration(v) * time.Microsecond, nil
+}
+
+// chomp cuts one newline off the end.
+func chomp(b []byte) []byte {
+	if n := len(b); n > 0 && b[n-1] == '\n' {
+		return b[:n-1]
+	}
+	return b
 }

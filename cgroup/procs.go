@@ -3,21 +3,60 @@ package cgroup
 import (
 	"bytes"
 	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
 )
 
 // Procs calls visit with each process id in the group itself (not below it): cgroup.procs. Processes outside the reader's
-// pid namespace appear as 0 (v6.12 kernel/cgroup/cgroup.c, cgroup_procs_show).
+// pid namespace appear as 0 (v6.12 kernel/cgroup/cgroup.c, cgroup_procs_show). buf is scratch space: the file may be longer,
+// it is read in pieces, and a process that comes or goes meanwhile may or may not be seen. EOPNOTSUPP: the group is threaded.
 func (g *Group) Procs(buf []byte, visit func(pid int)) error {
-	b, err := g.read("cgroup.procs", buf)
+	const name = "cgroup.procs"
+	fd, err := g.openFile(name, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
-	for line := range bytes.Lines(b) {
-		pid, err := parseUint(line)
+	defer unix.Close(fd)
+	kept := 0 // bytes at the start of buf: a line whose end is not read yet
+	for offset := int64(0); ; {
+		// Unlike the other files this one is a sequence of records: a short read is not its end.
+		n, err := g.pread(fd, name, buf[kept:], offset)
 		if err != nil {
-			return fmt.Errorf("parse cgroup %s: %w", g.file("cgroup.procs"), err)
+			return err
+		}
+		offset += int64(n)
+		rest, err := parseProcs(buf[:kept+n], n == 0, visit)
+		if err == nil && len(rest) == len(buf) {
+			err = fmt.Errorf("%w: a line longer than %d bytes", ErrMalformed, len(buf))
+		}
+		if err != nil {
+			return g.parseError(name, err)
+		}
+		if n == 0 {
+			return nil
+		}
+		kept = copy(buf, rest)
+	}
+}
+
+// parseProcs visits the lines of a piece of cgroup.procs and returns the line at its end that is not complete; at the end
+// of the file that one counts too.
+func parseProcs(b []byte, atEnd bool, visit func(pid int)) (rest []byte, err error) {
+	for len(b) > 0 {
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 && !atEnd {
+			return b, nil
+		}
+		if end < 0 {
+			end = len(b)
+		}
+		pid, ok := Decimal(b[:end])
+		if !ok || pid > math.MaxInt32 {
+			return nil, fmt.Errorf("%w: %.40q is not a process id", ErrMalformed, string(b[:end]))
 		}
 		visit(int(pid))
+		b = b[min(end+1, len(b)):]
 	}
-	return nil
+	return nil, nil
 }

@@ -1,0 +1,120 @@
+package cgroup
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+)
+
+// IOStat is what a group and all below it moved to and from a device since it was made: bytes, and numbers of operations
+// (v6.12 block/blk-cgroup.c, blkcg_print_one_stat).
+type IOStat struct {
+	ReadBytes, WriteBytes, Reads, Writes, DiscardBytes, Discards uint64
+}
+
+// field is where the value of a key belongs; nil if it is not known.
+func (s *IOStat) field(key []byte) *uint64 {
+	switch string(key) {
+	case "rbytes":
+		return &s.ReadBytes
+	case "wbytes":
+		return &s.WriteBytes
+	case "rios":
+		return &s.Reads
+	case "wios":
+		return &s.Writes
+	case "dbytes":
+		return &s.DiscardBytes
+	case "dios":
+		return &s.Discards
+	}
+	return nil
+}
+
+// add saturates: a sum of counters that wrapped around would look like a reset.
+func (s *IOStat) add(o IOStat) {
+	for _, p := range [...]struct {
+		sum *uint64
+		v   uint64
+	}{
+		{&s.ReadBytes, o.ReadBytes}, {&s.WriteBytes, o.WriteBytes}, {&s.Reads, o.Reads},
+		{&s.Writes, o.Writes}, {&s.DiscardBytes, o.DiscardBytes}, {&s.Discards, o.Discards},
+	} {
+		*p.sum += min(p.v, math.MaxUint64-*p.sum)
+	}
+}
+
+// ParseIOStat reads io.stat, nested keyed: "MAJOR:MINOR KEY=VALUE ...", a line a device. It calls visit for each device with
+// at least one key that is known. A device with none is skipped, as are unknown keys (cost.*, use_delay): the kernel leaves
+// out the numbers of a device that was not used, but not always its name ("8:0 " alone; before v5.17 even without the end of
+// the line, so that two devices stand in one). It does not allocate.
+func ParseIOStat(b []byte, visit func(major, minor uint32, s IOStat)) error {
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte("\n"))
+		if err := parseIOLine(line, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseIOLine(line []byte, visit func(major, minor uint32, s IOStat)) error {
+	var major, minor uint32
+	var s IOStat
+	named, known := false, false // the device was; a key of it
+	for len(line) > 0 {
+		var word []byte
+		if word, line, _ = bytes.Cut(line, []byte(" ")); len(word) == 0 {
+			continue
+		}
+		key, value, isPair := bytes.Cut(word, []byte("="))
+		switch a, b, isDevice := device(word); {
+		case isDevice:
+			if known {
+				visit(major, minor, s)
+			}
+			major, minor, s, named, known = a, b, IOStat{}, true, false
+		case !named && string(word) == noDevice:
+			return nil
+		case !named:
+			return fmt.Errorf("%w: %.40q is not MAJOR:MINOR", ErrMalformed, string(word))
+		case isPair:
+			if dst := s.field(key); dst != nil {
+				if err := store(dst, key, value); err != nil {
+					return err
+				}
+				known = true
+			}
+		}
+	}
+	if known {
+		visit(major, minor, s)
+	}
+	return nil
+}
+
+// noDevice is the name of a device that is being removed (v6.12 mm/backing-dev.c, bdi_dev_name).
+const noDevice = "(unknown)"
+
+// device reads "MAJOR:MINOR".
+func device(word []byte) (major, minor uint32, ok bool) {
+	before, after, _ := bytes.Cut(word, []byte(":"))
+	a, okA := Decimal(before)
+	b, okB := Decimal(after)
+	return uint32(a), uint32(b), okA && okB && a <= math.MaxUint32 && b <= math.MaxUint32
+}
+
+// IOStat reads io.stat and sums it over all devices into out. What goes through stacked devices (dm, md, loop) is in there
+// once for each layer.
+func (g *Group) IOStat(buf []byte, out *IOStat) error {
+	*out = IOStat{}
+	b, err := g.readKept(ioStat, buf)
+	if err != nil {
+		return err
+	}
+	if err := ParseIOStat(b, func(_, _ uint32, s IOStat) { out.add(s) }); err != nil {
+		return g.parseError("io.stat", err)
+	}
+	return nil
+}

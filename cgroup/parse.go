@@ -23,9 +23,9 @@ func Decimal(b []byte) (v uint64, ok bool) {
 	if len(b) == 0 {
 		return 0, false
 	}
-	for _, c := range b {
+	for i, c := range b {
 		d := uint64(c - '0')
-		if d > 9 || v > (math.MaxUint64-d)/10 {
+		if d > 9 || i >= 19 && v > (math.MaxUint64-d)/10 { // 19 digits always fit, so that most numbers cost no division
 			return 0, false
 		}
 		v = v*10 + d

@@ -4,17 +4,20 @@ import (
 	"errors"
 	"math"
 	"path"
+	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/tools/txtar"
 )
 
+var kernels = []string{"6.1", "6.12"}
+
 // recorded returns every recorded file of a name, over all kernels.
 func recorded(t testing.TB, base string) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
-	for _, kernel := range []string{"6.1", "6.12"} {
+	for _, kernel := range kernels {
 		archive, err := txtar.ParseFile("testdata/" + kernel + ".txtar")
 		if err != nil {
 			t.Fatal(err)
@@ -31,41 +34,36 @@ func recorded(t testing.TB, base string) map[string][]byte {
 	return out
 }
 
-func TestParseMemoryStatOfRealKernels(t *testing.T) {
-	for name, text := range recorded(t, "memory.stat") {
-		var s MemoryStat
-		if err := ParseMemoryStat(text, &s); err != nil {
-			t.Errorf("%s: %v", name, err)
+func TestParseUint(t *testing.T) {
+	for text, want := range map[string]uint64{"0": 0, "0\n": 0, "007\n": 7, "18446744073709551615\n": math.MaxUint64} {
+		if got, err := ParseUint([]byte(text)); err != nil || got != want {
+			t.Errorf("%q: got %d, %v", text, got, err)
 		}
-		if s.File < s.Shmem {
-			t.Errorf("%s: file %d < shmem %d, which is a part of it", name, s.File, s.Shmem)
+	}
+	for _, text := range []string{"", "\n", "1\n\n", "\n1", " 1", "1 ", "+1", "-1", "0x1", "1.0", "max", "18446744073709551616", "99999999999999999999"} {
+		if got, err := ParseUint([]byte(text)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: got %d, %v, want ErrMalformed", text, got, err)
 		}
 	}
 }
 
-func TestParseMemoryStat(t *testing.T) {
-	const whole = "anon 1\nfile 2\nkernel 7\nshmem 3\ninactive_file 4\n"
-	for _, c := range []struct {
-		name, text string
-		want       MemoryStat
-		malformed  bool
-	}{
-		{"all", whole, MemoryStat{Anon: 1, File: 2, Shmem: 3, InactiveFile: 4}, false},
-		{"unknown keys are skipped, whatever they hold", "new_one abc def\n" + whole + "other\n", MemoryStat{1, 2, 3, 4}, false},
-		{"no newline at the end", strings.TrimSuffix(whole, "\n"), MemoryStat{1, 2, 3, 4}, false},
-		{"a key that nobody asks for is missing", strings.Replace(whole, "kernel 7\n", "", 1), MemoryStat{1, 2, 3, 4}, false},
-		{"a needed key is missing", strings.Replace(whole, "anon 1\n", "", 1), MemoryStat{}, true},
-		{"empty", "", MemoryStat{}, true},
-		{"a known key without a value", strings.Replace(whole, "anon 1", "anon", 1), MemoryStat{}, true},
-		{"a known key with a word", strings.Replace(whole, "anon 1", "anon x", 1), MemoryStat{}, true},
-		{"a negative number", strings.Replace(whole, "anon 1", "anon -1", 1), MemoryStat{}, true},
-		{"a number beyond 64 bits", strings.Replace(whole, "anon 1", "anon 18446744073709551616", 1), MemoryStat{}, true},
-		{"the largest number", strings.Replace(whole, "anon 1", "anon 18446744073709551615", 1), MemoryStat{math.MaxUint64, 2, 3, 4}, false},
-	} {
-		var got MemoryStat
-		err := ParseMemoryStat([]byte(c.text), &got)
-		if c.malformed != errors.Is(err, ErrMalformed) || !c.malformed && (err != nil || got != c.want) {
-			t.Errorf("%s: got %+v, %v", c.name, got, err)
+func TestKeyValues(t *testing.T) {
+	var a, b uint64
+	want := func(key []byte) *uint64 {
+		switch string(key) {
+		case "a":
+			return &a
+		case "b":
+			return &b
+		}
+		return nil
+	}
+	if err := KeyValues([]byte("x y z\nb 2\n\nlonely\na 1"), want); err != nil || a != 1 || b != 2 {
+		t.Errorf("a %d, b %d, %v", a, b, err)
+	}
+	for _, text := range []string{"a", "a\n", "a \n", "a  1\n", "a 1 \n", "a x\n", "b 1\na -1\n"} {
+		if err := KeyValues([]byte(text), want); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: %v, want ErrMalformed", text, err)
 		}
 	}
 }
@@ -106,32 +104,18 @@ func TestParseEvents(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	for _, base := range []string{"memory.stat", "cgroup.events", "memory.max", "memory.current"} {
-		for _, text := range recorded(f, base) {
-			f.Add(text)
+// value finds a key's value in a recorded file, the slow way.
+func value(t testing.TB, text []byte, key string) uint64 {
+	t.Helper()
+	for line := range strings.Lines(string(text)) {
+		if word := strings.Fields(line); len(word) == 2 && word[0] == key {
+			v, err := strconv.ParseUint(word[1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var s MemoryStat
-		if err := ParseMemoryStat(b, &s); err != nil && !errors.Is(err, ErrMalformed) {
-			t.Errorf("memory.stat: %v", err)
-		}
-		if _, err := ParseEvents(b); err != nil && !errors.Is(err, ErrMalformed) {
-			t.Errorf("cgroup.events: %v", err)
-		}
-		if l, err := ParseLimit(b); err != nil && !errors.Is(err, ErrMalformed) || l.Unlimited && l.Bytes != 0 {
-			t.Errorf("limit: %+v, %v", l, err)
-		}
-	})
-}
-
-func TestParsingMemoryStatDoesNotAllocate(t *testing.T) {
-	for _, text := range recorded(t, "memory.stat") {
-		var s MemoryStat
-		if n := testing.AllocsPerRun(100, func() { _ = ParseMemoryStat(text, &s) }); n != 0 {
-			t.Fatalf("%v allocations", n)
-		}
-		return
-	}
+	t.Fatalf("no %s in %.60q", key, text)
+	return 0
 }

@@ -1,0 +1,137 @@
+package cgroup
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestParseMemoryStatOfRealKernels(t *testing.T) {
+	for name, text := range recorded(t, "memory.stat") {
+		var s MemoryStat
+		if err := ParseMemoryStat(text, &s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s.File < s.Shmem {
+			t.Errorf("%s: file %d < shmem %d, which is a part of it", name, s.File, s.Shmem)
+		}
+	}
+}
+
+func TestParseMemoryStat(t *testing.T) {
+	const whole = "anon 1\nfile 2\nkernel 7\nshmem 3\ninactive_file 4\n"
+	for _, c := range []struct {
+		name, text string
+		want       MemoryStat
+		malformed  bool
+	}{
+		{"all", whole, MemoryStat{Anon: 1, File: 2, Shmem: 3, InactiveFile: 4}, false},
+		{"unknown keys are skipped, whatever they hold", "new_one abc def\n" + whole + "other\n", MemoryStat{1, 2, 3, 4}, false},
+		{"no newline at the end", strings.TrimSuffix(whole, "\n"), MemoryStat{1, 2, 3, 4}, false},
+		{"a key that nobody asks for is missing", strings.Replace(whole, "kernel 7\n", "", 1), MemoryStat{1, 2, 3, 4}, false},
+		{"a needed key is missing", strings.Replace(whole, "anon 1\n", "", 1), MemoryStat{}, true},
+		{"any order", "inactive_file 4\nshmem 3\nfile 2\nanon 1\n", MemoryStat{1, 2, 3, 4}, false},
+		{"keys that start alike", "anon_thp 9\nfile_mapped 9\nshmem_thp 9\ninactive_file2 9\ninactive_anon 9\n\n" + whole, MemoryStat{1, 2, 3, 4}, false},
+		{"what follows the last needed key is not looked at", whole + "anon x\n", MemoryStat{1, 2, 3, 4}, false},
+		{"a known key at the very end", "anon 1\nfile 2\nshmem 3\ninactive_file", MemoryStat{}, true},
+		{"two spaces", strings.Replace(whole, "anon 1", "anon  1", 1), MemoryStat{}, true},
+		{"empty", "", MemoryStat{}, true},
+		{"a known key without a value", strings.Replace(whole, "anon 1", "anon", 1), MemoryStat{}, true},
+		{"a known key with a word", strings.Replace(whole, "anon 1", "anon x", 1), MemoryStat{}, true},
+		{"a negative number", strings.Replace(whole, "anon 1", "anon -1", 1), MemoryStat{}, true},
+		{"a number beyond 64 bits", strings.Replace(whole, "anon 1", "anon 18446744073709551616", 1), MemoryStat{}, true},
+		{"the largest number", strings.Replace(whole, "anon 1", "anon 18446744073709551615", 1), MemoryStat{math.MaxUint64, 2, 3, 4}, false},
+	} {
+		var got MemoryStat
+		err := ParseMemoryStat([]byte(c.text), &got)
+		if c.malformed != errors.Is(err, ErrMalformed) || !c.malformed && (err != nil || got != c.want) {
+			t.Errorf("%s: got %+v, %v", c.name, got, err)
+		}
+	}
+}
+
+func TestParseMemoryDetail(t *testing.T) {
+	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nslab_reclaimable 5\npgmajfault 0\nworkingset_refault_file 7\n"
+	var d MemoryDetail
+	if err := ParseMemoryDetail([]byte(text), &d); err != nil {
+		t.Fatal(err)
+	}
+	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, SlabReclaimable: 5, WorkingsetRefaultFile: 7}
+	want.Has = 1<<DetailSlabReclaimable | 1<<DetailPgMajFault | 1<<DetailWorkingsetRefaultFile
+	if d != want {
+		t.Errorf("got %+v, want %+v", d, want)
+	}
+	if !d.Has.Has(DetailPgMajFault) || d.Has.Has(DetailKernel) {
+		t.Error("absent is not zero")
+	}
+	for _, bad := range []string{"", "anon 1\nfile 2\nshmem 3\n", text + "kernel\n", text + "kernel x\n", text + "anon 1.5\n"} {
+		if err := ParseMemoryDetail([]byte(bad), &d); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: %v, want ErrMalformed", bad, err)
+		}
+	}
+}
+
+// Every key that this package knows is one that the recorded kernels write, spelled like that.
+func TestMemoryDetailOfRealKernels(t *testing.T) {
+	for name, text := range recorded(t, "memory.stat") {
+		var d MemoryDetail
+		if err := ParseMemoryDetail(text, &d); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d.Has != 1<<(DetailWorkingsetRefaultFile+1)-1 {
+			t.Errorf("%s: has %b", name, d.Has)
+		}
+		var s MemoryStat
+		if err := ParseMemoryStat(text, &s); err != nil || s != d.MemoryStat {
+			t.Errorf("%s: %+v, %v and %+v", name, s, err, d.MemoryStat)
+		}
+		for field, dst := range map[string]uint64{"kernel": d.Kernel, "pagetables": d.PageTables, "active_file": d.ActiveFile,
+			"workingset_refault_file": d.WorkingsetRefaultFile, "pgfault": d.PgFault, "unevictable": d.Unevictable} {
+			if want := value(t, text, field); dst != want {
+				t.Errorf("%s: %s is %d, want %d", name, field, dst, want)
+			}
+		}
+	}
+}
+
+func TestParseMemoryEvents(t *testing.T) {
+	const old = "low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\n"
+	for text, want := range map[string]MemoryEvents{
+		old: {1, 2, 3, 4, 5, 0}, // before v5.17
+		"sock_throttled 9\n" + old + "oom_group_kill 6\n": {1, 2, 3, 4, 5, 6},
+	} {
+		if got, err := ParseMemoryEvents([]byte(text)); err != nil || got != want {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "low 1\nhigh 2\nmax 3\noom 4\n", old + "oom_group_kill x\n", old + "max\n"} {
+		if got, err := ParseMemoryEvents([]byte(text)); !errors.Is(err, ErrMalformed) || got != (MemoryEvents{}) {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestParseSwapEvents(t *testing.T) {
+	for text, want := range map[string]SwapEvents{"high 1\nmax 2\nfail 3\n": {1, 2, 3}, "fail 3\nmax 2\nx\n": {0, 2, 3}} {
+		if got, err := ParseSwapEvents([]byte(text)); err != nil || got != want {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "high 1\nmax 2\n", "max 2\nfail\n"} {
+		if got, err := ParseSwapEvents([]byte(text)); !errors.Is(err, ErrMalformed) || got != (SwapEvents{}) {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+}
+
+func BenchmarkParseMemoryStat(b *testing.B) {
+	text := recorded(b, "memory.stat")["6.12/cgroup/kubepods/memory.stat"]
+	b.ReportAllocs()
+	for b.Loop() {
+		var s MemoryStat
+		if err := ParseMemoryStat(text, &s); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestParsePSI(t *testing.T) {
+	some := PSIData{17.45, 3.74, 0.8, 2516634 * time.Microsecond}
+	full := PSIData{100, 0.01, 99.99, 0}
+	const someLine, fullLine = "some avg10=17.45 avg60=3.74 avg300=0.80 total=2516634\n", "full avg10=100.00 avg60=0.01 avg300=99.99 total=0\n"
+	for text, want := range map[string]PSIStats{
+		someLine + fullLine: {some, full, true, true},
+		someLine:            {Some: some, HasSome: true}, // cpu.pressure before v5.13
+		fullLine:            {Full: full, HasFull: true}, // irq.pressure
+		"most avg10=x\n" + fullLine + "some avg10=17.45 avg900=x new avg60=3.74 total=2516634 avg300=0.80": {some, full, true, true},
+	} {
+		var got PSIStats
+		if err := ParsePSI([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "\n", "none\n", "some\n", "some avg10=0.00 avg60=0.00 avg300=0.00\n", "some avg10=0.00 avg60=0.00 total=0\n",
+		"some avg10=0 avg60=0.00 avg300=0.00 total=0\n", "some avg10=0.0 avg60=0.00 avg300=0.00 total=0\n", "some avg10=-1.00 avg60=0.00 avg300=0.00 total=0\n",
+		"some avg10=0.00 avg60=0.00 avg300=0.00 total=9223372036854776\n", "some avg10=0.00 avg60= avg300=0.00 total=0\n", someLine + "full avg10\n"} {
+		var got PSIStats
+		if err := ParsePSI([]byte(text), &got); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestPressureReadsTheFileOfItsResource(t *testing.T) {
+	files := map[string]string{"a/cgroup.procs": ""}
+	for i, r := range []Resource{CPU, Memory, IO} {
+		files["a/"+r.String()+".pressure"] = fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", i+1)
+	}
+	g := group(t, tree(t, files), "a")
+	for i, r := range []Resource{CPU, Memory, IO} {
+		var s PSIStats
+		if err := g.Pressure(r, make([]byte, 1024), &s); err != nil || s.Some.Total != time.Duration(i+1)*time.Microsecond || s.HasFull {
+			t.Errorf("%v: %+v, %v", r, s, err)
+		}
+	}
+	for _, r := range []Resource{-1, IO + 1} {
+		if err := g.Pressure(r, make([]byte, 1024), new(PSIStats)); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%v: %v", r, err)
+		}
+	}
+}
+
+// A kernel with psi=0 cannot be had here; what it answers can.
+func TestPressureOff(t *testing.T) {
+	err := pressureOff(fmt.Errorf("read cgroup /memory.pressure: %w", unix.EOPNOTSUPP))
+	if !errors.Is(err, ErrPressureOff) || !errors.Is(err, unix.EOPNOTSUPP) || errors.Is(pressureOff(ErrVanished), ErrPressureOff) {
+		t.Errorf("got %v", err)
+	}
+}

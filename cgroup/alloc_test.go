@@ -1,0 +1,68 @@
+package cgroup
+
+import (
+	"errors"
+	"testing"
+)
+
+// What is read for every pod at every look allocates nothing.
+func TestReadingDoesNotAllocate(t *testing.T) {
+	if raced {
+		t.Skip("the race detector allocates")
+	}
+	_, cgroups := recordedTree(t, "6.12")
+	g := group(t, cgroups, "kubepods")
+	dir, err := cgroups.OpenDir("kubepods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	buf, names := make([]byte, 8192), 0
+	for name, read := range map[string]func() error{
+		"MemoryCurrent":     func() error { _, err := g.MemoryCurrent(buf); return err },
+		"MemorySwapCurrent": func() error { _, err := g.MemorySwapCurrent(buf); return err },
+		"MemoryMax":         func() error { _, err := g.MemoryMax(buf); return err },
+		"MemoryEvents":      func() error { _, err := g.MemoryEvents(buf); return err },
+		"MemoryEventsLocal": func() error { _, err := g.MemoryEventsLocal(buf); return err },
+		"MemoryStat":        func() error { var s MemoryStat; return g.MemoryStat(buf, &s) },
+		"MemoryDetail":      func() error { var d MemoryDetail; return g.MemoryDetail(buf, &d) },
+		"CPUStat":           func() error { var s CPUStat; return g.CPUStat(buf, &s) },
+		"IOStat":            func() error { var s IOStat; return g.IOStat(buf, &s) },
+		"PIDsCurrent":       func() error { _, err := g.PIDsCurrent(buf); return err },
+		"Events":            func() error { _, err := g.Events(buf); return err },
+		"Pressure": func() error {
+			var s PSIStats
+			return errors.Join(g.Pressure(CPU, buf, &s), g.Pressure(Memory, buf, &s), g.Pressure(IO, buf, &s))
+		},
+		"Dir.Children": func() error { return dir.Children(buf, func(name []byte) { names += len(name) }) },
+	} {
+		if err := read(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if n := testing.AllocsPerRun(100, func() { err = read() }); n != 0 || err != nil {
+			t.Errorf("%s: %v allocations, %v", name, n, err)
+		}
+	}
+}
+
+func TestParsingDoesNotAllocate(t *testing.T) {
+	if raced {
+		t.Skip("the race detector allocates")
+	}
+	text := recorded(t, "memory.stat")["6.12/cgroup/kubepods/memory.stat"]
+	var kernel uint64
+	n := testing.AllocsPerRun(100, func() {
+		err := KeyValues(text, func(key []byte) *uint64 {
+			if string(key) == "kernel" {
+				return &kernel
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if n != 0 || kernel != value(t, text, "kernel") {
+		t.Errorf("%v allocations, kernel %d", n, kernel)
+	}
+}

@@ -1,0 +1,301 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// seed gives a fuzz test the files of the recorded kernels.
+func seed(f *testing.F, names ...string) {
+	f.Helper()
+	for _, name := range names {
+		for _, text := range recorded(f, name) {
+			f.Add(text)
+		}
+	}
+}
+
+// only checks that what a parser refuses is malformed.
+func only(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, ErrMalformed) {
+		t.Errorf("%v is not ErrMalformed", err)
+	}
+}
+
+// naive is the obvious parser of flat keyed files. It stops once all keys were seen, if told so.
+func naive(b []byte, early bool, keys ...string) (map[string]uint64, bool) {
+	got := map[string]uint64{}
+	for line := range strings.SplitSeq(string(b), "\n") {
+		key, value, _ := strings.Cut(line, " ")
+		if !slices.Contains(keys, key) {
+			continue
+		}
+		v, err := strconv.ParseUint(value, 10, 64)
+		if err != nil || strings.HasPrefix(value, "+") {
+			return nil, false
+		}
+		if got[key] = v; early && len(got) == len(keys) {
+			break
+		}
+	}
+	return got, len(got) == len(keys)
+}
+
+func FuzzParseMemoryStat(f *testing.F) {
+	seed(f, "memory.stat")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s MemoryStat
+		err := ParseMemoryStat(b, &s)
+		only(t, err)
+		want, ok := naive(b, true, "anon", "file", "shmem", "inactive_file")
+		if ok != (err == nil) || ok && s != (MemoryStat{want["anon"], want["file"], want["shmem"], want["inactive_file"]}) {
+			t.Errorf("got %+v, %v; the naive parser says %v, %v", s, err, want, ok)
+		}
+	})
+}
+
+func FuzzParseMemoryDetail(f *testing.F) {
+	seed(f, "memory.stat")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var d MemoryDetail
+		err := ParseMemoryDetail(b, &d)
+		only(t, err)
+		if err != nil {
+			return
+		}
+		want, ok := naive(b, false, "anon", "file", "shmem", "inactive_file")
+		if !ok || d.MemoryStat != (MemoryStat{want["anon"], want["file"], want["shmem"], want["inactive_file"]}) {
+			t.Errorf("got %+v; the naive parser says %v, %v", d, want, ok)
+		}
+		if kernel, ok := naive(b, false, "kernel"); ok != d.Has.Has(DetailKernel) || d.Kernel != kernel["kernel"] {
+			t.Errorf("kernel %d, %v; the naive parser says %v, %v", d.Kernel, d.Has.Has(DetailKernel), kernel, ok)
+		}
+	})
+}
+
+func FuzzParseMemoryEvents(f *testing.F) {
+	seed(f, "memory.events", "memory.events.local")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := ParseMemoryEvents(b)
+		only(t, err)
+		want, ok := naive(b, false, "low", "high", "max", "oom", "oom_kill")
+		e.OOMGroupKill = 0
+		if err == nil && (!ok || e != MemoryEvents{want["low"], want["high"], want["max"], want["oom"], want["oom_kill"], 0}) {
+			t.Errorf("got %+v; the naive parser says %v, %v", e, want, ok)
+		}
+	})
+}
+
+func FuzzParseSwapEvents(f *testing.F) {
+	seed(f, "memory.swap.events")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := ParseSwapEvents(b)
+		only(t, err)
+		if want, ok := naive(b, false, "max", "fail"); err == nil && (!ok || e.Max != want["max"] || e.Fail != want["fail"]) {
+			t.Errorf("got %+v; the naive parser says %v, %v", e, want, ok)
+		}
+	})
+}
+
+func FuzzParseCPUStat(f *testing.F) {
+	seed(f, "cpu.stat")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s CPUStat
+		err := ParseCPUStat(b, &s)
+		only(t, err)
+		if err == nil && (s.Usage < 0 || s.User < 0 || s.System < 0 || s.Throttled < 0) {
+			t.Errorf("a negative time: %+v", s)
+		}
+	})
+}
+
+func FuzzParseCPUMax(f *testing.F) {
+	seed(f, "cpu.max")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := ParseCPUMax(b)
+		only(t, err)
+		if err != nil {
+			return
+		}
+		quota := "max"
+		if !m.Unlimited {
+			quota = strconv.FormatInt(m.Quota.Microseconds(), 10)
+		}
+		again, err := ParseCPUMax([]byte(quota + " " + strconv.FormatInt(m.Period.Microseconds(), 10) + "\n"))
+		if err != nil || again != m || m.Period <= 0 || m.Quota < 0 || m.Unlimited && m.Quota != 0 {
+			t.Errorf("%+v, printed and read again: %+v, %v", m, again, err)
+		}
+	})
+}
+
+func FuzzParseIOStat(f *testing.F) {
+	seed(f, "io.stat")
+	f.Add([]byte("8:0 8:16 rbytes=1 cost.usage=2\n(unknown) rbytes=3\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		visits := 0
+		only(t, ParseIOStat(b, func(uint32, uint32, IOStat) { visits++ }))
+		if visits > bytes.Count(b, []byte("ios="))+bytes.Count(b, []byte("bytes=")) {
+			t.Errorf("%d devices", visits)
+		}
+	})
+}
+
+func FuzzParsePSI(f *testing.F) {
+	seed(f, "memory.pressure", "cpu.pressure", "io.pressure")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s PSIStats
+		err := ParsePSI(b, &s)
+		only(t, err)
+		if err != nil {
+			return
+		}
+		for _, d := range []PSIData{s.Some, s.Full} {
+			if !(d.Avg10 >= 0 && d.Avg60 >= 0 && d.Avg300 >= 0 && d.Total >= 0) {
+				t.Errorf("got %+v", s)
+			}
+		}
+		if !s.HasSome && !s.HasFull || !s.HasSome && s.Some != (PSIData{}) || !s.HasFull && s.Full != (PSIData{}) {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+func FuzzParseLimit(f *testing.F) {
+	seed(f, "memory.max", "pids.max", "memory.swap.max")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := ParseLimit(b)
+		only(t, err)
+		text := "max"
+		if !l.Unlimited {
+			text = strconv.FormatUint(l.Bytes, 10)
+		}
+		if again, errAgain := ParseLimit([]byte(text)); err == nil && (again != l || errAgain != nil) {
+			t.Errorf("%+v, printed and read again: %+v, %v", l, again, errAgain)
+		}
+	})
+}
+
+func FuzzParseUint(f *testing.F) {
+	seed(f, "memory.current", "pids.current", "cpu.weight")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := ParseUint(b)
+		only(t, err)
+		text := strings.TrimSuffix(string(b), "\n")
+		want, wantErr := strconv.ParseUint(text, 10, 64)
+		if (err == nil) != (wantErr == nil && text[0] != '+') || err == nil && got != want {
+			t.Errorf("%q: got %d, %v; strconv says %d, %v", b, got, err, want, wantErr)
+		}
+	})
+}
+
+func FuzzKeyValues(f *testing.F) {
+	seed(f, "memory.stat", "cgroup.stat")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var anon uint64
+		seen := false
+		err := KeyValues(b, func(key []byte) *uint64 {
+			if string(key) == "anon" {
+				seen = true
+				return &anon
+			}
+			return nil
+		})
+		only(t, err)
+		if want, ok := naive(b, false, "anon"); ok != (err == nil && seen) || ok && anon != want["anon"] {
+			t.Errorf("got %d, %v; the naive parser says %v, %v", anon, err, want, ok)
+		}
+	})
+}
+
+func FuzzParseEvents(f *testing.F) {
+	seed(f, "cgroup.events")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := ParseEvents(b)
+		only(t, err)
+		if want, ok := naive(b, false, "populated"); err == nil && (!ok || e.Populated != (want["populated"] == 1)) {
+			t.Errorf("got %+v; the naive parser says %v, %v", e, want, ok)
+		}
+	})
+}
+
+func FuzzParseStat(f *testing.F) {
+	seed(f, "cgroup.stat")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := ParseStat(b)
+		only(t, err)
+		want, ok := naive(b, false, "nr_descendants", "nr_dying_descendants")
+		if ok != (err == nil) || ok && s != (Stat{want["nr_descendants"], want["nr_dying_descendants"]}) {
+			t.Errorf("got %+v, %v; the naive parser says %v, %v", s, err, want, ok)
+		}
+	})
+}
+
+func FuzzParsePIDsEvents(f *testing.F) {
+	seed(f, "pids.events")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		max, err := parsePIDsEvents(b)
+		only(t, err)
+		if want, ok := naive(b, false, "max"); ok != (err == nil) || max != want["max"] {
+			t.Errorf("got %d, %v; the naive parser says %v, %v", max, err, want, ok)
+		}
+	})
+}
+
+// Wherever a list of processes is cut in two, it is the same list.
+func FuzzParseProcs(f *testing.F) {
+	for _, text := range recorded(f, "cgroup.procs") {
+		f.Add(text, 7)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, cut int) {
+		var want, got []int
+		_, wantErr := parseProcs(b, true, func(pid int) { want = append(want, pid) })
+		only(t, wantErr)
+		if cut < 0 || cut > len(b) {
+			return
+		}
+		visit := func(pid int) { got = append(got, pid) }
+		rest, err := parseProcs(b[:cut], false, visit)
+		if err == nil {
+			_, err = parseProcs(append(slices.Clone(rest), b[cut:]...), true, visit)
+		}
+		if (err == nil) != (wantErr == nil) || err == nil && !slices.Equal(got, want) {
+			t.Errorf("cut at %d: %v, %v; whole: %v, %v", cut, got, err, want, wantErr)
+		}
+	})
+}
+
+func FuzzDirents(f *testing.F) {
+	for _, dir := range []string{".", "..", "testdata", "/"} {
+		d, err := os.Open(dir)
+		if err != nil {
+			f.Fatal(err)
+		}
+		buf := make([]byte, 4096)
+		n, err := unix.Getdents(int(d.Fd()), buf)
+		d.Close()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(buf[:n])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		total := 0
+		directories(b, func(name []byte) {
+			total += len(name)
+			if bytes.IndexByte(name, 0) >= 0 || string(name) == "." || string(name) == ".." {
+				t.Errorf("name %q", name)
+			}
+		})
+		if total > len(b) {
+			t.Errorf("%d bytes of names in %d", total, len(b))
+		}
+	})
+}

@@ -1,0 +1,279 @@
+package cgroup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+)
+
+// recordedTree unpacks what was recorded on a kernel, or the files of it that all of keep want: the folder with cgroup, proc
+// and sys in it.
+func recordedTree(t testing.TB, kernel string, keep ...func(name string) bool) (dir string, cgroups *FS) {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/" + kernel + ".txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	for _, f := range archive.Files {
+		if slices.ContainsFunc(keep, func(keep func(string) bool) bool { return !keep(f.Name) }) {
+			continue
+		}
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cgroups, err = OpenTree(filepath.Join(dir, "cgroup")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cgroups.Close() })
+	return dir, cgroups
+}
+
+// recordedGroups are the paths of all groups of a recorded tree.
+func recordedGroups(t testing.TB, cgroups *FS) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(cgroups.Mount(), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			paths = append(paths, strings.Trim(strings.TrimPrefix(path, cgroups.Mount()), "/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// readers are all files that a Group reads, and the method that reads each.
+var readers = map[string]func(g *Group, buf []byte) (any, error){
+	"memory.current":      func(g *Group, buf []byte) (any, error) { return g.MemoryCurrent(buf) },
+	"memory.peak":         func(g *Group, buf []byte) (any, error) { return g.MemoryPeak(buf) },
+	"memory.swap.current": func(g *Group, buf []byte) (any, error) { return g.MemorySwapCurrent(buf) },
+	"memory.swap.peak":    func(g *Group, buf []byte) (any, error) { return g.MemorySwapPeak(buf) },
+	"memory.min":          func(g *Group, buf []byte) (any, error) { return g.MemoryMin(buf) },
+	"memory.low":          func(g *Group, buf []byte) (any, error) { return g.MemoryLow(buf) },
+	"memory.high":         func(g *Group, buf []byte) (any, error) { return g.MemoryHigh(buf) },
+	"memory.max":          func(g *Group, buf []byte) (any, error) { return g.MemoryMax(buf) },
+	"memory.swap.max":     func(g *Group, buf []byte) (any, error) { return g.MemorySwapMax(buf) },
+	"memory.swap.high":    func(g *Group, buf []byte) (any, error) { return g.MemorySwapHigh(buf) },
+	"memory.events":       func(g *Group, buf []byte) (any, error) { return g.MemoryEvents(buf) },
+	"memory.events.local": func(g *Group, buf []byte) (any, error) { return g.MemoryEventsLocal(buf) },
+	"memory.swap.events":  func(g *Group, buf []byte) (any, error) { return g.MemorySwapEvents(buf) },
+	"memory.stat":         func(g *Group, buf []byte) (any, error) { return read(g.MemoryDetail, buf) },
+	"memory.pressure":     func(g *Group, buf []byte) (any, error) { return pressure(g, Memory, buf) },
+	"cpu.pressure":        func(g *Group, buf []byte) (any, error) { return pressure(g, CPU, buf) },
+	"io.pressure":         func(g *Group, buf []byte) (any, error) { return pressure(g, IO, buf) },
+	"cpu.stat":            func(g *Group, buf []byte) (any, error) { return read(g.CPUStat, buf) },
+	"cpu.weight":          func(g *Group, buf []byte) (any, error) { return g.CPUWeight(buf) },
+	"cpu.max":             func(g *Group, buf []byte) (any, error) { return g.CPUMax(buf) },
+	"io.stat":             func(g *Group, buf []byte) (any, error) { return read(g.IOStat, buf) },
+	"pids.current":        func(g *Group, buf []byte) (any, error) { return g.PIDsCurrent(buf) },
+	"pids.max":            func(g *Group, buf []byte) (any, error) { return g.PIDsMax(buf) },
+	"pids.events":         func(g *Group, buf []byte) (any, error) { return g.PIDsEvents(buf) },
+	"cgroup.stat":         func(g *Group, buf []byte) (any, error) { return g.Stat(buf) },
+	"cgroup.events":       func(g *Group, buf []byte) (any, error) { return g.Events(buf) },
+}
+
+func read[T any](from func([]byte, *T) error, buf []byte) (T, error) {
+	var out T
+	err := from(buf, &out)
+	return out, err
+}
+
+func pressure(g *Group, r Resource, buf []byte) (PSIStats, error) {
+	return read(func(buf []byte, out *PSIStats) error { return g.Pressure(r, buf, out) }, buf)
+}
+
+// Every file of every recorded group parses, and one that was not recorded is missing: the root has few.
+func TestEveryRecordedFile(t *testing.T) {
+	buf := make([]byte, 8192)
+	for _, kernel := range kernels {
+		_, cgroups := recordedTree(t, kernel)
+		read := map[string]int{}
+		for _, path := range recordedGroups(t, cgroups) {
+			g := group(t, cgroups, path)
+			for name, from := range readers {
+				v, err := from(g, buf)
+				_, statErr := os.Stat(filepath.Join(cgroups.Mount(), path, name))
+				switch {
+				case statErr == nil && err == nil:
+					read[name]++
+				case statErr == nil:
+					t.Errorf("%s: %v", kernel, err)
+				case !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished):
+					t.Errorf("%s: /%s/%s: %v, %v, want os.ErrNotExist", kernel, path, name, v, err)
+				}
+			}
+		}
+		for name := range readers {
+			if read[name] == 0 && name != "memory.swap.peak" { // since v6.5
+				t.Errorf("%s: no recorded %s", kernel, name)
+			}
+		}
+	}
+}
+
+// The limits that vm.NewPod gave the guaranteed pod, as the runtime wrote them.
+func TestRecordedGuaranteedPod(t *testing.T) {
+	buf := make([]byte, 8192)
+	for _, kernel := range kernels {
+		_, cgroups := recordedTree(t, kernel)
+		var pod string
+		err := cgroups.Children("kubepods", buf, func(name string) {
+			if strings.HasPrefix(name, "pod") {
+				pod = "kubepods/" + name
+			}
+		})
+		if err != nil || pod == "" {
+			t.Fatalf("%s: pod %q, %v", kernel, pod, err)
+		}
+		limited := 0
+		for _, path := range recordedGroups(t, cgroups) {
+			if !strings.HasPrefix(path, pod+"/") {
+				continue
+			}
+			g := group(t, cgroups, path)
+			limit, err := g.MemoryMax(buf)
+			if err != nil || limit.Unlimited {
+				continue // the pause container
+			}
+			limited++
+			limitCPU, err := g.CPUMax(buf)
+			if limit.Bytes != 96<<20 || err != nil || limitCPU.Period != 100*time.Millisecond || limitCPU.Unlimited {
+				t.Errorf("%s: %s: memory.max %+v, cpu.max %+v, %v", kernel, path, limit, limitCPU, err)
+			}
+			current, err := g.MemoryCurrent(buf)
+			if err != nil || current < 32<<20 || current > limit.Bytes {
+				t.Errorf("%s: %s: memory.current %d, %v", kernel, path, current, err)
+			}
+		}
+		if limited != 1 {
+			t.Errorf("%s: %d containers with a limit, want 1", kernel, limited)
+		}
+	}
+}
+
+// What the recorded root says is what its files say.
+func TestRecordedRoot(t *testing.T) {
+	buf := make([]byte, 8192)
+	for _, kernel := range kernels {
+		dir, cgroups := recordedTree(t, kernel)
+		g := group(t, cgroups, "")
+		text := func(name string) []byte {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		c, err := read(g.CPUStat, buf)
+		if want := value(t, text("cgroup/cpu.stat"), "usage_usec"); err != nil || c.Usage.Microseconds() != int64(want) || !c.HasThrottling {
+			t.Errorf("%s: %+v, %v, want %d µs", kernel, c, err, want)
+		}
+		s, err := g.Stat(buf)
+		if want := value(t, text("cgroup/cgroup.stat"), "nr_descendants"); err != nil || s.Descendants != want || int(want) != len(recordedGroups(t, cgroups))-1 {
+			t.Errorf("%s: %+v, %v, want %d", kernel, s, err, want)
+		}
+		p, err := pressure(g, CPU, buf)
+		if err != nil || !p.HasSome || !p.HasFull || p.Some.Total <= 0 || p.Some.Avg10 <= 0 || p.Full.Total != 0 {
+			t.Errorf("%s: %+v, %v: the root's cpu.pressure has a full line that is always 0", kernel, p, err)
+		}
+		for _, name := range []string{"memory", "cpu", "io"} {
+			var s PSIStats
+			if err := ParsePSI(text("proc/pressure/"+name), &s); err != nil || !s.HasSome {
+				t.Errorf("%s: proc/pressure/%s: %+v, %v", kernel, name, s, err)
+			}
+		}
+		io, err := read(g.IOStat, buf)
+		if err != nil || io.ReadBytes == 0 || io.Writes == 0 {
+			t.Errorf("%s: %+v, %v", kernel, io, err)
+		}
+	}
+}
+
+// Vanished, missing, "max" and 0 are four answers, of every file.
+func TestFourAnswers(t *testing.T) {
+	buf := make([]byte, 8192)
+	zero := map[string]string{
+		"memory.stat":        "anon 0\nfile 0\nshmem 0\ninactive_file 0\n",
+		"memory.events":      "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n",
+		"memory.swap.events": "max 0\nfail 0\n",
+		"memory.pressure":    "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+		"cpu.stat":           "usage_usec 0\nuser_usec 0\nsystem_usec 0\n",
+		"cpu.max":            "0 100000\n",
+		"io.stat":            "8:0 rbytes=0\n",
+		"pids.events":        "max 0\n",
+		"cgroup.stat":        "nr_descendants 0\nnr_dying_descendants 0\n",
+		"cgroup.events":      "populated 0\n",
+	}
+	zero["memory.events.local"], zero["cpu.pressure"], zero["io.pressure"] = zero["memory.events"], zero["memory.pressure"], zero["memory.pressure"]
+	files := map[string]string{"missing/cgroup.procs": "", "vanished/cgroup.procs": ""}
+	for name := range readers {
+		text, ok := zero[name]
+		if !ok {
+			text = "0\n"
+		}
+		files["zero/"+name], files["max/"+name], files["bad/"+name] = text, strings.Replace(text, "0", "max", 1), strings.ReplaceAll(text, "0", "-1")
+	}
+	fs := tree(t, files)
+	zeroes, unlimited, none, bad, gone := group(t, fs, "zero"), group(t, fs, "max"), group(t, fs, "missing"), group(t, fs, "bad"), group(t, fs, "vanished")
+	if err := os.RemoveAll(filepath.Join(fs.Mount(), "vanished")); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range readers {
+		if v, err := from(zeroes, buf); err != nil {
+			t.Errorf("%s: zero: %v, %v", name, v, err)
+		}
+		v, err := from(unlimited, buf)
+		switch limit := v.(type) {
+		case Limit:
+			if err != nil || !limit.Unlimited {
+				t.Errorf("%s: max: %v, %v", name, v, err)
+			}
+		case CPUMax:
+			if err != nil || !limit.Unlimited {
+				t.Errorf("%s: max: %v, %v", name, v, err)
+			}
+		default:
+			if !errors.Is(err, ErrMalformed) {
+				t.Errorf("%s: a number that is \"max\": %v, %v, want ErrMalformed", name, v, err)
+			}
+		}
+		if v, err := from(none, buf); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished) {
+			t.Errorf("%s: missing: %v, %v, want os.ErrNotExist", name, v, err)
+		}
+		if v, err := from(bad, buf); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "/bad/"+name) {
+			t.Errorf("%s: malformed: %v, %v, want ErrMalformed with the file", name, v, err)
+		}
+		if v, err := from(gone, buf); !errors.Is(err, ErrVanished) || errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: vanished: %v, %v, want ErrVanished", name, v, err)
+		}
+	}
+}
+
+// A file that was missing is looked for again: its controller can be switched on later.
+func TestAMissingFileMayComeLater(t *testing.T) {
+	fs := tree(t, map[string]string{"a/cgroup.procs": ""})
+	g, buf := group(t, fs, "a"), make([]byte, 256)
+	if _, err := g.MemoryCurrent(buf); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(fs.Mount(), "a/memory.current"), []byte("7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := g.MemoryCurrent(buf); v != 7 || err != nil {
+		t.Errorf("got %d, %v", v, err)
+	}
+}

@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 )
@@ -89,7 +88,7 @@ type CPUMax struct {
 // ParseCPUMax reads cpu.max: "QUOTA PERIOD" in microseconds, the quota or "max" (v6.12 kernel/sched/core.c,
 // cpu_period_quota_print).
 func ParseCPUMax(b []byte) (CPUMax, error) {
-	quota, period, _ := bytes.Cut(chomp(b), []byte(" "))
+	quota, period := cut(chomp(b), ' ')
 	var m CPUMax
 	err := storeTime(&m.Period, []byte("period"), period)
 	switch {

@@ -14,7 +14,7 @@ func TestParseIOStat(t *testing.T) {
 		"254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n":                             {{254, 0}: {1, 2, 3, 4, 5, 6}},
 		"8:0 \n8:16 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0 cost.usage=7 cost.wait=x": {{8, 16}: {1, 2, 3, 4, 0, 0}},
 		"8:0 cost.usage=1\n":                 {},                         // nothing known: absent, not zero
-		"253:0 254:0 rbytes=1\n":             {{254, 0}: {ReadBytes: 1}}, // before v5.17
+		"253:0 254:0 rbytes=1\n":             {{254, 0}: {ReadBytes: 1}}, // v5.15 to v5.18
 		"8:0 rbytes=1 8:16 rbytes=2\n":       {{8, 0}: {ReadBytes: 1}, {8, 16}: {ReadBytes: 2}},
 		"8:0 word rbytes=1\n":                {{8, 0}: {ReadBytes: 1}},
 		"(unknown) rbytes=1\n8:0 rbytes=2\n": {{8, 0}: {ReadBytes: 2}},

@@ -44,7 +44,7 @@ type MemoryDetail struct {
 	SlabUnreclaimable     uint64 // slab_unreclaimable: slabs that cannot be reclaimed
 	ActiveFile            uint64 // active_file: page cache used of late
 	Unevictable           uint64 // unevictable: locked memory (mlock)
-	SwapCached            uint64 // swapcached: in swap and in memory at once; since v5.11
+	SwapCached            uint64 // swapcached: in swap and in memory at once; since v5.12
 	FileMapped            uint64 // file_mapped: page cache that is mapped
 	FileDirty             uint64 // file_dirty: page cache not written back yet
 	FileWriteback         uint64 // file_writeback: page cache being written back

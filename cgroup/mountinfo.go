@@ -16,8 +16,8 @@ func (fs *FS) device() string {
 	return fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
 }
 
-// escape is how mountinfo writes a path (v6.12 fs/proc_namespace.c, mangle).
-var escape = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`, "#", `\043`)
+// escape is how mountinfo writes the path of a mount (v6.12 fs/proc_namespace.c, show_mountinfo).
+var escape = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`)
 
 // mountOptions finds the options of a cgroup v2 superblock in mountinfo (proc(5)):
 //

@@ -67,9 +67,17 @@ func KeyValues(b []byte, want func(key []byte) *uint64) error {
 
 // nextPair cuts the first line off b, at its first space. A line without a space is a key without a value.
 func nextPair(b []byte) (key, value, rest []byte) {
-	line, rest, _ := bytes.Cut(b, []byte("\n"))
-	key, value, _ = bytes.Cut(line, []byte(" "))
+	line, rest := cut(b, '\n')
+	key, value = cut(line, ' ')
 	return key, value, rest
+}
+
+// cut is bytes.Cut at one byte, without its detour for longer separators: that is a fifth of parsing a pressure file.
+func cut(b []byte, at byte) (before, after []byte) {
+	if i := bytes.IndexByte(b, at); i >= 0 {
+		return b[:i], b[i+1:]
+	}
+	return b, nil
 }
 
 // store reads the value of a known key. The error holds copies, so that no parser makes its caller's buffer escape.

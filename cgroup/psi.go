@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -81,8 +80,8 @@ func parsePSILine(pairs []byte, out *PSIData) error {
 	seen := 0
 	for len(pairs) > 0 {
 		var pair []byte
-		pair, pairs, _ = bytes.Cut(pairs, []byte(" "))
-		key, value, _ := bytes.Cut(pair, []byte("="))
+		pair, pairs = cut(pairs, ' ')
+		key, value := cut(pair, '=')
 		var err error
 		switch string(key) {
 		case "avg10":
@@ -106,7 +105,7 @@ func parsePSILine(pairs []byte, out *PSIData) error {
 
 // storePercent reads a number with two decimal places, as the kernel's "%lu.%02lu" writes it.
 func storePercent(dst *float64, value []byte) error {
-	whole, hundredths, _ := bytes.Cut(value, []byte("."))
+	whole, hundredths := cut(value, '.')
 	w, okW := Decimal(whole)
 	h, okH := Decimal(hundredths)
 	if !okW || !okH || len(hundredths) != 2 || w > 1e6 {

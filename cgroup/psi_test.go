@@ -60,3 +60,14 @@ func TestPressureOff(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func BenchmarkParsePSI(b *testing.B) {
+	text := recorded(b, "memory.pressure")["6.12/cgroup/kubepods/memory.pressure"]
+	b.ReportAllocs()
+	for b.Loop() {
+		var s PSIStats
+		if err := ParsePSI(text, &s); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -4,112 +4,89 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Errors that callers branch on. They come wrapped, with the endpoint and the runtime's own words.
-var (
-	// ErrNotCRI: something answers on the socket, but not with runtime.v1.RuntimeService.
-	ErrNotCRI = errors.New("no CRI v1 runtime service there")
-	// ErrNotFound: the runtime knows no such sandbox or container.
-	ErrNotFound = errors.New("not found")
-)
+// timeouts are the deadlines of calls; each is one for the call as a whole, streams and fallbacks included.
+type timeouts struct {
+	list   time.Duration // lists, with all their details, and what else a runtime answers from memory
+	status time.Duration // one status; within a List it bounds each
+	usage  time.Duration // what a runtime may have to measure first
+	stop   time.Duration
+}
 
-// Deadlines of calls. Both are far beyond what a healthy runtime takes (cri-kernel facts: lists below 1 ms, a stop of three
-// containers 130 ms), and short enough that a hung one costs a wait, not the agent.
-const (
-	listTimeout = 10 * time.Second
-	stopTimeout = 60 * time.Second
-)
-
-// maxMessage is the receive limit: a node with thousands of dead containers answers lists of more than gRPC's 4 MiB.
-const maxMessage = 16 << 20
+// defaults are far beyond what a healthy runtime takes (cri-kernel facts: lists and statuses below 1 ms, the stats of a
+// thousand containers 1.5 s, a stop of three containers 130 ms; an older CRI-O walks the disk for ImageFsInfo), and short
+// enough that a hung one costs a wait, not the agent.
+var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second, stop: 60 * time.Second}
 
 // Client is a connection to one runtime. It connects when first used and again after the runtime restarted. Safe for use by
-// several goroutines.
+// several goroutines. Every call has a deadline of its own, and ends earlier with its context.
+//
+// What a runtime answers is passed on as data, and not to be trusted further than the runtime is: names and ids may hold
+// anything, NUL and slashes included, and paths may lead anywhere. Items without an id, and all but the first of an id, are
+// left out of lists. Sizes, limits and times that cannot be (negative, and zero where the CRI means "not specified") are
+// absent.
 type Client struct {
-	endpoint string
-	conn     *grpc.ClientConn
-	runtime  runtimev1.RuntimeServiceClient
+	link      *link
+	runtime   runtimev1.RuntimeServiceClient
+	imageLink *link // the same as link where no other endpoint is given
+	images    runtimev1.ImageServiceClient
+	timeouts  timeouts
+	limits    limits
+
+	noSandboxStream, noContainerStream, noImageStream absence
 }
 
 // Dial makes a client for an endpoint as the kubelet writes it: unix:///run/containerd/containerd.sock. An absolute path
 // alone is taken as one. It does not connect yet.
-func Dial(endpoint string) (*Client, error) {
-	target, err := ParseEndpoint(endpoint)
+func Dial(endpoint string) (*Client, error) { return DialWithImages(endpoint, "") }
+
+// DialWithImages makes a client for a runtime whose image service listens on an endpoint of its own (the kubelet's
+// imageServiceEndpoint). An empty one means the runtime's. It does not connect yet.
+func DialWithImages(runtimeEndpoint, imageEndpoint string) (*Client, error) {
+	l, err := newLink(runtimeEndpoint)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(target,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		// A runtime that restarts is back within seconds: grpc's default backoff of up to two minutes would miss it.
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
-			MinConnectTimeout: 3 * time.Second,
-		}),
-		// 32 KiB each by default; what the agent sends is small, and its memory is a budget.
-		grpc.WithWriteBufferSize(4<<10), grpc.WithReadBufferSize(16<<10),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
-	}
-	return &Client{endpoint: target, conn: conn, runtime: runtimev1.NewRuntimeServiceClient(conn)}, nil
-}
-
-// ParseEndpoint returns an endpoint in its full form, unix:///PATH. Also taken are unix:/PATH and /PATH alone, as the kubelet
-// takes them (k8s.io/cri-client pkg/util/util_unix.go).
-func ParseEndpoint(endpoint string) (string, error) {
-	path := endpoint
-	for _, scheme := range []string{"unix://", "unix:"} {
-		if rest, ok := strings.CutPrefix(endpoint, scheme); ok {
-			path = rest
-			break
+	c := &Client{link: l, runtime: runtimev1.NewRuntimeServiceClient(l.conn), imageLink: l, timeouts: defaults, limits: streamLimits}
+	if imageEndpoint != "" {
+		full, err := ParseEndpoint(imageEndpoint)
+		if err == nil && full != l.endpoint {
+			c.imageLink, err = newLink(full)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("image service: %w", err), l.conn.Close())
 		}
 	}
-	if !strings.HasPrefix(path, "/") || strings.ContainsRune(path, 0) {
-		return "", fmt.Errorf("endpoint %q: want unix:///PATH/TO/SOCKET", endpoint)
-	}
-	return "unix://" + path, nil
+	c.images = runtimev1.NewImageServiceClient(c.imageLink.conn)
+	return c, nil
 }
 
-// Endpoint is the socket's address.
-func (c *Client) Endpoint() string { return c.endpoint }
+// Endpoint is the runtime's socket.
+func (c *Client) Endpoint() string { return c.link.endpoint }
 
-// Close ends the connection and every call in flight.
-func (c *Client) Close() error { return c.conn.Close() }
+// ImageEndpoint is the socket of the runtime's image service.
+func (c *Client) ImageEndpoint() string { return c.imageLink.endpoint }
 
-// Version is what the runtime calls itself.
-type Version struct{ Name, Version string }
-
-// Version asks the runtime for its name and version. It is the first call to make: it tells a missing runtime from
-// something that is no CRI (ErrNotCRI).
-func (c *Client) Version(ctx context.Context) (Version, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	res, err := c.runtime.Version(ctx, &runtimev1.VersionRequest{})
-	if err != nil {
-		return Version{}, c.wrap("ask version of", err)
+// Close ends the connections and every call in flight.
+func (c *Client) Close() error {
+	if c.imageLink == c.link {
+		return c.link.conn.Close()
 	}
-	return Version{Name: res.RuntimeName, Version: res.RuntimeVersion}, nil
+	return errors.Join(c.link.conn.Close(), c.imageLink.conn.Close())
 }
 
 // StopPodSandbox has the runtime kill what is left of a pod's containers and tear its sandbox down. It may be repeated: a
 // sandbox that is stopped, or gone, is no error (runtime/v1 api.proto).
 func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.stop)
 	defer cancel()
 	_, err := c.runtime.StopPodSandbox(ctx, &runtimev1.StopPodSandboxRequest{PodSandboxId: id})
-	if err = c.wrap("stop pod sandbox "+id+" at", err); errors.Is(err, ErrNotFound) {
+	if err = c.link.wrap("stop pod sandbox "+id+" at", err); errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return err
@@ -117,15 +94,15 @@ func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
 
 // SandboxesOf lists the ids of a pod's sandboxes that were made before an instant, in any state.
 func (c *Client) SandboxesOf(ctx context.Context, uid string, before time.Time) (ids []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	res, err := c.runtime.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{})
+	sandboxes, err := c.listSandboxes(ctx)
 	if err != nil {
-		return nil, c.wrap("list pod sandboxes of", err)
+		return nil, err
 	}
-	for _, s := range res.Items {
-		if s.GetMetadata().GetUid() == uid && time.Unix(0, s.CreatedAt).Before(before) {
-			ids = append(ids, s.Id)
+	for _, s := range sandboxes {
+		if s.GetMetadata().GetUid() == uid && time.Unix(0, s.GetCreatedAt()).Before(before) {
+			ids = append(ids, s.GetId())
 		}
 	}
 	return ids, nil
@@ -134,39 +111,70 @@ func (c *Client) SandboxesOf(ctx context.Context, uid string, before time.Time) 
 // Running counts the containers of a sandbox that the runtime calls running. After a kill from outside it may still do so
 // for a while, even after StopPodSandbox returned (containerd 2.4).
 func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	res, err := c.runtime.ListContainers(ctx, &runtimev1.ListContainersRequest{Filter: &runtimev1.ContainerFilter{
+	containers, err := c.listContainers(ctx, &runtimev1.ContainerFilter{
 		PodSandboxId: sandboxID,
 		State:        &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
-	}})
-	return len(res.GetContainers()), c.wrap("list running containers of", err)
-}
-
-// wrap makes an error that says what was asked, of whom, and what was the matter.
-func (c *Client) wrap(verb string, err error) error {
-	if err == nil {
-		return nil
-	}
-	s, ok := status.FromError(err)
-	if !ok {
-		return fmt.Errorf("%s runtime %s: %w", verb, c.endpoint, err)
-	}
-	cause := errors.New(s.Message())
-	switch s.Code() {
-	case codes.NotFound:
-		cause = fmt.Errorf("%w: %s", ErrNotFound, s.Message())
-	case codes.Unimplemented:
-		cause = fmt.Errorf("%w: %s", ErrNotCRI, s.Message())
-	case codes.DeadlineExceeded:
-		cause = fmt.Errorf("%w: %s", context.DeadlineExceeded, s.Message())
-	case codes.Canceled:
-		cause = fmt.Errorf("%w: %s", context.Canceled, s.Message())
-	case codes.Unavailable:
-		// grpc reports a peer that does not speak HTTP/2 so: the preface came back as something else.
-		if m := s.Message(); strings.Contains(m, "error reading server preface") || strings.Contains(m, "frame too large") {
-			cause = fmt.Errorf("%w: %s", ErrNotCRI, m)
+	})
+	n := 0
+	for _, c := range containers { // a runtime may not have filtered
+		if c.GetPodSandboxId() == sandboxID && c.GetState() == runtimev1.ContainerState_CONTAINER_RUNNING {
+			n++
 		}
 	}
-	return fmt.Errorf("%s runtime %s: %w", verb, c.endpoint, cause)
+	return n, err
+}
+
+// listSandboxes lists all sandboxes, once each, within the caller's deadline.
+func (c *Client) listSandboxes(ctx context.Context) ([]*runtimev1.PodSandbox, error) {
+	items, err := twin[runtimev1.StreamPodSandboxesResponse, *runtimev1.PodSandbox]{
+		link: c.link, absent: &c.noSandboxStream, limits: c.limits,
+		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamPodSandboxesResponse], error) {
+			return c.runtime.StreamPodSandboxes(ctx, &runtimev1.StreamPodSandboxesRequest{})
+		},
+		items: (*runtimev1.StreamPodSandboxesResponse).GetPodSandboxes,
+		plain: func(ctx context.Context) ([]*runtimev1.PodSandbox, error) {
+			res, err := c.runtime.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{})
+			return res.GetItems(), err
+		},
+	}.list(ctx)
+	return once(items), c.link.wrap("list pod sandboxes of", err)
+}
+
+// listContainers lists the containers that a filter lets through (nil: all), once each, within the caller's deadline.
+func (c *Client) listContainers(ctx context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error) {
+	items, err := twin[runtimev1.StreamContainersResponse, *runtimev1.Container]{
+		link: c.link, absent: &c.noContainerStream, limits: c.limits,
+		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamContainersResponse], error) {
+			return c.runtime.StreamContainers(ctx, &runtimev1.StreamContainersRequest{Filter: filter})
+		},
+		items: (*runtimev1.StreamContainersResponse).GetContainers,
+		plain: func(ctx context.Context) ([]*runtimev1.Container, error) {
+			res, err := c.runtime.ListContainers(ctx, &runtimev1.ListContainersRequest{Filter: filter})
+			return res.GetContainers(), err
+		},
+	}.list(ctx)
+	return once(items), c.link.wrap("list containers of", err)
+}
+
+// once leaves out what has no id, and all but the first of an id.
+func once[T interface{ GetId() string }](items []T) []T {
+	seen := make(map[string]bool, len(items))
+	out := items[:0]
+	for _, item := range items {
+		if id := item.GetId(); id != "" && !seen[id] {
+			seen[id] = true
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// at is an instant of the CRI, in nanoseconds since 1970; the zero Time where the runtime did not say.
+func at(nanoseconds int64) time.Time {
+	if nanoseconds <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanoseconds)
 }

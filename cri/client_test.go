@@ -61,8 +61,8 @@ func TestList(t *testing.T) {
 	if s0.Ready || s0.CgroupParent != "kubepods-podu.slice" {
 		t.Errorf("s0: %+v", s0)
 	}
-	if len(got.Containers) != 2 {
-		t.Fatalf("%d containers, want the two that are not dead", len(got.Containers))
+	if len(got.Containers) != 3 || got.Containers[2].State != Exited || got.Containers[2].Running {
+		t.Fatalf("want three containers, the last one dead: %+v", got.Containers)
 	}
 	c1, c2 := got.Containers[0], got.Containers[1]
 	if !c1.Running || c1.OOMScoreAdj == nil || *c1.OOMScoreAdj != 934 || c1.MemoryLimit == nil || *c1.MemoryLimit != 4096 {
@@ -129,7 +129,7 @@ func TestDetailsThatHangAreAbsent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	got, err := NewLister(dial(t, r.Endpoint())).List(ctx)
-	if err != nil || len(got.Containers) != 2 || got.Sandboxes[0].CgroupParent == "" {
+	if err != nil || len(got.Containers) != 3 || got.Sandboxes[0].CgroupParent == "" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

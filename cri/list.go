@@ -2,214 +2,182 @@ package cri
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"strings"
+	"slices"
 	"time"
 
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PodSandbox is one attempt at running a pod.
-type PodSandbox struct {
-	ID              string
-	UID             string // of the pod
-	Name, Namespace string // of the pod
-	Attempt         uint32
-	Ready           bool
-	CreatedAt       time.Time
-	Annotations     map[string]string // of the pod, all of them (kubelet pkg/kubelet/kuberuntime/labels.go)
-	// CgroupParent is the pod's cgroup as the runtime was told it: "/kubepods/burstable/pod<uid>" or
-	// "kubepods-burstable-pod<uid>.slice". Empty: the runtime did not say.
-	CgroupParent string
-}
-
-// Container is one container that runs or is about to; dead ones are left out.
-type Container struct {
-	ID        string
-	SandboxID string
-	Name      string
-	Attempt   uint32
-	Running   bool
-	// OOMScoreAdj as asked for; nil: the runtime did not say. The kubelet writes QoS class and memory request into it
-	// (pkg/kubelet/qos/policy.go).
-	OOMScoreAdj *int64
-	// MemoryLimit in bytes; nil: none.
-	MemoryLimit *uint64
-}
-
-// Listing is what the runtime runs, as of Time.
+// Listing is all that the runtime has, as of Time, in the runtime's order. It is never changed once made.
 type Listing struct {
 	Time       time.Time
 	Sandboxes  []PodSandbox
-	Containers []Container
+	Containers []Container // exited ones too
 }
 
-// Lister lists, and remembers what never changes about a sandbox or container once it was asked for: the verbose statuses
-// cost one call each. Use it from one goroutine at a time.
+// How often details are asked for again. They can change in place (the kubelet resizes pods), and a verbose status costs a
+// call of about 0.5 ms: List asks for a bounded number, and so takes at most 16 ms more than one that asks for none.
+const (
+	refreshAge = time.Minute
+	refreshMax = 32
+	// retryAge is how long a status that was not answered in time is left alone: it costs its whole deadline.
+	retryAge = 10 * time.Second
+)
+
+// Lister lists, and remembers what the verbose statuses said. Use it from one goroutine at a time.
 type Lister struct {
 	client     *Client
-	sandboxes  map[string]string // id to CgroupParent
-	containers map[string]containerDetail
+	now        func() time.Time
+	sandboxes  map[string]*known[sandboxDetail]
+	containers map[string]*known[containerDetail]
 }
 
-type containerDetail struct {
-	oomScoreAdj *int64
-	memoryLimit *uint64
+// known is what a status said of one sandbox or container.
+type known[D any] struct {
+	detail    D
+	answered  bool           // detail holds an answer
+	state     ContainerState // as listed when that answer was asked for
+	asked     time.Time      // the last time, answered or not; zero: never
+	notBefore time.Time      // it is not asked again earlier
+}
+
+// ask is a status to ask for.
+type ask struct {
+	asked  time.Time // the last time
+	urgent bool      // what is known is nothing, or of another state
+	do     func(ctx context.Context, limit time.Duration) error
 }
 
 // NewLister returns a Lister that remembers nothing yet.
 func NewLister(c *Client) *Lister {
-	return &Lister{client: c, sandboxes: map[string]string{}, containers: map[string]containerDetail{}}
+	return &Lister{client: c, now: time.Now}
 }
 
-// List asks for all sandboxes and all containers that are not dead, and for the details of the new ones. A sandbox or
-// container that goes away between two calls is left out or left without details: that is no error. When ctx ends in the
-// middle of the details, what is known so far is returned with them missing, and the next List asks again.
+// List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
+// exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
+// minute, the oldest 32 at most. A sandbox or container that goes away between two calls, or whose status fails, is left
+// without details, or with those known: that is no error, and a later List asks again. When ctx ends, or a status is not
+// answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.client.timeouts.list)
 	defer cancel()
-	out := Listing{Time: time.Now()}
-	sandboxes, err := l.client.runtime.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{})
+	out := Listing{Time: l.now()}
+	sandboxes, err := l.client.listSandboxes(ctx)
 	if err != nil {
-		return out, l.client.wrap("list pod sandboxes of", err)
+		return out, err
 	}
-	containers, err := l.client.runtime.ListContainers(ctx, &runtimev1.ListContainersRequest{})
+	containers, err := l.client.listContainers(ctx, nil)
 	if err != nil {
-		return out, l.client.wrap("list containers of", err)
+		return out, err
 	}
-	out.Sandboxes = make([]PodSandbox, 0, len(sandboxes.Items))
-	for _, s := range sandboxes.Items {
-		m := s.GetMetadata()
-		out.Sandboxes = append(out.Sandboxes, PodSandbox{
-			ID: s.Id, UID: m.GetUid(), Name: m.GetName(), Namespace: m.GetNamespace(), Attempt: m.GetAttempt(),
-			Ready: s.State == runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: time.Unix(0, s.CreatedAt),
-			Annotations: s.Annotations, CgroupParent: l.cgroupParent(ctx, s),
-		})
+	out.Sandboxes = make([]PodSandbox, 0, len(sandboxes))
+	for _, s := range sandboxes {
+		out.Sandboxes = append(out.Sandboxes, sandboxOf(s))
 	}
-	for _, c := range containers.Containers {
-		if c.State == runtimev1.ContainerState_CONTAINER_EXITED {
-			continue
+	out.Containers = make([]Container, 0, len(containers))
+	for _, c := range containers {
+		out.Containers = append(out.Containers, containerOf(c))
+	}
+	l.details(ctx, plan(l.remember(out)))
+	for i := range out.Sandboxes {
+		s := &out.Sandboxes[i]
+		l.sandboxes[s.ID].detail.fill(s)
+	}
+	for i := range out.Containers {
+		if c := &out.Containers[i]; c.State != Exited {
+			l.containers[c.ID].detail.fill(c)
 		}
-		d := l.detail(ctx, c.Id)
-		out.Containers = append(out.Containers, Container{
-			ID: c.Id, SandboxID: c.PodSandboxId, Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
-			Running: c.State == runtimev1.ContainerState_CONTAINER_RUNNING, OOMScoreAdj: d.oomScoreAdj, MemoryLimit: d.memoryLimit,
-		})
 	}
-	l.forget(out)
 	return out, nil
 }
 
-// forget drops the details of what the runtime does not list any more.
-func (l *Lister) forget(now Listing) {
-	sandboxes := make(map[string]string, len(now.Sandboxes))
+// remember forgets what is not listed any more, and returns what there may be to ask about the rest.
+func (l *Lister) remember(now Listing) (asks []ask) {
+	sandboxes := make(map[string]*known[sandboxDetail], len(now.Sandboxes))
 	for _, s := range now.Sandboxes {
-		if parent, ok := l.sandboxes[s.ID]; ok {
-			sandboxes[s.ID] = parent
+		k := carry(l.sandboxes, s.ID)
+		sandboxes[s.ID] = k
+		state := k.state // what is known of a sandbox stays true when it ends
+		if s.Ready {
+			state = Running
 		}
+		asks = k.due(asks, state, s.Ready, now.Time, func(ctx context.Context) (sandboxDetail, error) {
+			res, err := l.client.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: s.ID, Verbose: true})
+			return sandboxDetailOf(res), l.client.link.wrap("ask status of", err)
+		})
 	}
-	containers := make(map[string]containerDetail, len(now.Containers))
+	containers := make(map[string]*known[containerDetail], len(now.Containers))
 	for _, c := range now.Containers {
-		if d, ok := l.containers[c.ID]; ok {
-			containers[c.ID] = d
+		if c.State == Exited {
+			continue
 		}
+		k := carry(l.containers, c.ID)
+		containers[c.ID] = k
+		asks = k.due(asks, c.State, true, now.Time, func(ctx context.Context) (containerDetail, error) {
+			res, err := l.client.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
+			return containerDetailOf(res), l.client.link.wrap("ask status of", err)
+		})
 	}
 	l.sandboxes, l.containers = sandboxes, containers
+	return asks
 }
 
-// verboseInfo is the part of the verbose status that containerd and CRI-O share: JSON under the key "info" of the status
-// (containerd internal/cri/server/sandbox_status.go and container_status.go).
-type verboseInfo struct {
-	Config struct {
-		Linux struct {
-			CgroupParent string `json:"cgroup_parent"` // of a sandbox
-			Resources    struct {
-				OOMScoreAdj *int64 `json:"oom_score_adj"` // of a container
-				MemoryLimit *int64 `json:"memory_limit_in_bytes"`
-			} `json:"resources"`
-		} `json:"linux"`
-	} `json:"config"`
-	RuntimeSpec struct {
-		Process struct {
-			OOMScoreAdj *int64 `json:"oomScoreAdj"`
-		} `json:"process"`
-		Linux struct {
-			CgroupsPath string `json:"cgroupsPath"`
-			Resources   struct {
-				Memory struct {
-					Limit *int64 `json:"limit"`
-				} `json:"memory"`
-			} `json:"resources"`
-		} `json:"linux"`
-	} `json:"runtimeSpec"`
-}
-
-// parseVerbose takes what it finds: an older or other runtime leaves fields absent, and what it wrote that is not JSON says
-// nothing.
-func parseVerbose(info map[string]string) (v verboseInfo) {
-	if json.Unmarshal([]byte(info["info"]), &v) != nil {
-		return verboseInfo{}
+func carry[D any](old map[string]*known[D], id string) *known[D] {
+	if k := old[id]; k != nil {
+		return k
 	}
-	return v
+	return &known[D]{}
 }
 
-func (l *Lister) cgroupParent(ctx context.Context, s *runtimev1.PodSandbox) string {
-	if parent, ok := l.sandboxes[s.Id]; ok {
-		return parent
+// due adds to asks if this is to be asked for: it never was answered, or has another state since, or may have changed.
+func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, status func(context.Context) (D, error)) []ask {
+	urgent := !k.answered || k.state != state
+	if now.Before(k.notBefore) || !urgent && (!alive || now.Sub(k.asked) < refreshAge) {
+		return asks
 	}
-	res, err := l.client.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: s.Id, Verbose: true})
-	if err != nil {
-		if errors.Is(l.client.wrap("", err), ErrNotFound) {
-			l.sandboxes[s.Id] = ""
+	return append(asks, ask{k.asked, urgent, func(ctx context.Context, limit time.Duration) error {
+		within, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		detail, err := status(within)
+		if ctx.Err() != nil { // the caller's time is over, which says nothing of this one
+			return ctx.Err()
 		}
-		return ""
-	}
-	v := parseVerbose(res.Info)
-	parent := v.Config.Linux.CgroupParent
-	if parent == "" {
-		parent = parentOfCgroupsPath(v.RuntimeSpec.Linux.CgroupsPath)
-	}
-	l.sandboxes[s.Id] = parent
-	return parent
+		k.asked = now
+		if err == nil {
+			k.detail, k.answered, k.state = detail, true, state
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			k.notBefore = now.Add(retryAge)
+		}
+		return err
+	}})
 }
 
-// parentOfCgroupsPath takes the pod's cgroup from its sandbox container's cgroupsPath: "SLICE:PREFIX:ID" with the systemd
-// driver, "/PARENT/ID" with cgroupfs (opencontainers/runtime-spec config-linux.md, cgroupsPath).
-func parentOfCgroupsPath(p string) string {
-	if slice, _, ok := strings.Cut(p, ":"); ok {
-		return slice
+// plan puts asks in their order: urgent ones, those never asked first, and then the oldest of the others.
+func plan(asks []ask) []ask {
+	slices.SortStableFunc(asks, func(a, b ask) int {
+		if a.urgent != b.urgent {
+			if a.urgent {
+				return -1
+			}
+			return 1
+		}
+		return a.asked.Compare(b.asked)
+	})
+	urgent := slices.IndexFunc(asks, func(a ask) bool { return !a.urgent })
+	if urgent < 0 {
+		return asks
 	}
-	if i := strings.LastIndexByte(p, '/'); i > 0 {
-		return p[:i]
-	}
-	return ""
+	return asks[:min(len(asks), urgent+refreshMax)]
 }
 
-func (l *Lister) detail(ctx context.Context, id string) containerDetail {
-	if d, ok := l.containers[id]; ok {
-		return d
+// details asks until one is not answered in time: a runtime that hangs costs one deadline a List, and since that one comes
+// last the next time, none keeps the others waiting for ever.
+func (l *Lister) details(ctx context.Context, asks []ask) {
+	for _, a := range asks {
+		err := a.do(ctx, l.client.timeouts.status)
+		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+			return
+		}
 	}
-	res, err := l.client.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: id, Verbose: true})
-	if err != nil {
-		return containerDetail{}
-	}
-	v := parseVerbose(res.Info)
-	d := containerDetail{oomScoreAdj: v.RuntimeSpec.Process.OOMScoreAdj}
-	if d.oomScoreAdj == nil {
-		d.oomScoreAdj = v.Config.Linux.Resources.OOMScoreAdj
-	}
-	limit := v.RuntimeSpec.Linux.Resources.Memory.Limit
-	if limit == nil {
-		limit = v.Config.Linux.Resources.MemoryLimit
-	}
-	if r := res.GetStatus().GetResources().GetLinux().GetMemoryLimitInBytes(); r > 0 {
-		limit = &r
-	}
-	if limit != nil && *limit > 0 {
-		bytes := uint64(*limit)
-		d.memoryLimit = &bytes
-	}
-	l.containers[id] = d
-	return d
 }

@@ -48,6 +48,9 @@ func NewIndex(l cri.Listing) Index {
 		p.Cgroup = CgroupOfParent(newest.CgroupParent)
 	}
 	for _, c := range l.Containers {
+		if c.State == cri.Exited {
+			continue
+		}
 		if p := bySandbox[c.SandboxID]; p != nil {
 			p.Containers = append(p.Containers, c)
 		}

@@ -1,5 +1,5 @@
 // Package critest is a container runtime for unit tests: a gRPC server on a unix socket that holds what the test puts in,
-// and can hang, fail and lie per call.
+// and can hang, fail, dawdle and lie per call.
 package critest
 
 import (
@@ -8,26 +8,45 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Runtime is the fake. Its exported fields may be changed while mu is held through Change.
+// Runtime is the fake. Its exported fields may be set before the first call, and changed later through Change. Calls are
+// named as in the CRI: "ListPodSandbox", "StreamImages".
 type Runtime struct {
 	runtimev1.UnimplementedRuntimeServiceServer
+	runtimev1.UnimplementedImageServiceServer
 
-	Sandboxes  []*runtimev1.PodSandbox
-	Containers []*runtimev1.Container
-	Info       map[string]string // verbose "info" by sandbox or container id
-	Fail       map[string]error  // by the name of the call: answer with this
-	Hang       map[string]bool   // by the name of the call: answer when the caller gives up
+	Sandboxes         []*runtimev1.PodSandbox
+	Containers        []*runtimev1.Container
+	Info              map[string]string                      // verbose "info" by sandbox or container id
+	SandboxStatuses   map[string]*runtimev1.PodSandboxStatus // by id; others have what their entry in Sandboxes says
+	ContainerStatuses map[string]*runtimev1.ContainerStatus  // by id; others have what their entry in Containers says
+	Images            []*runtimev1.Image
+	ImageFs           []*runtimev1.FilesystemUsage
+	ContainerFs       []*runtimev1.FilesystemUsage
+	Stats             []*runtimev1.ContainerStats
+	Conditions        []*runtimev1.RuntimeCondition
+	CgroupDriver      runtimev1.CgroupDriver
+
+	Fail   map[string]error         // by the name of the call: answer with this
+	Hang   map[string]bool          // answer when the caller gives up
+	Delay  map[string]time.Duration // answer so much later, unless the caller gives up
+	Answer map[string]func(any) any // change the answer, or each message of a stream; the type must stay
+
+	Streams bool            // has the Stream calls of cri-api 0.37; otherwise they are Unimplemented
+	Batch   int             // items in a message of a stream; 0 is 1
+	Break   map[string]int  // a stream ends with an error after so many messages
+	Stall   map[string]int  // a stream says no more after so many messages, until the caller gives up
+	Repeat  map[string]bool // a stream begins anew when it is through, until the caller gives up
 
 	mu     sync.Mutex
 	calls  map[string]int
+	ended  map[string]int
 	server *grpc.Server
 	socket string
 }
@@ -35,7 +54,13 @@ type Runtime struct {
 // Start serves a fake until the test ends.
 func Start(t testing.TB) *Runtime {
 	t.Helper()
-	r := &Runtime{Info: map[string]string{}, Fail: map[string]error{}, Hang: map[string]bool{}, calls: map[string]int{}, socket: filepath.Join(t.TempDir(), "cri.sock")}
+	r := &Runtime{
+		Info: map[string]string{}, SandboxStatuses: map[string]*runtimev1.PodSandboxStatus{}, ContainerStatuses: map[string]*runtimev1.ContainerStatus{},
+		Conditions: []*runtimev1.RuntimeCondition{{Type: runtimev1.RuntimeReady, Status: true}, {Type: runtimev1.NetworkReady, Status: true}},
+		Fail:       map[string]error{}, Hang: map[string]bool{}, Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
+		Break: map[string]int{}, Stall: map[string]int{}, Repeat: map[string]bool{},
+		calls: map[string]int{}, ended: map[string]int{}, socket: filepath.Join(t.TempDir(), "cri.sock"),
+	}
 	r.Restart(t)
 	t.Cleanup(r.Stop)
 	return r
@@ -50,6 +75,7 @@ func (r *Runtime) Restart(t testing.TB) {
 	}
 	server := grpc.NewServer()
 	runtimev1.RegisterRuntimeServiceServer(server, r)
+	runtimev1.RegisterImageServiceServer(server, r)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Stop(); <-done })
@@ -76,98 +102,55 @@ func (r *Runtime) Calls(name string) int {
 	return r.calls[name]
 }
 
+// Open counts the streams of a name that have neither ended nor been cancelled.
+func (r *Runtime) Open(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[name] - r.ended[name]
+}
+
 // enter counts a call and does what the test asked for.
 func (r *Runtime) enter(ctx context.Context, name string) error {
 	r.mu.Lock()
 	r.calls[name]++
-	fail, hang := r.Fail[name], r.Hang[name]
+	fail, hang, delay := r.Fail[name], r.Hang[name], r.Delay[name]
 	r.mu.Unlock()
 	if hang {
 		<-ctx.Done()
+	}
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	return fail
 }
 
-// Version implements the CRI.
-func (r *Runtime) Version(ctx context.Context, _ *runtimev1.VersionRequest) (*runtimev1.VersionResponse, error) {
-	return &runtimev1.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, r.enter(ctx, "Version")
-}
-
-// ListPodSandbox implements the CRI.
-func (r *Runtime) ListPodSandbox(ctx context.Context, _ *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
-	if err := r.enter(ctx, "ListPodSandbox"); err != nil {
-		return nil, err
+// unary answers a call with what make makes while nothing changes, and the test's lie of it.
+func unary[M any](ctx context.Context, r *Runtime, name string, make func() (M, error)) (M, error) {
+	if err := r.enter(ctx, name); err != nil {
+		var none M
+		return none, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	res := &runtimev1.ListPodSandboxResponse{}
-	for _, s := range r.Sandboxes { // copies: an answer is written out after the lock is gone
-		res.Items = append(res.Items, proto.CloneOf(s))
+	m, err := make()
+	if err != nil {
+		return m, err
 	}
-	return res, nil
+	return lie(r, name, m), nil
 }
 
-// ListContainers implements the CRI, with the filters that are used.
-func (r *Runtime) ListContainers(ctx context.Context, req *runtimev1.ListContainersRequest) (*runtimev1.ListContainersResponse, error) {
-	if err := r.enter(ctx, "ListContainers"); err != nil {
-		return nil, err
+// lie changes an answer as the test wishes. The caller holds mu.
+func lie[M any](r *Runtime, name string, m M) M {
+	if f := r.Answer[name]; f != nil {
+		return f(m).(M)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	res := &runtimev1.ListContainersResponse{}
-	for _, c := range r.Containers {
-		f := req.GetFilter()
-		if f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.PodSandboxId || f.GetState() != nil && f.GetState().State != c.State {
-			continue
-		}
-		res.Containers = append(res.Containers, proto.CloneOf(c))
-	}
-	return res, nil
-}
-
-// PodSandboxStatus implements the CRI.
-func (r *Runtime) PodSandboxStatus(ctx context.Context, req *runtimev1.PodSandboxStatusRequest) (*runtimev1.PodSandboxStatusResponse, error) {
-	if err := r.enter(ctx, "PodSandboxStatus"); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.Sandboxes {
-		if s.Id == req.PodSandboxId {
-			return &runtimev1.PodSandboxStatusResponse{Info: map[string]string{"info": r.Info[s.Id]}}, nil
-		}
-	}
-	return nil, status.Errorf(codes.NotFound, "sandbox %s", req.PodSandboxId)
-}
-
-// ContainerStatus implements the CRI.
-func (r *Runtime) ContainerStatus(ctx context.Context, req *runtimev1.ContainerStatusRequest) (*runtimev1.ContainerStatusResponse, error) {
-	if err := r.enter(ctx, "ContainerStatus"); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.Containers {
-		if c.Id == req.ContainerId {
-			return &runtimev1.ContainerStatusResponse{Status: &runtimev1.ContainerStatus{}, Info: map[string]string{"info": r.Info[c.Id]}}, nil
-		}
-	}
-	return nil, status.Errorf(codes.NotFound, "container %s", req.ContainerId)
-}
-
-// StopPodSandbox implements the CRI.
-func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimev1.StopPodSandboxRequest) (*runtimev1.StopPodSandboxResponse, error) {
-	if err := r.enter(ctx, "StopPodSandbox"); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.Sandboxes {
-		if s.Id == req.PodSandboxId {
-			s.State = runtimev1.PodSandboxState_SANDBOX_NOTREADY
-			return &runtimev1.StopPodSandboxResponse{}, nil
-		}
-	}
-	return nil, status.Errorf(codes.NotFound, "sandbox %s", req.PodSandboxId)
+	return m
 }

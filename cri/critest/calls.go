@@ -1,0 +1,141 @@
+package critest
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// sandboxes, containers and images are copies: an answer is written out after the lock is gone. The caller holds mu.
+
+func (r *Runtime) sandboxes() []*runtimev1.PodSandbox { return clones(r.Sandboxes) }
+
+func (r *Runtime) images() []*runtimev1.Image { return clones(r.Images) }
+
+func (r *Runtime) containers(f *runtimev1.ContainerFilter) (out []*runtimev1.Container) {
+	for _, c := range clones(r.Containers) {
+		if f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.GetPodSandboxId() || f.GetState() != nil && f.GetState().State != c.GetState() {
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func clones[M proto.Message](from []M) (out []M) {
+	for _, m := range from {
+		out = append(out, proto.CloneOf(m))
+	}
+	return out
+}
+
+// Version implements the CRI.
+func (r *Runtime) Version(ctx context.Context, _ *runtimev1.VersionRequest) (*runtimev1.VersionResponse, error) {
+	return unary(ctx, r, "Version", func() (*runtimev1.VersionResponse, error) {
+		return &runtimev1.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, nil
+	})
+}
+
+// Status implements the CRI.
+func (r *Runtime) Status(ctx context.Context, _ *runtimev1.StatusRequest) (*runtimev1.StatusResponse, error) {
+	return unary(ctx, r, "Status", func() (*runtimev1.StatusResponse, error) {
+		return &runtimev1.StatusResponse{Status: &runtimev1.RuntimeStatus{Conditions: clones(r.Conditions)}}, nil
+	})
+}
+
+// RuntimeConfig implements the CRI.
+func (r *Runtime) RuntimeConfig(ctx context.Context, _ *runtimev1.RuntimeConfigRequest) (*runtimev1.RuntimeConfigResponse, error) {
+	return unary(ctx, r, "RuntimeConfig", func() (*runtimev1.RuntimeConfigResponse, error) {
+		return &runtimev1.RuntimeConfigResponse{Linux: &runtimev1.LinuxRuntimeConfiguration{CgroupDriver: r.CgroupDriver}}, nil
+	})
+}
+
+// ListPodSandbox implements the CRI.
+func (r *Runtime) ListPodSandbox(ctx context.Context, _ *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
+	return unary(ctx, r, "ListPodSandbox", func() (*runtimev1.ListPodSandboxResponse, error) {
+		return &runtimev1.ListPodSandboxResponse{Items: r.sandboxes()}, nil
+	})
+}
+
+// ListContainers implements the CRI, with the filters that are used.
+func (r *Runtime) ListContainers(ctx context.Context, req *runtimev1.ListContainersRequest) (*runtimev1.ListContainersResponse, error) {
+	return unary(ctx, r, "ListContainers", func() (*runtimev1.ListContainersResponse, error) {
+		return &runtimev1.ListContainersResponse{Containers: r.containers(req.GetFilter())}, nil
+	})
+}
+
+// PodSandboxStatus implements the CRI.
+func (r *Runtime) PodSandboxStatus(ctx context.Context, req *runtimev1.PodSandboxStatusRequest) (*runtimev1.PodSandboxStatusResponse, error) {
+	return unary(ctx, r, "PodSandboxStatus", func() (*runtimev1.PodSandboxStatusResponse, error) {
+		for _, s := range r.Sandboxes {
+			if s.GetId() != req.GetPodSandboxId() {
+				continue
+			}
+			out := proto.CloneOf(r.SandboxStatuses[s.Id])
+			if out == nil {
+				out = &runtimev1.PodSandboxStatus{
+					Id: s.Id, Metadata: proto.CloneOf(s.Metadata), State: s.State, CreatedAt: s.CreatedAt, RuntimeHandler: s.RuntimeHandler,
+				}
+			}
+			return &runtimev1.PodSandboxStatusResponse{Status: out, Info: map[string]string{"info": r.Info[s.Id]}}, nil
+		}
+		return nil, status.Errorf(codes.NotFound, "sandbox %s", req.GetPodSandboxId())
+	})
+}
+
+// ContainerStatus implements the CRI.
+func (r *Runtime) ContainerStatus(ctx context.Context, req *runtimev1.ContainerStatusRequest) (*runtimev1.ContainerStatusResponse, error) {
+	return unary(ctx, r, "ContainerStatus", func() (*runtimev1.ContainerStatusResponse, error) {
+		for _, c := range r.Containers {
+			if c.GetId() != req.GetContainerId() {
+				continue
+			}
+			out := proto.CloneOf(r.ContainerStatuses[c.Id])
+			if out == nil {
+				out = &runtimev1.ContainerStatus{
+					Id: c.Id, Metadata: proto.CloneOf(c.Metadata), State: c.State, CreatedAt: c.CreatedAt,
+					Image: proto.CloneOf(c.Image), ImageRef: c.ImageRef, ImageId: c.ImageId,
+				}
+			}
+			return &runtimev1.ContainerStatusResponse{Status: out, Info: map[string]string{"info": r.Info[c.Id]}}, nil
+		}
+		return nil, status.Errorf(codes.NotFound, "container %s", req.GetContainerId())
+	})
+}
+
+// ListContainerStats implements the CRI.
+func (r *Runtime) ListContainerStats(ctx context.Context, _ *runtimev1.ListContainerStatsRequest) (*runtimev1.ListContainerStatsResponse, error) {
+	return unary(ctx, r, "ListContainerStats", func() (*runtimev1.ListContainerStatsResponse, error) {
+		return &runtimev1.ListContainerStatsResponse{Stats: clones(r.Stats)}, nil
+	})
+}
+
+// StopPodSandbox implements the CRI.
+func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimev1.StopPodSandboxRequest) (*runtimev1.StopPodSandboxResponse, error) {
+	return unary(ctx, r, "StopPodSandbox", func() (*runtimev1.StopPodSandboxResponse, error) {
+		for _, s := range r.Sandboxes {
+			if s.GetId() == req.GetPodSandboxId() {
+				s.State = runtimev1.PodSandboxState_SANDBOX_NOTREADY
+				return &runtimev1.StopPodSandboxResponse{}, nil
+			}
+		}
+		return nil, status.Errorf(codes.NotFound, "sandbox %s", req.GetPodSandboxId())
+	})
+}
+
+// ListImages implements the CRI.
+func (r *Runtime) ListImages(ctx context.Context, _ *runtimev1.ListImagesRequest) (*runtimev1.ListImagesResponse, error) {
+	return unary(ctx, r, "ListImages", func() (*runtimev1.ListImagesResponse, error) {
+		return &runtimev1.ListImagesResponse{Images: r.images()}, nil
+	})
+}
+
+// ImageFsInfo implements the CRI.
+func (r *Runtime) ImageFsInfo(ctx context.Context, _ *runtimev1.ImageFsInfoRequest) (*runtimev1.ImageFsInfoResponse, error) {
+	return unary(ctx, r, "ImageFsInfo", func() (*runtimev1.ImageFsInfoResponse, error) {
+		return &runtimev1.ImageFsInfoResponse{ImageFilesystems: clones(r.ImageFs), ContainerFilesystems: clones(r.ContainerFs)}, nil
+	})
+}

@@ -1,0 +1,92 @@
+package cri
+
+import (
+	"strings"
+	"time"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// PodSandbox is one attempt at running a pod. Its maps and pointers are shared between listings: never write through them.
+type PodSandbox struct {
+	ID              string
+	UID             string // of the pod
+	Name, Namespace string // of the pod
+	Attempt         uint32
+	Ready           bool
+	CreatedAt       time.Time         // zero: unknown
+	Labels          map[string]string // of the pod
+	Annotations     map[string]string // of the pod, all of them (kubelet pkg/kubelet/kuberuntime/labels.go)
+	RuntimeHandler  string            // of the RuntimeClass; empty: the default one
+
+	// The rest comes from the verbose status, in shapes of the runtime's own, and may be absent.
+
+	// CgroupParent is the pod's cgroup as the runtime was told it: "/kubepods/burstable/pod<uid>" or
+	// "kubepods-burstable-pod<uid>.slice". Empty: the runtime did not say.
+	CgroupParent string
+	// HostNetwork: the pod uses the node's network. nil: unknown.
+	HostNetwork *bool
+	// PID of the sandbox's own process on the node (pause). 0: unknown, none (CRI-O's drop_infra_ctr), or not Ready. It
+	// may have been given to another process since.
+	PID int
+	// NetNS is the file of the pod's network namespace ("/var/run/netns/cni-..."), gone once the sandbox was stopped.
+	// Empty: unknown, or the node's.
+	NetNS string
+	// Resources of the pod as a whole, as the kubelet told the runtime. nil: unknown.
+	Resources *LinuxResources
+}
+
+func sandboxOf(s *runtimev1.PodSandbox) PodSandbox {
+	m := s.GetMetadata()
+	return PodSandbox{
+		ID: s.GetId(), UID: m.GetUid(), Name: m.GetName(), Namespace: m.GetNamespace(), Attempt: m.GetAttempt(),
+		Ready: s.GetState() == runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: at(s.GetCreatedAt()),
+		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), RuntimeHandler: s.GetRuntimeHandler(),
+	}
+}
+
+// sandboxDetail is what the verbose status adds to a list.
+type sandboxDetail struct {
+	cgroupParent string
+	hostNetwork  *bool
+	pid          int
+	netNS        string
+	resources    *LinuxResources
+}
+
+func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
+	v := parseVerbose(res.GetInfo())
+	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid(), resources: v.podResources()}
+	if d.cgroupParent == "" {
+		d.cgroupParent = parentOfCgroupsPath(v.RuntimeSpec.Linux.CgroupsPath)
+	}
+	if options := res.GetStatus().GetLinux().GetNamespaces().GetOptions(); options != nil {
+		host := options.GetNetwork() == runtimev1.NamespaceMode_NODE
+		d.hostNetwork = &host
+	}
+	for _, ns := range v.RuntimeSpec.Linux.Namespaces {
+		if ns.Type == "network" {
+			d.netNS = ns.Path
+		}
+	}
+	return d
+}
+
+func (d sandboxDetail) fill(s *PodSandbox) {
+	s.CgroupParent, s.HostNetwork, s.NetNS, s.Resources = d.cgroupParent, d.hostNetwork, d.netNS, d.resources
+	if s.Ready {
+		s.PID = d.pid
+	}
+}
+
+// parentOfCgroupsPath takes the pod's cgroup from its sandbox container's cgroupsPath: "SLICE:PREFIX:ID" with the systemd
+// driver, "/PARENT/ID" with cgroupfs (opencontainers/runtime-spec config-linux.md, cgroupsPath).
+func parentOfCgroupsPath(p string) string {
+	if slice, _, ok := strings.Cut(p, ":"); ok {
+		return slice
+	}
+	if i := strings.LastIndexByte(p, '/'); i > 0 {
+		return p[:i]
+	}
+	return ""
+}

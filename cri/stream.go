@@ -1,0 +1,82 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// limits bound a stream, which the receive limit bounds by the message only. A container takes about 1 KiB with the
+// kubelet's labels and annotations: both leave room for a node that nobody ever cleaned.
+type limits struct {
+	items int // a message without any counts as one
+	bytes int // of the messages, encoded
+}
+
+var streamLimits = limits{items: 1_000_000, bytes: 64 << 20}
+
+// absence remembers that a runtime lacks a stream: the link's epoch in which it said so, plus one; 0: it never did.
+type absence struct{ learnt atomic.Uint64 }
+
+// twin is a list that a runtime answers as a stream of messages M (cri-api 0.37, containerd 2.4) or in one message.
+type twin[M, T any] struct {
+	link   *link
+	absent *absence
+	limits limits
+	stream func(context.Context) (grpc.ServerStreamingClient[M], error)
+	items  func(*M) []T
+	plain  func(context.Context) ([]T, error)
+}
+
+// list asks for the stream, and for the one message where the runtime answers Unimplemented.
+func (t twin[M, T]) list(ctx context.Context) ([]T, error) {
+	epoch := t.link.epoch.Load()
+	if t.absent.learnt.Load() != epoch+1 {
+		out, begun, err := t.drain(ctx)
+		if begun || status.Code(err) != codes.Unimplemented {
+			return out, err
+		}
+		t.absent.learnt.Store(epoch + 1)
+	}
+	return t.plain(ctx)
+}
+
+// drain reads a stream to its end. One that breaks in the middle is an error and never half a list. However drain ends, the
+// stream has ended too: the runtime must not wait for a reader (cri-kernel facts: containerd blocks on one that is gone).
+func (t twin[M, T]) drain(ctx context.Context) (out []T, begun bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := t.stream(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	items, bytes := 0, 0
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return out, true, nil
+		}
+		if err != nil {
+			if !begun {
+				return nil, false, err
+			}
+			return nil, true, fmt.Errorf("the stream broke after %d items: %w", len(out), err)
+		}
+		begun = true
+		batch := t.items(m)
+		items += max(1, len(batch))
+		bytes += proto.Size(any(m).(proto.Message))
+		if items > t.limits.items || bytes > t.limits.bytes {
+			return nil, true, fmt.Errorf("%w: stopped a stream at %d items, %d bytes (limits %d and %d): remove dead containers and unused images, or restart the runtime",
+				ErrTooLarge, items, bytes, t.limits.items, t.limits.bytes)
+		}
+		out = append(out, batch...)
+	}
+}

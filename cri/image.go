@@ -1,0 +1,145 @@
+package cri
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Image is one image on the node.
+type Image struct {
+	ID string // as in Container.ImageID
+	// Other names of it: "docker.io/library/busybox:1.36" and "docker.io/library/busybox@sha256:...". Both empty: untagged.
+	RepoTags, RepoDigests []string
+	Size                  uint64            // bytes on the node as the runtime counts them (containerd: compressed); 0: unknown
+	Pinned                bool              // the runtime asks that it be kept; it would remove it all the same (runtime/v1 api.proto)
+	Spec                  string            // the reference it was pulled by; often empty
+	Annotations           map[string]string // of that reference
+}
+
+// ListImages lists the images of the image service, once each.
+func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	defer cancel()
+	items, err := twin[runtimev1.StreamImagesResponse, *runtimev1.Image]{
+		link: c.imageLink, absent: &c.noImageStream, limits: c.limits,
+		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamImagesResponse], error) {
+			return c.images.StreamImages(ctx, &runtimev1.StreamImagesRequest{})
+		},
+		items: (*runtimev1.StreamImagesResponse).GetImages,
+		plain: func(ctx context.Context) ([]*runtimev1.Image, error) {
+			res, err := c.images.ListImages(ctx, &runtimev1.ListImagesRequest{})
+			return res.GetImages(), err
+		},
+	}.list(ctx)
+	if err != nil {
+		return nil, c.imageLink.wrap("list images of", err)
+	}
+	items = once(items)
+	out := make([]Image, 0, len(items))
+	for _, i := range items {
+		out = append(out, imageOf(i))
+	}
+	return out, nil
+}
+
+func imageOf(i *runtimev1.Image) Image {
+	out := Image{
+		ID: i.GetId(), RepoTags: i.GetRepoTags(), RepoDigests: i.GetRepoDigests(), Pinned: i.GetPinned(),
+		Spec: i.GetSpec().GetImage(), Annotations: i.GetSpec().GetAnnotations(),
+	}
+	if size := i.GetSize(); size <= math.MaxInt64 {
+		out.Size = size
+	}
+	return out
+}
+
+// FilesystemUsage is what images, or containers, or one container, take on a filesystem: not what is used of it in total.
+type FilesystemUsage struct {
+	Mountpoint string    // a folder on that filesystem, rarely its mount point itself (containerd: the snapshotter's)
+	UsedBytes  *uint64   // nil: the runtime did not say
+	InodesUsed *uint64   // likewise
+	Time       time.Time // of the measurement; zero: unknown
+}
+
+// FsInfo is where the runtime keeps images and containers. Containers is empty where it keeps both in one place, and always
+// with containerd 2.4 (its internal/cri/server/images/imagefs_info.go).
+type FsInfo struct{ Images, Containers []FilesystemUsage }
+
+// ImageFsInfo asks where images and containers lie, the default snapshotter's first. containerd sums up sizes that it takes
+// every 10 s, without the compressed content it keeps besides: for what is free, ask the filesystem of the Mountpoint.
+func (c *Client) ImageFsInfo(ctx context.Context) (FsInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
+	defer cancel()
+	res, err := c.images.ImageFsInfo(ctx, &runtimev1.ImageFsInfoRequest{})
+	if err != nil {
+		return FsInfo{}, c.imageLink.wrap("ask image filesystems of", err)
+	}
+	return FsInfo{Images: usagesOf(res.GetImageFilesystems()), Containers: usagesOf(res.GetContainerFilesystems())}, nil
+}
+
+func usagesOf(list []*runtimev1.FilesystemUsage) (out []FilesystemUsage) {
+	for _, u := range list {
+		if u.GetFsId().GetMountpoint() != "" {
+			out = append(out, usageOf(u))
+		}
+	}
+	return out
+}
+
+func usageOf(u *runtimev1.FilesystemUsage) FilesystemUsage {
+	return FilesystemUsage{
+		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: counted(u.GetUsedBytes()), InodesUsed: counted(u.GetInodesUsed()), Time: at(u.GetTimestamp()),
+	}
+}
+
+// counted is absent where the runtime did not say, and where it wrote a negative number.
+func counted(v *runtimev1.UInt64Value) *uint64 {
+	if v == nil || v.GetValue() > math.MaxInt64 {
+		return nil
+	}
+	n := v.GetValue()
+	return &n
+}
+
+// ContainerStats is what one container has written beside its image.
+type ContainerStats struct {
+	ID            string
+	WritableLayer *FilesystemUsage // nil: the runtime has not measured it
+}
+
+// ListContainerStats asks for the writable layers of all containers that run. It is not for a hot path: containerd asks the
+// shim of one container after the other for cgroup statistics too, 1.5 ms each (cri-kernel facts), so one shim that hangs
+// holds up the answer. A runtime without it is ErrUnimplemented.
+func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
+	defer cancel()
+	res, err := c.runtime.ListContainerStats(ctx, &runtimev1.ListContainerStatsRequest{})
+	if err != nil {
+		return nil, c.link.wrapOptional("list container stats of", err)
+	}
+	out := make([]ContainerStats, 0, len(res.GetStats()))
+	seen := make(map[string]bool, len(res.GetStats()))
+	for _, s := range res.GetStats() {
+		if id := s.GetAttributes().GetId(); id != "" && !seen[id] {
+			seen[id] = true
+			out = append(out, containerStatsOf(s))
+		}
+	}
+	return out, nil
+}
+
+func containerStatsOf(s *runtimev1.ContainerStats) ContainerStats {
+	out := ContainerStats{ID: s.GetAttributes().GetId()}
+	layer := s.GetWritableLayer()
+	// containerd writes zeros, the time too, for a layer it has not measured yet (internal/cri/server/container_stats_list.go).
+	if layer == nil || layer.GetTimestamp() <= 0 && layer.GetUsedBytes().GetValue() == 0 && layer.GetInodesUsed().GetValue() == 0 {
+		return out
+	}
+	usage := usageOf(layer)
+	out.WritableLayer = &usage
+	return out
+}

@@ -52,7 +52,7 @@ func DialWithImages(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{link: l, runtime: runtimev1.NewRuntimeServiceClient(l.conn), imageLink: l, timeouts: defaults, limits: streamLimits}
+	c := &Client{link: l, runtime: runtimev1.NewRuntimeServiceClient(l.conn), imageLink: l, timeouts: defaults, limits: listLimits}
 	if imageEndpoint != "" {
 		full, err := ParseEndpoint(imageEndpoint)
 		if err == nil && full != l.endpoint {

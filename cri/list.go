@@ -137,16 +137,19 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 		return asks
 	}
 	return append(asks, ask{k.asked, urgent, func(ctx context.Context, limit time.Duration) error {
+		end, hurried := ctx.Deadline()
+		hurried = hurried && time.Until(end) < limit
 		within, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		detail, err := status(within)
-		if ctx.Err() != nil { // the caller's time is over, which says nothing of this one
-			return ctx.Err()
+		late := errors.Is(err, context.DeadlineExceeded)
+		if ctx.Err() != nil || hurried && late { // the caller's time is over, which says nothing of this one
+			return context.DeadlineExceeded
 		}
 		k.asked = now
 		if err == nil {
 			k.detail, k.answered, k.state = detail, true, state
-		} else if errors.Is(err, context.DeadlineExceeded) {
+		} else if late {
 			k.notBefore = now.Add(retryAge)
 		}
 		return err
@@ -175,8 +178,7 @@ func plan(asks []ask) []ask {
 // last the next time, none keeps the others waiting for ever.
 func (l *Lister) details(ctx context.Context, asks []ask) {
 	for _, a := range asks {
-		err := a.do(ctx, l.client.timeouts.status)
-		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+		if errors.Is(a.do(ctx, l.client.timeouts.status), context.DeadlineExceeded) {
 			return
 		}
 	}

@@ -13,14 +13,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// limits bound a stream, which the receive limit bounds by the message only. A container takes about 1 KiB with the
-// kubelet's labels and annotations: both leave room for a node that nobody ever cleaned.
+// limits bound a list, of which the receive limit bounds each message only. A container takes about 1 KiB with the kubelet's
+// labels and annotations, and its decoded form as much again: both leave room for a node that nobody ever cleaned.
 type limits struct {
 	items int // a message without any counts as one
-	bytes int // of the messages, encoded
+	bytes int // of a stream's messages, encoded
 }
 
-var streamLimits = limits{items: 1_000_000, bytes: 64 << 20}
+var listLimits = limits{items: 100_000, bytes: 64 << 20}
+
+// exceeded is the error of a list that is longer.
+func (l limits) exceeded(items, bytes int) error {
+	if items <= l.items && bytes <= l.bytes {
+		return nil
+	}
+	return fmt.Errorf("%w: more than %d items or %d bytes: remove dead containers and unused images, or restart the runtime", ErrTooLarge, l.items, l.bytes)
+}
 
 // absence remembers that a runtime lacks a stream: the link's epoch in which it said so, plus one; 0: it never did.
 type absence struct{ learnt atomic.Uint64 }
@@ -45,7 +53,14 @@ func (t twin[M, T]) list(ctx context.Context) ([]T, error) {
 		}
 		t.absent.learnt.Store(epoch + 1)
 	}
-	return t.plain(ctx)
+	out, err := t.plain(ctx)
+	if err == nil {
+		err = t.limits.exceeded(len(out), 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // drain reads a stream to its end. One that breaks in the middle is an error and never half a list. However drain ends, the
@@ -73,9 +88,8 @@ func (t twin[M, T]) drain(ctx context.Context) (out []T, begun bool, err error) 
 		batch := t.items(m)
 		items += max(1, len(batch))
 		bytes += proto.Size(any(m).(proto.Message))
-		if items > t.limits.items || bytes > t.limits.bytes {
-			return nil, true, fmt.Errorf("%w: stopped a stream at %d items, %d bytes (limits %d and %d): remove dead containers and unused images, or restart the runtime",
-				ErrTooLarge, items, bytes, t.limits.items, t.limits.bytes)
+		if err := t.limits.exceeded(items, bytes); err != nil {
+			return nil, true, err
 		}
 		out = append(out, batch...)
 	}

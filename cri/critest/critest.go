@@ -38,11 +38,12 @@ type Runtime struct {
 	Delay  map[string]time.Duration // answer so much later, unless the caller gives up
 	Answer map[string]func(any) any // change the answer, or each message of a stream; the type must stay
 
-	Streams bool            // has the Stream calls of cri-api 0.37; otherwise they are Unimplemented
-	Batch   int             // items in a message of a stream; 0 is 1
-	Break   map[string]int  // a stream ends with an error after so many messages
-	Stall   map[string]int  // a stream says no more after so many messages, until the caller gives up
-	Repeat  map[string]bool // a stream begins anew when it is through, until the caller gives up
+	Streams  bool            // has the Stream calls of cri-api 0.37; otherwise they are Unimplemented
+	Batch    int             // items in a message of a stream; 0 is 1
+	Break    map[string]int  // a stream ends with BreakErr after so many messages
+	Stall    map[string]int  // a stream says no more after so many messages, until the caller gives up
+	BreakErr error           // nil: an internal error
+	Repeat   map[string]bool // a stream begins anew when it is through, until the caller gives up
 
 	mu     sync.Mutex
 	calls  map[string]int

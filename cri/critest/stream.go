@@ -1,6 +1,7 @@
 package critest
 
 import (
+	"cmp"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -20,7 +21,7 @@ func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], 
 	on, items, batch := r.Streams, list(), max(1, r.Batch)
 	breakAfter, breaks := r.Break[name]
 	stallAfter, stalls := r.Stall[name]
-	repeat := r.Repeat[name]
+	repeat, broken := r.Repeat[name], r.BreakErr
 	r.mu.Unlock()
 	if !on {
 		return status.Errorf(codes.Unimplemented, "method %s not implemented", name)
@@ -29,7 +30,7 @@ func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], 
 	for again := true; again; again = repeat && s.Context().Err() == nil {
 		for part := range slices.Chunk(items, batch) {
 			if breaks && sent == breakAfter {
-				return status.Error(codes.Internal, "broken in the middle")
+				return cmp.Or(broken, status.Error(codes.Internal, "broken in the middle"))
 			}
 			if stalls && sent == stallAfter {
 				<-s.Context().Done()

@@ -1,0 +1,256 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/cri/critest"
+)
+
+func TestSandboxDetails(t *testing.T) {
+	r := node(t)
+	r.Sandboxes[0].Labels, r.Sandboxes[0].RuntimeHandler = map[string]string{"app": "web"}, "kata"
+	namespaces := func(mode runtimev1.NamespaceMode) *runtimev1.PodSandboxStatus {
+		return &runtimev1.PodSandboxStatus{Linux: &runtimev1.LinuxPodSandboxStatus{Namespaces: &runtimev1.Namespace{Options: &runtimev1.NamespaceOption{Network: mode}}}}
+	}
+	r.SandboxStatuses["s1"], r.SandboxStatuses["s0"] = namespaces(runtimev1.NamespaceMode_POD), namespaces(runtimev1.NamespaceMode_NODE)
+	r.Info["s1"] = containerdSandbox
+	r.Info["s0"] = `{"pid":77,"resources":{"linux":{"cpu_shares":512}},"config":{"linux":{"resources":{"cpu_shares":256}}}}`
+	got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s1, s0 := got.Sandboxes[0], got.Sandboxes[1]
+	if s1.Labels["app"] != "web" || s1.RuntimeHandler != "kata" || s1.HostNetwork == nil || *s1.HostNetwork || s1.PID != 4242 || s1.NetNS != "/var/run/netns/cni-1" {
+		t.Errorf("s1: %+v", s1)
+	}
+	if r := s1.Resources; r == nil || *r.MemoryLimit != 1<<30 || *r.CPUShares != 512 || *r.CPUQuota != 50000 || *r.CPUPeriod != 100000 || r.Unified["memory.low"] != "7" {
+		t.Errorf("resources of s1: %+v", r)
+	}
+	if s0.HostNetwork == nil || !*s0.HostNetwork || s0.PID != 0 || s0.NetNS != "" || *s0.Resources.CPUShares != 512 {
+		t.Errorf("s0, which is not ready: %+v", s0)
+	}
+}
+
+func TestContainerDetails(t *testing.T) {
+	r := node(t)
+	r.Containers[0].Image, r.Containers[0].ImageRef, r.Containers[0].ImageId = &runtimev1.ImageSpec{Image: "a:1"}, "a@sha256:1", "sha256:1"
+	r.Containers[0].Labels, r.Containers[0].Annotations, r.Containers[0].CreatedAt = map[string]string{"l": "1"}, map[string]string{"a": "1"}, 3
+	r.Containers[0].Metadata.Attempt = 5
+	r.ContainerStatuses["c1"] = &runtimev1.ContainerStatus{
+		LogPath: "/var/log/pods/x/0.log", StartedAt: 4,
+		Mounts:    []*runtimev1.Mount{{HostPath: "/h", ContainerPath: "/c", Readonly: true}, {ContainerPath: "/i", Image: &runtimev1.ImageSpec{Image: "sha256:2"}}},
+		Resources: &runtimev1.ContainerResources{Linux: &runtimev1.LinuxContainerResources{MemoryLimitInBytes: 8192, CpuQuota: -1, Unified: map[string]string{"memory.high": "1"}}},
+	}
+	r.Info["c1"] = crioContainer
+	r.Info["c0"] = crioContainer
+	got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	adj, memory, shares, quota, period := int64(934), uint64(8192), uint64(512), int64(50000), int64(100000)
+	want := Container{
+		ID: "c1", SandboxID: "s1", Name: "app", Attempt: 5, State: Running, Running: true, CreatedAt: time.Unix(0, 3),
+		Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "1"}, ImageID: "sha256:1", ImageRef: "a@sha256:1", Image: "a:1",
+		OOMScoreAdj: &adj, MemoryLimit: &memory, CPUShares: &shares, CPUQuota: &quota, CPUPeriod: &period, Unified: map[string]string{"memory.high": "1"},
+		LogPath: "/var/log/pods/x/0.log", Mounts: []Mount{{HostPath: "/h", ContainerPath: "/c", Readonly: true}, {ContainerPath: "/i", Image: "sha256:2"}},
+		PID: 4343, StartedAt: time.Unix(0, 4),
+	}
+	if !reflect.DeepEqual(got.Containers[0], want) {
+		t.Errorf("got  %+v\nwant %+v", got.Containers[0], want)
+	}
+	if dead := got.Containers[2]; dead.State != Exited || dead.PID != 0 || dead.OOMScoreAdj != nil || r.Calls("ContainerStatus") != 2 {
+		t.Errorf("asked for a dead one: %+v", dead)
+	}
+}
+
+func TestContainerStatus(t *testing.T) {
+	r := node(t)
+	r.ContainerStatuses["c0"] = &runtimev1.ContainerStatus{
+		State: runtimev1.ContainerState_CONTAINER_EXITED, Metadata: &runtimev1.ContainerMetadata{Name: "app", Attempt: 2},
+		CreatedAt: 1, StartedAt: 2, FinishedAt: 3, ExitCode: 137, Reason: "OOMKilled", Message: "too much",
+	}
+	r.Info["c0"] = crioContainer
+	c := dial(t, r.Endpoint())
+	got, err := c.ContainerStatus(t.Context(), "c0")
+	if err != nil || got.ID != "c0" || got.SandboxID != "s0" || got.State != Exited || got.Running || got.Attempt != 2 || got.PID != 0 || *got.CPUShares != 512 ||
+		!got.FinishedAt.Equal(time.Unix(0, 3)) || got.ExitCode != 137 || got.Reason != "OOMKilled" || got.Message != "too much" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err = c.ContainerStatus(t.Context(), "c1"); err != nil || got.State != Running || !got.FinishedAt.IsZero() {
+		t.Errorf("one that runs: %+v, %v", got, err)
+	}
+	if _, err = c.ContainerStatus(t.Context(), "none"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("one that is not there: %v", err)
+	}
+	r.Change(func() {
+		r.Answer["ContainerStatus"] = func(any) any { return &runtimev1.ContainerStatusResponse{} }
+	})
+	if _, err = c.ContainerStatus(t.Context(), "c1"); err == nil {
+		t.Error("took an empty answer")
+	}
+}
+
+func TestStatesHaveNames(t *testing.T) {
+	for state, want := range map[runtimev1.ContainerState]string{0: "created", 1: "running", 2: "exited", 3: "unknown", 4: "unknown", -1: "unknown"} {
+		if got := stateOf(state).String(); got != want {
+			t.Errorf("%d: got %s, want %s", state, got, want)
+		}
+	}
+}
+
+// Of an id that is listed twice the first counts; what has none cannot be asked for.
+func TestDuplicatesAreLeftOut(t *testing.T) {
+	r := node(t)
+	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "s1"}, &runtimev1.PodSandbox{})
+	r.Containers = append(r.Containers, &runtimev1.Container{Id: "c1"}, &runtimev1.Container{})
+	got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
+	if err != nil || len(got.Sandboxes) != 2 || len(got.Containers) != 3 || got.Containers[0].Name != "app" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// A container that starts is asked for again; one that merely goes on is not.
+func TestAStartIsAskedAbout(t *testing.T) {
+	r := node(t)
+	l := NewLister(dial(t, r.Endpoint()))
+	list := func() Listing {
+		t.Helper()
+		got, err := l.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	list()
+	r.Change(func() {
+		r.Containers[1].State = runtimev1.ContainerState_CONTAINER_RUNNING
+		r.Info["c2"] = crioContainer
+	})
+	if got := list(); got.Containers[1].PID != 4343 || r.Calls("ContainerStatus") != 3 {
+		t.Errorf("after its start: %+v, %d calls", got.Containers[1], r.Calls("ContainerStatus"))
+	}
+	r.Change(func() { r.Containers[1].State = runtimev1.ContainerState_CONTAINER_EXITED })
+	if got := list(); got.Containers[1].PID != 0 || r.Calls("ContainerStatus") != 3 {
+		t.Errorf("after its end: %+v, %d calls", got.Containers[1], r.Calls("ContainerStatus"))
+	}
+	r.Change(func() { r.Sandboxes[0].State = runtimev1.PodSandboxState_SANDBOX_NOTREADY })
+	if got := list(); got.Sandboxes[0].PID != 0 || got.Sandboxes[0].CgroupParent == "" || r.Calls("PodSandboxStatus") != 2 {
+		t.Errorf("after the sandbox's end: %+v", got.Sandboxes[0])
+	}
+}
+
+// Details grow old: the oldest are asked for again, so many a List and no more.
+func TestDetailsAreRefreshed(t *testing.T) {
+	r := critest.Start(t)
+	for i := range refreshMax + 5 {
+		id := fmt.Sprint("c", i)
+		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, State: runtimev1.ContainerState_CONTAINER_RUNNING})
+		r.Info[id] = `{"runtimeSpec":{"linux":{"resources":{"memory":{"limit":4096}}}}}`
+	}
+	l := NewLister(dial(t, r.Endpoint()))
+	now := time.Unix(1e6, 0)
+	l.now = func() time.Time { return now }
+	list := func(after time.Duration, calls int) Listing {
+		t.Helper()
+		now = now.Add(after)
+		before := r.Calls("ContainerStatus")
+		got, err := l.List(t.Context())
+		if n := r.Calls("ContainerStatus") - before; err != nil || n != calls {
+			t.Fatalf("%d calls, want %d, %v", n, calls, err)
+		}
+		return got
+	}
+	limits := func(l Listing) (n int) {
+		for _, c := range l.Containers {
+			if c.MemoryLimit != nil && *c.MemoryLimit == 8192 {
+				n++
+			}
+		}
+		return n
+	}
+	list(0, refreshMax+5)
+	r.Change(func() {
+		for id := range r.Info {
+			r.Info[id] = `{"runtimeSpec":{"linux":{"resources":{"memory":{"limit":8192}}}}}`
+		}
+	})
+	if got := list(59*time.Second, 0); limits(got) != 0 {
+		t.Errorf("%d changed within the minute", limits(got))
+	}
+	if got := list(time.Second, refreshMax); limits(got) != refreshMax {
+		t.Errorf("%d changed at first", limits(got))
+	}
+	if got := list(time.Second, 5); limits(got) != refreshMax+5 {
+		t.Errorf("%d changed in the end", limits(got))
+	}
+	r.Change(func() { r.Fail["ContainerStatus"] = status.Error(codes.Internal, "broken") })
+	if got := list(time.Minute, refreshMax); limits(got) != refreshMax+5 {
+		t.Errorf("a refresh that fails made %d forgotten", refreshMax+5-limits(got))
+	}
+}
+
+// One status that hangs costs its deadline, is left alone for a while, and comes after the others then.
+func TestAStatusThatHangsHoldsUpNoneForEver(t *testing.T) {
+	r := critest.Start(t)
+	for _, id := range []string{"hung", "c1", "c2"} {
+		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, State: runtimev1.ContainerState_CONTAINER_RUNNING})
+		r.Info[id] = crioContainer
+	}
+	c := dial(t, r.Endpoint())
+	l := NewLister(c)
+	now := time.Unix(1e6, 0)
+	l.now = func() time.Time { return now }
+	known := func(hang bool, after time.Duration) (ids []string) {
+		t.Helper()
+		r.Change(func() { r.Hang["ContainerStatus"] = hang })
+		if c.timeouts = defaults; hang {
+			c.timeouts.status = 200 * time.Millisecond
+		}
+		now = now.Add(after)
+		got, err := l.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range got.Containers {
+			if c.PID != 0 {
+				ids = append(ids, c.ID)
+			}
+		}
+		return ids
+	}
+	if ids := known(true, 0); len(ids) != 0 || r.Calls("ContainerStatus") != 1 {
+		t.Errorf("at first: %v known, %d calls", ids, r.Calls("ContainerStatus"))
+	}
+	if ids := known(false, time.Second); !slices.Equal(ids, []string{"c1", "c2"}) || r.Calls("ContainerStatus") != 3 {
+		t.Errorf("soon after: %v known, %d calls", ids, r.Calls("ContainerStatus"))
+	}
+	if ids := known(false, retryAge); len(ids) != 3 {
+		t.Errorf("later: %v known", ids)
+	}
+}
+
+// What the caller's time did not suffice for is asked for the next time, and first.
+func TestACallersHasteIsNoFault(t *testing.T) {
+	r := node(t)
+	r.Hang["PodSandboxStatus"] = true
+	l := NewLister(dial(t, r.Endpoint()))
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	if got, err := l.List(ctx); err != nil || got.Sandboxes[0].CgroupParent != "" {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	r.Change(func() { clear(r.Hang) })
+	if got, err := l.List(t.Context()); err != nil || got.Sandboxes[0].CgroupParent == "" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,136 @@
+package cri
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/cri/critest"
+)
+
+func TestListImages(t *testing.T) {
+	r := critest.Start(t)
+	r.Images = []*runtimev1.Image{
+		{Id: "sha256:1", RepoTags: []string{"a:1"}, RepoDigests: []string{"a@sha256:x"}, Size: 42, Pinned: true, Spec: &runtimev1.ImageSpec{Image: "a:1", Annotations: map[string]string{"k": "v"}}},
+		{},
+		{Id: "sha256:1", Size: 43},
+		{Id: "../\x00", Size: math.MaxUint64},
+	}
+	got, err := dial(t, r.Endpoint()).ListImages(t.Context())
+	if err != nil || len(got) != 2 {
+		t.Fatalf("want the first of each id: %+v, %v", got, err)
+	}
+	if i := got[0]; i.Size != 42 || !i.Pinned || i.Spec != "a:1" || i.Annotations["k"] != "v" || !slices.Equal(i.RepoTags, []string{"a:1"}) || !slices.Equal(i.RepoDigests, []string{"a@sha256:x"}) {
+		t.Errorf("got %+v", i)
+	}
+	if i := got[1]; i.ID != "../\x00" || i.Size != 0 {
+		t.Errorf("an id is data, and a size that cannot be is unknown: %+v", i)
+	}
+}
+
+func TestImageFsInfo(t *testing.T) {
+	r := critest.Start(t)
+	r.ImageFs = []*runtimev1.FilesystemUsage{
+		{FsId: &runtimev1.FilesystemIdentifier{Mountpoint: "/images"}, Timestamp: 5, UsedBytes: &runtimev1.UInt64Value{Value: 7}, InodesUsed: &runtimev1.UInt64Value{}},
+		{},
+	}
+	r.ContainerFs = []*runtimev1.FilesystemUsage{{FsId: &runtimev1.FilesystemIdentifier{Mountpoint: "/containers"}, UsedBytes: &runtimev1.UInt64Value{Value: math.MaxUint64}}}
+	got, err := dial(t, r.Endpoint()).ImageFsInfo(t.Context())
+	if err != nil || len(got.Images) != 1 || len(got.Containers) != 1 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if i := got.Images[0]; i.Mountpoint != "/images" || *i.UsedBytes != 7 || *i.InodesUsed != 0 || !i.Time.Equal(time.Unix(0, 5)) {
+		t.Errorf("images: %+v", i)
+	}
+	if c := got.Containers[0]; c.UsedBytes != nil || c.InodesUsed != nil || !c.Time.IsZero() {
+		t.Errorf("containers: %+v", c)
+	}
+}
+
+func TestListContainerStats(t *testing.T) {
+	r := critest.Start(t)
+	attributes := func(id string) *runtimev1.ContainerAttributes { return &runtimev1.ContainerAttributes{Id: id} }
+	r.Stats = []*runtimev1.ContainerStats{
+		{Attributes: attributes("c1"), WritableLayer: &runtimev1.FilesystemUsage{Timestamp: 1, UsedBytes: &runtimev1.UInt64Value{Value: 9}}},
+		{Attributes: attributes("c2"), WritableLayer: &runtimev1.FilesystemUsage{UsedBytes: &runtimev1.UInt64Value{}, InodesUsed: &runtimev1.UInt64Value{}}},
+		{Attributes: attributes("c3")},
+		{Attributes: attributes("c1")},
+		{},
+	}
+	c := dial(t, r.Endpoint())
+	got, err := c.ListContainerStats(t.Context())
+	if err != nil || len(got) != 3 || got[0].ID != "c1" || *got[0].WritableLayer.UsedBytes != 9 || got[0].WritableLayer.InodesUsed != nil {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if got[1].WritableLayer != nil || got[2].WritableLayer != nil {
+		t.Errorf("layers that nobody measured: %+v", got[1:])
+	}
+	r.Change(func() { r.Fail["ListContainerStats"] = status.Error(codes.Unimplemented, "no") })
+	if _, err := c.ListContainerStats(t.Context()); !errors.Is(err, ErrUnimplemented) || errors.Is(err, ErrNotCRI) {
+		t.Errorf("a runtime without it: %v", err)
+	}
+}
+
+// The image service may listen elsewhere.
+func TestImagesOfAnotherEndpoint(t *testing.T) {
+	runtime, images := many(t, 1), many(t, 2)
+	for image, want := range map[string]int{"": 1, runtime.Endpoint(): 1, images.Endpoint(): 2} {
+		c, err := DialWithImages(runtime.Endpoint(), image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.ListImages(t.Context()); err != nil || len(got) != want {
+			t.Errorf("%q: %d images, want %d, %v", image, len(got), want, err)
+		}
+		if got, err := NewLister(c).List(t.Context()); err != nil || len(got.Containers) != 1 {
+			t.Errorf("%q: containers of the other one: %+v, %v", image, got, err)
+		}
+		if same := c.ImageEndpoint() == c.Endpoint(); same != (want == 1) {
+			t.Errorf("%q: endpoints %s and %s", image, c.Endpoint(), c.ImageEndpoint())
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if c, err := DialWithImages(runtime.Endpoint(), "tcp://1.2.3.4"); err == nil {
+		c.Close()
+		t.Error("took an image endpoint that is none")
+	}
+}
+
+func TestStatus(t *testing.T) {
+	r := critest.Start(t)
+	r.Conditions[1] = &runtimev1.RuntimeCondition{Type: runtimev1.NetworkReady, Reason: "NetworkPluginNotReady", Message: "cni"}
+	r.Conditions = append(r.Conditions, &runtimev1.RuntimeCondition{})
+	got, err := dial(t, r.Endpoint()).Status(t.Context())
+	if want := []Condition{{"RuntimeReady", true, "", ""}, {"NetworkReady", false, "NetworkPluginNotReady", "cni"}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestCgroupDriver(t *testing.T) {
+	r := critest.Start(t)
+	c := dial(t, r.Endpoint())
+	for driver, want := range map[runtimev1.CgroupDriver]string{0: "systemd", 1: "cgroupfs", 7: ""} {
+		r.Change(func() { r.CgroupDriver = driver })
+		if got, err := c.CgroupDriver(t.Context()); got != want || (err == nil) != (want != "") {
+			t.Errorf("%v: got %q, %v", driver, got, err)
+		}
+	}
+	r.Change(func() {
+		r.Answer["RuntimeConfig"] = func(any) any { return &runtimev1.RuntimeConfigResponse{} }
+	})
+	if _, err := c.CgroupDriver(t.Context()); !errors.Is(err, ErrUnimplemented) {
+		t.Errorf("a runtime of no Linux: %v", err)
+	}
+	r.Change(func() { r.Fail["RuntimeConfig"] = status.Error(codes.Unimplemented, "no") })
+	if _, err := c.CgroupDriver(t.Context()); !errors.Is(err, ErrUnimplemented) || errors.Is(err, ErrNotCRI) {
+		t.Errorf("containerd 1.7: %v", err)
+	}
+}

@@ -132,7 +132,10 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 			{ID: "kind", UID: "u6", Name: "kind", Namespace: "default", Ready: true, CgroupParent: "/kubelet/kubepods/burstable/podu6"},
 			{ID: "dead", UID: "u3", Name: "dead", Namespace: "default"},
 		},
-		Containers: []cri.Container{{ID: "c", SandboxID: "new", Running: true, OOMScoreAdj: &score}},
+		Containers: []cri.Container{
+			{ID: "c", SandboxID: "new", State: cri.Running, Running: true, OOMScoreAdj: &score},
+			{ID: "over", SandboxID: "new", State: cri.Exited}, // requests nothing any more
+		},
 	})
 	if err := c.Collect(time.Unix(1001, 0), index, &s); err != nil {
 		t.Fatal(err)

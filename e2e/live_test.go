@@ -1,0 +1,23 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// The live tests of the packages need what a build machine lacks: root on a pure cgroup v2 hierarchy. They run in the guest,
+// all of them.
+func TestLiveTestsOfThePackages(t *testing.T) {
+	n := startNode(t)
+	for _, pkg := range []string{"./cgroup", "./stats"} {
+		out, err := n.RunTests(n.ctx, pkg, "-test.run=^TestLive", "-test.v")
+		switch {
+		case err != nil:
+			t.Error(err)
+		case !strings.Contains(out, "PASS") || strings.Contains(out, "SKIP"):
+			t.Errorf("%s: want PASS and nothing skipped:\n%s", pkg, out)
+		default:
+			t.Logf("%s:\n%s", pkg, out)
+		}
+	}
+}

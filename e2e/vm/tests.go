@@ -1,0 +1,88 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// LiveVariable is set for tests that run in the guest, to tell them that this is a node to try things on.
+const LiveVariable = "JETTISON_LIVE"
+
+// testsFolder lies on the guest's disk: a test binary in a tmpfs would take of the memory that tests measure.
+const testsFolder = "/var/lib/tests/"
+
+// RunTests builds the test binary of a package of this checkout ("./cgroup"), runs it in the guest as root with these
+// arguments ("-test.run=^TestLive", "-test.v"), and returns what it wrote. An exit code other than 0 is an error. Only ctx
+// bounds it: a bench may run for long.
+func (n *Node) RunTests(ctx context.Context, pkg string, args ...string) (output string, err error) {
+	name := path.Base(pkg) + ".test"
+	binary, err := buildTests(ctx, pkg, name)
+	if err != nil {
+		return "", err
+	}
+	// Each run has a folder of its own, for the output and for what tests leave behind.
+	dir := testsFolder + strconv.FormatInt(time.Now().UnixNano(), 36) + "/"
+	if err := n.Upload(ctx, binary, dir+name); err != nil {
+		return "", err
+	}
+	line := "cd " + dir + " && " + LiveVariable + "=1 ./" + name + ` "$@"; echo $? > code.tmp; mv code.tmp code`
+	pid, err := n.Start(ctx, dir+"output", append([]string{"/bin/sh", "-c", line, "sh"}, args...)...)
+	if err != nil {
+		return "", err
+	}
+	code, err := n.waitFile(ctx, dir+"code")
+	text, readErr := n.ReadFile(context.WithoutCancel(ctx), dir+"output", 0)
+	if err == nil {
+		err = readErr
+	}
+	switch {
+	case err != nil:
+		// It leads a session of its own: the tests end with it.
+		_, killErr := n.Shell(context.WithoutCancel(ctx), fmt.Sprintf("kill -9 -%d", pid))
+		err = errors.Join(err, killErr)
+	case code != "0":
+		err = fmt.Errorf("exit code %s", code)
+	}
+	if err != nil {
+		err = fmt.Errorf("run the tests of %s in the guest: %w\n%s", pkg, err, tail(string(text), 4000))
+	}
+	return string(text), err
+}
+
+// buildTests builds a package's test binary for the guest, which has neither a C library nor Go.
+func buildTests(ctx context.Context, pkg, name string) (binary string, err error) {
+	preparing.Lock()
+	defer preparing.Unlock()
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	binary = filepath.Join(root, "bin", name)
+	_, err = run(ctx, root, []string{"CGO_ENABLED=0"}, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, pkg)
+	return binary, err
+}
+
+// waitFile waits until a file of the guest is there and returns its one word. It asks once a second only, not to disturb
+// what is measured meanwhile.
+func (n *Node) waitFile(ctx context.Context, name string) (word string, err error) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if text, err := n.ReadFile(ctx, name, 0); err == nil {
+			return strings.TrimSpace(string(text)), nil
+		}
+		select {
+		case <-tick.C:
+		case <-n.ended:
+			return "", errors.New("QEMU ended")
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}

@@ -40,6 +40,8 @@ state = "/run/containerd"
 [plugins.'io.containerd.cri.v1.runtime']
   stats_collect_period = "1h"
   disable_apparmor = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    use_internal_loopback = true
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
@@ -47,6 +49,12 @@ state = "/run/containerd"
       BinaryName = "/usr/local/bin/runc"
 `
 }
+
+// podNetwork is what a pod without the host's network gets: an eth0 whose other end is on the node, and routes to the node's
+// other pods. There is no way out of the node, so no address translation either, which would need iptables.
+const podNetwork = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "ptp", "mtu": 1500,
+  "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+`
 
 // rootFiles are the small files of the root disk. Without hosts, resolv.conf and passwd a sandbox is not created.
 var rootFiles = map[string]string{
@@ -103,7 +111,7 @@ var systemdLinks = map[string]string{
 func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	tools := slices.Sorted(maps.Values(p.tools))
 	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest, p.workload, p.agent)
-	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks), containerdConfig(p.systemd != ""), p.systemd, fmt.Sprint(diskModules, nodeModules)}
+	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks), containerdConfig(p.systemd != ""), podNetwork, busyboxPrograms, p.systemd, fmt.Sprint(diskModules, nodeModules)}
 	key, err := digest(words, inputs)
 	if err != nil {
 		return nil, err
@@ -168,7 +176,8 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 			return err
 		}
 	}
-	if err := writeFiles(root, files, map[string]string{"etc/containerd/config.toml": containerdConfig(p.systemd != "")}); err != nil {
+	common := map[string]string{"etc/containerd/config.toml": containerdConfig(p.systemd != ""), "etc/cni/net.d/10-pods.conflist": podNetwork}
+	if err := writeFiles(root, files, common); err != nil {
 		return err
 	}
 	order, err := tree.unpack(nodeModules, filepath.Join(root, "lib/modules"))
@@ -181,29 +190,63 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	if err := os.WriteFile(filepath.Join(root, "lib/modules/load"), []byte(strings.Join(order, "\n")), 0o644); err != nil {
 		return err
 	}
+	if err := p.programs(root, init); err != nil {
+		return err
+	}
+	links := systemdLinks
+	if p.systemd == "" {
+		links = map[string]string{}
+		for name := range strings.FieldsSeq(busyboxPrograms) {
+			links["bin/"+name] = "busybox"
+		}
+	}
+	if err := writeLinks(root, links); err != nil {
+		return err
+	}
+	mke2fs, err := sbin("mke2fs")
+	if err != nil {
+		return fmt.Errorf("%w: install the package e2fsprogs", err)
+	}
+	_, err = run(ctx, dir, nil, mke2fs, "-q", "-t", "ext4", "-E", "root_owner=0:0", "-d", root, filepath.Join(dir, "root.img"), diskSize)
+	return err
+}
+
+// busyboxPrograms are the names by which shell lines and programs of the guest call busybox.
+const busyboxPrograms = "sh cat chmod ls mkdir rmdir rm kill dmesg ps mount umount dd mv su sed wc grep"
+
+// programs puts the programs of the node and the tars of its images on the root disk; init: the path of the guest's own.
+func (p *parts) programs(root, init string) error {
 	copies := map[string]string{
-		init: p.guest, "bin/busybox": p.tools["busybox"], // the programs of the images, to be run without a runtime too:
+		init:                     p.guest, // the programs of the images, to be run without a runtime too:
 		"usr/local/bin/workload": p.workload, "usr/local/bin/jettison": p.agent,
 	}
-	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
-		copies["usr/local/bin/"+name] = p.tools[name]
+	for name, from := range p.tools {
+		switch {
+		case name == "busybox":
+			copies["bin/"+name] = from
+		case slices.Contains(cniPlugins, name):
+			copies["opt/cni/bin/"+name] = from
+		default:
+			copies["usr/local/bin/"+name] = from
+		}
 	}
 	for _, from := range p.images {
 		copies["images/"+filepath.Base(from)] = from
 	}
 	for to, from := range copies {
-		if err := copyFile(from, filepath.Join(root, to)); err != nil {
+		to = filepath.Join(root, to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := copyFile(from, to); err != nil {
 			return err
 		}
 	}
-	links := map[string]string{}
-	if p.systemd != "" {
-		links = systemdLinks
-	} else {
-		for _, name := range []string{"sh", "cat", "ls", "mkdir", "rmdir", "rm", "kill", "dmesg", "ps", "mount", "umount", "dd", "mv", "su", "sed", "wc", "grep"} {
-			links["bin/"+name] = "busybox"
-		}
-	}
+	return nil
+}
+
+// writeLinks makes symbolic links below a folder, in the place of what is there.
+func writeLinks(root string, links map[string]string) error {
 	for name, target := range links {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -216,12 +259,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 			return err
 		}
 	}
-	mke2fs, err := sbin("mke2fs")
-	if err != nil {
-		return fmt.Errorf("%w: install the package e2fsprogs", err)
-	}
-	_, err = run(ctx, dir, nil, mke2fs, "-q", "-t", "ext4", "-E", "root_owner=0:0", "-d", root, filepath.Join(dir, "root.img"), diskSize)
-	return err
+	return nil
 }
 
 // writeFiles writes texts below a folder. A name that is a symbolic link there (a distribution's resolv.conf) is replaced.

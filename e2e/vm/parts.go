@@ -20,6 +20,7 @@ import (
 const (
 	containerdVersion = "v2.4.2"
 	runcVersion       = "v1.5.2"
+	cniVersion        = "v1.9.1"
 )
 
 // Kernels the node can boot, by the word used for them, and the Debian package that depends on the newest one.
@@ -40,7 +41,7 @@ type parts struct {
 	kernelVersion string
 	vmlinuz       string
 	modules       string            // lib/modules/VERSION
-	tools         map[string]string // program name to path: containerd, its shim, ctr, runc, busybox
+	tools         map[string]string // program name to path: containerd, its shim, ctr, runc, busybox, CNI plugins, perhaps kubelet
 	guest         string            // the guest's init
 	systemd       string            // tar of a distribution with systemd; empty: the guest's init is process 1
 	workload      string
@@ -149,7 +150,10 @@ func goInstall(ctx context.Context, key, version string, say Say, env, flags []s
 	})
 }
 
-// runtimeTools builds containerd and runc, and finds busybox.
+// cniPlugins give a pod a network of its own: ptp makes the pair of devices, host-local hands out addresses.
+var cniPlugins = []string{"ptp", "host-local"}
+
+// runtimeTools builds containerd, runc and the CNI plugins, and finds busybox.
 func (p *parts) runtimeTools(ctx context.Context, say Say) error {
 	p.tools = map[string]string{}
 	const containerd = "github.com/containerd/containerd/v2/cmd/"
@@ -168,6 +172,14 @@ func (p *parts) runtimeTools(ctx context.Context, say Say) error {
 		return err
 	}
 	p.tools["runc"] = filepath.Join(dir, "runc")
+	const cni = "github.com/containernetworking/plugins/plugins/"
+	dir, err = goInstall(ctx, "cni-plugins", cniVersion, say, []string{"CGO_ENABLED=0"}, []string{"-ldflags=-s -w"}, cni+"main/ptp", cni+"ipam/host-local")
+	if err != nil {
+		return err
+	}
+	for _, name := range cniPlugins {
+		p.tools[name] = filepath.Join(dir, name)
+	}
 	if p.tools["busybox"], err = exec.LookPath("busybox"); err != nil {
 		return fmt.Errorf("%w: install the package busybox-static", err)
 	}

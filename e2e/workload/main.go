@@ -40,6 +40,7 @@ var behaviours = map[string]struct {
 	"ignore-sigterm": {": take SIGTERM and go on", ignoreSIGTERM},
 	"fork-dying":     {": start a child that forks a new one, and exits, over and over", forkDying},
 	"heartbeat":      {"[-every DURATION] FILE: write a counter to FILE", heartbeat},
+	"net":            {"-listen ADDR | -send BYTES -to ADDR: take what comes over TCP, or send BYTES and do nothing more", network},
 	"sleep":          {": do nothing", func([]string) error { select {} }},
 	"relay":          {"", relay}, // the child of fork-dying
 }

@@ -1,0 +1,38 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// NetworkReady returns why the runtime cannot give pods a network of their own, or nil if it can.
+func (n *Node) NetworkReady(ctx context.Context) error {
+	res, err := n.runtime.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return err
+	}
+	for _, c := range res.Status.Conditions {
+		if c.Type == "NetworkReady" {
+			if c.Status {
+				return nil
+			}
+			return fmt.Errorf("%s: %s", c.Reason, c.Message)
+		}
+	}
+	return errors.New("the runtime says nothing of its network")
+}
+
+// IP is the address of a pod that has a network of its own.
+func (p *Pod) IP(ctx context.Context) (string, error) {
+	res, err := p.node.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
+	if err != nil {
+		return "", err
+	}
+	if ip := res.Status.GetNetwork().GetIp(); ip != "" {
+		return ip, nil
+	}
+	return "", fmt.Errorf("pod %s has no address of its own", p)
+}

@@ -132,6 +132,9 @@ func (p *Pod) run(ctx context.Context) error {
 	if _, err := n.Shell(ctx, "mkdir -p "+p.logDir()+" "+p.beatDir()+p.makeCgroup()); err != nil {
 		return err
 	}
+	if err := p.makeVolumes(ctx); err != nil {
+		return err
+	}
 	config := &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: o.Name, Namespace: o.Namespace, Uid: string(o.UID)},
 		LogDirectory: p.logDir(), Annotations: o.Annotations,
@@ -276,24 +279,6 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 	}
 }
 
-// mounts are the container's volumes as far as they are hostPaths, or emptyDirs, which become a folder of the guest.
-func (p *Pod) mounts(c v1.Container) []*cri.Mount {
-	var out []*cri.Mount
-	for _, m := range c.VolumeMounts {
-		for _, v := range p.Object.Spec.Volumes {
-			if v.Name != m.Name || v.HostPath == nil {
-				continue
-			}
-			mount := &cri.Mount{ContainerPath: m.MountPath, HostPath: v.HostPath.Path, Readonly: m.ReadOnly}
-			if m.MountPropagation != nil && *m.MountPropagation == v1.MountPropagationHostToContainer {
-				mount.Propagation = cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
-			}
-			out = append(out, mount)
-		}
-	}
-	return out
-}
-
 // LogPath is where the guest keeps the log of a container of the pod.
 func (p *Pod) LogPath(container string) string { return path.Join(p.logDir(), container, "0.log") }
 
@@ -408,6 +393,9 @@ func (p *Pod) Remove(ctx context.Context) error {
 		return err
 	}
 	p.Fate = Dies
+	if err := p.removeVolumes(ctx); err != nil {
+		return err
+	}
 	_, err := p.node.Shell(ctx, "rmdir /sys/fs/cgroup/"+p.Cgroup+" 2>/dev/null; true")
 	return err
 }

@@ -35,6 +35,8 @@ func main() {
 		err = setUp()
 	case len(os.Args) == 3 && os.Args[1] == "dead-socket":
 		err = deadSocket(os.Args[2])
+	case len(os.Args) == 3 && os.Args[1] == "hang-mount":
+		err = hangMount(os.Args[2])
 	default:
 		err = fmt.Errorf("no verb %q", verb)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -159,28 +158,6 @@ func (n *Node) OOMKills(ctx context.Context) ([]string, error) {
 		lines = append(lines, fmt.Sprintf("/proc/vmstat: oom_kill %d", m.OOMKills))
 	}
 	return lines, nil
-}
-
-// StopContainerd kills the runtime the hard way and waits until it is gone; its shims and their containers live on.
-func (n *Node) StopContainerd(ctx context.Context) error {
-	if _, err := n.Shell(ctx, "kill -9 $(cat /run/containerd.pid)"); err != nil {
-		return err
-	}
-	return n.Eventually(ctx, callDeadline, "containerd is gone", func(ctx context.Context) error {
-		res, err := n.Exec(ctx, "/bin/sh", "-c", "kill -0 $(cat /run/containerd.pid)")
-		if err == nil && res.Code == 0 {
-			err = errors.New("it still runs")
-		}
-		return err
-	})
-}
-
-// StartContainerd starts the runtime again, as a service manager would, and waits for its answer.
-func (n *Node) StartContainerd(ctx context.Context) error {
-	if err := n.call(ctx, "POST", "/containerd", nil, nil); err != nil {
-		return err
-	}
-	return n.WaitRuntime(ctx)
 }
 
 // Tail returns the last lines of a file of the guest, or why it cannot be read: for logs of failures.

@@ -15,7 +15,7 @@ import (
 // differs by version; what they stand on is read from the modules themselves.
 var (
 	diskModules = []string{"virtio_pci", "virtio_blk"}
-	nodeModules = []string{"overlay", "virtio_net", "veth", "bridge", "zram"}
+	nodeModules = []string{"overlay", "virtio_net", "veth", "bridge", "zram", "fuse", "loop", "quota_v2"}
 )
 
 // moduleName is the kernel's own spelling: file names use - and _ at will.

@@ -1,0 +1,134 @@
+package vm
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// StopContainerd kills the runtime the hard way and waits until it is gone; its shims and their containers live on.
+func (n *Node) StopContainerd(ctx context.Context) error {
+	if _, err := n.Shell(ctx, "kill -9 $(cat /run/containerd.pid)"); err != nil {
+		return err
+	}
+	return n.Eventually(ctx, callDeadline, "containerd is gone", func(ctx context.Context) error {
+		res, err := n.Exec(ctx, "/bin/sh", "-c", "kill -0 $(cat /run/containerd.pid)")
+		if err == nil && res.Code == 0 {
+			err = errors.New("it still runs")
+		}
+		return err
+	})
+}
+
+// StartContainerd starts the runtime again, as a service manager would, and waits for its answer.
+func (n *Node) StartContainerd(ctx context.Context) error {
+	if err := n.call(ctx, "POST", "/containerd", nil, nil); err != nil {
+		return err
+	}
+	return n.WaitRuntime(ctx)
+}
+
+// runtimePID is the shell for containerd's process id.
+func (n *Node) runtimePID() string {
+	if n.systemd {
+		return "$(systemctl show --property MainPID --value containerd)"
+	}
+	return "$(cat /run/containerd.pid)"
+}
+
+// HangRuntime stops the runtime in its tracks: its socket takes connections and nothing is ever answered.
+func (n *Node) HangRuntime(ctx context.Context) error {
+	_, err := n.Shell(ctx, "kill -STOP "+n.runtimePID())
+	return err
+}
+
+// ResumeRuntime lets a runtime that HangRuntime has stopped go on, and waits for its answer.
+func (n *Node) ResumeRuntime(ctx context.Context) error {
+	if _, err := n.Shell(ctx, "kill -CONT "+n.runtimePID()); err != nil {
+		return err
+	}
+	return n.WaitRuntime(ctx)
+}
+
+// guestProgram is where the guest keeps the program of package guest.
+func (n *Node) guestProgram() string {
+	if n.systemd {
+		return "/usr/local/bin/guest"
+	}
+	return "/sbin/init"
+}
+
+// HangMount mounts a file system on a folder of the guest that never answers: statfs and all else on it waits until release
+// is called, which kills the file system's server and unmounts it.
+func (n *Node) HangMount(ctx context.Context, dir string) (release func(context.Context) error, err error) {
+	output := "/var/log/hang-mount.log"
+	pid, err := n.Start(ctx, output, n.guestProgram(), "hang-mount", dir)
+	if err != nil {
+		return nil, err
+	}
+	err = n.Eventually(ctx, callDeadline, dir+" is mounted", func(ctx context.Context) error {
+		mounts, err := n.ReadFile(ctx, "/proc/mounts", 0)
+		if err == nil && !bytes.Contains(mounts, []byte("hang "+dir+" fuse")) {
+			text, _ := n.ReadFile(ctx, output, 0)
+			err = fmt.Errorf("it is not in /proc/mounts: %s", text)
+		}
+		return err
+	})
+	return func(ctx context.Context) error {
+		_, err := n.Shell(ctx, fmt.Sprintf("kill -9 %d && umount -l %s", pid, dir))
+		return err
+	}, err
+}
+
+// quotaSize of the file system of MountProjectQuota: the smallest that mke2fs gives a journal worth the name.
+const quotaSize = "64M"
+
+// MountProjectQuota makes an ext4 file system of 64 MiB that keeps project quotas, limits and all, and mounts it on a folder
+// of the guest. Its device is a loop device.
+func (n *Node) MountProjectQuota(ctx context.Context, dir string) error {
+	image, err := quotaImage(ctx)
+	if err != nil {
+		return fmt.Errorf("make a file system with project quotas: %w", err)
+	}
+	file := "/var/lib/quota-" + strings.ReplaceAll(strings.Trim(dir, "/"), "/", "-") + ".img"
+	if err := n.WriteFile(ctx, file+".gz", image); err != nil {
+		return err
+	}
+	_, err = n.Shell(ctx, "busybox gunzip -f "+file+".gz && mkdir -p "+dir+" && mount -t ext4 -o loop,prjquota "+file+" "+dir)
+	return err
+}
+
+// quotaImage makes the image, compressed: nearly all of it is zeros.
+func quotaImage(ctx context.Context) ([]byte, error) {
+	mke2fs, err := sbin("mke2fs")
+	if err != nil {
+		return nil, fmt.Errorf("%w: install the package e2fsprogs", err)
+	}
+	dir, err := os.MkdirTemp("", "quota-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "image")
+	if _, err := run(ctx, dir, nil, mke2fs, "-q", "-t", "ext4", "-O", "quota,project", "-E", "quotatype=prjquota", file, quotaSize); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -29,6 +30,9 @@ func (n *Node) RunTests(ctx context.Context, pkg string, args ...string) (output
 	// Each run has a folder of its own, for the output and for what tests leave behind.
 	dir := testsFolder + strconv.FormatInt(time.Now().UnixNano(), 36) + "/"
 	if err := n.Upload(ctx, binary, dir+name); err != nil {
+		return "", err
+	}
+	if err := n.uploadTestdata(ctx, pkg, dir); err != nil {
 		return "", err
 	}
 	line := "cd " + dir + " && " + LiveVariable + "=1 ./" + name + ` "$@"; echo $? > code.tmp; mv code.tmp code`
@@ -64,8 +68,33 @@ func buildTests(ctx context.Context, pkg, name string) (binary string, err error
 		return "", err
 	}
 	binary = filepath.Join(root, "bin", name)
+	if err := os.Remove(binary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
 	_, err = run(ctx, root, []string{"CGO_ENABLED=0"}, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, pkg)
+	if err == nil {
+		if _, err = os.Stat(binary); err != nil { // go says so on stdout, and ends with 0
+			err = fmt.Errorf("%s has no tests", pkg)
+		}
+	}
 	return binary, err
+}
+
+// uploadTestdata puts the package's testdata, if it has any, where its tests look for it.
+func (n *Node) uploadTestdata(ctx context.Context, pkg, dir string) error {
+	root, err := moduleRoot(ctx)
+	if err != nil || !isDir(filepath.Join(root, pkg, "testdata")) {
+		return err
+	}
+	tar, err := run(ctx, filepath.Join(root, pkg), nil, "tar", "-c", "testdata")
+	if err != nil {
+		return err
+	}
+	if err := n.WriteFile(ctx, dir+"testdata.tar", tar); err != nil {
+		return err
+	}
+	_, err = n.Shell(ctx, "cd "+dir+" && busybox tar -xf testdata.tar")
+	return err
 }
 
 // waitFile waits until a file of the guest is there and returns its one word. It asks once a second only, not to disturb

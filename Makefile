@@ -19,10 +19,10 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e bench lint image demo deps parts unit promises smoke
+.PHONY: help build test e2e e2e-kubelet bench lint image demo deps parts unit promises smoke
 
 help: ## print the verbs
-	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 build: ## build bin/jettison, the static binary for this machine
 	$(GO_BUILD) -o bin/jettison ./cmd/jettison
@@ -38,6 +38,9 @@ test: ## install what is missing, build, vet, lint, unit tests, one VM scenario 
 
 e2e: deps ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 2 -run '$(RUN)' -v -timeout 600m
+
+e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
+	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m
 
 bench: deps ## measure in the VM: crossing to kill, kill to memory back, the agent's memory and CPU
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench . -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -40,7 +41,7 @@ func AgentPod(ctx context.Context, args ...string) (*v1.Pod, error) {
 	return pod, nil
 }
 
-// StartAgent imports the agent's image, writes its config (none if empty) and runs it.
+// StartAgent imports the agent's image, writes its config (none if empty) and runs it, or has the kubelet run it.
 func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*Agent, error) {
 	object, err := AgentPod(ctx, append([]string{"--log-format=json"}, args...)...)
 	if err != nil {
@@ -61,11 +62,30 @@ func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*
 			return nil, err
 		}
 	}
-	pod, err := n.Run(ctx, object)
+	start := n.Run
+	if n.kubelet { // which would kill what it does not know
+		start = n.RunStatic
+	}
+	pod, err := start(ctx, object)
 	if err != nil {
 		return nil, err
 	}
 	return &Agent{Pod: pod}, nil
+}
+
+// Exec runs a command in the agent's container, through the runtime, and returns its stdout; an exit code other than 0 is an
+// error.
+func (a *Agent) Exec(ctx context.Context, argv ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*callDeadline)
+	defer cancel()
+	res, err := a.node.runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: a.Containers[0], Cmd: argv, Timeout: int64(callDeadline / time.Second)})
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("exit code %d: %s", res.ExitCode, tail(strings.TrimSpace(string(res.Stderr)), 2000))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run %v in the agent's container: %w", argv, err)
+	}
+	return res.Stdout, nil
 }
 
 // LogLine is one line of the agent's log.

@@ -32,7 +32,8 @@ type Options struct {
 	CPUs int
 	// Systemd: a Debian with systemd as process 1 and as the runtime's cgroup driver.
 	Systemd bool
-	Say     Say // progress; nil: silent
+	Kubelet bool // puts a kubelet on the disk, for StartKubelet; building it takes minutes, once
+	Say     Say  // progress; nil: silent
 }
 
 // Node is a running test node.
@@ -51,6 +52,7 @@ type Node struct {
 	pid      int           // of QEMU
 	capacity int64         // MemTotal of the guest in bytes
 	pods     []*Pod
+	kubelet  bool // runs, and with it only static pods
 }
 
 // deadlines are ten times what an idle two-core machine under software emulation needs.
@@ -80,6 +82,11 @@ func prepare(ctx context.Context, o Options) (*parts, *image, error) {
 	}
 	if o.Systemd {
 		if err := p.distribution(ctx, o.Say); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.Kubelet {
+		if err := p.kubelet(ctx, o.Say); err != nil {
 			return nil, nil, err
 		}
 	}

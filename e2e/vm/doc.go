@@ -9,5 +9,10 @@
 //	boot.go     QEMU and its end
 //	guest.go    commands, files and memory figures of the guest
 //	pod.go      pods through the CRI
+//	volume.go   their volumes
+//	network.go  their network
 //	agent.go    the agent as a DaemonSet would run it
+//	kubelet.go  a real kubelet, for comparison
+//	tests.go    test binaries of this checkout, run in the guest
+//	hostile.go  a runtime that dies or hangs, file systems that hang or keep quotas
 package vm

@@ -25,7 +25,8 @@ type Pod struct {
 	Containers []string // CRI ids, in the order of the spec
 	Fate       Fate     // what the scenario means to become of it
 
-	node *Node
+	node     *Node
+	manifest string // of a static pod, which the kubelet runs; empty: the harness runs it
 }
 
 // Fate is what a scenario means to become of a pod; Audit holds the node to it.
@@ -331,7 +332,7 @@ func (p *Pod) Check(ctx context.Context) error {
 		return fmt.Errorf("pod %s: its cgroup is empty (%v)", p, err)
 	}
 	for _, c := range p.Object.Spec.Containers {
-		if c.Image != ImageWorkload {
+		if c.Image != ImageWorkload || p.manifest != "" {
 			continue
 		}
 		first, err := p.beat(ctx, c.Name)
@@ -382,6 +383,9 @@ func (p *Pod) WaitDead(ctx context.Context) error {
 
 // Remove ends the pod and removes it, as a kubelet does with a deleted one; the audit forgets it.
 func (p *Pod) Remove(ctx context.Context) error {
+	if p.manifest != "" {
+		return p.removeStatic(ctx)
+	}
 	// After a kill from outside containerd may for a while call a container running, and refuse.
 	if err := p.node.Eventually(ctx, callDeadline, p.String()+" is removed", func(ctx context.Context) error {
 		if _, err := p.node.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Sandbox}); err != nil {

@@ -1,0 +1,212 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// kubeletVersion of k8s.io/kubernetes; the libraries of that release have the same number under v0.
+const kubeletVersion = "v1.36.3"
+
+// kubeletLog is where the guest keeps what the kubelet says; manifests is its folder of static pods.
+const (
+	kubeletLog = "/var/log/kubelet.log"
+	manifests  = "/etc/kubernetes/manifests/"
+)
+
+// kubeletDeadline: it makes a key pair and measures the machine before it answers, 15 s under emulation.
+const kubeletDeadline = 3 * time.Minute
+
+// kubeletConfig of a kubelet that runs static pods by itself, without an API server. Nothing is pulled and nothing evicted
+// unless a scenario asks for it.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+staticPodPath: ` + manifests + `
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+cgroupDriver: cgroupfs
+kubeletCgroups: /kubelet
+readOnlyPort: 10255
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+registerNode: false
+failSwapOn: false
+makeIPTablesUtilChains: false
+`
+
+// stagingLine is a line of the go.mod of k8s.io/kubernetes that finds a library in its own tree. Users of the module replace
+// it by the released library.
+var stagingLine = regexp.MustCompile(`(?m)^\s*(k8s\.io/\S+) => \./staging/\S+$`)
+
+var goLine = regexp.MustCompile(`(?m)^go \S+$`)
+
+// kubelet builds the kubelet: minutes, the first time. k8s.io/kubernetes cannot be had by go install, as it replaces modules,
+// so a module is made that requires it.
+func (p *parts) kubelet(ctx context.Context, say Say) error {
+	dir, err := cached("kubelet-"+kubeletVersion+"-"+runtime.Version(), say, func(dir string) error {
+		module, env := filepath.Join(dir, "module"), []string{"GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0"}
+		if err := os.Mkdir(module, 0o755); err != nil {
+			return err
+		}
+		write := func(text string) error { return os.WriteFile(filepath.Join(module, "go.mod"), []byte(text), 0o644) }
+		if err := write("module kubelet\n"); err != nil {
+			return err
+		}
+		source, err := run(ctx, module, env, "go", "mod", "download", "-json", "k8s.io/kubernetes@"+kubeletVersion)
+		if err != nil {
+			return err
+		}
+		var download struct{ GoMod string }
+		if err := yaml.Unmarshal(source, &download); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(download.GoMod)
+		if err != nil {
+			return err
+		}
+		lines := fmt.Sprintf("module kubelet\n\n%s\n\nrequire k8s.io/kubernetes %s\n", goLine.Find(text), kubeletVersion)
+		for _, m := range stagingLine.FindAllSubmatch(text, -1) {
+			lines += fmt.Sprintf("replace %s => %[1]s v0%s\n", m[1], strings.TrimPrefix(kubeletVersion, "v1"))
+		}
+		if err := write(lines); err != nil {
+			return err
+		}
+		flags := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + kubeletVersion
+		_, err = run(ctx, module, env, "go", "build", "-trimpath", flags, "-o", filepath.Join(dir, "kubelet"), "k8s.io/kubernetes/cmd/kubelet")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.tools["kubelet"] = filepath.Join(dir, "kubelet")
+	return nil
+}
+
+// KubeletOptions of StartKubelet. The zero value is a good one.
+type KubeletOptions struct {
+	Config string   // further lines of its KubeletConfiguration, as evictionHard; a field of kubeletConfig may not recur
+	Args   []string // further arguments
+}
+
+// StartKubelet runs a kubelet by itself on a node booted with Options.Kubelet, in the cgroup /kubelet, and waits for its
+// first summary. From then on it kills each pod that is not a static one: run pods by RunStatic.
+func (n *Node) StartKubelet(ctx context.Context, o KubeletOptions) error {
+	if n.systemd {
+		return errors.New("start the kubelet: not on a node with systemd: its configuration is for the driver cgroupfs")
+	}
+	if err := n.WriteFile(ctx, "/etc/kubernetes/kubelet.yaml", []byte(kubeletConfig+o.Config)); err != nil {
+		return err
+	}
+	line := "mkdir -p " + manifests + " /sys/fs/cgroup/kubelet && echo $$ > /sys/fs/cgroup/kubelet/cgroup.procs && " +
+		`exec kubelet --config=/etc/kubernetes/kubelet.yaml --hostname-override=` + nodeName + ` "$@"`
+	if _, err := n.Start(ctx, kubeletLog, append([]string{"/bin/sh", "-c", line, "sh"}, o.Args...)...); err != nil {
+		return err
+	}
+	err := n.Eventually(ctx, kubeletDeadline, "the kubelet has a summary", func(ctx context.Context) error {
+		_, err := n.KubeletSummary(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("start the kubelet: %w\n%s", err, n.KubeletLog(20))
+	}
+	n.kubelet = true
+	return nil
+}
+
+// nodeName is what the kubelet calls its node, and appends to the names of static pods.
+const nodeName = "node"
+
+// KubeletLog is the end of what the kubelet has said.
+func (n *Node) KubeletLog(lines int) string { return n.Tail(kubeletLog, lines) }
+
+// KubeletSummary is the kubelet's /stats/summary: JSON of k8s.io/kubelet/pkg/apis/stats/v1alpha1.
+func (n *Node) KubeletSummary(ctx context.Context) ([]byte, error) {
+	res, err := n.Exec(ctx, "/bin/busybox", "wget", "-q", "-O", "-", "http://127.0.0.1:10255/stats/summary")
+	if err == nil && res.Code != 0 {
+		err = fmt.Errorf("kubelet: /stats/summary: %s", strings.TrimSpace(string(res.Stderr)))
+	}
+	return res.Stdout, err
+}
+
+// RunStatic has the kubelet run a pod, as a static one, and waits until all its containers run. The kubelet gives it a UID and
+// another name. Its containers write no heartbeat.
+func (n *Node) RunStatic(ctx context.Context, object *v1.Pod) (*Pod, error) {
+	object = object.DeepCopy()
+	object.TypeMeta.APIVersion, object.TypeMeta.Kind = "v1", "Pod"
+	for i := range object.Spec.Containers {
+		object.Spec.Containers[i].ImagePullPolicy = v1.PullNever
+	}
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	pod := &Pod{Object: object, QOS: qosClass(object), node: n, manifest: manifests + object.Name + ".yaml"}
+	// The kubelet reads a file as soon as it is there, so it appears there whole.
+	hidden := path.Dir(path.Clean(manifests)) + "/" + object.Name + ".yaml"
+	if err := n.WriteFile(ctx, hidden, text); err != nil {
+		return nil, err
+	}
+	if _, err := n.Shell(ctx, "mv "+hidden+" "+pod.manifest); err != nil {
+		return nil, err
+	}
+	object.Name += "-" + nodeName
+	if err := n.Eventually(ctx, kubeletDeadline, pod.String()+" runs", pod.find); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, n.KubeletLog(20))
+	}
+	n.pods = append(n.pods, pod)
+	return pod, nil
+}
+
+// find asks the runtime for what the kubelet has made of a static pod.
+func (p *Pod) find(ctx context.Context) error {
+	labels := map[string]string{"io.kubernetes.pod.name": p.Object.Name, "io.kubernetes.pod.namespace": p.Object.Namespace}
+	ready := &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}
+	sandboxes, err := p.node.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: labels, State: ready}})
+	if err != nil {
+		return err
+	}
+	if len(sandboxes.Items) != 1 {
+		return fmt.Errorf("it has %d sandboxes", len(sandboxes.Items))
+	}
+	p.Sandbox = sandboxes.Items[0].Id
+	p.Object.UID = types.UID(sandboxes.Items[0].Metadata.Uid)
+	p.Cgroup = strings.TrimPrefix(cgroupPath(p.QOS, p.Object.UID, p.node.systemd), "/")
+	running := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}
+	containers, err := p.node.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: p.Sandbox, State: running}})
+	if err != nil {
+		return err
+	}
+	p.Containers = nil
+	for _, c := range p.Object.Spec.Containers {
+		for _, found := range containers.Containers {
+			if found.Metadata.Name == c.Name {
+				p.Containers = append(p.Containers, found.Id)
+			}
+		}
+	}
+	if len(p.Containers) != len(p.Object.Spec.Containers) {
+		return errors.New("not all its containers run")
+	}
+	return nil
+}
+
+// removeStatic takes a static pod from the kubelet and waits until it has no process left.
+func (p *Pod) removeStatic(ctx context.Context) error {
+	if _, err := p.node.Shell(ctx, "rm "+p.manifest); err != nil {
+		return err
+	}
+	p.Fate = Dies
+	return p.WaitDead(ctx)
+}

@@ -52,7 +52,9 @@ func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*
 	}
 	folders := "mkdir -p"
 	for _, v := range object.Spec.Volumes { // what a kubelet does for type DirectoryOrCreate
-		folders += " " + v.HostPath.Path
+		if v.HostPath != nil {
+			folders += " " + v.HostPath.Path
+		}
 	}
 	if _, err := n.Shell(ctx, folders); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 )
 
@@ -35,6 +36,12 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 			return errors.Join(g.Pressure(CPU, buf, &s), g.Pressure(Memory, buf, &s), g.Pressure(IO, buf, &s))
 		},
 		"Dir.Children": func() error { return dir.Children(buf, func(name []byte) { names += len(name) }) },
+		"FS.OpenDir of none": func() error {
+			if _, err := cgroups.OpenDir("kubepods.slice/kubepods-burstable.slice"); err != ErrVanished {
+				return fmt.Errorf("got %w, want ErrVanished as it is", err)
+			}
+			return nil
+		},
 	} {
 		if err := read(); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -50,19 +57,13 @@ func TestParsingDoesNotAllocate(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	text := recorded(t, "memory.stat")["6.12/cgroup/kubepods/memory.stat"]
-	var kernel uint64
+	var d MemoryDetail
 	n := testing.AllocsPerRun(100, func() {
-		err := KeyValues(text, func(key []byte) *uint64 {
-			if string(key) == "kernel" {
-				return &kernel
-			}
-			return nil
-		})
-		if err != nil {
+		if err := ParseMemoryDetail(text, &d); err != nil {
 			t.Error(err)
 		}
 	})
-	if n != 0 || kernel != value(t, text, "kernel") {
-		t.Errorf("%v allocations, kernel %d", n, kernel)
+	if n != 0 || d.Kernel != value(t, text, "kernel") {
+		t.Errorf("%v allocations, kernel %d", n, d.Kernel)
 	}
 }

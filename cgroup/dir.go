@@ -16,11 +16,14 @@ type Dir struct {
 }
 
 // OpenDir opens the directory of the cgroup at a path below the root; "" is the root itself. A cgroup that does not exist is
-// ErrVanished.
+// ErrVanished, without the path: who waits for a cgroup to appear asks at every look, and that allocates nothing.
 func (fs *FS) OpenDir(name string) (*Dir, error) {
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_RDONLY)
+	if err = vanished(err); err == ErrVanished {
+		return nil, ErrVanished
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open cgroup %s: %w", fs.join(name), vanished(err))
+		return nil, fmt.Errorf("open cgroup %s: %w", fs.join(name), err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -19,6 +19,7 @@
 //	kill.go          cgroup.kill
 //	feature.go       what the kernel, the mount and the node can do
 //	mountinfo.go     how the hierarchy is mounted
+//	record.go        what a recorded tree is made of
 //	parse.go         numbers and "key value" lines
 package cgroup
 
@@ -29,6 +30,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -135,11 +137,26 @@ func (fs *FS) open(name string, flags uint64) (int, error) {
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	for {
-		fd, err := unix.Openat2(fs.fd, name, &how)
+		fd, err := openat2(fs.fd, name, &how)
 		if err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced with the resolution (openat2(2))
 			return fd, err
 		}
 	}
+}
+
+// openat2 is unix.Openat2 without the copy of the path that it allocates: at every look it is asked for cgroups that are not
+// there.
+func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
+	var path [256]byte
+	if len(name) >= len(path) || strings.IndexByte(name, 0) >= 0 {
+		return unix.Openat2(dir, name, how)
+	}
+	copy(path[:], name)
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(how)), unix.SizeofOpenHow, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
 }
 
 // Group opens the cgroup at a path below the root; "" is the root itself. A cgroup that does not exist is ErrVanished: to

@@ -196,25 +196,6 @@ func FuzzParseUint(f *testing.F) {
 	})
 }
 
-func FuzzKeyValues(f *testing.F) {
-	seed(f, "memory.stat", "cgroup.stat")
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var anon uint64
-		seen := false
-		err := KeyValues(b, func(key []byte) *uint64 {
-			if string(key) == "anon" {
-				seen = true
-				return &anon
-			}
-			return nil
-		})
-		only(t, err)
-		if want, ok := naive(b, false, "anon"); ok != (err == nil && seen) || ok && anon != want["anon"] {
-			t.Errorf("got %d, %v; the naive parser says %v, %v", anon, err, want, ok)
-		}
-	})
-}
-
 func FuzzParseEvents(f *testing.F) {
 	seed(f, "cgroup.events")
 	f.Fuzz(func(t *testing.T, b []byte) {

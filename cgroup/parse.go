@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"time"
@@ -48,23 +47,6 @@ func ParseLimit(b []byte) (Limit, error) {
 	return Limit{Bytes: v}, err
 }
 
-// KeyValues goes through lines of "key value" (flat keyed, Documentation/admin-guide/cgroup-v2.rst). For a key that want
-// knows, it hands out where to store the value; other keys are skipped, whatever their value: kernels add some. A known
-// key without a number is malformed. It does not allocate, but what want points at is on the heap: the compiler cannot see
-// that a pointer returned through a function value is not kept.
-func KeyValues(b []byte, want func(key []byte) *uint64) error {
-	for len(b) > 0 {
-		var key, value []byte
-		key, value, b = nextPair(b)
-		if dst := want(key); dst != nil {
-			if err := store(dst, key, value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // nextPair cuts the first line off b, at its first space. A line without a space is a key without a value.
 func nextPair(b []byte) (key, value, rest []byte) {
 	line, rest := cut(b, '\n')
@@ -72,10 +54,13 @@ func nextPair(b []byte) (key, value, rest []byte) {
 	return key, value, rest
 }
 
-// cut is bytes.Cut at one byte, without its detour for longer separators: that is a fifth of parsing a pressure file.
-func cut(b []byte, at byte) (before, after []byte) {
-	if i := bytes.IndexByte(b, at); i >= 0 {
-		return b[:i], b[i+1:]
+// cut is bytes.Cut for a byte that is near: keys and numbers are so short that a plain loop finds their end before a search
+// by vectors has begun.
+func cut(b []byte, sep byte) (before, after []byte) {
+	for i, c := range b {
+		if c == sep {
+			return b[:i], b[i+1:]
+		}
 	}
 	return b, nil
 }

@@ -47,27 +47,6 @@ func TestParseUint(t *testing.T) {
 	}
 }
 
-func TestKeyValues(t *testing.T) {
-	var a, b uint64
-	want := func(key []byte) *uint64 {
-		switch string(key) {
-		case "a":
-			return &a
-		case "b":
-			return &b
-		}
-		return nil
-	}
-	if err := KeyValues([]byte("x y z\nb 2\n\nlonely\na 1"), want); err != nil || a != 1 || b != 2 {
-		t.Errorf("a %d, b %d, %v", a, b, err)
-	}
-	for _, text := range []string{"a", "a\n", "a \n", "a  1\n", "a 1 \n", "a x\n", "b 1\na -1\n"} {
-		if err := KeyValues([]byte(text), want); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %v, want ErrMalformed", text, err)
-		}
-	}
-}
-
 func TestParseLimit(t *testing.T) {
 	for text, want := range map[string]Limit{"max\n": {Unlimited: true}, "max": {Unlimited: true}, "0\n": {}, "4096\n": {Bytes: 4096}} {
 		if got, err := ParseLimit([]byte(text)); err != nil || got != want {

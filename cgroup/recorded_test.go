@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -275,5 +276,27 @@ func TestAMissingFileMayComeLater(t *testing.T) {
 	}
 	if v, err := g.MemoryCurrent(buf); v != 7 || err != nil {
 		t.Errorf("got %d, %v", v, err)
+	}
+}
+
+// What Record visits of a tree makes the same tree.
+func TestRecordMakesTheSameTree(t *testing.T) {
+	files := map[string]string{
+		"cgroup.controllers": "memory\n", "cgroup.procs": "1\n", "memory.stat": "anon 1\n",
+		"kubepods/cgroup.procs": "", "kubepods/memory.max": "max\n", "kubepods/cgroup.kill": "", "kubepods/secret": "x",
+		"kubepods/podu/cgroup.procs": "2\n", "kubepods/podu/memory.current": "3\n", "other/cgroup.procs": "4\n",
+	}
+	fs := tree(t, files)
+	got := map[string]string{}
+	visit := func(path string, content []byte) { got[path] = string(content) }
+	for path, below := range map[string]bool{"": false, "/kubepods/": true, "none": true} {
+		if err := fs.Record(path, below, visit); err != nil {
+			t.Error(err)
+		}
+	}
+	delete(files, "kubepods/secret")
+	delete(files, "other/cgroup.procs")
+	if !maps.Equal(got, files) {
+		t.Errorf("recorded %q, want %q", got, files)
 	}
 }

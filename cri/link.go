@@ -106,9 +106,9 @@ func (l *link) wrap(verb string, err error) error {
 	case codes.Unimplemented:
 		cause = fmt.Errorf("%w: %s", ErrNotCRI, s.Message())
 	case codes.DeadlineExceeded:
-		cause = fmt.Errorf("%w: %s", context.DeadlineExceeded, s.Message())
+		cause = followed(context.DeadlineExceeded, s.Message())
 	case codes.Canceled:
-		cause = fmt.Errorf("%w: %s", context.Canceled, s.Message())
+		cause = followed(context.Canceled, s.Message())
 	case codes.ResourceExhausted:
 		// grpc-go rpc_util.go: "received message larger than max". A runtime may answer with this code for reasons of its own.
 		if strings.Contains(s.Message(), "larger than max") {
@@ -116,12 +116,22 @@ func (l *link) wrap(verb string, err error) error {
 		}
 	case codes.Unavailable:
 		l.epoch.Add(1)
-		// grpc reports a peer that does not speak HTTP/2 so: the preface came back as something else.
-		if m := s.Message(); strings.Contains(m, "error reading server preface") || strings.Contains(m, "frame too large") {
+		// grpc reports a peer that does not speak HTTP/2 so: the preface came back as something else. A peer that sends none may be a
+		// runtime that hangs, or is about to end: grpc gives up on it and closes the connection.
+		if m := s.Message(); strings.Contains(m, "frame too large") || strings.Contains(m, "error reading server preface") && !strings.Contains(m, "use of closed network connection") && !strings.Contains(m, "timeout") {
 			cause = fmt.Errorf("%w: %s", ErrNotCRI, m)
 		}
 	}
 	return fmt.Errorf("%s runtime %s: %w", verb, l.endpoint, cause)
+}
+
+// followed is a cause with what is said beyond it, which often begins with the same words.
+func followed(cause error, text string) error {
+	text = strings.TrimLeft(strings.TrimPrefix(text, cause.Error()), ": ")
+	if text == "" {
+		return cause
+	}
+	return fmt.Errorf("%w: %s", cause, text)
 }
 
 // wrapOptional is wrap for a call that a CRI v1 runtime may lack.

@@ -1,29 +1,33 @@
 package stats
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"jettison/cgroup"
 )
 
-// Collector reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between looks. Use it from
-// one goroutine at a time; Close it.
+// Collector reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between looks, so that a look
+// does not allocate while the set of pods stays the same. It asks nothing that may block: see Background for that. Use it from one
+// goroutine at a time; Close it.
 type Collector struct {
-	fs     *cgroup.FS
-	proc   *Proc
-	roots  []string // cgroups whose children are pods
-	self   string   // cgroup of this process, empty: unknown
-	root   *cgroup.Group
-	groups map[string]*cgroup.Group // of pods, by path
-	buf    []byte                   // one file's content
-	names  []byte                   // one directory's entries
-	stat   cgroup.MemoryStat        // one memory.stat: here, for a local one would be allocated at each look
+	fs   *cgroup.FS
+	proc *Proc
+	pods *podSet
+	self string // cgroup of this process, empty: unknown
+	root *cgroup.Group
+	all  []string      // candidates for the cgroup above all pods
+	top  *cgroup.Group // that cgroup; nil: not found yet
+
+	buf    []byte              // one file's content
+	stat   cgroup.MemoryStat   // one memory.stat: here, for a local one would be allocated at each look
+	detail cgroup.MemoryDetail // likewise
+	cpu    cgroup.CPUStat
+	psi    cgroup.PSIStats
+	errs   []error
+
+	nodeCPU usageSample
+	stalls  [3]stallHistory // by resource
 }
 
 // NewCollector makes a collector for pods below a kubelet's cgroupRoot ("" and "/" are the same).
@@ -32,33 +36,33 @@ func NewCollector(fs *cgroup.FS, proc *Proc, cgroupRoot string) (*Collector, err
 	if err != nil {
 		return nil, err
 	}
-	return &Collector{
-		fs: fs, proc: proc, roots: PodRoots(cgroupRoot), root: root, groups: map[string]*cgroup.Group{},
-		buf: make([]byte, 32<<10), names: make([]byte, 8<<10),
-	}, nil
+	return &Collector{fs: fs, proc: proc, pods: newPodSet(fs, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot), buf: make([]byte, 32<<10)}, nil
 }
 
 // Close gives every descriptor back but those of the FS and Proc it was made with.
 func (c *Collector) Close() {
 	c.root.Close()
-	for _, g := range c.groups {
-		g.Close()
+	if c.top != nil {
+		c.top.Close()
 	}
-	c.groups = nil
+	c.pods.close()
 }
 
-// Node is the cheap look: the node's memory. A source that fails leaves its own values absent; the error names it.
+// Node is the cheap look: the node's memory and swap. A source that fails leaves its own values absent; the error names it.
 func (c *Collector) Node(now time.Time, out *NodeStats) error {
 	m := &out.Memory
 	*m = NodeMemoryStats{Time: now}
+	out.Swap = NodeSwapStats{Time: now}
 	var info MemInfo
 	stat := &c.stat
 	infoErr := c.proc.MemInfo(c.buf, &info)
 	if infoErr == nil {
 		m.CapacityBytes, m.KernelAvailableBytes = info.Total, info.Available
+		out.Swap.TotalBytes, out.Swap.FreeBytes = info.SwapTotal, info.SwapFree
 	}
 	statErr := c.root.MemoryStat(c.buf, stat)
 	if statErr == nil {
+		m.UsageBytes, m.RSSBytes = Some(stat.Anon+stat.File), Some(stat.Anon)
 		m.WorkingSetBytes = Some(workingSet(stat.Anon+stat.File, stat.InactiveFile))
 	}
 	if infoErr == nil && statErr == nil {
@@ -78,138 +82,85 @@ func (c *Collector) PerCPU(out *NodeStats) {
 // workingSet is usage without what is cheap to drop, floor 0 (kubelet and cAdvisor).
 func workingSet(usage, inactiveFile uint64) uint64 { return usage - min(inactiveFile, usage) }
 
-// Collect is the dear look: the node's memory and every pod, those that the runtime has announced and those that only the
-// hierarchy knows. Pods are sorted by UID. A pod that goes away while it is looked at is in the Summary without readings.
-func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
-	out.Time = now
-	out.Pods = out.Pods[:0]
-	errs := []error{c.Node(now, &out.Node)}
+// Memory is the look that an eviction for memory is decided by: the node's memory and each pod's. See MemoryView for the pods.
+func (c *Collector) Memory(now time.Time, pods Index, out *Summary) error {
+	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
-	seen := make(map[string]bool, len(pods))
-	for _, root := range c.roots {
-		err := c.fs.Children(root, c.names, func(name string) {
-			if p, ok := ParsePodCgroup(root, name); ok {
-				seen[p.UID] = true
-				out.Pods = append(out.Pods, PodStats{PodRef: PodReference{UID: p.UID}, Cgroup: p.Path, QOSClass: p.QOSClass})
-			}
-		})
-		errs = append(errs, err)
+	return errors.Join(nodeErr, c.MemoryView(now, pods, out))
+}
+
+// MemoryView reads the memory, events, pressure and tasks of every pod, those that the runtime has announced and those that only
+// the hierarchy knows. Pods are sorted by UID. A pod that goes away while it is looked at is in the Summary without readings. It
+// uses the capacity of the Summary's node to make sense of requests.
+func (c *Collector) MemoryView(now time.Time, pods Index, out *Summary) error {
+	return c.view(now, pods, out, false)
+}
+
+// view goes through all pods. What it writes into out.Pods is valid until the next look into the same Summary.
+func (c *Collector) view(now time.Time, pods Index, out *Summary, full bool) error {
+	out.Time = now
+	c.errs = c.errs[:0]
+	if err := c.pods.discover(pods); err != nil {
+		c.errs = append(c.errs, err)
 	}
-	for uid, p := range pods {
-		if !seen[uid] && p.ready() { // its cgroup is elsewhere, or unknown
-			out.Pods = append(out.Pods, p.elsewhere())
-		}
+	kept := c.pods.order
+	if have := cap(out.Pods); len(kept) > have {
+		out.Pods = append(out.Pods[:have], make([]PodStats, len(kept)-have)...)
 	}
-	slices.SortFunc(out.Pods, func(a, b PodStats) int { return cmp.Compare(a.PodRef.UID, b.PodRef.UID) })
-	for i := range out.Pods {
+	out.Pods = out.Pods[:len(kept)]
+	for i, k := range kept {
 		p := &out.Pods[i]
-		known := pods[p.PodRef.UID]
-		if known != nil {
-			known.describe(p, out.Node.Memory.CapacityBytes)
+		err := c.readPod(now, k, p, full)
+		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
+			c.errs = append(c.errs, err)
 		}
-		if known == nil || !known.scored() {
-			p.NodeCritical = c.nodeCritical(p)
-		}
-		if p.QOSClass == BestEffort { // by definition, whatever else is known
-			p.MemoryRequest = Some(MemoryRequest{})
-		}
-		p.Self = c.self != "" && (c.self == p.Cgroup || strings.HasPrefix(c.self, p.Cgroup+"/")) && p.Cgroup != ""
-		if err := c.Pod(now, p); err != nil && !errors.Is(err, cgroup.ErrVanished) {
-			errs = append(errs, err)
-		}
+		c.identify(pods[k.UID], p, out.Node.Memory.CapacityBytes)
 	}
-	c.forget(out.Pods)
-	return errors.Join(errs...)
+	if len(c.errs) == 0 {
+		return nil
+	}
+	return errors.Join(c.errs...)
+}
+
+// identify joins what the runtime knows of a pod, nil if nothing.
+func (c *Collector) identify(known *Pod, p *PodStats, capacity Opt[uint64]) {
+	if known != nil {
+		known.describe(p, capacity)
+	}
+	if (known == nil || !known.scored()) && (p.Populated.V || !p.Populated.OK) {
+		p.NodeCritical = c.nodeCritical(p)
+	}
+	switch {
+	case p.QOSClass == BestEffort: // by definition, whatever else is known
+		p.MemoryRequest = Some(Range{})
+	case p.QOSClass == Guaranteed && p.Memory.LimitBytes.OK:
+		// The kubelet keeps a Guaranteed pod's limit, which is its request, here; it follows a resize in place. Without a kubelet
+		// it may say "max": then what the runtime told counts.
+		p.MemoryRequest = Some(Exactly(p.Memory.LimitBytes.V))
+	}
+	p.Self = c.self != "" && p.Cgroup != "" && below(c.self, p.Cgroup)
+}
+
+// below reports whether a path is that of a cgroup or of one in it.
+func below(path, group string) bool {
+	return path == group || len(path) > len(group) && path[len(group)] == '/' && path[:len(group)] == group
 }
 
 // Strangers visits the UIDs of pods that the hierarchy has and the runtime has not told of. It lists directories and reads no
 // file.
 func (c *Collector) Strangers(pods Index, visit func(uid string)) {
-	for _, root := range c.roots {
-		_ = c.fs.Children(root, c.names, func(name string) {
-			if p, ok := ParsePodCgroup(root, name); ok && pods[p.UID] == nil {
-				visit(p.UID)
-			}
-		})
-	}
-}
-
-// Pod reads one pod's cgroup into p.Memory and p.Populated. On an error both are absent.
-func (c *Collector) Pod(now time.Time, p *PodStats) error {
-	p.Memory, p.Populated, p.CgroupID = PodMemoryStats{Time: now}, Opt[bool]{}, cgroup.ID{}
-	if p.Cgroup == "" { // the root: not a pod's
-		return cgroup.ErrVanished
-	}
-	// A kept group whose cgroup was removed answers ErrVanished; its path may have a successor by now.
-	for try := 0; ; try++ {
-		g := c.groups[p.Cgroup]
-		if g == nil {
-			var err error
-			if g, err = c.fs.Group(p.Cgroup); err != nil {
-				return err
-			}
-			c.groups[p.Cgroup] = g
-		}
-		err := readPod(g, c.buf, &c.stat, p)
-		if err == nil {
-			p.CgroupID = g.ID()
-			return nil
-		}
-		p.Memory, p.Populated = PodMemoryStats{Time: now}, Opt[bool]{}
-		if !errors.Is(err, cgroup.ErrVanished) || try > 0 {
-			return err
-		}
-		g.Close()
-		delete(c.groups, p.Cgroup)
-	}
-}
-
-func readPod(g *cgroup.Group, buf []byte, stat *cgroup.MemoryStat, p *PodStats) error {
-	current, err := g.MemoryCurrent(buf)
-	if err != nil {
-		return err
-	}
-	if err := g.MemoryStat(buf, stat); err != nil {
-		return err
-	}
-	events, err := g.Events(buf)
-	if err != nil {
-		return err
-	}
-	p.Populated = Some(events.Populated)
-	m := &p.Memory
-	m.UsageBytes, m.WorkingSetBytes = Some(current), Some(workingSet(current, stat.InactiveFile))
-	m.AnonBytes, m.ShmemBytes = Some(stat.Anon), Some(stat.Shmem)
-	if p.QOSClass == Guaranteed {
-		// The kubelet keeps a Guaranteed pod's limit, which is its request, here; it follows a resize in place. Without a kubelet
-		// it may say "max": then what the runtime told counts.
-		if limit, err := g.MemoryMax(buf); err == nil && !limit.Unlimited {
-			p.MemoryRequest = Some(MemoryRequest{Min: limit.Bytes, Max: limit.Bytes})
-		}
-	}
-	return nil
-}
-
-// forget closes the groups of pods that are not there any more.
-func (c *Collector) forget(pods []PodStats) {
-	if len(c.groups) <= len(pods) {
-		return
-	}
-	here := make(map[string]bool, len(pods))
-	for _, p := range pods {
-		here[p.Cgroup] = true
-	}
-	for path, g := range c.groups {
-		if !here[path] {
-			g.Close()
-			delete(c.groups, path)
+	_ = c.pods.discover(pods)
+	for _, k := range c.pods.order {
+		if pods[k.UID] == nil {
+			visit(k.UID)
 		}
 	}
 }
 
-// nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the Guaranteed class. (The sandbox's own process has -998.)
+// nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the Guaranteed class. (The
+// sandbox's own process has -998.)
 func (c *Collector) nodeCritical(p *PodStats) (critical bool) {
-	if p.QOSClass == Guaranteed {
+	if p.QOSClass == Guaranteed || p.Cgroup == "" {
 		return false
 	}
 	c.processes(p.Cgroup, func(pid int) {
@@ -219,61 +170,3 @@ func (c *Collector) nodeCritical(p *PodStats) (critical bool) {
 	})
 	return critical
 }
-
-// processes visits every process of a cgroup and of those one level below it, which are a pod's containers.
-func (c *Collector) processes(path string, visit func(pid int)) {
-	paths := []string{path}
-	_ = c.fs.Children(path, c.names, func(name string) { paths = append(paths, path+"/"+name) })
-	for _, p := range paths {
-		if g, err := c.fs.Group(p); err == nil {
-			_ = g.Procs(c.buf, visit)
-			g.Close()
-		}
-	}
-}
-
-// FindSelf finds the cgroup of this process, so that Collect can mark its pod. First where /proc says; where a cgroup
-// namespace of our own hides that, by looking for our process id in every pod. An error means that neither told: a process
-// outside every pod is none.
-func (c *Collector) FindSelf() error {
-	pid := os.Getpid()
-	path, ok, err := c.proc.SelfCgroup()
-	if err != nil {
-		return fmt.Errorf("find own cgroup: %w", err)
-	}
-	if ok {
-		found := false
-		if g, err := c.fs.Group(path); err == nil {
-			_ = g.Procs(c.buf, func(p int) { found = found || p == pid })
-			g.Close()
-		}
-		if found {
-			c.self = path
-			return nil
-		}
-	}
-	for _, root := range c.roots {
-		var pods []string
-		if err := c.fs.Children(root, c.names, func(name string) {
-			if p, ok := ParsePodCgroup(root, name); ok {
-				pods = append(pods, p.Path)
-			}
-		}); err != nil {
-			return fmt.Errorf("find own cgroup: %w", err)
-		}
-		for _, pod := range pods {
-			c.processes(pod, func(p int) {
-				if p == pid {
-					c.self = pod
-				}
-			})
-		}
-	}
-	if c.self == "" && !ok && path != "" {
-		return fmt.Errorf("find own cgroup: /proc/self/cgroup says /%s, and no pod holds process %d", path, pid)
-	}
-	return nil
-}
-
-// Self is the cgroup that FindSelf found; empty: this process is in no pod, or not found.
-func (c *Collector) Self() string { return c.self }

@@ -93,7 +93,7 @@ func TestCollectARecordedNode(t *testing.T) {
 			for _, p := range s.Pods {
 				classes[p.QOSClass] = true
 				// What the kernel alone tells of requests: none by class, the limit of a Guaranteed pod (96Mi here).
-				want := map[QOSClass]Opt[MemoryRequest]{BestEffort: Some(MemoryRequest{}), Guaranteed: Some(MemoryRequest{96 << 20, 96 << 20}), Burstable: {}}
+				want := map[QOSClass]Opt[Range]{BestEffort: Some(Range{}), Guaranteed: Some(Range{96 << 20, 96 << 20}), Burstable: {}}
 				if p.MemoryRequest != want[p.QOSClass] {
 					t.Errorf("%s pod unknown to the runtime: request %+v", p.QOSClass, p.MemoryRequest)
 				}
@@ -211,14 +211,15 @@ func TestPodsVanish(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if err := other.Pod(time.Unix(1000, 0), &gone); !errors.Is(err, cgroup.ErrVanished) || gone.Memory.WorkingSetBytes.OK || gone.Populated.OK {
+	k := &podGroup{PodCgroup: PodCgroup{Path: gone.Cgroup, UID: gone.PodRef.UID, QOSClass: gone.QOSClass}}
+	if err := other.readPod(time.Unix(1000, 0), k, &gone, true); !errors.Is(err, cgroup.ErrVanished) || gone.Memory.WorkingSetBytes.OK || gone.Populated.OK {
 		t.Errorf("a removed pod: %+v, %v", gone.Memory, err)
 	}
 	if err := c.Collect(time.Unix(1001, 0), nil, &s); err != nil || len(s.Pods) != 2 {
 		t.Errorf("%d pods, %v", len(s.Pods), err)
 	}
-	if len(c.groups) != 2 {
-		t.Errorf("%d groups are kept for 2 pods", len(c.groups))
+	if len(c.pods.order) != 2 || len(c.pods.here) != 2 {
+		t.Errorf("%d groups are kept for 2 pods", len(c.pods.order))
 	}
 }
 

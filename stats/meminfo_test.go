@@ -13,7 +13,7 @@ func TestParseMemInfo(t *testing.T) {
 		want       MemInfo
 		malformed  bool
 	}{
-		{"both", "MemTotal:  990068 kB\nMemFree: 1 kB\nMemAvailable:    785012 kB\n", MemInfo{Some[uint64](990068 << 10), Some[uint64](785012 << 10)}, false},
+		{"all", "MemTotal:  990068 kB\nMemFree: 1 kB\nMemAvailable:    785012 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n", MemInfo{Total: Some[uint64](990068 << 10), Available: Some[uint64](785012 << 10), SwapTotal: Some[uint64](0), SwapFree: Some[uint64](0)}, false},
 		{"absent is not zero", "MemTotal: 4 kB\nHugePages_Total: 0\n", MemInfo{Total: Some[uint64](4096)}, false},
 		{"zero is not absent", "MemAvailable: 0 kB\n", MemInfo{Available: Some[uint64](0)}, false},
 		{"one-word lines", "\nx\n:\nMemTotal: 4 kB", MemInfo{Total: Some[uint64](4096)}, false},

@@ -2,7 +2,6 @@ package stats
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -10,13 +9,16 @@ import (
 	"jettison/cri"
 )
 
-// Pod is what the runtime tells of one pod: all its sandboxes, and the containers of the ready one.
+// Pod is what the runtime tells of one pod: all its sandboxes, and their containers that are not dead.
 type Pod struct {
 	PodRef      PodReference
 	Sandboxes   []cri.PodSandbox // newest attempt first
 	Cgroup      string           // path below the root; empty: the runtime did not say
 	Containers  []cri.Container  // running or about to
 	Annotations map[string]string
+
+	sandboxIDs []string
+	restarts   map[string]uint64 // the highest attempt of each container, by name, dead ones included
 }
 
 // Index is the runtime's pods by UID. It is never changed once made.
@@ -46,12 +48,20 @@ func NewIndex(l cri.Listing) Index {
 		newest := p.Sandboxes[0]
 		p.Annotations = newest.Annotations
 		p.Cgroup = CgroupOfParent(newest.CgroupParent)
+		for _, s := range p.Sandboxes {
+			p.sandboxIDs = append(p.sandboxIDs, s.ID)
+		}
 	}
 	for _, c := range l.Containers {
-		if c.State == cri.Exited {
+		p := bySandbox[c.SandboxID]
+		if p == nil {
 			continue
 		}
-		if p := bySandbox[c.SandboxID]; p != nil {
+		if p.restarts == nil {
+			p.restarts = map[string]uint64{}
+		}
+		p.restarts[c.Name] = max(p.restarts[c.Name], uint64(c.Attempt))
+		if c.State != cri.Exited {
 			p.Containers = append(p.Containers, c)
 		}
 	}
@@ -77,19 +87,6 @@ func (i Index) Settled(now time.Time) bool {
 	return true
 }
 
-// elsewhere is a pod that was not found where pods are looked for. The cgroup that the runtime names counts only if its name
-// is this very pod's: a sandbox made without a cgroup of its own lies in one that it shares with others (containerd's
-// /k8s.io, a system.slice), and killing that one would kill them all. Without a cgroup the pod is unmeasured.
-func (p *Pod) elsewhere() PodStats {
-	out := PodStats{PodRef: p.PodRef}
-	if dir, base := path.Split(p.Cgroup); base != "" {
-		if c, ok := ParsePodCgroup(strings.Trim(dir, "/"), base); ok && c.UID == p.PodRef.UID {
-			out.Cgroup, out.QOSClass = c.Path, c.QOSClass
-		}
-	}
-	return out
-}
-
 // scored reports whether the oom_score_adj of a container is known; all of a pod have the same where it says anything of
 // its priority.
 func (p *Pod) scored() bool {
@@ -99,19 +96,65 @@ func (p *Pod) scored() bool {
 // describe fills in what the runtime knows.
 func (p *Pod) describe(out *PodStats, capacity Opt[uint64]) {
 	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
-	out.StartTime = p.Sandboxes[0].CreatedAt
-	for _, s := range p.Sandboxes {
-		out.SandboxIDs = append(out.SandboxIDs, s.ID)
-	}
-	sum := Some(MemoryRequest{})
-	for _, c := range p.Containers {
+	out.StartTime, out.SandboxIDs = p.Sandboxes[0].CreatedAt, p.sandboxIDs
+	memory, cpu := Some(Range{}), Some(Range{})
+	for i := range p.Containers {
+		c := &p.Containers[i]
 		if adj := c.OOMScoreAdj; adj != nil && *adj == oomScoreAdjGuaranteed && out.QOSClass != Guaranteed && out.QOSClass != "" {
 			out.NodeCritical = true
 		}
-		request := containerRequest(out.QOSClass, c.OOMScoreAdj, c.MemoryLimit, capacity)
-		sum = Opt[MemoryRequest]{V: sum.V.add(request.V), OK: sum.OK && request.OK}
+		memory = sum(memory, containerRequest(out.QOSClass, c, capacity))
+		cpu = sum(cpu, cpuRequest(c.CPUShares))
 	}
 	if len(p.Containers) > 0 {
-		out.MemoryRequest = sum
+		out.MemoryRequest, out.CPURequestMillis = memory, cpu
 	}
+	if out.QOSClass == BestEffort { // by definition
+		out.CPURequestMillis = Some(Range{})
+	}
+	if len(p.restarts) > 0 {
+		restarts := uint64(0)
+		for _, n := range p.restarts {
+			restarts += n
+		}
+		out.Restarts = Some(restarts)
+	}
+}
+
+// sum is absent as soon as one part is.
+func sum(a, b Opt[Range]) Opt[Range] { return Opt[Range]{V: a.V.add(b.V), OK: a.OK && b.OK} }
+
+// describeContainers names the containers that were found in the pod's cgroup and leaves out its sandboxes' own.
+func (p *Pod) describeContainers(out *PodStats, capacity Opt[uint64]) {
+	out.Containers = slices.DeleteFunc(out.Containers, func(c ContainerStats) bool { return slices.Contains(p.sandboxIDs, c.ID) })
+	for i := range out.Containers {
+		s := &out.Containers[i]
+		at := slices.IndexFunc(p.Containers, func(c cri.Container) bool { return c.ID == s.ID })
+		if at < 0 {
+			continue
+		}
+		c := &p.Containers[at]
+		s.Name, s.StartTime, s.Restarts = c.Name, c.StartedAt, uint64(c.Attempt)
+		if s.StartTime.IsZero() {
+			s.StartTime = c.CreatedAt
+		}
+		s.MemoryRequest, s.CPURequestMillis = containerRequest(out.QOSClass, c, capacity), cpuRequest(c.CPUShares)
+	}
+	slices.SortFunc(out.Containers, func(a, b ContainerStats) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
+	})
+}
+
+// process is a process of the pod that shares its network: its newest sandbox's, or where the runtime keeps none (CRI-O's
+// drop_infra_ctr) a container's. pid 0: none is known.
+func (p *Pod) process() (id string, pid int) {
+	if s := p.Sandboxes[0]; s.PID > 0 {
+		return s.ID, s.PID
+	}
+	for _, c := range p.Containers {
+		if c.PID > 0 {
+			return c.ID, c.PID
+		}
+	}
+	return "", 0
 }

@@ -75,3 +75,15 @@ func PodRoots(cgroupRoot string) []string {
 	}
 	return roots
 }
+
+// TopRoots are those of PodRoots that lie above all pods.
+func TopRoots(cgroupRoot string) []string {
+	var top []string
+	for _, r := range PodRoots(cgroupRoot) {
+		base := strings.TrimSuffix(r[strings.LastIndexByte(r, '/')+1:], ".slice")
+		if base == "kubepods" || strings.HasSuffix(base, "-kubepods") {
+			top = append(top, r)
+		}
+	}
+	return top
+}

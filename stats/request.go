@@ -1,12 +1,9 @@
 package stats
 
-// MemoryRequest is a memory request in bytes: at least Min, at most Max. They are equal where the source is exact.
-type MemoryRequest struct{ Min, Max uint64 }
-
-// add sums two requests, bound by bound.
-func (r MemoryRequest) add(o MemoryRequest) MemoryRequest {
-	return MemoryRequest{Min: r.Min + o.Min, Max: r.Max + o.Max}
-}
+import (
+	"jettison/cgroup"
+	"jettison/cri"
+)
 
 // The kubelet's oom_score_adj values (pkg/kubelet/qos/policy.go, v1.36).
 const (
@@ -18,11 +15,11 @@ const (
 
 // requestFromOOMScoreAdj inverts the kubelet's formula for a Burstable container, adj = 1000 - 1000*request/capacity in
 // integers, clamped to 3..999. The result is as wide as a thousandth of the capacity; at the clamps it is wider.
-func requestFromOOMScoreAdj(adj int64, capacity uint64) MemoryRequest {
+func requestFromOOMScoreAdj(adj int64, capacity uint64) Range {
 	share := func(thousandths int64) uint64 { // ceil(capacity * thousandths / 1000)
 		return (capacity/1000)*uint64(thousandths) + ((capacity%1000)*uint64(thousandths)+999)/1000
 	}
-	r := MemoryRequest{Min: share(1000 - adj), Max: share(1001 - adj)}
+	r := Range{Min: share(1000 - adj), Max: share(1001 - adj)}
 	if r.Max > 0 {
 		r.Max-- // the interval is half open
 	}
@@ -35,15 +32,35 @@ func requestFromOOMScoreAdj(adj int64, capacity uint64) MemoryRequest {
 	return r
 }
 
-// containerRequest is the memory request of one container as far as it can be known from the CRI.
-func containerRequest(qos QOSClass, adj *int64, limit *uint64, capacity Opt[uint64]) Opt[MemoryRequest] {
+// containerRequest is the memory request of one container as far as it can be known from the CRI. A kubelet with MemoryQoS and
+// tiered reservation writes it out (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, v1.36).
+func containerRequest(qos QOSClass, c *cri.Container, capacity Opt[uint64]) Opt[Range] {
+	for _, key := range []string{"memory.min", "memory.low"} {
+		if v, ok := cgroup.Decimal([]byte(c.Unified[key])); ok && v > 0 && qos != BestEffort {
+			return Some(Exactly(v))
+		}
+	}
+	adj, limit := c.OOMScoreAdj, c.MemoryLimit
 	switch {
 	case qos == BestEffort || adj != nil && *adj == oomScoreAdjBestEffort:
-		return Some(MemoryRequest{})
+		return Some(Range{})
 	case qos == Guaranteed && limit != nil:
-		return Some(MemoryRequest{Min: *limit, Max: *limit})
+		return Some(Range{Min: *limit, Max: *limit})
 	case qos == Burstable && adj != nil && *adj >= oomScoreAdjBurstableMin && *adj <= oomScoreAdjBurstableMax && capacity.OK:
 		return Some(requestFromOOMScoreAdj(*adj, capacity.V))
 	}
-	return Opt[MemoryRequest]{}
+	return Opt[Range]{}
+}
+
+// cpuRequest inverts the kubelet's cpu.shares = milli*1024/1000, floor, at least 2 (pkg/kubelet/cm/helpers_linux.go
+// MilliCPUToShares, v1.36), in thousandths of a core: to one of them; the minimum of 2 stands for 0 to 2.
+func cpuRequest(shares *uint64) Opt[Range] {
+	const minShares = 2
+	switch {
+	case shares == nil || *shares > 1<<40:
+		return Opt[Range]{}
+	case *shares <= minShares:
+		return Some(Range{0, 2})
+	}
+	return Some(Range{Min: (*shares*1000 + 1023) / 1024, Max: ((*shares+1)*1000 - 1) / 1024})
 }

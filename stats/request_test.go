@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"jettison/cri"
 )
 
 // kubeletOOMScoreAdj is the kubelet's formula for a Burstable container (v1.36 pkg/kubelet/qos/policy.go,
@@ -45,22 +47,58 @@ func TestContainerRequest(t *testing.T) {
 		qos   QOSClass
 		adj   *int64
 		limit *uint64
-		want  Opt[MemoryRequest]
+		want  Opt[Range]
 	}{
-		{"BestEffort requests nothing", BestEffort, adj(1000), nil, Some(MemoryRequest{})},
-		{"Guaranteed requests its limit", Guaranteed, adj(-997), limit(7), Some(MemoryRequest{7, 7})},
-		{"Guaranteed whose limit the runtime hides", Guaranteed, adj(-997), nil, Opt[MemoryRequest]{}},
-		{"Burstable by its score", Burstable, adj(900), limit(7), Some(MemoryRequest{100 << 20, 101<<20 - 1})},
-		{"Burstable without a score", Burstable, nil, limit(7), Opt[MemoryRequest]{}},
-		{"critical, so the score says nothing", Burstable, adj(-997), nil, Opt[MemoryRequest]{}},
-		{"of no known class, with a BestEffort's score", "", adj(1000), nil, Some(MemoryRequest{})},
-		{"of no known class", "", adj(0), limit(7), Opt[MemoryRequest]{}},
+		{"BestEffort requests nothing", BestEffort, adj(1000), nil, Some(Range{})},
+		{"Guaranteed requests its limit", Guaranteed, adj(-997), limit(7), Some(Range{7, 7})},
+		{"Guaranteed whose limit the runtime hides", Guaranteed, adj(-997), nil, Opt[Range]{}},
+		{"Burstable by its score", Burstable, adj(900), limit(7), Some(Range{100 << 20, 101<<20 - 1})},
+		{"Burstable without a score", Burstable, nil, limit(7), Opt[Range]{}},
+		{"critical, so the score says nothing", Burstable, adj(-997), nil, Opt[Range]{}},
+		{"of no known class, with a BestEffort's score", "", adj(1000), nil, Some(Range{})},
+		{"of no known class", "", adj(0), limit(7), Opt[Range]{}},
 	} {
-		if got := containerRequest(c.qos, c.adj, c.limit, capacity); got != c.want {
+		if got := containerRequest(c.qos, &cri.Container{OOMScoreAdj: c.adj, MemoryLimit: c.limit}, capacity); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
 	}
-	if got := containerRequest(Burstable, adj(900), nil, Opt[uint64]{}); got.OK {
+	if got := containerRequest(Burstable, &cri.Container{OOMScoreAdj: adj(900)}, Opt[uint64]{}); got.OK {
 		t.Errorf("capacity unknown: got %+v", got)
+	}
+}
+
+// What cpuRequest says of the shares that a kubelet writes holds the request that they were made of.
+func TestCPURequestHoldsWhatTheKubeletWasGiven(t *testing.T) {
+	for milli := range uint64(20000) {
+		shares := max(milli*1024/1000, 2) // kubelet MilliCPUToShares
+		r := cpuRequest(&shares)
+		if !r.OK || milli < r.V.Min || milli > r.V.Max || r.V.Max-r.V.Min > 2 {
+			t.Fatalf("%dm: shares %d, request %+v", milli, shares, r)
+		}
+	}
+	if cpuRequest(nil).OK {
+		t.Error("no shares: want it absent")
+	}
+}
+
+// What the kubelet wrote out is exact, whatever the score says; a tenant's BestEffort container has none.
+func TestARequestThatIsWrittenOutIsExact(t *testing.T) {
+	score := int64(900)
+	for _, c := range []struct {
+		qos  QOSClass
+		key  string
+		text string
+		want Opt[Range]
+	}{
+		{Burstable, "memory.low", "1048576", Some(Exactly(1 << 20))},
+		{Guaranteed, "memory.min", "1048576", Some(Exactly(1 << 20))},
+		{BestEffort, "memory.low", "1048576", Some(Range{})},
+		{Burstable, "memory.low", "max", Opt[Range]{}},
+		{Burstable, "memory.low", "0", Opt[Range]{}},
+	} {
+		got := containerRequest(c.qos, &cri.Container{OOMScoreAdj: &score, Unified: map[string]string{c.key: c.text}}, Opt[uint64]{})
+		if got != c.want {
+			t.Errorf("%s %s=%s: %+v", c.qos, c.key, c.text, got)
+		}
 	}
 }

@@ -15,16 +15,37 @@ type Opt[T any] struct {
 // Some is a value that is there.
 func Some[T any](v T) Opt[T] { return Opt[T]{V: v, OK: true} }
 
-// Summary is one look at a node.
+// Range is a figure that is known to lie between two bounds; they are equal where the source is exact.
+type Range struct{ Min, Max uint64 }
+
+// Exactly is a figure known without error.
+func Exactly(v uint64) Range { return Range{v, v} }
+
+// add sums two figures, bound by bound.
+func (r Range) add(o Range) Range { return Range{Min: r.Min + o.Min, Max: r.Max + o.Max} }
+
+// Summary is one look at a node. Each part has the time it was read at: sources are read at their own pace.
 type Summary struct {
-	Time time.Time
-	Node NodeStats
-	Pods []PodStats
+	Time    time.Time
+	Node    NodeStats
+	Pods    []PodStats
+	Sources []SourceStatus // those that may fail or hang on their own
 }
 
 // NodeStats covers the whole machine.
 type NodeStats struct {
-	Memory NodeMemoryStats
+	StartTime   time.Time // boot
+	Memory      NodeMemoryStats
+	Allocatable AllocatableMemoryStats
+	Swap        NodeSwapStats
+	CPU         CPUStats
+	CPUs        int
+	Pressure    NodePressure
+	PIDs        NodePIDStats
+	Fs          Opt[FsStats] // of the kubelet's root directory
+	ImageFs     Opt[FsStats]
+	ContainerFs Opt[FsStats]
+	Layout      Opt[Layout]
 }
 
 // NodeMemoryStats in bytes.
@@ -34,10 +55,57 @@ type NodeMemoryStats struct {
 	// WorkingSetBytes is anon + file - inactive_file of the root cgroup's memory.stat, as the kubelet has it on cgroup v2
 	// (opencontainers/cgroups fs2/memory.go, rootStatsFromMeminfo). It knows no kernel memory.
 	WorkingSetBytes Opt[uint64]
+	UsageBytes      Opt[uint64] // anon + file, likewise
+	RSSBytes        Opt[uint64] // anon
 	// KernelAvailableBytes is the kernel's own estimate, MemAvailable.
 	KernelAvailableBytes Opt[uint64]
 	// PerCPUFreeBytes is free memory that MemAvailable does not count, see ParseZoneInfo. The cheap look leaves it absent.
 	PerCPUFreeBytes Opt[uint64]
+}
+
+// AllocatableMemoryStats in bytes: of the cgroup above all pods. All absent where it has no limit.
+type AllocatableMemoryStats struct {
+	Time            time.Time
+	LimitBytes      Opt[uint64] // memory.max
+	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0
+}
+
+// NodeSwapStats in bytes, from /proc/meminfo. A node without swap has a total of 0.
+type NodeSwapStats struct {
+	Time       time.Time
+	TotalBytes Opt[uint64]
+	FreeBytes  Opt[uint64]
+}
+
+// CPUStats is CPU time used since the cgroup was made.
+type CPUStats struct {
+	Time  time.Time
+	Usage Opt[time.Duration]
+	// NanoCores is the usage per second between this look and the one before, in billionths of a core.
+	NanoCores Opt[uint64]
+	Throttled Opt[time.Duration]
+}
+
+// NodePressure is pressure stall information of the whole node.
+type NodePressure struct{ CPU, Memory, IO Pressure }
+
+// Pressure is one resource's: the kernel's averages and totals, and the share of time stalled over the windows that this
+// process has watched. The averages are up to 2 s old, the totals are fresh on every read (kernel/sched/psi.c).
+type Pressure struct {
+	Time  time.Time
+	Stats Opt[cgroup.PSIStats]
+	Some  StallShare
+	Full  StallShare
+}
+
+// StallShare is the share of time stalled, 0 to 1; absent until the window has been watched.
+type StallShare struct{ Over1s, Over10s Opt[float64] }
+
+// NodePIDStats counts tasks, which are threads: pid_max bounds those.
+type NodePIDStats struct {
+	Time    time.Time
+	Max     Opt[uint64] // the lower of kernel.pid_max and kernel.threads-max
+	Current Opt[uint64]
 }
 
 // PodReference names a pod. Name and Namespace are empty for a pod that the runtime has not announced.
@@ -47,7 +115,7 @@ type PodReference struct {
 	UID       string
 }
 
-// PodStats is one pod.
+// PodStats is one pod. What the memory view reads comes first; what only the full look reads is absent after it.
 type PodStats struct {
 	PodRef     PodReference
 	Cgroup     string    // path below the root of the hierarchy; empty: none was found
@@ -60,12 +128,32 @@ type PodStats struct {
 	Annotations map[string]string
 	Populated   Opt[bool] // the pod has a live process: cgroup.events
 	Memory      PodMemoryStats
+	// Events since the cgroup was made: memory.events, of the pod and all below it.
+	Events  Opt[cgroup.MemoryEvents]
+	Threads Opt[uint64] // tasks: pids.current
+	// MemoryPressure is the pod's own.
+	MemoryPressure Opt[cgroup.PSIStats]
 	// MemoryRequest of the running containers.
-	MemoryRequest Opt[MemoryRequest]
+	MemoryRequest Opt[Range]
 	// Self: this process runs in the pod.
 	Self bool
 	// NodeCritical: an oom_score_adj of -997 outside the Guaranteed class, which only system-node-critical pods get.
 	NodeCritical bool
+
+	// Of the full look.
+	Containers       []ContainerStats
+	CPU              CPUStats
+	IO               Opt[cgroup.IOStat]
+	CPUPressure      Opt[cgroup.PSIStats]
+	IOPressure       Opt[cgroup.PSIStats]
+	LocalEvents      Opt[cgroup.MemoryEvents] // memory.events.local: of the pod's cgroup itself, so of its own limit
+	Processes        Opt[uint64]              // lines of cgroup.procs, all levels
+	PIDLimit         Opt[uint64]              // pids.max; absent: none
+	Restarts         Opt[uint64]              // of all containers, those that are dead now included
+	CPURequestMillis Opt[Range]
+	CPULimitMillis   Opt[uint64] // absent: none, or not known
+	EphemeralStorage PodStorageStats
+	Network          Opt[NetworkStats]
 }
 
 // PodMemoryStats in bytes, from the pod's cgroup.
@@ -74,5 +162,42 @@ type PodMemoryStats struct {
 	UsageBytes      Opt[uint64] // memory.current
 	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0
 	AnonBytes       Opt[uint64]
-	ShmemBytes      Opt[uint64]
+	FileBytes       Opt[uint64] // page cache, shmem included
+	ShmemBytes      Opt[uint64] // tmpfs and shared memory
+	LimitBytes      Opt[uint64] // memory.max; absent: none, or not read (the memory view reads a Guaranteed pod's only)
+
+	// Of the full look.
+	SwapBytes       Opt[uint64]
+	PageFaults      Opt[uint64]
+	MajorPageFaults Opt[uint64]
+	// FreedBytes is what killing every process of the pod would return: anonymous memory, page tables and kernel stacks for sure;
+	// shared memory only as far as no tmpfs holds it, which outlives the processes. Page cache stays, and was available before.
+	FreedBytes Opt[Range]
+}
+
+// ContainerStats is one container.
+type ContainerStats struct {
+	Name             string // empty: the runtime has not told
+	ID               string
+	StartTime        time.Time
+	Restarts         uint64
+	CPU              CPUStats
+	Memory           ContainerMemoryStats
+	Rootfs           Opt[FsUsage] // writable layer
+	Logs             Opt[FsUsage]
+	Processes        Opt[uint64]
+	MemoryRequest    Opt[Range]
+	CPURequestMillis Opt[Range]
+}
+
+// ContainerMemoryStats in bytes, from the container's cgroup.
+type ContainerMemoryStats struct {
+	Time            time.Time
+	UsageBytes      Opt[uint64]
+	WorkingSetBytes Opt[uint64]
+	AnonBytes       Opt[uint64]
+	SwapBytes       Opt[uint64]
+	PageFaults      Opt[uint64]
+	MajorPageFaults Opt[uint64]
+	LimitBytes      Opt[uint64] // memory.max; absent: none
 }

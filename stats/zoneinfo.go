@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
 )
 
 // ParseZoneInfo sums the free pages that lie on per-CPU lists: the "count:" lines of /proc/zoneinfo's pagesets (mm/vmstat.c,
@@ -20,16 +22,8 @@ func ParseZoneInfo(b []byte) (pages uint64, err error) {
 		if !ok {
 			continue
 		}
-		number = bytes.TrimSpace(number)
-		var v uint64
-		for _, c := range number {
-			d := uint64(c - '0')
-			if d > 9 || v > (math.MaxUint32-d)/10 {
-				return 0, fmt.Errorf("%w: line %.60q", ErrMalformed, line)
-			}
-			v = v*10 + d
-		}
-		if len(number) == 0 || pages > math.MaxUint64-v {
+		v, ok := cgroup.Decimal(bytes.TrimSpace(number))
+		if !ok || v > math.MaxUint32 || pages > math.MaxUint64-v {
 			return 0, fmt.Errorf("%w: line %.60q", ErrMalformed, line)
 		}
 		pages, found = pages+v, true
@@ -46,31 +40,32 @@ const maxZoneInfo = 4 << 20
 // PerCPUFree reads how many bytes of free memory lie on per-CPU lists. It costs some microseconds for each CPU: not for the
 // cheap look.
 func (p *Proc) PerCPUFree() (uint64, error) {
-	name := p.mount + "/zoneinfo"
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open %s: %w", name, err)
+	if p.zones < 0 {
+		fd, err := unix.Open(p.mount+"/zoneinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return 0, fmt.Errorf("open %s/zoneinfo: %w", p.mount, err)
+		}
+		p.zones = fd
 	}
-	defer unix.Close(fd)
 	for n := 0; ; {
 		if n == len(p.zoneinfo) {
 			if n >= maxZoneInfo {
-				return 0, fmt.Errorf("read %s: longer than %d bytes", name, maxZoneInfo)
+				return 0, fmt.Errorf("read %s/zoneinfo: longer than %d bytes", p.mount, maxZoneInfo)
 			}
 			p.zoneinfo = append(p.zoneinfo, make([]byte, max(16<<10, n))...)
 		}
-		m, err := unix.Read(fd, p.zoneinfo[n:])
+		m, err := unix.Pread(p.zones, p.zoneinfo[n:], int64(n))
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("read %s: %w", name, err)
+			return 0, fmt.Errorf("read %s/zoneinfo: %w", p.mount, err)
 		}
 		n += m
 		if m == 0 {
 			pages, err := ParseZoneInfo(p.zoneinfo[:n])
 			if err != nil {
-				return 0, fmt.Errorf("parse %s: %w", name, err)
+				return 0, fmt.Errorf("parse %s/zoneinfo: %w", p.mount, err)
 			}
 			return pages * uint64(os.Getpagesize()), nil
 		}

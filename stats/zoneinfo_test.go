@@ -52,7 +52,10 @@ func FuzzParseZoneInfo(f *testing.F) {
 // What a killed pod has given back and MemAvailable does not count yet is counted by the dear look, of any size of file; a
 // node without the file is judged without it.
 func TestPerCPUListsCount(t *testing.T) {
-	c, _, dir := recordedNode(t, "6.1") // recorded without a zoneinfo
+	c, _, dir := recordedNode(t, "6.1")
+	if err := os.Remove(filepath.Join(dir, "proc/zoneinfo")); err != nil {
+		t.Fatal(err)
+	}
 	var node NodeStats
 	if err := c.Node(time.Unix(1000, 0), &node); err != nil {
 		t.Fatal(err)

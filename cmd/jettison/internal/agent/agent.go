@@ -10,6 +10,7 @@ import (
 
 	"jettison/cmd/jettison/internal/config"
 	"jettison/cmd/jettison/internal/protect"
+	"jettison/cmd/jettison/internal/sources"
 	"jettison/eviction"
 	"jettison/stats"
 )
@@ -33,8 +34,6 @@ const asks = 5
 // nearThreshold times the threshold is when the runtime is listed each second: a decision may be due soon.
 const nearThreshold = 2
 
-const ()
-
 // Options of Run.
 type Options struct {
 	Config      *config.Loaded
@@ -48,7 +47,7 @@ type Options struct {
 // Run checks what the agent needs, waits for the runtime's first answer and then keeps the node alive until ctx ends. It
 // returns an error only for what was wrong at the start.
 func Run(ctx context.Context, o Options) error {
-	s, err := open(o)
+	s, err := sources.Open(sources.Options{Config: o.Config, CgroupMount: o.CgroupMount, ProcMount: o.ProcMount, Act: !o.DryRun})
 	if err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func Run(ctx context.Context, o Options) error {
 	refused := protect.Self()
 	a := newAgent(o, s)
 	// Without one list of the runtime nobody knows which pods are protected, so this comes before the first look.
-	runtime, listing, err := firstAnswer(ctx, s.client, a.watcher.lister, time.Duration(o.Config.RuntimeWait))
+	runtime, listing, err := sources.FirstAnswer(ctx, s.Client, a.watcher.lister, time.Duration(o.Config.RuntimeWait))
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -79,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 
 // agent is the loop's state. Everything in it belongs to the loop's goroutine but what is said otherwise.
 type agent struct {
-	*sources
+	*sources.Sources
 	o       Options
 	log     *slog.Logger
 	manager *eviction.Manager
@@ -99,10 +98,10 @@ type agent struct {
 	evictions sync.WaitGroup // goroutines of evictions
 }
 
-func newAgent(o Options, s *sources) *agent {
+func newAgent(o Options, s *sources.Sources) *agent {
 	c := o.Config
 	return &agent{
-		sources: s, o: o, log: o.Log, watcher: newWatcher(s.client), said: map[string]time.Time{}, asked: map[string]int{},
+		Sources: s, o: o, log: o.Log, watcher: newWatcher(s.Client), said: map[string]time.Time{}, asked: map[string]int{},
 		manager: eviction.NewManager(eviction.Config{
 			Hard: c.Hard, MemoryAvailable: c.MemoryAvailable,
 			Policy: eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
@@ -113,16 +112,16 @@ func newAgent(o Options, s *sources) *agent {
 
 // announce logs what the agent starts with, and once each thing that it has to do without.
 func (a *agent) announce(runtime string, refused []error) {
-	selfErr := a.collector.FindSelf()
+	selfErr := a.Collector.FindSelf()
 	var thresholds []string
 	for _, t := range a.o.Config.Hard {
 		if eviction.Acts(t.Signal) {
 			thresholds = append(thresholds, t.String())
 		}
 	}
-	a.log.Info("started", "version", a.o.Version, "runtime", runtime, "endpoint", a.client.Endpoint(), "cgroup", a.fs.Mount(),
+	a.log.Info("started", "version", a.o.Version, "runtime", runtime, "endpoint", a.Client.Endpoint(), "cgroup", a.FS.Mount(),
 		"thresholds", thresholds, "memoryAvailable", a.o.Config.MemoryAvailable, "config", a.o.Config.Path, "dryRun", a.o.DryRun,
-		"self", a.collector.Self())
+		"self", a.Collector.Self())
 	for _, w := range a.o.Config.Warnings {
 		a.log.Warn("config: " + w)
 	}
@@ -132,7 +131,7 @@ func (a *agent) announce(runtime string, refused []error) {
 	if selfErr != nil {
 		a.log.Warn("the agent's own pod is not known: only its namespace or priority protects it", "error", selfErr)
 	}
-	if text := pressure(a.o.ProcMount); text != "" {
+	if text := sources.NoPressure(a.o.ProcMount); text != "" {
 		a.log.Warn(text)
 	}
 	if len(thresholds) == 0 {
@@ -182,7 +181,7 @@ func (a *agent) loop(ctx context.Context) {
 // keepUp has the runtime listed when there is something to learn: a pod that only the kernel knows, or a shortage near.
 func (a *agent) keepUp() {
 	here, ask := map[string]int{}, false
-	a.collector.Strangers(a.pods, func(uid string) {
+	a.Collector.Strangers(a.pods, func(uid string) {
 		here[uid] = a.asked[uid]
 		if here[uid] < asks {
 			here[uid]++
@@ -226,10 +225,10 @@ func (a *agent) look(ctx context.Context, now time.Time) {
 
 // measure is the cheap look and, where it says that memory is short, a second one at what MemAvailable does not count.
 func (a *agent) measure(now time.Time) []eviction.Met {
-	a.readable(a.collector.Node(now, &a.node))
+	a.readable(a.Collector.Node(now, &a.node))
 	met := a.manager.Observe(now, &a.node)
 	if len(met) > 0 {
-		a.collector.PerCPU(&a.node)
+		a.Collector.PerCPU(&a.node)
 		met = a.manager.Observe(now, &a.node)
 	}
 	return met
@@ -249,11 +248,11 @@ func (a *agent) readable(err error) {
 
 // decide is the dear look, made only when a threshold is met: it measures every pod, ranks them, and evicts the first.
 func (a *agent) decide(ctx context.Context, now time.Time) {
-	err := a.collector.Collect(now, a.pods, &a.summary)
+	err := a.Collector.Memory(now, a.pods, &a.summary)
 	if a.strangers() {
 		a.ask(ctx)
 		now = time.Now()
-		err = a.collector.Collect(now, a.pods, &a.summary)
+		err = a.Collector.Memory(now, a.pods, &a.summary)
 	}
 	if err != nil {
 		a.repeat("reading pods: "+err.Error(), func() { a.log.Warn("some pods could not be measured", "error", err) })

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"jettison/cgroup"
 	"jettison/cmd/jettison/internal/config"
 	"jettison/cmd/jettison/internal/kill"
+	"jettison/cmd/jettison/internal/sources"
 	"jettison/cri"
 	"jettison/cri/critest"
 	"jettison/stats"
@@ -66,7 +66,7 @@ func newTestNode(t *testing.T) *testNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sources{fs: fs, proc: proc, collector: collector, client: client}
+	s := &sources.Sources{FS: fs, Proc: proc, Collector: collector, Client: client}
 	t.Cleanup(s.Close)
 	n.a = newAgent(Options{Config: &config.Loaded{Config: config.Default()}, Log: slog.New(slog.NewTextHandler(n.log, nil))}, s)
 	return n
@@ -93,7 +93,7 @@ func (n *testNode) available(mib int) {
 func (n *testNode) kill(mib int, now time.Time) {
 	n.t.Helper()
 	n.available(mib)
-	if err := n.a.collector.Collect(now, nil, &n.a.summary); err != nil {
+	if err := n.a.Collector.Memory(now, nil, &n.a.summary); err != nil {
 		n.t.Fatal(err)
 	}
 	d := n.a.manager.Step(now, &n.a.summary)
@@ -231,42 +231,5 @@ func TestALeftOverCgroupIsNotAskedAboutForEver(t *testing.T) {
 	}
 	if asked != asks {
 		t.Errorf("asked %d times, want %d", asked, asks)
-	}
-}
-
-// firstAnswer tells what is wrong with a socket in words, and outlasts a runtime that answers late.
-func TestFirstAnswer(t *testing.T) {
-	r := critest.Start(t)
-	for name, c := range map[string]struct {
-		fail string
-		want string
-	}{
-		"all is well":        {"", ""},
-		"the list fails":     {"ListPodSandbox", "hangs: check the runtime"},
-		"the version fails":  {"Version", "hangs: check the runtime"},
-		"the list fails too": {"ListContainers", "hangs: check the runtime"},
-	} {
-		client, err := cri.Dial(r.Endpoint())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Change(func() { clear(r.Fail); r.Fail[c.fail] = errors.New("broken") })
-		_, _, err = firstAnswer(t.Context(), client, cri.NewLister(client), 200*time.Millisecond)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v", name, err)
-		}
-		client.Close()
-	}
-	dead := filepath.Join(t.TempDir(), "dead.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	l.Close()
-	for path, want := range map[string]string{"/nowhere.sock": "no such socket", dead: "nobody listens"} {
-		if got := diagnose("unix://"+path, errors.New("x")); !strings.Contains(got, want) {
-			t.Errorf("%s: got %q, want %q", path, got, want)
-		}
 	}
 }

@@ -27,7 +27,7 @@ type cleaned struct {
 
 // evict pins the victim, measures once more, and kills.
 func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodStats) {
-	victim, err := kill.Pin(a.fs, &pod)
+	victim, err := kill.Pin(a.FS, &pod)
 	if err != nil { // it went away since it was ranked: the next look ranks again
 		a.repeat("pin: "+err.Error(), func() { a.log.Info("the victim is gone already", "pod", a.name(pod.PodRef), "error", err) })
 		return
@@ -65,14 +65,14 @@ func (a *agent) finish(ctx context.Context, victim *kill.Victim, killErr error) 
 	slow := func(err error) { a.log.Error("the runtime is slow to clean up, going on", "error", err) }
 	if killErr == nil {
 		a.empty <- victim.WaitEmpty(ctx, dieLimit)
-		return victim.Clean(cleaning, a.client, slow)
+		return victim.Clean(cleaning, a.Client, slow)
 	}
 	short, stop := context.WithTimeout(cleaning, dieLimit)
-	err := victim.Clean(short, a.client, slow)
+	err := victim.Clean(short, a.Client, slow)
 	stop()
 	a.empty <- errors.Join(err, victim.WaitEmpty(ctx, 0))
 	if err != nil {
-		err = victim.Clean(cleaning, a.client, slow)
+		err = victim.Clean(cleaning, a.Client, slow)
 	}
 	return err
 }

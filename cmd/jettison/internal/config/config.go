@@ -5,6 +5,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"jettison/cri"
@@ -153,6 +154,16 @@ func (c *Config) complete() error {
 	if _, err := cri.ParseEndpoint(c.ContainerRuntimeEndpoint); err != nil {
 		return wrong(err, "containerRuntimeEndpoint")
 	}
+	if c.ImageServiceEndpoint != "" {
+		if _, err := cri.ParseEndpoint(c.ImageServiceEndpoint); err != nil {
+			return wrong(err, "imageServiceEndpoint")
+		}
+	}
+	for _, f := range []struct{ field, value string }{{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}} {
+		if !filepath.IsAbs(f.value) {
+			return wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
+		}
+	}
 	for signal, value := range c.EvictionHard {
 		if _, err := eviction.ParseHard(map[string]string{signal: value}); err != nil {
 			return wrong(err, "evictionHard", signal)
@@ -193,6 +204,7 @@ func (c *Config) zeroIsDefault() {
 	c.EvictionPressureTransitionPeriod = cmp.Or(c.EvictionPressureTransitionPeriod, d.EvictionPressureTransitionPeriod)
 	c.ImageMinimumGCAge = cmp.Or(c.ImageMinimumGCAge, d.ImageMinimumGCAge)
 	c.ContainerRuntimeEndpoint = cmp.Or(c.ContainerRuntimeEndpoint, d.ContainerRuntimeEndpoint)
+	c.RootDir = cmp.Or(c.RootDir, d.RootDir)
 	c.PodLogsDir = cmp.Or(c.PodLogsDir, d.PodLogsDir)
 	c.CgroupDriver = cmp.Or(c.CgroupDriver, d.CgroupDriver)
 }
@@ -215,5 +227,5 @@ func oneOf(value string, allowed []string) error {
 var actedOn = map[string]bool{
 	"apiVersion": true, "kind": true,
 	"evictionHard": true, "mergeDefaultEvictionSettings": true, "containerRuntimeEndpoint": true, "cgroupRoot": true,
-	"cgroupDriver": true, "memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true,
+	"imageServiceEndpoint": true, "rootDir": true, "podLogsDir": true, "cgroupDriver": true, "memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true,
 }

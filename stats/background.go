@@ -1,0 +1,283 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"jettison/cri"
+)
+
+// How often the sources that may block are asked, and how old an answer may be.
+const (
+	fsEvery      = time.Second
+	fsLimit      = maxAge
+	runtimeEvery = 10 * time.Second
+	runtimeLimit = time.Minute // for how much the runtime says its store takes; where the store is, is remembered for good
+)
+
+// FsRuntime is what Background asks a container runtime (*cri.Client). Its calls have deadlines of their own.
+type FsRuntime interface {
+	ImageFsInfo(context.Context) (cri.FsInfo, error)
+	ListContainerStats(context.Context) ([]cri.ContainerStats, error)
+}
+
+// BackgroundOptions say where things are on the host. Only Host and Runtime have no default.
+type BackgroundOptions struct {
+	Host       *HostRoot
+	Runtime    FsRuntime
+	Proc       string  // the host's /proc; empty: /proc
+	RootDir    string  // the kubelet's; empty: /var/lib/kubelet
+	PodLogsDir string  // empty: /var/log/pods
+	Pods       Index   // to begin with, see SetPods
+	Share      float64 // of a core for walking directories, 0 to 1; 0: a hundredth
+	OneRound   bool    // walk everything once, as fast as the disk allows, instead of again and again
+}
+
+// Background asks what may block or take long: file systems, the runtime's image store, directories, network namespaces. Each
+// source has a goroutine of its own, and one that hangs blinds only its own figures: they grow old and, beyond their limit,
+// absent. Make it with StartBackground; Close it.
+type Background struct {
+	runtime   *source[cri.FsInfo]
+	nodeFs    *source[FsStats]
+	imageFs   *source[FsStats]
+	container *source[FsStats]
+	network   *source[networkReading]
+	networks  *networks
+	storage   *storageLoop
+	cancel    context.CancelFunc
+	done      chan struct{} // closed when every goroutine has ended
+
+	mu      sync.Mutex
+	stores  stores
+	learned chan struct{} // closed once stores are known
+}
+
+// stores are the runtime's mount points, as it told last.
+type stores struct {
+	image, container string // container is empty: on the image store's file system
+}
+
+var errNoStore = errors.New("the runtime has not told yet where its images are")
+
+// StartBackground starts asking.
+func StartBackground(o BackgroundOptions) *Background {
+	if o.Proc == "" {
+		o.Proc = "/proc"
+	}
+	if o.RootDir == "" {
+		o.RootDir = "/var/lib/kubelet"
+	}
+	if o.PodLogsDir == "" {
+		o.PodLogsDir = "/var/log/pods"
+	}
+	if o.Share == 0 {
+		o.Share = 0.01
+	}
+	b := &Background{done: make(chan struct{}), learned: make(chan struct{}), networks: newNetworks(o.Proc)}
+	b.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit, func(ctx context.Context) (cri.FsInfo, error) {
+		info, err := o.Runtime.ImageFsInfo(ctx)
+		if err == nil {
+			err = b.learn(info)
+		}
+		return info, err
+	})
+	b.nodeFs = newSource("statfs "+o.RootDir, fsEvery, fsLimit, func(context.Context) (FsStats, error) { return o.Host.statNearest(o.RootDir) })
+	b.imageFs = newSource("statfs of the image store", fsEvery, fsLimit, func(context.Context) (FsStats, error) {
+		return o.Host.statFs(b.known().image)
+	})
+	b.container = newSource("statfs of the container store", fsEvery, fsLimit, func(context.Context) (FsStats, error) {
+		if path := b.known().container; path != "" {
+			return o.Host.statFs(path)
+		}
+		return FsStats{}, nil // the runtime has one store
+	})
+	b.imageFs.err, b.container.err = errNoStore, errNoStore
+	b.network = newSource("network of pods", networkEvery, networkLimit, b.networks.read)
+	b.storage = newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir, logsDir: o.PodLogsDir, uppers: map[string]string{}, runtime: o.Runtime}, storageEvery)
+	b.networks.setPods(o.Pods)
+	b.storage.setPods(o.Pods)
+	b.start(o)
+	return b
+}
+
+func (b *Background) start(o BackgroundOptions) {
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	var all sync.WaitGroup
+	for _, run := range []func(context.Context){b.runtime.run, b.nodeFs.run} {
+		all.Go(func() { run(ctx) })
+	}
+	for _, run := range []func(context.Context){b.imageFs.run, b.container.run} {
+		all.Go(func() {
+			select {
+			case <-b.learned:
+				run(ctx)
+			case <-ctx.Done():
+			}
+		})
+	}
+	all.Go(func() {
+		b.network.run(ctx)
+		b.networks.close()
+	})
+	all.Go(func() {
+		background()
+		pace := share(o.Share, threadCPU)
+		if o.OneRound {
+			pace = func(ctx context.Context) error { return ctx.Err() }
+		}
+		b.storage.walker.w = newWalker(pace)
+		b.storage.run(ctx, o.OneRound)
+	})
+	go func() { all.Wait(); close(b.done) }()
+}
+
+// closePatience is how long Close waits for goroutines. One that the kernel holds in a system call that never returns cannot be
+// ended by anybody; it ends by itself when the call does.
+const closePatience = time.Second
+
+// Close ends all goroutines that can be ended.
+func (b *Background) Close() {
+	b.cancel()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case <-b.done:
+	case <-timer.C:
+	}
+}
+
+// learn keeps where the runtime's stores are: they are measured on, whether it answers or not.
+func (b *Background) learn(info cri.FsInfo) error {
+	if len(info.Images) == 0 || info.Images[0].Mountpoint == "" {
+		return errors.New("the runtime names no image file system")
+	}
+	s := stores{image: info.Images[0].Mountpoint}
+	if len(info.Containers) > 0 && info.Containers[0].Mountpoint != s.image {
+		s.container = info.Containers[0].Mountpoint
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.stores.image == "":
+		close(b.learned)
+	case b.stores != s: // another place is to be measured
+		b.imageFs.soon()
+		b.container.soon()
+	}
+	b.stores = s
+	return nil
+}
+
+func (b *Background) known() stores {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stores
+}
+
+// SetPods tells which pods the runtime knows: whose writable layers and networks are measured. Logs and volumes are found
+// without it.
+func (b *Background) SetPods(pods Index) {
+	b.networks.setPods(pods)
+	b.storage.setPods(pods)
+}
+
+// WaitFirst waits until every source has answered or failed once, or ctx ends.
+func (b *Background) WaitFirst(ctx context.Context) {
+	first := []chan struct{}{b.nodeFs.first, b.network.first, b.storage.first}
+	if !closed(ctx, b.runtime.first) {
+		return
+	}
+	if b.known().image != "" {
+		first = append(first, b.imageFs.first, b.container.first)
+	}
+	for _, f := range first {
+		if !closed(ctx, f) {
+			return
+		}
+	}
+}
+
+// closed waits until a channel is; false: ctx ended before.
+func closed(ctx context.Context, c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Fill adds what is known by now to a Summary that Collect has just made, once. It never blocks.
+func (b *Background) Fill(now time.Time, out *Summary) {
+	n := &out.Node
+	info, runtime := b.runtime.get(now)
+	var node, image, container SourceStatus
+	n.Fs, node = b.nodeFs.get(now)
+	n.ImageFs, image = b.imageFs.get(now)
+	n.ContainerFs, container = b.container.get(now)
+	store := b.known().container
+	split := store != ""
+	if !split { // the runtime has one store: the kubelet's containerfs is the imagefs then
+		n.ContainerFs = n.ImageFs
+	} else if n.ContainerFs.V.Path != store { // measured before the runtime told where it is
+		n.ContainerFs = Opt[FsStats]{}
+	}
+	n.Layout = layout(n.Fs, n.ImageFs, n.ContainerFs, split)
+	if info.OK {
+		used(&n.ImageFs.V, info.V.Images)
+		if split {
+			used(&n.ContainerFs.V, info.V.Containers)
+		} else {
+			n.ContainerFs = n.ImageFs
+		}
+	}
+	networks, network := b.network.get(now)
+	if network.Err == nil {
+		network.Err = networks.V.err
+	}
+	for i := range out.Pods {
+		p := &out.Pods[i]
+		if s, ok := networks.V.pods[p.PodRef.UID]; ok {
+			p.Network = Some(s)
+		}
+		b.storage.fill(now, p)
+		// What lies in memory-backed volumes outlives the containers for sure.
+		if m, f := p.EphemeralStorage.MemoryVolumesBytes, &p.Memory.FreedBytes; m.OK && f.OK {
+			f.V.Max -= min(m.V, f.V.Max-f.V.Min)
+		}
+	}
+	out.Sources = append(out.Sources[:0], runtime, node, image, network, b.storage.status())
+	if split {
+		out.Sources = append(out.Sources, container)
+	}
+}
+
+// used takes the runtime's word for how much its store holds.
+func used(fs *FsStats, by []cri.FilesystemUsage) {
+	for _, u := range by {
+		if u.Mountpoint != fs.Path {
+			continue
+		}
+		if u.UsedBytes != nil {
+			fs.UsedBytes = Some(*u.UsedBytes)
+		}
+		if u.InodesUsed != nil {
+			fs.InodesUsed = Some(*u.InodesUsed)
+		}
+	}
+}
+
+// Err is the errors of all sources of a Summary, one a line.
+func (s *Summary) Err() error {
+	var errs []error
+	for _, source := range s.Sources {
+		if source.Err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", source.Name, source.Err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+package stats
+
+import (
+	"errors"
+	"time"
+
+	"jettison/cgroup"
+)
+
+// Collect is the full look: everything that cgroupfs and /proc tell of the node and each pod. Disk, file system and network
+// figures come from Background.Fill. A source that fails leaves its own values absent; the error names each.
+func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
+	n := &out.Node
+	n.Fs, n.ImageFs, n.ContainerFs, n.Layout = Opt[FsStats]{}, Opt[FsStats]{}, Opt[FsStats]{}, Opt[Layout]{}
+	out.Sources = out.Sources[:0]
+	errs := []error{c.Node(now, &out.Node)}
+	c.PerCPU(&out.Node)
+	errs = append(errs,
+		c.allocatable(now, &out.Node.Allocatable),
+		c.Pressure(now, &out.Node.Pressure),
+		c.pids(now, &out.Node.PIDs),
+		c.cpus(now, &out.Node),
+		c.view(now, pods, out, true))
+	for i := range out.Pods {
+		p := &out.Pods[i]
+		if known := pods[p.PodRef.UID]; known != nil {
+			known.describeContainers(p, out.Node.Memory.CapacityBytes)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// allocatable reads the cgroup above all pods, wherever that is.
+func (c *Collector) allocatable(now time.Time, out *AllocatableMemoryStats) error {
+	*out = AllocatableMemoryStats{Time: now}
+	for try := 0; try < 2; try++ {
+		if err := c.findTop(); err != nil {
+			return err
+		}
+		if c.top == nil {
+			return nil
+		}
+		err := c.readAllocatable(out)
+		if !errors.Is(err, cgroup.ErrVanished) {
+			return err
+		}
+		c.top.Close()
+		c.top = nil
+	}
+	return nil
+}
+
+// findTop opens the cgroup above all pods. Where both drivers' are there, one is a leftover: that in which nothing lives.
+func (c *Collector) findTop() error {
+	if c.top != nil {
+		return nil
+	}
+	for _, path := range c.all {
+		g, err := c.fs.Group(path)
+		if errors.Is(err, cgroup.ErrVanished) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if e, err := g.Events(c.buf); err == nil && e.Populated {
+			if c.top != nil {
+				c.top.Close()
+			}
+			c.top = g
+			return nil
+		}
+		if c.top != nil {
+			g.Close()
+			continue
+		}
+		c.top = g
+	}
+	return nil
+}
+
+func (c *Collector) readAllocatable(out *AllocatableMemoryStats) error {
+	bytes, err := limit(c.top.MemoryMax(c.buf))
+	if err != nil || !bytes.OK {
+		return err
+	}
+	current, err := optional(c.top.MemoryCurrent(c.buf))
+	if err != nil || !current.OK {
+		return err
+	}
+	if err := c.top.MemoryStat(c.buf, &c.stat); err != nil {
+		return err
+	}
+	out.LimitBytes, out.WorkingSetBytes = bytes, Some(workingSet(current.V, c.stat.InactiveFile))
+	return nil
+}
+
+// Pressure reads the node's pressure and computes the shares of time stalled from what was read before: to be called at least
+// once a second for the shares over a second. A kernel without PSI leaves it absent, without an error.
+func (c *Collector) Pressure(now time.Time, out *NodePressure) error {
+	var errs []error
+	for _, r := range []struct {
+		resource cgroup.Resource
+		out      *Pressure
+	}{{cgroup.CPU, &out.CPU}, {cgroup.Memory, &out.Memory}, {cgroup.IO, &out.IO}} {
+		*r.out = Pressure{Time: now}
+		stats, err := c.pressure(c.root, r.resource)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if r.out.Stats = stats; stats.OK {
+			r.out.Some, r.out.Full = c.stalls[r.resource].add(now, &stats.V)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Collector) pids(now time.Time, out *NodePIDStats) error {
+	*out = NodePIDStats{Time: now}
+	current, limit, err := c.proc.PIDs(c.buf)
+	if err == nil {
+		out.Current, out.Max = Some(current), Some(limit)
+	}
+	return err
+}
+
+func (c *Collector) cpus(now time.Time, out *NodeStats) error {
+	stat, err := c.cpuStats(now, c.root, &c.nodeCPU)
+	out.CPU = stat
+	n, boot, procErr := c.proc.Stat()
+	out.CPUs, out.StartTime = n, boot
+	return errors.Join(err, procErr)
+}

@@ -1,0 +1,282 @@
+package stats
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+)
+
+// readPod reads one pod's cgroup. On an error nothing of the pod is measured.
+func (c *Collector) readPod(now time.Time, k *podGroup, p *PodStats, full bool) error {
+	k.reset(p)
+	if k.Path == "" { // the root: not a pod's
+		return cgroup.ErrVanished
+	}
+	// A kept group whose cgroup was removed answers ErrVanished; its path may have a successor by now.
+	for try := 0; ; try++ {
+		if k.group == nil {
+			g, err := c.fs.Group(k.Path)
+			if err != nil {
+				return err
+			}
+			k.group, k.usage = g, usageSample{}
+			clear(k.containers)
+		}
+		err := c.readMemory(now, k.group, p, full)
+		var rest error // what is wrong with other files takes nothing from the memory's figures
+		if err == nil && full {
+			if rest = c.readRest(now, k, p); errors.Is(rest, cgroup.ErrVanished) {
+				err = rest
+			}
+		}
+		if err == nil {
+			p.CgroupID = k.group.ID()
+			return rest
+		}
+		k.reset(p)
+		if !errors.Is(err, cgroup.ErrVanished) {
+			return err
+		}
+		k.close()
+		if try > 0 {
+			return err
+		}
+	}
+}
+
+// readMemory reads what the memory view shows.
+func (c *Collector) readMemory(now time.Time, g *cgroup.Group, p *PodStats, full bool) error {
+	m := &p.Memory
+	m.Time = now
+	current, err := g.MemoryCurrent(c.buf)
+	if err != nil {
+		return err
+	}
+	if full {
+		if err := g.MemoryDetail(c.buf, &c.detail); err != nil {
+			return err
+		}
+		c.stat = c.detail.MemoryStat
+	} else if err := g.MemoryStat(c.buf, &c.stat); err != nil {
+		return err
+	}
+	events, err := g.Events(c.buf)
+	if err != nil {
+		return err
+	}
+	m.UsageBytes, m.WorkingSetBytes = Some(current), Some(workingSet(current, c.stat.InactiveFile))
+	m.AnonBytes, m.FileBytes, m.ShmemBytes = Some(c.stat.Anon), Some(c.stat.File), Some(c.stat.Shmem)
+	p.Populated = Some(events.Populated)
+	if p.Events, err = optional(g.MemoryEvents(c.buf)); err != nil {
+		return err
+	}
+	if p.Threads, err = optional(g.PIDsCurrent(c.buf)); err != nil {
+		return err
+	}
+	if p.MemoryPressure, err = c.pressure(g, cgroup.Memory); err != nil {
+		return err
+	}
+	if full || p.QOSClass == Guaranteed {
+		m.LimitBytes, err = limit(g.MemoryMax(c.buf))
+	}
+	return err
+}
+
+// optional makes an absent value of a file that is not there: its controller is off, or the kernel too old, or pressure is
+// switched off.
+func optional[T any](v T, err error) (Opt[T], error) {
+	switch {
+	case err == nil:
+		return Some(v), nil
+	case errors.Is(err, cgroup.ErrVanished): // which may come as a missing file too
+		return Opt[T]{}, err
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, cgroup.ErrPressureOff):
+		return Opt[T]{}, nil
+	}
+	return Opt[T]{}, err
+}
+
+// limit makes an absent value of "max".
+func limit(l cgroup.Limit, err error) (Opt[uint64], error) {
+	v, err := optional(l, err)
+	return Opt[uint64]{V: v.V.Bytes, OK: v.OK && !v.V.Unlimited}, err
+}
+
+func (c *Collector) pressure(g *cgroup.Group, r cgroup.Resource) (Opt[cgroup.PSIStats], error) {
+	err := g.Pressure(r, c.buf, &c.psi)
+	return optional(c.psi, err)
+}
+
+// readRest reads what only the full look shows. A file that cannot be read leaves its own figures absent.
+func (c *Collector) readRest(now time.Time, k *podGroup, p *PodStats) error {
+	g, m := k.group, &p.Memory
+	m.PageFaults, m.MajorPageFaults = faults(&c.detail)
+	m.FreedBytes = Some(freed(&c.detail))
+	var errs [9]error
+	p.LocalEvents, errs[0] = optional(g.MemoryEventsLocal(c.buf))
+	p.CPUPressure, errs[1] = c.pressure(g, cgroup.CPU)
+	p.IOPressure, errs[2] = c.pressure(g, cgroup.IO)
+	p.PIDLimit, errs[3] = limit(g.PIDsMax(c.buf))
+	var io cgroup.IOStat
+	ioErr := g.IOStat(c.buf, &io)
+	p.IO, errs[4] = optional(io, ioErr)
+	p.CPU, errs[5] = c.cpuStats(now, g, &k.usage)
+	quota, err := optional(g.CPUMax(c.buf))
+	if errs[6] = err; quota.OK && !quota.V.Unlimited && quota.V.Period > 0 {
+		p.CPULimitMillis = Some(uint64(float64(quota.V.Quota)/float64(quota.V.Period)*1000 + 0.5))
+	}
+	m.SwapBytes, errs[7] = optional(g.MemorySwapCurrent(c.buf))
+	errs[8] = c.containers(now, k, p)
+	return errors.Join(errs[:]...)
+}
+
+func faults(d *cgroup.MemoryDetail) (all, major Opt[uint64]) {
+	return Opt[uint64]{d.PgFault, d.Has.Has(cgroup.DetailPgFault)}, Opt[uint64]{d.PgMajFault, d.Has.Has(cgroup.DetailPgMajFault)}
+}
+
+// freed is what killing the processes behind a memory.stat returns.
+func freed(d *cgroup.MemoryDetail) Range {
+	sure := d.Anon + d.PageTables + d.KernelStack // absent ones are 0 here: not known to be freed
+	return Range{Min: sure, Max: sure + d.Shmem}
+}
+
+func (c *Collector) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (out CPUStats, err error) {
+	statErr := g.CPUStat(c.buf, &c.cpu)
+	stat, err := optional(c.cpu, statErr)
+	if !stat.OK || err != nil {
+		return out, err
+	}
+	out = CPUStats{Time: now, Usage: Some(stat.V.Usage), NanoCores: last.rate(now, stat.V.Usage)}
+	out.Throttled = Opt[time.Duration]{stat.V.Throttled, stat.V.HasThrottling}
+	return out, nil
+}
+
+// containers reads the cgroups in a pod's. Containers that go away meanwhile are left out.
+func (c *Collector) containers(now time.Time, k *podGroup, p *PodStats) error {
+	p.Containers = p.Containers[:0]
+	total, countErr := c.countProcesses(k.Path)
+	if errors.Is(countErr, cgroup.ErrVanished) {
+		return countErr
+	}
+	errs := []error{countErr}
+	var names []string
+	if err := c.fs.Children(k.Path, c.pods.names, func(name string) { names = append(names, name) }); err != nil {
+		return err
+	}
+	for _, name := range names {
+		container, err := c.container(now, k, name)
+		if errors.Is(err, cgroup.ErrVanished) {
+			continue
+		}
+		if !container.Processes.OK || err != nil {
+			errs = append(errs, err)
+		}
+		total += container.Processes.V
+		p.Containers = append(p.Containers, container)
+	}
+	for name := range k.containers {
+		if !slices.Contains(names, name) {
+			delete(k.containers, name)
+		}
+	}
+	err := errors.Join(errs...)
+	p.Processes = Opt[uint64]{total, err == nil}
+	return err
+}
+
+// containerID is the runtime's id in the name of a container's cgroup: the name itself with the cgroupfs driver,
+// "cri-containerd-ID.scope" or "crio-ID.scope" with systemd's. CRI-O's monitor beside a container has a cgroup of its own,
+// which is no container's.
+func containerID(name string) string {
+	unit, isUnit := strings.CutSuffix(name, ".scope")
+	switch {
+	case strings.HasPrefix(unit, "crio-conmon-"):
+		return unit
+	case isUnit:
+		return unit[strings.LastIndexByte(unit, '-')+1:]
+	}
+	return strings.TrimPrefix(unit, "crio-")
+}
+
+// container reads one container. A file that cannot be read leaves its own figures absent.
+func (c *Collector) container(now time.Time, k *podGroup, name string) (out ContainerStats, err error) {
+	path := k.Path + "/" + name
+	g, err := c.fs.Group(path)
+	if err != nil {
+		return out, err
+	}
+	defer g.Close()
+	out.ID = containerID(name)
+	if k.containers == nil {
+		k.containers = map[string]usageSample{}
+	}
+	var errs [6]error
+	last := k.containers[name]
+	out.CPU, errs[0] = c.cpuStats(now, g, &last)
+	k.containers[name] = last
+	m := &out.Memory
+	m.Time = now
+	m.UsageBytes, errs[1] = optional(g.MemoryCurrent(c.buf))
+	statErr := g.MemoryDetail(c.buf, &c.detail)
+	detail, err := optional(&c.detail, statErr)
+	if errs[2] = err; detail.OK && m.UsageBytes.OK {
+		m.WorkingSetBytes, m.AnonBytes = Some(workingSet(m.UsageBytes.V, c.detail.InactiveFile)), Some(c.detail.Anon)
+		m.PageFaults, m.MajorPageFaults = faults(&c.detail)
+	}
+	m.SwapBytes, errs[3] = optional(g.MemorySwapCurrent(c.buf))
+	m.LimitBytes, errs[4] = limit(g.MemoryMax(c.buf))
+	left := maxCounted
+	n, err := c.countTree(path, &left)
+	errs[5], out.Processes = err, Opt[uint64]{n, err == nil}
+	return out, errors.Join(errs[:]...)
+}
+
+// maxCounted bounds how many of a container's own cgroups are looked into: a container may make as many as it likes.
+const maxCounted = 500
+
+// errManyCgroups: a container's processes are not counted.
+var errManyCgroups = errors.New("more cgroups below it than are looked into: its processes are not counted")
+
+// countTree counts the processes of a cgroup and of all below it.
+func (c *Collector) countTree(path string, left *int) (uint64, error) {
+	if *left--; *left < 0 || len(path) > 2000 { // longer paths can be made than opened
+		return 0, fmt.Errorf("cgroup /%.200s: %w", path, errManyCgroups)
+	}
+	n, err := c.countProcesses(path)
+	if err != nil {
+		return n, err
+	}
+	var below []string
+	if err := c.fs.Children(path, c.pods.names, func(name string) { below = append(below, name) }); err != nil {
+		return n, err
+	}
+	for _, name := range below {
+		more, err := c.countTree(path+"/"+name, left)
+		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
+			return n, err
+		}
+		n += more
+	}
+	return n, nil
+}
+
+// countProcesses counts the lines of cgroup.procs: processes, not threads.
+func (c *Collector) countProcesses(path string) (n uint64, err error) {
+	g, err := c.fs.Group(path)
+	if err != nil {
+		return 0, err
+	}
+	defer g.Close()
+	err = g.Procs(c.buf, func(int) { n++ })
+	if errors.Is(err, unix.EOPNOTSUPP) { // threaded: its processes are listed where its domain begins (cgroups(7))
+		return 0, nil
+	}
+	return n, err
+}

@@ -85,7 +85,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(runCommand(stderr), versionCommand(stdout))
+	root.AddCommand(runCommand(stderr), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout), versionCommand(stdout))
 	return root
 }
 

@@ -5,6 +5,8 @@ SHELL := /bin/sh
 KERNEL ?= 6.12
 COUNT ?= 1
 RUN ?= .
+FUZZTIME ?= 60s
+BENCH ?= .
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 # What the tests need beside Go, git and make: a C compiler for -race and runc, and the parts of the test node.
@@ -19,7 +21,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e e2e-kubelet bench lint image demo deps parts unit promises smoke
+.PHONY: help build test e2e e2e-kubelet bench fuzz lint image demo deps parts unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,8 +44,12 @@ e2e: deps ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp
 e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
 	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m
 
-bench: deps ## measure in the VM: crossing to kill, kill to memory back, the agent's memory and CPU
-	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench . -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
+bench: deps ## measure in the VM, eviction to memory view: make bench [KERNEL=6.1] [BENCH=regexp] [COUNT=30]
+	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench '$(BENCH)' -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
+
+fuzz: ## run every fuzz test for a while: make fuzz [FUZZTIME=60s]
+	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+		echo "== $$pkg $$f"; go test $$pkg -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) || exit 1; done; done
 
 lint: ## go vet, gofmt, staticcheck, errcheck, unparam
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "not gofmt-ed:"; echo "$$files"; exit 1; }

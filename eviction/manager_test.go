@@ -113,7 +113,7 @@ func parsePod(words []string) (stats.PodStats, error) {
 		case "use":
 			p.Memory.WorkingSetBytes = stats.Some(quantity(value))
 		case "request":
-			p.MemoryRequest = stats.Some(stats.MemoryRequest{Min: quantity(value), Max: quantity(value)})
+			p.MemoryRequest = stats.Some(stats.Range{Min: quantity(value), Max: quantity(value)})
 		case "priority":
 			p.Annotations["jettison/priority"] = value
 		case "ns":

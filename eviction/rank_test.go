@@ -19,7 +19,7 @@ func pod(name string, priority int32, request, usage string) Candidate {
 	c.Pod.Announced = true
 	if request != "-" {
 		v := quantity(request)
-		c.Pod.MemoryRequest = stats.Some(stats.MemoryRequest{Min: v, Max: v})
+		c.Pod.MemoryRequest = stats.Some(stats.Range{Min: v, Max: v})
 	}
 	if usage != "-" {
 		c.Pod.Memory.WorkingSetBytes = stats.Some(quantity(usage))

@@ -3,6 +3,9 @@ package eviction
 import (
 	"slices"
 	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"jettison/stats"
 )
@@ -10,46 +13,93 @@ import (
 // Annotations of pods. kubernetes.io ones are the kubelet's (pkg/kubelet/types/pod_update.go); jettison/* count only in
 // the namespaces that the configuration allows, or a tenant could make itself immune.
 const (
-	annotationConfigSource = "kubernetes.io/config.source"
-	annotationConfigMirror = "kubernetes.io/config.mirror"
-	annotationPriority     = "jettison/priority"
+	annotationConfigSource  = "kubernetes.io/config.source"
+	annotationConfigMirror  = "kubernetes.io/config.mirror"
+	annotationPriority      = "jettison/priority"
+	annotationMemoryRequest = "jettison/memory-request"
+	annotationNeverEvict    = "jettison/never-evict"
 )
 
 // systemCriticalPriority is the lowest priority of critical pods (pkg/apis/scheduling/types.go SystemCriticalPriority).
 const systemCriticalPriority = 2_000_000_000
 
-// Policy is what the configuration says about who may be evicted.
+// Policy is what the configuration says about who may be evicted, and in which order.
 type Policy struct {
 	AnnotationNamespaces []string // where jettison/* annotations count
 	ProtectedNamespaces  []string // never victims while their priority is unknown
+	// ByRelease compares pods by what killing them would really return, not by usage above request. Usage over request and
+	// priority still come first.
+	ByRelease bool
 }
 
-// Candidate is a pod as the ranking sees it.
+// Candidate is a pod as the ranking sees it. Pod and Object are valid until the Summary of the step is written again.
 type Candidate struct {
-	Pod      stats.PodStats
-	Priority stats.Opt[int32]
+	Pod    *stats.PodStats // never nil
+	Object *Pod            // nil: nobody has told of it
 	// Protected says in words why the pod is never a victim; empty: it may be one.
 	Protected string
-	// SetAside: the pod was killed before and did not die; it is ranked last.
-	SetAside bool
+	Keys      Keys
 }
 
-func (p Policy) candidate(pod stats.PodStats) Candidate {
-	c := Candidate{Pod: pod}
-	if slices.Contains(p.AnnotationNamespaces, pod.PodRef.Namespace) && pod.Announced {
-		if v, err := strconv.ParseInt(pod.Annotations[annotationPriority], 10, 32); err == nil {
-			c.Priority = stats.Some(int32(v))
+// Keys are what a candidate was compared by, in the order in which they count.
+type Keys struct {
+	Dying    bool              // being evicted gently already: first, for a hard threshold takes it over
+	SetAside bool              // it was killed and did not die: last
+	Measured bool              // what it uses is known
+	Requests bool              // for this signal requests count
+	Usage    uint64            // in the signal's unit; of a pressure signal, what it caused
+	Request  stats.Opt[uint64] // in the signal's unit: its upper bound where it is not known exactly
+	Inexact  bool              // Request is known to about a thousandth of the node's memory
+	Priority stats.Opt[int32]  // absent: unknown, which counts as 0
+	Release  stats.Opt[uint64] // what killing it would return; only where the policy asks for it
+	QOSClass stats.QOSClass
+	Start    time.Time
+	Returned int // how often a pod of this UID was evicted before
+
+	kind kind
+}
+
+// annotation of a pod: its object's word, else the runtime's.
+func (c *Candidate) annotation(key string) (string, bool) {
+	if c.Object != nil {
+		if v, ok := c.Object.annotations[key]; ok {
+			return v, true
 		}
 	}
-	c.Protected = p.protected(c)
+	v, ok := c.Pod.Annotations[key]
+	return v, ok
+}
+
+// own is an annotation of this project's, where it counts.
+func (p *Policy) own(c *Candidate, key string) string {
+	if !slices.Contains(p.AnnotationNamespaces, c.Pod.PodRef.Namespace) || !c.Pod.Announced && c.Object == nil {
+		return ""
+	}
+	v, _ := c.annotation(key)
+	return v
+}
+
+// candidate says who a pod is, but not yet what it uses.
+func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
+	c := Candidate{Pod: pod, Object: object}
+	if object != nil {
+		c.Keys.Priority = stats.Some(object.priority)
+	} else if v, err := strconv.ParseInt(p.own(&c, annotationPriority), 10, 32); err == nil {
+		c.Keys.Priority = stats.Some(int32(v))
+	}
+	c.Keys.QOSClass, c.Keys.Start = pod.QOSClass, pod.StartTime
+	if c.Keys.QOSClass == "" && object != nil {
+		c.Keys.QOSClass = object.qos
+	}
+	c.Protected = p.protected(&c)
 	return c
 }
 
 // protected answers in the order in which the reasons are certain.
-func (p Policy) protected(c Candidate) string {
-	pod := c.Pod
-	source, hasSource := pod.Annotations[annotationConfigSource]
-	_, mirror := pod.Annotations[annotationConfigMirror]
+func (p *Policy) protected(c *Candidate) string {
+	pod, priority := c.Pod, c.Keys.Priority
+	source, hasSource := c.annotation(annotationConfigSource)
+	_, mirror := c.annotation(annotationConfigMirror)
 	switch {
 	case pod.Self:
 		return "this agent runs in it"
@@ -57,16 +107,35 @@ func (p Policy) protected(c Candidate) string {
 		return "static pod (source " + source + ")"
 	case mirror:
 		return "mirror pod"
-	case c.Priority.OK && c.Priority.V >= systemCriticalPriority:
-		return "critical pod (priority " + strconv.Itoa(int(c.Priority.V)) + ")"
+	case priority.OK && priority.V >= systemCriticalPriority:
+		return "critical pod (priority " + strconv.Itoa(int(priority.V)) + ")"
 	case pod.NodeCritical:
 		return "critical pod (oom_score_adj -997)"
-	case !pod.Announced && staticUID(pod.PodRef.UID):
+	case c.Object != nil && c.Object.nodeClass:
+		return "critical pod (class system-node-critical)"
+	case p.own(c, annotationNeverEvict) == "true":
+		return "annotated " + annotationNeverEvict
+	case !pod.Announced && c.Object == nil && staticUID(pod.PodRef.UID):
 		return "static pod (its UID is a hash)"
-	case !c.Priority.OK && slices.Contains(p.ProtectedNamespaces, pod.PodRef.Namespace):
+	case !priority.OK && slices.Contains(p.ProtectedNamespaces, pod.PodRef.Namespace):
 		return "namespace " + pod.PodRef.Namespace + " is protected and the pod's priority unknown"
 	}
 	return ""
+}
+
+// memoryRequest of a pod: its object's, the annotation's, or what the Summary knows of it.
+func (p *Policy) memoryRequest(c *Candidate) (request stats.Opt[uint64], inexact bool) {
+	if c.Object != nil {
+		return stats.Some(c.Object.memoryRequest), false
+	}
+	if text := p.own(c, annotationMemoryRequest); text != "" {
+		if q, err := resource.ParseQuantity(text); err == nil && q.Sign() >= 0 {
+			return stats.Some(bytes(q)), false
+		}
+	}
+	// An inexact request is given the benefit of the doubt: its upper bound counts.
+	r := c.Pod.MemoryRequest
+	return stats.Opt[uint64]{V: r.V.Max, OK: r.OK}, r.V.Min != r.V.Max
 }
 
 // staticUID tells the UID of a static pod, 32 hexadecimal digits (pkg/kubelet/config/common.go applyDefaults), from a

@@ -2,13 +2,38 @@ package eviction
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"jettison/stats"
 )
+
+// Decision is what a step made of one look. Its slices of candidates point into the step's Summary; evictions are copies.
+type Decision struct {
+	Time time.Time
+	// Conditions of the node that are true now, sorted. The slice must not be changed.
+	Conditions []Condition
+	// Met are the thresholds that are met, whatever their grace periods, most urgent first.
+	Met []Met
+	// Reclaim is to be carried out before pods are evicted for the signals it is for, in this order. Then the caller looks again and
+	// calls Reclaimed.
+	Reclaim []Wish
+	// Evictions are to be carried out now: any number for pods that exceed their own limits on local storage, or at most one
+	// for a threshold.
+	Evictions []Eviction
+	// Ranking is the order among those who may be evicted for Signal, first victim first; only where a threshold asks for a victim.
+	Ranking []Ranked
+	// Protected are the pods that are never victims, with the reason.
+	Protected []Candidate
+	// Signal is the threshold that asks for a victim. Its zero value: none does.
+	Signal Met
+	// Reason says in words why the victim is the victim, or why there is none although a threshold asks for one.
+	Reason string
+	// Stopped: the breaker holds back evictions that did not help.
+	Stopped bool
+}
 
 // Met is a threshold that is met.
 type Met struct {
@@ -16,19 +41,66 @@ type Met struct {
 	Observed  stats.Observation
 	Limit     uint64    // the threshold's value for the observed capacity
 	Since     time.Time // first observed so, without a break since
+	// Due: its grace period is over, and it was observed anew.
+	Due bool
 }
 
-// Decision is what Step made of one look.
-type Decision struct {
-	Time    time.Time
-	Met     []Met
-	Ranking []Ranked // first victim first; only where a threshold is met
-	// Protected are the pods that are never victims, with the reason.
-	Protected []Candidate
-	// Victim indexes Ranking; -1: nobody is to be evicted now, and Reason says why, if a threshold is met.
-	Victim int
-	Signal Met // the threshold that asks for the victim
-	Reason string
+// ObservedText is what was observed as the kubelet's messages write it: 50Mi.
+func (m Met) ObservedText() string {
+	return amountText(signals[m.Threshold.Signal].kind, m.Observed.Available)
+}
+
+// LimitText is the threshold's value likewise.
+func (m Met) LimitText() string { return limitText(&m.Threshold, m.Limit) }
+
+// Reclaimable is what can be given back without evicting a pod.
+type Reclaimable string
+
+// The kubelet's ways for disks, in the order in which it goes them.
+const (
+	ReclaimContainers Reclaimable = "containers" // dead ones, with their logs and sandboxes
+	ReclaimImages     Reclaimable = "images"     // unused ones
+)
+
+// Wish is something to reclaim before pods are evicted.
+type Wish struct {
+	What    Reclaimable
+	Signals []stats.Signal // that it is for, and by which it is judged
+}
+
+// Eviction is one pod that is to be evicted. It holds nothing of the Summary.
+type Eviction struct {
+	Pod    stats.PodStats // a copy
+	Signal stats.Signal
+	// GracePeriodSeconds is at least 1, as the kubelet ends up with (pkg/kubelet/pod_workers.go calculateEffectiveGracePeriod).
+	GracePeriodSeconds int64
+	Reason             string // "Evicted": of the pod's status, whose phase becomes Failed, and of the event of type Warning
+	Message            string
+	// Annotations of the event; nil: none.
+	Annotations map[string]string
+	// Disruption: the pod gets the condition DisruptionTarget with DisruptionReason and the message. Only evictions for a threshold do.
+	Disruption bool
+	// Hastens: the pod is being evicted already, gently, and now has to go at once.
+	Hastens bool
+	// Returns is what its end is expected to return, in the signal's unit; 0: unknown.
+	Returns uint64
+
+	kind kind
+	hard bool
+}
+
+// Names in a pod's status and events (kubelet pkg/kubelet/eviction, k8s.io/api/core/v1).
+const (
+	ReasonEvicted       = "Evicted"
+	ConditionDisruption = "DisruptionTarget"
+	DisruptionReason    = "TerminationByKubelet"
+	// EventThresholdMet is a node event of type Warning, with the message AttemptingToReclaim.
+	EventThresholdMet = "EvictionThresholdMet"
+)
+
+// AttemptingToReclaim is the message of the node event EventThresholdMet.
+func (m Met) AttemptingToReclaim() string {
+	return "Attempting to reclaim " + string(signals[m.Threshold.Signal].resource)
 }
 
 // Ranked is a candidate in its place.
@@ -38,52 +110,76 @@ type Ranked struct {
 	DecidedBy string
 }
 
-// Message is the kubelet's status message for an eviction (pkg/kubelet/eviction/helpers.go nodeLowMessageFmt and
-// thresholdMetMessageFmt).
-func (d Decision) Message() string {
-	if len(d.Met) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ",
-		"memory", bytesQuantity(d.Signal.Limit), bytesQuantity(d.Signal.Observed.Available))
-}
-
-// bytesQuantity writes bytes as the kubelet does in messages.
-func bytesQuantity(v uint64) string {
-	return resource.NewQuantity(int64(v), resource.BinarySI).String()
-}
-
 // Explain says in one line why the candidate stands where it stands.
-func (r Ranked) Explain() string {
+func (c Candidate) Explain() string {
 	var parts []string
-	p := r.Pod
-	if r.SetAside {
-		parts = append(parts, "set aside: it was killed and did not die")
+	k, say := &c.Keys, func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if k.Dying {
+		say("being evicted gently already")
 	}
-	switch {
-	case !r.measured():
-		parts = append(parts, "not measured")
-	case !p.MemoryRequest.OK:
-		parts = append(parts, fmt.Sprintf("uses %s, request unknown", bytesQuantity(p.Memory.WorkingSetBytes.V)))
-	default:
-		verb := "within"
-		if r.overRequest() == 0 {
-			verb = "over"
-		}
-		request := bytesQuantity(p.MemoryRequest.V.Max)
-		if p.MemoryRequest.V.Min != p.MemoryRequest.V.Max { // known to a thousandth of the capacity
-			request = fmt.Sprintf("about %dMi", p.MemoryRequest.V.Max>>20)
-		}
-		parts = append(parts, fmt.Sprintf("uses %s, %s its request of %s", bytesQuantity(p.Memory.WorkingSetBytes.V), verb, request))
+	if k.SetAside {
+		say("set aside: it was killed and did not die")
 	}
-	if r.Priority.OK {
-		parts = append(parts, fmt.Sprintf("priority %d", r.Priority.V))
+	if k.Returned > 0 {
+		say("was evicted before, %d times", k.Returned)
 	}
-	if p.QOSClass != "" {
-		parts = append(parts, string(p.QOSClass))
+	c.explainUsage(say)
+	if k.Release.OK {
+		say("its end returns %s", amountText(k.kind, k.Release.V))
 	}
-	if !p.Announced {
-		parts = append(parts, "not announced by the runtime")
+	if k.Priority.OK && k.Priority.V != 0 {
+		say("priority %d", k.Priority.V)
+	}
+	if k.QOSClass != "" {
+		say("%s", k.QOSClass)
+	}
+	if !c.Pod.Announced {
+		say("not announced by the runtime")
 	}
 	return strings.Join(parts, ", ")
+}
+
+func (c Candidate) explainUsage(say func(string, ...any)) {
+	k := &c.Keys
+	usage := amountText(k.kind, k.Usage)
+	switch {
+	case !k.Measured:
+		say("not measured")
+	case k.kind == kindIOPressure:
+		say("reads and writes %s a second more than before and than its share", bytesQuantity(k.Usage))
+	case k.kind == kindCPUPressure:
+		say("uses %.1f cores more than before and than its share", float64(k.Usage)/float64(time.Second))
+	case !k.Requests || k.kind == kindInodes:
+		say("uses %s", usage)
+	case !k.Request.OK:
+		say("uses %s, request unknown", usage)
+	default:
+		verb := "within"
+		if k.overRequest() == 0 {
+			verb = "over"
+		}
+		request := amountText(k.kind, k.Request.V)
+		if k.Inexact {
+			request = fmt.Sprintf("about %dMi", k.Request.V>>20)
+		}
+		say("uses %s, %s its request of %s", usage, verb, request)
+	}
+}
+
+// clonePod is a pod that outlives the Summary it was in. What only its object knows is filled in.
+func clonePod(p *stats.PodStats, object *Pod) stats.PodStats {
+	out := *p
+	out.SandboxIDs = slices.Clone(p.SandboxIDs)
+	out.Annotations = maps.Clone(p.Annotations)
+	out.Containers = slices.Clone(p.Containers)
+	out.EphemeralStorage.Volumes = slices.Clone(p.EphemeralStorage.Volumes)
+	if object != nil {
+		if out.PodRef.Name == "" {
+			out.PodRef = object.Ref
+		}
+		if out.QOSClass == "" {
+			out.QOSClass = object.qos
+		}
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -14,37 +15,47 @@ type comparison struct {
 	compare func(a, b *Candidate) int
 }
 
-// memoryRanking is the kubelet's order for memory (pkg/kubelet/eviction/helpers.go rankMemoryPressure: usage over request,
-// priority, usage minus request), with what it lacks: pods that will not die last, measured before unmeasured, and an order
-// among equals. A priority that is unknown counts as 0, as a pod without a priority class has it.
-var memoryRanking = []comparison{
-	{"set aside", func(a, b *Candidate) int { return compareBool(b.SetAside, a.SetAside) }},
-	{"measured", func(a, b *Candidate) int { return compareBool(a.measured(), b.measured()) }},
-	{"over request", func(a, b *Candidate) int { return cmp.Compare(a.overRequest(), b.overRequest()) }},
-	{"priority", func(a, b *Candidate) int { return cmp.Compare(a.Priority.V, b.Priority.V) }},
-	{"usage - request", func(a, b *Candidate) int { return cmp.Compare(b.excess(), a.excess()) }},
-	{"QoS", func(a, b *Candidate) int { return cmp.Compare(qosOrder(a.Pod.QOSClass), qosOrder(b.Pod.QOSClass)) }},
-	{"youngest", func(a, b *Candidate) int { return b.Pod.StartTime.Compare(a.Pod.StartTime) }},
+// ranking is the kubelet's order (pkg/kubelet/eviction/helpers.go rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure): usage
+// over request where requests count, priority, usage minus request; with what it lacks: pods that will not die last, measured before
+// unmeasured, inodes by inodes, threads by threads, and an order among equals. A priority that is unknown counts as 0, as a pod
+// without a priority class has it.
+var ranking = []comparison{
+	{"dying", func(a, b *Candidate) int { return compareBool(a.Keys.Dying, b.Keys.Dying) }},
+	{"set aside", func(a, b *Candidate) int { return compareBool(b.Keys.SetAside, a.Keys.SetAside) }},
+	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.Measured, b.Keys.Measured) }},
+	{"over request", func(a, b *Candidate) int { return cmp.Compare(a.Keys.overRequest(), b.Keys.overRequest()) }},
+	{"priority", func(a, b *Candidate) int { return cmp.Compare(a.Keys.Priority.V, b.Keys.Priority.V) }},
+	{"release", func(a, b *Candidate) int { return cmp.Compare(b.Keys.Release.V, a.Keys.Release.V) }},
+	{"usage - request", func(a, b *Candidate) int { return cmp.Compare(b.Keys.excess(), a.Keys.excess()) }},
+	{"QoS", func(a, b *Candidate) int { return cmp.Compare(qosOrder(a.Keys.QOSClass), qosOrder(b.Keys.QOSClass)) }},
+	{"youngest", func(a, b *Candidate) int { return b.Keys.Start.Compare(a.Keys.Start) }},
 	{"UID", func(a, b *Candidate) int { return strings.Compare(a.Pod.PodRef.UID, b.Pod.PodRef.UID) }},
 }
 
-// rank sorts candidates, first victim first, and returns for each the key by which it comes after the one before.
-func rank(candidates []Candidate, by []comparison) (decidedBy []string) {
-	slices.SortStableFunc(candidates, func(a, b Candidate) int {
-		order, _ := compare(&a, &b, by)
-		return order
-	})
-	decidedBy = make([]string, len(candidates))
-	for i := 1; i < len(candidates); i++ {
-		_, decidedBy[i] = compare(&candidates[i-1], &candidates[i], by)
+// rank sorts candidates, first victim first, and gives each the key by which it comes after the one before.
+func rank(candidates []Candidate) []Ranked {
+	order := make([]*Candidate, len(candidates))
+	for i := range candidates {
+		order[i] = &candidates[i]
 	}
-	return decidedBy
+	slices.SortStableFunc(order, func(a, b *Candidate) int {
+		result, _ := compare(a, b)
+		return result
+	})
+	out := make([]Ranked, len(order))
+	for i, c := range order {
+		out[i].Candidate = *c
+		if i > 0 {
+			_, out[i].DecidedBy = compare(order[i-1], c)
+		}
+	}
+	return out
 }
 
-func compare(a, b *Candidate, by []comparison) (order int, key string) {
-	for _, c := range by {
-		if order := c.compare(a, b); order != 0 {
-			return order, c.name
+func compare(a, b *Candidate) (order int, key string) {
+	for i := range ranking {
+		if order := ranking[i].compare(a, b); order != 0 {
+			return order, ranking[i].name
 		}
 	}
 	return 0, ""
@@ -61,23 +72,26 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-func (c *Candidate) measured() bool { return c.Pod.Memory.WorkingSetBytes.OK }
-
-// overRequest is 0 for a pod that uses more than it requested, 1 where the request is unknown, 2 for one within it. An
-// inexact request is given the benefit of the doubt: its upper bound counts.
-func (c *Candidate) overRequest() int {
+// overRequest is 0 for a pod that uses more than it requested, 1 where that is not known, 2 for one within it. Where requests
+// do not count, all are alike.
+func (k *Keys) overRequest() int {
 	switch {
-	case !c.measured() || !c.Pod.MemoryRequest.OK:
+	case !k.Requests || !k.Measured || !k.Request.OK:
 		return 1
-	case c.Pod.Memory.WorkingSetBytes.V > c.Pod.MemoryRequest.V.Max:
+	case k.Usage > k.Request.V:
 		return 0
 	}
 	return 2
 }
 
-// excess is usage minus request in bytes; it may be negative. Where the request is unknown, it is the usage.
-func (c *Candidate) excess() int64 {
-	return int64(c.Pod.Memory.WorkingSetBytes.V) - int64(c.Pod.MemoryRequest.V.Max)
+// excess is usage minus request; it may be negative. Where the request is unknown, it is the usage; of a pod that is not measured
+// nothing is known.
+func (k *Keys) excess() int64 {
+	if !k.Measured {
+		return 0
+	}
+	usage, request := min(k.Usage, math.MaxInt64), min(k.Request.V, math.MaxInt64)
+	return int64(usage) - int64(request) // both are not negative: it cannot overflow
 }
 
 func qosOrder(q stats.QOSClass) int {

@@ -14,61 +14,93 @@ import (
 
 // pod makes a candidate for memory: priority, request and working set as quantities; "-" is absent.
 func pod(name string, priority int32, request, usage string) Candidate {
-	c := Candidate{Priority: stats.Some(priority)}
-	c.Pod.PodRef = stats.PodReference{Namespace: "default", Name: name, UID: name}
-	c.Pod.Announced = true
+	c := Candidate{Pod: &stats.PodStats{PodRef: stats.PodReference{Namespace: "default", Name: name, UID: name}, Announced: true}}
+	c.Keys = Keys{Priority: stats.Some(priority), Requests: true, kind: kindMemory}
 	if request != "-" {
-		v := quantity(request)
-		c.Pod.MemoryRequest = stats.Some(stats.Range{Min: v, Max: v})
+		c.Keys.Request = stats.Some(quantity(request))
 	}
 	if usage != "-" {
-		c.Pod.Memory.WorkingSetBytes = stats.Some(quantity(usage))
+		c.Keys.Usage, c.Keys.Measured = quantity(usage), true
 	}
 	return c
 }
 
-func quantity(text string) uint64 {
-	q := resource.MustParse(text)
-	return uint64(q.Value())
+// alone makes a candidate for a signal that nobody can request.
+func alone(name string, priority int32, usage string) Candidate {
+	c := pod(name, priority, "-", usage)
+	c.Keys.Requests, c.Keys.kind = false, kindPID
+	return c
 }
 
-func names(candidates []Candidate) string {
+func quantity(text string) uint64 { return uint64(max(parsedValue(text), 0)) }
+
+func parsed(text string) resource.Quantity { return resource.MustParse(text) }
+
+func parsedValue(text string) int64 {
+	q := parsed(text)
+	return q.Value()
+}
+
+func names(ranked []Ranked) string {
 	var out []string
-	for _, c := range candidates {
+	for _, c := range ranked {
 		out = append(out, c.Pod.PodRef.Name)
 	}
 	return strings.Join(out, " ")
 }
 
-// The kubelet's own tables for memory, and what it has no order for.
-func TestMemoryRanking(t *testing.T) {
+// The kubelet's own tables, each in the expected order, and what it has no order for. Disk rows are what root, logs and volumes add up
+// to; that they do is in testdata/disk.txt.
+func TestRanking(t *testing.T) {
+	p, a := pod, alone
+	full := func(kind kind) []Candidate {
+		out := []Candidate{
+			p("p1", -1, "0", "500Mi"), p("p2", -1, "0", "50Mi"), p("p3", 1, "100Mi", "600Mi"), p("p4", 1, "100Mi", "150Mi"),
+			p("p5", -1, "1Gi", "800Mi"), p("p6", -1, "1Gi", "200Mi"), p("p7", 1, "1Gi", "800Mi"), p("p8", 1, "1Gi", "200Mi"),
+		}
+		for i := range out {
+			out[i].Keys.kind = kind
+		}
+		return out
+	}
 	for _, c := range []struct {
 		id   string
 		pods []Candidate // in the expected order
 	}{
-		{"C01", []Candidate{pod("exceeds", 0, "100Mi", "101Mi"), pod("below", 0, "200Mi", "199Mi")}},
-		// C02 orders by usage minus request alone; with the full keys, those within their request come after.
+		{"C01, C06", []Candidate{p("exceeds", 0, "100Mi", "101Mi"), p("below", 0, "200Mi", "199Mi")}},
+		// C01 gives exceeds the higher priority: usage over request counts before it.
+		{"C01", []Candidate{p("exceeds", 1, "100Mi", "101Mi"), p("below", -1, "200Mi", "199Mi")}},
+		// C02, C04 order by usage minus request alone; with the full keys, those within their request come after.
 		{"C02", []Candidate{
-			pod("C", 0, "100Mi", "800Mi"), pod("A", 0, "0", "500Mi"), pod("B", 0, "0", "300Mi"),
-			pod("D", 0, "100Mi", "300Mi"), pod("E", 0, "1Gi", "800Mi"), pod("F", 0, "1Gi", "200Mi"),
+			p("C", 0, "100Mi", "800Mi"), p("A", 0, "0", "500Mi"), p("B", 0, "0", "300Mi"),
+			p("D", 0, "100Mi", "300Mi"), p("E", 0, "1Gi", "800Mi"), p("F", 0, "1Gi", "200Mi"),
 		}},
-		{"C03", []Candidate{
-			pod("p1", -1, "0", "500Mi"), pod("p2", -1, "0", "50Mi"), pod("p3", 1, "100Mi", "600Mi"), pod("p4", 1, "100Mi", "150Mi"),
-			pod("p5", -1, "1Gi", "800Mi"), pod("p6", -1, "1Gi", "200Mi"), pod("p7", 1, "1Gi", "800Mi"), pod("p8", 1, "1Gi", "200Mi"),
+		{"C03", full(kindMemory)},
+		{"C04", []Candidate{
+			p("P1", 0, "0", "300Mi"), p("P3", 0, "100Mi", "350Mi"), p("P2", 0, "0", "100Mi"),
+			p("P4", 0, "100Mi", "110Mi"), p("P5", 0, "400Mi", "375Mi"), p("P6", 0, "400Mi", "120Mi"),
 		}},
-		{"C10", []Candidate{pod("low", -134, "0", "1Mi"), pod("mid", 1, "0", "1Mi"), pod("high", 12534, "0", "1Mi")}},
+		{"C05", full(kindBytes)},
+		{"C07", []Candidate{p("high", 0, "0", "400000"), p("medium", 0, "0", "300000"), p("low", 0, "0", "200000")}},
+		{"C08", []Candidate{p("a", -1, "0", "400000"), p("b", -1, "0", "100000"), p("c", 1, "0", "350000"), p("d", 1, "0", "150000")}},
+		{"C09", []Candidate{a("a", -1, "20"), a("b", -1, "6"), a("c", 1, "20"), a("d", 1, "5")}},
+		{"C10", []Candidate{p("low", -134, "0", "1Mi"), p("mid", 1, "0", "1Mi"), p("high", 12534, "0", "1Mi")}},
+		// C11: of two pods that are not measured no key but those for equals says anything.
+		{"C11", []Candidate{p("a", 0, "0", "-"), p("b", 0, "1Gi", "-")}},
 		// Weakness 6: the kubelet evicts a pod without stats before every other one.
-		{"unmeasured pods are never preferred", []Candidate{pod("hog", 1000, "0", "10Gi"), pod("unmeasured", -1, "0", "-")}},
+		{"unmeasured pods are never preferred", []Candidate{p("hog", 1000, "0", "10Gi"), p("unmeasured", -1, "0", "-")}},
 		{"an unknown request is between over and within", []Candidate{
-			pod("over", 0, "1Mi", "2Mi"), pod("unknown", 0, "-", "900Mi"), pod("within", 0, "1Gi", "900Mi"),
+			p("over", 0, "1Mi", "2Mi"), p("unknown", 0, "-", "900Mi"), p("within", 0, "1Gi", "900Mi"),
 		}},
 	} {
 		for _, shuffle := range []func([]Candidate){func([]Candidate) {}, slices.Reverse[[]Candidate]} {
-			got := slices.Clone(c.pods)
-			shuffle(got)
-			rank(got, memoryRanking)
-			if names(got) != names(c.pods) {
-				t.Errorf("%s: got %s, want %s", c.id, names(got), names(c.pods))
+			pods, want := slices.Clone(c.pods), []string{}
+			for _, c := range c.pods {
+				want = append(want, c.Pod.PodRef.Name)
+			}
+			shuffle(pods)
+			if got := names(rank(pods)); got != strings.Join(want, " ") {
+				t.Errorf("%s: got %s, want %s", c.id, got, want)
 			}
 		}
 	}
@@ -78,58 +110,96 @@ func TestMemoryRanking(t *testing.T) {
 func TestEqualsHaveAnOrder(t *testing.T) {
 	with := func(name string, qos stats.QOSClass, start int64) Candidate {
 		c := pod(name, 0, "0", "1Mi")
-		c.Pod.QOSClass, c.Pod.StartTime = qos, time.Unix(start, 0)
+		c.Keys.QOSClass, c.Keys.Start = qos, time.Unix(start, 0)
 		return c
 	}
-	want := []Candidate{
-		with("b", stats.BestEffort, 20), with("a", stats.BestEffort, 10), with("c", stats.BestEffort, 10),
-		with("d", stats.Burstable, 30), with("e", stats.Guaranteed, 40),
+	pods := []Candidate{
+		with("e", stats.Guaranteed, 40), with("d", stats.Burstable, 30), with("c", stats.BestEffort, 10),
+		with("a", stats.BestEffort, 10), with("b", stats.BestEffort, 20),
 	}
-	got := slices.Clone(want)
-	slices.Reverse(got)
-	decidedBy := rank(got, memoryRanking)
-	if names(got) != names(want) {
-		t.Errorf("got %s, want %s", names(got), names(want))
+	got := rank(pods)
+	if names(got) != "b a c d e" {
+		t.Errorf("got %s", names(got))
 	}
-	if wantKeys := []string{"", "youngest", "UID", "QoS", "QoS"}; !slices.Equal(decidedBy, wantKeys) {
-		t.Errorf("decided by %q, want %q", decidedBy, wantKeys)
+	var keys []string
+	for _, r := range got {
+		keys = append(keys, r.DecidedBy)
+	}
+	if want := []string{"", "youngest", "UID", "QoS", "QoS"}; !slices.Equal(keys, want) {
+		t.Errorf("decided by %q, want %q", keys, want)
 	}
 }
 
-// naive says the rule in one breath, for pods whose requests and usages are known.
+// With ByRelease what killing returns counts instead of usage above request, after the request and the priority.
+func TestRankingByRelease(t *testing.T) {
+	with := func(name string, priority int32, usage, release string) Candidate {
+		c := pod(name, priority, "1Mi", usage)
+		c.Keys.Release = stats.Some(quantity(release))
+		return c
+	}
+	pods := []Candidate{with("cache", 0, "900Mi", "10Mi"), with("anon", 0, "500Mi", "490Mi"), with("low", -1, "20Mi", "1Mi")}
+	if got := names(rank(pods)); got != "low anon cache" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// naive says the rule in one breath.
 func naive(a, b *Candidate) bool {
-	use := func(c *Candidate) int64 { return int64(c.Pod.Memory.WorkingSetBytes.V) }
-	req := func(c *Candidate) int64 { return int64(c.Pod.MemoryRequest.V.Max) }
-	if over := use(a) > req(a); over != (use(b) > req(b)) {
-		return over
+	ka, kb := a.Keys, b.Keys
+	if ka.SetAside != kb.SetAside {
+		return kb.SetAside
 	}
-	if a.Priority.V != b.Priority.V {
-		return a.Priority.V < b.Priority.V
+	if ka.Measured != kb.Measured {
+		return ka.Measured
 	}
-	return use(a)-req(a) > use(b)-req(b)
+	overness := func(k Keys) int {
+		if !k.Requests || !k.Measured || !k.Request.OK {
+			return 1
+		}
+		if k.Usage > k.Request.V {
+			return 0
+		}
+		return 2
+	}
+	if overness(ka) != overness(kb) {
+		return overness(ka) < overness(kb)
+	}
+	if ka.Priority.V != kb.Priority.V {
+		return ka.Priority.V < kb.Priority.V
+	}
+	if !ka.Measured {
+		return false
+	}
+	return float64(ka.Usage)-float64(ka.Request.V) > float64(kb.Usage)-float64(kb.Request.V)
 }
 
 // Against the naive version, and: the order is total, so it does not depend on the order of the pods.
 func TestRankingHoldsForAnyPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 12).Draw(t, "pods")
+		requests := rapid.Bool().Draw(t, "requests count")
 		var pods []Candidate
 		for i := range n {
 			c := pod(string(rune('a'+i)), rapid.Int32Range(-2, 2).Draw(t, "priority"), "0", "0")
-			c.Pod.MemoryRequest.V.Max = rapid.Uint64Range(0, 4).Draw(t, "request")
-			c.Pod.Memory.WorkingSetBytes.V = rapid.Uint64Range(0, 4).Draw(t, "usage")
+			c.Keys.Requests = requests
+			c.Keys.Request = stats.Opt[uint64]{V: rapid.Uint64Range(0, 4).Draw(t, "request"), OK: rapid.IntRange(0, 4).Draw(t, "request known") > 0}
+			if !c.Keys.Request.OK || !requests {
+				c.Keys.Request.V = 0
+			}
+			c.Keys.Usage, c.Keys.Measured = rapid.Uint64Range(0, 4).Draw(t, "usage"), rapid.IntRange(0, 4).Draw(t, "measured") > 0
+			c.Keys.SetAside = rapid.IntRange(0, 4).Draw(t, "aside") == 0
+			c.Keys.QOSClass = rapid.SampledFrom([]stats.QOSClass{"", stats.BestEffort, stats.Burstable, stats.Guaranteed}).Draw(t, "qos")
 			pods = append(pods, c)
 		}
-		got := slices.Clone(pods)
-		rank(got, memoryRanking)
-		for i := 1; i < len(got); i++ {
-			if naive(&got[i], &got[i-1]) {
-				t.Fatalf("%s goes before %s", got[i-1].Pod.PodRef.Name, got[i].Pod.PodRef.Name)
+		got := rank(pods)
+		for i := range got {
+			for j := range i {
+				if naive(&got[i].Candidate, &got[j].Candidate) {
+					t.Fatalf("%s goes before %s", got[j].Pod.PodRef.Name, got[i].Pod.PodRef.Name)
+				}
 			}
 		}
-		again := rapid.Permutation(pods).Draw(t, "shuffled")
-		rank(again, memoryRanking)
-		if names(got) != names(again) {
+		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
 			t.Fatalf("another order of the same pods: %s and %s", names(got), names(again))
 		}
 	})

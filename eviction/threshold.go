@@ -1,23 +1,30 @@
 package eviction
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
+	"math"
 	"strconv"
-	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"jettison/stats"
 )
 
-// Threshold is one eviction threshold; it is met when less than Value is available (strictly).
+// Threshold is one eviction threshold. It is met when less than Value is available, strictly; a pressure signal's when
+// the share of time stalled is above it.
 type Threshold struct {
 	Signal stats.Signal
 	Value  ThresholdValue
+	// Grace is how long it must be met before a pod is evicted; 0: a hard threshold, which evicts at once.
+	Grace time.Duration
+	// MinReclaim is how much beyond Value must be available before an eviction that was begun is over; nil: nothing.
+	MinReclaim *ThresholdValue
+	// Window that a pressure signal's share refers to; 0 for all others.
+	Window time.Duration
 }
+
+// Hard reports whether the threshold evicts at once.
+func (t Threshold) Hard() bool { return t.Grace == 0 }
 
 // ThresholdValue is a quantity or a share of the capacity; exactly one is set.
 type ThresholdValue struct {
@@ -31,7 +38,10 @@ func (v ThresholdValue) Of(capacity uint64) uint64 {
 	if v.Quantity != nil {
 		return uint64(max(v.Quantity.Value(), 0))
 	}
-	if share := float64(capacity) * float64(v.Percentage); share > 0 {
+	switch share := float64(capacity) * float64(v.Percentage); {
+	case share >= math.MaxInt64:
+		return math.MaxInt64
+	case share > 0:
 		return uint64(int64(share))
 	}
 	return 0 // also for NaN, which is never met
@@ -45,77 +55,75 @@ func (v ThresholdValue) String() string {
 	return strconv.FormatFloat(float64(v.Percentage)*100, 'g', 6, 32) + "%"
 }
 
-// String is the threshold as the kubelet's flags write it: memory.available<100Mi.
-func (t Threshold) String() string { return string(t.Signal) + "<" + t.Value.String() }
-
-var signals = map[stats.Signal]bool{
-	stats.SignalMemoryAvailable: true, stats.SignalAllocatableMemoryAvailable: true,
-	stats.SignalNodeFsAvailable: true, stats.SignalNodeFsInodesFree: true,
-	stats.SignalImageFsAvailable: true, stats.SignalImageFsInodesFree: true,
-	stats.SignalContainerFsAvailable: true, stats.SignalContainerFsInodesFree: true,
-	stats.SignalPIDAvailable: true,
-}
-
-// DefaultHard is evictionHard where a configuration file leaves it out (kubelet pkg/kubelet/apis/config/v1beta1
-// defaults_linux.go, v1.36). Where it is given, even empty, it replaces all of these.
-func DefaultHard() map[string]string {
-	return map[string]string{
-		"memory.available":   "100Mi",
-		"nodefs.available":   "10%",
-		"nodefs.inodesFree":  "5%",
-		"imagefs.available":  "15%",
-		"imagefs.inodesFree": "5%",
+// String is the threshold as the kubelet's flags write it, memory.available<100Mi; a pressure signal's is
+// memory.pressure.full>20%/1s.
+func (t Threshold) String() string {
+	if t.Window > 0 {
+		return string(t.Signal) + ">" + t.Value.String() + "/" + shortDuration(t.Window)
 	}
+	return string(t.Signal) + "<" + t.Value.String()
 }
 
-// ParseHard reads evictionHard: signal to value. Errors are the kubelet's, word for word (pkg/kubelet/eviction/helpers.go,
-// parseThresholdStatements). "0%" and "100%" switch a signal off. The result is sorted by signal.
-func ParseHard(statements map[string]string) ([]Threshold, error) {
+func shortDuration(d time.Duration) string {
+	if d%time.Minute == 0 {
+		return strconv.Itoa(int(d/time.Minute)) + "m"
+	}
+	return d.String()
+}
+
+// amountText writes an amount of a signal as the kubelet's messages do: bytes with binary suffixes, numbers of things with decimal
+// ones (pkg/kubelet/eviction/helpers.go makeSignalObservations); a share of time as a percentage.
+func amountText(k kind, v uint64) string {
+	switch {
+	case k.pressure():
+		return strconv.FormatFloat(float64(v)*100/shareUnit, 'f', -1, 64) + "%"
+	case k == kindPID || k == kindInodes:
+		return resource.NewQuantity(int64(min(v, math.MaxInt64)), resource.DecimalSI).String()
+	}
+	return bytesQuantity(v)
+}
+
+// limitText writes a threshold's value as the kubelet's messages do: a quantity as it was given, a share of the capacity as
+// a number with binary suffixes, whatever it counts (pkg/kubelet/eviction/api/types.go GetThresholdQuantity).
+func limitText(t *Threshold, limit uint64) string {
+	switch {
+	case t.Window > 0:
+		return t.Value.String()
+	case t.Value.Quantity != nil:
+		return t.Value.Quantity.String()
+	}
+	return bytesQuantity(limit)
+}
+
+// bytesQuantity writes bytes as the kubelet does in messages.
+func bytesQuantity(v uint64) string {
+	return resource.NewQuantity(int64(min(v, math.MaxInt64)), resource.BinarySI).String()
+}
+
+// withContainerFs adds the thresholds of containerfs that follow from a layout: copies of imagefs' where images have a file system of their
+// own with the writable layers on it, else of nodefs'; those that a configuration gives are dropped (pkg/kubelet/eviction/helpers.go
+// UpdateContainerFsThresholds).
+func withContainerFs(thresholds []Threshold, l stats.Layout) []Threshold {
+	bytes, inodes := stats.SignalNodeFsAvailable, stats.SignalNodeFsInodesFree
+	if l.DedicatedImageFs && !l.SplitContainerFs {
+		bytes, inodes = stats.SignalImageFsAvailable, stats.SignalImageFsInodesFree
+	}
 	var out []Threshold
-	for _, signal := range slices.Sorted(maps.Keys(statements)) {
-		t, err := parseThreshold(stats.Signal(signal), statements[signal])
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			out = append(out, *t)
+	for _, t := range thresholds {
+		if signals[t.Signal].fs != containerFs {
+			out = append(out, t)
 		}
 	}
-	slices.SortFunc(out, func(a, b Threshold) int { return cmp.Compare(a.Signal, b.Signal) })
-	return out, nil
-}
-
-func parseThreshold(signal stats.Signal, value string) (*Threshold, error) {
-	if !signals[signal] {
-		return nil, fmt.Errorf("unsupported eviction signal %v", signal)
-	}
-	if strings.HasSuffix(value, "%") {
-		if value == "0%" || value == "100%" {
-			return nil, nil
+	for _, t := range out {
+		switch t.Signal {
+		case bytes:
+			t.Signal = stats.SignalContainerFsAvailable
+		case inodes:
+			t.Signal = stats.SignalContainerFsInodesFree
+		default:
+			continue
 		}
-		share, err := parsePercentage(value)
-		switch {
-		case err != nil:
-			return nil, err
-		case share < 0:
-			return nil, fmt.Errorf("eviction percentage threshold %v must be >= 0%%: %s", signal, value)
-		case share > 1:
-			return nil, fmt.Errorf("eviction percentage threshold %v must be <= 100%%: %s", signal, value)
-		}
-		return &Threshold{Signal: signal, Value: ThresholdValue{Percentage: share}}, nil
+		out = append(out, t)
 	}
-	quantity, err := resource.ParseQuantity(value)
-	if err != nil {
-		return nil, err
-	}
-	if quantity.Sign() < 0 || quantity.IsZero() {
-		return nil, fmt.Errorf("eviction threshold %v must be positive: %s", signal, &quantity)
-	}
-	return &Threshold{Signal: signal, Value: ThresholdValue{Quantity: &quantity}}, nil
-}
-
-// parsePercentage follows the kubelet's parsePercentage: what is before the % as a 32-bit float, a hundredth of it.
-func parsePercentage(text string) (float32, error) {
-	v, err := strconv.ParseFloat(strings.TrimRight(text, "%"), 32)
-	return float32(v) / 100, err
+	return out
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/cgroup"
+	"jettison/cmd/jettison/internal/config"
 	"jettison/cmd/jettison/internal/observe"
 	"jettison/cmd/jettison/internal/sources"
-	"jettison/eviction"
 	"jettison/stats"
 )
 
@@ -158,7 +158,7 @@ func printSignals(w io.Writer, now time.Time, s *stats.Summary, o observe.Option
 		for _, t := range o.Config.Hard {
 			if t.Signal == signal {
 				threshold = strings.TrimPrefix(t.String(), string(signal))
-				if !eviction.Acts(signal) {
+				if !config.Acts(signal) {
 					threshold += " (not acted on yet)"
 				}
 			}

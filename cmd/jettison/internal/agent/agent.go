@@ -103,21 +103,29 @@ func newAgent(o Options, s *sources.Sources) *agent {
 	return &agent{
 		Sources: s, o: o, log: o.Log, watcher: newWatcher(s.Client), said: map[string]time.Time{}, asked: map[string]int{},
 		manager: eviction.NewManager(eviction.Config{
-			Hard: c.Hard, MemoryAvailable: c.MemoryAvailable,
+			Thresholds: acting(c.Hard), MemoryAvailable: c.MemoryAvailable,
 			Policy: eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
 		}),
 		empty: make(chan error, 1), cleaned: make(chan cleaned, 16),
 	}
 }
 
+// acting are the thresholds that this version acts on.
+func acting(all []eviction.Threshold) (out []eviction.Threshold) {
+	for _, t := range all {
+		if config.Acts(t.Signal) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // announce logs what the agent starts with, and once each thing that it has to do without.
 func (a *agent) announce(runtime string, refused []error) {
 	selfErr := a.Collector.FindSelf()
 	var thresholds []string
-	for _, t := range a.o.Config.Hard {
-		if eviction.Acts(t.Signal) {
-			thresholds = append(thresholds, t.String())
-		}
+	for _, t := range acting(a.o.Config.Hard) {
+		thresholds = append(thresholds, t.String())
 	}
 	a.log.Info("started", "version", a.o.Version, "runtime", runtime, "endpoint", a.Client.Endpoint(), "cgroup", a.FS.Mount(),
 		"thresholds", thresholds, "memoryAvailable", a.o.Config.MemoryAvailable, "config", a.o.Config.Path, "dryRun", a.o.DryRun,
@@ -257,8 +265,8 @@ func (a *agent) decide(ctx context.Context, now time.Time) {
 	if err != nil {
 		a.repeat("reading pods: "+err.Error(), func() { a.log.Warn("some pods could not be measured", "error", err) })
 	}
-	d := a.manager.Step(now, &a.summary)
-	if d.Victim < 0 {
+	d := a.manager.Step(now, eviction.Input{Summary: &a.summary})
+	if len(d.Evictions) == 0 {
 		if len(d.Met) > 0 {
 			a.repeat("nobody: "+d.Reason, func() {
 				a.log.Warn("no eviction", append(signalFields(d.Signal), "reason", d.Reason, "protected", len(d.Protected))...)
@@ -266,12 +274,11 @@ func (a *agent) decide(ctx context.Context, now time.Time) {
 		}
 		return
 	}
-	victim := d.Ranking[d.Victim].Pod
 	if a.o.DryRun {
-		a.repeat("dry run: "+victim.PodRef.UID, func() { a.log.Info("would evict", a.describe(d)...) })
+		a.repeat("dry run: "+d.Evictions[0].Pod.PodRef.UID, func() { a.log.Info("would evict", a.describe(d)...) })
 		return
 	}
-	a.evict(ctx, d, victim)
+	a.evict(ctx, d)
 }
 
 // strangers reports whether the hierarchy has pods that the runtime has not told of.

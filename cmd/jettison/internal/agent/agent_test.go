@@ -21,6 +21,7 @@ import (
 	"jettison/cmd/jettison/internal/sources"
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/eviction"
 	"jettison/stats"
 )
 
@@ -96,12 +97,12 @@ func (n *testNode) kill(mib int, now time.Time) {
 	if err := n.a.Collector.Memory(now, nil, &n.a.summary); err != nil {
 		n.t.Fatal(err)
 	}
-	d := n.a.manager.Step(now, &n.a.summary)
-	if d.Victim < 0 {
+	d := n.a.manager.Step(now, eviction.Input{Summary: &n.a.summary})
+	if len(d.Evictions) == 0 {
 		n.t.Fatalf("no victim: %s", d.Reason)
 	}
-	n.a.manager.Begin(uid, d.Signal.Observed.Available)
-	n.a.current = &underway{decision: d, victim: &kill.Victim{Pod: d.Ranking[d.Victim].Pod.PodRef}, killed: kill.Stamp{Time: now}}
+	n.a.manager.Begin(d.Evictions[0], d.Signal.Observed.Available)
+	n.a.current = &underway{decision: d, victim: &kill.Victim{Pod: d.Evictions[0].Pod.PodRef}, killed: kill.Stamp{Time: now}}
 	n.a.emptied(nil)
 	n.a.current.emptied = now
 }

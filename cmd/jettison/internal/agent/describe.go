@@ -21,8 +21,8 @@ func (a *agent) repeat(key string, log func()) {
 
 // describe are the fields of a decision's log line: signal, observed, threshold, victim, reason.
 func (a *agent) describe(d eviction.Decision) []any {
-	v := d.Ranking[d.Victim]
-	return append(signalFields(d.Signal), "victim", a.name(v.Pod.PodRef), "uid", v.Pod.PodRef.UID, "qos", v.Pod.QOSClass, "cgroup", v.Pod.Cgroup,
+	v := &d.Evictions[0].Pod
+	return append(signalFields(d.Signal), "victim", a.name(v.PodRef), "uid", v.PodRef.UID, "qos", v.QOSClass, "cgroup", v.Cgroup,
 		"reason", d.Reason, "candidates", len(d.Ranking), "protected", len(d.Protected))
 }
 
@@ -49,6 +49,8 @@ type row struct {
 	Request    int64  `json:"request"` // bytes; -1: unknown
 	DecidedBy  string `json:"decidedBy,omitempty"`
 	Protection string `json:"protected,omitempty"`
+
+	ref stats.PodReference
 }
 
 // String is a row in a text log.
@@ -66,7 +68,7 @@ func (a *agent) ranking(d eviction.Decision) []row {
 		if len(rows) == rankingRows {
 			return
 		}
-		r := row{Pod: a.name(c.Pod.PodRef), QOS: string(c.Pod.QOSClass), Usage: -1, Request: -1, DecidedBy: by, Protection: c.Protected}
+		r := row{ref: c.Pod.PodRef, QOS: string(c.Pod.QOSClass), Usage: -1, Request: -1, DecidedBy: by, Protection: c.Protected}
 		if w := c.Pod.Memory.WorkingSetBytes; w.OK {
 			r.Usage = int64(w.V)
 		}
@@ -80,6 +82,14 @@ func (a *agent) ranking(d eviction.Decision) []row {
 	}
 	for _, c := range d.Protected {
 		add(c, "")
+	}
+	return rows
+}
+
+// named is a ranking with the names of its pods as they are known by now.
+func (a *agent) named(rows []row) []row {
+	for i := range rows {
+		rows[i].Pod = a.name(rows[i].ref)
 	}
 	return rows
 }

@@ -13,6 +13,7 @@ import (
 // underway is an eviction from its kill until the memory is back.
 type underway struct {
 	decision eviction.Decision
+	ranking  []row // the decision's, which points into a Summary that is written again
 	victim   *kill.Victim
 	killed   kill.Stamp
 	emptied  time.Time // zero: the cgroup still has processes
@@ -26,8 +27,9 @@ type cleaned struct {
 }
 
 // evict pins the victim, measures once more, and kills.
-func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodStats) {
-	victim, err := kill.Pin(a.FS, &pod)
+func (a *agent) evict(ctx context.Context, d eviction.Decision) {
+	pod := &d.Evictions[0].Pod
+	victim, err := kill.Pin(a.FS, pod)
 	if err != nil { // it went away since it was ranked: the next look ranks again
 		a.repeat("pin: "+err.Error(), func() { a.log.Info("the victim is gone already", "pod", a.name(pod.PodRef), "error", err) })
 		return
@@ -37,8 +39,8 @@ func (a *agent) evict(ctx context.Context, d eviction.Decision, pod stats.PodSta
 		a.log.Info("eviction abandoned: the memory is back", append(signalFields(d.Signal), "pod", a.name(pod.PodRef))...)
 		return
 	}
-	a.manager.Begin(pod.PodRef.UID, a.manager.Memory(&a.node).Available)
-	u := &underway{decision: d, victim: victim}
+	a.manager.Begin(d.Evictions[0], a.manager.Memory(&a.node).Available)
+	u := &underway{decision: d, ranking: a.ranking(d), victim: victim}
 	u.killErr = victim.Kill()
 	u.killed = kill.Now()
 	a.current = u
@@ -117,7 +119,7 @@ func (a *agent) progress(now time.Time, still []eviction.Met) {
 		fields = append(fields, "killToMemoryBack", "not back")
 	}
 	fields = append(fields, "available", a.manager.Memory(&a.node).Available,
-		"killedAtMonotonic", u.killed.Monotonic, "message", u.decision.Message(), "ranking", a.ranking(u.decision))
+		"killedAtMonotonic", u.killed.Monotonic, "message", u.decision.Evictions[0].Message, "ranking", a.named(u.ranking))
 	if u.killErr != nil {
 		fields = append(fields, "killError", u.killErr)
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"jettison/cri"
@@ -87,13 +88,14 @@ type Config struct {
 	SocketGroup          string                `yaml:"socketGroup" own:"true"`
 	Record               string                `yaml:"record" own:"true"`
 
-	Hard []eviction.Threshold `yaml:"-"` // EvictionHard, parsed
+	Hard       []eviction.Threshold `yaml:"-"` // EvictionHard, parsed, without minimum reclaim
+	Thresholds []eviction.Threshold `yaml:"-"` // all: hard and soft ones and the copies for allocatableMemory.available
 }
 
 // Default is the configuration of an agent without a file, and what a file's absent fields are.
 func Default() *Config {
 	c := defaults(KindAgent)
-	if err := c.complete(); err != nil {
+	if _, err := c.complete(KindAgent); err != nil {
 		panic(err) // the defaults are tested
 	}
 	return c
@@ -138,8 +140,9 @@ func (e *fieldError) Error() string { return e.err.Error() }
 
 func wrong(err error, field ...string) error { return &fieldError{field: field, err: err} }
 
-// complete fills in what depends on other fields and checks values.
-func (c *Config) complete() error {
+// complete fills in what depends on other fields and checks values. What a kubelet takes and should not is an error in a file of
+// our own, and a warning in a kubelet's.
+func (c *Config) complete(kind string) (warnings []string, err error) {
 	switch {
 	case c.EvictionHard == nil:
 		c.EvictionHard = eviction.DefaultHard()
@@ -152,26 +155,20 @@ func (c *Config) complete() error {
 	}
 	c.zeroIsDefault()
 	if _, err := cri.ParseEndpoint(c.ContainerRuntimeEndpoint); err != nil {
-		return wrong(err, "containerRuntimeEndpoint")
+		return nil, wrong(err, "containerRuntimeEndpoint")
 	}
 	if c.ImageServiceEndpoint != "" {
 		if _, err := cri.ParseEndpoint(c.ImageServiceEndpoint); err != nil {
-			return wrong(err, "imageServiceEndpoint")
+			return nil, wrong(err, "imageServiceEndpoint")
 		}
 	}
 	for _, f := range []struct{ field, value string }{{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}} {
 		if !filepath.IsAbs(f.value) {
-			return wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
+			return nil, wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
 		}
 	}
-	for signal, value := range c.EvictionHard {
-		if _, err := eviction.ParseHard(map[string]string{signal: value}); err != nil {
-			return wrong(err, "evictionHard", signal)
-		}
-	}
-	var err error
-	if c.Hard, err = eviction.ParseHard(c.EvictionHard); err != nil {
-		return wrong(err, "evictionHard")
+	if warnings, err = c.parseThresholds(kind); err != nil {
+		return nil, err
 	}
 	for _, f := range []struct {
 		field, value string
@@ -183,7 +180,7 @@ func (c *Config) complete() error {
 		{"gc", c.GC, []string{"act", "observe", ""}},
 	} {
 		if err := oneOf(f.value, f.allowed); err != nil {
-			return wrong(err, f.field)
+			return nil, wrong(err, f.field)
 		}
 	}
 	for _, f := range []struct {
@@ -191,11 +188,52 @@ func (c *Config) complete() error {
 		value Duration
 	}{{"runtimeWait", c.RuntimeWait}, {"podGoneAfter", c.PodGoneAfter}, {"imageMinimumGCAge", c.ImageMinimumGCAge}, {"imageMaximumGCAge", c.ImageMaximumGCAge}} {
 		if f.value < 0 {
-			return wrong(fmt.Errorf("%v is negative", f.value), f.field)
+			return nil, wrong(fmt.Errorf("%v is negative", f.value), f.field)
 		}
 	}
-	return nil
+	return warnings, nil
 }
+
+// parseThresholds makes thresholds of the maps.
+func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
+	settings := eviction.Settings{
+		EvictionHard: c.EvictionHard, EvictionSoft: c.EvictionSoft, EvictionSoftGracePeriod: c.EvictionSoftGracePeriod,
+		EvictionMinimumReclaim: c.EvictionMinimumReclaim, EnforceNodeAllocatable: c.EnforceNodeAllocatable, OwnSignals: kind == KindAgent,
+	}
+	thresholds, doubts, errs := settings.Parse()
+	odd := func(f, format string, args ...any) {
+		doubts = append(doubts, &eviction.FieldError{Field: []string{f}, Err: fmt.Errorf(format, args...)})
+	}
+	if c.EvictionMaxPodGracePeriod < 0 { // the flag's help promises that the pod's own counts then
+		odd("evictionMaxPodGracePeriod", "%d is negative: evictions for soft thresholds have a grace period of 1 s then", c.EvictionMaxPodGracePeriod)
+	}
+	if c.EvictionPressureTransitionPeriod < 0 {
+		odd("evictionPressureTransitionPeriod", "%v is negative: conditions end at once then", c.EvictionPressureTransitionPeriod)
+	}
+	if kind == KindAgent {
+		errs = append(errs, doubts...)
+		doubts = nil
+	}
+	if len(errs) > 0 {
+		return nil, wrong(errs[0].Err, errs[0].Field...)
+	}
+	for _, d := range doubts {
+		warnings = append(warnings, d.Line())
+	}
+	c.Thresholds, c.Hard = thresholds, nil
+	for _, t := range thresholds {
+		_, given := c.EvictionHard[string(t.Signal)]
+		twice := slices.ContainsFunc(c.Hard, func(h eviction.Threshold) bool { return h.Signal == t.Signal })
+		if given && t.Hard() && !twice {
+			t.MinReclaim = nil
+			c.Hard = append(c.Hard, t)
+		}
+	}
+	return warnings, nil
+}
+
+// Acts reports whether this version evicts for a signal: its hard threshold is acted on.
+func Acts(s stats.Signal) bool { return s == stats.SignalMemoryAvailable }
 
 // zeroIsDefault: the kubelet's loader takes the zero value of these fields for an absent one, and files that tools write
 // (kubeadm's among them) have it (k8s.io/kubernetes pkg/kubelet/apis/config/v1beta1/defaults.go, v1.36).

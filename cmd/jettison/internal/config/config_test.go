@@ -62,6 +62,7 @@ evictionHard:
   memory.available: 200Mi
   pid.available: "100"
 evictionSoft: {memory.available: 1Gi}
+evictionSoftGracePeriod: {memory.available: 30s}
 memoryAvailable: kernel
 annotationNamespaces: [kube-system, ops]
 protectedNamespaces: []
@@ -90,7 +91,7 @@ socket: null
 	if l.Socket != "/run/jettison/jettison.sock" {
 		t.Errorf("socket: got %q: null is absent", l.Socket)
 	}
-	if want := []string{"not acted on by this version: evictionSoft, containerGC, gate, socket, evictionHard: pid.available"}; !slices.Equal(l.Warnings, want) {
+	if want := []string{"not acted on by this version: evictionSoft, evictionSoftGracePeriod, containerGC, gate, socket, evictionHard: pid.available"}; !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)
 	}
 }

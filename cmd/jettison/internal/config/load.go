@@ -14,8 +14,6 @@ import (
 
 	"github.com/agnivade/levenshtein"
 	"go.yaml.in/yaml/v3"
-
-	"jettison/eviction"
 )
 
 // maxSize of a configuration file. A kubelet's has a few KiB.
@@ -98,7 +96,8 @@ func Parse(text []byte) (*Loaded, error) {
 	if err := p.fields(root, loaded); err != nil {
 		return nil, err
 	}
-	if err := loaded.complete(); err != nil {
+	doubts, err := loaded.complete(kind)
+	if err != nil {
 		var f *fieldError
 		if errors.As(err, &f) {
 			return nil, lineError(p.line(f.field), "%s: %w", strings.Join(f.field, ": "), err)
@@ -106,14 +105,14 @@ func Parse(text []byte) (*Loaded, error) {
 		return nil, err
 	}
 	for _, t := range loaded.Hard {
-		if !eviction.Acts(t.Signal) && p.lines["evictionHard: "+string(t.Signal)] > 0 {
+		if !Acts(t.Signal) && p.lines["evictionHard: "+string(t.Signal)] > 0 {
 			p.idle = append(p.idle, "evictionHard: "+string(t.Signal))
 		}
 	}
 	if len(p.ignored) > 0 {
 		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+strings.Join(p.ignored, ", "))
 	}
-	loaded.Warnings = append(loaded.Warnings, p.odd...)
+	loaded.Warnings = append(append(loaded.Warnings, p.odd...), doubts...)
 	if len(p.idle) > 0 {
 		loaded.Warnings = append(loaded.Warnings, "not acted on by this version: "+strings.Join(p.idle, ", "))
 	}

@@ -1,0 +1,81 @@
+package eviction
+
+import (
+	"fmt"
+	"time"
+
+	"jettison/stats"
+)
+
+// Messages of evictions for a pod's own limits (pkg/kubelet/eviction/helpers.go).
+const (
+	emptyDirMessage  = "Usage of EmptyDir volume %q exceeds the limit %q. "
+	podStorage       = "Pod ephemeral local storage usage exceeds the total limit of containers %s. "
+	containerStorage = "Container %s exceeded its local ephemeral storage limit %q. "
+)
+
+// offenders are all pods that exceed their own limits on local storage, each to be evicted on its own. Without an object a pod's
+// limits are unknown, so it exceeds none. One that was killed for it and is still there blocks nobody: it is left out while it is
+// dying, and while it is set aside.
+func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
+	if !m.config.LocalStorage || len(in.Pods) == 0 {
+		return nil
+	}
+	for i := range in.Summary.Pods {
+		pod := &in.Summary.Pods[i]
+		object := in.Pods[pod.PodRef.UID]
+		if object == nil || !object.limited() || empty(pod, object) {
+			continue
+		}
+		signal, message := m.exceeds(pod, object)
+		if signal == "" || m.dying(pod.PodRef.UID) != nil || now.Before(m.aside[pod.PodRef.UID].until) {
+			continue
+		}
+		if c := m.config.Policy.candidate(pod, object); c.Protected != "" {
+			continue
+		}
+		evictions = append(evictions, Eviction{
+			Pod: clonePod(pod, object), Signal: signal, GracePeriodSeconds: hardGrace, Reason: ReasonEvicted, Message: message,
+		})
+	}
+	return evictions
+}
+
+// limited reports whether the pod has any limit on local storage.
+func (p *Pod) limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != nil }
+
+// exceeds says which limit on local storage a pod exceeds; the first that fits counts (pkg/kubelet/eviction/eviction_manager.go
+// localStorageEviction). An empty signal: none.
+func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal, message string) {
+	s := &pod.EphemeralStorage
+	for i := range object.emptyDirs {
+		dir := &object.emptyDirs[i]
+		for j := range s.Volumes {
+			if v := &s.Volumes[j]; v.Name == dir.name && over(v.UsedBytes, dir.limit) {
+				return SignalEmptyDirFsLimit, fmt.Sprintf(emptyDirMessage, dir.name, dir.text)
+			}
+		}
+	}
+	if l := object.storageLimit; l != nil && s.UsedBytes.OK && over(s.UsedBytes.V, bytes(*l)) {
+		return SignalEphemeralPodFsLimit, fmt.Sprintf(podStorage, l.String())
+	}
+	for i := range pod.Containers {
+		c := &pod.Containers[i]
+		var used uint64
+		if c.Logs.OK {
+			used = c.Logs.V.UsedBytes
+		}
+		if c.Rootfs.OK && !m.layout.V.DedicatedImageFs {
+			used = add(used, c.Rootfs.V.UsedBytes)
+		}
+		for j := range object.containers {
+			if o := &object.containers[j]; o.name == c.Name && o.storageLimit.OK && over(used, o.storageLimit.V) {
+				return SignalEphemeralContainerFsLimit, fmt.Sprintf(containerStorage, o.name, o.storageLimitText)
+			}
+		}
+	}
+	return "", ""
+}
+
+// over is strict; a number that cannot be true is over nothing.
+func over(used, limit uint64) bool { return used > limit && used <= implausible }

@@ -1,0 +1,90 @@
+package eviction
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"jettison/stats"
+)
+
+// Messages of evictions for a threshold (pkg/kubelet/eviction/helpers.go nodeLowMessageFmt, thresholdMetMessageFmt,
+// containerMessageFmt and podMessageFmt); the last one is this project's own.
+const (
+	nodeLow          = "The node was low on resource: %v. "
+	thresholdMet     = "Threshold quantity: %v, available: %v. "
+	containerOver    = "Container %s was using %s, request is %s, has larger consumption of %v. "
+	podOver          = "Pod %s was using %s, request is %s, has larger consumption of %v. "
+	pressureExceeded = "The node was under pressure: %s was %s over %s, threshold %s. "
+)
+
+// Annotations of the event of an eviction for a threshold (pkg/kubelet/eviction/helpers.go).
+const (
+	annotationStarved         = "starved_resource"
+	annotationContainers      = "offending_containers"
+	annotationContainersUsage = "offending_containers_usage"
+	annotationPod             = "offending_pod"
+	annotationPodUsage        = "offending_pod_usage"
+)
+
+// message of an eviction, and the annotations of its event (pkg/kubelet/eviction/helpers.go evictionMessage). Containers are
+// named as far as the pod's object is known.
+func message(met *Met, c *Candidate) (text string, annotations map[string]string) {
+	what := signals[met.Threshold.Signal].resource
+	if w := met.Threshold.Window; w > 0 {
+		text = fmt.Sprintf(pressureExceeded, met.Threshold.Signal, met.ObservedText(), shortDuration(w), met.LimitText())
+	} else {
+		text = fmt.Sprintf(nodeLow, what) + fmt.Sprintf(thresholdMet, met.LimitText(), met.ObservedText())
+	}
+	annotations = map[string]string{}
+	if c.Object == nil || c.Pod == &c.Object.unseen {
+		if c.Object == nil {
+			annotations[annotationStarved] = string(what)
+		}
+		return text, annotations // the kubelet gives none for a pod without figures
+	}
+	if request := c.Object.memoryOfPod; request != nil && what == v1.ResourceMemory && c.Pod.Memory.WorkingSetBytes.OK {
+		used := bytesQuantity(c.Pod.Memory.WorkingSetBytes.V)
+		text += fmt.Sprintf(podOver, c.Object.Ref.Name, used, request.String(), what)
+		annotations[annotationPod], annotations[annotationPodUsage] = c.Object.Ref.Name, used
+	}
+	var over, usage []string
+	for i := range c.Pod.Containers {
+		stats := &c.Pod.Containers[i]
+		container := c.Object.container(stats.Name)
+		if container == nil { // an ephemeral one, which is never blamed
+			continue
+		}
+		used, request := containerUsage(what, stats, container)
+		if used != nil && used.Cmp(request) > 0 {
+			text += fmt.Sprintf(containerOver, container.name, used.String(), request.String(), what)
+			over, usage = append(over, container.name), append(usage, used.String())
+		}
+	}
+	annotations[annotationContainers] = strings.Join(over, ",")
+	annotations[annotationContainersUsage] = strings.Join(usage, ",")
+	annotations[annotationStarved] = string(what)
+	return text, annotations
+}
+
+func (p *Pod) container(name string) *podContainer {
+	for i := range p.containers {
+		if p.containers[i].name == name {
+			return &p.containers[i]
+		}
+	}
+	return nil
+}
+
+// containerUsage is what a container uses of a resource, and its request; nil: not known, or not counted by container.
+func containerUsage(what v1.ResourceName, s *stats.ContainerStats, c *podContainer) (used *resource.Quantity, request resource.Quantity) {
+	switch {
+	case what == v1.ResourceEphemeralStorage && s.Rootfs.OK && s.Logs.OK:
+		return resource.NewQuantity(int64(min(add(s.Rootfs.V.UsedBytes, s.Logs.V.UsedBytes), implausible)), resource.BinarySI), c.storageRequest
+	case what == v1.ResourceMemory && s.Memory.WorkingSetBytes.OK:
+		return resource.NewQuantity(int64(min(s.Memory.WorkingSetBytes.V, implausible)), resource.BinarySI), c.memoryRequest
+	}
+	return nil, request
+}

@@ -1,0 +1,234 @@
+package eviction
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"jettison/stats"
+)
+
+// settleLimit is how long, after a victim died, no other one is chosen unless the shortage gets much worse: a runtime that
+// tears a pod down takes memory first, and what lay in the pod's /dev/shm comes back only with its sandbox.
+const settleLimit = 2 * time.Second
+
+// How long a pod that was killed and did not die is ranked last; doubled each time, up to the maximum.
+const (
+	setAsideFirst = 30 * time.Second
+	setAsideMax   = 5 * time.Minute
+)
+
+// breakerLimit is after how many evictions in a row that did not lower the pressure the breaker stops.
+const breakerLimit = 3
+
+// rememberEvicted is how long a pod that was evicted is recognised when it comes back.
+const rememberEvicted = time.Hour
+
+// pending is an eviction from its beginning until what it returns is there.
+type pending struct {
+	e     Eviction
+	level uint64 // available when it began, in the signal's unit
+	died  bool
+	// until: what a dead one returns is awaited; zero while it is dying.
+	until   time.Time
+	cleaned bool // the runtime has cleaned up after it
+}
+
+// over: nothing more is to be expected of it.
+func (p *pending) over(now time.Time) bool {
+	return p.died && (p.cleaned || !now.Before(p.until))
+}
+
+type setAside struct {
+	until time.Time
+	next  time.Duration // how long the next time
+}
+
+// evicted remembers a pod that died.
+type evicted struct {
+	times int
+	last  time.Time
+}
+
+// Begin tells the manager that an eviction is being carried out, and how much was available, in the signal's unit, when the pod was
+// killed.
+func (m *Manager) Begin(e Eviction, available uint64) {
+	uid := e.Pod.PodRef.UID
+	m.pending = slices.DeleteFunc(m.pending, func(p *pending) bool { return p.e.Pod.PodRef.UID == uid })
+	m.pending = append(m.pending, &pending{e: e, level: available})
+}
+
+// Done tells what became of it, and when. A pod that did not die is set aside, longer each time; one that died starts afresh, and
+// nobody else is chosen for the same shortage until the runtime has cleaned up after it (Cleaned) or two seconds are over.
+func (m *Manager) Done(now time.Time, uid string, died bool) {
+	maps.DeleteFunc(m.aside, func(_ string, a setAside) bool { return now.Sub(a.until) > 2*setAsideMax })
+	maps.DeleteFunc(m.evicted, func(_ string, e evicted) bool { return now.Sub(e.last) > rememberEvicted })
+	if !died {
+		m.pending = slices.DeleteFunc(m.pending, func(p *pending) bool { return p.e.Pod.PodRef.UID == uid })
+		a := m.aside[uid]
+		a.next = min(max(a.next*2, setAsideFirst), setAsideMax)
+		a.until = now.Add(a.next)
+		m.aside[uid] = a
+		return
+	}
+	delete(m.aside, uid)
+	m.evicted[uid] = evicted{times: m.evicted[uid].times + 1, last: now}
+	for _, p := range m.pending {
+		if p.e.Pod.PodRef.UID == uid {
+			p.died, p.until = true, now.Add(settleLimit)
+		}
+	}
+}
+
+// Cleaned tells that the runtime has cleaned up after a pod: what its eviction returns is there.
+func (m *Manager) Cleaned(uid string) {
+	for _, p := range m.pending {
+		if p.e.Pod.PodRef.UID == uid {
+			p.cleaned = true
+		}
+	}
+}
+
+// dying is the eviction of a pod that is not over yet because the pod still lives; nil: none.
+func (m *Manager) dying(uid string) *pending {
+	for _, p := range m.pending {
+		if !p.died && p.e.Pod.PodRef.UID == uid {
+			return p
+		}
+	}
+	return nil
+}
+
+// local: the pod was evicted for its own limits.
+func (e *Eviction) local() bool {
+	return e.Signal == SignalEmptyDirFsLimit || e.Signal == SignalEphemeralPodFsLimit || e.Signal == SignalEphemeralContainerFsLimit
+}
+
+// Worse reports whether less than half of what was available when the last victim was killed is available now: then somebody
+// else is eating it, faster than what the victim returns. A small dip is the runtime's own work.
+func (m *Manager) Worse(met Met) bool {
+	for i := len(m.pending) - 1; i >= 0; i-- {
+		if p := m.pending[i]; p.e.Signal == met.Threshold.Signal && !p.cleaned {
+			return met.Observed.Available < p.level/2
+		}
+	}
+	return false
+}
+
+// blocked says why a threshold has to wait for what earlier evictions return; empty: it has not. Evictions for local storage hold
+// up nobody, those for disks hold up no memory, and gentle ones hold up no hard threshold.
+func (m *Manager) blocked(now time.Time, w *watched) string {
+	var last *pending
+	var returns uint64
+	for _, p := range m.pending {
+		memory := p.e.kind == kindMemory || p.e.kind == kindSwap
+		if p.e.local() || p.over(now) || w.Hard() && !p.e.hard && !p.died || w.info.kind == kindMemory && !memory {
+			continue
+		}
+		last = p
+		if p.e.Signal == w.Signal {
+			returns = add(returns, p.e.Returns)
+		}
+	}
+	if last == nil || last.e.Signal == w.Signal && m.outgrown(w, last, returns) {
+		return ""
+	}
+	if last.died {
+		return "what the eviction of pod " + last.e.Pod.PodRef.UID + " returns is still on its way"
+	}
+	return "the eviction of pod " + last.e.Pod.PodRef.UID + " is under way"
+}
+
+// outgrown reports whether the shortage has grown by more than what is on its way; once the victim is dead, less than half of what
+// was available when it was killed is enough.
+func (m *Manager) outgrown(w *watched, last *pending, returns uint64) bool {
+	available := w.observed.Available
+	if w.info.kind.pressure() || available >= last.level {
+		return false
+	}
+	return returns > 0 && last.level-available > returns || last.died && !last.cleaned && available < last.level/2
+}
+
+// settle ends what is over: it recognises pods that came back, and judges whether evictions lowered the pressure.
+func (m *Manager) settle(now time.Time, s *stats.Summary) {
+	if m.config.Breaker {
+		m.calm()
+	}
+	if len(m.pending) == 0 {
+		return
+	}
+	for i := range s.Pods {
+		// Another cgroup or sandbox has the UID: the one that was killed is gone.
+		if p := m.dying(s.Pods[i].PodRef.UID); p != nil && cameBack(&p.e.Pod, &s.Pods[i]) {
+			m.Done(now, p.e.Pod.PodRef.UID, true)
+			p.cleaned = true
+		}
+	}
+	m.pending = slices.DeleteFunc(m.pending, func(p *pending) bool {
+		if !p.over(now) {
+			return false
+		}
+		if p.e.local() || !m.config.Breaker {
+			return true
+		}
+		for i := range m.watched {
+			w := &m.watched[i]
+			if w.Signal != p.e.Signal {
+				continue
+			}
+			if !w.observed.OK {
+				return false
+			}
+			lower := w.observed.Available > p.level
+			if w.info.kind.pressure() {
+				lower = w.observed.Available < p.level
+			}
+			if w.met && !lower {
+				m.futile[p.e.kind]++
+			} else {
+				m.futile[p.e.kind] = 0
+			}
+			break
+		}
+		return true
+	})
+}
+
+// cameBack tells a pod that was evicted from one that has its UID now: a kubelet keeps one UID, and one cgroup, across the sandboxes of a
+// pod that it restarts.
+func cameBack(was, is *stats.PodStats) bool {
+	var unread stats.PodStats
+	return was.CgroupID != unread.CgroupID && is.CgroupID != unread.CgroupID && was.CgroupID != is.CgroupID ||
+		len(was.SandboxIDs) > 0 && len(is.SandboxIDs) > 0 && was.SandboxIDs[0] != is.SandboxIDs[0]
+}
+
+// calm lets the breaker act again for what is not short any more.
+func (m *Manager) calm() {
+	var short, observed [kinds]bool
+	for i := range m.watched {
+		w := &m.watched[i]
+		observed[w.info.kind] = observed[w.info.kind] || w.observed.OK
+		short[w.info.kind] = short[w.info.kind] || !w.since.IsZero()
+	}
+	for k := range m.futile {
+		if observed[k] && !short[k] {
+			m.futile[k] = 0
+		}
+	}
+}
+
+// stoppedBecause names what grows instead.
+func (m *Manager) stoppedBecause(w *watched, growing []Growth) string {
+	reason := fmt.Sprintf("%d evictions did not lower the pressure on %s: stopped", m.futile[w.info.kind], w.Signal)
+	var most Growth
+	for _, g := range growing {
+		if g.Bytes > most.Bytes {
+			most = g
+		}
+	}
+	if most.Bytes > 0 {
+		reason += fmt.Sprintf(", %s grows instead, by %s", most.Cgroup, bytesQuantity(uint64(most.Bytes)))
+	}
+	return reason
+}

@@ -1,0 +1,125 @@
+package eviction
+
+import (
+	"math"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"jettison/stats"
+)
+
+// Pod is what the manager takes of a pod object, made once and never changed. The runtime knows none of it exactly.
+type Pod struct {
+	Ref         stats.PodReference
+	annotations map[string]string
+	priority    int32 // nil in the object counts as 0, as in the kubelet
+	nodeClass   bool  // of class system-node-critical
+	qos         stats.QOSClass
+	finished    bool // Succeeded or Failed
+	// terminationGrace in seconds; absent: the object does not say.
+	terminationGrace stats.Opt[int64]
+
+	memoryRequest, storageRequest uint64 // bytes
+	// memoryOfPod is the request of pod-level resources, which the message names; nil: none.
+	memoryOfPod *resource.Quantity
+	containers  []podContainer // regular ones, then init containers: the order in which messages look for a name
+	// storageLimit is the sum of the containers' limits on ephemeral storage; nil: no container has one.
+	storageLimit *resource.Quantity
+	emptyDirs    []emptyDir          // those with a size limit above 0, on disk
+	localVolumes map[string]struct{} // names of the volumes that count as the pod's disk usage
+
+	// unseen stands for the pod in a ranking while the Summary does not have it.
+	unseen stats.PodStats
+}
+
+// podContainer is one container of a pod object.
+type podContainer struct {
+	name                          string
+	memoryRequest, storageRequest resource.Quantity
+	// storageLimit is its limit on ephemeral storage in bytes, as a number and as it is written; absent: none, or 0, or an init
+	// container, for which the kubelet does not enforce it.
+	storageLimit     stats.Opt[uint64]
+	storageLimitText string
+}
+
+// emptyDir is a volume with a size limit in bytes, as a number and as it is written.
+type emptyDir struct {
+	name, text string
+	limit      uint64
+}
+
+// NewPod takes what it needs of an object, which it does not keep.
+func NewPod(p *v1.Pod) *Pod {
+	out := &Pod{
+		Ref:         stats.PodReference{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
+		annotations: map[string]string{},
+		nodeClass:   p.Spec.PriorityClassName == "system-node-critical",
+		qos:         qosOf(p),
+		finished:    p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
+
+		memoryRequest:  bytes(podRequest(p, v1.ResourceMemory)),
+		storageRequest: bytes(podRequest(p, v1.ResourceEphemeralStorage)),
+		storageLimit:   podStorageLimit(p),
+		localVolumes:   map[string]struct{}{},
+	}
+	for key, value := range p.Annotations {
+		if strings.HasPrefix(key, "jettison/") || strings.HasPrefix(key, "kubernetes.io/config.") {
+			out.annotations[key] = value
+		}
+	}
+	if p.Spec.Priority != nil {
+		out.priority = *p.Spec.Priority
+	}
+	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
+		out.terminationGrace = stats.Some(*s)
+	}
+	if podLevel(p) {
+		if q, ok := p.Spec.Resources.Requests[v1.ResourceMemory]; ok {
+			out.memoryOfPod = &q
+		}
+	}
+	for i := range p.Spec.Containers {
+		out.containers = append(out.containers, newContainer(&p.Spec.Containers[i], true))
+	}
+	for i := range p.Spec.InitContainers {
+		out.containers = append(out.containers, newContainer(&p.Spec.InitContainers[i], false))
+	}
+	for i := range p.Spec.Volumes {
+		out.volume(&p.Spec.Volumes[i])
+	}
+	out.unseen = stats.PodStats{PodRef: out.Ref, QOSClass: out.qos, Announced: true}
+	return out
+}
+
+func newContainer(c *v1.Container, regular bool) podContainer {
+	out := podContainer{name: c.Name, memoryRequest: c.Resources.Requests[v1.ResourceMemory], storageRequest: c.Resources.Requests[v1.ResourceEphemeralStorage]}
+	if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && regular && limit.Value() != 0 {
+		out.storageLimit, out.storageLimitText = stats.Some(bytes(limit)), limit.String()
+	}
+	return out
+}
+
+// volume notes a volume that lies on the node's disk (pkg/kubelet/eviction/helpers.go localVolumeNames; a hostPath yields no figures
+// there either). One in memory is bounded by the size of its tmpfs, so its limit needs no enforcing.
+func (p *Pod) volume(v *v1.Volume) {
+	onDisk := v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
+	if v.HostPath != nil || v.GitRepo != nil || v.ConfigMap != nil || onDisk {
+		p.localVolumes[v.Name] = struct{}{}
+	}
+	if onDisk && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() == 1 {
+		p.emptyDirs = append(p.emptyDirs, emptyDir{v.Name, v.EmptyDir.SizeLimit.String(), bytes(*v.EmptyDir.SizeLimit)})
+	}
+}
+
+// bytes is a quantity as a number, floor 0.
+func bytes(q resource.Quantity) uint64 { return uint64(max(q.Value(), 0)) }
+
+// add is a sum that stays at the greatest number there is.
+func add(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}

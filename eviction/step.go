@@ -1,0 +1,339 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"jettison/stats"
+)
+
+// arrange takes the layout of the file systems, where it is known, and derives containerfs' thresholds from it. One that is not known
+// now is as it was.
+func (m *Manager) arrange(n *stats.NodeStats) {
+	if n.Layout.OK && n.Layout != m.layout {
+		m.layout = n.Layout
+		m.watch(withContainerFs(m.config.Thresholds, m.layout.V))
+	}
+}
+
+// judge finds out which thresholds are met. A signal that is not observed is neither met nor unmet.
+func (m *Manager) judge(now time.Time, s *stats.Summary) {
+	for i := range m.watched {
+		w := &m.watched[i]
+		w.met, w.due = false, false
+		if w.info.fs == containerFs && !m.layout.OK {
+			w.observed = stats.Observation{Reason: "the layout of the file systems is not known yet"}
+			continue
+		}
+		w.observed = m.observe(now, s, w)
+		if !w.observed.OK {
+			continue
+		}
+		available, capacity := w.observed.Available, w.observed.Capacity
+		w.limit = w.Value.Of(capacity)
+		if w.info.kind.pressure() {
+			w.limit = uint64(float64(w.Value.Percentage) * shareUnit)
+			w.met = available > w.limit
+		} else {
+			w.met = available < w.limit || w.held && available < m.enough(w, capacity)
+		}
+		switch {
+		case !w.met:
+			w.since, w.held = time.Time{}, false
+		case w.since.IsZero() || now.Before(w.since): // a clock that was set back must not make it wait
+			w.since = now
+		}
+	}
+}
+
+// enough is what must be available for an eviction to be over: the threshold and the minimum reclaim.
+func (m *Manager) enough(w *watched, capacity uint64) uint64 {
+	limit := w.Value.Of(capacity)
+	if w.MinReclaim != nil {
+		limit = add(limit, w.MinReclaim.Of(capacity))
+	}
+	return limit
+}
+
+// ripen finds the thresholds that ask for a victim: their grace periods are over, and there is news of their signals since the
+// step before (pkg/kubelet/eviction/helpers.go thresholdsMetGracePeriod, thresholdsUpdatedStats). A reading without a time is news.
+func (m *Manager) ripen(now time.Time) {
+	m.order = m.order[:0]
+	for i := range m.watched {
+		w := &m.watched[i]
+		w.asked = false
+		if !w.observed.OK {
+			continue
+		}
+		news := w.observed.Time.IsZero() || w.observed.Time.After(w.seen)
+		w.seen = w.observed.Time
+		w.held = w.met && now.Sub(w.since) >= w.Grace
+		if w.due = w.held && news; w.due {
+			m.order = append(m.order, i)
+		}
+	}
+	if len(m.order) > 1 {
+		slices.SortStableFunc(m.order, func(a, b int) int { return urgency(&m.watched[a].Threshold, &m.watched[b].Threshold) })
+	}
+}
+
+// urgency orders thresholds: hard before soft, always; then memory first.
+func urgency(a, b *Threshold) int {
+	return cmp.Or(compareBool(a.Hard(), b.Hard()), cmp.Compare(signals[a.Signal].order, signals[b.Signal].order))
+}
+
+// met are the thresholds that are met, most urgent first.
+func (m *Manager) met() (met []Met) {
+	for i := range m.watched {
+		if w := &m.watched[i]; w.met {
+			met = append(met, Met{Threshold: w.Threshold, Observed: w.observed, Limit: w.limit, Since: w.since, Due: w.due})
+		}
+	}
+	slices.SortStableFunc(met, func(a, b Met) int { return urgency(&a.Threshold, &b.Threshold) })
+	return met
+}
+
+// hold finds the conditions that are true: those whose thresholds are met, even a soft one in its grace period; those observed within
+// the transition period; and those whose thresholds were met when they were last observed. With a transition period of 0
+// the kubelet reports none at all (weakness 24).
+func (m *Manager) hold(now time.Time) []Condition {
+	var true_ uint8
+	for i := range m.watched {
+		w := &m.watched[i]
+		bit := w.info.condition.index()
+		if w.met {
+			m.conditionAt[bit] = now
+		}
+		if w.met || !w.observed.OK && !w.since.IsZero() {
+			true_ |= 1 << bit
+		}
+	}
+	for bit, at := range m.conditionAt {
+		if now.Before(at) {
+			m.conditionAt[bit], at = now, now
+		}
+		if !at.IsZero() && now.Sub(at) < m.config.PressureTransitionPeriod {
+			true_ |= 1 << bit
+		}
+	}
+	if true_ != m.reported {
+		m.reported, m.conditions = true_, nil
+		for bit, c := range Conditions {
+			if true_&(1<<bit) != 0 {
+				m.conditions = append(m.conditions, c)
+			}
+		}
+	}
+	return m.conditions
+}
+
+// reclaims is what the kubelet reclaims for a disk signal, by the layout (pkg/kubelet/eviction/helpers.go
+// buildSignalToNodeReclaimFuncs):
+//
+//	layout            nodefs              imagefs             containerfs
+//	one               containers, images  the same            the same
+//	dedicated imagefs nothing             containers, images  containers, images
+//	split             containers          images              containers
+func reclaims(l stats.Layout, fs fileSystem) []Reclaimable {
+	switch {
+	case fs == noFs || l.DedicatedImageFs && !l.SplitContainerFs && fs == nodeFs:
+		return nil
+	case l.DedicatedImageFs && l.SplitContainerFs && fs == imageFs:
+		return []Reclaimable{ReclaimImages}
+	case l.DedicatedImageFs && l.SplitContainerFs:
+		return []Reclaimable{ReclaimContainers}
+	}
+	return []Reclaimable{ReclaimContainers, ReclaimImages}
+}
+
+// wish asks for what can be reclaimed for every threshold that asks for a victim, whichever comes first.
+func (m *Manager) wish(d *Decision) {
+	if !m.layout.OK {
+		return
+	}
+	for _, what := range []Reclaimable{ReclaimContainers, ReclaimImages} {
+		w := Wish{What: what}
+		for _, i := range m.order {
+			t := &m.watched[i]
+			if slices.Contains(reclaims(m.layout.V, t.info.fs), what) {
+				t.asked = true
+				if !slices.Contains(w.Signals, t.Signal) {
+					w.Signals = append(w.Signals, t.Signal)
+				}
+			}
+		}
+		if len(w.Signals) > 0 {
+			d.Reclaim = append(d.Reclaim, w)
+		}
+	}
+}
+
+// decide has the thresholds ask for a victim, in order, until one gets it. Those for which something is being reclaimed wait, and while a
+// hard one does, no soft one gets a victim before it.
+func (m *Manager) decide(now time.Time, in Input, d *Decision, reclaimed bool) {
+	hardWaits := false
+	if len(m.order) == 0 {
+		d.Signal, d.Reason = d.Met[0], "its grace period is not over"
+		if now.Sub(d.Signal.Since) >= d.Signal.Threshold.Grace {
+			d.Reason = "it was not observed anew since the last step"
+		}
+	}
+	for _, i := range m.order {
+		w := &m.watched[i]
+		if !w.due {
+			continue
+		}
+		if w.asked && !reclaimed || hardWaits && !w.Hard() {
+			hardWaits = hardWaits || w.Hard()
+			if d.Reason == "" {
+				d.Signal, d.Reason = *find(d.Met, w), "what can be reclaimed comes first"
+			}
+			continue
+		}
+		if m.choose(now, in, d, w) {
+			return
+		}
+	}
+}
+
+// find is a threshold among those that are met.
+func find(met []Met, w *watched) *Met {
+	for i := range met {
+		if met[i].Threshold.Signal == w.Signal && met[i].Threshold.Grace == w.Grace {
+			return &met[i]
+		}
+	}
+	return &Met{Threshold: w.Threshold} // it is there: w is due
+}
+
+// choose ranks the pods for one threshold and evicts the first, if anybody may go now. The first threshold's ranking and reason stay in the
+// decision until another one has a victim.
+func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool {
+	met := find(d.Met, w)
+	candidates, protected, causes := m.candidates(now, in, w)
+	ranked := rank(candidates)
+	reason, stopped := m.whyNot(now, in, w, ranked, causes)
+	first := d.Ranking == nil && d.Protected == nil && d.Signal.Threshold.Signal == "" || reason == ""
+	if first {
+		d.Signal, d.Ranking, d.Protected, d.Reason = *met, ranked, protected, reason
+	}
+	d.Stopped = d.Stopped || stopped
+	if reason != "" {
+		return false
+	}
+	v := &ranked[0].Candidate
+	text, annotations := message(met, v)
+	e := Eviction{
+		Pod: clonePod(v.Pod, v.Object), Signal: w.Signal, GracePeriodSeconds: m.gracePeriod(w, v.Object), Reason: ReasonEvicted,
+		Message: text, Annotations: annotations, Disruption: true, Hastens: v.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
+	}
+	if r := release(v, w, v.Keys); r.OK && r.V <= implausible {
+		e.Returns = r.V
+	}
+	d.Evictions, d.Reason = []Eviction{e}, v.Explain()
+	return true
+}
+
+// hardGrace is the grace period of an eviction that cannot wait (pkg/kubelet/eviction/eviction_manager.go
+// immediateEvictionGracePeriodSeconds), and the least there is.
+const hardGrace = 1
+
+// gracePeriod of an eviction in seconds: for a soft threshold the pod's own, up to the configured maximum.
+func (m *Manager) gracePeriod(w *watched, object *Pod) int64 {
+	if w.Hard() {
+		return hardGrace
+	}
+	seconds := m.config.MaxPodGracePeriodSeconds
+	if object != nil && object.terminationGrace.OK {
+		seconds = min(seconds, object.terminationGrace.V)
+	}
+	return max(seconds, hardGrace)
+}
+
+// whyNot says why nobody may be evicted for a threshold now; empty: the first in the ranking goes.
+func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, causes int) (reason string, stopped bool) {
+	if m.config.Breaker && m.futile[w.info.kind] >= breakerLimit {
+		return m.stoppedBecause(w, in.Growing), true
+	}
+	if reason := m.blocked(now, w); reason != "" {
+		return reason, false
+	}
+	switch {
+	case w.info.kind.disk() && !m.layout.OK:
+		return "the layout of the file systems is not known yet", false
+	case w.info.kind.pressure() && causes == 0:
+		return fmt.Sprintf("no pod was found that causes %s", w.Signal), false
+	case len(ranked) == 0 && w.info.kind.pressure():
+		return fmt.Sprintf("the pod that causes %s may not be evicted", w.Signal), false
+	case len(ranked) == 0:
+		return "no pod may be evicted", false
+	case ranked[0].Keys.SetAside:
+		return "every pod that may be evicted was killed already and did not die", false
+	}
+	return "", false
+}
+
+// candidates are the pods that live on the node: those that may be evicted for a threshold, measured for it, and those that may not. For
+// a pressure signal only those who cause it count, how many there are is returned beside.
+func (m *Manager) candidates(now time.Time, in Input, w *watched) (may, mayNot []Candidate, causes int) {
+	s := in.Summary
+	seen := 0
+	consider := func(pod *stats.PodStats, object *Pod) {
+		if w.info.kind.pressure() {
+			if !m.caused(w, pod.PodRef.UID).OK {
+				return
+			}
+			causes++
+		}
+		c := m.config.Policy.candidate(pod, object)
+		if c.Protected != "" {
+			mayNot = append(mayNot, c)
+			return
+		}
+		if p := m.dying(pod.PodRef.UID); p != nil {
+			if p.e.hard || !w.Hard() { // it is on its way out as fast as this threshold could have it
+				return
+			}
+			c.Keys.Dying = true
+		}
+		m.measure(&c, w)
+		c.Keys.SetAside = now.Before(m.aside[pod.PodRef.UID].until)
+		c.Keys.Returned = m.evicted[pod.PodRef.UID].times
+		may = append(may, c)
+	}
+	may = make([]Candidate, 0, len(s.Pods))
+	for i := range s.Pods {
+		object := in.Pods[s.Pods[i].PodRef.UID]
+		if object != nil {
+			seen++
+		}
+		if !empty(&s.Pods[i], object) {
+			consider(&s.Pods[i], object)
+		}
+	}
+	if seen < len(in.Pods) {
+		m.unseen(in, consider)
+	}
+	return may, mayNot, causes
+}
+
+// unseen considers the pods that somebody told of and the Summary does not have: as the kubelet does, but they are not measured,
+// so they come last.
+func (m *Manager) unseen(in Input, consider func(*stats.PodStats, *Pod)) {
+	has := make(map[string]struct{}, len(in.Summary.Pods))
+	for i := range in.Summary.Pods {
+		has[in.Summary.Pods[i].PodRef.UID] = struct{}{}
+	}
+	for uid, object := range in.Pods {
+		if _, ok := has[uid]; !ok && object != nil && !object.finished {
+			consider(&object.unseen, object)
+		}
+	}
+}
+
+// empty: nothing lives in the pod, so there is nobody to evict.
+func empty(p *stats.PodStats, object *Pod) bool {
+	return p.Populated.OK && !p.Populated.V || object != nil && object.finished
+}

@@ -1,0 +1,119 @@
+package eviction
+
+import (
+	"jettison/stats"
+)
+
+// measure fills in what a candidate uses of what the threshold is short of, and its request for it. cause is what it did to a pressure
+// signal.
+func (m *Manager) measure(c *Candidate, w *watched) {
+	k, pod := &c.Keys, c.Pod
+	k.kind = w.info.kind
+	var use stats.Opt[uint64]
+	switch w.info.kind {
+	case kindMemory, kindMemoryPressure:
+		use = pod.Memory.WorkingSetBytes
+		k.Requests = true
+		k.Request, k.Inexact = m.config.Policy.memoryRequest(c)
+	case kindSwap:
+		use = pod.Memory.SwapBytes
+	case kindPID:
+		if use = pod.Threads; !use.OK {
+			use = pod.Processes
+		}
+	case kindBytes, kindInodes:
+		use = m.diskUsage(c, w)
+		k.Requests = true
+		switch {
+		case w.info.kind == kindInodes: // nobody can request them, so whoever has any is over
+			k.Request = stats.Some(uint64(0))
+		case c.Object != nil:
+			k.Request = stats.Some(c.Object.storageRequest)
+		}
+	case kindIOPressure, kindCPUPressure:
+		use = m.caused(w, pod.PodRef.UID)
+	}
+	k.Usage, k.Measured = use.V, use.OK && use.V <= implausible
+	if k.Request.OK && k.Request.V > implausible {
+		k.Request, k.Inexact = stats.Opt[uint64]{}, false
+	}
+	if m.config.Policy.ByRelease {
+		k.Release = release(c, w, *k)
+	}
+}
+
+// release is what killing a pod would return for sure, in the threshold's unit.
+func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
+	mem := &c.Pod.Memory
+	switch {
+	case w.info.kind != kindMemory && w.info.kind != kindMemoryPressure:
+		return stats.Opt[uint64]{V: k.Usage, OK: k.Measured}
+	case mem.FreedBytes.OK:
+		return stats.Some(mem.FreedBytes.V.Min)
+	case mem.AnonBytes.OK:
+		return mem.AnonBytes
+	}
+	return mem.WorkingSetBytes
+}
+
+// diskUsage is what a pod takes of the file system that the threshold is for, by the layout (pkg/kubelet/eviction/helpers.go
+// buildSignalToRankFunc):
+//
+//	layout            nodefs                  imagefs           containerfs
+//	one               layers, logs, volumes   the same          the same
+//	dedicated imagefs logs, volumes           layers            layers
+//	split             layers, logs, volumes   nothing           as nodefs
+//
+// Absent: no part of it was measured.
+func (m *Manager) diskUsage(c *Candidate, w *watched) stats.Opt[uint64] {
+	dedicated, split := m.layout.V.DedicatedImageFs, m.layout.V.SplitContainerFs
+	layers, files := true, true
+	switch {
+	case dedicated && split && w.info.fs == imageFs:
+		return stats.Some(uint64(0))
+	case dedicated && !split && w.info.fs == nodeFs:
+		layers = false
+	case dedicated && !split:
+		files = false
+	}
+	var total stats.Opt[uint64]
+	plus := func(u *stats.FsUsage) {
+		v := u.UsedBytes
+		if w.info.kind == kindInodes {
+			v = u.InodesUsed
+		}
+		total = stats.Some(add(total.V, v))
+	}
+	s := &c.Pod.EphemeralStorage
+	if files && s.Logs.OK {
+		plus(&s.Logs.V)
+	}
+	for i := range c.Pod.Containers {
+		container := &c.Pod.Containers[i]
+		if layers && container.Rootfs.OK {
+			plus(&container.Rootfs.V)
+		}
+		if files && !s.Logs.OK && container.Logs.OK {
+			plus(&container.Logs.V)
+		}
+	}
+	for i := range s.Volumes {
+		if v := &s.Volumes[i]; files && countsAsDisk(v, c.Object) {
+			plus(&v.FsUsage)
+		}
+	}
+	return total
+}
+
+// countsAsDisk: a volume in memory takes no disk; of the others those count that the object calls local. Without an object all
+// are, for only local volumes are measured.
+func countsAsDisk(v *stats.VolumeStats, object *Pod) bool {
+	if v.Memory {
+		return false
+	}
+	if object == nil {
+		return true
+	}
+	_, ok := object.localVolumes[v.Name]
+	return ok
+}

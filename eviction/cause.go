@@ -12,8 +12,8 @@ import (
 // counters of pods between two steps tell.
 //
 //	memory  the pod hit a limit of its own since the step before: memory.events max rose
-//	io      at least half of what all pods grew by came from this one, beyond an equal share
-//	cpu     the same, beyond what it requested
+//	io      at least half of what all pods grew by came from this one, and it is beyond an equal share
+//	cpu     the same, and it is beyond what it requested
 //
 // Growth is against the last step in which the signal was calm.
 
@@ -91,8 +91,8 @@ func (u *use) step(counter stats.Opt[uint64], span time.Duration, calm bool) {
 	}
 }
 
-// caused is what a pod did to the pressure that the threshold is for: bytes or nanoseconds of a core a second that it grew by beyond
-// its share. Absent: it did not cause it.
+// caused is what a pod did to the pressure that the threshold is for: bytes or nanoseconds of a core a second that it grew by.
+// Absent: it did not cause it.
 func (m *Manager) caused(w *watched, uid string) stats.Opt[uint64] {
 	of := func(u *podUse) *use {
 		if w.info.kind == kindIOPressure {
@@ -116,9 +116,9 @@ func (m *Manager) caused(w *watched, uid string) stats.Opt[uint64] {
 	if w.info.kind == kindCPUPressure && u.share >= 0 {
 		share = u.share
 	}
-	beyond := min(of(u).rate-of(u).calm, of(u).rate-share)
-	if !(beyond > 0 && beyond >= growth/2) {
+	own := of(u).rate - of(u).calm
+	if !(own > 0 && own >= growth/2 && of(u).rate > share) {
 		return stats.Opt[uint64]{}
 	}
-	return stats.Some(uint64(min(beyond, math.MaxInt64/2)))
+	return stats.Some(uint64(min(own, math.MaxInt64/2)))
 }

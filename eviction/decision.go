@@ -125,7 +125,7 @@ func (c Candidate) Explain() string {
 	}
 	c.explainUsage(say)
 	if k.Release.OK {
-		say("its end returns %s", amountText(k.kind, k.Release.V))
+		say("its end returns %s", amountText(releaseKind(k.kind), k.Release.V))
 	}
 	if k.Priority.OK && k.Priority.V != 0 {
 		say("priority %d", k.Priority.V)
@@ -139,16 +139,25 @@ func (c Candidate) Explain() string {
 	return strings.Join(parts, ", ")
 }
 
+// releaseKind is what a pod's end returns is counted in.
+func releaseKind(k kind) kind {
+	if k.pressure() {
+		return kindMemory
+	}
+	return k
+}
+
 func (c Candidate) explainUsage(say func(string, ...any)) {
 	k := &c.Keys
-	usage := amountText(k.kind, k.Usage)
+	kind := releaseKind(k.kind) // a pressure signal is a share of time, but pods use bytes
+	usage := amountText(kind, k.Usage)
 	switch {
 	case !k.Measured:
 		say("not measured")
 	case k.kind == kindIOPressure:
-		say("reads and writes %s a second more than before and than its share", bytesQuantity(k.Usage))
+		say("reads and writes %s a second more than before, beyond its share", bytesQuantity(k.Usage))
 	case k.kind == kindCPUPressure:
-		say("uses %.1f cores more than before and than its share", float64(k.Usage)/float64(time.Second))
+		say("uses %.1f cores more than before, beyond its share", float64(k.Usage)/float64(time.Second))
 	case !k.Requests || k.kind == kindInodes:
 		say("uses %s", usage)
 	case !k.Request.OK:
@@ -158,7 +167,7 @@ func (c Candidate) explainUsage(say func(string, ...any)) {
 		if k.overRequest() == 0 {
 			verb = "over"
 		}
-		request := amountText(k.kind, k.Request.V)
+		request := amountText(kind, k.Request.V)
 		if k.Inexact {
 			request = fmt.Sprintf("about %dMi", k.Request.V>>20)
 		}

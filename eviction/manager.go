@@ -179,7 +179,10 @@ func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 		o := m.observe(now, in.Summary, w)
 		// Not observed is no reason to kill. What asks for a victim stays as it was observed before, for the message.
 		w.due = o.OK && (w.info.kind.pressure() && o.Available > w.limit || !w.info.kind.pressure() && o.Available < m.enough(w, o.Capacity))
-		if w.asked && !w.due {
+		switch {
+		case w.asked && !o.OK:
+			d.Reason = "it is not known what was reclaimed for " + string(w.Signal)
+		case w.asked && !w.due:
 			d.Reason = "what was reclaimed is enough for " + string(w.Signal)
 		}
 	}

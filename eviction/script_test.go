@@ -402,7 +402,7 @@ func (d Decision) text(brief bool) string {
 		fmt.Fprintf(&b, "conditions %v\n", d.Conditions)
 	}
 	for _, m := range d.Met {
-		fmt.Fprintf(&b, "met %s, %s available, for %v", m.Threshold, m.ObservedText(), d.Time.Sub(m.Since))
+		fmt.Fprintf(&b, "met %s, observed %s, for %v", m.Threshold, m.ObservedText(), d.Time.Sub(m.Since))
 		if !m.Threshold.Hard() {
 			fmt.Fprintf(&b, " of %v", m.Threshold.Grace)
 		}

@@ -1,0 +1,105 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/stats"
+)
+
+// fullNode is a node with so many pods, all measured, their objects known, and every signal observed; nothing is met.
+func fullNode(pods int) Input {
+	in := Input{Summary: &stats.Summary{}, Pods: map[string]*Pod{}}
+	limits := v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("10Gi")}
+	size := resource.MustParse("1Gi")
+	for i := range pods {
+		uid := fmt.Sprintf("12345678-1234-1234-1234-%012d", i)
+		p := stats.PodStats{PodRef: stats.PodReference{UID: uid, Name: uid, Namespace: "default"}, Announced: true, Populated: stats.Some(true), Threads: stats.Some(uint64(i))}
+		p.Memory.WorkingSetBytes = stats.Some(uint64(i) << 20)
+		p.EphemeralStorage.UsedBytes = stats.Some(uint64(i) << 20)
+		p.EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 20}}}
+		p.Containers = []stats.ContainerStats{{Name: "a", Rootfs: stats.Some(stats.FsUsage{UsedBytes: 1 << 20})}, {Name: "b", Logs: stats.Some(stats.FsUsage{UsedBytes: 1 << 20})}}
+		in.Summary.Pods = append(in.Summary.Pods, p)
+		object := &v1.Pod{Spec: v1.PodSpec{
+			Containers: []v1.Container{{Name: "a", Resources: v1.ResourceRequirements{Limits: limits, Requests: limits}}, {Name: "b"}},
+			Volumes:    []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}},
+		}}
+		object.UID = types.UID(uid)
+		in.Pods[uid] = NewPod(object)
+	}
+	n := &in.Summary.Node
+	n.Layout = stats.Some(stats.Layout{})
+	n.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(64 << 30)), WorkingSetBytes: stats.Some(uint64(1 << 30)), KernelAvailableBytes: stats.Some(uint64(60 << 30))}
+	n.PIDs = stats.NodePIDStats{Max: stats.Some(uint64(32768)), Current: stats.Some(uint64(1000))}
+	fs := stats.Some(stats.FsStats{AvailableBytes: stats.Some(uint64(90 << 30)), CapacityBytes: stats.Some(uint64(100 << 30)), InodesFree: stats.Some(uint64(9e6)), Inodes: stats.Some(uint64(1e7))})
+	n.Fs, n.ImageFs, n.ContainerFs = fs, fs, fs
+	n.Pressure.Memory.Full.Over1s = stats.Some(0.01)
+	return in
+}
+
+func benchManager(pressure bool) *Manager {
+	s := Settings{EvictionHard: DefaultHard(), EvictionSoft: map[string]string{"memory.available": "200Mi"}, EvictionSoftGracePeriod: map[string]string{"memory.available": "1m"}, EnforceNodeAllocatable: []string{"pods"}, OwnSignals: true}
+	s.EvictionHard["pid.available"] = "100"
+	if pressure {
+		s.EvictionHard["memory.pressure.full"] = "20%/1s"
+	}
+	thresholds, _, errs := s.Parse()
+	if errs != nil {
+		panic(errs[0])
+	}
+	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, Breaker: true, PressureTransitionPeriod: 5 * time.Minute,
+		Policy: Policy{AnnotationNamespaces: []string{"kube-system"}}})
+}
+
+// A step in which nothing is met allocates nothing, also with pressure thresholds, and while a condition is still held.
+func TestACalmStepDoesNotAllocate(t *testing.T) {
+	if raced {
+		t.Skip("the race detector allocates")
+	}
+	in := fullNode(110)
+	for _, pressure := range []bool{false, true} {
+		m, now := benchManager(pressure), epoch
+		in.Summary.Node.PIDs.Current.V = 32700
+		m.Step(now, in)
+		in.Summary.Node.PIDs.Current.V = 1000
+		if d := m.Step(now, in); len(d.Conditions) != 1 || d.Met != nil {
+			t.Fatalf("got %+v", d)
+		}
+		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Step(now, in) }); n != 0 {
+			t.Errorf("with pressure %v: %v allocations", pressure, n)
+		}
+	}
+}
+
+func BenchmarkStep(b *testing.B) {
+	for _, pods := range []int{110, 1000} {
+		in := fullNode(pods)
+		b.Run(fmt.Sprintf("calm/pods=%d", pods), func(b *testing.B) {
+			m, now := benchManager(false), epoch
+			b.ReportAllocs()
+			for b.Loop() {
+				now = now.Add(time.Millisecond)
+				m.Step(now, in)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "steps/s")
+		})
+		b.Run(fmt.Sprintf("met/pods=%d", pods), func(b *testing.B) {
+			m, now := benchManager(false), epoch
+			in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
+			defer func() { in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(60 << 30)) }()
+			b.ReportAllocs()
+			for b.Loop() {
+				now = now.Add(time.Millisecond)
+				if d := m.Step(now, in); len(d.Evictions) != 1 {
+					b.Fatal(d.Reason)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "steps/s")
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package eviction
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"jettison/stats"
+)
+
+// container0 makes a container of an object: its memory request, "" for none.
+func container0(name, request string) v1.Container {
+	c := v1.Container{Name: name}
+	if request != "" {
+		c.Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)}
+	}
+	return c
+}
+
+func sidecar(name, request string) v1.Container {
+	c, always := container0(name, request), v1.ContainerRestartPolicyAlways
+	c.RestartPolicy = &always
+	return c
+}
+
+// using makes a container's figures.
+func using(name, memory string) stats.ContainerStats {
+	return stats.ContainerStats{Name: name, Memory: stats.ContainerMemoryStats{WorkingSetBytes: stats.Some(quantity(memory))}}
+}
+
+// E07 to E11, word for word: which containers the message names, and the annotations of the event.
+func TestEvictionMessages(t *testing.T) {
+	low := "The node was low on resource: memory. Threshold quantity: 2Gi, available: 1500Mi. "
+	for _, c := range []struct {
+		id          string
+		spec        v1.PodSpec
+		stats       stats.PodStats
+		message     string
+		annotations map[string]string
+	}{
+		{"E07", v1.PodSpec{InitContainers: []v1.Container{container0("init1", "100Mi")}},
+			stats.PodStats{Containers: []stats.ContainerStats{using("init1", "150Mi")}},
+			low + "Container init1 was using 150Mi, request is 100Mi, has larger consumption of memory. ",
+			map[string]string{"starved_resource": "memory", "offending_containers": "init1", "offending_containers_usage": "150Mi"}},
+		{"E08", v1.PodSpec{InitContainers: []v1.Container{sidecar("r1", "200Mi"), sidecar("r2", "200Mi")}, Containers: []v1.Container{container0("reg", "200Mi")}},
+			stats.PodStats{Containers: []stats.ContainerStats{using("r1", "250Mi"), using("r2", "150Mi"), using("reg", "200Mi")}},
+			low + "Container r1 was using 250Mi, request is 200Mi, has larger consumption of memory. ",
+			map[string]string{"starved_resource": "memory", "offending_containers": "r1", "offending_containers_usage": "250Mi"}},
+		{"E09", v1.PodSpec{Containers: []v1.Container{container0("reg", "200Mi")}, EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e"}}}},
+			stats.PodStats{Containers: []stats.ContainerStats{using("e", "250Mi"), using("reg", "200Mi")}},
+			low, map[string]string{"starved_resource": "memory", "offending_containers": "", "offending_containers_usage": ""}},
+		{"E10", v1.PodSpec{InitContainers: []v1.Container{sidecar("r1", ""), sidecar("r2", "300Mi")}, Containers: []v1.Container{container0("regular1", "")}},
+			stats.PodStats{Containers: []stats.ContainerStats{using("r1", "250Mi"), using("r2", "250Mi"), using("regular1", "200Mi")}},
+			low + "Container r1 was using 250Mi, request is 0, has larger consumption of memory. Container regular1 was using 200Mi, request is 0, has larger consumption of memory. ",
+			map[string]string{"starved_resource": "memory", "offending_containers": "r1,regular1", "offending_containers_usage": "250Mi,200Mi"}},
+		{"E11", v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("250Mi")}}, Containers: []v1.Container{container0("c1", "400Mi"), container0("c2", "")}},
+			stats.PodStats{Memory: stats.PodMemoryStats{WorkingSetBytes: stats.Some(quantity("600Mi"))}, Containers: []stats.ContainerStats{using("c1", "250Mi"), using("c2", "350Mi")}},
+			low + "Pod P was using 600Mi, request is 250Mi, has larger consumption of memory. Container c2 was using 350Mi, request is 0, has larger consumption of memory. ",
+			map[string]string{"starved_resource": "memory", "offending_pod": "P", "offending_pod_usage": "600Mi", "offending_containers": "c2", "offending_containers_usage": "350Mi"}},
+	} {
+		object := &v1.Pod{Spec: c.spec}
+		object.Name, object.UID = "P", "P"
+		c.stats.PodRef.UID, c.stats.Annotations = "P", map[string]string{}
+		thresholds, _, _ := in("hard memory.available 2Gi").Parse()
+		m := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableWorkingSet})
+		d := m.Step(epoch, Input{Pods: map[string]*Pod{"P": NewPod(object)}, Summary: &stats.Summary{
+			Node: stats.NodeStats{Memory: stats.NodeMemoryStats{CapacityBytes: stats.Some(quantity("8Gi")), WorkingSetBytes: stats.Some(quantity("8Gi") - quantity("1500Mi"))}},
+			Pods: []stats.PodStats{c.stats},
+		}})
+		if len(d.Evictions) != 1 {
+			t.Errorf("%s: %s", c.id, d.Reason)
+			continue
+		}
+		e := d.Evictions[0]
+		if e.Message != c.message || !maps.Equal(e.Annotations, c.annotations) || e.Reason != "Evicted" || !e.Disruption {
+			t.Errorf("%s: got %s\n%q", c.id, e.Message, e.Annotations)
+		}
+	}
+	if ReasonEvicted+ConditionDisruption+DisruptionReason+EventThresholdMet != "EvictedDisruptionTargetTerminationByKubeletEvictionThresholdMet" {
+		t.Error("another name than the kubelet's")
+	}
+	thresholds, _, _ := in("hard nodefs.available 2Gi").Parse()
+	if got := (Met{Threshold: thresholds[0]}).AttemptingToReclaim(); got != "Attempting to reclaim ephemeral-storage" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Requests as the kubelet adds them up: init containers and sidecars, overhead, and pod-level resources, which say nothing of
+// ephemeral storage (weakness 26).
+func TestRequestsOfObjects(t *testing.T) {
+	both := func(name, memory, storage string) v1.Container {
+		c := container0(name, memory)
+		if storage != "" {
+			if c.Resources.Requests == nil {
+				c.Resources.Requests = v1.ResourceList{}
+			}
+			c.Resources.Requests[v1.ResourceEphemeralStorage] = resource.MustParse(storage)
+		}
+		return c
+	}
+	overhead := v1.ResourceList{v1.ResourceMemory: resource.MustParse("10Mi"), v1.ResourceEphemeralStorage: resource.MustParse("10Mi")}
+	podLevel := &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("70Mi")}}
+	for _, c := range []struct {
+		name            string
+		spec            v1.PodSpec
+		memory, storage string
+		qos             stats.QOSClass
+	}{
+		{"nothing", v1.PodSpec{Containers: []v1.Container{both("c", "", "")}}, "0", "0", stats.BestEffort},
+		{"overhead on nothing is nothing", v1.PodSpec{Overhead: overhead, Containers: []v1.Container{both("c", "", "")}}, "0", "0", stats.BestEffort},
+		{"the sum", v1.PodSpec{Overhead: overhead, Containers: []v1.Container{both("a", "1Mi", "5Mi"), both("b", "2Mi", "")}}, "13Mi", "15Mi", stats.Burstable},
+		{"a large init container", v1.PodSpec{InitContainers: []v1.Container{both("i", "50Mi", "")}, Containers: []v1.Container{both("a", "1Mi", "5Mi")}}, "50Mi", "5Mi", stats.Burstable},
+		{"sidecars before it", v1.PodSpec{InitContainers: []v1.Container{sidecar("s", "20Mi"), both("i", "50Mi", ""), sidecar("t", "5Mi")}, Containers: []v1.Container{both("a", "40Mi", "")}}, "70Mi", "0", stats.Burstable},
+		{"sidecars with the containers", v1.PodSpec{InitContainers: []v1.Container{sidecar("s", "20Mi"), both("i", "50Mi", ""), sidecar("t", "5Mi")}, Containers: []v1.Container{both("a", "60Mi", "")}}, "85Mi", "0", stats.Burstable},
+		{"pod level", v1.PodSpec{Resources: podLevel, Overhead: overhead, Containers: []v1.Container{both("a", "1Mi", "5Mi")}}, "80Mi", "15Mi", stats.Burstable},
+	} {
+		p := NewPod(&v1.Pod{Spec: c.spec})
+		if p.memoryRequest != quantity(c.memory) || p.storageRequest != quantity(c.storage) || p.qos != c.qos {
+			t.Errorf("%s: got %d, %d, %s", c.name, p.memoryRequest, p.storageRequest, p.qos)
+		}
+	}
+	limits := v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Mi"), v1.ResourceCPU: resource.MustParse("1")}
+	if got := NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: limits}}}}}).qos; got != stats.Guaranteed {
+		t.Errorf("limits without requests: %s", got)
+	}
+}
+
+// The sum of the limits that exist binds the pod as a whole (facts section 5), and 0 is a limit of the pod but of no container.
+func TestStorageLimitsOfObjects(t *testing.T) {
+	limited := func(limit string) v1.Container {
+		return v1.Container{Name: limit, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(limit)}}}
+	}
+	p := NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{limited("1Gi"), limited("2Gi"), container0("free", ""), limited("0")}, InitContainers: []v1.Container{limited("1Mi")}}})
+	if p.storageLimit.String() != "3Gi" || !p.containers[0].storageLimit.OK || p.containers[2].storageLimit.OK || p.containers[3].storageLimit.OK || p.containers[4].storageLimit.OK {
+		t.Errorf("got %v, %+v", p.storageLimit, p.containers)
+	}
+	if NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container0("free", "1Mi")}}}).storageLimit != nil {
+		t.Error("a limit of nobody")
+	}
+}
+
+// A decision says who stands where and why, in words and as data.
+func TestDecisionsExplainThemselves(t *testing.T) {
+	c := pod("a", 3, "100Mi", "200Mi")
+	c.Keys.SetAside, c.Keys.Inexact, c.Pod.Announced = true, true, false
+	if got, want := c.Explain(), "set aside: it was killed and did not die, uses 200Mi, over its request of about 100Mi, priority 3, not announced by the runtime"; got != want {
+		t.Errorf("got %s", got)
+	}
+	if c = pod("a", 0, "1Gi", "-"); !strings.HasPrefix(c.Explain(), "not measured") {
+		t.Errorf("got %s", c.Explain())
+	}
+}

@@ -43,9 +43,9 @@ type Candidate struct {
 
 // Keys are what a candidate was compared by, in the order in which they count.
 type Keys struct {
-	Dying    bool              // being evicted gently already: first, for a hard threshold takes it over
 	SetAside bool              // it was killed and did not die: last
 	Measured bool              // what it uses is known
+	Dying    bool              // being evicted gently already: it goes first, for a hard threshold takes it over
 	Requests bool              // for this signal requests count
 	Usage    uint64            // in the signal's unit; of a pressure signal, what it caused
 	Request  stats.Opt[uint64] // in the signal's unit: its upper bound where it is not known exactly

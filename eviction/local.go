@@ -28,7 +28,8 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 			continue
 		}
 		signal, message := m.exceeds(pod, object)
-		if signal == "" || m.dying(pod.PodRef.UID) != nil || now.Before(m.aside[pod.PodRef.UID].until) {
+		dying := m.dying(pod.PodRef.UID)
+		if signal == "" || dying != nil && !dying.gentle() || now.Before(m.aside[pod.PodRef.UID].until) {
 			continue
 		}
 		if c := m.config.Policy.candidate(pod, object); c.Protected != "" {
@@ -36,6 +37,7 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 		}
 		evictions = append(evictions, Eviction{
 			Pod: clonePod(pod, object), Signal: signal, GracePeriodSeconds: hardGrace, Reason: ReasonEvicted, Message: message,
+			Hastens: dying != nil,
 		})
 	}
 	return evictions

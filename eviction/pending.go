@@ -100,6 +100,9 @@ func (m *Manager) dying(uid string) *pending {
 	return nil
 }
 
+// gentle: it has a grace period, which a hard threshold does not wait for.
+func (p *pending) gentle() bool { return !p.e.hard && !p.e.local() }
+
 // local: the pod was evicted for its own limits.
 func (e *Eviction) local() bool {
 	return e.Signal == SignalEmptyDirFsLimit || e.Signal == SignalEphemeralPodFsLimit || e.Signal == SignalEphemeralContainerFsLimit

@@ -1,0 +1,273 @@
+package eviction
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"jettison/cgroup"
+	"jettison/stats"
+)
+
+var (
+	hardLines = []string{"own x", "hard memory.available 1Gi", "hard nodefs.available 1Gi", "hard pid.available 100", "min memory.available 1Gi"}
+	softLines = []string{"soft memory.available 3Gi", "grace memory.available 10s", "soft nodefs.available 3Gi", "grace nodefs.available 5s", "soft pid.available 500", "grace pid.available 1s"}
+)
+
+func managerOf(t interface{ Fatal(...any) }, period time.Duration, lines ...string) *Manager {
+	thresholds, _, errs := in(lines...).Parse()
+	if errs != nil {
+		t.Fatal(errs[0])
+	}
+	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, MaxPodGracePeriodSeconds: 600,
+		PressureTransitionPeriod: period, Policy: Policy{AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"}}})
+}
+
+// anyPods draws pods of all sorts. Critical ones are named so.
+func anyPods(t *rapid.T) (pods []stats.PodStats, objects map[string]*Pod) {
+	objects = map[string]*Pod{}
+	for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
+		p := stats.PodStats{Announced: rapid.Bool().Draw(t, "announced"), Annotations: map[string]string{}}
+		p.Populated = stats.Opt[bool]{V: rapid.IntRange(0, 3).Draw(t, "alive") > 0, OK: rapid.Bool().Draw(t, "known")}
+		optional := func(name string, most uint64) stats.Opt[uint64] {
+			return stats.Opt[uint64]{V: rapid.Uint64Range(0, most).Draw(t, name), OK: rapid.IntRange(0, 3).Draw(t, name+" known") > 0}
+		}
+		p.Memory.WorkingSetBytes, p.Threads = optional("memory", 4<<30), optional("threads", 100)
+		p.EphemeralStorage.UsedBytes = optional("disk", 4<<30)
+		p.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Opt[stats.FsUsage]{V: stats.FsUsage{UsedBytes: 1 << 20}, OK: rapid.Bool().Draw(t, "layer")}}}
+		object := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container0("c", "")}}}
+		if rapid.Bool().Draw(t, "limited") {
+			object.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: parsed("2Gi")}
+		}
+		name, known := "ordinary", rapid.Bool().Draw(t, "object")
+		priority := rapid.SampledFrom([]int32{-1, 0, 1, math.MaxInt32, systemCriticalPriority}).Draw(t, "priority")
+		object.Spec.Priority = &priority
+		switch {
+		case rapid.IntRange(0, 4).Draw(t, "static") == 0:
+			name, p.Annotations[annotationConfigSource] = "critical", "file"
+		case rapid.IntRange(0, 9).Draw(t, "self") == 0:
+			name, p.Self = "critical", true
+		case known && priority >= systemCriticalPriority:
+			name = "critical"
+		}
+		uid := fmt.Sprintf("%s-%d", name, i)
+		p.PodRef = stats.PodReference{Name: name, UID: uid, Namespace: rapid.SampledFrom([]string{"default", "kube-system"}).Draw(t, "namespace")}
+		object.Namespace, object.UID = p.PodRef.Namespace, types.UID(uid)
+		if known {
+			objects[uid] = NewPod(object)
+		}
+		if rapid.IntRange(0, 5).Draw(t, "in the Summary") > 0 {
+			pods = append(pods, p)
+		}
+	}
+	return pods, objects
+}
+
+// anyNode draws what is left of memory, disk and tasks, or that it is not known.
+func anyNode(t *rapid.T, at time.Time) (n stats.NodeStats) {
+	left := func(name string) (uint64, bool) {
+		return uint64(rapid.SampledFrom([]int{0, 1, 2, 4, 9}).Draw(t, name)), rapid.IntRange(0, 5).Draw(t, name+" known") > 0
+	}
+	n.Layout = stats.Opt[stats.Layout]{V: stats.Layout{DedicatedImageFs: true}, OK: rapid.IntRange(0, 3).Draw(t, "layout") > 0}
+	if rapid.Bool().Draw(t, "one file system") {
+		n.Layout.V = stats.Layout{}
+	}
+	if v, ok := left("memory"); ok {
+		n.Memory = stats.NodeMemoryStats{Time: at, CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(v << 29)}
+	}
+	if v, ok := left("disk"); ok {
+		n.Fs = stats.Some(stats.FsStats{Time: at, CapacityBytes: stats.Some(uint64(16 << 30)), AvailableBytes: stats.Some(v << 29)})
+	}
+	if v, ok := left("tasks"); ok {
+		n.PIDs = stats.NodePIDStats{Time: at, Max: stats.Some(uint64(1000)), Current: stats.Some(1000 - v*70)}
+	}
+	return n
+}
+
+// both is a step with its second half.
+func both(t *rapid.T, m *Manager, now time.Time, in, afterwards Input) Decision {
+	d := m.Step(now, in)
+	for _, e := range d.Evictions {
+		check(t, d, e)
+	}
+	if len(d.Reclaim) == 0 {
+		return d
+	}
+	second := m.Reclaimed(now, afterwards)
+	for _, e := range second.Evictions {
+		check(t, second, e)
+	}
+	if !slices.Equal(d.Conditions, second.Conditions) || len(second.Reclaim) > 0 {
+		t.Fatalf("the second half says otherwise: %+v, %+v", d, second)
+	}
+	second.Evictions = append(d.Evictions, second.Evictions...)
+	return second
+}
+
+// check holds for every eviction of every decision.
+func check(t *rapid.T, d Decision, e Eviction) {
+	met := slices.ContainsFunc(d.Met, func(m Met) bool { return m.Threshold.Signal == e.Signal && m.Due })
+	switch {
+	case e.Pod.PodRef.Name == "critical":
+		t.Fatalf("a critical pod: %+v", e)
+	case e.Disruption && !met:
+		t.Fatalf("for %s, which is not met: %+v", e.Signal, d)
+	case e.Pod.Populated.OK && !e.Pod.Populated.V:
+		t.Fatalf("nothing lives in %s", e.Pod.PodRef.UID)
+	case e.GracePeriodSeconds < 1:
+		t.Fatalf("a grace period of %d s", e.GracePeriodSeconds)
+	case e.Disruption && !d.Ranking[0].Keys.Measured && slices.ContainsFunc(d.Ranking, func(r Ranked) bool { return r.Keys.Measured && !r.Keys.SetAside }):
+		t.Fatalf("a pod that is not measured before one that is: %+v", d.Ranking)
+	}
+}
+
+func victims(d Decision) (n int) {
+	for _, e := range d.Evictions {
+		if e.Disruption {
+			n++
+		}
+	}
+	return n
+}
+
+// On any timeline: never two node-pressure victims in a step, never a critical pod, never a victim when nothing is met, and no condition left
+// after enough steps without pressure.
+func TestInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		period := rapid.SampledFrom([]time.Duration{0, 30 * time.Second}).Draw(t, "transition")
+		m, now := managerOf(t, period, append(hardLines, softLines...)...), epoch
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(-1000, 20000).Draw(t, "ms")) * time.Millisecond)
+			look := Input{Summary: &stats.Summary{Node: anyNode(t, now)}}
+			look.Summary.Pods, look.Pods = anyPods(t)
+			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
+			d := both(t, m, now, look, later)
+			if victims(d) > 1 {
+				t.Fatalf("%d victims", victims(d))
+			}
+			for _, met := range d.Met {
+				if !slices.Contains(d.Conditions, signals[met.Threshold.Signal].condition) {
+					t.Fatalf("%v is met, conditions %v", met.Threshold, d.Conditions)
+				}
+			}
+			for _, e := range d.Evictions {
+				uid := e.Pod.PodRef.UID
+				m.Begin(e, d.Signal.Observed.Available)
+				switch rapid.IntRange(0, 3).Draw(t, "fate") {
+				case 0:
+					m.Done(now, uid, false)
+				case 1:
+					m.Cleaned(uid)
+					m.Done(now, uid, true)
+				case 2:
+					m.Done(now, uid, true)
+				}
+			}
+		}
+		calm := Input{Summary: &stats.Summary{}}
+		calm.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(15 << 30))}
+		calm.Summary.Node.Fs = stats.Some(stats.FsStats{CapacityBytes: stats.Some(uint64(16 << 30)), AvailableBytes: stats.Some(uint64(15 << 30))})
+		calm.Summary.Node.ContainerFs, calm.Summary.Node.ImageFs = calm.Summary.Node.Fs, calm.Summary.Node.Fs
+		calm.Summary.Node.PIDs = stats.NodePIDStats{Max: stats.Some(uint64(1000)), Current: stats.Some(uint64(10))}
+		m.Step(now.Add(20*time.Second), calm)
+		if d := m.Step(now.Add(time.Hour), calm); len(d.Conditions)+len(d.Met)+len(d.Evictions) > 0 {
+			t.Fatalf("left after an hour without pressure: %+v", d)
+		}
+	})
+}
+
+// Soft never delays hard: whenever a manager that knows hard thresholds only evicts, one that has soft ones too, and gentle evictions under way, evicts
+// at once as well.
+func TestSoftNeverDelaysHard(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hard, full, now := managerOf(t, 0, hardLines...), managerOf(t, 0, append(hardLines, softLines...)...), epoch
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(1, 20000).Draw(t, "ms")) * time.Millisecond)
+			look := Input{Summary: &stats.Summary{Node: anyNode(t, now)}}
+			look.Summary.Pods, look.Pods = anyPods(t)
+			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
+			one, two := both(t, hard, now, look, later), both(t, full, now, look, later)
+			if len(one.Evictions) > 0 && (len(two.Evictions) == 0 || two.Evictions[0].GracePeriodSeconds != 1) {
+				t.Fatalf("hard alone evicts %s for %s, with soft ones %+v: %s", one.Evictions[0].Pod.PodRef.UID, one.Evictions[0].Signal, two.Evictions, two.Reason)
+			}
+			for i, d := range []Decision{one, two} {
+				for _, e := range d.Evictions {
+					m := []*Manager{hard, full}[i]
+					m.Begin(e, d.Signal.Observed.Available)
+					if e.GracePeriodSeconds == 1 { // gentle ones take their time
+						m.Done(now, e.Pod.PodRef.UID, true)
+						m.Cleaned(e.Pod.PodRef.UID)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Whatever a broken source says: no panic, and no victim for a number that cannot be true.
+func FuzzStep(f *testing.F) {
+	minus := uint64(math.MaxUint64)
+	f.Add(uint64(16<<30), uint64(1), minus, uint64(1), minus, minus, 0.5, int64(0))
+	f.Add(minus, minus, minus, minus, minus, minus, math.Inf(1), int64(math.MinInt64))
+	f.Add(uint64(0), uint64(0), uint64(0), uint64(0), uint64(0), uint64(0), math.NaN(), int64(math.MaxInt64))
+	f.Add(uint64(100), uint64(math.MaxInt64), uint64(5), uint64(math.MaxInt64), uint64(1<<63), uint64(7), -1.0, int64(-5))
+	f.Fuzz(func(t *testing.T, capacity, used, available, pod, request, more uint64, share float64, ns int64) {
+		m := managerOf(t, time.Minute, append(append(hardLines, softLines...), "enforce pods", "hard swap.available 10%", "hard memory.pressure.full 20%/1s", "hard io.pressure.full 20%/1m", "hard cpu.pressure.some 20%/10s", "hard nodefs.inodesFree 5%")...)
+		m.config.Breaker, m.config.Policy.ByRelease = true, true
+		now := epoch
+		for i := range 4 {
+			s := &stats.Summary{}
+			n, at := &s.Node, now.Add(time.Duration(ns)*time.Duration(i))
+			n.Layout = stats.Some(stats.Layout{DedicatedImageFs: i > 1, SplitContainerFs: i > 2})
+			n.Memory = stats.NodeMemoryStats{Time: at, CapacityBytes: stats.Some(capacity), WorkingSetBytes: stats.Some(used), KernelAvailableBytes: stats.Some(available), PerCPUFreeBytes: stats.Some(more)}
+			n.Allocatable = stats.AllocatableMemoryStats{Time: at, LimitBytes: stats.Some(capacity), WorkingSetBytes: stats.Some(used)}
+			n.Swap = stats.NodeSwapStats{Time: at, TotalBytes: stats.Some(capacity), FreeBytes: stats.Some(available)}
+			n.PIDs = stats.NodePIDStats{Time: at, Max: stats.Some(capacity), Current: stats.Some(used)}
+			n.Fs = stats.Some(stats.FsStats{Time: at, CapacityBytes: stats.Some(capacity), AvailableBytes: stats.Some(available), InodesFree: stats.Some(available), Inodes: stats.Some(capacity)})
+			n.Pressure.Memory.Full.Over1s, n.Pressure.CPU.Some.Over10s = stats.Some(share), stats.Some(share)
+			n.Pressure.IO.Stats = stats.Some(cgroup.PSIStats{Full: cgroup.PSIData{Avg60: share * 100}, HasFull: true})
+			p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}, StartTime: at, Threads: stats.Some(pod)}
+			p.Memory = stats.PodMemoryStats{WorkingSetBytes: stats.Some(pod), SwapBytes: stats.Some(pod), FreedBytes: stats.Some(stats.Range{Min: more, Max: pod})}
+			p.MemoryRequest = stats.Some(stats.Range{Min: more, Max: request})
+			p.Events, p.IO = stats.Some(cgroup.MemoryEvents{Max: pod * uint64(i)}), stats.Some(cgroup.IOStat{ReadBytes: pod * uint64(i), WriteBytes: more})
+			p.CPU.Usage = stats.Some(time.Duration(ns) * time.Duration(i))
+			p.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Some(stats.FsUsage{UsedBytes: pod, InodesUsed: more}), Logs: stats.Some(stats.FsUsage{UsedBytes: more, InodesUsed: pod})}}
+			p.EphemeralStorage.UsedBytes = stats.Some(pod)
+			other := p
+			other.PodRef.UID = "b"
+			s.Pods = []stats.PodStats{p, other}
+			limited := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceEphemeralStorage: parsed("1Gi")}}}}}}
+			look := Input{Summary: s, Pods: map[string]*Pod{"b": NewPod(limited)}, Growing: []Growth{{"x", ns}}}
+			d := m.Step(now, look)
+			d.text(false)
+			all := d.Evictions
+			if len(d.Reclaim) > 0 {
+				d = m.Reclaimed(now, look)
+				all = append(all, d.Evictions...)
+			}
+			for _, e := range all {
+				if e.Disruption && e.Signal != SignalMemoryPressureFull && e.Signal != SignalIOPressureFull && e.Signal != SignalCPUPressureSome &&
+					(capacity == 0 || capacity > implausible || used > implausible && e.kind == kindPID || available > implausible && (e.kind == kindBytes || e.kind == kindSwap)) {
+					t.Errorf("a victim for %s: capacity %d, used %d, available %d", e.Signal, capacity, used, available)
+				}
+				if !e.Disruption && pod > implausible && more > implausible {
+					t.Errorf("a victim for %s: used %d, %d", e.Signal, pod, more)
+				}
+				if share != share && signals[e.Signal].kind.pressure() {
+					t.Errorf("a victim for a share of %v", share)
+				}
+				m.Begin(e, available)
+				if i%2 == 0 {
+					m.Done(now, e.Pod.PodRef.UID, i == 0)
+				}
+			}
+			now = at.Add(time.Second)
+		}
+	})
+}

@@ -99,17 +99,17 @@ func qosOf(p *v1.Pod) stats.QOSClass {
 			all = append(all, &p.Spec.InitContainers[i].Resources)
 		}
 	}
-	any, guaranteed := false, len(all) > 0
+	some, guaranteed := false, len(all) > 0
 	for _, r := range all {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 			request, limit := r.Requests[name], r.Limits[name]
-			any = any || !request.IsZero() || !limit.IsZero()
+			some = some || !request.IsZero() || !limit.IsZero()
 			// A request that is not given is the limit (pkg/apis/core/v1/defaults.go).
 			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Cmp(limit) == 0)
 		}
 	}
 	switch {
-	case !any:
+	case !some:
 		return stats.BestEffort
 	case guaranteed:
 		return stats.Guaranteed

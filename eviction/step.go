@@ -99,7 +99,7 @@ func (m *Manager) met() (met []Met) {
 // the transition period; and those whose thresholds were met when they were last observed. With a transition period of 0
 // the kubelet reports none at all (weakness 24).
 func (m *Manager) hold(now time.Time) []Condition {
-	var true_ uint8
+	var held uint8
 	for i := range m.watched {
 		w := &m.watched[i]
 		bit := w.info.condition.index()
@@ -107,7 +107,7 @@ func (m *Manager) hold(now time.Time) []Condition {
 			m.conditionAt[bit] = now
 		}
 		if w.met || !w.observed.OK && !w.since.IsZero() {
-			true_ |= 1 << bit
+			held |= 1 << bit
 		}
 	}
 	for bit, at := range m.conditionAt {
@@ -115,13 +115,13 @@ func (m *Manager) hold(now time.Time) []Condition {
 			m.conditionAt[bit], at = now, now
 		}
 		if !at.IsZero() && now.Sub(at) < m.config.PressureTransitionPeriod {
-			true_ |= 1 << bit
+			held |= 1 << bit
 		}
 	}
-	if true_ != m.reported {
-		m.reported, m.conditions = true_, nil
+	if held != m.reported {
+		m.reported, m.conditions = held, nil
 		for bit, c := range Conditions {
-			if true_&(1<<bit) != 0 {
+			if held&(1<<bit) != 0 {
 				m.conditions = append(m.conditions, c)
 			}
 		}

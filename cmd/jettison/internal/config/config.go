@@ -204,6 +204,11 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	odd := func(f, format string, args ...any) {
 		doubts = append(doubts, &eviction.FieldError{Field: []string{f}, Err: fmt.Errorf(format, args...)})
 	}
+	for _, name := range c.EnforceNodeAllocatable { // pkg/kubelet/apis/config/validation/validation.go
+		if err := oneOf(name, []string{"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"}); err != nil {
+			errs = append(errs, &eviction.FieldError{Field: []string{"enforceNodeAllocatable"}, Err: err})
+		}
+	}
 	if c.EvictionMaxPodGracePeriod < 0 { // the flag's help promises that the pod's own counts then
 		odd("evictionMaxPodGracePeriod", "%d is negative: evictions for soft thresholds have a grace period of 1 s then", c.EvictionMaxPodGracePeriod)
 	}

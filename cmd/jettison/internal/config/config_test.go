@@ -45,6 +45,15 @@ func TestErrors(t *testing.T) {
 		{"a fraction for a whole number", own + "imageGCHighThresholdPercent: 1.5\n", `3: imageGCHighThresholdPercent: want a whole number, got "1.5"`},
 		{"a truth for text", own + "socketGroup: true\n", `3: socketGroup: want text, got "true"`},
 		{"an endpoint that is none", own + "\ncontainerRuntimeEndpoint: tcp://127.0.0.1:1\n", `4: containerRuntimeEndpoint: endpoint "tcp://127.0.0.1:1": want unix:///PATH/TO/SOCKET`},
+		{"a signal that a kubelet has not, in its file", kubelet + "evictionHard: {swap.available: 1Gi}\n", `3: evictionHard: swap.available: unsupported eviction signal swap.available`},
+		{"a soft threshold without grace period", own + "evictionSoft:\n  memory.available: 1Gi\n", `4: evictionSoft: memory.available: grace period must be specified for the soft eviction threshold memory.available`},
+		{"a negative grace period", own + "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: -30s}\n", `4: evictionSoftGracePeriod: memory.available: invalid eviction grace period specified: -30s, must be a positive value`},
+		{"a negative minimum reclaim", own + "evictionMinimumReclaim: {memory.available: -1Mi}\n", `3: evictionMinimumReclaim: memory.available: negative eviction minimum reclaim specified for memory.available`},
+		{"an odd threshold", own + "evictionHard: {memory.available: 100.0%}\n", `3: evictionHard: memory.available: 100.0% is always met: write 100% to switch the threshold memory.available off`},
+		{"a minimum reclaim of nothing", own + "evictionMinimumReclaim: {pid.available: 1}\n", `3: evictionMinimumReclaim: pid.available: there is no eviction threshold pid.available that this minimum reclaim is for`},
+		{"a negative maximum", own + "evictionMaxPodGracePeriod: -1\n", `3: evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds have a grace period of 1 s then`},
+		{"a negative transition period", own + "evictionPressureTransitionPeriod: -1s\n", `3: evictionPressureTransitionPeriod: -1s is negative: conditions end at once then`},
+		{"an allocatable that is none", own + "enforceNodeAllocatable: [pod]\n", `3: enforceNodeAllocatable: "pod": want one of [none pods system-reserved system-reserved-compressible kube-reserved kube-reserved-compressible]`},
 		{"a merge key", own + "containerGC:\n  <<: {minAge: 1s}\n", `4: want a plain field name`},
 	} {
 		_, err := Parse([]byte(c.text))
@@ -163,6 +172,47 @@ func TestDefaultThresholds(t *testing.T) {
 	}
 	if l, err := Parse([]byte(own + "evictionPressureTransitionPeriod: 0s\n")); err != nil || l.EvictionPressureTransitionPeriod != Duration(5*time.Minute) {
 		t.Errorf("a transition period of 0 in a file is 5m: got %v, %v", l, err)
+	}
+}
+
+// All thresholds are parsed: soft ones, minimum reclaim, and the copies for the cgroup above all pods. What a kubelet takes and
+// should not is an error in our file, and a warning in its.
+func TestAllThresholds(t *testing.T) {
+	text := `
+evictionHard: {memory.available: 200Mi}
+evictionSoft: {memory.available: 100Mi}
+evictionSoftGracePeriod: {memory.available: 1m}
+evictionMinimumReclaim: {memory.available: 50Mi}
+evictionMaxPodGracePeriod: -1
+`
+	l, err := Parse([]byte(kubelet + text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, h := range l.Thresholds {
+		got = append(got, h.String()+" "+h.Grace.String()+" "+h.MinReclaim.String())
+	}
+	if want := []string{"memory.available<200Mi 0s 50Mi", "memory.available<100Mi 1m0s 50Mi", "allocatableMemory.available<200Mi 0s 50Mi"}; !slices.Equal(got, want) {
+		t.Errorf("thresholds %q, want %q", got, want)
+	}
+	if len(l.Hard) != 1 || l.Hard[0].String() != "memory.available<200Mi" || l.Hard[0].MinReclaim != nil {
+		t.Errorf("hard thresholds %v", l.Hard)
+	}
+	soft := "evictionSoft: memory.available: the soft eviction threshold memory.available<100Mi is reached no sooner than the hard one memory.available<200Mi"
+	want := []string{
+		soft, "evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds have a grace period of 1 s then",
+		"not acted on by this version: evictionSoft, evictionSoftGracePeriod, evictionMinimumReclaim, evictionMaxPodGracePeriod",
+	}
+	if !slices.Equal(l.Warnings, want) {
+		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)
+	}
+	if _, err := Parse([]byte(own + text)); err == nil || err.Error() != "5: "+soft {
+		t.Errorf("in our file: %v", err)
+	}
+	l, err = Parse([]byte(own + "enforceNodeAllocatable: [none]\nevictionHard: {swap.available: 5%, memory.pressure.full: 20%/1s}\n"))
+	if err != nil || len(l.Thresholds) != 2 || l.Thresholds[0].String() != "memory.pressure.full>20%/1s" {
+		t.Errorf("our signals: %v", err)
 	}
 }
 

@@ -337,6 +337,8 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 		container(p).Logs = stats.Some(stats.FsUsage{UsedBytes: quantity(value)})
 	case "rootinodes":
 		container(p).Rootfs = stats.Some(stats.FsUsage{InodesUsed: quantity(value)})
+	case "tmpfs": // a volume in memory, of a pod whose object is not known
+		p.EphemeralStorage.Volumes = append(p.EphemeralStorage.Volumes, stats.VolumeStats{Name: "tmpfs", Memory: true, FsUsage: stats.FsUsage{UsedBytes: quantity(value)}})
 	case "total":
 		p.EphemeralStorage.UsedBytes = stats.Some(quantity(value))
 	case "age":

@@ -177,6 +177,34 @@ func TestPercentagesAreTheKubelets(t *testing.T) {
 	}
 }
 
+// B03, B14: shares of the capacity, with a minimum reclaim that is one too, for what was evicted for before. Tasks: what is left of the
+// maximum.
+func TestSharesAreMet(t *testing.T) {
+	thresholds, _, _ := in("hard memory.available 20%", "min memory.available 5%", "hard pid.available 254817").Parse()
+	for _, c := range []struct {
+		available string
+		before    string // of the step before
+		met       bool
+	}{{"100Mi", "", true}, {"300Mi", "", false}, {"225Mi", "", false}, {"225Mi", "100Mi", true}, {"300Mi", "100Mi", false}} {
+		m, in := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableWorkingSet}), Input{Summary: &stats.Summary{}}
+		var d Decision
+		for _, available := range []string{c.before, c.available} {
+			if available != "" {
+				in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(quantity("1000Mi")), WorkingSetBytes: stats.Some(quantity("1000Mi") - quantity(available))}
+				d = m.Step(epoch, in)
+			}
+		}
+		if met := len(d.Met) == 1; met != c.met {
+			t.Errorf("B03: %s after %q: met %v", c.available, c.before, met)
+		}
+	}
+	m, in := NewManager(Config{Thresholds: thresholds}), Input{Summary: &stats.Summary{}}
+	in.Summary.Node.PIDs = stats.NodePIDStats{Max: stats.Some(uint64(255816)), Current: stats.Some(uint64(1000))}
+	if d := m.Step(epoch, in); len(d.Met) != 1 || d.Met[0].ObservedText() != "254816" || d.Met[0].Observed.Capacity != 255816 {
+		t.Errorf("B14: %+v", d.Met)
+	}
+}
+
 // E04, E05: containerfs has copies of nodefs' thresholds, or of imagefs' where writable layers lie there; those that are given are
 // overwritten.
 func TestContainerFsFollowsTheLayout(t *testing.T) {

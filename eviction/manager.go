@@ -20,7 +20,8 @@ type Config struct {
 	LocalStorage bool
 	// Breaker stops evictions after three that did not lower the pressure.
 	Breaker bool
-	// MaxAge is the age at which a reading is no observation any more; 0: none is too old.
+	// MaxAge is the age at which a reading of memory, swap or tasks is no observation any more; 0: none is too old. Those of file systems have
+	// the limit of their source, and one without a time has no age.
 	MaxAge time.Duration
 }
 

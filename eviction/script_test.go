@@ -68,7 +68,9 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			s.pods = append(s.pods, p)
+			if !strings.Contains(line, " unseen") {
+				s.pods = append(s.pods, p)
+			}
 			if object != nil {
 				s.objects[p.PodRef.UID] = NewPod(object)
 			}
@@ -360,7 +362,7 @@ func objectField(o *v1.Pod, p *stats.PodStats, key, value string) error {
 		(*list)[name] = parsed(value)
 	}
 	switch key {
-	case "object":
+	case "object", "unseen": // unseen: only the object is known, the Summary does not have the pod
 	case "prio":
 		n := int32(0)
 		_, err := fmt.Sscan(value, &n)

@@ -108,15 +108,11 @@ func (m *Manager) observe(now time.Time, s *stats.Summary, w *watched) stats.Obs
 			return stats.Observation{Reason: "a number that cannot be true"}
 		}
 	}
-	at := now
-	if m.config.MaxAge == 0 {
-		at = time.Time{} // no reading is too old for it
-	}
-	o := s.Observe(at, w.Signal, m.config.MemoryAvailable)
+	o := s.Observe(time.Time{}, w.Signal, m.config.MemoryAvailable) // at that time no reading is too old
 	switch {
 	case o.OK && (o.Capacity == 0 || o.Capacity > implausible || o.Available > implausible):
 		return stats.Observation{Reason: "a number that cannot be true"}
-	case o.OK && m.config.MaxAge > 0 && now.Sub(o.Time) > m.config.MaxAge:
+	case o.OK && m.config.MaxAge > 0 && !o.Time.IsZero() && !w.info.kind.disk() && now.Sub(o.Time) > m.config.MaxAge:
 		return stats.Observation{Reason: "read too long ago"}
 	}
 	return o

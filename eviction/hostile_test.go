@@ -1,0 +1,71 @@
+package eviction
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// Figures that cannot be true, of which a shortage would follow, are no observations: nothing is met, nobody dies.
+func TestFiguresThatCannotBeTrue(t *testing.T) {
+	huge, gib := stats.Some(uint64(math.MaxUint64)), stats.Some(uint64(1<<30))
+	minus := stats.Some(uint64(1 << 63))
+	for name, node := range map[string]stats.NodeStats{
+		"a working set of everything":     {Memory: stats.NodeMemoryStats{CapacityBytes: gib, WorkingSetBytes: huge}},
+		"a negative working set":          {Memory: stats.NodeMemoryStats{CapacityBytes: gib, WorkingSetBytes: minus}},
+		"a sum that overflows":            {Memory: stats.NodeMemoryStats{CapacityBytes: gib, KernelAvailableBytes: huge, PerCPUFreeBytes: gib}},
+		"no capacity":                     {Memory: stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(0)), KernelAvailableBytes: stats.Some(uint64(0))}},
+		"a negative capacity":             {Memory: stats.NodeMemoryStats{CapacityBytes: minus, KernelAvailableBytes: stats.Some(uint64(0))}},
+		"more than everything used below": {Allocatable: stats.AllocatableMemoryStats{LimitBytes: gib, WorkingSetBytes: huge}},
+		"a negative number of tasks":      {PIDs: stats.NodePIDStats{Max: stats.Some(uint64(1000)), Current: huge}},
+		"a disk of nothing":               {Fs: stats.Some(stats.FsStats{CapacityBytes: stats.Some(uint64(0)), AvailableBytes: stats.Some(uint64(0))}), Layout: stats.Some(stats.Layout{DedicatedImageFs: true})},
+	} {
+		m := managerOf(t, time.Minute, append(hardLines, "enforce pods")...)
+		if d := m.Step(epoch, Input{Summary: &stats.Summary{Node: node, Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: "a"}}}}}); len(d.Met)+len(d.Evictions) > 0 {
+			t.Errorf("%s: %+v", name, d.Met)
+		}
+	}
+}
+
+// A reading beyond MaxAge is no observation; without one none is too old, and one without a time never is.
+func TestMaxAge(t *testing.T) {
+	in := Input{Summary: &stats.Summary{}}
+	in.Summary.Node.Memory = stats.NodeMemoryStats{Time: epoch, CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
+	for _, c := range []struct {
+		most, age time.Duration
+		met       bool
+	}{{0, time.Hour, true}, {5 * time.Second, 5 * time.Second, true}, {5 * time.Second, 6 * time.Second, false}} {
+		m := managerOf(t, 0, hardLines...)
+		m.config.MaxAge = c.most
+		if d := m.Step(epoch.Add(c.age), in); len(d.Met) > 0 != c.met {
+			t.Errorf("%+v: met %v", c, d.Met)
+		}
+	}
+	in.Summary.Node.Memory.Time = time.Time{}
+	m := managerOf(t, 0, hardLines...)
+	m.config.MaxAge = time.Second
+	if d := m.Step(epoch, in); len(d.Met) == 0 {
+		t.Error("a reading without a time has an age")
+	}
+}
+
+// A victim holds nothing of the Summary, which the next look overwrites.
+func TestAVictimIsACopy(t *testing.T) {
+	pod := stats.PodStats{PodRef: stats.PodReference{UID: "a"}, SandboxIDs: []string{"s"}, Annotations: map[string]string{"k": "v"}, Containers: []stats.ContainerStats{{Name: "c"}}}
+	pod.Memory.WorkingSetBytes = stats.Some(uint64(1))
+	pod.EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v"}}
+	in := Input{Summary: &stats.Summary{Pods: []stats.PodStats{pod}}}
+	in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
+	d := managerOf(t, 0, hardLines...).Step(epoch, in)
+	if len(d.Evictions) != 1 {
+		t.Fatal(d.Reason)
+	}
+	in.Summary.Pods[0].PodRef.UID = "other"
+	pod.SandboxIDs[0], pod.Annotations["k"], pod.Containers[0].Name, pod.EphemeralStorage.Volumes[0].Name = "x", "x", "x", "x"
+	v := d.Evictions[0].Pod
+	if v.PodRef.UID != "a" || v.SandboxIDs[0] != "s" || v.Annotations["k"] != "v" || v.Containers[0].Name != "c" || v.EphemeralStorage.Volumes[0].Name != "v" {
+		t.Errorf("the victim became %+v", v)
+	}
+}

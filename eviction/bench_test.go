@@ -73,6 +73,9 @@ func TestACalmStepDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Step(now, in) }); n != 0 {
 			t.Errorf("with pressure %v: %v allocations", pressure, n)
 		}
+		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Observe(now, &in.Summary.Node) }); n != 0 {
+			t.Errorf("the cheap half, with pressure %v: %v allocations", pressure, n)
+		}
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"jettison/stats"
 )
 
-// Pressure names sufferers, not causes: a thrashing pod slows its neighbours. So a pressure signal evicts only a pod that causes it. The
-// counters of pods between two steps tell.
+// Pressure names sufferers, not causes: a thrashing pod slows its neighbours. So a pressure signal evicts only a pod that
+// causes it. The counters of pods between two steps tell.
 //
 //	memory  the pod hit a limit of its own since the step before: memory.events max rose
 //	io      at least half of what all pods grew by came from this one, and it is beyond an equal share

@@ -3,7 +3,6 @@ package eviction
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	"jettison/stats"
 )
@@ -142,6 +141,3 @@ func CheckCapacity(thresholds []Threshold, observed func(stats.Signal) stats.Obs
 	}
 	return warnings
 }
-
-// Line is the error with its field before it, for a log.
-func (e *FieldError) Line() string { return strings.Join(e.Field, ": ") + ": " + e.Err.Error() }

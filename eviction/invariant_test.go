@@ -136,8 +136,8 @@ func victims(d Decision) (n int) {
 	return n
 }
 
-// On any timeline: never two node-pressure victims in a step, never a critical pod, never a victim when nothing is met, and no condition left
-// after enough steps without pressure.
+// On any timeline: never two node-pressure victims in a step, never a critical pod, never a victim when nothing is met, and no
+// condition left after enough steps without pressure.
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		period := rapid.SampledFrom([]time.Duration{0, 30 * time.Second}).Draw(t, "transition")
@@ -182,8 +182,8 @@ func TestInvariants(t *testing.T) {
 	})
 }
 
-// Soft never delays hard: whenever a manager that knows hard thresholds only evicts, one that has soft ones too, and gentle evictions under way, evicts
-// at once as well.
+// Soft never delays hard: whenever a manager that knows hard thresholds only evicts, one that has soft ones too, and gentle
+// evictions under way, evicts at once as well.
 func TestSoftNeverDelaysHard(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hard, full, now := managerOf(t, 0, hardLines...), managerOf(t, 0, append(hardLines, softLines...)...), epoch

@@ -20,8 +20,8 @@ type Config struct {
 	LocalStorage bool
 	// Breaker stops evictions after three that did not lower the pressure.
 	Breaker bool
-	// MaxAge is the age at which a reading of memory, swap or tasks is no observation any more; 0: none is too old. Those of file systems have
-	// the limit of their source, and one without a time has no age.
+	// MaxAge is the age at which a reading of memory, swap or tasks is no observation any more; 0: none is too old. Those of
+	// file systems have the limit of their source, and one without a time has no age.
 	MaxAge time.Duration
 }
 
@@ -160,9 +160,9 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	return d
 }
 
-// Reclaimed is the second half of a step whose Decision had wishes: it decides on a look taken after they were carried out, each by the
-// signal that it was for. Conditions and what is met are as before the reclaim, and so are the figures in messages, as the
-// kubelet has them; pods are ranked by the new look.
+// Reclaimed is the second half of a step whose Decision had wishes: it decides on a look taken after they were carried out,
+// each by the signal that it was for. Conditions and what is met are as before the reclaim, and so are the figures in messages,
+// as the kubelet has them; pods are ranked by the new look.
 func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 	d, hadVictim := m.before, len(m.before.Evictions) > 0
 	m.before = Decision{}

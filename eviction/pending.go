@@ -198,8 +198,8 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 	})
 }
 
-// cameBack tells a pod that was evicted from one that has its UID now: a kubelet keeps one UID, and one cgroup, across the sandboxes of a
-// pod that it restarts.
+// cameBack tells a pod that was evicted from one that has its UID now: a kubelet keeps one UID, and one cgroup, across the
+// sandboxes of a pod that it restarts.
 func cameBack(was, is *stats.PodStats) bool {
 	var unread stats.PodStats
 	return was.CgroupID != unread.CgroupID && is.CgroupID != unread.CgroupID && was.CgroupID != is.CgroupID ||

@@ -15,10 +15,10 @@ type comparison struct {
 	compare func(a, b *Candidate) int
 }
 
-// ranking is the kubelet's order (pkg/kubelet/eviction/helpers.go rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure): usage
-// over request where requests count, priority, usage minus request; with what it lacks: pods that will not die last, measured before
-// unmeasured, those being evicted gently already, inodes by inodes, threads by threads, and an order among equals. A priority that is unknown counts as 0, as a pod
-// without a priority class has it.
+// ranking is the kubelet's order (pkg/kubelet/eviction/helpers.go rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure):
+// usage over request where requests count, priority, usage minus request; with what it lacks: pods that will not die last,
+// measured before unmeasured, those being evicted gently already, inodes by inodes, threads by threads, and an order among
+// equals. A priority that is unknown counts as 0, as a pod without a priority class has it.
 var ranking = []comparison{
 	{"set aside", func(a, b *Candidate) int { return compareBool(b.Keys.SetAside, a.Keys.SetAside) }},
 	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.Measured, b.Keys.Measured) }},

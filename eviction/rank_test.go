@@ -49,8 +49,8 @@ func names(ranked []Ranked) string {
 	return strings.Join(out, " ")
 }
 
-// The kubelet's own tables, each in the expected order, and what it has no order for. Disk rows are what root, logs and volumes add up
-// to; that they do is in testdata/disk.txt.
+// The kubelet's own tables, each in the expected order, and what it has no order for. Disk rows are what root, logs and volumes
+// add up to; that they do is in testdata/disk.txt.
 func TestRanking(t *testing.T) {
 	p, a := pod, alone
 	full := func(kind kind) []Candidate {

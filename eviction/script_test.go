@@ -21,7 +21,8 @@ import (
 //	                                    maxgrace SECONDS, transition DURATION, pods (allocatable copies), local, breaker, byrelease
 //	pods                                the pods from now on, one a line: name, then fields (see podFields)
 //	step t=1m mem=1Gi [brief]           one look: mem alloc swap nodefs imagefs containerfs (bytes), nodefsi imagefsi (inodes), pid=used/max,
-//	                                    memfull iofull cpusome (shares of the last second), stats=1m (time of the figures, default t), layout=one|dedicated|split
+//	                                    memfull iofull cpusome (shares of the last second), stats=1m (time of the figures, default t),
+//	                                    layout=one|dedicated|split, growing=CGROUP
 //	reclaimed t=1m nodefs=5Gi           the look after the reclaim that the last step wished for
 //	begin level=N | done t=1s died=true | cleaned      what becomes of the last evictions
 //	kill                                all of these at once, as in replay
@@ -245,9 +246,9 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 	return nil
 }
 
-// podFields: qos use(memory) request(runtime's) priority(annotation) ns source mirror critical self stranger uid empty age anon freed swap hit io cpu threads procs
-// rootfs=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory) es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps
-// never(annotation) static(annotation)
+// podFields: qos use(memory) request(runtime's) priority(annotation) ns source mirror critical self stranger uid empty age anon
+// freed swap hit io cpu threads procs rootfs=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory)
+// es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps never(annotation) static(annotation)
 func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
 	p = stats.PodStats{
 		PodRef:    stats.PodReference{Name: words[0], UID: words[0], Namespace: "default"},

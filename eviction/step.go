@@ -170,8 +170,8 @@ func (m *Manager) wish(d *Decision) {
 	}
 }
 
-// decide has the thresholds ask for a victim, in order, until one gets it. Those for which something is being reclaimed wait, and while a
-// hard one does, no soft one gets a victim before it.
+// decide has the thresholds ask for a victim, in order, until one gets it. Those for which something is being reclaimed wait,
+// and while a hard one does, no soft one gets a victim before it.
 func (m *Manager) decide(now time.Time, in Input, d *Decision, reclaimed bool) {
 	hardWaits := false
 	if len(m.order) == 0 {
@@ -208,8 +208,8 @@ func find(met []Met, w *watched) *Met {
 	return &Met{Threshold: w.Threshold} // it is there: w is due
 }
 
-// choose ranks the pods for one threshold and evicts the first, if anybody may go now. The first threshold's ranking and reason stay in the
-// decision until another one has a victim.
+// choose ranks the pods for one threshold and evicts the first, if anybody may go now. The first threshold's ranking and reason
+// stay in the decision until another one has a victim.
 func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool {
 	met := find(d.Met, w)
 	candidates, protected, causes := m.candidates(now, in, w)
@@ -275,8 +275,8 @@ func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, c
 	return "", false
 }
 
-// candidates are the pods that live on the node: those that may be evicted for a threshold, measured for it, and those that may not. For
-// a pressure signal only those who cause it count, how many there are is returned beside.
+// candidates are the pods that live on the node: those that may be evicted for a threshold, measured for it, and those that may
+// not. For a pressure signal only those who cause it count, how many there are is returned beside.
 func (m *Manager) candidates(now time.Time, in Input, w *watched) (may, mayNot []Candidate, causes int) {
 	s := in.Summary
 	seen := 0

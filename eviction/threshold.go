@@ -100,9 +100,9 @@ func bytesQuantity(v uint64) string {
 	return resource.NewQuantity(int64(min(v, math.MaxInt64)), resource.BinarySI).String()
 }
 
-// withContainerFs adds the thresholds of containerfs that follow from a layout: copies of imagefs' where images have a file system of their
-// own with the writable layers on it, else of nodefs'; those that a configuration gives are dropped (pkg/kubelet/eviction/helpers.go
-// UpdateContainerFsThresholds).
+// withContainerFs adds the thresholds of containerfs that follow from a layout: copies of imagefs' where images have a file
+// system of their own with the writable layers on it, else of nodefs'; those that a configuration gives are dropped
+// (pkg/kubelet/eviction/helpers.go UpdateContainerFsThresholds).
 func withContainerFs(thresholds []Threshold, l stats.Layout) []Threshold {
 	bytes, inodes := stats.SignalNodeFsAvailable, stats.SignalNodeFsInodesFree
 	if l.DedicatedImageFs && !l.SplitContainerFs {

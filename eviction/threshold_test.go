@@ -177,8 +177,8 @@ func TestPercentagesAreTheKubelets(t *testing.T) {
 	}
 }
 
-// B03, B14: shares of the capacity, with a minimum reclaim that is one too, for what was evicted for before. Tasks: what is left of the
-// maximum.
+// B03, B14: shares of the capacity, with a minimum reclaim that is one too, for what was evicted for before. Tasks: what is
+// left of the maximum.
 func TestSharesAreMet(t *testing.T) {
 	thresholds, _, _ := in("hard memory.available 20%", "min memory.available 5%", "hard pid.available 254817").Parse()
 	for _, c := range []struct {

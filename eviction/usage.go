@@ -4,8 +4,8 @@ import (
 	"jettison/stats"
 )
 
-// measure fills in what a candidate uses of what the threshold is short of, and its request for it. cause is what it did to a pressure
-// signal.
+// measure fills in what a candidate uses of what the threshold is short of, and its request for it. cause is what it did to a
+// pressure signal.
 func (m *Manager) measure(c *Candidate, w *watched) {
 	k, pod := &c.Keys, c.Pod
 	k.kind = w.info.kind

@@ -19,6 +19,9 @@ const (
 	setAsideMax   = 5 * time.Minute
 )
 
+// dip is the share of what was available that a runtime takes for itself while it tears a pod down: an eighth at most.
+const dip = 8
+
 // breakerLimit is after how many evictions in a row that did not lower the pressure the breaker stops.
 const breakerLimit = 3
 
@@ -143,14 +146,18 @@ func (m *Manager) blocked(now time.Time, w *watched) string {
 	return "the eviction of pod " + last.e.Pod.PodRef.UID + " is under way"
 }
 
-// outgrown reports whether the shortage has grown by more than what is on its way; once the victim is dead, less than half of what
-// was available when it was killed is enough.
+// outgrown reports whether the shortage has grown by more than what is on its way, and by more than a dip, which is the runtime's
+// own work. Once the victim is dead, some of what it returns is there already: then less than half of what was available when it was
+// killed must be left.
 func (m *Manager) outgrown(w *watched, last *pending, returns uint64) bool {
 	available := w.observed.Available
-	if w.info.kind.pressure() || available >= last.level {
+	switch {
+	case w.info.kind.pressure() || available >= last.level:
 		return false
+	case last.died:
+		return !last.cleaned && available < last.level/2
 	}
-	return returns > 0 && last.level-available > returns || last.died && !last.cleaned && available < last.level/2
+	return returns > 0 && last.level-available > max(returns, last.level/dip)
 }
 
 // settle ends what is over: it recognises pods that came back, and judges whether evictions lowered the pressure.

@@ -40,9 +40,10 @@ func (a *agent) evict(ctx context.Context, d eviction.Decision) {
 		return
 	}
 	a.manager.Begin(d.Evictions[0], a.manager.Memory(&a.node).Available)
-	u := &underway{decision: d, ranking: a.ranking(d), victim: victim}
+	u := &underway{decision: d, victim: victim}
 	u.killErr = victim.Kill()
 	u.killed = kill.Now()
+	u.ranking = a.ranking(d) // after the kill, before the next look
 	a.current = u
 	if !pod.Announced {
 		a.watcher.ask() // for its name in the log

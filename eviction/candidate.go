@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"jettison/stats"
 )
 
@@ -129,7 +127,7 @@ func (p *Policy) memoryRequest(c *Candidate) (request stats.Opt[uint64], inexact
 		return stats.Some(c.Object.memoryRequest), false
 	}
 	if text := p.own(c, annotationMemoryRequest); text != "" {
-		if q, err := resource.ParseQuantity(text); err == nil && q.Sign() >= 0 {
+		if q, err := parseQuantity(text); err == nil && q.Sign() >= 0 {
 			return stats.Some(bytes(q)), false
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"jettison/stats"
 )
 
@@ -165,7 +163,7 @@ func parseThreshold(signal stats.Signal, value string) (*Threshold, error) {
 		}
 		return &Threshold{Signal: signal, Value: ThresholdValue{Percentage: share}}, nil
 	}
-	quantity, err := resource.ParseQuantity(value)
+	quantity, err := parseQuantity(value)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +234,7 @@ func (p *settingsParser) minimumReclaims() map[stats.Signal]ThresholdValue {
 			out[signal] = ThresholdValue{Percentage: share}
 			return nil
 		}
-		quantity, err := resource.ParseQuantity(value)
+		quantity, err := parseQuantity(value)
 		if err != nil {
 			return err
 		}

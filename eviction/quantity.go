@@ -1,0 +1,31 @@
+package eviction
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Bounds of a quantity's text. resource.ParseQuantity computes with as many digits as an exponent asks for: 1e-99990000 keeps it
+// busy for minutes.
+const (
+	maxQuantityText     = 100
+	maxQuantityExponent = 1000
+)
+
+// parseQuantity is resource.ParseQuantity for text of any origin.
+func parseQuantity(text string) (resource.Quantity, error) {
+	if len(text) > maxQuantityText {
+		return resource.Quantity{}, fmt.Errorf("quantity %.40q...: longer than %d characters", text, maxQuantityText)
+	}
+	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
+		n, err := strconv.Atoi(text[i+1:])
+		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxQuantityExponent || n < -maxQuantityExponent) {
+			return resource.Quantity{}, fmt.Errorf("quantity %q: the exponent is not between -%d and %d", text, maxQuantityExponent, maxQuantityExponent)
+		}
+	}
+	return resource.ParseQuantity(text)
+}

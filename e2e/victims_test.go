@@ -137,6 +137,7 @@ func TestAStaticPodUnknownToTheRuntimeLives(t *testing.T) {
 			"echo $$ > "+dir+"/cgroup.procs; exec /usr/local/bin/workload alloc -size "+size); err != nil {
 			t.Fatal(err)
 		}
+		n.until("a process is in "+dir, func() error { return n.reads(dir+"/cgroup.events", "populated 1") })
 		return dir + "/cgroup.events"
 	}
 	m, err := n.Memory(n.ctx)

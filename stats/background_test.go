@@ -159,6 +159,26 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 	})
 }
 
+// What lies in a pod's memory-backed volumes is not freed by killing it: it comes off what might be, never off what is sure.
+func TestMemoryBackedVolumesAreNotFreed(t *testing.T) {
+	now := time.Now()
+	b := &Background{
+		runtime: newSource[cri.FsInfo]("runtime", runtimeEvery, runtimeLimit, nil), nodeFs: newSource[FsStats]("node", fsEvery, fsLimit, nil),
+		imageFs: newSource[FsStats]("images", fsEvery, fsLimit, nil), container: newSource[FsStats]("containers", fsEvery, fsLimit, nil),
+		network: newSource[networkReading]("network", networkEvery, networkLimit, nil), storage: newStorageLoop(&storageWalker{}, storageEvery),
+	}
+	for uid, size := range map[string]uint64{"some": 30, "more": 500} {
+		b.storage.pods[uid] = &storage{time: now, volumes: []VolumeStats{{Name: "v", Memory: true, FsUsage: FsUsage{Time: now, UsedBytes: size}}}}
+	}
+	for uid, want := range map[string]Range{"some": {100, 170}, "more": {100, 100}, "none": {100, 200}} {
+		s := Summary{Pods: []PodStats{{PodRef: PodReference{UID: uid}, Memory: PodMemoryStats{FreedBytes: Some(Range{100, 200})}}}}
+		b.Fill(now, &s)
+		if got := s.Pods[0].Memory.FreedBytes; got != Some(want) {
+			t.Errorf("%s: %+v, want %+v", uid, got, want)
+		}
+	}
+}
+
 // A container store that hangs is absent; the image store's figures are not taken for its own.
 func TestAContainerStoreThatHangsIsAbsent(t *testing.T) {
 	now := time.Now()

@@ -48,12 +48,15 @@ func TestFiguresAndUnits(t *testing.T) {
 			Pressure:    stats.NodePressure{Memory: stats.Pressure{Stats: stats.Some(cgroup.PSIStats{Some: cgroup.PSIData{Total: 5 * time.Microsecond, Avg10: 1.5}})}},
 			PIDs:        stats.NodePIDStats{Max: known(1000), Current: known(80)},
 			Fs:          stats.Some(stats.FsStats{AvailableBytes: known(7), CapacityBytes: known(9)}),
+			ImageFs:     stats.Some(stats.FsStats{AvailableBytes: known(70), CapacityBytes: known(90)}),
+			ContainerFs: stats.Some(stats.FsStats{AvailableBytes: known(700), CapacityBytes: known(900)}),
+			Swap:        stats.NodeSwapStats{TotalBytes: known(100), FreeBytes: known(30)},
 		},
 		Pods: []stats.PodStats{{
 			PodRef: stats.PodReference{Name: "web", Namespace: "default", UID: "u"},
 			Memory: stats.PodMemoryStats{Time: at, WorkingSetBytes: known(30), LimitBytes: known(100), AnonBytes: known(20)},
 			CPU:    stats.CPUStats{Time: at, Usage: stats.Some(3 * time.Second)}, Processes: known(3),
-			Containers: []stats.ContainerStats{{Name: "main", Processes: known(2)}, {ID: "unnamed", Processes: known(0)}},
+			Containers: []stats.ContainerStats{{Name: "main", Processes: known(2), Rootfs: stats.Some(stats.FsUsage{UsedBytes: 4}), Logs: stats.Some(stats.FsUsage{UsedBytes: 3})}, {ID: "unnamed", Processes: known(0)}},
 			EphemeralStorage: stats.PodStorageStats{UsedBytes: known(11), InodesUsed: known(2), Volumes: []stats.VolumeStats{
 				{Name: "disk", FsUsage: stats.FsUsage{UsedBytes: 5}}, {Name: "memory", Memory: true, FsUsage: stats.FsUsage{UsedBytes: 6}}}},
 			Network: stats.Some(stats.NetworkStats{Interfaces: []stats.InterfaceStats{{Name: "aux", RxBytes: 1}, {Name: "eth0", RxBytes: 2}}}),
@@ -73,7 +76,11 @@ func TestFiguresAndUnits(t *testing.T) {
 		"the pod's interface is eth0":           p.Network.Name == "eth0" && *p.Network.RxBytes == 2 && len(p.Network.Interfaces) == 2,
 		"disk of the node":                      *p.EphemeralStorage.UsedBytes == 11 && *p.EphemeralStorage.AvailableBytes == 7,
 		"a volume in memory is not on the disk": p.VolumeStats[0].CapacityBytes != nil && p.VolumeStats[1].CapacityBytes == nil && *p.VolumeStats[1].UsedBytes == 6,
-		"a container without a name":            p.Containers[0].Name == "main" && p.Containers[1].Name == "unnamed",
+		"swap":                                  *n.Swap.SwapUsageBytes == 70 && *n.Swap.SwapAvailableBytes == 30,
+		"stores":                                *n.Runtime.ImageFs.AvailableBytes == 70 && *n.Runtime.ContainerFs.AvailableBytes == 700,
+		"a writable layer is where containers are": *p.Containers[0].Rootfs.AvailableBytes == 700 && *p.Containers[0].Rootfs.UsedBytes == 4,
+		"logs are on the node's":                   *p.Containers[0].Logs.AvailableBytes == 7 && *p.Containers[0].Logs.UsedBytes == 3,
+		"a container without a name":               p.Containers[0].Name == "main" && p.Containers[1].Name == "unnamed",
 	} {
 		if !ok {
 			t.Errorf("%s: %+v %+v", what, n, p)

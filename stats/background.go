@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jettison/cri"
@@ -33,6 +34,7 @@ type BackgroundOptions struct {
 	PodLogsDir string  // empty: /var/log/pods
 	Pods       Index   // to begin with, see SetPods
 	Share      float64 // of a core for walking directories, 0 to 1; 0: a hundredth
+	NoNetwork  bool    // pods' network figures are not wanted: no descriptor is kept for any
 	OneRound   bool    // walk everything once, as fast as the disk allows, instead of again and again
 }
 
@@ -47,6 +49,9 @@ type Background struct {
 	network   *source[networkReading]
 	networks  *networks
 	storage   *storageLoop
+	noNetwork bool
+	calm      float64     // share of a core for walking
+	hurry     atomic.Bool // a disk is short: walk faster
 	cancel    context.CancelFunc
 	done      chan struct{} // closed when every goroutine has ended
 
@@ -76,7 +81,7 @@ func StartBackground(o BackgroundOptions) *Background {
 	if o.Share == 0 {
 		o.Share = 0.01
 	}
-	b := &Background{done: make(chan struct{}), learned: make(chan struct{}), networks: newNetworks(o.Proc)}
+	b := &Background{calm: o.Share, noNetwork: o.NoNetwork, done: make(chan struct{}), learned: make(chan struct{}), networks: newNetworks(o.Proc)}
 	b.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit, func(ctx context.Context) (cri.FsInfo, error) {
 		info, err := o.Runtime.ImageFsInfo(ctx)
 		if err == nil {
@@ -119,13 +124,17 @@ func (b *Background) start(o BackgroundOptions) {
 			}
 		})
 	}
-	all.Go(func() {
-		b.network.run(ctx)
-		b.networks.close()
-	})
+	if o.NoNetwork {
+		close(b.network.first)
+	} else {
+		all.Go(func() {
+			b.network.run(ctx)
+			b.networks.close()
+		})
+	}
 	all.Go(func() {
 		background()
-		pace := share(o.Share, threadCPU)
+		pace := share(b.share, threadCPU)
 		if o.OneRound {
 			pace = func(ctx context.Context) error { return ctx.Err() }
 		}
@@ -133,6 +142,50 @@ func (b *Background) start(o BackgroundOptions) {
 		b.storage.run(ctx, o.OneRound)
 	})
 	go func() { all.Wait(); close(b.done) }()
+}
+
+// hurriedShare of a core is what walking may take while a disk is short.
+const hurriedShare = 0.2
+
+// share of a core for walking directories.
+func (b *Background) share() float64 {
+	if b.hurry.Load() {
+		return max(b.calm, hurriedShare)
+	}
+	return b.calm
+}
+
+// Hurry has what pods take of the disks measured every few seconds, at up to a fifth of a core, while a disk is short: a victim
+// is to be chosen by what is true now.
+func (b *Background) Hurry(on bool) {
+	if b.hurry.Swap(on) == on {
+		return
+	}
+	b.storage.mu.Lock()
+	b.storage.hurry = on
+	b.storage.mu.Unlock()
+}
+
+// Demand has what pods take of the disks measured anew where it was last measured before a time, and Fresh tells whether that is
+// done: to be waited for, but not for ever, before a victim is chosen by it.
+func (b *Background) Demand(since time.Time) { b.storage.demand(since) }
+
+// Fresh reports whether no figure of a pod's disk usage is from before a time.
+func (b *Background) Fresh(since time.Time) bool { return b.storage.fresh(since) }
+
+// Eager names the pods, by UID, that are measured every ten seconds: those with limits of their own.
+func (b *Background) Eager(pods map[string]bool) {
+	b.storage.mu.Lock()
+	b.storage.eager = pods
+	b.storage.mu.Unlock()
+	b.storage.wake()
+}
+
+// Remeasure has the file systems asked again at once, as after something was removed.
+func (b *Background) Remeasure() {
+	b.nodeFs.soon()
+	b.imageFs.soon()
+	b.container.soon()
 }
 
 // closePatience is how long Close waits for goroutines. One that the kernel holds in a system call that never returns cannot be
@@ -211,9 +264,26 @@ func closed(ctx context.Context, c chan struct{}) bool {
 	}
 }
 
-// Fill adds what is known by now to a Summary that Collect has just made, once. It never blocks.
-func (b *Background) Fill(now time.Time, out *Summary) {
-	n := &out.Node
+// WaitNode waits until the file systems of the node were measured once or their sources failed, or ctx ends.
+func (b *Background) WaitNode(ctx context.Context) {
+	if !closed(ctx, b.nodeFs.first) || !closed(ctx, b.runtime.first) || b.known().image == "" {
+		return
+	}
+	_ = closed(ctx, b.imageFs.first) && closed(ctx, b.container.first)
+}
+
+// FillNode adds what is known by now of the node's file systems. It never blocks and does not allocate while all is well.
+func (b *Background) FillNode(now time.Time, n *NodeStats) {
+	b.fillNode(now, n)
+}
+
+// nodeSources is how the sources of the node's file systems stand.
+type nodeSources struct {
+	runtime, node, image, container SourceStatus
+	split                           bool
+}
+
+func (b *Background) fillNode(now time.Time, n *NodeStats) nodeSources {
 	info, runtime := b.runtime.get(now)
 	var node, image, container SourceStatus
 	n.Fs, node = b.nodeFs.get(now)
@@ -235,6 +305,12 @@ func (b *Background) Fill(now time.Time, out *Summary) {
 			n.ContainerFs = n.ImageFs
 		}
 	}
+	return nodeSources{runtime, node, image, container, split}
+}
+
+// Fill adds what is known by now to a Summary that Collect has just made, once. It never blocks.
+func (b *Background) Fill(now time.Time, out *Summary) {
+	from := b.fillNode(now, &out.Node)
 	networks, network := b.network.get(now)
 	if network.Err == nil {
 		network.Err = networks.V.err
@@ -250,9 +326,13 @@ func (b *Background) Fill(now time.Time, out *Summary) {
 			f.V.Max -= min(m.V, f.V.Max-f.V.Min)
 		}
 	}
-	out.Sources = append(out.Sources[:0], runtime, node, image, network, b.storage.status())
-	if split {
-		out.Sources = append(out.Sources, container)
+	out.Sources = append(out.Sources[:0], from.runtime, from.node, from.image)
+	if !b.noNetwork {
+		out.Sources = append(out.Sources, network)
+	}
+	out.Sources = append(out.Sources, b.storage.status())
+	if from.split {
+		out.Sources = append(out.Sources, from.container)
 	}
 }
 

@@ -15,12 +15,7 @@ func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
 	out.Sources = out.Sources[:0]
 	errs := []error{c.Node(now, &out.Node)}
 	c.PerCPU(&out.Node)
-	errs = append(errs,
-		c.allocatable(now, &out.Node.Allocatable),
-		c.Pressure(now, &out.Node.Pressure),
-		c.pids(now, &out.Node.PIDs),
-		c.cpus(now, &out.Node),
-		c.view(now, pods, out, true))
+	errs = append(errs, c.Slow(now, &out.Node), c.cpus(now, &out.Node), c.view(now, pods, out, true))
 	for i := range out.Pods {
 		p := &out.Pods[i]
 		if known := pods[p.PodRef.UID]; known != nil {
@@ -30,8 +25,14 @@ func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
 	return errors.Join(errs...)
 }
 
-// allocatable reads the cgroup above all pods, wherever that is.
-func (c *Collector) allocatable(now time.Time, out *AllocatableMemoryStats) error {
+// Slow is what of the node changes too slowly for the cheap look: the cgroup above all pods, tasks and pressure. To be called once a
+// second. A source that fails leaves its own values absent; the error names it.
+func (c *Collector) Slow(now time.Time, out *NodeStats) error {
+	return errors.Join(c.Allocatable(now, &out.Allocatable), c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
+}
+
+// Allocatable reads the cgroup above all pods, wherever that is.
+func (c *Collector) Allocatable(now time.Time, out *AllocatableMemoryStats) error {
 	*out = AllocatableMemoryStats{Time: now}
 	for try := 0; try < 2; try++ {
 		if err := c.findTop(); err != nil {
@@ -82,6 +83,7 @@ func (c *Collector) findTop() error {
 func (c *Collector) readAllocatable(out *AllocatableMemoryStats) error {
 	bytes, err := limit(c.top.MemoryMax(c.buf))
 	if err != nil || !bytes.OK {
+		out.Unlimited = err == nil
 		return err
 	}
 	current, err := optional(c.top.MemoryCurrent(c.buf))
@@ -115,7 +117,8 @@ func (c *Collector) Pressure(now time.Time, out *NodePressure) error {
 	return errors.Join(errs...)
 }
 
-func (c *Collector) pids(now time.Time, out *NodePIDStats) error {
+// PIDs reads how many tasks there are and may be.
+func (c *Collector) PIDs(now time.Time, out *NodePIDStats) error {
 	*out = NodePIDStats{Time: now}
 	current, limit, err := c.proc.PIDs(c.buf)
 	if err == nil {

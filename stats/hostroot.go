@@ -30,6 +30,12 @@ func OpenHostRoot(path string) (*HostRoot, error) {
 // Close gives the descriptor back.
 func (h *HostRoot) Close() error { return unix.Close(h.fd) }
 
+// Dir opens a directory of the host, to open what is in it relative to it (O_PATH: it cannot be read itself). Symbolic links on
+// the way are followed, as the host follows them. The caller closes it. os.ErrNotExist: there is none.
+func (h *HostRoot) Dir(path string) (fd int, err error) {
+	return h.open(path, unix.O_PATH|unix.O_DIRECTORY)
+}
+
 // open opens a path of the host. flags are of open(2), O_CLOEXEC is added.
 func (h *HostRoot) open(path string, flags uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}

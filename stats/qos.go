@@ -1,5 +1,11 @@
 package stats
 
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
 // QOSClass is a pod's quality of service class (k8s.io/api/core/v1 PodQOSClass).
 type QOSClass string
 
@@ -9,3 +15,54 @@ const (
 	Burstable  QOSClass = "Burstable"
 	BestEffort QOSClass = "BestEffort"
 )
+
+// QOSOf is a pod's class: as its status says, else by the kubelet's rule (pkg/apis/core/v1/helper/qos ComputePodQOS). Init
+// containers count, ephemeral ones do not; resources of the whole pod count instead of the containers'.
+func QOSOf(pod *v1.Pod) QOSClass {
+	if pod.Status.QOSClass != "" {
+		return QOSClass(pod.Status.QOSClass)
+	}
+	var all []v1.ResourceRequirements
+	if PodLevel(pod.Spec.Resources) {
+		all = append(all, *pod.Spec.Resources)
+	} else {
+		for i := range pod.Spec.Containers {
+			all = append(all, pod.Spec.Containers[i].Resources)
+		}
+		for i := range pod.Spec.InitContainers {
+			all = append(all, pod.Spec.InitContainers[i].Resources)
+		}
+	}
+	some, guaranteed := false, len(all) > 0
+	for _, r := range all {
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			request, limit := r.Requests[name], r.Limits[name]
+			some = some || !request.IsZero() || !limit.IsZero()
+			// A request that is not given is the limit (pkg/apis/core/v1/defaults.go).
+			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Cmp(limit) == 0)
+		}
+	}
+	switch {
+	case !some:
+		return BestEffort
+	case guaranteed:
+		return Guaranteed
+	}
+	return Burstable
+}
+
+// PodLevel reports whether the pod has resources of its own, beside its containers' (k8s.io/component-helpers/resource
+// IsPodLevelResourcesSet).
+func PodLevel(r *v1.ResourceRequirements) bool {
+	if r == nil {
+		return false
+	}
+	for _, list := range []v1.ResourceList{r.Requests, r.Limits} {
+		for name := range list {
+			if name == v1.ResourceCPU || name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -49,6 +49,8 @@ type Observation struct {
 	Time      time.Time
 	OK        bool
 	Reason    string // why it is not observed
+	// Gone: the node does not have what the signal is about, as its source says: nothing of it can be short.
+	Gone bool
 }
 
 // maxAge is the age at which a reading is no observation any more.
@@ -66,9 +68,10 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 	case SignalAllocatableMemoryAvailable:
 		a := n.Allocatable
 		o = available(a.Time, a.LimitBytes, a.WorkingSetBytes, "the cgroup above all pods has no memory limit, or is not there")
+		o.Gone = a.Unlimited
 	case SignalSwapAvailable:
 		if n.Swap.TotalBytes.OK && n.Swap.TotalBytes.V == 0 {
-			return Observation{Reason: "the node has no swap"}
+			return Observation{Reason: "the node has no swap", Gone: true}
 		}
 		o = Observation{Available: n.Swap.FreeBytes.V, Capacity: n.Swap.TotalBytes.V, Time: n.Swap.Time, OK: n.Swap.TotalBytes.OK && n.Swap.FreeBytes.OK, Reason: "meminfo could not be read"}
 	case SignalPIDAvailable:

@@ -81,7 +81,7 @@ func TestASourceThatHangsGrowsOld(t *testing.T) {
 func TestAWalkKeepsToItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var worked time.Duration
-		pace := share(0.01, func() time.Duration { return worked })
+		pace := share(func() float64 { return 0.01 }, func() time.Duration { return worked })
 		began := time.Now()
 		for range 1000 {
 			worked += 100 * time.Microsecond

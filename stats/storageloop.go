@@ -14,23 +14,27 @@ type storageLoop struct {
 	walker *storageWalker
 	every  time.Duration // a pod's figures are renewed when they are older
 
-	mu      sync.Mutex
-	pods    map[string]*storage
-	index   Index
-	known   map[string]bool // UIDs of all pods there are to measure
-	listed  time.Time       // when the pods' directories were last listed; zero: never
-	err     error           // of that
-	began   time.Time       // start of the round under way; zero: none is
-	round   time.Duration   // measuring all pods that were due took, the last time
-	doing   string          // UID of the pod being walked; empty: none is
-	since   time.Time       // that
-	until   time.Time       // its turn ends
-	settled bool            // first is closed
-	first   chan struct{}   // closed when every pod that was found at first is measured, or they cannot be listed
+	mu       sync.Mutex
+	hurry    bool
+	demanded time.Time       // figures from before that are renewed at once
+	eager    map[string]bool // UIDs of pods that are measured often
+	woken    chan struct{}   // one slot: something is due
+	pods     map[string]*storage
+	index    Index
+	known    map[string]bool // UIDs of all pods there are to measure
+	listed   time.Time       // when the pods' directories were last listed; zero: never
+	err      error           // of that
+	began    time.Time       // start of the round under way; zero: none is
+	round    time.Duration   // measuring all pods that were due took, the last time
+	doing    string          // UID of the pod being walked; empty: none is
+	since    time.Time       // that
+	until    time.Time       // its turn ends
+	settled  bool            // first is closed
+	first    chan struct{}   // closed when every pod that was found at first is measured, or they cannot be listed
 }
 
 func newStorageLoop(w *storageWalker, every time.Duration) *storageLoop {
-	return &storageLoop{walker: w, every: every, pods: map[string]*storage{}, first: make(chan struct{})}
+	return &storageLoop{walker: w, every: every, woken: make(chan struct{}, 1), pods: map[string]*storage{}, first: make(chan struct{})}
 }
 
 // A pod is walked for a turn at most, so that one with many files holds up nobody for long. A walk that its turn's end cut off
@@ -45,6 +49,41 @@ const walkPatience = 30 * time.Second
 
 // oldest figures that are shown, however long a round takes.
 const storageLimit = time.Hour
+
+// hurriedEvery is the age at which figures are renewed while a disk is short, eagerEvery that of pods with limits of their own.
+const (
+	hurriedEvery = 5 * time.Second
+	eagerEvery   = 10 * time.Second
+)
+
+// demand has figures from before a time renewed at once.
+func (l *storageLoop) demand(since time.Time) {
+	l.mu.Lock()
+	if since.After(l.demanded) {
+		l.demanded = since
+	}
+	l.mu.Unlock()
+	l.wake()
+}
+
+func (l *storageLoop) wake() {
+	select {
+	case l.woken <- struct{}{}:
+	default:
+	}
+}
+
+// fresh reports whether no figure of a pod is from before a time. One whose walk was cut off counts as it is.
+func (l *storageLoop) fresh(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for uid := range l.known {
+		if s := l.pods[uid]; s == nil || s.time.Before(since) && !s.cut {
+			return false
+		}
+	}
+	return !l.listed.IsZero()
+}
 
 // relist is how soon the loop looks for new pods while no figure is due.
 const relist = 5 * time.Second
@@ -69,6 +108,7 @@ func (l *storageLoop) run(ctx context.Context, oneRound bool) {
 		timer := time.NewTimer(relist)
 		select {
 		case <-timer.C:
+		case <-l.woken:
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -108,7 +148,11 @@ func (l *storageLoop) keep(found map[string]storageDirs, err error) {
 func (l *storageLoop) oldest(found map[string]storageDirs) (uid string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	limit := time.Now().Add(-l.every)
+	now := time.Now()
+	limit, often := now.Add(-l.every), now.Add(-min(l.every, eagerEvery))
+	if l.hurry {
+		limit = now.Add(-min(l.every, hurriedEvery))
+	}
 	var at time.Time
 	var last bool // the chosen one was cut off
 	consider := func(u string) {
@@ -120,7 +164,11 @@ func (l *storageLoop) oldest(found map[string]storageDirs) (uid string, due bool
 				t = s.time
 			}
 		}
-		if t.After(limit) || due && cut && !last {
+		young := t.After(limit)
+		if l.eager[u] {
+			young = t.After(limit) && t.After(often)
+		}
+		if young && !t.Before(l.demanded) || due && cut && !last {
 			return
 		}
 		if !due || last && !cut || t.Before(at) || t.Equal(at) && u < uid {

@@ -68,6 +68,7 @@ type AllocatableMemoryStats struct {
 	Time            time.Time
 	LimitBytes      Opt[uint64] // memory.max
 	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0
+	Unlimited       bool        // memory.max says so
 }
 
 // NodeSwapStats in bytes, from /proc/meminfo. A node without swap has a total of 0.

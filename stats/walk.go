@@ -320,7 +320,7 @@ func dirent(b []byte) (e dirEntry, rest []byte, ok bool) {
 
 // share returns a pace that keeps the calling thread below a share of one core, 0 to 1, by the CPU time it has used (clock). The
 // goroutine must be locked to its thread.
-func share(of float64, clock func() time.Duration) func(context.Context) error {
+func share(of func() float64, clock func() time.Duration) func(context.Context) error {
 	const slice = 2 * time.Millisecond // of CPU time between two pauses
 	last := clock()
 	return func(ctx context.Context) error {
@@ -328,6 +328,7 @@ func share(of float64, clock func() time.Duration) func(context.Context) error {
 		if used < slice {
 			return ctx.Err()
 		}
+		of := of()
 		timer := time.NewTimer(time.Duration(float64(used) * (1 - of) / of))
 		defer timer.Stop()
 		select {

@@ -61,9 +61,8 @@ func TestACalmStepDoesNotAllocate(t *testing.T) {
 	if raced {
 		t.Skip("the race detector allocates")
 	}
-	in := fullNode(110)
 	for _, pressure := range []bool{false, true} {
-		m, now := benchManager(pressure), epoch
+		m, now, in := benchManager(pressure), epoch, fullNode(1000)
 		in.Summary.Node.PIDs.Current.V = 32700
 		m.Step(now, in)
 		in.Summary.Node.PIDs.Current.V = 1000
@@ -79,30 +78,51 @@ func TestACalmStepDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// A step: with nothing met; with a hard threshold for memory, whose victim is the benchmark's to forget; with that victim under way;
+// with every disk signal met, and the second half after the reclaim; with a pressure signal that one pod causes.
 func BenchmarkStep(b *testing.B) {
-	for _, pods := range []int{110, 1000} {
-		in := fullNode(pods)
-		b.Run(fmt.Sprintf("calm/pods=%d", pods), func(b *testing.B) {
-			m, now := benchManager(false), epoch
-			b.ReportAllocs()
-			for b.Loop() {
-				now = now.Add(time.Millisecond)
+	const little = 50 << 20
+	noMemory := func(n *stats.NodeStats) { n.Memory.KernelAvailableBytes = stats.Some(uint64(little)) }
+	for _, c := range []struct {
+		name     string
+		pressure bool
+		short    func(*stats.NodeStats)
+		victims  int // of a step
+		begin    bool
+	}{
+		{"calm", false, func(*stats.NodeStats) {}, 0, false},
+		{"memory", false, noMemory, 1, false},
+		{"underway", false, noMemory, 0, true},
+		{"disks", false, func(n *stats.NodeStats) {
+			fs := stats.Some(stats.FsStats{AvailableBytes: stats.Some(uint64(little)), CapacityBytes: stats.Some(uint64(100 << 30)), InodesFree: stats.Some(uint64(10)), Inodes: stats.Some(uint64(1e7))})
+			n.Fs, n.ImageFs, n.ContainerFs = fs, fs, fs
+		}, 1, false},
+		{"pressure", true, func(n *stats.NodeStats) { n.Pressure.Memory.Full.Over1s = stats.Some(0.5) }, 1, false},
+	} {
+		for _, pods := range []int{110, 1000} {
+			b.Run(fmt.Sprintf("%s/pods=%d", c.name, pods), func(b *testing.B) {
+				m, now, in := benchManager(c.pressure), epoch, fullNode(pods)
+				hits := &in.Summary.Pods[pods-1].Events
+				hits.OK = true
 				m.Step(now, in)
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "steps/s")
-		})
-		b.Run(fmt.Sprintf("met/pods=%d", pods), func(b *testing.B) {
-			m, now := benchManager(false), epoch
-			in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
-			defer func() { in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(60 << 30)) }()
-			b.ReportAllocs()
-			for b.Loop() {
-				now = now.Add(time.Millisecond)
-				if d := m.Step(now, in); len(d.Evictions) != 1 {
-					b.Fatal(d.Reason)
+				c.short(&in.Summary.Node)
+				if c.begin {
+					m.Begin(m.Step(now, in).Evictions[0], little)
 				}
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "steps/s")
-		})
+				b.ReportAllocs()
+				for b.Loop() {
+					now = now.Add(time.Millisecond)
+					hits.V.Max++
+					d := m.Step(now, in)
+					if len(d.Reclaim) > 0 {
+						d = m.Reclaimed(now, in)
+					}
+					if len(d.Evictions) != c.victims {
+						b.Fatal(len(d.Evictions), d.Reason)
+					}
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "steps/s")
+			})
+		}
 	}
 }

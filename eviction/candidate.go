@@ -3,6 +3,7 @@ package eviction
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"jettison/stats"
@@ -43,7 +44,7 @@ type Candidate struct {
 type Keys struct {
 	SetAside bool              // it was killed and did not die: last
 	Measured bool              // what it uses is known
-	Dying    bool              // being evicted gently already: it goes first, for a hard threshold takes it over
+	Dying    bool              // being evicted gently already: if for the same, it goes first, for a hard threshold takes it over
 	Requests bool              // for this signal requests count
 	Usage    uint64            // in the signal's unit; of a pressure signal, what it caused
 	Request  stats.Opt[uint64] // in the signal's unit: its upper bound where it is not known exactly
@@ -54,23 +55,34 @@ type Keys struct {
 	Start    time.Time
 	Returned int // how often a pod of this UID was evicted before
 
-	kind kind
+	kind  kind
+	eases bool // what it is being evicted for is what is short here
 }
 
-// annotation of a pod: its object's word, else the runtime's.
+// annotation of a pod: its object's word, else the runtime's. A pod that the runtime calls static or a mirror is one: whoever hands over
+// objects must not make an ordinary one of it.
 func (c *Candidate) annotation(key string) (string, bool) {
-	if c.Object != nil {
-		if v, ok := c.Object.annotations[key]; ok {
-			return v, true
-		}
+	said, told := c.Pod.Annotations[key]
+	if told && strings.HasPrefix(key, "kubernetes.io/") && said != "api" || c.Object == nil {
+		return said, told
 	}
-	v, ok := c.Pod.Annotations[key]
-	return v, ok
+	if v, ok := c.Object.annotations[key]; ok {
+		return v, true
+	}
+	return said, told
+}
+
+// namespace of a pod: the runtime's word, or its object's where only the kernel knows the pod. Empty: unknown.
+func (c *Candidate) namespace() string {
+	if c.Pod.PodRef.Namespace == "" && c.Object != nil {
+		return c.Object.Ref.Namespace
+	}
+	return c.Pod.PodRef.Namespace
 }
 
 // own is an annotation of this project's, where it counts.
 func (p *Policy) own(c *Candidate, key string) string {
-	if !slices.Contains(p.AnnotationNamespaces, c.Pod.PodRef.Namespace) || !c.Pod.Announced && c.Object == nil {
+	if !slices.Contains(p.AnnotationNamespaces, c.namespace()) || !c.Pod.Announced && c.Object == nil {
 		return ""
 	}
 	v, _ := c.annotation(key)
@@ -107,7 +119,7 @@ func (p *Policy) protected(c *Candidate) string {
 		return "mirror pod"
 	case priority.OK && priority.V >= systemCriticalPriority:
 		return "critical pod (priority " + strconv.Itoa(int(priority.V)) + ")"
-	case pod.NodeCritical:
+	case !priority.OK && pod.NodeCritical:
 		return "critical pod (oom_score_adj -997)"
 	case c.Object != nil && c.Object.nodeClass:
 		return "critical pod (class system-node-critical)"
@@ -115,8 +127,8 @@ func (p *Policy) protected(c *Candidate) string {
 		return "annotated " + annotationNeverEvict
 	case !pod.Announced && c.Object == nil && staticUID(pod.PodRef.UID):
 		return "static pod (its UID is a hash)"
-	case !priority.OK && slices.Contains(p.ProtectedNamespaces, pod.PodRef.Namespace):
-		return "namespace " + pod.PodRef.Namespace + " is protected and the pod's priority unknown"
+	case !priority.OK && slices.Contains(p.ProtectedNamespaces, c.namespace()):
+		return "namespace " + c.namespace() + " is protected and the pod's priority unknown"
 	}
 	return ""
 }

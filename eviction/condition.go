@@ -44,3 +44,6 @@ func (c Condition) Event(status bool) string {
 	}
 	return conditionWords[c][3]
 }
+
+// Condition that the threshold raises.
+func (m Met) Condition() Condition { return signals[m.Threshold.Signal].condition }

@@ -45,6 +45,9 @@ type Met struct {
 	Due bool
 }
 
+// Disk: pods take what is short by files, of which they are measured now and then.
+func (m Met) Disk() bool { return signals[m.Threshold.Signal].kind.disk() }
+
 // ObservedText is what was observed as the kubelet's messages write it: 50Mi.
 func (m Met) ObservedText() string {
 	return amountText(signals[m.Threshold.Signal].kind, m.Observed.Available)
@@ -88,6 +91,17 @@ type Eviction struct {
 	kind kind
 	hard bool
 }
+
+// Local: the pod is evicted for limits of its own.
+func (e *Eviction) Local() bool {
+	return e.Signal == SignalEmptyDirFsLimit || e.Signal == SignalEphemeralPodFsLimit || e.Signal == SignalEphemeralContainerFsLimit
+}
+
+// Disk: its end gives files back, which takes more than the end of its processes.
+func (e *Eviction) Disk() bool { return e.kind.disk() || e.Local() }
+
+// Urgent: a hard threshold of what only processes take asks for it, so that every millisecond counts.
+func (e *Eviction) Urgent() bool { return e.hard && !e.Disk() }
 
 // Names in a pod's status and events (kubelet pkg/kubelet/eviction, k8s.io/api/core/v1).
 const (

@@ -4,7 +4,7 @@
 //
 //	d := m.Step(now, in)                    conditions, what is met, what to reclaim first, who is to be evicted
 //	if len(d.Reclaim) > 0 { ...; d2 := m.Reclaimed(now, after) }    the second half, on a look taken after the reclaim
-//	for e of d.Evictions and d2.Evictions:  m.Begin(e, available); ...; m.Done(now, uid, died); m.Cleaned(uid)
+//	for e of d.Evictions and d2.Evictions:  m.Begin(e, available); ...; m.Done(now, uid, died); m.Cleaned(now, uid)
 //
 //	signal.go     the signals, and when one is observed
 //	threshold.go  Threshold; parse.go, doubt.go: the kubelet's grammar, its error texts, and what it takes and should not

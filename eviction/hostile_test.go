@@ -29,6 +29,21 @@ func TestFiguresThatCannotBeTrue(t *testing.T) {
 	}
 }
 
+// A request that cannot be true is unknown: it neither saves a pod nor condemns it.
+func TestARequestThatCannotBeTrue(t *testing.T) {
+	m, pods := managerOf(t, 0, hardLines...), []stats.PodStats{}
+	for uid, request := range map[string]uint64{"broken": math.MaxUint64, "over": 1, "within": 1 << 40} {
+		p := stats.PodStats{PodRef: stats.PodReference{UID: uid, Name: uid}, MemoryRequest: stats.Some(stats.Exactly(request))}
+		p.Memory.WorkingSetBytes = stats.Some(uint64(1 << 30))
+		pods = append(pods, p)
+	}
+	in := Input{Summary: &stats.Summary{Pods: pods}}
+	in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
+	if got := names(m.Step(epoch, in).Ranking); got != "over broken within" {
+		t.Error(got)
+	}
+}
+
 // A reading beyond MaxAge is no observation; without one none is too old, and one without a time never is.
 func TestMaxAge(t *testing.T) {
 	in := Input{Summary: &stats.Summary{}}
@@ -43,9 +58,14 @@ func TestMaxAge(t *testing.T) {
 			t.Errorf("%+v: met %v", c, d.Met)
 		}
 	}
-	in.Summary.Node.Memory.Time = time.Time{}
 	m := managerOf(t, 0, hardLines...)
 	m.config.MaxAge = time.Second
+	disk := Input{Summary: &stats.Summary{}}
+	disk.Summary.Node.Fs = stats.Some(stats.FsStats{Time: epoch, CapacityBytes: stats.Some(uint64(16 << 30)), AvailableBytes: stats.Some(uint64(1))})
+	if d := m.Step(epoch.Add(time.Minute), disk); len(d.Met) == 0 {
+		t.Error("a disk is read now and then: its source says when that is too long ago")
+	}
+	in.Summary.Node.Memory.Time = time.Time{}
 	if d := m.Step(epoch, in); len(d.Met) == 0 {
 		t.Error("a reading without a time has an age")
 	}

@@ -46,6 +46,7 @@ func anyPods(t *rapid.T) (pods []stats.PodStats, objects map[string]*Pod) {
 			object.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: parsed("2Gi")}
 		}
 		name, known := "ordinary", rapid.Bool().Draw(t, "object")
+		namespace := rapid.SampledFrom([]string{"default", "kube-system"}).Draw(t, "namespace")
 		priority := rapid.SampledFrom([]int32{-1, 0, 1, math.MaxInt32, systemCriticalPriority}).Draw(t, "priority")
 		object.Spec.Priority = &priority
 		switch {
@@ -53,11 +54,20 @@ func anyPods(t *rapid.T) (pods []stats.PodStats, objects map[string]*Pod) {
 			name, p.Annotations[annotationConfigSource] = "critical", "file"
 		case rapid.IntRange(0, 9).Draw(t, "self") == 0:
 			name, p.Self = "critical", true
-		case known && priority >= systemCriticalPriority:
+		case rapid.IntRange(0, 9).Draw(t, "mirror") == 0:
+			name, p.Annotations[annotationConfigMirror] = "critical", "hash"
+		case known && priority >= systemCriticalPriority, !known && namespace == "kube-system":
 			name = "critical"
+		case !known && rapid.IntRange(0, 9).Draw(t, "-997") == 0:
+			name, p.NodeCritical = "critical", true
+		case known && rapid.IntRange(0, 9).Draw(t, "never") == 0:
+			object.Annotations = map[string]string{annotationNeverEvict: "true"}
+			if namespace == "kube-system" { // a tenant's word does not count
+				name = "critical"
+			}
 		}
 		uid := fmt.Sprintf("%s-%d", name, i)
-		p.PodRef = stats.PodReference{Name: name, UID: uid, Namespace: rapid.SampledFrom([]string{"default", "kube-system"}).Draw(t, "namespace")}
+		p.PodRef = stats.PodReference{Name: name, UID: uid, Namespace: namespace}
 		object.Namespace, object.UID = p.PodRef.Namespace, types.UID(uid)
 		if known {
 			objects[uid] = NewPod(object)
@@ -163,7 +173,7 @@ func TestInvariants(t *testing.T) {
 				case 0:
 					m.Done(now, uid, false)
 				case 1:
-					m.Cleaned(uid)
+					m.Cleaned(now, uid)
 					m.Done(now, uid, true)
 				case 2:
 					m.Done(now, uid, true)
@@ -202,7 +212,7 @@ func TestSoftNeverDelaysHard(t *testing.T) {
 					m.Begin(e, d.Signal.Observed.Available)
 					if e.GracePeriodSeconds == 1 { // gentle ones take their time
 						m.Done(now, e.Pod.PodRef.UID, true)
-						m.Cleaned(e.Pod.PodRef.UID)
+						m.Cleaned(now, e.Pod.PodRef.UID)
 					}
 				}
 			}

@@ -18,13 +18,13 @@ const (
 // limits are unknown, so it exceeds none. One that was killed for it and is still there blocks nobody: it is left out while it is
 // dying, and while it is set aside.
 func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
-	if !m.config.LocalStorage || len(in.Pods) == 0 {
+	if !m.config.LocalStorage || in.ObserveDisks || in.MemoryOnly || len(in.Pods) == 0 {
 		return nil
 	}
 	for i := range in.Summary.Pods {
 		pod := &in.Summary.Pods[i]
 		object := in.Pods[pod.PodRef.UID]
-		if object == nil || !object.limited() || empty(pod, object) {
+		if object == nil || !object.Limited() || empty(pod, object) {
 			continue
 		}
 		signal, message := m.exceeds(pod, object)
@@ -43,11 +43,12 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 	return evictions
 }
 
-// limited reports whether the pod has any limit on local storage.
-func (p *Pod) limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != nil }
+// Limited reports whether the pod has any limit on local storage.
+func (p *Pod) Limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != nil }
 
 // exceeds says which limit on local storage a pod exceeds; the first that fits counts (pkg/kubelet/eviction/eviction_manager.go
-// localStorageEviction). An empty signal: none.
+// localStorageEviction). An empty signal: none. While the layout is not known, writable layers may be imagefs' business and do not
+// count against a container.
 func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal, message string) {
 	s := &pod.EphemeralStorage
 	for i := range object.emptyDirs {
@@ -67,7 +68,7 @@ func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal
 		if c.Logs.OK {
 			used = c.Logs.V.UsedBytes
 		}
-		if c.Rootfs.OK && !m.layout.V.DedicatedImageFs {
+		if c.Rootfs.OK && m.layout.OK && !m.layout.V.DedicatedImageFs {
 			used = add(used, c.Rootfs.V.UsedBytes)
 		}
 		for j := range object.containers {

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"math"
 	"time"
 
 	"jettison/stats"
@@ -32,6 +33,15 @@ type Input struct {
 	Pods map[string]*Pod
 	// Growing are cgroups at the top of the hierarchy and by how much they grew lately, for the breaker to name one. Optional.
 	Growing []Growth
+	// MemoryOnly: nothing was measured of pods but memory and tasks. Thresholds for anything else ask for nobody in this step, and
+	// are none the wiser for it.
+	MemoryOnly bool
+	// Measuring: what pods take of the disks was measured before they were short. Thresholds for disks ask for nobody yet; what can be
+	// reclaimed is.
+	Measuring bool
+	// ObserveDisks: a kubelet takes care of the disks. Their signals only set conditions: nothing is reclaimed and nobody evicted
+	// for them, nor for a pod's own limits on local storage.
+	ObserveDisks bool
 }
 
 // Growth of a cgroup.
@@ -115,24 +125,112 @@ func (m *Manager) Memory(node *stats.NodeStats) stats.Observation {
 	return node.Memory.Available(m.config.MemoryAvailable)
 }
 
-// Near reports whether less memory is available than so many times a threshold.
+// Near reports whether less memory is available than so many times a threshold of memory.available.
 func (m *Manager) Near(node *stats.NodeStats, times uint64) bool {
 	o := m.Memory(node)
 	for i := range m.watched {
-		if w := &m.watched[i]; w.Signal == stats.SignalMemoryAvailable && o.OK && o.Available/times < w.Value.Of(o.Capacity) {
+		w := &m.watched[i]
+		if w.Signal != stats.SignalMemoryAvailable || !o.OK {
+			continue
+		}
+		if o.Available/times < w.Value.Of(o.Capacity) || w.held && o.Available < m.enough(w, o.Capacity) {
 			return true
 		}
 	}
 	return false
 }
 
-// Observe is the cheap half of Step: it judges what is known of the node, remembers since when thresholds are met and returns those
-// that are. A signal that was not observed is neither met nor unmet: what was known of it stays.
+// Observe is the cheap half of Step: it judges what is known of the node, remembers since when thresholds are met and which
+// conditions hold, and returns the thresholds that are met. A signal that was not observed is neither met nor unmet: what was known of
+// it stays. It does not allocate while nothing is met.
 func (m *Manager) Observe(now time.Time, node *stats.NodeStats) []Met {
 	m.cheap.Node = *node
+	m.arrange(node)
 	m.judge(now, &m.cheap)
+	m.settle(now, &m.cheap)
+	m.hold(now)
 	return m.met()
 }
+
+// Conditions of the node that are true, sorted, as of the last Observe or Step. The slice must not be changed.
+func (m *Manager) Conditions() []Condition { return m.conditions }
+
+// Asks tells which looks a step would be worth now, by what was last observed: memory, that some threshold asks for a victim whom
+// Input.MemoryOnly will find; full, that one asks for whom it will not. What has to wait for evictions under way asks for nothing.
+// observeDisks is what Input.ObserveDisks would be.
+func (m *Manager) Asks(now time.Time, observeDisks bool) (memory, full bool) {
+	var hard, soft bool
+	for i := range m.watched {
+		w := &m.watched[i]
+		if !w.observed.OK || !w.met || observeDisks && w.info.kind.disk() || now.Sub(w.since) < w.Grace || m.blocked(now, w) != "" {
+			continue
+		}
+		switch {
+		case !w.info.kind.memoryView():
+			full = true
+		case w.Hard():
+			hard = true
+		default:
+			soft = true
+		}
+	}
+	return hard || soft && !full, full // a hard threshold for a disk comes before a soft one for memory
+}
+
+// Headroom is how much is left of a signal above the nearest threshold that is not met, by what was last observed; without one, or
+// while it is not observed, as much as there may be. short: some threshold of it is met.
+func (m *Manager) Headroom(signal stats.Signal) (left uint64, short bool) {
+	left = math.MaxUint64
+	for i := range m.watched {
+		w := &m.watched[i]
+		switch {
+		case w.Signal != signal || !w.observed.OK || w.info.kind.pressure():
+		case w.met:
+			short = true
+		default:
+			left = min(left, w.observed.Available-w.limit)
+		}
+	}
+	return left, short
+}
+
+// Observed is what was last observed of a signal that some threshold is for.
+func (m *Manager) Observed(signal stats.Signal) (o stats.Observation) {
+	for i := range m.watched {
+		if m.watched[i].Signal == signal {
+			return m.watched[i].observed
+		}
+	}
+	return o
+}
+
+// Met are the thresholds that were met when they were last observed, most urgent first.
+func (m *Manager) Met() []Met { return m.met() }
+
+// SetAside are the pods that were killed and did not die, by UID, and until when they are ranked last.
+func (m *Manager) SetAside(now time.Time) map[string]time.Time {
+	out := map[string]time.Time{}
+	for uid, a := range m.aside {
+		if now.Before(a.until) {
+			out[uid] = a.until
+		}
+	}
+	return out
+}
+
+// Stops reports whether the breaker holds back evictions for something that is short: then Input.Growing is worth its price.
+func (m *Manager) Stops() bool {
+	for _, n := range m.futile {
+		if m.config.Breaker && n >= breakerLimit {
+			return true
+		}
+	}
+	return false
+}
+
+// Follows reports whether steps are needed even while nothing is met: pods' counters tell who causes a pressure only against what
+// they were before.
+func (m *Manager) Follows() bool { return m.uses != nil }
 
 // Step decides on one look: which conditions hold, what to reclaim first, and who is to be evicted. At most one pod is evicted for
 // a threshold, and none while what another one returns is on its way: the next look tells whether it was enough. What becomes of
@@ -140,9 +238,12 @@ func (m *Manager) Observe(now time.Time, node *stats.NodeStats) []Met {
 func (m *Manager) Step(now time.Time, in Input) Decision {
 	m.arrange(&in.Summary.Node)
 	m.judge(now, in.Summary)
-	m.ripen(now)
+	m.ripen(now, in.MemoryOnly)
 	m.settle(now, in.Summary)
-	m.follow(now, in.Summary)
+	m.remeasure(in)
+	if !in.MemoryOnly {
+		m.follow(now, in.Summary)
+	}
 	d := Decision{Time: now, Conditions: m.hold(now), Met: m.met()}
 	m.before = Decision{}
 	if d.Evictions = m.offenders(now, in); len(d.Evictions) > 0 { // as the kubelet: look again before anything else
@@ -152,7 +253,9 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	if d.Met == nil {
 		return d
 	}
-	m.wish(&d)
+	if !in.ObserveDisks && !in.MemoryOnly {
+		m.wish(&d)
+	}
 	m.decide(now, in, &d, false)
 	if len(d.Reclaim) > 0 {
 		m.before = d

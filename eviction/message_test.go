@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -82,9 +83,50 @@ func TestEvictionMessages(t *testing.T) {
 	if ReasonEvicted+ConditionDisruption+DisruptionReason+EventThresholdMet != "EvictedDisruptionTargetTerminationByKubeletEvictionThresholdMet" {
 		t.Error("another name than the kubelet's")
 	}
-	thresholds, _, _ := in("hard nodefs.available 2Gi").Parse()
-	if got := (Met{Threshold: thresholds[0]}).AttemptingToReclaim(); got != "Attempting to reclaim ephemeral-storage" {
-		t.Errorf("got %q", got)
+}
+
+// A pod-level request is for memory: it says nothing where disks are short.
+func TestAPodLevelRequestIsForMemory(t *testing.T) {
+	object := NewPod(&v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: parsed("1Mi")}}}})
+	pod := &stats.PodStats{Memory: stats.PodMemoryStats{WorkingSetBytes: stats.Some(uint64(2 << 20))}}
+	for signal, want := range map[stats.Signal]bool{stats.SignalMemoryAvailable: true, stats.SignalNodeFsAvailable: false} {
+		q := parsed("1Gi")
+		text, annotations := message(&Met{Threshold: Threshold{Signal: signal, Value: ThresholdValue{Quantity: &q}}}, &Candidate{Pod: pod, Object: object})
+		if _, named := annotations[annotationPod]; named != want || strings.Contains(text, "was using") != want {
+			t.Errorf("%s: %s %v", signal, text, annotations)
+		}
+	}
+}
+
+// A pod that nobody has seen on the node has no figures, so its event has no annotations; one whose object is not known has those that need
+// none.
+func TestAnnotationsWithoutFigures(t *testing.T) {
+	for name, in := range map[string]Input{
+		"map[]":                        {Pods: map[string]*Pod{"P": NewPod(&v1.Pod{})}, Summary: &stats.Summary{}},
+		"map[starved_resource:memory]": {Summary: &stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: "P"}}}}},
+	} {
+		in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
+		d := managerOf(t, 0, hardLines...).Step(epoch, in)
+		if len(d.Evictions) != 1 || fmt.Sprint(d.Evictions[0].Annotations) != name {
+			t.Errorf("want %s: %+v, %s", name, d.Evictions, d.Reason)
+		}
+	}
+}
+
+// The node event of each signal names its resource (pkg/kubelet/eviction/helpers.go signalToResource); the last ones are ours.
+func TestAttemptingNamesTheResource(t *testing.T) {
+	for resource, signals := range map[string][]stats.Signal{
+		"memory":            {stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, SignalMemoryPressureFull, SignalMemoryPressureSome},
+		"ephemeral-storage": {stats.SignalNodeFsAvailable, stats.SignalImageFsAvailable, stats.SignalContainerFsAvailable},
+		"inodes":            {stats.SignalNodeFsInodesFree, stats.SignalImageFsInodesFree, stats.SignalContainerFsInodesFree},
+		"pids":              {stats.SignalPIDAvailable},
+		"swap":              {stats.SignalSwapAvailable}, "io": {SignalIOPressureFull}, "cpu": {SignalCPUPressureSome},
+	} {
+		for _, signal := range signals {
+			if got := (Met{Threshold: Threshold{Signal: signal}}).AttemptingToReclaim(); got != "Attempting to reclaim "+resource {
+				t.Errorf("%s: %q", signal, got)
+			}
+		}
 	}
 }
 
@@ -136,6 +178,10 @@ func TestStorageLimitsOfObjects(t *testing.T) {
 	p := NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{limited("1Gi"), limited("2Gi"), container0("free", ""), limited("0")}, InitContainers: []v1.Container{limited("1Mi")}}})
 	if p.storageLimit.String() != "3Gi" || !p.containers[0].storageLimit.OK || p.containers[2].storageLimit.OK || p.containers[3].storageLimit.OK || p.containers[4].storageLimit.OK {
 		t.Errorf("got %v, %+v", p.storageLimit, p.containers)
+	}
+	none := resource.MustParse("0")
+	if p := NewPod(&v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &none}}}}}}); p.Limited() {
+		t.Error("a size limit of 0 is one")
 	}
 	if NewPod(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container0("free", "1Mi")}}}).storageLimit != nil {
 		t.Error("a limit of nobody")

@@ -13,6 +13,14 @@ import (
 // tears a pod down takes memory first, and what lay in the pod's /dev/shm comes back only with its sandbox.
 const settleLimit = 2 * time.Second
 
+// diskLimit is the same for disks, where containers, logs and volumes have to be removed first. diskSettle is how long after that the
+// disk may take to show it: a runtime frees what a container wrote in its own time (containerd's garbage collector pauses for fifty
+// times as long as it worked last). Meanwhile the next one goes only if much less is left.
+const (
+	diskLimit  = 2 * time.Minute
+	diskSettle = time.Minute
+)
+
 // How long a pod that was killed and did not die is ranked last; doubled each time, up to the maximum.
 const (
 	setAsideFirst = 30 * time.Second
@@ -36,11 +44,30 @@ type pending struct {
 	// until: what a dead one returns is awaited; zero while it is dying.
 	until   time.Time
 	cleaned bool // the runtime has cleaned up after it
+	// ended is when, as far as it has: a disk is measured now and then, so only a reading from after it counts.
+	ended time.Time
 }
 
-// over: nothing more is to be expected of it.
-func (p *pending) over(now time.Time) bool {
-	return p.died && (p.cleaned || !now.Before(p.until))
+// over: nothing more is to be expected of an eviction. What a disk gives back comes with the clean-up or after it: half of what is
+// expected, measured after the clean-up, is enough to go by.
+func (m *Manager) over(now time.Time, p *pending) bool {
+	switch {
+	case !p.died:
+		return false
+	case !p.e.kind.disk():
+		return p.cleaned || !now.Before(p.until)
+	case !p.cleaned:
+		return !now.Before(p.until.Add(diskLimit - settleLimit))
+	}
+	for i := range m.watched {
+		o := &m.watched[i].observed
+		if m.watched[i].Signal != p.e.Signal || !o.OK || o.Time.IsZero() || p.ended.IsZero() {
+			continue
+		}
+		back := o.Available > p.level && o.Available-p.level >= p.e.Returns/2
+		return o.Time.After(p.ended) && (back || now.Sub(p.ended) >= diskSettle)
+	}
+	return true
 }
 
 type setAside struct {
@@ -80,15 +107,19 @@ func (m *Manager) Done(now time.Time, uid string, died bool) {
 	for _, p := range m.pending {
 		if p.e.Pod.PodRef.UID == uid {
 			p.died, p.until = true, now.Add(settleLimit)
+			if o := m.Observed(p.e.Signal); p.e.kind.disk() && o.OK { // it wrote on while it was being stopped
+				p.level = min(p.level, o.Available)
+			}
 		}
 	}
 }
 
-// Cleaned tells that the runtime has cleaned up after a pod: what its eviction returns is there.
-func (m *Manager) Cleaned(uid string) {
+// Cleaned tells that the runtime has cleaned up after a pod, and when: what its eviction returns is there. With a zero time the next
+// reading of a disk counts, whenever it was taken.
+func (m *Manager) Cleaned(now time.Time, uid string) {
 	for _, p := range m.pending {
 		if p.e.Pod.PodRef.UID == uid {
-			p.cleaned = true
+			p.cleaned, p.ended = true, now
 		}
 	}
 }
@@ -104,12 +135,7 @@ func (m *Manager) dying(uid string) *pending {
 }
 
 // gentle: it has a grace period, which a hard threshold does not wait for.
-func (p *pending) gentle() bool { return !p.e.hard && !p.e.local() }
-
-// local: the pod was evicted for its own limits.
-func (e *Eviction) local() bool {
-	return e.Signal == SignalEmptyDirFsLimit || e.Signal == SignalEphemeralPodFsLimit || e.Signal == SignalEphemeralContainerFsLimit
-}
+func (p *pending) gentle() bool { return !p.e.hard && !p.e.Local() }
 
 // Worse reports whether less than half of what was available when the last victim was killed is available now: then somebody
 // else is eating it, faster than what the victim returns. A small dip is the runtime's own work.
@@ -123,13 +149,15 @@ func (m *Manager) Worse(met Met) bool {
 }
 
 // blocked says why a threshold has to wait for what earlier evictions return; empty: it has not. Evictions for local storage hold
-// up nobody, those for disks hold up no memory, and gentle ones hold up no hard threshold.
+// up nobody, those for disks hold up only disks, nothing else holds up memory, and gentle ones hold up no hard threshold, not even
+// when they are over: soft never delays hard.
 func (m *Manager) blocked(now time.Time, w *watched) string {
 	var last *pending
 	var returns uint64
 	for _, p := range m.pending {
 		memory := p.e.kind == kindMemory || p.e.kind == kindSwap
-		if p.e.local() || p.over(now) || w.Hard() && !p.e.hard && !p.died || w.info.kind == kindMemory && !memory {
+		if p.e.Local() || m.over(now, p) || w.Hard() && !p.e.hard || w.info.kind == kindMemory && !memory ||
+			p.e.kind.disk() && !w.info.kind.disk() {
 			continue
 		}
 		last = p
@@ -147,17 +175,38 @@ func (m *Manager) blocked(now time.Time, w *watched) string {
 }
 
 // outgrown reports whether the shortage has grown by more than what is on its way, and by more than a dip, which is the runtime's
-// own work. Once the victim is dead, some of what it returns is there already: then less than half of what was available when it was
-// killed must be left.
+// own work. Once the victim is dead, some of what it returns is there already, and what one returns that was not measured is not
+// known: then less than half of what was available when it was killed must be left.
 func (m *Manager) outgrown(w *watched, last *pending, returns uint64) bool {
 	available := w.observed.Available
 	switch {
 	case w.info.kind.pressure() || available >= last.level:
 		return false
-	case last.died:
-		return !last.cleaned && available < last.level/2
+	case last.died || returns == 0:
+		return (!last.cleaned || last.e.kind.disk()) && available < last.level/2
 	}
-	return returns > 0 && last.level-available > max(returns, last.level/dip)
+	return last.level-available > max(returns, last.level/dip)
+}
+
+// remeasure follows pods that are being evicted gently: one that leaks goes on leaking, and what it takes meanwhile it returns, too.
+func (m *Manager) remeasure(in Input) {
+	for _, p := range m.pending {
+		if p.died {
+			continue
+		}
+		at := slices.IndexFunc(in.Summary.Pods, func(s stats.PodStats) bool { return s.PodRef.UID == p.e.Pod.PodRef.UID })
+		for i := range m.watched {
+			w := &m.watched[i]
+			if at < 0 || w.Signal != p.e.Signal {
+				continue
+			}
+			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.Pods[p.e.Pod.PodRef.UID]}
+			m.measure(&c, w)
+			if r := release(&c, w, c.Keys); r.OK && r.V <= implausible {
+				p.e.Returns = max(p.e.Returns, r.V)
+			}
+		}
+	}
 }
 
 // settle ends what is over: it recognises pods that came back, and judges whether evictions lowered the pressure.
@@ -176,15 +225,15 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 		}
 	}
 	m.pending = slices.DeleteFunc(m.pending, func(p *pending) bool {
-		if !p.over(now) {
+		if !m.over(now, p) {
 			return false
 		}
-		if p.e.local() || !m.config.Breaker {
+		if p.e.Local() || !m.config.Breaker {
 			return true
 		}
 		for i := range m.watched {
 			w := &m.watched[i]
-			if w.Signal != p.e.Signal {
+			if w.Signal != p.e.Signal || w.Hard() != p.e.hard {
 				continue
 			}
 			if !w.observed.OK {

@@ -56,7 +56,7 @@ func NewPod(p *v1.Pod) *Pod {
 		Ref:         stats.PodReference{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
 		annotations: map[string]string{},
 		nodeClass:   p.Spec.PriorityClassName == "system-node-critical",
-		qos:         qosOf(p),
+		qos:         stats.QOSOf(p),
 		finished:    p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
 
 		memoryRequest:  bytes(podRequest(p, v1.ResourceMemory)),
@@ -75,7 +75,7 @@ func NewPod(p *v1.Pod) *Pod {
 	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
 		out.terminationGrace = stats.Some(*s)
 	}
-	if podLevel(p) {
+	if stats.PodLevel(p.Spec.Resources) {
 		if q, ok := p.Spec.Resources.Requests[v1.ResourceMemory]; ok {
 			out.memoryOfPod = &q
 		}
@@ -114,7 +114,7 @@ func (p *Pod) volume(v *v1.Volume) {
 }
 
 // bytes is a quantity as a number, floor 0.
-func bytes(q resource.Quantity) uint64 { return uint64(max(q.Value(), 0)) }
+func bytes(q resource.Quantity) uint64 { return whole(&q) }
 
 // add is a sum that stays at the greatest number there is.
 func add(a, b uint64) uint64 {

@@ -3,6 +3,7 @@ package eviction
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,19 @@ const (
 	maxQuantityText     = 100
 	maxQuantityExponent = 1000
 )
+
+// whole is a quantity as a number, rounded up, floor 0; one that no int64 holds is the greatest number there is. Quantity.Value makes
+// 0 of 100E, and anything of longer ones: a threshold that is always met would never be, a limit that nobody reaches be exceeded by
+// everybody.
+func whole(q *resource.Quantity) uint64 {
+	if n, ok := q.AsInt64(); ok {
+		return uint64(max(n, 0))
+	}
+	if q.Cmp(*resource.NewQuantity(math.MaxInt64, resource.DecimalSI)) > 0 {
+		return math.MaxInt64
+	}
+	return uint64(max(q.Value(), 0))
+}
 
 // parseQuantity is resource.ParseQuantity for text of any origin.
 func parseQuantity(text string) (resource.Quantity, error) {

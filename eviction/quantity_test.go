@@ -1,6 +1,13 @@
 package eviction
 
-import "testing"
+import (
+	"math"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/stats"
+)
 
 // A text that would keep the parser busy for minutes is refused at once; what a kubelet takes is taken.
 func TestQuantities(t *testing.T) {
@@ -19,5 +26,42 @@ func TestQuantities(t *testing.T) {
 	}
 	if _, err := parseQuantity(string(long)); err == nil {
 		t.Error("a million digits are taken")
+	}
+}
+
+// Weakness 28: what no int64 holds is more than anything, not 0. A threshold of it is met by whatever is there, as the kubelet's, and
+// said at start to be; nobody is over such a request or such a limit.
+func TestQuantitiesThatNoNumberHolds(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"100E": math.MaxInt64, "10Ei": math.MaxInt64, "1e30": math.MaxInt64, "9e400": math.MaxInt64, "18446744073709551617": math.MaxInt64,
+		"9223372036854775807": math.MaxInt64, "7E": 7e18, "0.5": 1, "1500m": 2, "0": 0, "-1": 0, "-100E": 0,
+	} {
+		q := parsed(text)
+		if got := whole(&q); got != want {
+			t.Errorf("%s is %d, want %d", text, got, want)
+		}
+	}
+	thresholds, _, _ := in("hard memory.available 100E").Parse()
+	if got := CheckCapacity(thresholds, func(stats.Signal) stats.Observation { return stats.Observation{Capacity: 1 << 40, OK: true} }); len(got) != 1 {
+		t.Errorf("a threshold above everything is fine: %v", got)
+	}
+	m, look := NewManager(Config{Thresholds: thresholds}), Input{Summary: &stats.Summary{}}
+	look.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(1 << 40)), WorkingSetBytes: stats.Some(uint64(1)), KernelAvailableBytes: stats.Some(uint64(1 << 40))}
+	m.config.MemoryAvailable = stats.MemoryAvailableLower
+	if d := m.Step(epoch, look); len(d.Met) != 1 {
+		t.Error("100E is not above everything")
+	}
+	huge, size := v1.ResourceList{v1.ResourceMemory: parsed("100E"), v1.ResourceEphemeralStorage: parsed("100E")}, parsed("100E")
+	p := NewPod(&v1.Pod{Spec: v1.PodSpec{
+		Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: huge, Limits: huge}}},
+		Volumes:    []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}},
+	}})
+	if p.memoryRequest != math.MaxInt64 || p.storageRequest != math.MaxInt64 {
+		t.Errorf("requests of %d, %d", p.memoryRequest, p.storageRequest)
+	}
+	pod := stats.PodStats{Containers: []stats.ContainerStats{{Name: "c", Logs: stats.Some(stats.FsUsage{UsedBytes: 1 << 50})}}}
+	pod.EphemeralStorage = stats.PodStorageStats{UsedBytes: stats.Some(uint64(1 << 50)), Volumes: []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 50}}}}
+	if signal, message := m.exceeds(&pod, p); signal != "" {
+		t.Errorf("%s: %s", signal, message)
 	}
 }

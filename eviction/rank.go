@@ -17,12 +17,14 @@ type comparison struct {
 
 // ranking is the kubelet's order (pkg/kubelet/eviction/helpers.go rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure):
 // usage over request where requests count, priority, usage minus request; with what it lacks: pods that will not die last,
-// measured before unmeasured, those being evicted gently already, inodes by inodes, threads by threads, and an order among
+// measured before unmeasured, those being evicted gently already for the same, inodes by inodes, threads by threads, and an order among
 // equals. A priority that is unknown counts as 0, as a pod without a priority class has it.
 var ranking = []comparison{
 	{"set aside", func(a, b *Candidate) int { return compareBool(b.Keys.SetAside, a.Keys.SetAside) }},
 	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.Measured, b.Keys.Measured) }},
-	{"dying", func(a, b *Candidate) int { return compareBool(a.Keys.Dying, b.Keys.Dying) }},
+	{"dying", func(a, b *Candidate) int {
+		return compareBool(a.Keys.Dying && a.Keys.eases, b.Keys.Dying && b.Keys.eases)
+	}},
 	{"over request", func(a, b *Candidate) int { return cmp.Compare(a.Keys.overRequest(), b.Keys.overRequest()) }},
 	{"priority", func(a, b *Candidate) int { return cmp.Compare(a.Keys.Priority.V, b.Keys.Priority.V) }},
 	{"release", func(a, b *Candidate) int { return cmp.Compare(b.Keys.Release.V, a.Keys.Release.V) }},

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -143,60 +144,74 @@ func TestRankingByRelease(t *testing.T) {
 	}
 }
 
-// naive says the rule in one breath.
-func naive(a, b *Candidate) bool {
-	ka, kb := a.Keys, b.Keys
-	if ka.SetAside != kb.SetAside {
-		return kb.SetAside
-	}
-	if ka.Measured != kb.Measured {
-		return ka.Measured
-	}
-	overness := func(k Keys) int {
-		if !k.Requests || !k.Measured || !k.Request.OK {
-			return 1
+// naive says the rule in one breath: what counts against a pod, most important first. How often it was evicted before does not.
+func naive(c *Candidate) []any {
+	k := c.Keys
+	over, excess, release := 1, 0.0, 0.0
+	if k.Measured {
+		excess = float64(k.Usage) - float64(k.Request.V)
+		if k.Requests && k.Request.OK {
+			over = 2
+			if k.Usage > k.Request.V {
+				over = 0
+			}
 		}
-		if k.Usage > k.Request.V {
-			return 0
-		}
-		return 2
 	}
-	if overness(ka) != overness(kb) {
-		return overness(ka) < overness(kb)
+	if k.Release.OK {
+		release = float64(k.Release.V)
 	}
-	if ka.Priority.V != kb.Priority.V {
-		return ka.Priority.V < kb.Priority.V
-	}
-	if !ka.Measured {
-		return false
-	}
-	return float64(ka.Usage)-float64(ka.Request.V) > float64(kb.Usage)-float64(kb.Request.V)
+	qos := map[stats.QOSClass]int{stats.BestEffort: 0, stats.Burstable: 1, "": 2, stats.Guaranteed: 3}
+	return []any{k.SetAside, !k.Measured, !(k.Dying && k.eases), over, int(k.Priority.V), -release, -excess, qos[k.QOSClass], -int(k.Start.Unix()), c.Pod.PodRef.UID}
 }
 
-// Against the naive version, and: the order is total, so it does not depend on the order of the pods.
+// before compares what naive says, element by element: false before true, less before more.
+func before(a, b []any) bool {
+	for i := range a {
+		var order int
+		switch x := a[i].(type) {
+		case bool:
+			order = compareBool(b[i].(bool), x)
+		case int:
+			order = cmp.Compare(x, b[i].(int))
+		case float64:
+			order = cmp.Compare(x, b[i].(float64))
+		case string:
+			order = cmp.Compare(x, b[i].(string))
+		}
+		if order != 0 {
+			return order < 0
+		}
+	}
+	return false
+}
+
+// The order is exactly the naive one, whatever order the pods come in.
 func TestRankingHoldsForAnyPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 12).Draw(t, "pods")
-		requests := rapid.Bool().Draw(t, "requests count")
+		requests, released := rapid.Bool().Draw(t, "requests count"), rapid.Bool().Draw(t, "by release")
+		some := func(name string) bool { return rapid.IntRange(0, 4).Draw(t, name) == 0 }
 		var pods []Candidate
 		for i := range n {
 			c := pod(string(rune('a'+i)), rapid.Int32Range(-2, 2).Draw(t, "priority"), "0", "0")
-			c.Keys.Requests = requests
-			c.Keys.Request = stats.Opt[uint64]{V: rapid.Uint64Range(0, 4).Draw(t, "request"), OK: rapid.IntRange(0, 4).Draw(t, "request known") > 0}
-			if !c.Keys.Request.OK || !requests {
-				c.Keys.Request.V = 0
+			k := &c.Keys
+			k.Requests, k.Request = requests, stats.Opt[uint64]{}
+			if requests && !some("no request") {
+				k.Request = stats.Some(rapid.Uint64Range(0, 4).Draw(t, "request"))
 			}
-			c.Keys.Usage, c.Keys.Measured = rapid.Uint64Range(0, 4).Draw(t, "usage"), rapid.IntRange(0, 4).Draw(t, "measured") > 0
-			c.Keys.SetAside = rapid.IntRange(0, 4).Draw(t, "aside") == 0
-			c.Keys.QOSClass = rapid.SampledFrom([]stats.QOSClass{"", stats.BestEffort, stats.Burstable, stats.Guaranteed}).Draw(t, "qos")
+			k.Usage, k.Measured = rapid.Uint64Range(0, 4).Draw(t, "usage"), !some("not measured")
+			if released {
+				k.Release = stats.Opt[uint64]{V: rapid.Uint64Range(0, 2).Draw(t, "release"), OK: true}
+			}
+			k.SetAside, k.Dying, k.eases, k.Returned = some("aside"), some("dying"), rapid.Bool().Draw(t, "eases"), rapid.IntRange(0, 2).Draw(t, "returned")
+			k.QOSClass = rapid.SampledFrom([]stats.QOSClass{"", stats.BestEffort, stats.Burstable, stats.Guaranteed}).Draw(t, "qos")
+			k.Start = time.Unix(rapid.Int64Range(0, 2).Draw(t, "start"), 0)
 			pods = append(pods, c)
 		}
 		got := rank(pods)
-		for i := range got {
-			for j := range i {
-				if naive(&got[i].Candidate, &got[j].Candidate) {
-					t.Fatalf("%s goes before %s", got[j].Pod.PodRef.Name, got[i].Pod.PodRef.Name)
-				}
+		for i := 1; i < len(got); i++ {
+			if a, b := &got[i-1].Candidate, &got[i].Candidate; !before(naive(a), naive(b)) {
+				t.Fatalf("%v goes before %v", naive(a), naive(b))
 			}
 		}
 		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -23,7 +24,9 @@ import (
 //	pods                                the pods from now on, one a line: name, then fields (see podFields)
 //	step t=1m mem=1Gi [brief]           one look: mem alloc swap nodefs imagefs containerfs (bytes), nodefsi imagefsi (inodes), pid=used/max,
 //	                                    memfull iofull cpusome (shares of the last second), stats=1m (time of the figures, default t),
-//	                                    layout=one|dedicated|split, growing=CGROUP
+//	                                    layout=one|dedicated|split|unknown, growing=CGROUP
+//	                                    kubelet: one takes care of the disks; memoryonly; measuring
+//	observe t=1m mem=1Gi                the cheap half of a step, and how much the next one would have to know
 //	reclaimed t=1m nodefs=5Gi           the look after the reclaim that the last step wished for
 //	begin level=N | done t=1s died=true | cleaned      what becomes of the last evictions
 //	kill                                all of these at once, as in replay
@@ -83,6 +86,14 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 				s.objects[p.PodRef.UID] = NewPod(object)
 			}
 		}
+	case "observe":
+		in := Input{Summary: &stats.Summary{Time: now}}
+		if err := s.look(&in, now, args); err != nil {
+			return "", err
+		}
+		d := Decision{Time: now, Met: s.m.Observe(now, &in.Summary.Node), Conditions: s.m.Conditions()}
+		memory, full := s.m.Asks(now, in.ObserveDisks)
+		return fmt.Sprintf("%sasks: memory %v, full %v\n", d.text(true), memory, full), nil
 	case "step", "reclaimed":
 		in := Input{Summary: &stats.Summary{Time: now, Pods: s.pods}, Pods: s.objects}
 		if err := s.look(&in, now, args); err != nil {
@@ -122,10 +133,10 @@ func (s *script) act(cmd string, now time.Time, args map[string]string) (string,
 		case "done":
 			s.m.Done(now, uid, args["died"] == "true")
 		case "cleaned":
-			s.m.Cleaned(uid)
+			s.m.Cleaned(now, uid)
 		case "kill":
 			s.m.Done(s.last.Time, uid, true)
-			s.m.Cleaned(uid)
+			s.m.Cleaned(time.Time{}, uid)
 		case "begin":
 		default:
 			return "", fmt.Errorf("no command %q", cmd)
@@ -149,7 +160,7 @@ func (s *script) create(input string) (string, error) {
 		case "min":
 			settings.EvictionMinimumReclaim[f[1]] = f[2]
 		case "maxgrace":
-			c.MaxPodGracePeriodSeconds = int64(quantity(f[1]))
+			c.MaxPodGracePeriodSeconds = parsedValue(f[1])
 		case "transition":
 			c.PressureTransitionPeriod, _ = time.ParseDuration(f[1])
 		case "pods":
@@ -210,11 +221,21 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 	for key, v := range args {
 		switch key {
 		case "t", "brief", "stats":
+		case "kubelet":
+			in.ObserveDisks = true
+		case "measuring":
+			in.Measuring = true
+		case "memoryonly":
+			in.MemoryOnly = true
 		case "mem":
 			n.Memory = stats.NodeMemoryStats{Time: at, CapacityBytes: stats.Some(quantity("8Gi")), KernelAvailableBytes: stats.Some(quantity(v))}
 		case "alloc":
 			n.Allocatable = stats.AllocatableMemoryStats{Time: at, LimitBytes: stats.Some(quantity("8Gi")), WorkingSetBytes: stats.Some(quantity("8Gi") - quantity(v))}
 		case "swap":
+			if v == "none" {
+				n.Swap = stats.NodeSwapStats{Time: at, TotalBytes: stats.Some(uint64(0)), FreeBytes: stats.Some(uint64(0))}
+				break
+			}
 			n.Swap = stats.NodeSwapStats{Time: at, TotalBytes: stats.Some(quantity("4Gi")), FreeBytes: stats.Some(quantity(v))}
 		case "pid":
 			used, most, _ := strings.Cut(v, "/")
@@ -242,7 +263,7 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 				return err
 			}
 		case "layout":
-			s.layout = stats.Some(stats.Layout{DedicatedImageFs: v != "one", SplitContainerFs: v == "split"})
+			s.layout = stats.Opt[stats.Layout]{V: stats.Layout{DedicatedImageFs: v != "one", SplitContainerFs: v == "split"}, OK: v != "unknown"}
 			n.Layout = s.layout
 		case "growing":
 			in.Growing = []Growth{{"kubepods", 1}, {v, 120 << 20}, {"init.scope", -5}}
@@ -255,7 +276,7 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 
 // podFields: qos use(memory) request(runtime's) priority(annotation) ns source mirror critical self stranger uid empty age anon
 // freed swap hit io cpu threads procs rootfs=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory)
-// es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps never(annotation) static(annotation)
+// es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps annotated(never-evict) static(annotation) finished podlogs=BYTES(of the pod, not of a container)
 func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
 	p = stats.PodStats{
 		PodRef:    stats.PodReference{Name: words[0], UID: words[0], Namespace: "default"},
@@ -283,6 +304,9 @@ func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
 	}
 	o.Name, o.Namespace, o.UID = p.PodRef.Name, p.PodRef.Namespace, types.UID(p.PodRef.UID)
 	o.Status.QOSClass = v1.PodQOSClass(p.QOSClass)
+	if !p.Announced { // only the object says where it lives
+		p.PodRef.Namespace = ""
+	}
 	return p, o, nil
 }
 
@@ -322,7 +346,7 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 	case "memreq":
 		p.Annotations["jettison/memory-request"] = value
 	case "never":
-		p.Annotations["jettison/never-evict"] = "true"
+		p.Annotations["jettison/never-evict"] = cmp.Or(value, "true")
 	case "ns":
 		p.PodRef.Namespace = value
 	case "source":
@@ -345,6 +369,8 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 		container(p).Rootfs = stats.Some(stats.FsUsage{UsedBytes: quantity(value)})
 	case "logs":
 		container(p).Logs = stats.Some(stats.FsUsage{UsedBytes: quantity(value)})
+	case "podlogs":
+		p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: quantity(value)})
 	case "rootinodes":
 		container(p).Rootfs = stats.Some(stats.FsUsage{InodesUsed: quantity(value)})
 	case "tmpfs": // a volume in memory, of a pod whose object is not known
@@ -385,6 +411,12 @@ func objectField(o *v1.Pod, p *stats.PodStats, key, value string) error {
 	case "tgps":
 		n := int64(quantity(value))
 		o.Spec.TerminationGracePeriodSeconds = &n
+	case "finished":
+		o.Status.Phase = v1.PodFailed
+	case "annotated":
+		o.Annotations = map[string]string{"jettison/never-evict": "true"}
+	case "objectsource":
+		o.Annotations = map[string]string{"kubernetes.io/config.source": value}
 	case "static":
 		o.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	case "dir": // NAME:USED[:LIMIT[:memory]]

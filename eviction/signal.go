@@ -80,6 +80,9 @@ var signals = map[stats.Signal]signalInfo{
 // pressure reports whether the signal is a share of time stalled, which is met when above.
 func (k kind) pressure() bool { return k >= kindMemoryPressure }
 
+// memoryView reports whether a look at the memory and tasks of pods is enough to find a victim.
+func (k kind) memoryView() bool { return k == kindMemory || k == kindPID }
+
 // disk reports whether files take what is short.
 func (k kind) disk() bool { return k == kindBytes || k == kindInodes }
 

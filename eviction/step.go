@@ -28,6 +28,9 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 			continue
 		}
 		w.observed = m.observe(now, s, w)
+		if w.observed.Gone {
+			w.since, w.held = time.Time{}, false
+		}
 		if !w.observed.OK {
 			continue
 		}
@@ -59,12 +62,12 @@ func (m *Manager) enough(w *watched, capacity uint64) uint64 {
 
 // ripen finds the thresholds that ask for a victim: their grace periods are over, and there is news of their signals since the
 // step before (pkg/kubelet/eviction/helpers.go thresholdsMetGracePeriod, thresholdsUpdatedStats). A reading without a time is news.
-func (m *Manager) ripen(now time.Time) {
+func (m *Manager) ripen(now time.Time, memoryOnly bool) {
 	m.order = m.order[:0]
 	for i := range m.watched {
 		w := &m.watched[i]
 		w.asked = false
-		if !w.observed.OK {
+		if !w.observed.OK || memoryOnly && !w.info.kind.memoryView() {
 			continue
 		}
 		news := w.observed.Time.IsZero() || w.observed.Time.After(w.seen)
@@ -261,6 +264,10 @@ func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, c
 		return reason, false
 	}
 	switch {
+	case w.info.kind.disk() && in.ObserveDisks:
+		return "disk signals only set conditions here (disk: observe, or a kubelet is there)", false
+	case w.info.kind.disk() && in.Measuring:
+		return "what pods take of the disk is being measured", false
 	case w.info.kind.disk() && !m.layout.OK:
 		return "the layout of the file systems is not known yet", false
 	case w.info.kind.pressure() && causes == 0:
@@ -269,8 +276,6 @@ func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, c
 		return fmt.Sprintf("the pod that causes %s may not be evicted", w.Signal), false
 	case len(ranked) == 0:
 		return "no pod may be evicted", false
-	case ranked[0].Keys.SetAside:
-		return "every pod that may be evicted was killed already and did not die", false
 	}
 	return "", false
 }
@@ -296,7 +301,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched) (may, mayNot [
 			if p.e.hard || !w.Hard() { // it is on its way out as fast as this threshold could have it
 				return
 			}
-			c.Keys.Dying = true
+			c.Keys.Dying, c.Keys.eases = true, p.e.eases(w.info.kind)
 		}
 		m.measure(&c, w)
 		c.Keys.SetAside = now.Before(m.aside[pod.PodRef.UID].until)

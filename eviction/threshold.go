@@ -36,7 +36,7 @@ type ThresholdValue struct {
 // (pkg/kubelet/eviction/api/types.go GetThresholdQuantity: int64(float64(capacity) * float64(float32 percentage))).
 func (v ThresholdValue) Of(capacity uint64) uint64 {
 	if v.Quantity != nil {
-		return uint64(max(v.Quantity.Value(), 0))
+		return whole(v.Quantity)
 	}
 	switch share := float64(capacity) * float64(v.Percentage); {
 	case share >= math.MaxInt64:

@@ -32,8 +32,8 @@ func in(lines ...string) Settings {
 	return s
 }
 
-// whole writes a threshold with everything that it has.
-func whole(t Threshold) string {
+// wholeText writes a threshold with everything that it has.
+func wholeText(t Threshold) string {
 	text := t.String()
 	if !t.Hard() {
 		text += " for " + t.Grace.String()
@@ -78,6 +78,7 @@ func TestParseSettings(t *testing.T) {
 		{"A19", in("hard memory.available 1Gi", "min memory.available "), nil, "quantities must match the regular expression"},
 		{"A19", in("hard memory.available 1Gi", "min memory.available 10..5%"), nil, "invalid syntax"},
 		{"A19", in("hard memory.available 1Gi", "min memory.available -15%"), nil, "eviction percentage minimum reclaim memory.available must be positive: -15%"},
+		{"A19", in("hard memory.available 1Gi", "min memory.available 0%"), nil, "eviction percentage minimum reclaim memory.available must be positive: 0%"},
 		{"A19", in("hard memory.available "), nil, "quantities must match the regular expression"},
 		{"A19", in("hard memory.available 10..5%"), nil, "invalid syntax"},
 		{"A20", in("hard memory.available 25.5%"), []string{"memory.available<25.5%"}, ""},
@@ -96,7 +97,7 @@ func TestParseSettings(t *testing.T) {
 		thresholds, _, errs := c.settings.Parse()
 		var got []string
 		for _, threshold := range thresholds {
-			got = append(got, whole(threshold))
+			got = append(got, wholeText(threshold))
 		}
 		if c.err == "" && (len(errs) > 0 || !slices.Equal(got, c.want)) {
 			t.Errorf("%s: got %q, %v, want %q", c.id, got, errs, c.want)
@@ -149,7 +150,9 @@ func TestCheckCapacity(t *testing.T) {
 		"": in("hard memory.available 1Mi", "hard pid.available 100E"),
 		"evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi":                                                                    in("hard memory.available 2Gi"),
 		"evictionHard: memory.available: memory.available<1Gi is met by everything that is in use at all: the capacity is 1Gi":                                                in("hard memory.available 1Gi"),
-		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 600Mi are more than the capacity of 1Gi: evictions would never end":        in("hard memory.available 600Mi", "min memory.available 600Mi"),
+		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 600Mi leave nothing of the capacity of 1Gi: evictions would never end":     in("hard memory.available 600Mi", "min memory.available 600Mi"),
+		"evictionMinimumReclaim: memory.available: memory.available<600Mi and a minimum reclaim of 424Mi leave nothing of the capacity of 1Gi: evictions would never end":     in("hard memory.available 600Mi", "min memory.available 424Mi"),
+		"evictionHard: memory.available: memory.available<1073741825 can never be satisfied: the capacity is 1Gi":                                                             in("hard memory.available 1073741825"),
 		"evictionSoft: memory.available: the soft eviction threshold memory.available<10% is reached no sooner than the hard one memory.available<200Mi: the capacity is 1Gi": in("hard memory.available 200Mi", "soft memory.available 10%", "grace memory.available 1m"),
 	} {
 		thresholds, _, errs := s.Parse()
@@ -225,7 +228,7 @@ func TestContainerFsFollowsTheLayout(t *testing.T) {
 		var got []string
 		for _, c := range withContainerFs(thresholds, layout) {
 			if strings.HasPrefix(string(c.Signal), "containerfs") {
-				got = append(got, whole(c))
+				got = append(got, wholeText(c))
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -273,4 +276,40 @@ func FuzzParse(f *testing.F) {
 		}
 		CheckCapacity(got, func(stats.Signal) stats.Observation { return stats.Observation{Capacity: 1 << 40, OK: true} })
 	})
+}
+
+// A soft threshold with a grace period of 0 is a hard one (facts section 2), of the same signal as another one maybe; and so may be the
+// copy for all pods beside a threshold that somebody gave for them. Each is met by its own value.
+func TestThresholdsOfOneSignal(t *testing.T) {
+	for _, c := range []struct {
+		settings  Settings
+		available string
+		want      string
+	}{
+		{in("hard memory.available 1Gi", "soft memory.available 2Gi", "grace memory.available 0s"), "1500Mi", "memory.available<2Gi"},
+		{in("hard memory.available 1Gi", "soft memory.available 2Gi", "grace memory.available 0s"), "500Mi", "memory.available<1Gi memory.available<2Gi"},
+		{in("enforce pods", "hard memory.available 1Gi", "hard allocatableMemory.available 2Gi"), "1500Mi", "allocatableMemory.available<2Gi"},
+		{in("enforce pods", "hard memory.available 1Gi", "soft memory.available 2Gi", "grace memory.available 0s"), "1500Mi", "memory.available<2Gi allocatableMemory.available<2Gi"},
+	} {
+		thresholds, _, errs := c.settings.Parse()
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		m, look := NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, MaxPodGracePeriodSeconds: 60}), Input{Summary: &stats.Summary{}}
+		look.Summary.Pods = []stats.PodStats{{PodRef: stats.PodReference{UID: "a"}}}
+		n := &look.Summary.Node
+		n.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(quantity("8Gi")), KernelAvailableBytes: stats.Some(quantity(c.available))}
+		n.Allocatable = stats.AllocatableMemoryStats{LimitBytes: stats.Some(quantity("8Gi")), WorkingSetBytes: stats.Some(quantity("8Gi") - quantity(c.available))}
+		d := m.Step(epoch, look)
+		var met []string
+		for _, m := range d.Met {
+			met = append(met, m.Threshold.String())
+		}
+		if got := strings.Join(met, " "); got != c.want || len(d.Evictions) != 1 || d.Evictions[0].GracePeriodSeconds != 1 {
+			t.Errorf("met %s, want %s; %+v", got, c.want, d.Evictions)
+		}
+		if _, value, _ := strings.Cut(met[0], "<"); !strings.Contains(d.Evictions[0].Message, "Threshold quantity: "+value+", ") {
+			t.Errorf("%s: %s", met[0], d.Evictions[0].Message)
+		}
+	}
 }

@@ -56,6 +56,11 @@ func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
 	return mem.WorkingSetBytes
 }
 
+// eases reports whether an eviction returns what is short. Disks count as one: mostly they are.
+func (e *Eviction) eases(k kind) bool {
+	return k.disk() && (e.Local() || e.kind.disk()) || e.kind == k && !e.Local()
+}
+
 // diskUsage is what a pod takes of the file system that the threshold is for, by the layout (pkg/kubelet/eviction/helpers.go
 // buildSignalToRankFunc):
 //

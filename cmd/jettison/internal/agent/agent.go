@@ -165,7 +165,7 @@ func (a *agent) loop(ctx context.Context) {
 			if c.err != nil {
 				a.log.Error("the runtime did not clean up after an evicted pod", "pod", a.name(c.pod), "error", c.err)
 			}
-			a.manager.Cleaned(c.pod.UID)
+			a.manager.Cleaned(time.Now(), c.pod.UID)
 			continue
 		case <-slow.C:
 			a.keepUp()

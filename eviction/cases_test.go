@@ -1,0 +1,90 @@
+package eviction
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every case of testdata/cases is named by a test or a script of this package; one that is marked differs, and then the parity page names
+// it, in a row of its own.
+func TestEveryCaseIsCovered(t *testing.T) {
+	named := func(globs ...string) map[string]bool {
+		ids := map[string]bool{}
+		for _, glob := range globs {
+			paths, err := filepath.Glob(glob)
+			if err != nil || len(paths) == 0 {
+				t.Fatal(glob, err)
+			}
+			for _, path := range paths {
+				if path == "cases_test.go" {
+					continue
+				}
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, id := range regexp.MustCompile(`\b[A-M][0-9]{2}\b`).FindAllString(string(text), -1) {
+					ids[id] = true
+				}
+			}
+		}
+		return ids
+	}
+	tests, page := named("*_test.go", "testdata/*.txt"), named("../docs/kubelet-parity.md")
+	list, err := os.ReadFile("testdata/cases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(list)) {
+		id, mark, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case id == "#":
+			continue
+		case mark == "differs" && !page[id]:
+			t.Errorf("case %s differs, and docs/kubelet-parity.md does not say how", id)
+		case mark == "" && !tests[id]:
+			t.Errorf("no test and no script names case %s", id)
+		}
+		n++
+	}
+	if n < 70 {
+		t.Errorf("%d cases", n)
+	}
+}
+
+// What docs/kubelet-parity.md names as a test is one: a function of some package, a script of this one, or a case in it.
+func TestThePageNamesTests(t *testing.T) {
+	page, err := os.ReadFile("../docs/kubelet-parity.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions, err := filepath.Glob("../*/*_test.go")
+	more, err2 := filepath.Glob("../cmd/jettison/internal/*/*_test.go")
+	if err != nil || err2 != nil || len(more) == 0 {
+		t.Fatal(err, err2, more)
+	}
+	all := ""
+	for _, path := range append(functions, more...) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += string(text)
+	}
+	for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(string(page), -1) {
+		if !strings.Contains(all, "func "+name+"(") {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	// script.txt: "heading"; the heading is the beginning of a comment in the script.
+	for _, m := range regexp.MustCompile(`\b(\w+\.txt) "([^"]+)"`).FindAllStringSubmatch(string(page), -1) {
+		text, err := os.ReadFile("testdata/" + m[1])
+		if err != nil || !strings.Contains(string(text), "\n# "+m[2]) && !strings.HasPrefix(string(text), "# "+m[2]) {
+			t.Errorf("%s has nothing that begins with %q (%v)", m[1], m[2], err)
+		}
+	}
+}

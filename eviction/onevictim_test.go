@@ -1,0 +1,118 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"jettison/stats"
+)
+
+// shortage is a node whose memory is short by what its first victim will return, and a bit more comes and goes: what the
+// runtime takes to tear the victim down.
+type shortage struct {
+	t       *rapid.T
+	m       *Manager
+	now     time.Time
+	pods    []stats.PodStats
+	victims int
+}
+
+// step looks at the node, and counts victims.
+func (s *shortage) step(available uint64) Decision {
+	s.now = s.now.Add(time.Duration(rapid.IntRange(1, 50).Draw(s.t, "ms")) * time.Millisecond)
+	in := Input{Summary: &stats.Summary{Pods: s.pods}}
+	n := &in.Summary.Node
+	n.Layout = stats.Some(stats.Layout{})
+	n.Memory = stats.NodeMemoryStats{Time: s.now, CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(available)}
+	n.Allocatable = stats.AllocatableMemoryStats{Time: s.now, LimitBytes: stats.Some(uint64(16 << 30)), WorkingSetBytes: stats.Some(16<<30 - available)}
+	d := s.m.Step(s.now, in)
+	s.victims += victims(d)
+	return d
+}
+
+// dip is a look while the runtime is at work: some of what the victim returns is there, and an eighth at most of what was available is
+// not, for the moment.
+func (s *shortage) dip(level, freed uint64) {
+	s.step(level + freed - rapid.Uint64Range(0, level/dip).Draw(s.t, "dip"))
+}
+
+// Where one victim is enough, however slowly and unevenly its memory comes back, there is no second one; and there is a first one.
+func TestOneVictimIsEnough(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := append(hardLines, rapid.SampledFrom([]string{"enforce none", "enforce pods"}).Draw(t, "enforced"))
+		if rapid.Bool().Draw(t, "soft") {
+			lines = append(lines, softLines...)
+		}
+		s := &shortage{t: t, m: managerOf(t, time.Minute, lines...), now: epoch}
+		s.m.config.Breaker = rapid.Bool().Draw(t, "breaker")
+		s.m.config.Policy.ByRelease = rapid.Bool().Draw(t, "by release")
+		for i := range rapid.IntRange(1, 4).Draw(t, "pods") {
+			p := stats.PodStats{PodRef: stats.PodReference{UID: fmt.Sprint(i)}, Announced: true, Populated: stats.Some(true)}
+			p.Memory.WorkingSetBytes = stats.Some(rapid.Uint64Range(4<<30, 6<<30).Draw(t, "usage"))
+			s.pods = append(s.pods, p)
+		}
+		s.step(4 << 30)
+		level := rapid.Uint64Range(0, 1<<30-1).Draw(t, "available") // the minimum reclaim is a GiB more, soft thresholds 3Gi
+		d := s.step(level)
+		if s.victims != 1 {
+			t.Fatalf("%d victims: %s", s.victims, d.Reason)
+		}
+		e := d.Evictions[0]
+		uid, returns := e.Pod.PodRef.UID, e.Pod.Memory.WorkingSetBytes.V
+		s.m.Begin(e, level)
+		freed := uint64(0)
+		for range rapid.IntRange(0, 5).Draw(t, "looks while it dies") {
+			s.dip(level, freed)
+			freed = rapid.Uint64Range(freed, returns).Draw(t, "freed")
+		}
+		s.m.Done(s.now, uid, true)
+		for i := range s.pods {
+			if s.pods[i].PodRef.UID == uid {
+				s.pods[i].Populated = stats.Some(false)
+			}
+		}
+		for range rapid.IntRange(0, 5).Draw(t, "looks until the runtime is done") {
+			s.dip(level, freed)
+			freed = rapid.Uint64Range(freed, returns).Draw(t, "freed")
+		}
+		s.m.Cleaned(s.now, uid)
+		for range 3 {
+			s.step(level + returns)
+		}
+		if s.victims != 1 {
+			t.Fatalf("%d victims where one was enough", s.victims)
+		}
+	})
+}
+
+// A gentle eviction under way is no second victim either: until the hard threshold trips nobody else goes, and then the same pod
+// goes at once.
+func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &shortage{t: t, m: managerOf(t, time.Minute, append(hardLines, softLines...)...), now: epoch}
+		for i := range rapid.IntRange(1, 4).Draw(t, "pods") {
+			p := stats.PodStats{PodRef: stats.PodReference{UID: fmt.Sprint(i)}, Announced: true}
+			p.Memory.WorkingSetBytes = stats.Some(rapid.Uint64Range(1<<30, 6<<30).Draw(t, "usage"))
+			s.pods = append(s.pods, p)
+		}
+		s.step(2 << 30)
+		s.now = s.now.Add(10 * time.Second)
+		d := s.step(2 << 30)
+		if s.victims != 1 || d.Evictions[0].GracePeriodSeconds != 600 {
+			t.Fatalf("%+v: %s", d.Evictions, d.Reason)
+		}
+		gentle := d.Evictions[0]
+		s.m.Begin(gentle, 2<<30)
+		for range rapid.IntRange(0, 5).Draw(t, "looks in the grace period") {
+			if d = s.step(rapid.Uint64Range(1<<30+1<<29, 3<<30).Draw(t, "available")); victims(d) > 0 {
+				t.Fatalf("a second victim, %s", d.Evictions[0].Pod.PodRef.UID)
+			}
+		}
+		if d = s.step(1 << 29); victims(d) != 1 || d.Evictions[0].Pod.PodRef.UID != gentle.Pod.PodRef.UID || !d.Evictions[0].Hastens || d.Evictions[0].GracePeriodSeconds != 1 {
+			t.Fatalf("%+v: %s", d.Evictions, d.Reason)
+		}
+	})
+}

@@ -16,12 +16,14 @@ type timeouts struct {
 	status time.Duration // one status; within a List it bounds each
 	usage  time.Duration // what a runtime may have to measure first
 	stop   time.Duration
+	change time.Duration // what a runtime has to kill or delete for, beyond the grace period it was given
 }
 
 // defaults are far beyond what a healthy runtime takes (cri-kernel facts: lists and statuses below 1 ms, the stats of a
 // thousand containers 1.5 s, a stop of three containers 130 ms; an older CRI-O walks the disk for ImageFsInfo), and short
 // enough that a hung one costs a wait, not the agent.
-var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second, stop: 60 * time.Second}
+// change is the kubelet's runtimeRequestTimeout.
+var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second, stop: 60 * time.Second, change: 2 * time.Minute}
 
 // Client is a connection to one runtime. It connects when first used and again after the runtime restarted. Safe for use by
 // several goroutines. Every call has a deadline of its own, and ends earlier with its context.
@@ -78,52 +80,6 @@ func (c *Client) Close() error {
 		return c.link.conn.Close()
 	}
 	return errors.Join(c.link.conn.Close(), c.imageLink.conn.Close())
-}
-
-// StopPodSandbox has the runtime kill what is left of a pod's containers and tear its sandbox down. It may be repeated: a
-// sandbox that is stopped, or gone, is no error (runtime/v1 api.proto).
-func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeouts.stop)
-	defer cancel()
-	_, err := c.runtime.StopPodSandbox(ctx, &runtimev1.StopPodSandboxRequest{PodSandboxId: id})
-	if err = c.link.wrap("stop pod sandbox "+id+" at", err); errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// SandboxesOf lists the ids of a pod's sandboxes that were made before an instant, in any state.
-func (c *Client) SandboxesOf(ctx context.Context, uid string, before time.Time) (ids []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
-	sandboxes, err := c.listSandboxes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range sandboxes {
-		if s.GetMetadata().GetUid() == uid && time.Unix(0, s.GetCreatedAt()).Before(before) {
-			ids = append(ids, s.GetId())
-		}
-	}
-	return ids, nil
-}
-
-// Running counts the containers of a sandbox that the runtime calls running. After a kill from outside it may still do so
-// for a while, even after StopPodSandbox returned (containerd 2.4).
-func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
-	containers, err := c.listContainers(ctx, &runtimev1.ContainerFilter{
-		PodSandboxId: sandboxID,
-		State:        &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
-	})
-	n := 0
-	for _, c := range containers { // a runtime may not have filtered
-		if c.GetPodSandboxId() == sandboxID && c.GetState() == runtimev1.ContainerState_CONTAINER_RUNNING {
-			n++
-		}
-	}
-	return n, err
 }
 
 // listSandboxes lists all sandboxes, once each, within the caller's deadline.

@@ -3,8 +3,11 @@ package cri
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +176,79 @@ func TestStop(t *testing.T) {
 	ids, err := c.SandboxesOf(t.Context(), "u", time.Unix(2, 0))
 	if err != nil || len(ids) != 1 || ids[0] != "s0" {
 		t.Errorf("sandboxes made before second 2: %v, %v", ids, err)
+	}
+}
+
+// The CRI counts a grace period in seconds: none is lost, none is below zero, and none makes a deadline overflow.
+func TestStopContainer(t *testing.T) {
+	r := node(t)
+	c := dial(t, r.Endpoint())
+	for _, grace := range []time.Duration{-time.Hour, 0, 1, time.Second, time.Second + 1, math.MaxInt64} {
+		if err := c.StopContainer(t.Context(), "c1", grace); err != nil {
+			t.Errorf("grace %v: %v", grace, err)
+		}
+	}
+	var got []int64
+	r.Change(func() {
+		for _, s := range r.Stops {
+			got = append(got, s.GetTimeout())
+		}
+	})
+	if want := []int64{0, 0, 1, 1, 2, 365 * 24 * 3600}; !slices.Equal(got, want) {
+		t.Errorf("seconds: %v; want %v", got, want)
+	}
+	if err := c.StopContainer(t.Context(), "gone", time.Second); err != nil {
+		t.Errorf("stop of a container that is gone: %v", err)
+	}
+	r.Change(func() { r.Fail["StopContainer"] = status.Error(codes.Unknown, "no") })
+	if err := c.StopContainer(t.Context(), "c1", 0); err == nil || !strings.Contains(err.Error(), "stop container c1 at runtime "+r.Endpoint()) {
+		t.Errorf("got %v", err)
+	}
+	r.Change(func() { r.Hang["StopContainer"] = true })
+	c.timeouts.change = 50 * time.Millisecond
+	if err := c.StopContainer(t.Context(), "c1", 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a runtime that hangs: %v", err)
+	}
+}
+
+func TestContainersOfASandbox(t *testing.T) {
+	r := critest.Start(t)
+	for i, state := range []runtimev1.ContainerState{0, 1, 2, 3} {
+		r.Containers = append(r.Containers, &runtimev1.Container{
+			Id: state.String(), PodSandboxId: "s", State: state, Metadata: &runtimev1.ContainerMetadata{Name: "n" + strconv.Itoa(i)},
+		})
+	}
+	other := &runtimev1.Container{Id: "other", PodSandboxId: "t", State: runtimev1.ContainerState_CONTAINER_RUNNING}
+	r.Answer["ListContainers"] = func(m any) any { // a runtime that does not filter
+		res := m.(*runtimev1.ListContainersResponse)
+		res.Containers = append(res.Containers, other)
+		return res
+	}
+	c := dial(t, r.Endpoint())
+	got, err := c.ContainersOf(t.Context(), "s")
+	var is []string
+	for _, one := range got {
+		is = append(is, one.Name+" "+one.State.String())
+	}
+	if want := []string{"n0 created", "n1 running", "n3 unknown"}; err != nil || !slices.Equal(is, want) {
+		t.Errorf("%v, %v; want %v", is, err, want)
+	}
+}
+
+func TestRemovePodSandbox(t *testing.T) {
+	r := node(t)
+	c := dial(t, r.Endpoint())
+	for range 2 {
+		if err := c.RemovePodSandbox(t.Context(), "s1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := c.ContainersOf(t.Context(), "s1"); len(got) != 0 || err != nil {
+		t.Errorf("containers of a sandbox that was removed: %v, %v", got, err)
+	}
+	r.Change(func() { r.Fail["RemovePodSandbox"] = status.Error(codes.Unknown, "container is still running") })
+	if err := c.RemovePodSandbox(t.Context(), "s0"); err == nil || !strings.Contains(err.Error(), "still running") {
+		t.Errorf("got %v", err)
 	}
 }
 

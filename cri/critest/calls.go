@@ -2,6 +2,7 @@ package critest
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -123,6 +124,33 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, req *runtimev1.StopPodSand
 			}
 		}
 		return nil, status.Errorf(codes.NotFound, "sandbox %s", req.GetPodSandboxId())
+	})
+}
+
+// StopContainer implements the CRI. It ends the container at once, whatever the grace period: see Delay.
+func (r *Runtime) StopContainer(ctx context.Context, req *runtimev1.StopContainerRequest) (*runtimev1.StopContainerResponse, error) {
+	r.Change(func() { r.Stops = append(r.Stops, proto.CloneOf(req)) })
+	return unary(ctx, r, "StopContainer", func() (*runtimev1.StopContainerResponse, error) {
+		for _, c := range r.Containers {
+			if c.GetId() == req.GetContainerId() {
+				c.State = runtimev1.ContainerState_CONTAINER_EXITED
+				return &runtimev1.StopContainerResponse{}, nil
+			}
+		}
+		return nil, status.Errorf(codes.NotFound, "container %s", req.GetContainerId())
+	})
+}
+
+// RemovePodSandbox implements the CRI.
+func (r *Runtime) RemovePodSandbox(ctx context.Context, req *runtimev1.RemovePodSandboxRequest) (*runtimev1.RemovePodSandboxResponse, error) {
+	return unary(ctx, r, "RemovePodSandbox", func() (*runtimev1.RemovePodSandboxResponse, error) {
+		id, before := req.GetPodSandboxId(), len(r.Sandboxes)
+		r.Sandboxes = slices.DeleteFunc(r.Sandboxes, func(s *runtimev1.PodSandbox) bool { return s.GetId() == id })
+		if len(r.Sandboxes) == before {
+			return nil, status.Errorf(codes.NotFound, "sandbox %s", id)
+		}
+		r.Containers = slices.DeleteFunc(r.Containers, func(c *runtimev1.Container) bool { return c.GetPodSandboxId() == id })
+		return &runtimev1.RemovePodSandboxResponse{}, nil
 	})
 }
 

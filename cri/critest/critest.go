@@ -33,6 +33,8 @@ type Runtime struct {
 	Conditions        []*runtimev1.RuntimeCondition
 	CgroupDriver      runtimev1.CgroupDriver
 
+	Stops []*runtimev1.StopContainerRequest // every call of StopContainer, answered or not
+
 	Fail   map[string]error         // by the name of the call: answer with this
 	Hang   map[string]bool          // answer when the caller gives up
 	Delay  map[string]time.Duration // answer so much later, unless the caller gives up

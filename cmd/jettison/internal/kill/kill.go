@@ -6,29 +6,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"jettison/cgroup"
+	"jettison/cri"
 	"jettison/stats"
 )
 
 // Runtime is what the ladder needs of a container runtime (*cri.Client).
 type Runtime interface {
+	StopContainer(ctx context.Context, id string, timeout time.Duration) error
 	StopPodSandbox(ctx context.Context, id string) error
+	RemovePodSandbox(ctx context.Context, id string) error
+	ContainersOf(ctx context.Context, sandboxID string) ([]cri.Container, error)
 	Running(ctx context.Context, sandboxID string) (int, error)
 	SandboxesOf(ctx context.Context, uid string, before time.Time) ([]string, error)
 }
 
 // Victim is a pinned pod: the very cgroup and the very sandboxes that were ranked. A pod that comes back under the same UID
-// is another Victim.
+// is another Victim. Kill and Close may be called at any time by anybody; the other methods by one goroutine at a time.
 type Victim struct {
 	Pod   stats.PodReference
 	group *cgroup.Group // nil: none was found, only the runtime can kill it
 	ids   []string
 	since time.Time // when it was pinned: sandboxes made later are not its own
+
+	mu     sync.Mutex
+	killer *cgroup.Group   // group again, for Kill, which does not wait for who waits; nil as group. mu guards it
+	closed bool            // mu guards it
+	alive  context.Context // ended by end, which the first Kill that worked calls; nil without a group
+	end    context.CancelFunc
 }
 
 // Pin opens the victim's cgroup. Close the victim.
@@ -41,21 +53,45 @@ func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
 		return v, nil
 	}
 	var err error
-	if v.group, err = fs.Group(pod.Cgroup); err != nil {
-		return nil, fmt.Errorf("pin pod %s: %w", pod.PodRef.UID, err)
+	if v.group, err = open(fs, pod); err != nil {
+		return nil, err
 	}
-	if v.group.ID() != pod.CgroupID && pod.CgroupID != (cgroup.ID{}) {
+	if v.killer, err = open(fs, pod); err != nil {
 		v.group.Close()
+		return nil, err
+	}
+	if v.killer.ID() != v.group.ID() {
+		v.Close()
 		return nil, fmt.Errorf("pin pod %s: cgroup /%s is another one now", pod.PodRef.UID, pod.Cgroup)
 	}
+	v.alive, v.end = context.WithCancel(context.Background())
 	return v, nil
 }
 
-// Close gives the descriptors back.
-func (v *Victim) Close() {
-	if v.group != nil {
-		v.group.Close()
+func open(fs *cgroup.FS, pod *stats.PodStats) (*cgroup.Group, error) {
+	g, err := fs.Group(pod.Cgroup)
+	if err != nil {
+		return nil, fmt.Errorf("pin pod %s: %w", pod.PodRef.UID, err)
 	}
+	if g.ID() != pod.CgroupID && pod.CgroupID != (cgroup.ID{}) {
+		g.Close()
+		return nil, fmt.Errorf("pin pod %s: cgroup /%s is another one now", pod.PodRef.UID, pod.Cgroup)
+	}
+	return g, nil
+}
+
+// Close gives the descriptors back. Nothing but Kill may be under way.
+func (v *Victim) Close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.group != nil && !v.closed {
+		v.group.Close()
+		v.killer.Close()
+		if v.end != nil {
+			v.end()
+		}
+	}
+	v.closed = true
 }
 
 // Stamp is an instant on both clocks that a post-mortem may have.
@@ -74,14 +110,23 @@ func Now() Stamp {
 // Kill sends SIGKILL to every process of the victim and returns at once: cgroup.kill, where the kernel has it. A victim
 // that is gone already is no error. An error means that nothing was killed; Clean then has the runtime do it.
 func (v *Victim) Kill() error {
-	if v.group == nil {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.group == nil:
 		return errors.New("no cgroup of the pod is known")
+	case v.closed:
+		return fmt.Errorf("kill pod %s: %w", v.Pod.UID, os.ErrClosed)
 	}
-	if err := v.group.Kill(); err != nil && !errors.Is(err, cgroup.ErrVanished) {
+	if err := v.killer.Kill(); err != nil && !errors.Is(err, cgroup.ErrVanished) {
 		return err
 	}
+	v.end()
 	return nil
 }
+
+// Killed reports whether a Kill has worked.
+func (v *Victim) Killed() bool { return v.alive != nil && v.alive.Err() != nil }
 
 // WaitEmpty blocks until no process of the victim is left, by the kernel's word.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
@@ -89,63 +134,4 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 		return nil // Clean is what kills it
 	}
 	return v.group.WaitEmpty(ctx, limit)
-}
-
-// Backoff between attempts to have the runtime clean up.
-const (
-	cleanFirst = 100 * time.Millisecond
-	cleanMax   = 10 * time.Second
-	cleanSlow  = 5 * time.Minute // after which it is said once that it is slow
-)
-
-// Clean has the runtime stop the victim's sandboxes and comes back when it calls none of their containers running. After a
-// kill from outside a runtime may for a while answer that all is stopped and still call a container running (containerd
-// 2.4), or be down: it is asked again, further and further apart, until it has done it or ctx ends. slow is called once if
-// that takes very long.
-func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {
-	start, said := time.Now(), false
-	for wait := cleanFirst; ; wait = min(wait*2, cleanMax) {
-		err := v.cleanOnce(ctx, r)
-		if err == nil {
-			return nil
-		}
-		err = fmt.Errorf("clean up after pod %s: %w", v.Pod.UID, err)
-		if !said && time.Since(start) > cleanSlow {
-			said = true
-			slow(err)
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		}
-	}
-}
-
-func (v *Victim) cleanOnce(ctx context.Context, r Runtime) error {
-	// Between the ranking and the kill the runtime may have made the pod's first sandbox, or its next one.
-	now, err := r.SandboxesOf(ctx, v.Pod.UID, v.since)
-	if err != nil {
-		return err
-	}
-	for _, id := range now {
-		if !slices.Contains(v.ids, id) {
-			v.ids = append(v.ids, id)
-		}
-	}
-	for _, id := range v.ids {
-		if err := r.StopPodSandbox(ctx, id); err != nil {
-			return err
-		}
-		n, err := r.Running(ctx, id)
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			return fmt.Errorf("the runtime still calls %d containers of sandbox %s running", n, id)
-		}
-	}
-	return nil
 }

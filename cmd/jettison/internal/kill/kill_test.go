@@ -32,7 +32,7 @@ func pod(t *testing.T) (*cgroup.FS, *stats.PodStats) {
 			continue
 		}
 		t.Cleanup(func() { fs.Close() })
-		name := "jettison-test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(t.Name())
+		name := "jettison-test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-")
 		dir := filepath.Join(mount, name, "container")
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			continue

@@ -1,0 +1,221 @@
+// Package beside finds out whether a kubelet runs on this node. Beside one the agent leaves to it what is the kubelet's: garbage
+// collection, disks, admission (docs/architecture.md).
+package beside
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// names are programs that are a kubelet, or have one inside: microk8s (kubelite), k3s and rke2 (which rename themselves by
+// what they do), k0s, MicroShift, KubeEdge (edgecore), and the hyperkube of old.
+var names = []string{
+	"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2", "rke2-server", "rke2-agent", "k0s", "microshift", "edgecore", "hyperkube",
+}
+
+const maxPath = 4096 // of a program's path
+
+// Kubelet says whether a kubelet runs on the node whose /proc is mounted at procMount (empty: /proc), and by what: "process
+// 812 is a kubelet". Doubt counts as one: what cannot be read may be one.
+//
+// Counted is what runs on the node under a kubelet's name (/proc/PID/comm, or the file of its program, /proc/PID/exe),
+// and who listens on a kubelet's ports in the node's network. What a pod runs is not: a tenant could stop garbage collection
+// by a name. A kubelet inside a pod (vcluster, a node in a pod) is another node's; a container that is no pod (RKE, Talos,
+// kind's nodes as seen from their host) lies outside kubepods and counts.
+//
+// It reads a short file and a link of each process each time, since any process may become a kubelet by exec: nothing is remembered.
+func Kubelet(procMount string) (beside bool, why string) {
+	if procMount == "" {
+		procMount = "/proc"
+	}
+	p, err := openProc(procMount)
+	if err != nil {
+		return true, doubt(err)
+	}
+	defer p.close()
+	if err = p.foreign(); err == nil {
+		why, err = p.process()
+	}
+	if err == nil && why == "" {
+		why, err = p.listener()
+	}
+	if err != nil {
+		return true, doubt(err)
+	}
+	return why != "", why
+}
+
+func doubt(err error) string { return "a kubelet may run, it cannot be seen: " + err.Error() }
+
+// proc is a mounted /proc and the processes that were in it.
+type proc struct {
+	mount string
+	fd    int
+	pids  []int
+	buf   []byte
+}
+
+func openProc(mount string) (*proc, error) {
+	fd, err := unix.Open(mount, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", mount, err)
+	}
+	p := &proc{mount: mount, fd: fd, buf: make([]byte, 32<<10)}
+	if err := p.list(); err != nil {
+		p.close()
+		return nil, fmt.Errorf("list %s: %w", mount, err)
+	}
+	return p, nil
+}
+
+func (p *proc) close() { unix.Close(p.fd) }
+
+func (p *proc) list() error {
+	var found []string
+	for {
+		n, err := unix.Getdents(p.fd, p.buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			break
+		}
+		_, _, found = unix.ParseDirent(p.buf[:n], -1, found[:0])
+		for _, name := range found {
+			if pid, err := strconv.Atoi(name); err == nil && pid > 0 {
+				p.pids = append(p.pids, pid)
+			}
+		}
+	}
+	if !slices.Contains(p.pids, 1) {
+		return errors.New("process 1 is not there")
+	}
+	return nil
+}
+
+// read reads the beginning of a file, as far as it fits into buf: these files come in one piece. gone: the process has ended.
+func (p *proc) read(path string, buf []byte) (b []byte, gone bool, err error) {
+	fd, err := unix.Openat(p.fd, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		n := 0
+		for again := true; again; again = err == unix.EINTR {
+			n, err = unix.Read(fd, buf)
+		}
+		b = buf[:max(n, 0)]
+	}
+	if err == unix.ENOENT || err == unix.ESRCH {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read %s/%s: %w", p.mount, path, err)
+	}
+	return b, false, nil
+}
+
+// foreign is the doubt in a /proc that is not the node's, where a kubelet cannot be seen: process 1 is this program, or a
+// pod's.
+func (p *proc) foreign() error {
+	var self [16]byte
+	if n, err := unix.Readlinkat(p.fd, "self", self[:]); err == nil && string(self[:n]) == "1" {
+		return fmt.Errorf("process 1 in %s is this program: it is not the node's /proc", p.mount)
+	}
+	pod, gone, err := p.ofPod("1")
+	if err == nil && !gone && pod {
+		err = fmt.Errorf("process 1 in %s is a pod's: it is not the node's /proc", p.mount)
+	}
+	return err
+}
+
+// process looks for a process that is called as a kubelet is.
+func (p *proc) process() (why string, err error) {
+	for _, pid := range p.pids {
+		dir := strconv.Itoa(pid)
+		name, err := p.kubelet(dir)
+		if err != nil {
+			return "", err
+		}
+		if name == "" {
+			continue
+		}
+		pod, gone, err := p.ofPod(dir)
+		if err != nil {
+			return "", err
+		}
+		if !gone && !pod {
+			return fmt.Sprintf("process %d is a %s", pid, name), nil
+		}
+	}
+	return "", nil
+}
+
+// kubelet is the kubelet's name that a process goes by; empty: none.
+func (p *proc) kubelet(dir string) (name string, err error) {
+	b, gone, err := p.read(dir+"/comm", p.buf[:64])
+	if name = kubeletName(bytes.TrimSuffix(b, []byte("\n"))); name != "" || gone || err != nil {
+		return name, err
+	}
+	// argv[0] would tell as much, but reading it waits for the process's memory map (v6.12 mm/memory.c
+	// __access_remote_vm), which a process that thrashes may hold for ever; so it is asked only where the link is refused.
+	n, err := unix.Readlinkat(p.fd, dir+"/exe", p.buf[:maxPath])
+	if err == nil {
+		b = bytes.TrimSuffix(p.buf[:n], []byte(" (deleted)"))
+	} else if err == unix.ENOENT || err == unix.ESRCH { // a thread of the kernel, or gone
+		return "", nil
+	} else {
+		b, _, err = p.read(dir+"/cmdline", p.buf[:maxPath])
+		if end := bytes.IndexByte(b, 0); end >= 0 {
+			b = b[:end]
+		}
+		// A program that writes its title over its arguments parts them by blanks: "/usr/local/bin/k3s server".
+		b, _, _ = bytes.Cut(b, []byte(" "))
+	}
+	return kubeletName(b[bytes.LastIndexByte(b, '/')+1:]), err
+}
+
+func kubeletName(b []byte) string {
+	b = bytes.TrimSuffix(bytes.TrimPrefix(b, []byte(".")), []byte("-wrapped")) // NixOS: .kubelet-wrapped
+	for _, name := range names {
+		if string(b) == name {
+			return name
+		}
+	}
+	return ""
+}
+
+// ofPod says whether a process is in a pod's cgroup.
+func (p *proc) ofPod(dir string) (pod, gone bool, err error) {
+	b, gone, err := p.read(dir+"/cgroup", p.buf)
+	if gone || err != nil {
+		return false, gone, err
+	}
+	for line := range strings.Lines(string(b)) {
+		// hierarchy:controllers:path; a path may hold colons.
+		if parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(parts) == 3 && podPath(parts[2]) {
+			return true, false, nil
+		}
+	}
+	return false, false, nil
+}
+
+// podPath says whether a cgroup lies below kubepods, whichever driver made that: "/kubepods/besteffort/pod<uid>/...",
+// "/kubepods.slice/kubepods-besteffort.slice/...", "/kubelet.slice/kubelet-kubepods.slice/..." (below a cgroupRoot). Seen
+// from a cgroup namespace inside it may only say "/../../kubepods-pod<uid>.slice/...".
+func podPath(path string) bool {
+	for part := range strings.SplitSeq(path, "/") {
+		slice, ok := strings.CutSuffix(part, ".slice")
+		if part == "kubepods" || ok && (slice == "kubepods" || strings.HasSuffix(slice, "-kubepods") || strings.HasPrefix(slice, "kubepods-")) {
+			return true
+		}
+	}
+	return false
+}

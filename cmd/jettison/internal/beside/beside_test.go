@@ -1,0 +1,288 @@
+package beside
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+	system = "0::/system.slice/kubelet.service\n"
+	pod    = "0::/kubepods/besteffort/pod1/c\n"
+)
+
+// tree is a /proc of files: by path.
+type tree map[string]string
+
+// node is the /proc of a node without a kubelet, and what more names.
+func node(more tree) tree {
+	out := tree{
+		"1/comm": "systemd\n", "1/cmdline": "/sbin/init\x00splash\x00", "1/cgroup": "0::/init.scope\n",
+		"1/net/tcp": header, "1/net/tcp6": header,
+		"2/comm": "kthreadd\n", "2/cmdline": "", "2/cgroup": "0::/\n",
+		"77/comm": "containerd\n", "77/cmdline": "/usr/bin/containerd\x00", "77/cgroup": "0::/system.slice/containerd.service\n",
+		"meminfo": "", "acpi/x": "",
+	}
+	for path, text := range more {
+		out[path] = text
+	}
+	return out
+}
+
+func (tr tree) write(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for path, text := range tr {
+		path = filepath.Join(dir, path)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if target, ok := strings.CutPrefix(text, "-> "); ok && err == nil {
+			err = os.Symlink(target, path)
+		} else if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func process(pid, comm, exe, cgroup string) tree {
+	return tree{pid + "/comm": comm + "\n", pid + "/exe": "-> " + exe, pid + "/cgroup": cgroup}
+}
+
+// noLink is a process whose program's link is refused.
+func noLink(pid, comm, cmdline string) tree {
+	return tree{pid + "/comm": comm + "\n", pid + "/exe": "", pid + "/cmdline": cmdline, pid + "/cgroup": system}
+}
+
+func listens(port int, inode string) string {
+	return fmt.Sprintf("   0: 0100007F:%04X 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 %s 1 0 100 0 0 10 0\n", port, inode)
+}
+
+func TestKubelet(t *testing.T) {
+	long := strings.Repeat("a", 3<<20)
+	for name, c := range map[string]struct {
+		more tree
+		why  string // part of it; empty: there is none
+	}{
+		"none":                     {nil, ""},
+		"kubelet":                  {process("812", "kubelet", "/usr/bin/kubelet", system), "process 812 is a kubelet"},
+		"by its file":              {process("812", "main", "/usr/bin/kubelet", system), "process 812 is a kubelet"},
+		"replaced by a newer":      {process("812", "main", "/usr/bin/kubelet (deleted)", system), "process 812 is a kubelet"},
+		"of NixOS":                 {process("812", ".kubelet-wrapp", "/nix/store/x/bin/.kubelet-wrapped", system), "812 is a kubelet"},
+		"microk8s":                 {process("9", "kubelite", "/snap/microk8s/1/kubelite", "0::/system.slice/snap.microk8s.daemon-kubelite.service\n"), "kubelite"},
+		"k3s":                      {process("9", "k3s-server", "/var/lib/rancher/k3s/data/1/bin/k3s", "0::/system.slice/k3s.service\n"), "k3s-server"},
+		"hyperkube":                {process("9", "sh", "/hyperkube", "0::/docker/0123\n"), "hyperkube"},
+		"in a container, no pod":   {process("9", "kubelet", "/kubelet", "0::/podruntime/kubelet\n"), "kubelet"},
+		"in a node of kind":        {process("9", "kubelet", "/kubelet", "0::/kubelet.slice/kubelet.service\n"), "kubelet"},
+		"no cgroup at all":         {process("9", "kubelet", "/kubelet", ""), "kubelet"},
+		"in a pod":                 {process("9", "kubelet", "/kubelet", pod), ""},
+		"in a pod, systemd":        {process("9", "kubelet", "/kubelet", "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-2.scope\n"), ""},
+		"in a pod of kind":         {process("9", "k3s", "/k3s", "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod1.slice/cri-containerd-2.scope\n"), ""},
+		"in a pod, from inside":    {process("9", "kubelet", "/kubelet", "0::/../../kubepods-burstable-pod1.slice/cri-containerd-2.scope\n"), ""},
+		"in a pod, hybrid":         {process("9", "kubelet", "/kubelet", "9:name=systemd:/kubepods/pod1/c\n1:memory:/kubepods/pod1/c\n0::/\n"), ""},
+		"a colon in a path":        {process("9", "kubelet", "/kubelet", "0::/a:b/kubepods/pod1\n"), ""},
+		"nearly kubepods":          {process("9", "kubelet", "/kubelet", "0::/notkubepods/kubepods2/xkubepods.slice/kubepods.service\n"), "kubelet"},
+		"other names":              {process("9", "kubelet-exporte", "/bin/kubelet-exporter", system), ""},
+		"another's folder":         {process("9", "x", "/opt/kubelet/bin/x", system), ""},
+		"a binary name":            {process("9", "\xff\x00\nkubelet", "/\xff\nkubelet", system), ""},
+		"a huge name":              {process("9", long, strings.Repeat("/kubelet", 500)+"x", system), ""},
+		"no link, its command":     {noLink("9", "main", "/usr/local/bin/k3s server\x00\x00\x00"), "is a k3s"},
+		"no link, an argument":     {noLink("9", "vim", "vim\x00/usr/bin/kubelet\x00"), ""},
+		"no link, binary":          {noLink("9", "x", "\x00\x00/kubelet"), ""},
+		"no link, huge":            {noLink("9", "x", long+"/kubelet\x00"), ""},
+		"no link, empty":           {noLink("9", "", ""), ""},
+		"no link, only slashes":    {noLink("9", "x", "////\x00"), ""},
+		"it vanishes":              {tree{"9/status": "", "10/comm": "sh\n", "11/comm": "kubelet\n"}, ""},
+		"port 10250":               {tree{"1/net/tcp": header + listens(22, "5") + listens(10250, "4711")}, "listens on port 10250"},
+		"port 10248":               {tree{"1/net/tcp6": header + strings.Replace(listens(10248, "4711"), "0100007F", "00000000000000000000000001000000", 1)}, "port 10248"},
+		"port 10255":               {tree{"1/net/tcp": header + listens(10255, "4711")}, "port 10255"},
+		"another port":             {tree{"1/net/tcp": header + listens(10256, "4711") + listens(443, "1")}, ""},
+		"a client of it":           {tree{"1/net/tcp": header + strings.Replace(listens(10250, "4711"), " 0A ", " 01 ", 1) + "garbage\n"}, ""},
+		"no IPv6":                  {tree{"1/net/tcp6": ""}, ""},
+		"a pod has the port":       {join(process("9", "web", "/web", pod), tree{"9/fd/0": "-> /dev/null", "9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), ""},
+		"a pod, and something":     {join(process("9", "web", "/web", pod), tree{"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711") + listens(10250, "4712")}), "port 10250"},
+		"a pod without descriptor": {join(process("9", "web", "/web", pod), tree{"1/net/tcp": header + listens(10250, "4711")}), "port 10250"},
+		"a table of nonsense":      {tree{"1/net/tcp": header + "no sockets here\n"}, "cannot be seen: "},
+		"a port of nonsense":       {tree{"1/net/tcp": header + strings.Replace(listens(1, "1"), ":0001", ":zzzz", 1)}, "cannot be seen: "},
+		"an endless line":          {tree{"1/net/tcp": header + long}, "a line of more than"},
+		"not the node's /proc":     {tree{"self": "-> 1"}, "is not the node's /proc"},
+		"a pod's /proc":            {tree{"1/cgroup": pod}, "is not the node's /proc"},
+		"a directory for a file":   {tree{"9/comm/x": ""}, "cannot be seen: read "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := node(c.more).write(t)
+			beside, why := Kubelet(dir)
+			if beside != (c.why != "") || !strings.Contains(why, c.why) || strings.Contains(why, "\n") || len(why) > 300 {
+				t.Errorf("%v, %.400q; want %q", beside, why, c.why)
+			}
+		})
+	}
+}
+
+func join(trees ...tree) tree {
+	out := tree{}
+	for _, tr := range trees {
+		for path, text := range tr {
+			out[path] = text
+		}
+	}
+	return out
+}
+
+// What cannot be read may be a kubelet.
+func TestDoubtCountsAsAKubelet(t *testing.T) {
+	noTCP := node(nil)
+	delete(noTCP, "1/net/tcp")
+	for name, dir := range map[string]string{
+		"nothing":      filepath.Join(t.TempDir(), "none"),
+		"not mounted":  t.TempDir(),
+		"a file":       filepath.Join(node(nil).write(t), "meminfo"),
+		"no process 1": tree{"77/comm": "x\n", "77/cgroup": system, "77/cmdline": ""}.write(t),
+		"no network":   noTCP.write(t),
+	} {
+		if beside, why := Kubelet(dir); !beside || !strings.Contains(why, "cannot be seen") {
+			t.Errorf("%s: %v, %q", name, beside, why)
+		}
+	}
+}
+
+// A node with more listeners than a buffer holds.
+func TestManyListeners(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(header)
+	for i := range 5000 {
+		b.WriteString(listens(20000+i, strconv.Itoa(i)))
+	}
+	for want, text := range map[bool]string{false: b.String(), true: b.String() + listens(10250, "1")} {
+		if beside, why := Kubelet(node(tree{"1/net/tcp": text}).write(t)); beside != want {
+			t.Errorf("%v, %q", beside, why)
+		}
+	}
+}
+
+// The real thing: this machine's /proc, before, while and after something of the kubelet's name runs, and while processes come
+// and go.
+func TestThisMachine(t *testing.T) {
+	if beside, why := Kubelet(""); beside {
+		t.Skipf("this machine has a kubelet: %s", why)
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubelet")
+	link := filepath.Join(t.TempDir(), "sleep") // comm is this one's name
+	if err := errors.Join(os.WriteFile(file, program, 0o755), os.Symlink(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(link, "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	beside, why := Kubelet("/proc")
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if want := fmt.Sprintf("process %d is a kubelet", cmd.Process.Pid); !beside || why != want {
+		t.Errorf("%v, %q; want %q", beside, why, want)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:10255")
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside, why = Kubelet("/proc")
+	l.Close()
+	if !inNodesNetwork(t) {
+		t.Log("process 1 has another network")
+	} else if !beside || why != "something listens on port 10255" {
+		t.Errorf("%v, %q", beside, why)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = exec.Command(sleep, "0").Run()
+			}
+		}
+	}()
+	for range 200 {
+		if beside, why := Kubelet("/proc"); beside {
+			t.Errorf("while processes come and go: %q", why)
+			break
+		}
+	}
+	close(stop)
+	<-done
+}
+
+func inNodesNetwork(t *testing.T) bool {
+	t.Helper()
+	var own, first unix.Stat_t
+	return unix.Stat("/proc/self/ns/net", &own) == nil && unix.Stat("/proc/1/ns/net", &first) == nil && own.Ino == first.Ino
+}
+
+func FuzzListening(f *testing.F) {
+	f.Add([]byte(header + listens(10250, "1")))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for line := range strings.Lines(string(text)) {
+			if s, listens, err := parseSocket([]byte(line)); listens && (err != nil || s.inode == "") {
+				t.Errorf("%q: %+v, %v", line, s, err)
+			}
+		}
+		podPath(string(text))
+		kubeletName(text)
+	})
+}
+
+// BenchmarkKubelet looks at this machine and adds processes until there are 300.
+func BenchmarkKubelet(b *testing.B) {
+	names, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range 300 - len(names) {
+		cmd := exec.Command("sleep", "600")
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	}
+	b.Run("all", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			Kubelet("/proc")
+		}
+	})
+	p, err := openProc("/proc")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.close()
+	for name, part := range map[string]func() (string, error){"processes": p.process, "ports": p.listener} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if why, err := part(); why != "" || err != nil {
+					b.Fatal(why, err)
+				}
+			}
+		})
+	}
+}

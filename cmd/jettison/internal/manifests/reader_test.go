@@ -1,0 +1,263 @@
+package manifests
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{ // want: the error, or "? " and the doubt
+		{"YAML", head, ``},
+		{"JSON", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}`, ``},
+		{"an unknown field", head + "spec: {contianers: []}\n", `? unknown field "spec.contianers"`},
+		{"a field twice", head + "spec:\n  priority: 1\n  priority: 2\n", `? yaml: unmarshal errors: line 6: key "priority" already set in map`},
+		{"a second document", head + "---\nkind: Pod\n", ``},
+		{"empty", "", `apiVersion "", kind "": want v1, Pod`},
+		{"no YAML", "a: [", `not YAML: yaml: line 1: did not find expected node content`},
+		{"a list", "- a\n", `json: cannot unmarshal array into Go value of type v1.Pod`},
+		{"another kind", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", `apiVersion "v1", kind "Service": want v1, Pod`},
+		{"no kind", "metadata: {name: web}\n", `apiVersion "", kind "": want v1, Pod`},
+		{"no name", "apiVersion: v1\nkind: Pod\n", `metadata.name: missing`},
+		{"an absurd quantity", head + "spec: {containers: [{name: a, resources: {limits: {memory: '1e-99990000'}}}]}\n",
+			`spec.containers[0].resources.limits.memory: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
+		{"a UID with a slash", "apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: a/b}\n", `metadata.uid: "a/b": want letters, digits, - and the like`},
+		{"a bomb", "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
+			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", `not YAML: yaml: document contains excessive aliasing`},
+	} {
+		p, doubt, err := parse([]byte(c.text))
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case doubt != nil:
+			got = "? " + doubt.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+		if err == nil && (p.Name != "web" || p.Namespace != "default") {
+			t.Errorf("%s: pod %s/%s", c.name, p.Namespace, p.Name)
+		}
+	}
+}
+
+// A request that is not given is the limit, as for pods that went through an API server.
+func TestDefaults(t *testing.T) {
+	p, _, err := parse([]byte(head + "spec: {containers: [{name: a, resources: {limits: {memory: 1Gi, cpu: 1}, requests: {cpu: 100m}}}]}\nstatus: {phase: Failed}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := p.Spec.Containers[0].Resources.Requests
+	if r.Memory().String() != "1Gi" || r.Cpu().String() != "100m" || *p.Spec.TerminationGracePeriodSeconds != 30 || p.Status.Phase != "" {
+		t.Errorf("requests %v, grace %v, status %v", r, p.Spec.TerminationGracePeriodSeconds, p.Status)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(head + "spec: {containers: [{name: a}]}\n"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		began := time.Now()
+		p, _, err := parse(text)
+		if d := time.Since(began); d > 5*time.Second {
+			t.Fatalf("%d bytes took %v", len(text), d)
+		}
+		if err == nil && (p.Name == "" || p.Namespace == "") || err != nil && strings.ContainsAny(err.Error(), "\n\r") {
+			t.Fatalf("pod %v, error %q", p, err)
+		}
+	})
+}
+
+// at is after everything that a test writes, so that what is read is sure.
+func at() time.Time { return time.Now().Add(time.Hour) }
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func text(name string) string { return strings.Replace(head, "web", name, 1) }
+
+// look is a scan: the pods' names, and the errors without the directory.
+func look(s *scanner, dir string) (names, errs []string) {
+	pods, news := s.scan(context.Background(), at())
+	for _, p := range pods {
+		names = append(names, p.Name)
+	}
+	for _, err := range news {
+		errs = append(errs, strings.ReplaceAll(err.Error(), dir, "DIR"))
+	}
+	return names, errs
+}
+
+func expect(t *testing.T, s *scanner, dir string, names, errs []string) {
+	t.Helper()
+	gotNames, gotErrs := look(s, dir)
+	if !slices.Equal(gotNames, names) || !slices.Equal(gotErrs, errs) {
+		t.Errorf("got  %q, errors %q\nwant %q, errors %q", gotNames, gotErrs, names, errs)
+	}
+}
+
+// One wrong file is one manifest less, and is said once.
+func TestADirectory(t *testing.T) {
+	dir := t.TempDir()
+	s := newScanner(dir)
+	expect(t, s, dir, nil, nil)
+	write(t, filepath.Join(dir, "b.yaml"), text("b"))
+	write(t, filepath.Join(dir, "a.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`)
+	write(t, filepath.Join(dir, "README"), "not a pod")
+	write(t, filepath.Join(dir, ".hidden.yaml"), text("hidden"))
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "sub", "c.yaml"), text("c"))
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/null", filepath.Join(dir, "device")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("b.yaml", filepath.Join(dir, "zz")); err != nil { // the same pod: the last one counts
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "large"), head+strings.Repeat("#", maxFile))
+	expect(t, s, dir, []string{"a", "b"}, []string{
+		`static pod manifest DIR/README: json: cannot unmarshal string into Go value of type v1.Pod`,
+		`static pod manifest DIR/device: is neither a directory nor a file`,
+		`static pod manifest DIR/large: is larger than 1048576 bytes`,
+		`static pod manifest DIR/pipe: is neither a directory nor a file`,
+		`static pod manifest DIR/sub: is a directory: not looked into`,
+		`static pod manifest DIR/zz: pod default/b is in a file before it too: this one counts`,
+	})
+	expect(t, s, dir, []string{"a", "b"}, nil)
+	write(t, filepath.Join(dir, "a.json"), "{")
+	expect(t, s, dir, []string{"b"}, []string{`static pod manifest DIR/a.json: not YAML: yaml: line 1: did not find expected node content`})
+	expect(t, s, dir, []string{"b"}, nil)
+	write(t, filepath.Join(dir, "a.json"), text("a"))
+	expect(t, s, dir, []string{"a", "b"}, nil)
+	write(t, filepath.Join(dir, "a.json"), "{")
+	expect(t, s, dir, []string{"b"}, []string{`static pod manifest DIR/a.json: not YAML: yaml: line 1: did not find expected node content`})
+	os.RemoveAll(dir)
+	expect(t, s, dir, nil, []string{`static pod manifest DIR: does not exist: no static pods`})
+	expect(t, s, dir, nil, nil)
+}
+
+// A path that is a file is one manifest. While it is wrong, the last right one counts, as with the kubelet.
+func TestAFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "pod.yaml")
+	s := newScanner(path)
+	expect(t, s, dir, nil, []string{`static pod manifest DIR/pod.yaml: does not exist: no static pods`})
+	write(t, path, text("a"))
+	expect(t, s, dir, []string{"a"}, nil)
+	write(t, path, "{")
+	expect(t, s, dir, []string{"a"}, []string{`static pod manifest DIR/pod.yaml: not YAML: yaml: line 1: did not find expected node content`})
+	expect(t, s, dir, []string{"a"}, nil)
+	write(t, path, text("b"))
+	expect(t, s, dir, []string{"b"}, nil)
+	os.Remove(path)
+	expect(t, s, dir, nil, []string{`static pod manifest DIR/pod.yaml: does not exist: no static pods`})
+}
+
+// What did not change is the same pointer, so that nobody does anything about it; a file is read again only where it may have
+// changed without its times telling.
+func TestUnchangedIsTheSame(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a"), text("a"))
+	s := newScanner(dir)
+	first, _ := s.scan(context.Background(), time.Now()) // too early to be sure
+	if s.files[filepath.Join(dir, "a")].sure {
+		t.Error("sure of a file that was written just now")
+	}
+	second, _ := s.scan(context.Background(), at())
+	read := s.files[filepath.Join(dir, "a")]
+	third, _ := s.scan(context.Background(), at())
+	if !slices.Equal(first, second) || !slices.Equal(second, third) || s.files[filepath.Join(dir, "a")] != read {
+		t.Errorf("%p %p %p, file read again", first[0], second[0], third[0])
+	}
+}
+
+func TestBounds(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxFiles + 1 {
+		name := "p" + strings.Repeat("0", i%50) + string(rune('a'+i/50%26)) // 50*26 names
+		write(t, filepath.Join(dir, name), text("p"+strings.ToLower(name)))
+	}
+	s := newScanner(dir)
+	names, errs := look(s, dir)
+	if len(names) != maxFiles || !slices.Equal(errs, []string{`static pod manifest DIR: more than 1000 files: the rest is ignored`}) {
+		t.Errorf("%d manifests, errors %q", len(names), errs)
+	}
+	dir = t.TempDir()
+	label := strings.Repeat("x", 900<<10)
+	for _, name := range strings.Split("abcdefghijk", "") {
+		write(t, filepath.Join(dir, name), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", labels: {a: "+label+"}}\n")
+	}
+	names, errs = look(newScanner(dir), dir)
+	if len(names) != 9 || len(errs) != 2 || errs[0] != `static pod manifest DIR/j: the manifests before it take the 8 MiB of memory that there are for them: ignored` {
+		t.Errorf("%d manifests, errors %.200q", len(names), errs)
+	}
+}
+
+func TestReader(t *testing.T) {
+	dir := t.TempDir()
+	changed, reported := make(chan []*v1.Pod), make(chan error, 10)
+	r := Start(Options{Path: dir, Period: time.Millisecond, Changed: func(p []*v1.Pod) { changed <- p }, Report: func(err error) { reported <- err }})
+	if got := <-changed; len(got) != 0 {
+		t.Errorf("at first %v", got)
+	}
+	// A file that comes into being whole, as an editor's or kubeadm's.
+	write(t, filepath.Join(dir, ".new"), text("a"))
+	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-changed; len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("then %v", got)
+	}
+	write(t, filepath.Join(dir, ".new"), "{")
+	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-reported; !strings.Contains(err.Error(), "b.yaml") {
+		t.Errorf("reported %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(reported) != 0 {
+		t.Errorf("reported again: %v", <-reported)
+	}
+}
+
+// A device or a pipe that took a file's place between two looks is not waited for.
+func TestNotARegularFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := readFile(path); err == nil || err.Error() != "is neither a directory nor a file" {
+		t.Errorf("error %v", err)
+	}
+	if _, _, err := readFile(filepath.Join(path, "below")); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,204 @@
+package podjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Bounds of a quantity's text, as eviction has them for its own. resource.ParseQuantity computes with as many digits as an exponent
+// asks for (1e-99990000 keeps it busy for minutes), and the decoder of v1.Pod calls it before anybody can look.
+const (
+	maxQuantityText     = 100
+	maxQuantityExponent = 1000
+)
+
+// maxDecoded is the most memory, in bytes, that one pod may take when it is decoded. Two characters of text, {}, make a container of
+// 700 bytes.
+const maxDecoded = 8 << 20
+
+// guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses quantities that would
+// be slow to parse and text that would take too much memory.
+func guard(raw []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	g := guarding{dec: dec}
+	if err := g.value(reflect.TypeFor[v1.Pod]()); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more text after the pod")
+	}
+	return nil
+}
+
+type guarding struct {
+	dec  *json.Decoder
+	path []string
+	cost int
+}
+
+var (
+	quantity    = reflect.TypeFor[resource.Quantity]()
+	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+)
+
+// value walks one value that is decoded into t; nil: it is skipped, or decoded by a type's own code.
+func (g *guarding) value(t reflect.Type) error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+		if err := g.pay(int(t.Size())); err != nil {
+			return err
+		}
+	}
+	tok, err := g.dec.Token()
+	if err != nil {
+		return syntax(err)
+	}
+	switch tok := tok.(type) {
+	case string:
+		return g.text(t, tok)
+	case json.Number:
+		return g.text(t, string(tok))
+	case json.Delim:
+		if t != nil && reflect.PointerTo(t).Implements(unmarshaler) {
+			t = nil
+		}
+		if tok == '{' {
+			err = g.object(t)
+		} else {
+			err = g.list(t)
+		}
+		if err == nil {
+			_, err = g.dec.Token() // the closing one
+		}
+		return err
+	}
+	return nil // null, true, false
+}
+
+func (g *guarding) object(t reflect.Type) error {
+	var fields map[string]reflect.Type
+	var elem reflect.Type
+	switch {
+	case t == nil:
+	case t.Kind() == reflect.Struct:
+		fields = fieldsOf(t)
+	case t.Kind() == reflect.Map:
+		elem = t.Elem()
+	}
+	for g.dec.More() {
+		tok, err := g.dec.Token()
+		if err != nil {
+			return syntax(err)
+		}
+		key, _ := tok.(string) // the decoder refuses keys that are none
+		of := elem
+		if fields != nil {
+			of = fields[key]
+		} else if elem != nil {
+			if err := g.pay(2 * (int(elem.Size()) + len(key) + 16)); err != nil { // a map is about half empty
+				return err
+			}
+		}
+		g.path = append(g.path, "."+key)
+		if err := g.value(of); err != nil {
+			return err
+		}
+		g.path = g.path[:len(g.path)-1]
+	}
+	return nil
+}
+
+func (g *guarding) list(t reflect.Type) error {
+	var elem reflect.Type
+	if t != nil && t.Kind() == reflect.Slice {
+		elem = t.Elem()
+	}
+	for i := 0; g.dec.More(); i++ {
+		if elem != nil {
+			if err := g.pay(int(elem.Size())); err != nil {
+				return err
+			}
+		}
+		g.path = append(g.path, "["+strconv.Itoa(i)+"]")
+		if err := g.value(elem); err != nil {
+			return err
+		}
+		g.path = g.path[:len(g.path)-1]
+	}
+	return nil
+}
+
+func (g *guarding) text(t reflect.Type, text string) error {
+	if t != quantity {
+		return g.pay(len(text))
+	}
+	if err := checkQuantity(strings.TrimSpace(text)); err != nil { // trimmed, as its own decoder does
+		return fmt.Errorf("%s: %w", clip(strings.TrimPrefix(strings.Join(g.path, ""), ".")), err)
+	}
+	return nil
+}
+
+func (g *guarding) pay(bytes int) error {
+	if g.cost += bytes; g.cost > maxDecoded {
+		return fmt.Errorf("%w: decoded it takes more than %d bytes of memory", ErrTooLarge, maxDecoded)
+	}
+	return nil
+}
+
+// checkQuantity refuses what no pod has and a parser or a sum would suffer from, then what is no quantity: its own decoder would not
+// say where.
+func checkQuantity(text string) error {
+	if len(text) > maxQuantityText {
+		return fmt.Errorf("quantity %.40q...: longer than %d characters", text, maxQuantityText)
+	}
+	if strings.HasPrefix(text, "-") {
+		return fmt.Errorf("quantity %q: is negative", text)
+	}
+	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
+		n, err := strconv.Atoi(text[i+1:])
+		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxQuantityExponent || n < -maxQuantityExponent) {
+			return fmt.Errorf("quantity %q: the exponent is not between -%d and %d", text, maxQuantityExponent, maxQuantityExponent)
+		}
+	}
+	if _, err := resource.ParseQuantity(text); err != nil {
+		return fmt.Errorf("quantity %q: %w", text, err)
+	}
+	return nil
+}
+
+// fields are the JSON fields of struct types, as the decoder sees them. Types do not change: they are looked at once.
+var fields sync.Map // reflect.Type: map[string]reflect.Type
+
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if known, ok := fields.Load(t); ok {
+		return known.(map[string]reflect.Type)
+	}
+	out := map[string]reflect.Type{}
+	addFields(t, out)
+	fields.Store(t, out)
+	return out
+}
+
+func addFields(t reflect.Type, out map[string]reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
+			addFields(f.Type, out)
+		case f.IsExported() && name != "" && name != "-":
+			out[name] = f.Type
+		}
+	}
+}

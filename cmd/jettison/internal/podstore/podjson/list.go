@@ -1,0 +1,188 @@
+// Package podjson decodes pod objects that come from outside: strictly, in bounded memory and time, one pod after another. Of each
+// it keeps what decisions and records need.
+package podjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// MaxPod is the most bytes that one pod may have as JSON. etcd takes no object above 1.5 MiB.
+const MaxPod = 1 << 20
+
+// ErrTooLarge is wrapped by errors that say that a pod is larger than the agent takes.
+var ErrTooLarge = errors.New("too large")
+
+// List reads a JSON list of pods, a v1.PodList or a v1.List as kubectl prints it, and hands each item to take as it stands in
+// the text. No more than one item is held at a time. Whatever is none of these three ends it with an error that names the item
+// ("pods[3]"); errors of r and of take are wrapped.
+func List(r io.Reader, take func(i int, raw []byte) error) error {
+	b := &bounded{r: r}
+	dec := json.NewDecoder(b)
+	l := list{dec: dec, bounded: b, take: take}
+	start, err := l.token()
+	if err != nil {
+		return err
+	}
+	switch start {
+	case json.Delim('['):
+		err = l.items()
+	case json.Delim('{'):
+		err = l.object()
+	default:
+		err = errNoList
+	}
+	if err != nil {
+		return err
+	}
+	b.allow(dec.InputOffset())
+	switch _, err = dec.Token(); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("more text after the list of pods")
+}
+
+var errNoList = errors.New(`want a JSON list of pods, or {"items": [...]}`)
+
+type list struct {
+	dec     *json.Decoder
+	bounded *bounded
+	take    func(i int, raw []byte) error
+}
+
+// token is the next one; no token of the list's own is longer than a pod.
+func (l *list) token() (json.Token, error) {
+	l.bounded.allow(l.dec.InputOffset())
+	t, err := l.dec.Token()
+	return t, syntax(err)
+}
+
+// object reads what follows the { of a PodList.
+func (l *list) object() error {
+	seen, haveItems := map[string]bool{}, false
+	for l.dec.More() {
+		key, err := l.token()
+		if err != nil {
+			return err
+		}
+		name, _ := key.(string) // the decoder refuses keys that are none
+		if seen[name] {
+			return fmt.Errorf("duplicate field %q", clip(name))
+		}
+		seen[name] = true
+		if name == "items" {
+			haveItems = true
+			err = l.itemsOrNull()
+		} else {
+			err = l.field(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !haveItems {
+		return errNoList
+	}
+	_, err := l.token() // the closing brace, or what is wrong before it
+	return err
+}
+
+// field reads a field of a list that is not its items.
+func (l *list) field(name string) error {
+	l.bounded.allow(l.dec.InputOffset())
+	want := ""
+	switch name {
+	case "metadata": // says nothing that is needed
+		var skipped json.RawMessage
+		return syntax(l.dec.Decode(&skipped))
+	case "apiVersion":
+		want = "v1"
+	case "kind":
+		want = "PodList"
+	default:
+		return fmt.Errorf("unknown field %q", clip(name))
+	}
+	var got any
+	if err := l.dec.Decode(&got); err != nil {
+		return syntax(err)
+	}
+	if got != want && (name != "kind" || got != "List") {
+		return fmt.Errorf("%s: got %s, want %q", name, clip(fmt.Sprintf("%q", got)), want)
+	}
+	return nil
+}
+
+func (l *list) itemsOrNull() error {
+	switch t, err := l.token(); {
+	case err != nil:
+		return err
+	case t == json.Delim('['):
+		return l.items()
+	case t != nil:
+		return errors.New("items: want a list")
+	}
+	return nil // null is what a Go client makes of an empty list
+}
+
+// items reads what follows the [ of a list.
+func (l *list) items() error {
+	for i := 0; l.dec.More(); i++ {
+		l.bounded.allow(l.dec.InputOffset())
+		var raw json.RawMessage
+		if err := l.dec.Decode(&raw); err != nil {
+			return fmt.Errorf("pods[%d]: %w", i, syntax(err))
+		}
+		if len(raw) > MaxPod {
+			return fmt.Errorf("pods[%d]: %w", i, errPodTooLarge)
+		}
+		if err := l.take(i, raw); err != nil {
+			return fmt.Errorf("pods[%d]: %w", i, err)
+		}
+		l.bounded.allow(l.dec.InputOffset()) // for what is between two items
+	}
+	_, err := l.token()
+	return err
+}
+
+var errPodTooLarge = fmt.Errorf("%w: a pod may have %d bytes of JSON", ErrTooLarge, MaxPod)
+
+// syntax says of an end in the middle what it is.
+func syntax(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the text ends too early")
+	}
+	return err
+}
+
+// bounded keeps the decoder, which reads a value until it ends, from reading more than a pod ahead.
+type bounded struct {
+	r          io.Reader
+	read, upTo int64 // bytes from the start
+}
+
+// allow another pod from an offset on, and some space around it.
+func (b *bounded) allow(offset int64) { b.upTo = offset + MaxPod + 64<<10 }
+
+func (b *bounded) Read(p []byte) (int, error) {
+	left := b.upTo - b.read
+	if left <= 0 {
+		return 0, errPodTooLarge
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), left)])
+	b.read += int64(n)
+	return n, err
+}
+
+// clip shortens text of others for a message.
+func clip(s string) string {
+	const most = 100
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}

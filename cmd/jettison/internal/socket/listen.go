@@ -1,0 +1,164 @@
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxPath is the longest path of a unix socket in bytes (sun_path in include/uapi/linux/un.h, less the ending 0).
+const maxPath = 107
+
+// private is the pattern of the directory that a socket is made in. The number that takes the place of * has up to 10 digits.
+const private = ".j*"
+
+// dialLimit is how long an agent that runs already may take to accept a connection; the kernel does that for it.
+const dialLimit = time.Second
+
+// bound is a socket that listens at its path.
+type bound struct {
+	*net.UnixListener
+	path string
+	lock *os.File    // held as long as the socket is there
+	info os.FileInfo // of the socket
+}
+
+// bind makes the socket at path, in place of one that nobody answers at. It is never there with another mode or group than it is
+// to have. gid -1: only root, 0600; else 0660 for that group.
+func bind(path string, gid int) (*bound, error) {
+	dir := filepath.Dir(path)
+	switch {
+	case !filepath.IsAbs(path):
+		return nil, fmt.Errorf("socket %q: want an absolute path", path)
+	case len(path) > maxPath || len(dir)+len("/.j0123456789/s") > maxPath:
+		return nil, fmt.Errorf("socket %s: the path is too long: the kernel takes %d bytes", path, maxPath)
+	}
+	b := &bound{path: path}
+	if err := b.acquire(dir, gid); err != nil {
+		b.release()
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	return b, nil
+}
+
+func (b *bound) acquire(dir string, gid int) (err error) {
+	if err := makeDir(dir); err != nil {
+		return err
+	}
+	if b.lock, err = lock(b.path + ".lock"); err != nil {
+		return err
+	}
+	if err := free(b.path); err != nil {
+		return err
+	}
+	return b.listen(dir, gid)
+}
+
+// listen makes the socket in a directory that only its owner may enter, and moves it to its place when it is ready.
+func (b *bound) listen(dir string, gid int) error {
+	own, err := os.MkdirTemp(dir, private)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(own)
+	first := filepath.Join(own, "s")
+	if b.UnixListener, err = net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"}); err != nil {
+		return err
+	}
+	b.SetUnlinkOnClose(false) // it will have another name
+	mode := os.FileMode(0o600)
+	if gid >= 0 {
+		mode = 0o660
+		if err := os.Chown(first, -1, gid); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(first, mode); err != nil {
+		return err
+	}
+	if b.info, err = os.Lstat(first); err != nil {
+		return err
+	}
+	return os.Rename(first, b.path)
+}
+
+// makeDir makes the socket's directory. In one that everybody may write to, anybody could put another socket in its place.
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", dir)
+	case info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
+		return fmt.Errorf("%s may be written to by everybody (mode %04o): choose another directory", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+// errAnother is what a second agent gets.
+var errAnother = errors.New("another agent answers there: stop it, or give this one another socket")
+
+// lock keeps two agents from taking each other's socket for a stale one. The kernel releases it when the process ends, whatever
+// its end.
+func lock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errAnother
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// free reports whether the path may be taken: nothing is there, or a socket that nobody answers at.
+func free(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != os.ModeSocket:
+		return errors.New("there is something else at this path: remove it, or choose another one")
+	}
+	conn, err := net.DialTimeout("unix", path, dialLimit)
+	switch {
+	case err == nil:
+		conn.Close()
+		return errAnother
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
+		return nil // nobody listens any more
+	case errors.Is(err, unix.EAGAIN): // somebody listens and does not keep up
+		return errAnother
+	}
+	return err
+}
+
+// release removes the socket, if it is still the one that was made, and lets another agent have its place.
+func (b *bound) release() {
+	if b.UnixListener != nil {
+		b.UnixListener.Close()
+	}
+	if b.info != nil {
+		if now, err := os.Lstat(b.path); err == nil && os.SameFile(now, b.info) {
+			os.Remove(b.path)
+		}
+	}
+	if b.lock != nil {
+		b.lock.Close()
+	}
+}

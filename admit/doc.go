@@ -1,3 +1,5 @@
-// Package admit will decide which new pods a node under pressure takes. It will be pure code over a stats.Summary. It is
-// empty so far.
+// Package admit decides which new pods a node under pressure takes. It is pure: it takes plain values and returns a Result.
+//
+//	pressure.go  UnderPressure: what a node's conditions say of a pod
+//	qos.go       whether a pod that runs nowhere yet is BestEffort
 package admit

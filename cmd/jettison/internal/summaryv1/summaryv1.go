@@ -65,11 +65,11 @@ func node(n *stats.NodeStats, name string) v1alpha1.NodeStats {
 }
 
 func cpu(c stats.CPUStats, pressure stats.Opt[cgroup.PSIStats]) *v1alpha1.CPUStats {
-	if !c.Usage.OK {
+	if !c.Usage.OK && !pressure.OK {
 		return nil
 	}
-	used := uint64(c.Usage.V.Nanoseconds())
-	return &v1alpha1.CPUStats{Time: metav1.NewTime(c.Time), UsageNanoCores: ptr(c.NanoCores), UsageCoreNanoSeconds: &used, PSI: psi(pressure)}
+	used := stats.Opt[uint64]{V: uint64(c.Usage.V.Nanoseconds()), OK: c.Usage.OK}
+	return &v1alpha1.CPUStats{Time: metav1.NewTime(c.Time), UsageNanoCores: ptr(c.NanoCores), UsageCoreNanoSeconds: ptr(used), PSI: psi(pressure)}
 }
 
 func psi(p stats.Opt[cgroup.PSIStats]) *v1alpha1.PSIStats {

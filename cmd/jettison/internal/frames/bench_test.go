@@ -1,0 +1,88 @@
+package frames
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"testing"
+	"time"
+)
+
+// BenchmarkReplay is the whole way of a frame of 110 pods with two containers each: read, decide, write. The figures of ten frames
+// come again and again, calm in one half; in the other memory is short in every frame, so that somebody is evicted.
+func BenchmarkReplay(b *testing.B) {
+	for _, name := range []string{"calm", "short", "packed"} {
+		short := name == "short"
+		b.Run(name, func(b *testing.B) {
+			const frames = 200
+			var text bytes.Buffer
+			at := epoch
+			for i := range frames {
+				at = at.Add(10 * time.Second)
+				s := node110(at, 110)
+				if short {
+					s.Node.Memory.KernelAvailableBytes = some(50 << 20)
+				}
+				l := Look{Time: at, Summary: s, Node: "node"}
+				if i == 0 {
+					l.Pods = objects110(s)
+				}
+				f := FromLook(l)
+				if i > 0 {
+					f.objects = nil
+				}
+				text.Write(line(b, f))
+			}
+			c, size := policy(b, ""), text.Len()
+			if name == "packed" {
+				text = *packed(b, text.Bytes())
+			}
+			n := 0
+			for b.Loop() {
+				r, err := NewReader(bytes.NewReader(text.Bytes()), "bench")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := Run(b.Context(), c, r, io.Discard); err != nil {
+					b.Fatal(err)
+				}
+				n += frames
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "frames/s")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/frame")
+			b.ReportMetric(float64(size)/frames/1000, "KB/frame")
+		})
+	}
+}
+
+// packed is text with each line compressed on its own.
+func packed(b *testing.B, text []byte) *bytes.Buffer {
+	var out bytes.Buffer
+	for line := range bytes.Lines(text) {
+		w, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+		if _, err := w.Write(line); err != nil {
+			b.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return &out
+}
+
+// BenchmarkRecord is what a frame costs the recorder's goroutine, and how large it is.
+func BenchmarkRecord(b *testing.B) {
+	r, err := NewRecorder(RecorderOptions{Path: b.TempDir() + "/frames"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = r.Close(time.Minute) }()
+	s := node110(epoch, 110)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := r.encode(FromLook(Look{Time: epoch, Summary: s}), false); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(r.buf.Len()), "bytes/frame")
+}

@@ -1,0 +1,198 @@
+package summaryv1
+
+import (
+	"fmt"
+	"math"
+
+	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// FieldError names a field of a Summary by its JSON path, as in pods[3].podRef.uid.
+type FieldError struct {
+	Field string
+	What  string
+}
+
+// Error is "field: what".
+func (e *FieldError) Error() string { return e.Field + ": " + e.What }
+
+// most is the greatest figure that can be true; the API's own types let greater and, of tasks, negative ones through.
+const most = math.MaxInt64
+
+// checker keeps the first thing that is wrong.
+type checker struct{ err *FieldError }
+
+func (c *checker) fail(what, field string, args ...any) {
+	if c.err == nil {
+		c.err = &FieldError{Field: fmt.Sprintf(field, args...), What: what}
+	}
+}
+
+// Check refuses what cannot be true in a Summary that came from outside: figures beyond 2^63-1 and sums of them, negative numbers
+// of tasks, shares of time that are no percentage, pods without a UID and two with the same. It returns a *FieldError.
+func Check(s *v1alpha1.Summary) error {
+	var c checker
+	c.node(&s.Node)
+	seen := make(map[string]int, len(s.Pods))
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if before, twice := seen[p.PodRef.UID]; twice {
+			c.fail(fmt.Sprintf("%.64q is there a second time, first in pods[%d]", p.PodRef.UID, before), "pods[%d].podRef.uid", i)
+		}
+		if seen[p.PodRef.UID] = i; p.PodRef.UID == "" {
+			c.fail("missing", "pods[%d].podRef.uid", i)
+		}
+		if !c.pod(p) && c.err != nil {
+			c.err.Field = fmt.Sprintf("pods[%d].%s", i, c.err.Field)
+		}
+		if c.err != nil {
+			return c.err
+		}
+	}
+	if c.err != nil {
+		return c.err
+	}
+	return nil
+}
+
+func (c *checker) node(n *v1alpha1.NodeStats) {
+	c.memory("node.memory", n.Memory)
+	c.cpu("node.cpu", n.CPU)
+	c.fs("node.fs", n.Fs)
+	c.swap("node.swap", n.Swap)
+	if n.IO != nil {
+		c.psi("node.io", n.IO.PSI)
+	}
+	if n.Runtime != nil {
+		c.fs("node.runtime.imageFs", n.Runtime.ImageFs)
+		c.fs("node.runtime.containerFs", n.Runtime.ContainerFs)
+	}
+	if r := n.Rlimit; r != nil {
+		for i, v := range [...]*int64{r.MaxPID, r.NumOfRunningProcesses} {
+			if v != nil && *v < 0 {
+				c.fail(fmt.Sprintf("%d is negative", *v), "node.rlimit.%s", [...]string{"maxpid", "curproc"}[i])
+			}
+		}
+	}
+	for i := range n.SystemContainers {
+		if n.SystemContainers[i].Name == v1alpha1.SystemContainerPods && c.err == nil {
+			c.memory(fmt.Sprintf("node.systemContainers[%d].memory", i), n.SystemContainers[i].Memory)
+		}
+	}
+}
+
+// pod names fields below the pod. It reports whether nothing was wrong in it or something had been before.
+func (c *checker) pod(p *v1alpha1.PodStats) bool {
+	if c.err != nil {
+		return true
+	}
+	c.memory("memory", p.Memory)
+	c.cpu("cpu", p.CPU)
+	c.swap("swap", p.Swap)
+	c.fs("ephemeral-storage", p.EphemeralStorage)
+	if p.IO != nil {
+		c.psi("io", p.IO.PSI)
+	}
+	if p.ProcessStats != nil {
+		c.number("process_stats", "process_count", p.ProcessStats.ProcessCount)
+	}
+	for i := range p.VolumeStats {
+		if v := &p.VolumeStats[i].FsStats; c.largeFs(v) {
+			c.fs(fmt.Sprintf("volume[%d]", i), v)
+		}
+	}
+	for i := range p.Containers {
+		v := &p.Containers[i]
+		before := c.err == nil
+		c.memory("memory", v.Memory)
+		c.cpu("cpu", v.CPU)
+		c.swap("swap", v.Swap)
+		c.fs("rootfs", v.Rootfs)
+		c.fs("logs", v.Logs)
+		if before && c.err != nil {
+			c.err.Field = fmt.Sprintf("containers[%d].%s", i, c.err.Field)
+		}
+	}
+	return c.err == nil
+}
+
+func (c *checker) number(in, name string, v *uint64) {
+	if v != nil && *v > most {
+		c.fail(fmt.Sprintf("%d is more than any node has", *v), "%s.%s", in, name)
+	}
+}
+
+func (c *checker) memory(in string, m *v1alpha1.MemoryStats) {
+	if m == nil {
+		return
+	}
+	c.number(in, "availableBytes", m.AvailableBytes)
+	c.number(in, "usageBytes", m.UsageBytes)
+	c.number(in, "workingSetBytes", m.WorkingSetBytes)
+	c.number(in, "rssBytes", m.RSSBytes)
+	c.number(in, "pageFaults", m.PageFaults)
+	c.number(in, "majorPageFaults", m.MajorPageFaults)
+	if v := both(m.AvailableBytes, m.WorkingSetBytes); v.V > most {
+		c.fail("with workingSetBytes it is more than any node has", "%s.availableBytes", in)
+	}
+	c.psi(in, m.PSI)
+}
+
+func (c *checker) cpu(in string, v *v1alpha1.CPUStats) {
+	if v == nil {
+		return
+	}
+	c.number(in, "usageNanoCores", v.UsageNanoCores)
+	c.number(in, "usageCoreNanoSeconds", v.UsageCoreNanoSeconds)
+	c.psi(in, v.PSI)
+}
+
+func (c *checker) swap(in string, v *v1alpha1.SwapStats) {
+	if v == nil {
+		return
+	}
+	c.number(in, "swapAvailableBytes", v.SwapAvailableBytes)
+	c.number(in, "swapUsageBytes", v.SwapUsageBytes)
+	if v := both(v.SwapAvailableBytes, v.SwapUsageBytes); v.V > most {
+		c.fail("with swapUsageBytes it is more than any node has", "%s.swapAvailableBytes", in)
+	}
+}
+
+// largeFs is true where a figure is wrong: most often none is, and no name has to be made.
+func (c *checker) largeFs(v *v1alpha1.FsStats) bool {
+	for _, n := range [...]*uint64{v.AvailableBytes, v.CapacityBytes, v.UsedBytes, v.InodesFree, v.Inodes, v.InodesUsed} {
+		if n != nil && *n > most {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *checker) fs(in string, v *v1alpha1.FsStats) {
+	if v == nil || !c.largeFs(v) {
+		return
+	}
+	c.number(in, "availableBytes", v.AvailableBytes)
+	c.number(in, "capacityBytes", v.CapacityBytes)
+	c.number(in, "usedBytes", v.UsedBytes)
+	c.number(in, "inodesFree", v.InodesFree)
+	c.number(in, "inodes", v.Inodes)
+	c.number(in, "inodesUsed", v.InodesUsed)
+}
+
+// psi: the averages are percentages.
+func (c *checker) psi(in string, p *v1alpha1.PSIStats) {
+	if p == nil {
+		return
+	}
+	for i, d := range [...]*v1alpha1.PSIData{&p.Some, &p.Full} {
+		for j, share := range [...]float64{d.Avg10, d.Avg60, d.Avg300} {
+			if !(share >= 0 && share <= 100) {
+				c.fail(fmt.Sprintf("%v is no percentage", share), "%s.psi.%s.%s", in, [...]string{"some", "full"}[i], [...]string{"avg10", "avg60", "avg300"}[j])
+			}
+		}
+		if d.Total > most {
+			c.fail(fmt.Sprintf("%d is more than any node has", d.Total), "%s.psi.%s.total", in, [...]string{"some", "full"}[i])
+		}
+	}
+}

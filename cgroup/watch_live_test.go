@@ -1,0 +1,258 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// child makes a cgroup below one.
+func child(t testing.TB, fs *FS, parent *Group, name string) *Group {
+	t.Helper()
+	path := filepath.Join(parent.Path(), name)
+	if err := unix.Mkdir(filepath.Join(fs.Mount(), path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Rmdir(filepath.Join(fs.Mount(), path)) })
+	g, err := fs.Group(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// remove removes a cgroup, once the kernel lets it.
+func remove(t testing.TB, fs *FS, g *Group) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		err := unix.Rmdir(filepath.Join(fs.Mount(), g.Path()))
+		if err == nil {
+			return
+		}
+		if err != unix.EBUSY || time.Now().After(deadline) { // a process that was waited for may count for a moment
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+// Each change wakes, also after the first; a group that was only added does not.
+func TestLiveWatchCgroupEvents(t *testing.T) {
+	fs, parent := live(t)
+	g := child(t, fs, parent, "pod")
+	fd := eventfd(t)
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dir.Close() })
+	w := watching(t, WatcherOptions{})
+	got, err := w.Add("uid", g, Watch{Events: CgroupEventsChanged})
+	if err != nil || got != CgroupEventsChanged {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if again, err := w.Add("uid", g, Watch{Events: CgroupEventsChanged}); again != got || err != nil || w.files != 1 {
+		t.Errorf("again: %v, %v, %d files", again, err, w.files)
+	}
+	if err := w.AddFile("end", fd, unix.EPOLLIN); err != nil {
+		t.Fatal(err)
+	}
+	signal(t, fd)
+	<-w.Wakes()
+	var wake Wake
+	w.Take(&wake)
+	if wake.What != FileReady && wake.What != FileReady|Refused { // the priority, where this process may not raise it
+		t.Errorf("woken by %v", wake.What)
+	}
+	wake.What = 0
+	for range 3 {
+		cmd := exec.Command("sh", "-c", "while :; do :; done")
+		cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, w, "uid", CgroupEventsChanged) // populated
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, w, "uid", CgroupEventsChanged) // and not any more
+		_ = cmd.Wait()
+	}
+	// What was told is not told again.
+	for tries := 0; wake.What != FileReady; tries++ {
+		if tries == 100 {
+			t.Fatalf("still woken by %v", wake.What)
+		}
+		signal(t, fd)
+		for wake.What = 0; wake.What&FileReady == 0; {
+			<-w.Wakes()
+			w.Take(&wake)
+		}
+	}
+	remove(t, fs, g)
+	if _, err := w.Add("other", g, Watch{Events: CgroupEventsChanged}); !errors.Is(err, ErrVanished) {
+		t.Errorf("a group that is gone: %v", err)
+	}
+	w.Keep(func(key string) bool {
+		if key != "uid" {
+			t.Errorf("asked for %q", key)
+		}
+		return false
+	})
+	if w.files != 1 || w.Watches("uid", g.ID()) {
+		t.Errorf("%d files", w.files)
+	}
+}
+
+// A trigger fires when tasks stall, with whatever window this process may have, and ends with its cgroup.
+func TestLiveWatchTrigger(t *testing.T) {
+	fs, parent := live(t)
+	g := child(t, fs, parent, "pod")
+	if _, err := pressure(g, CPU, make([]byte, 1024)); err != nil {
+		t.Skip("no pressure on this kernel: ", err)
+	}
+	w := watching(t, WatcherOptions{KeepPriority: true})
+	got, err := w.Add("uid", g, Watch{Triggers: []Trigger{
+		{CPU, false, 50 * time.Millisecond, 500 * time.Millisecond}, {Memory, true, 50 * time.Millisecond, 700 * time.Millisecond},
+	}})
+	if err != nil || got&CPUPressed == 0 {
+		t.Fatalf("%v, %v, refused %q", got, err, w.Refusals())
+	}
+	// Those windows are allowed with CAP_SYS_RESOURCE; else it is said once.
+	for i, err := range w.Refusals() {
+		t.Log(err)
+		if i > 0 {
+			t.Error("said twice")
+		}
+	}
+	if got, err := w.AddNode("/proc", []Trigger{{CPU, false, 20 * time.Millisecond, 2 * time.Second}}); err != nil || got != CPUPressed {
+		t.Errorf("the node: %v, %v, refused %q", got, err, w.Refusals())
+	}
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var spinners []*exec.Cmd
+	for range 2*runtime.NumCPU() + 2 {
+		cmd := exec.Command("sh", "-c", "while :; do :; done")
+		cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		spinners = append(spinners, cmd)
+	}
+	await(t, w, "uid", CPUPressed)
+	await(t, w, nodeKey, CPUPressed)
+	for _, cmd := range spinners {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	remove(t, fs, g)
+	await(t, w, "uid", Ended)
+}
+
+// Limits that are hit are told by memory.events, those of the cgroup itself by memory.events.local, and forks that are refused by
+// pids.events.
+func TestLiveWatchLimits(t *testing.T) {
+	fs, parent := live(t)
+	enable := func(path string) {
+		f := filepath.Join(fs.Mount(), path, "cgroup.subtree_control")
+		for _, c := range []string{"+memory", "+pids"} {
+			_ = os.WriteFile(f, []byte(c), 0) // what is missing shows below
+		}
+	}
+	enable("")
+	enable(parent.Path())
+	g := child(t, fs, parent, "pod")
+	if g.has("memory.high") != Yes || g.has("pids.max") != Yes {
+		t.Skip("no memory and pids controllers here: the virtual machine's scenarios cover this")
+	}
+	w := watching(t, WatcherOptions{})
+	want := MemoryEventsChanged | MemoryEventsLocalChanged | PIDsEventsChanged | CgroupEventsChanged
+	if got, err := w.Add("uid", g, Watch{Events: want}); got != want || err != nil {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for file, value := range map[string]string{"memory.high": "8388608", "pids.max": "3"} {
+		if err := g.write(file, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	run := func(script string, want Happened) {
+		t.Helper()
+		cmd := exec.Command("sh", "-c", script)
+		cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, w, "uid", want)
+		if err := g.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait()
+	}
+	run("exec dd if=/dev/zero of=/dev/null bs=64M count=1", MemoryEventsChanged|MemoryEventsLocalChanged)
+	run("sleep 60 & sleep 60 & sleep 60 & sleep 60 & wait", PIDsEventsChanged)
+}
+
+// Cgroups come and go by the hundred while they are watched: no error but that one is gone, and no descriptor is left.
+// Without triggers: see Trigger.
+func TestLiveWatchChurn(t *testing.T) {
+	fs, parent := live(t)
+	w := watching(t, WatcherOptions{})
+	const workers, rounds = 4, 100
+	var wg sync.WaitGroup
+	start := time.Now()
+	for worker := range workers {
+		wg.Go(func() {
+			for i := range rounds {
+				name := filepath.Join(parent.Path(), fmt.Sprintf("pod%d-%d", worker, i%5))
+				dir := filepath.Join(fs.Mount(), name)
+				if err := unix.Mkdir(dir, 0o755); err != nil {
+					t.Error(err)
+					return
+				}
+				gone := make(chan struct{})
+				go func() { // it vanishes while it is added
+					_ = unix.Rmdir(dir)
+					close(gone)
+				}()
+				g, err := fs.Group(name)
+				if err == nil {
+					_, err = w.Add(fmt.Sprint(worker), g, Watch{Events: CgroupEventsChanged | MemoryEventsChanged | PIDsEventsChanged})
+					g.Close()
+				}
+				if err != nil && !errors.Is(err, ErrVanished) {
+					t.Error(err)
+				}
+				<-gone
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d cgroups in %v", workers*rounds, time.Since(start))
+	w.Keep(func(string) bool { return false })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.files != 0 || len(w.groups) != 0 {
+		t.Errorf("%d files, %d keys", w.files, len(w.groups))
+	}
+	if len(w.sources) > workers*8 {
+		t.Errorf("%d numbers of sources: they are not used again", len(w.sources))
+	}
+}

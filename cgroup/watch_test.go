@@ -1,0 +1,428 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// watching runs a Watcher until the test ends, and then counts what it left behind.
+func watching(t testing.TB, o WatcherOptions) *Watcher {
+	t.Helper()
+	before, ignore := openFiles(t), goleak.IgnoreCurrent()
+	w, err := NewWatcher(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- w.Wait() }()
+	t.Cleanup(func() {
+		w.Close()
+		if err := <-done; err != nil && !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Wait: %v", err)
+		}
+		if after := openFiles(t); after != before {
+			t.Errorf("%d files open, %d before", after, before)
+		}
+		goleak.VerifyNone(t, ignore)
+	})
+	return w
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// eventfd is a descriptor that has something once signal was called.
+func eventfd(t testing.TB) int {
+	t.Helper()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func signal(t testing.TB, fd int) {
+	t.Helper()
+	if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await takes wakes until one names the key with all of what, and returns all that happened to it on the way.
+func await(t testing.TB, w *Watcher, key string, what Happened) Happened {
+	t.Helper()
+	timer := time.NewTimer(30 * time.Second)
+	defer timer.Stop()
+	var got Happened
+	var wake Wake
+	for {
+		select {
+		case <-w.Wakes():
+			w.Take(&wake)
+			for _, k := range wake.Keys[:wake.N] {
+				if k.Key == key {
+					got |= k.What
+				}
+			}
+			if got&what == what {
+				return got
+			}
+		case <-timer.C:
+			t.Fatalf("%q: got %v, want %v", key, got, what)
+		}
+	}
+}
+
+// 10,000 events that nobody looks at in between are one wake.
+func TestABurstIsOneWake(t *testing.T) {
+	w := watching(t, WatcherOptions{KeepPriority: true})
+	groups := make([]watched, 300)
+	for i := range groups {
+		groups[i].key = fmt.Sprint("pod", i)
+	}
+	now := time.Now()
+	for i := range 10_000 {
+		w.mu.Lock()
+		w.slot.add(now.Add(time.Duration(i)), &groups[i%len(groups)], MemoryEventsChanged<<(i%2))
+		w.wake()
+		w.mu.Unlock()
+	}
+	w.mu.Lock()
+	w.slot.add(now, &groups[200], PIDsEventsChanged) // one that there is no room for
+	w.mu.Unlock()
+	if n := len(w.Wakes()); n != 1 {
+		t.Fatalf("%d wakes", n)
+	}
+	<-w.Wakes()
+	var wake Wake
+	if !w.Take(&wake) || wake.Events != 10_001 || wake.N != maxWoken || !wake.Overflow || !wake.First.Equal(now) {
+		t.Errorf("%d events, %d keys, overflow %v, first %v", wake.Events, wake.N, wake.Overflow, wake.First.Sub(now))
+	}
+	if wake.What != MemoryEventsChanged|MemoryEventsLocalChanged|PIDsEventsChanged || wake.Keys[3] != (Woken{"pod3", MemoryEventsLocalChanged}) ||
+		wake.Keys[0] != (Woken{"pod0", MemoryEventsChanged}) {
+		t.Errorf("%v, %+v", wake.What, wake.Keys[:4])
+	}
+	if w.Take(&wake) || wake.N != 0 || wake.What != 0 || wake.Keys[0] != (Woken{}) || len(w.Wakes()) != 0 {
+		t.Errorf("something is left: %+v", wake)
+	}
+	w.mu.Lock()
+	w.slot.add(now, &groups[299], Ended) // there was no room for it in the wake before
+	w.slot.add(now, nil, Refused)
+	w.mu.Unlock()
+	if !w.Take(&wake) || wake.N != 1 || wake.Keys[0] != (Woken{"pod299", Ended}) || wake.What != Ended|Refused || wake.Overflow {
+		t.Errorf("the next wake: %+v", wake)
+	}
+}
+
+// The same through the kernel: while the loop is busy with one look, 10,000 events wait in one more; and a loop that is never
+// busy looks once a millisecond at most.
+func TestABurstThroughTheKernelCostsFewLooks(t *testing.T) {
+	var fds [50]int
+	for i := range fds {
+		fds[i] = eventfd(t)
+	}
+	w := watching(t, WatcherOptions{})
+	for i, fd := range fds {
+		if err := w.AddFile(fmt.Sprint(i), fd, unix.EPOLLIN); err != nil {
+			t.Fatal(err)
+		}
+	}
+	burst := func() {
+		for i := range 10_000 {
+			signal(t, fds[i%len(fds)])
+		}
+	}
+	signal(t, fds[0])
+	await(t, w, "0", FileReady) // and the loop is busy with that
+	burst()
+	last := eventfd(t)
+	if err := w.AddFile("last", last, unix.EPOLLIN); err != nil {
+		t.Fatal(err)
+	}
+	signal(t, last)
+	var wake Wake
+	seen, busy := map[string]bool{}, 0
+	for !seen["last"] {
+		<-w.Wakes()
+		busy++
+		w.Take(&wake)
+		for _, k := range wake.Keys[:wake.N] {
+			seen[k.Key] = true
+		}
+	}
+	if busy > 3 || len(seen) != len(fds)+1 { // what waited, a round that was under way, the last
+		t.Errorf("%d looks at %d keys", busy, len(seen))
+	}
+
+	start, looks, events, done := time.Now(), 0, uint64(0), make(chan struct{})
+	go func() {
+		burst()
+		close(done)
+	}()
+	for running := true; running; {
+		select {
+		case <-w.Wakes():
+			w.Take(&wake)
+			looks++
+			events += wake.Events
+		case <-done:
+			running = false
+		}
+	}
+	elapsed := time.Since(start)
+	if most := int(elapsed/pace) + 3; looks > most {
+		t.Errorf("%d looks in %v, want %d at most", looks, elapsed, most)
+	}
+	t.Logf("10,000 events in %v: %d seen, %d looks", elapsed, events, looks)
+}
+
+// Neither a round of the thread nor a Take allocates.
+func TestWakingDoesNotAllocate(t *testing.T) {
+	if raced {
+		t.Skip("the race detector allocates")
+	}
+	w, err := NewWatcher(WatcherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	file := filepath.Join(t.TempDir(), "memory.events")
+	if err := os.WriteFile(file, []byte("low 0\nhigh 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var events [100]unix.EpollEvent
+	for i := range events {
+		of := &watched{key: fmt.Sprint(i)}
+		w.sources = append(w.sources, source{fd: fd, kind: MemoryEventsChanged, of: of, rearm: true, borrowed: true})
+		of.sources = append(of.sources, int32(i))
+		events[i] = unix.EpollEvent{Fd: int32(i), Events: unix.EPOLLPRI | unix.EPOLLERR}
+	}
+	buf, now, dead := make([]byte, 4096), time.Now(), []int(nil)
+	var wake Wake
+	if n := testing.AllocsPerRun(100, func() {
+		dead, _ = w.round(now, events[:], buf, dead[:0])
+		if !w.Take(&wake) {
+			t.Error("nothing happened")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// An event of a source that was removed after the kernel told of it is nobody's, though its number is used again.
+func TestALateEventIsNotTheSuccessors(t *testing.T) {
+	w, err := NewWatcher(WatcherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	fd := eventfd(t)
+	add := func(key string) {
+		t.Helper()
+		if err := w.AddFile(key, fd, unix.EPOLLIN); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("old")
+	late := []unix.EpollEvent{{Fd: 0, Events: unix.EPOLLIN}, {Fd: 17, Events: unix.EPOLLIN}, {Fd: -1}}
+	w.Remove("old")
+	w.Remove("old")
+	w.round(time.Now(), late, nil, nil)
+	add("new")
+	w.round(time.Now(), late, nil, nil)
+	var wake Wake
+	if w.Take(&wake) {
+		t.Errorf("woken: %+v", wake.Keys[:wake.N])
+	}
+	late[0].Pad = 1
+	w.round(time.Now(), late, nil, nil)
+	if !w.Take(&wake) || wake.Keys[0] != (Woken{"new", FileReady}) {
+		t.Errorf("not woken: %+v", wake.Keys[0])
+	}
+}
+
+// A descriptor of the caller's stays open, is replaced under its key, and its end is told.
+func TestFilesOfTheCaller(t *testing.T) {
+	w := watching(t, WatcherOptions{})
+	fd := eventfd(t)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(pipe[0]) })
+	for _, add := range []int{fd, pipe[0]} {
+		if err := w.AddFile("mine", add, unix.EPOLLIN); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unix.Close(pipe[1])
+	if got := await(t, w, "mine", Ended); got != Ended|FileReady {
+		t.Error(got)
+	}
+	if _, err := unix.FcntlInt(uintptr(pipe[0]), unix.F_GETFD, 0); err != nil {
+		t.Errorf("the caller's descriptor: %v", err)
+	}
+	if err := w.AddFile("", fd, unix.EPOLLIN); err == nil {
+		t.Error("no key")
+	}
+	if err := w.AddFile("closed", 1<<20, unix.EPOLLIN); err == nil {
+		t.Error("no descriptor")
+	}
+}
+
+func TestWatcherIsOver(t *testing.T) {
+	fd := eventfd(t)
+	w := watching(t, WatcherOptions{})
+	if err := w.AddFile("x", fd, unix.EPOLLIN); err != nil {
+		t.Fatal(err)
+	}
+	signal(t, fd)
+	await(t, w, "x", FileReady)
+	if err := w.Wait(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a second Wait: %v", err)
+	}
+	w.Close()
+	w.Close()
+	if err := w.AddFile("y", fd, unix.EPOLLIN); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("AddFile: %v", err)
+	}
+	w.Remove("x")
+	w.Keep(func(string) bool { return false })
+	if w.Watches("x", ID{}) {
+		t.Error("still watched")
+	}
+
+	never := watching(t, WatcherOptions{})
+	never.Close() // maybe before its Wait began
+}
+
+// A bound on descriptors, and a process that has no more of them, leave sources out, and say so once.
+func TestNoMoreDescriptors(t *testing.T) {
+	for name, o := range map[string]WatcherOptions{"bound": {MaxFiles: 3, KeepPriority: true}, "process": {KeepPriority: true}} {
+		t.Run(name, func(t *testing.T) {
+			fs := tree(t, map[string]string{"a/cgroup.procs": "", "a/cgroup.events": "populated 0\n", "b/cgroup.procs": ""})
+			a, b := group(t, fs, "a"), group(t, fs, "b")
+			var fds [5]int
+			for i := range fds {
+				fds[i] = eventfd(t)
+			}
+			w := watching(t, o)
+			if name == "process" {
+				fillDescriptors(t)
+				for range 3 {
+					w.Remove("a")
+					if got, err := w.Add("a", a, Watch{Events: CgroupEventsChanged}); got != 0 || err != nil {
+						t.Errorf("%v, %v", got, err)
+					}
+				}
+			} else {
+				for i, fd := range fds {
+					if err := w.AddFile(fmt.Sprint(i), fd, unix.EPOLLIN); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			said := w.Refusals()
+			if len(said) != 1 || !strings.Contains(said[0].Error(), "files") {
+				t.Errorf("refusals %q", said)
+			}
+			if again := w.Refusals(); again != nil {
+				t.Errorf("said again: %q", again)
+			}
+			if got, err := w.Add("b", b, Watch{Events: CgroupEventsChanged | MemoryEventsChanged}); got != 0 || err != nil {
+				t.Errorf("a group without the files: %v, %v", got, err)
+			}
+			if !w.Watches("b", b.ID()) || w.Watches("b", a.ID()) || w.Watches("c", b.ID()) {
+				t.Error("Watches")
+			}
+			if more := w.Refusals(); more != nil {
+				t.Errorf("refusals %q", more)
+			}
+		})
+	}
+}
+
+// fillDescriptors leaves this process none until the test ends.
+func fillDescriptors(t *testing.T) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	highest, err := unix.Dup(0) // the lowest that is free: all below are taken
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(highest)
+	less := unix.Rlimit{Cur: uint64(highest), Max: was.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &less); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTriggers(t *testing.T) {
+	ms := time.Millisecond
+	for _, c := range []struct{ stall, window, plainStall, plainWindow time.Duration }{
+		{100 * ms, 1000 * ms, 200 * ms, 2000 * ms},
+		{150 * ms, 500 * ms, 600 * ms, 2000 * ms},
+		{300 * ms, 2000 * ms, 300 * ms, 2000 * ms},
+		{300 * ms, 3000 * ms, 400 * ms, 4000 * ms},
+		{10_000 * ms, 10_000 * ms, 10_000 * ms, 10_000 * ms},
+		{time.Microsecond, 9999 * ms, time.Microsecond, 10_000 * ms},
+	} {
+		got := Trigger{Memory, true, c.stall, c.window}.plain()
+		if got != (Trigger{Memory, true, c.plainStall, c.plainWindow}) || got.validate() != nil {
+			t.Errorf("%v of %v: %v", c.stall, c.window, got)
+		}
+	}
+	if text := (Trigger{Memory, false, 150 * ms, 1000 * ms}).String(); text != "memory: some 150000 1000000" {
+		t.Error(text)
+	}
+	w := watching(t, WatcherOptions{KeepPriority: true})
+	for _, bad := range []Trigger{{}, {Memory, true, 0, 1000 * ms}, {Memory, true, 2000 * ms, 1000 * ms}, {Memory, true, ms, 499 * ms},
+		{Memory, true, ms, 10_001 * ms}, {Resource(3), true, ms, 1000 * ms}, {Resource(-1), true, ms, 1000 * ms}, {IO, true, -ms, 1000 * ms}} {
+		if _, err := w.AddNode("/proc", []Trigger{bad}); !errors.Is(err, errTrigger) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if got, err := w.AddNode(t.TempDir(), []Trigger{{Memory, true, ms, 1000 * ms}, {IO, true, ms, 1000 * ms}}); got != 0 || err != nil {
+		t.Errorf("without PSI: %v, %v", got, err)
+	}
+	if said := w.Refusals(); len(said) != 2 || !errors.Is(said[0], os.ErrNotExist) || !strings.Contains(said[0].Error(), "psi=0") {
+		t.Errorf("refusals %q", said)
+	}
+}
+
+func TestHappenedInWords(t *testing.T) {
+	for h, want := range map[Happened]string{0: "none", MemoryPressed: "memory.pressure", IOPressed | Ended: "io.pressure|ended",
+		PIDsEventsChanged | Refused | MemoryEventsLocalChanged: "memory.events.local|pids.events|refused", CPUPressed << IO: "io.pressure"} {
+		if got := h.String(); got != want {
+			t.Errorf("%d: %q, want %q", h, got, want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package cgroup
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The thread is raised as far as it goes, what is refused is said, and it is an ordinary one again afterwards.
+func TestPriorityOfTheThread(t *testing.T) {
+	done := make(chan struct{})
+	go func() { // a thread of its own, which ends with the goroutine
+		defer close(done)
+		runtime.LockOSThread()
+		raised, refused := raisePriority()
+		attr, err := unix.SchedGetAttr(0, 0)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case raised && len(refused) == 0 && attr.Policy != unix.SCHED_FIFO, len(refused) == 1 && attr.Nice != -20, raised == (len(refused) == 2):
+			t.Errorf("raised %v, refused %v: %+v", raised, refused, attr)
+		}
+		t.Logf("raised %v, refused %v", raised, refused)
+		if err := lowerPriority(); raised && err != nil {
+			t.Error(err)
+		}
+		if attr, err = unix.SchedGetAttr(0, 0); err != nil || attr.Policy != unix.SCHED_NORMAL || raised && attr.Nice != 0 {
+			t.Errorf("lowered: %+v, %v", attr, err)
+		}
+	}()
+	<-done
+}
+
+// Keys are added, removed and woken at random from several goroutines; nothing is lost for good and nothing is left.
+func TestWatcherAtOnce(t *testing.T) {
+	var fds [8]int
+	for i := range fds {
+		fds[i] = eventfd(t)
+	}
+	w := watching(t, WatcherOptions{KeepPriority: true})
+	done := make(chan struct{})
+	for i, fd := range fds {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for range 300 {
+				if err := w.AddFile(fmt.Sprint(i), fd, unix.EPOLLIN); err != nil {
+					t.Error(err)
+				}
+				_, _ = unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+				if rand.IntN(2) == 0 {
+					w.Remove(fmt.Sprint(i))
+				}
+			}
+			_ = w.AddFile(fmt.Sprint(i), fd, unix.EPOLLIN)
+		}()
+	}
+	var wake Wake
+	for left := len(fds); left > 0; {
+		select {
+		case <-done:
+			left--
+		case <-w.Wakes():
+			w.Take(&wake)
+		}
+	}
+	for i, fd := range fds {
+		signal(t, fd)
+		await(t, w, fmt.Sprint(i), FileReady)
+	}
+	if w.files != len(fds) || len(w.groups) != len(fds) {
+		t.Errorf("%d files, %d keys", w.files, len(w.groups))
+	}
+}
+
+// BenchmarkWake is from the event to the loop that took it: write, epoll, channel, Take.
+func BenchmarkWake(b *testing.B) {
+	fd := eventfd(b)
+	w, err := NewWatcher(WatcherOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- w.Wait() }()
+	defer func() {
+		w.Close()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	}()
+	if err := w.AddFile("x", fd, unix.EPOLLIN); err != nil {
+		b.Fatal(err)
+	}
+	for _, between := range []time.Duration{0, 3 * pace} {
+		b.Run("between="+between.String(), func(b *testing.B) {
+			var wake Wake
+			var sum, worst time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				time.Sleep(between)
+				start := time.Now()
+				signal(b, fd)
+				<-w.Wakes()
+				w.Take(&wake)
+				took := time.Since(start)
+				sum, worst = sum+took, max(worst, took)
+			}
+			b.ReportMetric(float64(sum.Nanoseconds())/float64(b.N), "ns/wake")
+			b.ReportMetric(float64(worst.Nanoseconds()), "ns/worst")
+		})
+	}
+}

@@ -1,0 +1,312 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watch is what of a cgroup wakes.
+type Watch struct {
+	Events   Happened  // of MemoryEventsChanged, MemoryEventsLocalChanged, CgroupEventsChanged, PIDsEventsChanged
+	Triggers []Trigger // only of a cgroup that stays: see Trigger
+}
+
+// eventFiles are the files that tell of changes, by what they tell (cgroup_file_notify; v6.12 mm/memcontrol.c,
+// kernel/cgroup/pids.c).
+var eventFiles = [...]struct {
+	kind Happened
+	name string
+}{
+	{MemoryEventsChanged, "memory.events"}, {MemoryEventsLocalChanged, "memory.events.local"},
+	{CgroupEventsChanged, "cgroup.events"}, {PIDsEventsChanged, "pids.events"},
+}
+
+// nodeKey is the key of what AddNode adds.
+const nodeKey = ""
+
+// Add watches a cgroup under a key of the caller's, a pod's UID, and returns what of it is watched: a file that the cgroup
+// does not have (its controller is off, the kernel is old) and what was refused are missing. What was watched under the key
+// before is not any more, unless it is the same cgroup: then nothing is done. The group may be closed afterwards.
+// ErrVanished: it went away meanwhile, and nothing is watched.
+func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
+	if key == nodeKey {
+		return 0, fmt.Errorf("watch cgroup %s: no key", g.file(""))
+	}
+	if got, ok := w.watching(key, g.id); ok {
+		return got, nil
+	}
+	var opened []opening
+	for _, f := range eventFiles {
+		if watch.Events&f.kind == 0 {
+			continue
+		}
+		o, err := w.openEvents(g, f.name)
+		if err == nil {
+			o.kind = f.kind
+			opened = append(opened, o)
+		} else if err = w.missing("watch", err); err != nil {
+			closeFiles(own(nil, opened...))
+			return 0, err
+		}
+	}
+	for _, t := range watch.Triggers {
+		o, err := w.openTrigger(t, func() (int, error) { return g.openFile(t.Resource.String()+".pressure", unix.O_RDWR|unix.O_NONBLOCK) })
+		if err == nil {
+			opened = append(opened, o)
+		} else if err = w.missing("set a trigger on", err); err != nil {
+			closeFiles(own(nil, opened...))
+			return 0, err
+		}
+	}
+	return w.put(&watched{key: key, id: g.id, isGroup: true}, opened)
+}
+
+// AddNode watches the whole node's pressure in PROC/pressure, under the key "".
+func (w *Watcher) AddNode(procMount string, triggers []Trigger) (Happened, error) {
+	var opened []opening
+	for _, t := range triggers {
+		path := filepath.Join(procMount, "pressure", t.Resource.String())
+		o, err := w.openTrigger(t, func() (int, error) {
+			fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return -1, fmt.Errorf("open %s: %w", path, err)
+			}
+			return fd, nil
+		})
+		if err == nil {
+			opened = append(opened, o)
+			continue
+		}
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrPressureOff) {
+			w.refuse(fmt.Errorf("no pressure triggers: %w: the kernel is built without PSI, or booted with psi=0", err))
+		} else if err = w.missing("set a trigger on", err); err != nil {
+			closeFiles(own(nil, opened...))
+			return 0, err
+		}
+	}
+	return w.put(&watched{key: nodeKey}, opened)
+}
+
+// AddFile watches a descriptor of the caller's own for epoll events (unix.EPOLLIN), edge triggered: after a wake the caller
+// takes all that is there. It must be removed before it is closed. What was watched under the key before is not any more.
+func (w *Watcher) AddFile(key string, fd int, events uint32) error {
+	if key == nodeKey {
+		return errors.New("watch a descriptor: no key")
+	}
+	_, err := w.put(&watched{key: key}, []opening{{fd: fd, kind: FileReady, events: events | unix.EPOLLET, borrowed: true}})
+	return err
+}
+
+// Watches reports whether this very cgroup is watched under the key.
+func (w *Watcher) Watches(key string, id ID) bool {
+	_, ok := w.watching(key, id)
+	return ok
+}
+
+func (w *Watcher) watching(key string, id ID) (got Happened, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := w.groups[key]
+	if of == nil || !of.isGroup || of.id != id {
+		return 0, false
+	}
+	return w.kinds(of), true
+}
+
+func (w *Watcher) kinds(of *watched) (got Happened) {
+	for _, number := range of.sources {
+		got |= w.sources[number].kind
+	}
+	return got
+}
+
+// Remove ends the watch of a key. What happened to it before may still be in the next Wake. A trigger of a cgroup that lives
+// takes some 10 ms to take down.
+func (w *Watcher) Remove(key string) {
+	var dead []int
+	w.mu.Lock()
+	if of := w.groups[key]; of != nil {
+		dead = w.drop(of, dead)
+		delete(w.groups, key)
+	}
+	w.mu.Unlock()
+	closeFiles(dead)
+}
+
+// Keep ends the watch of every cgroup whose key is not wanted any more. The kernel does not tell when an event file's cgroup is
+// removed: whoever lists the cgroups calls it then.
+func (w *Watcher) Keep(wanted func(key string) bool) {
+	var dead []int
+	w.mu.Lock()
+	for key, of := range w.groups {
+		if of.isGroup && !wanted(key) {
+			dead = w.drop(of, dead)
+			delete(w.groups, key)
+		}
+	}
+	w.mu.Unlock()
+	closeFiles(dead)
+}
+
+// opening is a descriptor on its way into the epoll.
+type opening struct {
+	fd       int
+	kind     Happened
+	events   uint32
+	rearm    bool
+	borrowed bool
+}
+
+// own adds the descriptors that are the watcher's to close.
+func own(dead []int, opened ...opening) []int {
+	for _, o := range opened {
+		if !o.borrowed {
+			dead = append(dead, o.fd)
+		}
+	}
+	return dead
+}
+
+// openEvents opens an event file and reads it once: until then the kernel calls it changed (kernfs: of->event begins behind).
+func (w *Watcher) openEvents(g *Group, name string) (opening, error) {
+	fd, err := g.openFile(name, unix.O_RDONLY)
+	if err != nil {
+		return opening{}, err
+	}
+	var buf [512]byte
+	if _, err := g.pread(fd, name, buf[:], 0); err != nil {
+		unix.Close(fd)
+		return opening{}, err
+	}
+	return opening{fd: fd, events: unix.EPOLLPRI, rearm: true}, nil
+}
+
+// missing sorts the errors of opening one source: nil, it is done without (and said, where the cgroup could have it);
+// ErrVanished, the whole cgroup is gone; another, something is wrong with the call.
+func (w *Watcher) missing(verb string, err error) error {
+	switch {
+	case errors.Is(err, ErrVanished), errors.Is(err, errTrigger):
+		return err
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, ErrPressureOff):
+		return nil
+	case exhausted(err):
+		w.refuse(fmt.Errorf("cannot %s all cgroups: %w: raise the limit of open files", verb, causeOf(err)))
+		return nil
+	}
+	w.refuse(fmt.Errorf("cannot %s all cgroups: %w", verb, causeOf(err)))
+	return nil
+}
+
+// causeOf is an error without the path, so that it is said once and not for each cgroup.
+func causeOf(err error) error {
+	if errno := unix.Errno(0); errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+// put adds descriptors to the epoll, in place of what is under the key.
+func (w *Watcher) put(of *watched, opened []opening) (got Happened, err error) {
+	var refused []error
+	var dead []int
+	w.mu.Lock()
+	if old := w.groups[of.key]; old != nil {
+		dead = w.drop(old, dead)
+		delete(w.groups, of.key)
+	}
+	for _, o := range opened {
+		switch {
+		case err != nil:
+		case w.closed:
+			err = fmt.Errorf("watch %q: %w", of.key, os.ErrClosed)
+		case w.files >= w.o.MaxFiles:
+			refused = append(refused, fmt.Errorf("cannot watch all cgroups: more than %d files", w.o.MaxFiles))
+		default:
+			var addErr error
+			if addErr = w.addSource(of, o); addErr == nil {
+				got |= o.kind
+				continue
+			}
+			if exhausted(addErr) {
+				refused = append(refused, fmt.Errorf("cannot watch all cgroups: add to epoll: %w: raise fs.epoll.max_user_watches", addErr))
+			} else {
+				err = fmt.Errorf("watch %q: add to epoll: %w", of.key, addErr)
+			}
+		}
+		dead = own(dead, o)
+	}
+	switch {
+	case err != nil:
+		dead = w.drop(of, dead)
+	case len(of.sources) > 0 || of.isGroup && !w.closed:
+		w.groups[of.key] = of // a cgroup with nothing to watch is not tried again at every look
+	}
+	w.mu.Unlock()
+	closeFiles(dead)
+	w.refuse(refused...)
+	if err != nil {
+		return 0, err
+	}
+	return got, nil
+}
+
+// addSource adds one descriptor. w.mu is held.
+func (w *Watcher) addSource(of *watched, o opening) error {
+	var number int32
+	if n := len(w.free); n > 0 {
+		number = w.free[n-1]
+	} else {
+		number = int32(len(w.sources))
+	}
+	generation := int32(0)
+	if int(number) < len(w.sources) {
+		generation = w.sources[number].generation + 1
+	}
+	event := unix.EpollEvent{Events: o.events, Fd: number, Pad: generation}
+	if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, o.fd, &event); err != nil {
+		return err
+	}
+	s := source{fd: o.fd, kind: o.kind, generation: generation, of: of, rearm: o.rearm, borrowed: o.borrowed}
+	if int(number) < len(w.sources) {
+		w.sources[number] = s
+		w.free = w.free[:len(w.free)-1]
+	} else {
+		w.sources = append(w.sources, s)
+	}
+	of.sources = append(of.sources, number)
+	w.files++
+	return nil
+}
+
+// drop ends all sources of a key, and adds their descriptors to dead, to be closed. w.mu is held.
+func (w *Watcher) drop(of *watched, dead []int) []int {
+	for len(of.sources) > 0 {
+		dead = w.dropSource(of.sources[len(of.sources)-1], dead)
+	}
+	return dead
+}
+
+// dropSource takes one descriptor out of the epoll. w.mu is held, so that nobody reads it meanwhile, or later: it is not among
+// the sources any more.
+func (w *Watcher) dropSource(number int32, dead []int) []int {
+	s := &w.sources[number]
+	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, s.fd, nil)
+	if !s.borrowed {
+		dead = append(dead, s.fd)
+	}
+	of := s.of
+	for i, n := range of.sources {
+		if n == number {
+			of.sources = append(of.sources[:i], of.sources[i+1:]...)
+			break
+		}
+	}
+	s.fd, s.of = -1, nil
+	w.free = append(w.free, number)
+	w.files--
+	return dead
+}

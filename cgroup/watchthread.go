@@ -1,0 +1,32 @@
+package cgroup
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// fifoPriority is the lowest of the real-time class: above all ordinary work, with the kernel's own psimon threads.
+const fifoPriority = 1
+
+// raisePriority gives the calling thread a real-time priority, or where that is refused the best ordinary one. What it starts
+// does not inherit it. refused says what was not granted; raised is false where nothing was.
+func raisePriority() (raised bool, refused []error) {
+	err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: fifoPriority,
+		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
+	if err == nil {
+		return true, nil
+	}
+	refused = append(refused, fmt.Errorf("make the watcher's thread a real-time one: %w (needs CAP_SYS_NICE, and a real-time budget of its cgroup where the kernel has RT_GROUP_SCHED)", err))
+	err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: -20,
+		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
+	if err == nil {
+		return true, refused
+	}
+	return false, append(refused, fmt.Errorf("set the watcher's thread to nice -20: %w (needs CAP_SYS_NICE)", err))
+}
+
+// lowerPriority makes the calling thread an ordinary one.
+func lowerPriority() error {
+	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
+}

@@ -1,0 +1,112 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Trigger is a share of time stalled that wakes: once Stall of a Window was lost, at most one wake a window
+// (Documentation/accounting/psi.rst).
+//
+// Set triggers on the node and on cgroups that stay (kubepods and those of the QoS classes), never on a pod's. Setting one while
+// its cgroup is removed crashes the kernel: 6.12.117 did within 400 such races (page fault at an address that is the trigger's
+// threshold in nanoseconds). And removing a cgroup that has one waits for an RCU grace period, 10 ms on a quiet machine, which is
+// the runtime's time (v6.12 kernel/sched/psi.c, psi_trigger_destroy).
+type Trigger struct {
+	Resource Resource
+	Full     bool          // all tasks stalled at once; else at least one did
+	Stall    time.Duration // more than 0, at most Window; the kernel counts microseconds
+	Window   time.Duration // 500 ms to 10 s
+}
+
+// Windows of triggers.
+const (
+	minWindow = 500 * time.Millisecond // v6.1 kernel/sched/psi.c, WINDOW_MIN_US; 6.12 takes shorter ones too
+	maxWindow = 10 * time.Second
+	// plainWindow is what a window must be a multiple of without CAP_SYS_RESOURCE: the worker of the averages serves those
+	// (v6.12 psi_trigger_create).
+	plainWindow = 2 * time.Second
+)
+
+// String is as the kernel writes it: "some 100000 1000000" of "memory".
+func (t Trigger) String() string { return t.Resource.String() + ": " + t.line() }
+
+func (t Trigger) line() string {
+	kind := "some"
+	if t.Full {
+		kind = "full"
+	}
+	return fmt.Sprintf("%s %d %d", kind, t.Stall.Microseconds(), t.Window.Microseconds())
+}
+
+// errTrigger: the caller asks for what no kernel has.
+var errTrigger = errors.New("trigger out of range")
+
+func (t Trigger) validate() error {
+	if t.Resource < CPU || t.Resource > IO || t.Stall < time.Microsecond || t.Stall > t.Window || t.Window < minWindow || t.Window > maxWindow {
+		return fmt.Errorf("%w: %v: want 1 us <= stall <= window, and window 500 ms to 10 s", errTrigger, t)
+	}
+	return nil
+}
+
+// plain is the nearest trigger that needs no privilege: its window is the next multiple of 2 s, the share of it the same.
+func (t Trigger) plain() Trigger {
+	window := (t.Window + plainWindow - 1) / plainWindow * plainWindow
+	t.Stall = t.Stall * time.Duration(window/time.Microsecond) / (t.Window / time.Microsecond)
+	t.Window = window
+	return t
+}
+
+func (t Trigger) kind() Happened { return CPUPressed << t.Resource }
+
+// openTrigger opens a pressure file and sets a trigger up in it, which lives as long as the descriptor. A window that is
+// refused for want of CAP_SYS_RESOURCE becomes one that is not, for this trigger and all later ones, and that is said.
+func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, error) {
+	if err := t.validate(); err != nil {
+		return opening{}, err
+	}
+	fd, err := open()
+	if err != nil {
+		return opening{}, err
+	}
+	w.mu.Lock()
+	longOnly := w.longOnly
+	w.mu.Unlock()
+	use := t
+	if longOnly {
+		use = t.plain()
+	}
+	err = writeTrigger(fd, use)
+	if plain := t.plain(); err == unix.EINVAL && use != plain {
+		if err = writeTrigger(fd, plain); err == nil {
+			w.mu.Lock()
+			w.longOnly = true
+			w.mu.Unlock()
+			w.refuse(fmt.Errorf("the kernel refuses pressure windows that are no multiple of %v (needs CAP_SYS_RESOURCE): %v has become %v, others alike",
+				plainWindow, t, plain))
+		}
+	}
+	if err == nil {
+		return opening{fd: fd, kind: t.kind(), events: unix.EPOLLPRI}, nil
+	}
+	unix.Close(fd)
+	switch err {
+	case unix.EOPNOTSUPP:
+		err = ErrPressureOff
+	case unix.ENODEV:
+		err = ErrVanished
+	}
+	return opening{}, fmt.Errorf("write trigger %q: %w", t, err)
+}
+
+// writeTrigger writes the line with the byte that the kernel takes for its terminator.
+func writeTrigger(fd int, t Trigger) error {
+	for {
+		if _, err := unix.Write(fd, append([]byte(t.line()), 0)); err != unix.EINTR {
+			return err
+		}
+	}
+}

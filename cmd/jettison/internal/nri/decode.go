@@ -1,0 +1,450 @@
+package nri
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"jettison/cri"
+)
+
+// The messages of nri v0.12.5 pkg/api/api.proto, which only ever adds fields: taken is what is needed, the rest (arguments,
+// environment, mounts, hooks, seccomp) is stepped over without a copy. A field of another type than expected is malformed.
+
+// errMalformed: not the protobuf message that it should be.
+var errMalformed = errors.New("malformed message")
+
+// Limits of what is kept. A message is bounded by maxMessage.
+const (
+	maxName       = 512     // of an id, a name, a path
+	maxValue      = 4 << 10 // of an annotation
+	maxAnnotation = 64      // annotations of a pod, and values of a unified map
+)
+
+// field is one field of a message: of a string, bytes, a message or a map entry the bytes, of a number the number.
+type field struct {
+	number protowire.Number
+	bytes  []byte
+	value  uint64
+	isLen  bool
+}
+
+// each visits the fields of a message in order.
+func each(b []byte, visit func(f field) error) error {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return errMalformed
+		}
+		b = b[n:]
+		f := field{number: number}
+		switch kind {
+		case protowire.BytesType:
+			f.bytes, n = protowire.ConsumeBytes(b)
+			f.isLen = true
+		case protowire.VarintType:
+			f.value, n = protowire.ConsumeVarint(b)
+		default:
+			n = protowire.ConsumeFieldValue(number, kind, b)
+			f.number = 0 // fixed32, fixed64 and groups: none of the fields used has such a type
+		}
+		if n < 0 {
+			return errMalformed
+		}
+		b = b[n:]
+		if err := visit(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// string copies a string field.
+func (f field) string(out *string, limit int) error {
+	if !f.isLen {
+		return errMalformed
+	}
+	if len(f.bytes) > limit {
+		return fmt.Errorf("%w: field %d has %d bytes, more than %d", errMalformed, f.number, len(f.bytes), limit)
+	}
+	*out = string(f.bytes)
+	return nil
+}
+
+// message visits the fields of a message field.
+func (f field) message(visit func(f field) error) error {
+	if !f.isLen {
+		return errMalformed
+	}
+	return each(f.bytes, visit)
+}
+
+// optional reads one of the Optional messages: {value = 1}, where 0 is not written.
+func (f field) optional() (v uint64, err error) {
+	err = f.message(func(f field) error {
+		if f.number == 1 {
+			v = f.value
+		}
+		return nil
+	})
+	return v, err
+}
+
+// entry reads an entry of a map: {key = 1, value = 2}.
+func (f field) entry() (key, value []byte, err error) {
+	err = f.message(func(f field) error {
+		switch f.number {
+		case 1:
+			key = f.bytes
+		case 2:
+			value = f.bytes
+		}
+		return nil
+	})
+	return key, value, err
+}
+
+// request is a ttrpc request.
+type request struct {
+	service, method string
+	payload         []byte
+}
+
+func parseRequest(b []byte) (r request, err error) {
+	err = each(b, func(f field) error {
+		switch f.number {
+		case 1:
+			return f.string(&r.service, maxName)
+		case 2:
+			return f.string(&r.method, maxName)
+		case 3:
+			r.payload = f.bytes
+		}
+		return nil
+	})
+	return r, err
+}
+
+// parseResponse returns the error that a ttrpc response holds; nil: the call was a success.
+func parseResponse(b []byte) error {
+	code, text := uint64(0), ""
+	err := each(b, func(f field) error {
+		if f.number != 1 {
+			return nil
+		}
+		return f.message(func(f field) error {
+			switch f.number {
+			case 1:
+				code = f.value
+			case 2:
+				return f.string(&text, maxSend)
+			}
+			return nil
+		})
+	})
+	if err == nil && code != 0 {
+		err = fmt.Errorf("code %d: %.500q", code, text)
+	}
+	return err
+}
+
+// event is what all requests about pods and containers have in common.
+type event struct {
+	pod       cri.PodSandbox
+	container cri.Container
+	hasPod    bool
+	hasCtr    bool
+}
+
+// parseEvent reads a request: {pod = 1, container = 2}.
+func parseEvent(b []byte) (e event, err error) {
+	err = each(b, func(f field) (err error) {
+		switch f.number {
+		case 1:
+			e.hasPod = true
+			err = parsePod(f, &e.pod)
+		case 2:
+			e.hasCtr = true
+			err = parseContainer(f, &e.container)
+		}
+		return err
+	})
+	return e, err
+}
+
+// parseStateChange reads a StateChangeEvent, what runtimes sent before they had a call for each event:
+// {event = 1, pod = 2, container = 3}.
+func parseStateChange(b []byte) (kind uint64, e event, err error) {
+	err = each(b, func(f field) (err error) {
+		switch f.number {
+		case 1:
+			kind = f.value
+		case 2:
+			e.hasPod = true
+			err = parsePod(f, &e.pod)
+		case 3:
+			e.hasCtr = true
+			err = parseContainer(f, &e.container)
+		}
+		return err
+	})
+	return kind, e, err
+}
+
+// parseSync reads a part of a SynchronizeRequest: {pods = 1, containers = 2, more = 3}. One that is malformed is left out and
+// counted.
+func parseSync(b []byte, s *listing) (more bool, err error) {
+	err = each(b, func(f field) error {
+		switch f.number {
+		case 1:
+			var p cri.PodSandbox
+			if err := parsePod(f, &p); err != nil || len(s.pods) >= maxPods {
+				s.skipped++
+				return nil
+			}
+			s.pods = append(s.pods, p)
+		case 2:
+			var c cri.Container
+			if err := parseContainer(f, &c); err != nil || len(s.containers) >= maxContainers {
+				s.skipped++
+				return nil
+			}
+			s.containers = append(s.containers, c)
+		case 3:
+			more = f.value != 0
+		}
+		return nil
+	})
+	return more, err
+}
+
+// listing is what a Synchronize says the runtime has.
+type listing struct {
+	pods       []cri.PodSandbox
+	containers []cri.Container
+	skipped    uint64
+}
+
+// kept reports whether a pod's annotation is kept: of the others a tenant may have 256 KiB.
+func kept(key []byte) bool {
+	return strings.HasPrefix(string(key), "jettison/") || strings.HasPrefix(string(key), "kubernetes.io/")
+}
+
+// parsePod reads a PodSandbox.
+func parsePod(f field, p *cri.PodSandbox) error {
+	return f.message(func(f field) error {
+		switch f.number {
+		case 1:
+			return f.string(&p.ID, maxName)
+		case 2:
+			return f.string(&p.Name, maxName)
+		case 3:
+			return f.string(&p.UID, maxName)
+		case 4:
+			return f.string(&p.Namespace, maxName)
+		case 6:
+			key, value, err := f.entry()
+			if err == nil && kept(key) && len(key) <= maxName && len(value) <= maxValue && len(p.Annotations) < maxAnnotation {
+				if p.Annotations == nil {
+					p.Annotations = map[string]string{}
+				}
+				p.Annotations[string(key)] = string(value)
+			}
+			return err
+		case 7:
+			return f.string(&p.RuntimeHandler, maxName)
+		case 8:
+			return parseLinuxPod(f, p)
+		case 9:
+			if f.value <= maxPID {
+				p.PID = int(f.value)
+			}
+		}
+		return nil
+	})
+}
+
+// maxPID is the largest that a 64-bit Linux gives out (PID_MAX_LIMIT, include/linux/threads.h).
+const maxPID = 4 << 20
+
+// parseLinuxPod reads a LinuxPodSandbox.
+func parseLinuxPod(f field, p *cri.PodSandbox) error {
+	return f.message(func(f field) error {
+		switch f.number {
+		case 2:
+			if p.Resources == nil {
+				p.Resources = &cri.LinuxResources{}
+			}
+			return parseResources(f, p.Resources)
+		case 3:
+			return f.string(&p.CgroupParent, maxName)
+		case 5:
+			var kind, path string
+			err := f.message(func(f field) error {
+				switch f.number {
+				case 1:
+					return f.string(&kind, maxName)
+				case 2:
+					return f.string(&path, maxName)
+				}
+				return nil
+			})
+			if kind == "network" {
+				p.NetNS = path
+			}
+			return err
+		}
+		return nil
+	})
+}
+
+// restarts is where the kubelet writes how often a container was started before (kuberuntime/labels.go).
+const restarts = "io.kubernetes.container.restartCount"
+
+// parseContainer reads a Container.
+func parseContainer(f field, c *cri.Container) error {
+	return f.message(func(f field) error {
+		switch f.number {
+		case 1:
+			return f.string(&c.ID, maxName)
+		case 2:
+			return f.string(&c.SandboxID, maxName)
+		case 3:
+			return f.string(&c.Name, maxName)
+		case 4:
+			c.State = stateOf(f.value)
+		case 6:
+			key, value, err := f.entry()
+			if string(key) == restarts {
+				if n, err := strconv.ParseUint(string(value), 10, 32); err == nil {
+					c.Attempt = uint32(n)
+				}
+			}
+			return err
+		case 11:
+			return parseLinuxContainer(f, c)
+		case 12:
+			if f.value <= maxPID {
+				c.PID = int(f.value)
+			}
+		case 14:
+			c.CreatedAt = at(f.value)
+		case 15:
+			c.StartedAt = at(f.value)
+		case 22:
+			return parseImage(f, c)
+		}
+		return nil
+	})
+}
+
+// at is an instant in nanoseconds since 1970; 0, and what cannot be, is the zero time.
+func at(nanoseconds uint64) time.Time {
+	if nanoseconds == 0 || nanoseconds > math.MaxInt64 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(nanoseconds))
+}
+
+// stateOf translates a ContainerState.
+func stateOf(v uint64) cri.ContainerState {
+	switch v {
+	case 1:
+		return cri.Created
+	case 2, 3: // paused, running
+		return cri.Running
+	case 4:
+		return cri.Exited
+	}
+	return cri.Unknown
+}
+
+func parseImage(f field, c *cri.Container) error {
+	return f.message(func(f field) error {
+		switch f.number {
+		case 1:
+			return f.string(&c.Image, maxValue)
+		case 3: // of the image's config: what the CRI calls its id
+			return f.string(&c.ImageID, maxValue)
+		}
+		return nil
+	})
+}
+
+// parseLinuxContainer reads a LinuxContainer.
+func parseLinuxContainer(f field, c *cri.Container) error {
+	return f.message(func(f field) error {
+		switch f.number {
+		case 3:
+			var r cri.LinuxResources
+			err := parseResources(f, &r)
+			c.MemoryLimit, c.CPUShares, c.CPUQuota, c.CPUPeriod, c.Unified = r.MemoryLimit, r.CPUShares, r.CPUQuota, r.CPUPeriod, r.Unified
+			return err
+		case 4:
+			v, err := f.optional()
+			if adj := int64(v); err == nil && adj >= -1000 && adj <= 1000 {
+				c.OOMScoreAdj = &adj
+			}
+			return err
+		}
+		return nil
+	})
+}
+
+// parseResources reads a LinuxResources. A limit of 0 or less is none, as in package cri.
+func parseResources(f field, r *cri.LinuxResources) error {
+	limit := func(f field, out **int64) error {
+		v, err := f.optional()
+		if n := int64(v); err == nil && n > 0 && n != math.MaxInt64 {
+			*out = &n
+		}
+		return err
+	}
+	size := func(f field, out **uint64) error {
+		var n *int64
+		err := limit(f, &n)
+		if n != nil {
+			v := uint64(*n)
+			*out = &v
+		}
+		return err
+	}
+	return f.message(func(f field) error {
+		switch f.number {
+		case 1:
+			return f.message(func(f field) error {
+				if f.number == 1 {
+					return size(f, &r.MemoryLimit)
+				}
+				return nil
+			})
+		case 2:
+			return f.message(func(f field) error {
+				switch f.number {
+				case 1:
+					return size(f, &r.CPUShares)
+				case 2:
+					return limit(f, &r.CPUQuota)
+				case 3:
+					return limit(f, &r.CPUPeriod)
+				}
+				return nil
+			})
+		case 6:
+			key, value, err := f.entry()
+			if err == nil && len(key) <= maxName && len(value) <= maxName && len(r.Unified) < maxAnnotation {
+				if r.Unified == nil {
+					r.Unified = map[string]string{}
+				}
+				r.Unified[string(key)] = string(value)
+			}
+			return err
+		}
+		return nil
+	})
+}

@@ -1,0 +1,335 @@
+package nri
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	nrilog "github.com/containerd/nri/pkg/log"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"jettison/cri"
+	"jettison/stats"
+)
+
+// silent is a logger for the runtime's side.
+type silent struct{}
+
+func (silent) Debugf(context.Context, string, ...interface{}) {}
+func (silent) Infof(context.Context, string, ...interface{})  {}
+func (silent) Warnf(context.Context, string, ...interface{})  {}
+func (silent) Errorf(context.Context, string, ...interface{}) {}
+
+func TestMain(m *testing.M) {
+	nrilog.Set(silent{})
+	os.Exit(m.Run())
+}
+
+// runtime is containerd's own side of the protocol, with these pods and containers.
+func runtime(t testing.TB, socket string, pods []*api.PodSandbox, containers []*api.Container) *adaptation.Adaptation {
+	t.Helper()
+	dir := t.TempDir()
+	list := func(ctx context.Context, sync adaptation.SyncCB) error {
+		_, err := sync(ctx, pods, containers)
+		return err
+	}
+	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil }
+	r, err := adaptation.New("fake", "v1.2", list, update, adaptation.WithSocketPath(socket),
+		adaptation.WithPluginPath(dir), adaptation.WithPluginConfigPath(dir))
+	if err == nil {
+		err = r.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// start runs a plugin until the test ends.
+func start(t testing.TB, o Options) *Plugin {
+	t.Helper()
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.first, p.slow = time.Millisecond, 10*time.Millisecond
+	run(t, p)
+	return p
+}
+
+func run(t testing.TB, p *Plugin) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		p.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// wait takes Updates until one is as wanted.
+func wait(t testing.TB, p *Plugin, what string, wanted func(Update) bool) Update {
+	t.Helper()
+	timer := time.NewTimer(20 * time.Second)
+	defer timer.Stop()
+	var last Update
+	for {
+		select {
+		case last = <-p.Updates():
+			if wanted(last) {
+				return last
+			}
+		case <-timer.C:
+			t.Fatalf("no update with %s; the last one: %+v", what, last.State)
+		}
+	}
+}
+
+func synced(u Update) bool { return u.State.Synced }
+
+func socketIn(t testing.TB) string { return filepath.Join(t.TempDir(), "nri.sock") }
+
+// pod and container are what a kubelet's pod looks like.
+func pod(n int) *api.PodSandbox {
+	return &api.PodSandbox{
+		Id: fmt.Sprintf("sandbox%d", n), Name: fmt.Sprintf("pod-%d", n), Uid: fmt.Sprintf("uid-%d", n), Namespace: "default",
+		Annotations: map[string]string{"kubernetes.io/config.source": "api", "jettison/priority": "7",
+			"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", 1000)},
+		Labels: map[string]string{"app": "a"}, Pid: uint32(1000 + n),
+		Linux: &api.LinuxPodSandbox{CgroupParent: fmt.Sprintf("/kubepods/burstable/poduid-%d", n),
+			PodResources: &api.LinuxResources{Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))}},
+			Namespaces:   []*api.LinuxNamespace{{Type: "pid"}, {Type: "network", Path: "/var/run/netns/cni-1"}}},
+	}
+}
+
+func container(p, n int, state api.ContainerState) *api.Container {
+	return &api.Container{
+		Id: fmt.Sprintf("c%d-%d", p, n), PodSandboxId: fmt.Sprintf("sandbox%d", p), Name: fmt.Sprintf("main%d", n), State: state,
+		Annotations: map[string]string{"io.kubernetes.container.restartCount": "3"}, Pid: uint32(5000 + n), CreatedAt: 1e18, StartedAt: 1e18 + 1,
+		Args: []string{"sh", "-c", "sleep"}, Env: []string{"A=b"}, Image: &api.Image{Name: "img:1", ConfigDigest: "sha256:1"},
+		Linux: &api.LinuxContainer{OomScoreAdj: api.Int(-997), Resources: &api.LinuxResources{
+			Memory: &api.LinuxMemory{Limit: api.Int64(int64(64 << 20))}, Unified: map[string]string{"memory.low": "1024"},
+			Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512)), Quota: api.Int64(int64(-1)), Period: api.UInt64(uint64(100000))},
+		}},
+	}
+}
+
+// What the runtime has when the plugin comes, and what it tells afterwards, is what the pods are.
+func TestPodsAreWhatTheRuntimeTells(t *testing.T) {
+	socket, ctx := socketIn(t), context.Background()
+	dead := pod(9)
+	dead.Pid = 0
+	r := runtime(t, socket, []*api.PodSandbox{pod(1), dead}, []*api.Container{
+		container(1, 1, api.ContainerState_CONTAINER_RUNNING), container(1, 2, api.ContainerState_CONTAINER_STOPPED),
+		container(404, 1, api.ContainerState_CONTAINER_RUNNING),
+	})
+	p := start(t, Options{Socket: socket})
+	u := wait(t, p, "pods", synced)
+	r.BlockPluginSync().Unblock() // the runtime tells of events from then on
+	if s := u.State; s.Runtime != "fake" || s.Version != "v1.2" || s.Err != nil || s.Skipped != 0 {
+		t.Errorf("state %+v", s)
+	}
+	if len(u.Pods) != 2 || u.Pods["uid-9"].Sandboxes[0].Ready {
+		t.Errorf("pods %v", u.Pods)
+	}
+	one := u.Pods["uid-1"]
+	if want := (stats.PodReference{Name: "pod-1", Namespace: "default", UID: "uid-1"}); one.PodRef != want || one.Cgroup != "kubepods/burstable/poduid-1" {
+		t.Errorf("pod %+v", one)
+	}
+	memory := uint64(1 << 30)
+	wantSandbox := cri.PodSandbox{ID: "sandbox1", UID: "uid-1", Name: "pod-1", Namespace: "default", Ready: true, PID: 1001,
+		Annotations:  map[string]string{"kubernetes.io/config.source": "api", "jettison/priority": "7"},
+		CgroupParent: "/kubepods/burstable/poduid-1", NetNS: "/var/run/netns/cni-1", Resources: &cri.LinuxResources{MemoryLimit: &memory}}
+	if d := cmp.Diff([]cri.PodSandbox{wantSandbox}, one.Sandboxes); d != "" {
+		t.Error(d)
+	}
+	adj, limit, shares, period := int64(-997), uint64(64<<20), uint64(512), int64(100000)
+	wantContainer := cri.Container{ID: "c1-1", SandboxID: "sandbox1", Name: "main1", Attempt: 3, State: cri.Running, Running: true,
+		CreatedAt: time.Unix(0, 1e18), StartedAt: time.Unix(0, 1e18+1), Image: "img:1", ImageID: "sha256:1", OOMScoreAdj: &adj,
+		MemoryLimit: &limit, CPUShares: &shares, CPUPeriod: &period, Unified: map[string]string{"memory.low": "1024"}, PID: 5001}
+	if d := cmp.Diff([]cri.Container{wantContainer}, one.Containers); d != "" {
+		t.Error(d)
+	}
+
+	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}))
+	u = wait(t, p, "the new pod", func(u Update) bool { return u.Pods["uid-2"] != nil })
+	if s := u.Pods["uid-2"].Sandboxes[0]; !s.Ready || time.Since(s.CreatedAt) > time.Minute {
+		t.Errorf("new sandbox %+v", s)
+	}
+	_, err := r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod(2), Container: container(2, 1, 0)})
+	check(t, err)
+	wait(t, p, "the created container", func(u Update) bool {
+		c := u.Pods["uid-2"].Containers
+		return len(c) == 1 && c[0].State == cri.Created && !c[0].Running
+	})
+	check(t, r.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: pod(2), Container: container(2, 1, 0)}))
+	wait(t, p, "the running container", func(u Update) bool { return u.Pods["uid-2"].Containers[0].Running })
+	more := container(2, 1, api.ContainerState_CONTAINER_RUNNING)
+	more.Linux.Resources.Memory.Limit = api.Int64(int64(128 << 20))
+	check(t, r.PostUpdateContainer(ctx, &api.PostUpdateContainerRequest{Pod: pod(2), Container: more}))
+	wait(t, p, "the new limit", func(u Update) bool { return *u.Pods["uid-2"].Containers[0].MemoryLimit == 128<<20 })
+	_, err = r.StopContainer(ctx, &api.StopContainerRequest{Pod: &api.PodSandbox{Id: "sandbox2"}, Container: container(2, 1, api.ContainerState_CONTAINER_STOPPED)})
+	check(t, err)
+	wait(t, p, "no container", func(u Update) bool { return len(u.Pods["uid-2"].Containers) == 0 })
+	check(t, r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod(2)}))
+	wait(t, p, "the stopped sandbox", func(u Update) bool { return !u.Pods["uid-2"].Sandboxes[0].Ready })
+	check(t, r.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod(2)}))
+	last := wait(t, p, "no such pod", func(u Update) bool { return u.Pods["uid-2"] == nil })
+	if last.Pods["uid-1"] != one {
+		t.Error("a pod that did not change was made again")
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A pod that is held off gets neither a sandbox nor a container, the others do, and so does it once that is over.
+func TestAHeldOffPodIsKeptOut(t *testing.T) {
+	socket, ctx, holds := socketIn(t), context.Background(), &HoldOffs{}
+	r := runtime(t, socket, nil, nil)
+	p := start(t, Options{Socket: socket, HoldOffs: holds})
+	wait(t, p, "a connection", synced)
+	r.BlockPluginSync().Unblock()
+	holds.Set(time.Now(), "uid-1", Hold{Until: time.Now().Add(time.Minute), Reason: "memory.available 90Mi < 100Mi"})
+	err := r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(1)})
+	if err == nil || !strings.Contains(err.Error(), "jettison holds pod default/pod-1 off for another 1m0s: memory.available 90Mi < 100Mi") {
+		t.Errorf("sandbox: %v", err)
+	}
+	_, err = r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod(1), Container: container(1, 1, 0)})
+	if err == nil || !strings.Contains(err.Error(), "memory.available") {
+		t.Errorf("container: %v", err)
+	}
+	var vetoes []Veto
+	u := wait(t, p, "two vetoes", func(u Update) bool {
+		vetoes = append(vetoes, u.Vetoes...)
+		return len(vetoes) == 2
+	})
+	if vetoes[0].Container != "" || vetoes[1].Container != "main1" || vetoes[0].Pod.UID != "uid-1" || u.Pods["uid-1"] != nil {
+		t.Errorf("vetoes %+v, pods %v", vetoes, u.Pods)
+	}
+	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}))
+	holds.Set(time.Now(), "uid-1", Hold{Until: time.Now().Add(-time.Second)})
+	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(1)}))
+	wait(t, p, "both pods", func(u Update) bool { return len(u.Pods) == 2 })
+}
+
+// 1000 pods with 4 containers each take more than one message: 4 MiB is the protocol's limit.
+func TestSynchronizeInParts(t *testing.T) {
+	var pods []*api.PodSandbox
+	var containers []*api.Container
+	for i := range 1000 {
+		pods = append(pods, pod(i))
+		for j := range 4 {
+			c := container(i, j, api.ContainerState_CONTAINER_RUNNING)
+			c.Env = []string{"BIG=" + strings.Repeat("e", 2000)}
+			containers = append(containers, c)
+		}
+	}
+	socket := socketIn(t)
+	runtime(t, socket, pods, containers)
+	u := wait(t, start(t, Options{Socket: socket}), "pods", synced)
+	n := 0
+	for _, p := range u.Pods {
+		n += len(p.Containers)
+	}
+	if len(u.Pods) != 1000 || n != 4000 || u.State.Skipped != 0 {
+		t.Errorf("%d pods, %d containers, %d skipped", len(u.Pods), n, u.State.Skipped)
+	}
+}
+
+// Who does not take the updates finds one that holds all of it, and holds up nobody.
+func TestNobodyTakesTheUpdates(t *testing.T) {
+	socket, ctx, holds := socketIn(t), context.Background(), &HoldOffs{}
+	r := runtime(t, socket, nil, nil)
+	p := start(t, Options{Socket: socket, HoldOffs: holds})
+	wait(t, p, "a connection", synced)
+	r.BlockPluginSync().Unblock()
+	holds.Set(time.Now(), "uid-7", Hold{Until: time.Now().Add(time.Hour)})
+	for i := range 300 {
+		if err := r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(i)}); (err != nil) != (i == 7) {
+			t.Fatal(i, err)
+		}
+		_ = r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(7)})
+	}
+	vetoes := 0
+	wait(t, p, "all pods", func(u Update) bool {
+		vetoes += len(u.Vetoes)
+		return len(u.Pods) == 299 && vetoes >= 1
+	})
+}
+
+// Vetoes of an update that was not taken are in the next; of too many the latest are.
+func TestVetoesAreNotLost(t *testing.T) {
+	p, err := New(Options{})
+	check(t, err)
+	for i := range maxVetoes + 2 {
+		p.vetoes = []Veto{{Reason: fmt.Sprint(i)}}
+		p.publish()
+	}
+	u := <-p.Updates()
+	if len(u.Vetoes) != maxVetoes || u.Vetoes[0].Reason != "2" || u.Vetoes[maxVetoes-1].Reason != fmt.Sprint(maxVetoes+1) {
+		t.Errorf("%d vetoes: %v", len(u.Vetoes), u.Vetoes)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []Options{{Socket: "nri.sock"}, {Socket: "/" + strings.Repeat("x", 107)}, {Socket: "/a\x00b"}, {Position: "1"}, {Position: "1a"}, {Position: "123"}} {
+		if _, err := New(o); err == nil {
+			t.Errorf("taken: %+v", o)
+		}
+	}
+	if p, err := New(Options{Socket: "unix:///run/x.sock"}); err != nil || p.o.Socket != "/run/x.sock" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// A socket that is not there is reported once, and found once it is.
+func TestTheSocketComesLate(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	socket := socketIn(t)
+	p, err := New(Options{Socket: socket})
+	check(t, err)
+	p.first, p.slow = time.Millisecond, time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		p.Run(ctx)
+		close(done)
+	}()
+	u := wait(t, p, "an error", func(u Update) bool { return u.State.Err != nil })
+	if text := u.State.Err.Error(); !strings.Contains(text, socket) || !strings.Contains(text, "no such file") || u.Pods != nil {
+		t.Errorf("%v, pods %v", text, u.Pods)
+	}
+	l, err := net.Listen("unix", socket)
+	check(t, err)
+	c, err := l.Accept() // many attempts later
+	check(t, err)
+	select {
+	case u := <-p.Updates():
+		t.Errorf("said again: %+v", u.State)
+	default:
+	}
+	cancel()
+	<-done
+	c.Close()
+	l.Close()
+	if _, err := os.Stat(socket); err == nil {
+		t.Log("the listener leaves its socket")
+	}
+}

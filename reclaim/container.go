@@ -1,0 +1,145 @@
+package reclaim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// dead is a container that may go, and the pod that it counts for.
+type dead struct {
+	*Container
+	uid string
+}
+
+// older orders the oldest first. Equals have an order too, which the kubelet's do not (weakness 31).
+func older(a, b dead) int {
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Attempt, b.Attempt), strings.Compare(a.ID, b.ID))
+}
+
+// planContainers follows the kubelet's evictContainers: what is dead is grouped by pod and name; those of pods that are gone go,
+// each group keeps its newest, and where there are too many in all each group keeps as many as the others, then the oldest go. It
+// returns the IDs of those that go.
+func (w *planner) planContainers() map[string]bool {
+	policy, units := w.policy.Container, w.units()
+	gone, keep := map[string]bool{}, units[:0]
+	var removed, surplus []Step
+	for _, u := range units {
+		// Only when all pods are known, for what is known of one by name as well (evictContainers, allSourcesReady).
+		if reason, ok := w.runtime(u[0].uid); ok && w.look.PodsSynced {
+			removed = appendSteps(removed, u, reason, podWords[reason])
+			continue
+		}
+		if n := policy.MaxPerPodContainer; n >= 0 && len(u) > n {
+			surplus = appendSteps(surplus, u[:len(u)-n], PerContainer, fmt.Sprintf("%d dead containers of this name in the pod, the newest %d stay", len(u), n))
+			u = u[len(u)-n:]
+		}
+		if len(u) > 0 {
+			keep = append(keep, u)
+		}
+	}
+	share, oldest := w.limit(keep)
+	for _, steps := range [][]Step{removed, surplus, share, oldest} {
+		slices.SortFunc(steps, func(a, b Step) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
+		for i := range steps {
+			gone[steps[i].ID] = true
+		}
+		w.plan.Steps = append(w.plan.Steps, steps...)
+	}
+	return gone
+}
+
+// limit brings the dead containers of all units down to maxContainers.
+func (w *planner) limit(units [][]dead) (share, oldest []Step) {
+	most, n := w.policy.Container.MaxContainers, 0
+	for _, u := range units {
+		n += len(u)
+	}
+	if most < 0 || n <= most {
+		return nil, nil
+	}
+	each := max(1, most/len(units))
+	why := fmt.Sprintf("%d dead containers, at most %d: of %d names in pods each keeps its newest %d", n, most, len(units), each)
+	var rest []dead
+	for _, u := range units {
+		if len(u) > each {
+			share = appendSteps(share, u[:len(u)-each], EqualShare, why)
+			u = u[len(u)-each:]
+		}
+		rest = append(rest, u...)
+	}
+	if n = len(rest); n > most {
+		slices.SortFunc(rest, older)
+		oldest = appendSteps(nil, rest[:n-most], Oldest, fmt.Sprintf("%d dead containers, at most %d: it is among the oldest", n, most))
+	}
+	return share, oldest
+}
+
+// units are the dead containers by pod and name, each oldest first.
+func (w *planner) units() (out [][]dead) {
+	all := make([]dead, 0, len(w.look.Containers))
+	for i := range w.look.Containers {
+		c := &w.look.Containers[i]
+		if !w.isDead(c) {
+			continue
+		}
+		uid, why := w.owner(c)
+		if why != "" {
+			w.leave(fmt.Sprintf("container %.64q", c.ID), why)
+			continue
+		}
+		all = append(all, dead{c, uid})
+	}
+	slices.SortFunc(all, func(a, b dead) int {
+		return cmp.Or(strings.Compare(a.uid, b.uid), strings.Compare(a.Name, b.Name), older(a, b))
+	})
+	for i := 0; i < len(all); {
+		j := i + 1
+		for j < len(all) && all[j].uid == all[i].uid && all[j].Name == all[i].Name {
+			j++
+		}
+		out = append(out, all[i:j:j])
+		i = j
+	}
+	return out
+}
+
+// isDead says whether a container is old enough and not running. One that was created and not started may be about to (weakness 19).
+func (w *planner) isDead(c *Container) bool {
+	age, policy := w.now.Sub(c.CreatedAt), w.policy.Container
+	switch c.State {
+	case Exited, Unknown:
+		return age >= policy.MinAge
+	case Created:
+		return age >= policy.MinAge && age >= policy.CreatedMinAge
+	}
+	return false
+}
+
+// owner is the UID of a container's pod, or why it is not known. The kubelet goes by the label alone and takes one without for that of a
+// pod that is gone.
+func (w *planner) owner(c *Container) (uid, why string) {
+	s := w.sandboxes[c.SandboxID]
+	switch {
+	case s == nil || s.PodUID == "":
+		if c.PodUID == "" {
+			return "", "neither its label nor its sandbox says which pod it is of"
+		}
+		return c.PodUID, ""
+	case c.PodUID != "" && c.PodUID != s.PodUID:
+		return "", fmt.Sprintf("its label says it is of pod %.64q, its sandbox of pod %.64q", c.PodUID, s.PodUID)
+	}
+	return s.PodUID, ""
+}
+
+func appendSteps(to []Step, of []dead, reason Reason, why string) []Step {
+	for _, d := range of {
+		stop, why := d.State == Unknown, why
+		if stop {
+			why += "; the runtime does not know whether it runs: stop it first"
+		}
+		to = append(to, Step{Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop, Since: d.CreatedAt, Bytes: d.Bytes, Reason: reason, Why: why})
+	}
+	return to
+}

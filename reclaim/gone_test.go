@@ -1,0 +1,60 @@
+package reclaim
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+)
+
+const uidOfLogs = "00000000-0000-0000-0000-000000000654"
+
+func TestQuietPodsAreGoneAfterAWhile(t *testing.T) {
+	l := &Look{
+		Sandboxes: []Sandbox{{ID: "s1", PodUID: "ready"}, {ID: "s2", PodUID: "dead", NotReady: true}, {ID: "s3", PodUID: "runs", NotReady: true}, {ID: "s4", PodUID: "untold", NotReady: true},
+			{ID: "s5", PodUID: "named", NotReady: true}},
+		Containers: []Container{{PodUID: "ready", State: Exited}, {PodUID: "dead", State: Unknown}, {SandboxID: "s3", State: Running}, {PodUID: "untold"}, {PodUID: "alone", State: Exited}, {State: Exited}},
+		LogDir:     []string{"default_a_" + uidOfLogs, "lost+found"},
+	}
+	q := Quiet{"forgotten": now, "ready": now}.Update(now, l)
+	want := Quiet{"dead": now, "alone": now, "named": now, uidOfLogs: now}
+	if !maps.Equal(q, want) {
+		t.Fatalf("quiet: got %v, want %v", q, want)
+	}
+	later := now.Add(5 * time.Minute)
+	if got := q.Update(later, l); !maps.Equal(got, want) {
+		t.Errorf("quiet since: got %v, want %v", got, want)
+	}
+	named := map[string]Phase{"named": Active, "ready": Gone, "far": Terminated}
+	for _, test := range []struct {
+		at   time.Time
+		want Phase
+	}{{later.Add(-1), Active}, {later, Gone}} {
+		got := Phases(test.at, l, q, named, 5*time.Minute)
+		want := map[string]Phase{"named": Active, "ready": Gone, "far": Terminated, "dead": test.want, "alone": test.want, uidOfLogs: test.want, "untold": Active, "runs": Active}
+		if !maps.Equal(got, want) {
+			t.Errorf("%v later: got %v, want %v", test.at.Sub(now), got, want)
+		}
+	}
+	l.Sandboxes[1].NotReady = false
+	if _, ok := q.Update(later, l)["dead"]; ok {
+		t.Error("a pod that lives again is still quiet")
+	}
+	if got := (Quiet{"alone": later}).Update(now, l)["alone"]; !got.Equal(now) {
+		t.Errorf("a clock that was set back: quiet since %v, want %v", got, now)
+	}
+}
+
+func TestLogDirNames(t *testing.T) {
+	const uid = "00000000-0000-0000-0000-000000000654"
+	for name, want := range map[string]string{
+		"default_a_" + uid: uid, "kube-system_a.b-1_" + uid: uid, "n_etcd_0123456789abcdef0123456789abcdef": "0123456789abcdef0123456789abcdef",
+		"": "", uid: "", "_" + uid: "", "a_" + uid: "", "a__" + uid: "", "a_b_" + uid + "\n": "", "a_b_c_" + uid: "", "a.b_c_" + uid: "",
+		"a_b_0123456789abcdef0123456789abcde": "", "a_.._" + uid: "", "a_b..c_" + uid: "", "a_-b_" + uid: "", "a_b-_" + uid: "", "a-_b_" + uid: "", "a_b_0000000000000-0000-0000-000000000654-": "",
+		strings.Repeat("a", 64) + "_b_" + uid: "", "a_" + strings.Repeat("b", 217) + "_" + uid: "", "a_" + strings.Repeat("b", 216) + "_" + uid: uid, "../a_b_" + uid: "", "a_b/../c_" + uid: "", "a_b_" + uid + "/": "", "A_b_" + uid: "", "a_b_0000000G-0000-0000-0000-000000000654": "",
+	} {
+		if got := PodOfLogDir(name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package reclaim
+
+import (
+	"time"
+
+	"jettison/stats"
+)
+
+// Look is what was seen of a node at one time. Plan only reads it.
+type Look struct {
+	Trigger    Trigger
+	Containers []Container
+	Sandboxes  []Sandbox
+	Images     []Image
+	LogDir     []string // names in the pod log directory
+
+	// Pods are those that somebody names, by UID. One that nobody names is gone once PodsSynced; while that is false no pod is.
+	Pods       map[string]Phase
+	PodsSynced bool
+
+	Records      Records                // of images, as the plan before left them
+	ImagesInUse  []string               // IDs or references beyond those of containers: image volumes, the runtime's sandbox image
+	ImageFs      stats.Opt[ImageFsSize] // absent: not known, and no image is removed for space
+	AgentStarted time.Time              // zero: not known, and no image is removed for its age
+}
+
+// Trigger is why there is a plan.
+type Trigger uint8
+
+// The triggers.
+const (
+	Periodic     Trigger = iota
+	DiskPressure         // what the periodic pass keeps for convenience goes too
+)
+
+// String is "periodic" or "diskPressure".
+func (t Trigger) String() string {
+	if t == DiskPressure {
+		return "diskPressure"
+	}
+	return "periodic"
+}
+
+// Phase is what those who name a pod say of it.
+type Phase uint8
+
+// The phases.
+const (
+	Active     Phase = iota
+	Terminated       // its containers have ended and will not run again; the pod still exists
+	Evicted
+	Gone // deleted and ended
+)
+
+// ContainerState is that of the CRI.
+type ContainerState uint8
+
+// The states. The zero one was not told: such a container is never touched.
+const (
+	StateAbsent ContainerState = iota
+	Created
+	Running
+	Exited
+	Unknown // to the runtime: it may run
+)
+
+// Container is one that the runtime lists, in any state.
+type Container struct {
+	ID        string
+	SandboxID string
+	PodUID    string // by its label; empty: it has none, and its sandbox says
+	Name      string
+	Attempt   uint32
+	State     ContainerState
+	CreatedAt time.Time
+	Images    []string // every reference to its image: ID, name, digest
+	// Bytes are those of its writable layer and its logs. Absent: not known.
+	Bytes stats.Opt[uint64]
+}
+
+// Sandbox is one that the runtime lists.
+type Sandbox struct {
+	ID              string
+	PodUID          string
+	Namespace, Name string
+	Attempt         uint32
+	NotReady        bool
+	CreatedAt       time.Time
+}
+
+// Image is one that the runtime lists. One that is listed twice, by runtime handler, is one here.
+type Image struct {
+	ID             string
+	Names          []string // tags and digests
+	RuntimeHandler string   // that it was pulled for
+	Pinned         bool
+	Bytes          stats.Opt[uint64] // as the runtime has it: layers that images share count in each
+}
+
+// ImageFsSize is the size of the file system that images lie on.
+type ImageFsSize struct{ CapacityBytes, AvailableBytes uint64 }

@@ -1,0 +1,274 @@
+package reclaim
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"jettison/stats"
+)
+
+func draw[T any](t *rapid.T, of ...T) T { return rapid.SampledFrom(of).Draw(t, "") }
+
+func someTime(t *rapid.T) time.Time {
+	return now.Add(time.Duration(rapid.IntRange(-20, 1).Draw(t, "minutes ago")) * time.Minute)
+}
+
+// someLook is a small node in which most things have something to do with each other.
+func someLook(t *rapid.T) (Policy, *Look) {
+	n := func(most int) int { return rapid.IntRange(0, most).Draw(t, "n") }
+	uid := func() string {
+		return draw(t, "p0", "p1", "p2", "00000000-0000-0000-0000-000000000003", "0123456789abcdef0123456789abcdef", "")
+	}
+	l := &Look{Trigger: draw(t, Periodic, DiskPressure), Pods: map[string]Phase{}, PodsSynced: draw(t, true, true, false), Records: Records{}}
+	for range n(4) {
+		l.Pods[uid()] = draw(t, Active, Active, Terminated, Evicted, Gone)
+	}
+	for i := range n(5) {
+		l.Sandboxes = append(l.Sandboxes, Sandbox{ID: fmt.Sprint("s", i), PodUID: uid(), NotReady: draw(t, true, true, false), CreatedAt: someTime(t), Attempt: uint32(n(2))})
+	}
+	image := func() string { return fmt.Sprint("sha256:i", n(7)) }
+	for i := range n(12) {
+		l.Containers = append(l.Containers, Container{ID: fmt.Sprint("c", i), SandboxID: fmt.Sprint("s", n(6)), PodUID: uid(), Name: draw(t, "a", "b"), Attempt: uint32(n(3)),
+			State: draw(t, StateAbsent, Created, Running, Exited, Exited, Exited, Unknown), CreatedAt: someTime(t), Images: []string{image()}})
+	}
+	for range n(7) {
+		i := Image{ID: image(), Pinned: draw(t, true, false, false), Bytes: stats.Opt[uint64]{V: uint64(n(300)), OK: draw(t, true, true, false)}}
+		if !i.Bytes.OK {
+			i.Bytes.V = 0
+		}
+		l.Images = append(l.Images, i)
+		if draw(t, true, true, false) {
+			l.Records[i.ID] = ImageRecord{FirstDetected: someTime(t), LastUsed: draw(t, time.Time{}, someTime(t))}
+		}
+	}
+	if draw(t, true, false) {
+		l.ImagesInUse = []string{image()}
+	}
+	l.LogDir = []string{"lost+found", "default_x_00000000-0000-0000-0000-000000000003", "kube-system_y_0123456789abcdef0123456789abcdef", "x_y_p1"}[:n(4)]
+	l.ImageFs = stats.Opt[ImageFsSize]{V: ImageFsSize{1000, uint64(n(400))}, OK: draw(t, true, true, false)}
+	l.AgentStarted = draw(t, time.Time{}, someTime(t))
+	low := n(100)
+	minutes := func(most int) time.Duration { return time.Duration(n(most)) * time.Minute }
+	p := Policy{
+		ContainerPolicy{minutes(5), n(4) - 1, n(6) - 1, minutes(10)},
+		ImagePolicy{low + n(100-low), low, minutes(5), minutes(10)},
+	}
+	return p, l
+}
+
+// after is what is seen once a plan was carried out, at the same time: each removal frees what it should.
+func after(l *Look, p *Plan) *Look {
+	gone := func(a Action) func(id string) bool {
+		ids := p.IDs(a)
+		return func(id string) bool { return slices.Contains(ids, id) }
+	}
+	containers, sandboxes, logs, images := gone(RemoveContainer), gone(RemoveSandbox), gone(RemoveLogs), gone(RemoveImage)
+	next := *l
+	next.Containers = slices.DeleteFunc(slices.Clone(l.Containers), func(c Container) bool { return containers(c.ID) })
+	next.Sandboxes = slices.DeleteFunc(slices.Clone(l.Sandboxes), func(s Sandbox) bool { return sandboxes(s.ID) })
+	next.Images = slices.DeleteFunc(slices.Clone(l.Images), func(i Image) bool { return images(i.ID) })
+	next.LogDir = slices.DeleteFunc(slices.Clone(l.LogDir), logs)
+	next.Records = p.Records
+	for i := range p.Steps {
+		if p.Steps[i].Action == RemoveImage {
+			next.ImageFs.V.AvailableBytes += p.Steps[i].Bytes.V
+		}
+	}
+	return &next
+}
+
+func TestThePlanAfterAPlanIsEmpty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policy, l := someLook(t)
+		first := policy.Plan(now, l)
+		if again := policy.Plan(now, l); !reflect.DeepEqual(first, again) {
+			t.Fatalf("the same look, another plan:\n%+v\n%+v", first, again)
+		}
+		if second := policy.Plan(now, after(l, &first)); len(second.Steps) > 0 {
+			t.Fatalf("after\n%+v\nstill\n%+v", first.Steps, second.Steps)
+		}
+	})
+}
+
+// What no plan may ever do, from the look alone.
+func TestInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policy, l := someLook(t)
+		p := policy.Plan(now, l)
+		containers := map[string]*Container{}
+		for i := range l.Containers {
+			containers[l.Containers[i].ID] = &l.Containers[i]
+		}
+		removed := map[string]bool{}
+		for at, s := range p.Steps {
+			if at > 0 && s.Action < p.Steps[at-1].Action {
+				t.Fatalf("step %d, %v, comes after %v", at, s.Action, p.Steps[at-1].Action)
+			}
+			if removed[s.Action.String()+s.ID] || s.Why == "" || s.Reason == "" {
+				t.Fatalf("twice, or without a reason: %+v", s)
+			}
+			removed[s.Action.String()+s.ID] = true
+			switch s.Action {
+			case RemoveContainer:
+				c := containers[s.ID]
+				if c.State == Running || c.State == StateAbsent || c.State == Created && now.Sub(c.CreatedAt) < policy.Container.CreatedMinAge || now.Sub(c.CreatedAt) < policy.Container.MinAge {
+					t.Fatalf("it may run, or is too young: %+v", c)
+				}
+				if s.StopFirst != (c.State == Unknown) {
+					t.Fatalf("stop first %v: %+v", s.StopFirst, c)
+				}
+			case RemoveSandbox:
+				checkSandbox(t, l, removed, s)
+			case RemoveLogs:
+				if phase, named := l.Pods[s.PodUID]; !l.PodsSynced || named && phase != Evicted && phase != Gone || PodOfLogDir(s.ID) != s.PodUID {
+					t.Fatalf("logs of a pod that is not gone: %+v", s)
+				}
+			case RemoveImage:
+				checkImage(t, policy, l, s)
+			}
+		}
+		checkKept(t, policy, l, removed)
+	})
+}
+
+func checkSandbox(t *rapid.T, l *Look, removed map[string]bool, step Step) {
+	i := slices.IndexFunc(l.Sandboxes, func(s Sandbox) bool { return s.ID == step.ID })
+	if !l.Sandboxes[i].NotReady {
+		t.Fatalf("ready: %+v", step)
+	}
+	for _, c := range l.Containers {
+		if c.SandboxID == step.ID && !removed["remove container"+c.ID] {
+			t.Fatalf("%+v still has container %+v", step, c)
+		}
+	}
+	phase, named := l.Pods[step.PodUID]
+	mayLoseAll := phase == Evicted || l.PodsSynced && (!named || phase == Gone) || l.Trigger == DiskPressure && phase == Terminated
+	newer := slices.ContainsFunc(l.Sandboxes, func(s Sandbox) bool {
+		return s.PodUID == step.PodUID && !s.CreatedAt.Before(step.Since) && s.ID != step.ID
+	})
+	if !mayLoseAll && !newer {
+		t.Fatalf("a pod that is not gone loses its newest: %+v", step)
+	}
+}
+
+func checkImage(t *rapid.T, policy Policy, l *Look, step Step) {
+	for _, i := range l.Images {
+		if i.ID == step.ID && i.Pinned {
+			t.Fatalf("pinned: %+v", step)
+		}
+	}
+	for _, c := range l.Containers {
+		if slices.Contains(c.Images, step.ID) {
+			t.Fatalf("used by %+v: %+v", c, step)
+		}
+	}
+	record := l.Records[step.ID]
+	if record.FirstDetected.IsZero() || record.FirstDetected.After(now) {
+		record.FirstDetected = now
+	}
+	if slices.Contains(l.ImagesInUse, step.ID) || now.Sub(record.FirstDetected) < policy.Image.MinAge {
+		t.Fatalf("used or too young: %+v", step)
+	}
+}
+
+// checkKept sees that pods that are not gone keep their newest dead containers, save for what maxContainers asks for.
+func checkKept(t *rapid.T, policy Policy, l *Look, removed map[string]bool) {
+	sandbox, kept, all, most := map[string]string{}, map[string]int{}, 0, policy.Container
+	for _, s := range l.Sandboxes {
+		sandbox[s.ID] = s.PodUID
+	}
+	uidOf := func(c Container) string {
+		if c.PodUID == "" {
+			return sandbox[c.SandboxID]
+		}
+		return c.PodUID
+	}
+	for _, c := range l.Containers {
+		if c.State != Running && c.State != StateAbsent && !removed["remove container"+c.ID] {
+			kept[uidOf(c)+" "+c.Name]++
+			all++
+		}
+	}
+	for _, c := range l.Containers {
+		uid := uidOf(c)
+		phase, named := l.Pods[uid]
+		gone := phase == Evicted || !named || phase == Gone || l.Trigger == DiskPressure && phase == Terminated
+		if !removed["remove container"+c.ID] || gone && l.PodsSynced {
+			continue
+		}
+		if n := kept[uid+" "+c.Name]; most.MaxContainers < 0 && n < most.MaxPerPodContainer || uid == "" {
+			t.Fatalf("%d kept, want %d: %+v", n, most.MaxPerPodContainer, c)
+		}
+		if most.MaxPerPodContainer < 0 && all < most.MaxContainers {
+			t.Fatalf("%d kept in all, want %d: %+v", all, most.MaxContainers, c)
+		}
+	}
+}
+
+// naive is the kubelet's evictContainers as it is written there, with an order among equals: one unit after another, by lists that shrink.
+func naive(policy ContainerPolicy, l *Look) []string {
+	type unit struct{ uid, name string }
+	units, gone := map[unit][]Container{}, []string{}
+	for _, c := range l.Containers {
+		age := now.Sub(c.CreatedAt)
+		if c.State == Running || age < policy.MinAge || c.State == Created && age < policy.CreatedMinAge {
+			continue
+		}
+		units[unit{c.PodUID, c.Name}] = append(units[unit{c.PodUID, c.Name}], c)
+	}
+	newest := func(a, b Container) int { return older(dead{Container: &b}, dead{Container: &a}) }
+	keep := func(list []Container, n int) []Container {
+		slices.SortFunc(list, newest)
+		for len(list) > n {
+			gone, list = append(gone, list[len(list)-1].ID), list[:len(list)-1]
+		}
+		return list
+	}
+	count := func() (n int) {
+		for _, u := range units {
+			n += len(u)
+		}
+		return n
+	}
+	for key, u := range units {
+		phase, named := l.Pods[key.uid]
+		if l.PodsSynced && (!named || phase == Evicted || phase == Gone || phase == Terminated && l.Trigger == DiskPressure) {
+			keep(u, 0)
+			delete(units, key)
+		}
+	}
+	if policy.MaxPerPodContainer >= 0 {
+		for key, u := range units {
+			units[key] = keep(u, policy.MaxPerPodContainer)
+		}
+	}
+	if policy.MaxContainers >= 0 && count() > policy.MaxContainers {
+		each := max(1, policy.MaxContainers/len(units))
+		var rest []Container
+		for _, u := range units {
+			rest = append(rest, keep(u, each)...)
+		}
+		keep(rest, policy.MaxContainers)
+	}
+	return gone
+}
+
+func TestContainersAreTheKubelets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policy, l := someLook(t)
+		l.Sandboxes = nil
+		l.Containers = slices.DeleteFunc(l.Containers, func(c Container) bool { return c.PodUID == "" || c.State == StateAbsent })
+		p := policy.Plan(now, l)
+		got, want := p.IDs(RemoveContainer), naive(policy.Container, l)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
+}

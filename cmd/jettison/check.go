@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/cgroup"
-	"jettison/cmd/jettison/internal/config"
 	"jettison/cmd/jettison/internal/observe"
 	"jettison/cmd/jettison/internal/sources"
 	"jettison/stats"
@@ -63,7 +62,7 @@ func check(ctx context.Context, stdout io.Writer, o observe.Options) error {
 	failed := printSources(w, now, s, look)
 	fmt.Fprintln(w, "\nSIGNAL\tAVAILABLE\tOF\tSHARE\tTHRESHOLD\tAGE\tREASON")
 	printSignals(w, now, &look.Summary, o)
-	printPressure(w, now, &look.Summary.Node.Pressure, o.Watch)
+	printPressure(w, now, &look.Summary.Node.Pressure, o)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -154,15 +153,7 @@ func orUnknown(text string) string {
 // printSignals prints each signal that is an amount available.
 func printSignals(w io.Writer, now time.Time, s *stats.Summary, o observe.Options) {
 	for _, signal := range stats.Signals {
-		threshold := "-"
-		for _, t := range o.Config.Hard {
-			if t.Signal == signal {
-				threshold = strings.TrimPrefix(t.String(), string(signal))
-				if !config.Acts(signal) {
-					threshold += " (not acted on yet)"
-				}
-			}
-		}
+		threshold := thresholds(o, signal)
 		v := s.Observe(now, signal, o.Config.MemoryAvailable)
 		if !v.OK {
 			fmt.Fprintf(w, "%s\tabsent\t-\t-\t%s\t-\t%s\n", signal, threshold, v.Reason)
@@ -176,13 +167,29 @@ func printSignals(w io.Writer, now time.Time, s *stats.Summary, o observe.Option
 	}
 }
 
+// thresholds of a signal, hard and soft, as in "<100Mi, <1Gi for 30s".
+func thresholds(o observe.Options, signal stats.Signal) string {
+	var all []string
+	for _, t := range o.Config.Thresholds {
+		if t.Signal != signal {
+			continue
+		}
+		text := strings.TrimPrefix(t.String(), string(signal))
+		if !t.Hard() {
+			text += " for " + t.Grace.String()
+		}
+		all = append(all, text)
+	}
+	return orDash(strings.Join(all, ", "))
+}
+
 func by(s *stats.Summary, how stats.MemoryAvailable) string {
 	o := s.Node.Memory.Available(how)
 	return size(stats.Opt[uint64]{V: o.Available, OK: o.OK})
 }
 
 // printPressure prints the share of time stalled, of each resource.
-func printPressure(w io.Writer, now time.Time, p *stats.NodePressure, watched time.Duration) {
+func printPressure(w io.Writer, now time.Time, p *stats.NodePressure, o observe.Options) {
 	for _, r := range []struct {
 		name string
 		of   *stats.Pressure
@@ -198,8 +205,8 @@ func printPressure(w io.Writer, now time.Time, p *stats.NodePressure, watched ti
 				fmt.Fprintf(w, "%s\tabsent\t-\t-\t-\t-\tthe kernel reports no pressure: boot it with psi=1\n", signal)
 				continue
 			}
-			note := fmt.Sprintf("stalled: 1s %s, 10s %s, kernel's avg10 %.2f%%", share(k.share.Over1s, watched, time.Second), share(k.share.Over10s, watched, 10*time.Second), k.avg)
-			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t%v\t%s\n", signal, now.Sub(r.of.Time).Round(time.Millisecond), note)
+			note := fmt.Sprintf("stalled: 1s %s, 10s %s, kernel's avg10 %.2f%%", share(k.share.Over1s, o.Watch, time.Second), share(k.share.Over10s, o.Watch, 10*time.Second), k.avg)
+			fmt.Fprintf(w, "%s\t-\t-\t-\t%s\t%v\t%s\n", signal, thresholds(o, stats.Signal(signal)), now.Sub(r.of.Time).Round(time.Millisecond), note)
 		}
 	}
 }

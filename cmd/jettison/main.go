@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -85,7 +86,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(runCommand(stderr), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout), versionCommand(stdout))
+	root.AddCommand(runCommand(stderr), replayCommand(os.Stdin, stdout, stderr), gcCommand(stdout), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout), versionCommand(stdout))
 	return root
 }
 
@@ -107,11 +108,11 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 }
 
 func runCommand(stderr io.Writer) *cobra.Command {
-	var path, format, level string
+	var path, format, level, record string
 	o := agent.Options{Version: version}
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Watch this node and evict when it runs out of memory",
+		Short: "Watch this node and evict when it runs out of memory, tasks or disk",
 		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). It needs root, the node's cgroup v2 hierarchy,
 its /proc and the socket of its container runtime; docs/privileges.md says how a DaemonSet gives it these.
 
@@ -129,16 +130,27 @@ Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own Kube
 			if o.Config, err = config.Load(path); err != nil {
 				return usageError{err}
 			}
-			return agent.Run(cmd.Context(), o)
+			if record != "" {
+				if o.Config.Record, err = filepath.Abs(record); err != nil {
+					return usageError{err}
+				}
+			}
+			err = agent.Run(cmd.Context(), o)
+			if wrong := (agent.ConfigError{}); errors.As(err, &wrong) {
+				return usageError{err}
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
+	f.StringVar(&record, "record", "", "record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
 	f.StringVar(&format, "log-format", "text", "text or json")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.CgroupMount, "cgroup-mount", "/sys/fs/cgroup", "where the node's cgroup v2 hierarchy is mounted")
 	f.StringVar(&o.ProcMount, "proc-mount", "/proc", "where the node's /proc is mounted")
+	f.StringVar(&o.HostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
 	return cmd
 }
 

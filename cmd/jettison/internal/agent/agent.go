@@ -1,5 +1,19 @@
-// Package agent is the loop: look, decide, act, look again. One goroutine owns all state; a second lists the runtime's pods,
-// and one more lives for each eviction, to wait for the kernel and the runtime. The loop waits for both when it ends.
+// Package agent is the loop: look, decide, act, look again. One goroutine owns all state; others wait for what may block (the
+// runtime, file systems, the end of a victim) and hand it what they learn. Run waits for all of them when it ends.
+//
+//	agent.go       Run, and the loop
+//	look.go        the cheap look, many times a second; the slow one, each second
+//	decide.go      the dear look and the decision, when a threshold asks for a victim
+//	evict.go       evictions under way
+//	condition.go   conditions and thresholds, as they are logged
+//	capacity.go    thresholds that this node cannot satisfy
+//	growth.go      what else grows
+//	objects.go     the socket and static manifests: pod objects
+//	record.go      frames of what was seen, for jettison replay
+//	pace.go        when the next cheap look is due
+//	runtime.go     the watcher, which lists the runtime's pods
+//	state.go       State, as others may read it
+//	describe.go    decisions in words
 package agent
 
 import (
@@ -8,7 +22,10 @@ import (
 	"sync"
 	"time"
 
+	"jettison/cmd/jettison/internal/beside"
 	"jettison/cmd/jettison/internal/config"
+	"jettison/cmd/jettison/internal/frames"
+	"jettison/cmd/jettison/internal/podstore"
 	"jettison/cmd/jettison/internal/protect"
 	"jettison/cmd/jettison/internal/sources"
 	"jettison/eviction"
@@ -17,14 +34,22 @@ import (
 
 // Times of the loop.
 const (
-	poll         = 100 * time.Millisecond // between two cheap looks
+	poll         = 100 * time.Millisecond // between two cheap looks while a threshold is met and nobody is found to evict
 	pollEviction = 5 * time.Millisecond   // the same while the memory of a victim is on its way back
-	slowTick     = time.Second            // between two looks for pods that the runtime has not told of
+	slowTick     = time.Second            // between two slow looks
+	fullAgain    = 2 * time.Second        // between two full looks that found nobody to evict
+	period       = 10 * time.Second       // between two full looks that are made whatever is met
+	kubeletEvery = time.Minute            // between two searches for a kubelet; one comes before each eviction that is for disks, too
 	unannounced  = 50 * time.Millisecond  // how long a kill waits for the runtime to name a pod that only the kernel knows
 	dieLimit     = 10 * time.Second       // from the kill until the victim counts as one that will not die
-	backLimit    = 2 * time.Second        // from the empty cgroup until the next victim is looked for all the same
+	backLimit    = 2 * time.Second        // from the empty cgroup until memory counts as not coming back
+	diskLimit    = time.Minute            // the same for a disk, from the removal of the pod's files: a runtime frees them in its own time
+	freshLimit   = 20 * time.Second       // for pods' disk usage to be measured anew before a victim is chosen by it
+	removeLimit  = 5 * time.Minute        // for the removal of a pod's files
 	cleanGrace   = 3 * time.Second        // for the runtime to clean up once the agent is told to stop
+	stopLimit    = 5 * time.Second        // for all that is under way to end then
 	repeatLog    = 10 * time.Second       // between two lines that say the same
+	readingLimit = 10 * time.Second       // age at which a reading of the kernel's is none any more
 )
 
 // asks bounds how often the runtime is asked about one pod that only the kernel knows: a cgroup may be left behind by a pod
@@ -39,6 +64,7 @@ type Options struct {
 	Config      *config.Loaded
 	CgroupMount string // empty: cgroup.DefaultMount
 	ProcMount   string // empty: /proc
+	HostRoot    string // the node's root directory; empty: /
 	DryRun      bool
 	Log         *slog.Logger
 	Version     string
@@ -54,6 +80,16 @@ func Run(ctx context.Context, o Options) error {
 	defer s.Close()
 	refused := protect.Self()
 	a := newAgent(o, s)
+	closeSocket, err := a.serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeSocket()
+	closeRecord, err := a.startRecord()
+	if err != nil {
+		return err
+	}
+	defer closeRecord()
 	// Without one list of the runtime nobody knows which pods are protected, so this comes before the first look.
 	runtime, listing, err := sources.FirstAnswer(ctx, s.Client, a.watcher.lister, time.Duration(o.Config.RuntimeWait))
 	if ctx.Err() != nil {
@@ -62,79 +98,141 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	a.pods = stats.NewIndex(listing)
-	a.announce(runtime.Name+" "+runtime.Version, refused)
+	pods := stats.NewIndex(listing)
+	a.store.SetRuntime(pods)
+	a.listed(update{pods: pods})
+	a.paces[0].floor = measureFill(cores())
+	a.paces[1].floor, a.paces[2].floor = a.paces[0].floor, forkFloor*float64(cores())
+	stop := a.startBackground()
+	defer stop()
+	doubts, err := a.checkCapacity(ctx)
+	if err != nil {
+		return err
+	}
+	a.announce(runtime.Name+" "+runtime.Version, append(refused, doubts...))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	a.known(a.store.Snapshot()) // what was handed over meanwhile counts at the first look already
 	go a.watcher.run(ctx)
 	a.loop(ctx)
 	a.interrupted()
 	cancel()
-	a.evictions.Wait()
+	a.await()
 	<-a.watcher.done
 	o.Log.Info("stopped")
 	return nil
 }
 
+// await waits for the goroutines of evictions, which have cleanGrace to end. One that the kernel holds, in a file system that hangs,
+// is left behind.
+func (a *agent) await() {
+	done := make(chan struct{})
+	go func() { a.evictions.Wait(); close(done) }()
+	timer := time.NewTimer(stopLimit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		a.log.Warn("stopping", "error", "an eviction does not end: a file system that hangs")
+	}
+}
+
 // agent is the loop's state. Everything in it belongs to the loop's goroutine but what is said otherwise.
 type agent struct {
 	*sources.Sources
-	o       Options
-	log     *slog.Logger
-	manager *eviction.Manager
-	watcher *watcher
+	o          Options
+	log        *slog.Logger
+	manager    *eviction.Manager
+	watcher    *watcher
+	store      *podstore.Store
+	host       *stats.HostRoot   // nil: the host's root directory cannot be opened
+	background *stats.Background // nil: likewise
 
-	pods    stats.Index // the runtime's, as last listed
-	lost    bool        // the runtime did not answer last time
-	node    stats.NodeStats
-	summary stats.Summary
-	blind   string               // the error of the last look, as logged; empty: all is read
-	current *underway            // the eviction under way; nil: none
-	said    map[string]time.Time // what was logged when, of lines that repeat
-	asked   map[string]int       // pods that only the kernel knows, by UID: how often the runtime was asked about them
+	pods    stats.Index              // the runtime's, as last listed
+	objects map[string]*eviction.Pod // that somebody told of, by UID
+	lost    bool                     // the runtime did not answer last time
+	node    stats.NodeStats          // each part as last read
+	summary stats.Summary            // of the last look at pods
+	limited bool                     // one of the objects has limits on local storage
+	kubelet bool                     // one is on this node, as last looked for
+	looked  time.Time                // for it
 
-	empty     chan error // the current victim's cgroup is empty (nil) or would not become so
-	cleaned   chan cleaned
-	evictions sync.WaitGroup // goroutines of evictions
+	searching bool        // for it, beside the loop
+	search    chan search // one slot: what that has found
+	growth    growth
+	paces     [3]pace // of quick, in its order
+
+	conditions  map[eviction.Condition]conditionState
+	underway    map[string]*underway // evictions until their effect is known, by pod UID
+	history     []Evicted            // the last ones, oldest first
+	stopped     string               // why the breaker holds back; empty: it does not
+	diskCleaned time.Time            // when the last victim's files were removed
+	lastFull    time.Time            // when pods were last looked at in full
+	fruitless   [2]time.Time         // when a look at memory, a full one, last found nobody to evict
+
+	blind  map[string]string          // errors of sources, as logged
+	unseen map[stats.Signal]time.Time // signals that are not observed, since when
+	said   map[string]time.Time       // what was logged when, of lines that repeat
+	asked  map[string]int             // pods that only the kernel knows, by UID: how often the runtime was asked about them
+
+	events    chan event       // from the goroutines of evictions
+	requests  chan chan *State // for the state, see state.go
+	evictions sync.WaitGroup   // goroutines of evictions and of searches
+
+	recorder   *frames.Recorder  // nil: nothing is recorded
+	recorded   time.Time         // the last frame's
+	killErrors map[string]string // of pods that did not die since the last frame, by UID
+	metBefore  []string          // thresholds that were met at the last look
+	nodeName   string            // in frames
 }
 
 func newAgent(o Options, s *sources.Sources) *agent {
-	c := o.Config
+	c, store := o.Config, podstore.New()
 	return &agent{
-		Sources: s, o: o, log: o.Log, watcher: newWatcher(s.Client), said: map[string]time.Time{}, asked: map[string]int{},
+		Sources: s, o: o, log: o.Log, watcher: newWatcher(s.Client, store.SetRuntime), store: store,
+		conditions: map[eviction.Condition]conditionState{}, underway: map[string]*underway{},
+		blind: map[string]string{}, unseen: map[stats.Signal]time.Time{}, said: map[string]time.Time{}, asked: map[string]int{}, killErrors: map[string]string{},
 		manager: eviction.NewManager(eviction.Config{
-			Thresholds: acting(c.Hard), MemoryAvailable: c.MemoryAvailable,
-			Policy: eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
+			Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
+			Policy:                   eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
+			MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod), PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
+			LocalStorage: c.LocalStorageCapacityIsolation, Breaker: c.Breaker, MaxAge: readingLimit,
 		}),
-		empty: make(chan error, 1), cleaned: make(chan cleaned, 16),
+		events: make(chan event, 64), requests: make(chan chan *State), search: make(chan search, 1),
 	}
 }
 
-// acting are the thresholds that this version acts on.
-func acting(all []eviction.Threshold) (out []eviction.Threshold) {
-	for _, t := range all {
-		if config.Acts(t.Signal) {
-			out = append(out, t)
-		}
+// startBackground opens the host's root directory and measures below it. The returned function ends that.
+func (a *agent) startBackground() (stop func()) {
+	host, err := stats.OpenHostRoot(a.o.HostRoot)
+	if err != nil {
+		a.log.Warn("file systems and disk usage are not measured: name the node's root directory with --host-root", "error", err)
+		return func() {}
 	}
-	return out
+	a.host = host
+	a.background = stats.StartBackground(stats.BackgroundOptions{
+		Host: host, Runtime: a.Client, Proc: a.o.ProcMount, RootDir: a.o.Config.RootDir, PodLogsDir: a.o.Config.PodLogsDir,
+		Pods: a.pods, NoNetwork: true,
+	})
+	return a.background.Close // the host's root stays open: a file system that hangs may hold a goroutine on it
 }
 
 // announce logs what the agent starts with, and once each thing that it has to do without.
 func (a *agent) announce(runtime string, refused []error) {
 	selfErr := a.Collector.FindSelf()
 	var thresholds []string
-	for _, t := range acting(a.o.Config.Hard) {
+	for _, t := range a.o.Config.Thresholds {
 		thresholds = append(thresholds, t.String())
 	}
+	a.lookForKubelet()
 	a.log.Info("started", "version", a.o.Version, "runtime", runtime, "endpoint", a.Client.Endpoint(), "cgroup", a.FS.Mount(),
 		"thresholds", thresholds, "memoryAvailable", a.o.Config.MemoryAvailable, "config", a.o.Config.Path, "dryRun", a.o.DryRun,
-		"self", a.Collector.Self())
+		"self", a.Collector.Self(), "kubelet", a.kubelet, "disk", a.diskMode(), "fillFloor", int64(a.paces[0].floor))
 	for _, w := range a.o.Config.Warnings {
 		a.log.Warn("config: " + w)
 	}
 	for _, err := range refused {
-		a.log.Warn("not protected", "error", err)
+		a.log.Warn("not as it should be", "error", err)
 	}
 	if selfErr != nil {
 		a.log.Warn("the agent's own pod is not known: only its namespace or priority protects it", "error", selfErr)
@@ -143,64 +241,108 @@ func (a *agent) announce(runtime string, refused []error) {
 		a.log.Warn(text)
 	}
 	if len(thresholds) == 0 {
-		a.log.Warn("no threshold that this version acts on is set: nothing will be evicted")
+		a.log.Warn("no threshold is set: nothing will be evicted but pods over limits of their own")
 	}
+}
+
+// search is what a search for a kubelet has found.
+type search struct {
+	found bool
+	why   string
+}
+
+// lookForKubelet finds out whether one takes care of the disks. It takes the longer the more processes there are, tens of
+// milliseconds for a few thousand.
+func (a *agent) lookForKubelet() { a.searched(lookFor(a.o.ProcMount)) }
+
+func lookFor(procMount string) search {
+	found, why := beside.Kubelet(procMount)
+	return search{found, why}
+}
+
+// searchKubelet does the same beside the loop, which gets what is found, now and then: at most one is under way.
+func (a *agent) searchKubelet(now time.Time) {
+	if a.searching || now.Sub(a.looked) < kubeletEvery {
+		return
+	}
+	a.searching = true
+	a.evictions.Go(func() { a.search <- lookFor(a.o.ProcMount) })
+}
+
+func (a *agent) searched(s search) {
+	a.looked = time.Now()
+	if s.found == a.kubelet {
+		return
+	}
+	a.kubelet = s.found
+	a.log.Info("kubelet", "beside", s.found, "evidence", s.why, "disk", a.diskMode())
+}
+
+// observeDisks: disk signals only set conditions.
+func (a *agent) observeDisks() bool { return a.diskMode() == "observe" }
+
+func (a *agent) diskMode() string {
+	switch mode := a.o.Config.Disk; {
+	case mode != "":
+		return mode
+	case a.kubelet:
+		return "observe"
+	}
+	return "act"
 }
 
 // loop is the agent's life.
 func (a *agent) loop(ctx context.Context) {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	every := poll
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	slow := time.NewTicker(slowTick)
 	defer slow.Stop()
 	for {
+		now := time.Now()
 		select {
 		case <-ctx.Done():
 			return
 		case u := <-a.watcher.updates:
 			a.listed(u)
 			continue
-		case c := <-a.cleaned:
-			if c.err != nil {
-				a.log.Error("the runtime did not clean up after an evicted pod", "pod", a.name(c.pod), "error", c.err)
-			}
-			a.manager.Cleaned(time.Now(), c.pod.UID)
+		case <-a.store.Changed():
+			a.known(a.store.Snapshot())
 			continue
+		case reply := <-a.requests:
+			reply <- a.state(now)
+			continue
+		case s := <-a.search:
+			a.searching = false
+			a.searched(s)
+			continue
+		case e := <-a.events:
+			a.happened(time.Now(), e)
 		case <-slow.C:
-			a.keepUp()
-			continue
-		case err := <-a.empty:
-			a.emptied(err)
-		case <-ticker.C:
+			a.slow(time.Now())
+		case <-timer.C:
 		}
 		a.look(ctx, time.Now())
-		want := poll
-		if a.current != nil {
-			want = pollEviction
-		}
-		if want != every {
-			every = want
-			ticker.Reset(every)
-		}
+		timer.Reset(a.due())
 	}
 }
 
-// keepUp has the runtime listed when there is something to learn: a pod that only the kernel knows, or a shortage near.
-func (a *agent) keepUp() {
-	here, ask := map[string]int{}, false
-	a.Collector.Strangers(a.pods, func(uid string) {
-		here[uid] = a.asked[uid]
-		if here[uid] < asks {
-			here[uid]++
-			ask = true
+// due is how long the next cheap look may wait.
+func (a *agent) due() time.Duration {
+	due := latest
+	for i, signal := range quick {
+		headroom, short := a.manager.Headroom(signal)
+		if due = min(due, a.paces[i].next(headroom)); short {
+			due = min(due, poll)
 		}
-	})
-	a.asked = here
-	if ask || a.manager.Near(&a.node, nearThreshold) {
-		a.watcher.ask()
 	}
+	if a.urgent() {
+		return min(due, pollEviction)
+	}
+	return due
 }
+
+// quick are the signals that may be used up within less than a second.
+var quick = [...]stats.Signal{stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalPIDAvailable}
 
 // listed takes an answer of the runtime. Its loss and its return are logged once each.
 func (a *agent) listed(u update) {
@@ -216,95 +358,7 @@ func (a *agent) listed(u update) {
 	}
 	a.lost = false
 	a.pods = u.pods
-}
-
-// look is one cheap look and what follows from it.
-func (a *agent) look(ctx context.Context, now time.Time) {
-	met := a.measure(now)
-	if a.current != nil {
-		a.progress(now, met)
-		return
-	}
-	if len(met) == 0 {
-		return
-	}
-	a.decide(ctx, now)
-}
-
-// measure is the cheap look and, where it says that memory is short, a second one at what MemAvailable does not count.
-func (a *agent) measure(now time.Time) []eviction.Met {
-	a.readable(a.Collector.Node(now, &a.node))
-	met := a.manager.Observe(now, &a.node)
-	if len(met) > 0 {
-		a.Collector.PerCPU(&a.node)
-		met = a.manager.Observe(now, &a.node)
-	}
-	return met
-}
-
-// readable logs once that a source cannot be read, and once that it can be again.
-func (a *agent) readable(err error) {
-	switch {
-	case err == nil && a.blind != "":
-		a.log.Info("everything is read again")
-		a.blind = ""
-	case err != nil && a.blind != err.Error():
-		a.log.Error("cannot read the node's memory", "error", err)
-		a.blind = err.Error()
-	}
-}
-
-// decide is the dear look, made only when a threshold is met: it measures every pod, ranks them, and evicts the first.
-func (a *agent) decide(ctx context.Context, now time.Time) {
-	err := a.Collector.Memory(now, a.pods, &a.summary)
-	if a.strangers() {
-		a.ask(ctx)
-		now = time.Now()
-		err = a.Collector.Memory(now, a.pods, &a.summary)
-	}
-	if err != nil {
-		a.repeat("reading pods: "+err.Error(), func() { a.log.Warn("some pods could not be measured", "error", err) })
-	}
-	d := a.manager.Step(now, eviction.Input{Summary: &a.summary})
-	if len(d.Evictions) == 0 {
-		if len(d.Met) > 0 {
-			a.repeat("nobody: "+d.Reason, func() {
-				a.log.Warn("no eviction", append(signalFields(d.Signal), "reason", d.Reason, "protected", len(d.Protected))...)
-			})
-		}
-		return
-	}
-	if a.o.DryRun {
-		a.repeat("dry run: "+d.Evictions[0].Pod.PodRef.UID, func() { a.log.Info("would evict", a.describe(d)...) })
-		return
-	}
-	a.evict(ctx, d)
-}
-
-// strangers reports whether the hierarchy has pods that the runtime has not told of.
-func (a *agent) strangers() bool {
-	for _, p := range a.summary.Pods {
-		if !p.Announced && p.Populated.V {
-			return true
-		}
-	}
-	return false
-}
-
-// ask has the runtime listed now and waits a moment for its answer.
-func (a *agent) ask(ctx context.Context) {
-	select {
-	case u := <-a.watcher.updates: // an older answer, which must not be taken for the one to come
-		a.listed(u)
-	default:
-	}
-	a.watcher.ask()
-	timer := time.NewTimer(unannounced)
-	defer timer.Stop()
-	select {
-	case u := <-a.watcher.updates:
-		a.listed(u)
-	case <-timer.C:
-	case <-ctx.Done():
+	if a.background != nil {
+		a.background.SetPods(u.pods)
 	}
 }

@@ -90,21 +90,52 @@ func (n *testNode) available(mib int) {
 	n.write("proc/meminfo", fmt.Sprintf("MemTotal: 1048576 kB\nMemAvailable: %d kB\n", mib<<10))
 }
 
-// kill brings the node into the state after a kill at so many MiB, the victim's cgroup empty.
-func (n *testNode) kill(mib int, now time.Time) {
+// victim is what is decided at so many MiB.
+func (n *testNode) victim(mib int, now time.Time) eviction.Decision {
 	n.t.Helper()
 	n.available(mib)
-	if err := n.a.Collector.Memory(now, nil, &n.a.summary); err != nil {
+	n.a.measure(now)
+	if err := n.a.lookAtPods(now, memoryLook); err != nil {
 		n.t.Fatal(err)
 	}
-	d := n.a.manager.Step(now, eviction.Input{Summary: &n.a.summary})
+	d := n.a.manager.Step(now, eviction.Input{Summary: &n.a.summary, MemoryOnly: true})
 	if len(d.Evictions) == 0 {
 		n.t.Fatalf("no victim: %s", d.Reason)
 	}
-	n.a.manager.Begin(d.Evictions[0], d.Signal.Observed.Available)
-	n.a.current = &underway{decision: d, victim: &kill.Victim{Pod: d.Evictions[0].Pod.PodRef}, killed: kill.Stamp{Time: now}}
-	n.a.emptied(nil)
-	n.a.current.emptied = now
+	return d
+}
+
+// kill brings the node into the state after a kill at so many MiB, the victim's cgroup empty.
+func (n *testNode) kill(mib int, now time.Time) *underway {
+	n.t.Helper()
+	d := n.victim(mib, now)
+	e := d.Evictions[0]
+	n.a.manager.Begin(e, n.a.level(&e))
+	u := &underway{eviction: e, met: d.Signal, reason: d.Reason, victim: &kill.Victim{Pod: e.Pod.PodRef}, began: now, killed: kill.Stamp{Time: now}, cancel: func() {}}
+	n.a.underway[uid] = u
+	n.a.happened(now, event{u, emptied, nil})
+	return u
+}
+
+// take hands the loop what an eviction's goroutine reports, once.
+func (n *testNode) take() event {
+	n.t.Helper()
+	e := <-n.a.events
+	n.a.happened(time.Now(), e)
+	return e
+}
+
+// runs gives the fake runtime the node's pod, with one container.
+func (n *testNode) runs() {
+	n.runtime.Change(func() {
+		n.runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: "pod", Namespace: "default"}, CreatedAt: 1}}
+		n.runtime.Containers = []*runtimev1.Container{{Id: "c", PodSandboxId: "s", State: runtimev1.ContainerState_CONTAINER_RUNNING, Metadata: &runtimev1.ContainerMetadata{Name: "c"}}}
+	})
+	listing, err := n.a.watcher.lister.List(n.t.Context())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.a.listed(update{pods: stats.NewIndex(listing)})
 }
 
 // An eviction is over when the memory is back, when it does not come, or when the shortage has become much worse than the
@@ -115,22 +146,25 @@ func TestWhenAnEvictionIsOver(t *testing.T) {
 		available int // MiB, after a kill at 90
 		after     time.Duration
 		over      bool
+		asks      bool // for the next one
 		says      string
 	}{
-		{"still on its way", 95, time.Second, false, ""},
-		{"no better yet", 90, time.Second, false, ""},
-		{"back", 300, 20 * time.Millisecond, true, "killToMemoryBack=20ms"},
-		{"does not come", 95, backLimit, true, `killToMemoryBack="not back"`},
-		{"a dip", 80, time.Second, false, ""},
-		{"much worse than before", 44, 20 * time.Millisecond, true, `killToMemoryBack="not back"`},
+		{"still on its way", 95, time.Second, false, false, ""},
+		{"no better yet", 90, time.Second, false, false, ""},
+		{"back", 300, 20 * time.Millisecond, true, false, "killToMemoryBack=20ms"},
+		{"does not come", 95, backLimit, true, true, `killToMemoryBack="not back"`},
+		{"a dip", 80, time.Second, false, false, ""},
+		{"much worse than before", 44, 20 * time.Millisecond, true, true, `killToMemoryBack="not back"`},
 	} {
 		n := newTestNode(t)
 		start := time.Now()
-		n.kill(90, start)
+		u := n.kill(90, start)
 		n.available(c.available)
-		n.a.look(t.Context(), start.Add(c.after))
-		if over := n.a.current == nil; over != c.over || !strings.Contains(n.log.String(), c.says) {
-			t.Errorf("%s: over %v, log %s", c.name, over, n.log)
+		now := start.Add(c.after)
+		n.a.progress(now, n.a.measure(now))
+		asks, _ := n.a.manager.Asks(now, false)
+		if u.reported != c.over || asks != c.asks || !strings.Contains(n.log.String(), c.says) {
+			t.Errorf("%s: over %v, asks for the next one %v, log %s", c.name, u.reported, asks, n.log)
 		}
 	}
 }
@@ -138,8 +172,8 @@ func TestWhenAnEvictionIsOver(t *testing.T) {
 // Told to stop in the middle of an eviction, the agent leaves a trace of it, and does not call the victim undying.
 func TestAStopInAnEvictionLeavesATrace(t *testing.T) {
 	n := newTestNode(t)
-	n.kill(90, time.Now())
-	n.a.emptied(fmt.Errorf("wait: %w", context.Canceled))
+	u := n.kill(90, time.Now())
+	n.a.happened(time.Now(), event{u, emptied, fmt.Errorf("wait: %w", context.Canceled)})
 	n.a.interrupted()
 	if text := n.log.String(); !strings.Contains(text, `msg="stopped during an eviction"`) || !strings.Contains(text, uid) || strings.Contains(text, "does not die") {
 		t.Errorf("log: %s", text)
@@ -154,33 +188,112 @@ func TestWithoutCgroupKillTheRuntimeKills(t *testing.T) {
 		n.runtime.Fail["StopPodSandbox"] = errors.New("busy")
 	})
 	n.available(90)
-	n.a.decide(t.Context(), time.Now())
-	if n.a.current == nil || n.a.current.killErr == nil {
-		t.Fatalf("under way %+v", n.a.current)
+	n.a.look(t.Context(), time.Now())
+	if u := n.a.underway[uid]; u == nil || u.killErr == nil {
+		t.Fatalf("under way %+v\n%s", u, n.log)
 	}
 	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.events", "populated 0\nfrozen 0\n")
 	n.runtime.Change(func() { clear(n.runtime.Fail) })
-	if err := <-n.a.empty; err != nil {
-		t.Error(err)
+	if e := n.take(); e.stage != emptied || e.err != nil {
+		t.Error(e)
 	}
-	if c := <-n.a.cleaned; c.err != nil || n.runtime.Calls("StopPodSandbox") == 0 {
-		t.Errorf("cleaned: %v", c.err)
+	if e := n.take(); e.stage != cleaned || e.err != nil || n.runtime.Calls("StopPodSandbox") == 0 {
+		t.Errorf("cleaned: %v", e)
 	}
 	n.a.evictions.Wait()
 }
 
-// A victim that does not die is set aside aloud, and the next look may choose another one.
+// A victim that does not die is set aside aloud.
 func TestAnUndyingVictimIsSetAside(t *testing.T) {
 	n := newTestNode(t)
-	n.kill(90, time.Now())
-	n.a.emptied(os.ErrDeadlineExceeded)
-	if n.a.current != nil || !strings.Contains(n.log.String(), "the victim does not die, set aside") {
-		t.Errorf("log: %s", n.log)
+	now := time.Now()
+	u := n.kill(90, now)
+	n.a.happened(now, event{u, emptied, os.ErrDeadlineExceeded})
+	if s := n.a.state(now); !strings.Contains(n.log.String(), "the victim does not die, set aside") || len(s.SetAside) != 1 {
+		t.Errorf("set aside %v, log: %s", s.SetAside, n.log)
 	}
-	n.a.decide(t.Context(), time.Now())
-	if !strings.Contains(n.log.String(), "was killed already and did not die") {
-		t.Errorf("log: %s", n.log)
+	if n.a.urgent() {
+		t.Error("the loop hurries for a victim that does not die")
 	}
+}
+
+// A soft threshold stops a pod gently; a hard one that is met meanwhile does not wait for its grace period.
+func TestAHardThresholdCutsAGraceShort(t *testing.T) {
+	n := newTestNode(t)
+	n.a = newAgent(Options{Log: n.a.log, Config: configOf(t, `
+evictionHard: {memory.available: 100Mi}
+evictionSoft: {memory.available: 200Mi}
+evictionSoftGracePeriod: {memory.available: 10s}
+evictionMaxPodGracePeriod: 60
+`)}, n.a.Sources)
+	n.runs()
+	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.kill", "")
+	n.runtime.Change(func() { n.runtime.Hang = map[string]bool{"StopContainer": true} })
+	n.available(150)
+	now := time.Now()
+	n.a.look(t.Context(), now)
+	if len(n.a.underway) != 0 || !strings.Contains(n.log.String(), "msg=condition condition=MemoryPressure status=true reason=KubeletHasInsufficientMemory event=NodeHasInsufficientMemory") {
+		t.Fatalf("in the grace period of the threshold: under way %v\n%s", n.a.underway, n.log)
+	}
+	now = now.Add(10 * time.Second)
+	n.a.look(t.Context(), now)
+	u := n.a.underway[uid]
+	if u == nil || !u.killed.Time.IsZero() || u.eviction.GracePeriodSeconds != 60 {
+		t.Fatalf("under way %+v\n%s", u, n.log)
+	}
+	n.a.look(t.Context(), now.Add(time.Second))
+	if n.a.underway[uid] != u || !u.killed.Time.IsZero() {
+		t.Fatalf("not left in peace: %+v\n%s", n.a.underway[uid], n.log)
+	}
+	n.available(90)
+	n.a.look(t.Context(), now.Add(2*time.Second))
+	if n.a.underway[uid] != u || u.killed.Time.IsZero() || u.eviction.GracePeriodSeconds != 1 || !strings.Contains(n.log.String(), "the grace period is cut short") {
+		t.Fatalf("under way %+v\n%s", u, n.log)
+	}
+	n.runtime.Change(func() { clear(n.runtime.Hang) })
+	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.events", "populated 0\nfrozen 0\n")
+	if e := n.take(); e.stage != emptied || e.err != nil {
+		t.Errorf("emptied: %v", e.err)
+	}
+	n.available(500)
+	now = time.Now()
+	n.a.progress(now, n.a.measure(now))
+	if len(n.a.history) != 1 || !n.a.history[0].Back {
+		t.Errorf("history %+v\n%s", n.a.history, n.log)
+	}
+	u.cancel()
+	n.a.evictions.Wait()
+}
+
+// A threshold that this node can never satisfy ends an agent whose own file says so, and is a doubt where a kubelet's does.
+func TestThresholdsAreHeldAgainstTheNode(t *testing.T) {
+	n := newTestNode(t)
+	n.available(500)
+	for _, own := range []bool{true, false} {
+		loaded := configOf(t, "evictionHard: {memory.available: 2Gi}\n")
+		if !own {
+			loaded.Kind = config.KindKubelet
+		}
+		n.a.o.Config = loaded
+		doubts, err := n.a.checkCapacity(t.Context())
+		text := fmt.Sprint(err, doubts)
+		if (err != nil) != own || (len(doubts) == 0) != own || !strings.Contains(text, ":3: evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi") {
+			t.Errorf("own %v: %v, doubts %v", own, err, doubts)
+		}
+	}
+}
+
+func configOf(t *testing.T, text string) *config.Loaded {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n"+strings.TrimPrefix(text, "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // The runtime's loss and return, and a source that cannot be read, are one line each.
@@ -213,8 +326,8 @@ func TestADryRunOnlySays(t *testing.T) {
 	for range 5 {
 		n.a.look(t.Context(), time.Now())
 	}
-	if got := strings.Count(n.log.String(), `msg="would evict"`); got != 1 || n.a.current != nil {
-		t.Errorf("%d lines, under way %v:\n%s", got, n.a.current, n.log)
+	if got := strings.Count(n.log.String(), `msg="would evict"`); got != 1 || len(n.a.underway) > 0 {
+		t.Errorf("%d lines, under way %v:\n%s", got, n.a.underway, n.log)
 	}
 }
 

@@ -2,7 +2,10 @@ package agent
 
 import (
 	"fmt"
+	"math"
 	"time"
+
+	"jettison/cmd/jettison/internal/kill"
 
 	"jettison/eviction"
 	"jettison/stats"
@@ -19,11 +22,23 @@ func (a *agent) repeat(key string, log func()) {
 	}
 }
 
-// describe are the fields of a decision's log line: signal, observed, threshold, victim, reason.
-func (a *agent) describe(d eviction.Decision) []any {
-	v := &d.Evictions[0].Pod
-	return append(signalFields(d.Signal), "victim", a.name(v.PodRef), "uid", v.PodRef.UID, "qos", v.QOSClass, "cgroup", v.Cgroup,
-		"reason", d.Reason, "candidates", len(d.Ranking), "protected", len(d.Protected))
+// describe are the fields of an eviction's log line: signal, observed, threshold, victim, reason.
+func (a *agent) describe(d *eviction.Decision, e *eviction.Eviction) []any {
+	u := underway{eviction: *e, reason: d.Reason, counts: [2]int{len(d.Ranking), len(d.Protected)}}
+	if !e.Local() {
+		u.met = d.Signal
+	}
+	return a.fields(&u)
+}
+
+func (a *agent) fields(u *underway) []any {
+	v := &u.eviction.Pod
+	out := []any{"signal", u.eviction.Signal}
+	if u.met.Threshold.Signal != "" {
+		out = signalFields(u.met)
+	}
+	return append(out, "victim", a.name(v.PodRef), "uid", v.PodRef.UID, "qos", v.QOSClass, "cgroup", v.Cgroup,
+		"reason", u.reason, "candidates", u.counts[0], "protected", u.counts[1])
 }
 
 func signalFields(m eviction.Met) []any {
@@ -45,8 +60,8 @@ func (a *agent) name(p stats.PodReference) string {
 type row struct {
 	Pod        string `json:"pod"`
 	QOS        string `json:"qos"`
-	Usage      int64  `json:"usage"`   // working set in bytes; -1: not measured
-	Request    int64  `json:"request"` // bytes; -1: unknown
+	Usage      int64  `json:"usage"`   // of what is short, in its unit; of one that is protected, of memory; -1: not measured
+	Request    int64  `json:"request"` // likewise; -1: unknown
 	DecidedBy  string `json:"decidedBy,omitempty"`
 	Protection string `json:"protected,omitempty"`
 
@@ -62,18 +77,24 @@ func (r row) String() string {
 const rankingRows = 10
 
 // ranking is the start of the order, then who is protected.
-func (a *agent) ranking(d eviction.Decision) []row {
+func (a *agent) ranking(d *eviction.Decision) []row {
 	var rows []row
 	add := func(c eviction.Candidate, by string) {
 		if len(rows) == rankingRows {
 			return
 		}
 		r := row{ref: c.Pod.PodRef, QOS: string(c.Pod.QOSClass), Usage: -1, Request: -1, DecidedBy: by, Protection: c.Protected}
-		if w := c.Pod.Memory.WorkingSetBytes; w.OK {
-			r.Usage = int64(w.V)
+		switch w := c.Pod.Memory.WorkingSetBytes; {
+		case c.Protected == "" && c.Keys.Measured:
+			r.Usage = int64(min(c.Keys.Usage, math.MaxInt64))
+		case c.Protected != "" && w.OK:
+			r.Usage = int64(min(w.V, math.MaxInt64))
 		}
-		if q := c.Pod.MemoryRequest; q.OK {
-			r.Request = int64(q.V.Max)
+		switch q := c.Pod.MemoryRequest; {
+		case c.Protected == "" && c.Keys.Request.OK:
+			r.Request = int64(min(c.Keys.Request.V, math.MaxInt64))
+		case c.Protected != "" && q.OK:
+			r.Request = int64(min(q.V.Max, math.MaxInt64))
 		}
 		rows = append(rows, r)
 	}
@@ -92,4 +113,63 @@ func (a *agent) named(rows []row) []row {
 		rows[i].Pod = a.name(rows[i].ref)
 	}
 	return rows
+}
+
+// Evicted is one eviction whose effect is known.
+type Evicted struct {
+	Time      time.Time          `json:"time"` // when it began
+	Pod       stats.PodReference `json:"pod"`
+	Signal    stats.Signal       `json:"signal"`
+	Reason    string             `json:"reason"`
+	Message   string             `json:"message"`
+	Explained string             `json:"explained"`
+	Back      bool               `json:"back"` // the threshold was not met any more
+}
+
+// historySize bounds the evictions that are remembered.
+const historySize = 32
+
+// report logs an eviction and remembers it.
+func (a *agent) report(now time.Time, u *underway, back bool) {
+	fields := a.fields(u)
+	killed := u.killed
+	if killed == (kill.Stamp{}) {
+		killed.Time = u.began
+		fields = append(fields, "stopToEmpty", u.emptied.Sub(u.began).Round(time.Microsecond))
+	} else {
+		if !u.met.Since.IsZero() {
+			fields = append(fields, "crossedToKill", killed.Time.Sub(u.met.Since).Round(time.Microsecond))
+		}
+		fields = append(fields, "killToEmpty", u.emptied.Sub(killed.Time).Round(time.Microsecond))
+	}
+	switch {
+	case u.eviction.Local():
+	case back && !u.eviction.Disk():
+		fields = append(fields, "killToMemoryBack", now.Sub(killed.Time).Round(time.Microsecond))
+	case back:
+		fields = append(fields, "stopToDiskBack", now.Sub(killed.Time).Round(time.Microsecond))
+	case u.eviction.Disk():
+		fields = append(fields, "stopToDiskBack", "not back")
+	default:
+		fields = append(fields, "killToMemoryBack", "not back")
+	}
+	if o := a.manager.Observed(u.eviction.Signal); o.OK {
+		fields = append(fields, "available", o.Available)
+	}
+	fields = append(fields, "killedAtMonotonic", killed.Monotonic, "message", u.eviction.Message, "ranking", a.named(u.ranking))
+	if u.killErr != nil {
+		fields = append(fields, "killError", u.killErr)
+	}
+	a.log.Info("evicted", fields...)
+	if a.recorder != nil {
+		_ = a.lookAtPods(now, memoryLook) // the effect; what is wrong is logged by decisions
+		a.record(now, memoryLook, true)
+	}
+	a.history = append(a.history, Evicted{
+		Time: u.began, Pod: u.eviction.Pod.PodRef, Signal: u.eviction.Signal, Reason: u.eviction.Reason, Message: u.eviction.Message,
+		Explained: u.reason, Back: back,
+	})
+	if len(a.history) > historySize {
+		a.history = a.history[1:]
+	}
 }

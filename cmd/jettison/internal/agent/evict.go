@@ -1,131 +1,306 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"jettison/cmd/jettison/internal/kill"
+	"jettison/cmd/jettison/internal/remove"
 	"jettison/eviction"
-	"jettison/stats"
 )
 
-// underway is an eviction from its kill until the memory is back.
+// underway is an eviction from its beginning until the runtime has cleaned up and its effect is known. It belongs to the loop; a
+// goroutine of its own carries it out and reports by events.
 type underway struct {
-	decision eviction.Decision
+	eviction eviction.Eviction
+	met      eviction.Met // the threshold that asked for it; zero: the pod's own limit
+	reason   string
 	ranking  []row // the decision's, which points into a Summary that is written again
+	counts   [2]int
 	victim   *kill.Victim
-	killed   kill.Stamp
-	emptied  time.Time // zero: the cgroup still has processes
+	cancel   context.CancelFunc // ends its goroutine
+	began    time.Time
+	killed   kill.Stamp // zero: it is being stopped gently
+	emptied  time.Time  // zero: the cgroup still has processes
+	cleaned  time.Time  // zero: the runtime has not cleaned up yet
+	reported bool       // its effect is known and logged
+	failed   bool       // it did not die
 	killErr  error
+	remove   atomic.Bool // what it leaves on disk is removed too; for the goroutine as well
 }
 
-// cleaned is what the runtime made of an evicted pod.
-type cleaned struct {
-	pod stats.PodReference
-	err error
+// event is what the goroutine of an eviction reports.
+type event struct {
+	u     *underway
+	stage stage
+	err   error
 }
 
-// evict pins the victim, measures once more, and kills.
-func (a *agent) evict(ctx context.Context, d eviction.Decision) {
-	pod := &d.Evictions[0].Pod
+type stage int
+
+const (
+	emptied stage = iota // no process is left, or err
+	cleaned              // the runtime has cleaned up, or err
+)
+
+// urgent: every millisecond counts, for the memory of a victim is on its way back.
+func (a *agent) urgent() bool {
+	for _, u := range a.underway {
+		if !u.reported && !u.killed.Time.IsZero() && (u.emptied.IsZero() || time.Since(u.emptied) < backLimit) {
+			return true
+		}
+	}
+	return false
+}
+
+// evict begins one eviction: it pins the victim, measures once more where that takes no time, and kills, or has it stopped. false:
+// nothing was done.
+func (a *agent) evict(ctx context.Context, d *eviction.Decision, e *eviction.Eviction) bool {
+	pod := &e.Pod
+	uid := pod.PodRef.UID
+	if a.o.DryRun {
+		a.repeat("dry run: "+uid, func() { a.log.Info("would evict", a.describe(d, e)...) })
+		return false
+	}
+	if old := a.underway[uid]; old != nil && e.Hastens && old.emptied.IsZero() && a.hasten(old, d, e) {
+		return true
+	}
+	if old := a.underway[uid]; old != nil && old.failed && time.Since(old.began) < dieLimit {
+		return false // nobody else is left to try; not at every look
+	}
 	victim, err := kill.Pin(a.FS, pod)
-	if err != nil { // it went away since it was ranked: the next look ranks again
-		a.repeat("pin: "+err.Error(), func() { a.log.Info("the victim is gone already", "pod", a.name(pod.PodRef), "error", err) })
-		return
+	if err != nil { // most likely it went away since it was ranked: the next look ranks again
+		a.repeat("pin: "+err.Error(), func() { a.log.Warn("the victim cannot be evicted", "pod", a.name(pod.PodRef), "error", err) })
+		if pod.Cgroup == "" { // known by its object only, and for long perhaps: whoever can be killed goes before it
+			a.manager.Done(time.Now(), uid, false)
+		}
+		return false
 	}
-	if len(a.measure(time.Now())) == 0 {
+	if e.Urgent() && !a.stillMet(&d.Signal.Threshold) {
 		victim.Close()
-		a.log.Info("eviction abandoned: the memory is back", append(signalFields(d.Signal), "pod", a.name(pod.PodRef))...)
-		return
+		a.repeat("abandoned: "+uid, func() {
+			a.log.Info("eviction abandoned: enough is available again", append(signalFields(d.Signal), "pod", a.name(pod.PodRef))...)
+		})
+		return false
 	}
-	a.manager.Begin(d.Evictions[0], a.manager.Memory(&a.node).Available)
-	u := &underway{decision: d, victim: victim}
-	u.killErr = victim.Kill()
-	u.killed = kill.Now()
+	if old := a.underway[uid]; old != nil {
+		old.cancel() // it did not die then; this attempt cleans up too
+	}
+	a.manager.Begin(*e, a.level(e))
+	u := &underway{eviction: *e, reason: d.Reason, victim: victim, began: time.Now(), counts: [2]int{len(d.Ranking), len(d.Protected)}}
+	if !e.Local() {
+		u.met = d.Signal
+	}
+	if e.Urgent() {
+		u.killErr = victim.Kill()
+		u.killed = kill.Now()
+	}
 	u.ranking = a.ranking(d) // after the kill, before the next look
-	a.current = u
+	a.underway[uid] = u
 	if !pod.Announced {
 		a.watcher.ask() // for its name in the log
 	}
-	a.evictions.Go(func() {
-		defer victim.Close()
-		err := a.finish(ctx, victim, u.killErr)
-		select {
-		case a.cleaned <- cleaned{pod.PodRef, err}:
-		case <-ctx.Done():
-		}
-	})
+	if !e.Urgent() {
+		a.log.Info("evicting", append(a.fields(u), "gracePeriodSeconds", e.GracePeriodSeconds, "message", e.Message)...)
+	}
+	ctx, u.cancel = context.WithCancel(ctx)
+	how := way{
+		urgent: e.Urgent(), grace: time.Duration(e.GracePeriodSeconds) * time.Second, killErr: u.killErr,
+		cgroup: pod.Cgroup != "",
+	}
+	u.remove.Store(e.Disk() && !a.kubelet) // nobody else gives back what lies on disk
+	a.evictions.Go(func() { a.carryOut(ctx, u, how) })
+	return true
 }
 
-// finish waits for the victim's end, says so on a.empty, and has the runtime clean up. Where the kernel's way to kill was
-// refused, the runtime is what kills.
-func (a *agent) finish(ctx context.Context, victim *kill.Victim, killErr error) error {
+// way is how an eviction is carried out; its goroutine's own.
+type way struct {
+	urgent  bool // it was killed already, or killErr says why not
+	killErr error
+	grace   time.Duration
+	cgroup  bool // it is known, so the kernel's word counts
+}
+
+// level is how much is available of what an eviction is for.
+func (a *agent) level(e *eviction.Eviction) uint64 { return a.manager.Observed(e.Signal).Available }
+
+// hasten ends the grace period of a pod that is being stopped gently: a hard threshold does not wait for it. false: the kernel refuses
+// that, so the eviction has to begin anew.
+func (a *agent) hasten(u *underway, d *eviction.Decision, e *eviction.Eviction) bool {
+	if e.Urgent() && !a.stillMet(&d.Signal.Threshold) {
+		return true
+	}
+	if err := u.victim.Kill(); err != nil {
+		return false
+	}
+	a.manager.Begin(*e, a.level(e))
+	u.killed = kill.Now()
+	u.eviction, u.met, u.reason = *e, d.Signal, d.Reason
+	if e.Disk() && !a.kubelet {
+		u.remove.Store(true)
+	}
+	a.log.Info("the grace period is cut short", a.fields(u)...)
+	return true
+}
+
+// carryOut brings an eviction to its end on a goroutine of its own.
+func (a *agent) carryOut(ctx context.Context, u *underway, how way) {
+	defer u.victim.Close()
+	defer u.cancel()
+	report := func(s stage, err error) {
+		select {
+		case a.events <- event{u, s, err}:
+		case <-ctx.Done():
+		}
+	}
 	// What was begun is brought to its end when the agent is told to stop, but not for long.
 	cleaning, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cleanGrace, cancel) })()
 	slow := func(err error) { a.log.Error("the runtime is slow to clean up, going on", "error", err) }
-	if killErr == nil {
-		a.empty <- victim.WaitEmpty(ctx, dieLimit)
-		return victim.Clean(cleaning, a.Client, slow)
+	clean := func(ctx context.Context) error { return u.victim.Clean(ctx, a.Client, slow) }
+
+	var alive error // why the victim is not known to be dead
+	switch {
+	case how.urgent && how.killErr == nil:
+		alive = u.victim.WaitEmpty(ctx, dieLimit)
+	case how.urgent: // the kernel's way was refused, so the runtime is what kills
+		short, stop := context.WithTimeout(cleaning, dieLimit)
+		err := clean(short)
+		stop()
+		if alive = u.victim.WaitEmpty(ctx, 0); !how.cgroup {
+			alive = errors.Join(err, alive) // the runtime's word is all there is
+		}
+	default:
+		alive = u.victim.Stop(ctx, a.Client, how.grace)
 	}
-	short, stop := context.WithTimeout(cleaning, dieLimit)
-	err := victim.Clean(short, a.Client, slow)
-	stop()
-	a.empty <- errors.Join(err, victim.WaitEmpty(ctx, 0))
-	if err != nil {
-		err = victim.Clean(cleaning, a.Client, slow)
+	report(emptied, alive)
+	if alive != nil && ctx.Err() != nil && !how.urgent && !u.victim.Killed() {
+		return // it is in its grace period: to clean up would kill it at once
 	}
-	return err
+	err := clean(cleaning)
+	if alive != nil && err == nil && u.victim.WaitEmpty(ctx, 0) == nil {
+		report(emptied, nil) // late, but it died
+	}
+	if err == nil && u.remove.Load() {
+		a.removeFiles(cleaning, u.victim)
+	}
+	report(cleaned, err)
 }
 
-// interrupted leaves a trace of an eviction that was under way when the agent was told to stop.
-func (a *agent) interrupted() {
-	if u := a.current; u != nil {
-		a.log.Info("stopped during an eviction", append(a.describe(u.decision), "killedAtMonotonic", u.killed.Monotonic)...)
+// happened takes the word of an eviction's goroutine.
+func (a *agent) happened(now time.Time, e event) {
+	u := e.u
+	uid := u.eviction.Pod.PodRef.UID
+	if a.underway[uid] != u || errors.Is(e.err, context.Canceled) {
+		return // a later attempt took its place, or the agent is being stopped
+	}
+	switch {
+	case e.stage == emptied && e.err != nil:
+		a.log.Error("the victim does not die, set aside", append(a.fields(u), "error", errors.Join(u.killErr, e.err))...)
+		a.manager.Done(now, uid, false)
+		u.reported, u.failed = true, true
+		a.killErrors[uid] = e.err.Error()
+	case e.stage == emptied:
+		u.emptied = now
+		u.reported, u.failed = false, false // if it did not die in time
+		a.manager.Done(now, uid, true)
+	case e.err != nil:
+		a.log.Error("the runtime did not clean up after an evicted pod", "pod", a.name(u.eviction.Pod.PodRef), "error", e.err)
+		fallthrough
+	default:
+		u.cleaned = now
+		a.manager.Cleaned(now, uid)
+		if u.eviction.Disk() && a.background != nil {
+			a.diskCleaned = now
+			a.background.Remeasure()
+		}
 	}
 }
 
-// emptied takes the word of the goroutine that waits for the victim's end.
-func (a *agent) emptied(err error) {
-	u, now := a.current, time.Now()
-	if u == nil || errors.Is(err, context.Canceled) {
-		return
+// progress logs each eviction once its effect is known, and forgets it when nothing more is to come.
+func (a *agent) progress(now time.Time, met []eviction.Met) {
+	for uid, u := range a.underway {
+		if !u.reported && !u.emptied.IsZero() {
+			a.judge(now, u, met)
+		}
+		if u.reported && !u.cleaned.IsZero() {
+			delete(a.underway, uid)
+		}
 	}
-	if err != nil {
-		a.log.Error("the victim does not die, set aside", append(a.describe(u.decision), "error", errors.Join(u.killErr, err))...)
-		a.manager.Done(now, u.victim.Pod.UID, false)
-		a.current = nil
-		return
-	}
-	u.emptied = now
 }
 
-// progress ends the eviction under way once the memory is back, or does not come.
-func (a *agent) progress(now time.Time, still []eviction.Met) {
-	u := a.current
-	if u.emptied.IsZero() {
+// judge finds out whether what was short is back.
+func (a *agent) judge(now time.Time, u *underway, met []eviction.Met) {
+	e := &u.eviction
+	limit, known := backLimit, true
+	if e.Disk() {
+		limit, known = diskLimit, !u.cleaned.IsZero() && a.manager.Observed(e.Signal).Time.After(u.cleaned)
+	}
+	back := known
+	for _, m := range met {
+		if m.Threshold.Signal == e.Signal && m.Threshold.Grace == u.met.Threshold.Grace {
+			back = false
+		}
+	}
+	if e.Local() {
+		back = !u.cleaned.IsZero()
+	}
+	waited := now.Sub(u.emptied) >= limit
+	if e.Disk() { // a removal that takes long is not waited for for ever either
+		waited = !u.cleaned.IsZero() && now.Sub(u.cleaned) >= limit || now.Sub(u.emptied) >= removeLimit
+	}
+	if !back && !waited && !a.worse(u) {
 		return
 	}
-	back := len(still) == 0
-	if !back && now.Sub(u.emptied) < backLimit && !a.manager.Worse(still[0]) {
-		return
-	}
-	fields := append(a.describe(u.decision), "crossedToKill", u.killed.Time.Sub(u.decision.Signal.Since).Round(time.Microsecond),
-		"killToEmpty", u.emptied.Sub(u.killed.Time).Round(time.Microsecond))
-	if back {
-		fields = append(fields, "killToMemoryBack", now.Sub(u.killed.Time).Round(time.Microsecond))
-	} else {
-		fields = append(fields, "killToMemoryBack", "not back")
-	}
-	fields = append(fields, "available", a.manager.Memory(&a.node).Available,
-		"killedAtMonotonic", u.killed.Monotonic, "message", u.decision.Evictions[0].Message, "ranking", a.named(u.ranking))
-	if u.killErr != nil {
-		fields = append(fields, "killError", u.killErr)
-	}
-	a.log.Info("evicted", fields...)
-	a.manager.Done(u.emptied, u.victim.Pod.UID, true)
-	a.current = nil
+	u.reported = true
+	a.report(now, u, back)
 	clear(a.said)
+}
+
+// worse: somebody else is eating what the victim returns.
+func (a *agent) worse(u *underway) bool {
+	o := a.manager.Observed(u.eviction.Signal)
+	return !u.eviction.Local() && a.manager.Worse(eviction.Met{Threshold: u.met.Threshold, Observed: o})
+}
+
+// interrupted leaves a trace of evictions that were under way when the agent was told to stop.
+func (a *agent) interrupted() {
+	for _, u := range a.underway {
+		if !u.reported {
+			a.log.Info("stopped during an eviction", append(a.fields(u), "killedAtMonotonic", u.killed.Monotonic)...)
+		}
+	}
+}
+
+// removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest is gone all the same.
+func (a *agent) removeFiles(ctx context.Context, v *kill.Victim) {
+	ctx, cancel := context.WithTimeout(ctx, removeLimit)
+	defer cancel()
+	errs := []error{v.Remove(ctx, a.Client)}
+	// The pod may be back under its UID, and with it its logs and volumes are in use.
+	ids, err := a.Client.SandboxesOf(ctx, v.Pod.UID, time.Now())
+	if errs = append(errs, err); len(ids) > 0 {
+		errs = append(errs, errors.New("the pod is back: its logs and volumes stay"))
+	}
+	var freed uint64
+	if a.host != nil && err == nil && len(ids) == 0 {
+		r := remove.Remover{Host: a.host, RootDir: a.o.Config.RootDir, PodLogsDir: a.o.Config.PodLogsDir, Proc: filepath.Join(cmp.Or(a.o.ProcMount, "/proc"), "1")}
+		if v.Pod.Name != "" {
+			logs, err := r.Logs(ctx, v.Pod)
+			errs, freed = append(errs, err), logs.Bytes
+		}
+		volumes, err := r.Volumes(ctx, v.Pod.UID)
+		errs, freed = append(errs, err), freed+volumes.Bytes
+	}
+	fields := []any{"pod", v.Pod.Namespace + "/" + v.Pod.Name, "uid", v.Pod.UID, "logsAndVolumes", freed}
+	if err := errors.Join(errs...); err != nil {
+		a.log.Error("not everything that a pod left on disk could be removed", append(fields, "error", err)...)
+		return
+	}
+	a.log.Info("removed what a pod left on disk", fields...)
 }

@@ -24,13 +24,14 @@ type update struct {
 // lists, so a runtime that hangs holds up nobody else.
 type watcher struct {
 	lister  *cri.Lister
-	refresh chan struct{} // one slot: "list now"
-	updates chan update   // one slot: the newest answer replaces one that was not taken
-	done    chan struct{} // closed when run has returned
+	listed  func(stats.Index) // gets each answer before the loop does, and may take its time
+	refresh chan struct{}     // one slot: "list now"
+	updates chan update       // one slot: the newest answer replaces one that was not taken
+	done    chan struct{}     // closed when run has returned
 }
 
-func newWatcher(c *cri.Client) *watcher {
-	return &watcher{lister: cri.NewLister(c), refresh: make(chan struct{}, 1), updates: make(chan update, 1), done: make(chan struct{})}
+func newWatcher(c *cri.Client, listed func(stats.Index)) *watcher {
+	return &watcher{lister: cri.NewLister(c), listed: listed, refresh: make(chan struct{}, 1), updates: make(chan update, 1), done: make(chan struct{})}
 }
 
 // ask has the runtime listed as soon as possible. It never blocks.
@@ -54,6 +55,9 @@ func (w *watcher) run(ctx context.Context) {
 		default:
 		}
 		pods := stats.NewIndex(listing)
+		if err == nil {
+			w.listed(pods)
+		}
 		w.updates <- update{pods, err} // run is the only sender: the slot is free
 		next := resync
 		if err != nil || !pods.Settled(time.Now()) {

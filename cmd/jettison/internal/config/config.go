@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"jettison/cri"
@@ -88,8 +87,7 @@ type Config struct {
 	SocketGroup          string                `yaml:"socketGroup" own:"true"`
 	Record               string                `yaml:"record" own:"true"`
 
-	Hard       []eviction.Threshold `yaml:"-"` // EvictionHard, parsed, without minimum reclaim
-	Thresholds []eviction.Threshold `yaml:"-"` // all: hard and soft ones and the copies for allocatableMemory.available
+	Thresholds []eviction.Threshold `yaml:"-"` // hard and soft ones and the copies for allocatableMemory.available
 }
 
 // Default is the configuration of an agent without a file, and what a file's absent fields are.
@@ -162,8 +160,10 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 			return nil, wrong(err, "imageServiceEndpoint")
 		}
 	}
-	for _, f := range []struct{ field, value string }{{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}} {
-		if !filepath.IsAbs(f.value) {
+	for _, f := range []struct{ field, value string }{
+		{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath}, {"socket", c.Socket}, {"record", c.Record},
+	} {
+		if f.value != "" && !filepath.IsAbs(f.value) {
 			return nil, wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
 		}
 	}
@@ -225,20 +225,9 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	for _, d := range doubts {
 		warnings = append(warnings, d.Line())
 	}
-	c.Thresholds, c.Hard = thresholds, nil
-	for _, t := range thresholds {
-		_, given := c.EvictionHard[string(t.Signal)]
-		twice := slices.ContainsFunc(c.Hard, func(h eviction.Threshold) bool { return h.Signal == t.Signal })
-		if given && t.Hard() && !twice {
-			t.MinReclaim = nil
-			c.Hard = append(c.Hard, t)
-		}
-	}
+	c.Thresholds = thresholds
 	return warnings, nil
 }
-
-// Acts reports whether this version evicts for a signal: its hard threshold is acted on.
-func Acts(s stats.Signal) bool { return s == stats.SignalMemoryAvailable }
 
 // zeroIsDefault: the kubelet's loader takes the zero value of these fields for an absent one, and files that tools write
 // (kubeadm's among them) have it (k8s.io/kubernetes pkg/kubelet/apis/config/v1beta1/defaults.go, v1.36).
@@ -269,6 +258,11 @@ func oneOf(value string, allowed []string) error {
 // a warning where a file sets them.
 var actedOn = map[string]bool{
 	"apiVersion": true, "kind": true,
-	"evictionHard": true, "mergeDefaultEvictionSettings": true, "containerRuntimeEndpoint": true, "cgroupRoot": true,
-	"imageServiceEndpoint": true, "rootDir": true, "podLogsDir": true, "cgroupDriver": true, "memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true,
+	"evictionHard": true, "evictionSoft": true, "evictionSoftGracePeriod": true, "evictionMinimumReclaim": true,
+	"evictionPressureTransitionPeriod": true, "evictionMaxPodGracePeriod": true, "mergeDefaultEvictionSettings": true,
+	"enforceNodeAllocatable": true, "localStorageCapacityIsolation": true,
+	"containerRuntimeEndpoint": true, "imageServiceEndpoint": true, "cgroupRoot": true, "cgroupDriver": true, "rootDir": true,
+	"podLogsDir": true, "staticPodPath": true,
+	"memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true, "breaker": true, "disk": true,
+	"socket": true, "socketGroup": true, "record": true,
 }

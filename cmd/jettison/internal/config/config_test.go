@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"jettison/eviction"
 	"jettison/stats"
 )
 
@@ -84,10 +86,10 @@ socket: null
 		t.Fatal(err)
 	}
 	var hard []string
-	for _, h := range l.Hard {
+	for _, h := range l.Thresholds {
 		hard = append(hard, h.String())
 	}
-	if want := []string{"memory.available<200Mi", "pid.available<100"}; !slices.Equal(hard, want) {
+	if want := []string{"memory.available<200Mi", "pid.available<100", "memory.available<1Gi", "allocatableMemory.available<200Mi"}; !slices.Equal(hard, want) {
 		t.Errorf("thresholds %v, want %v: a map that is given replaces the defaults", hard, want)
 	}
 	if l.MemoryAvailable != stats.MemoryAvailableKernel || !slices.Equal(l.AnnotationNamespaces, []string{"kube-system", "ops"}) ||
@@ -100,7 +102,7 @@ socket: null
 	if l.Socket != "/run/jettison/jettison.sock" {
 		t.Errorf("socket: got %q: null is absent", l.Socket)
 	}
-	if want := []string{"not acted on by this version: evictionSoft, evictionSoftGracePeriod, containerGC, gate, socket, evictionHard: pid.available"}; !slices.Equal(l.Warnings, want) {
+	if want := []string{"not acted on by this version: containerGC, gate"}; !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)
 	}
 }
@@ -118,7 +120,7 @@ breaker: true
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(l.Hard) != 5 || l.EvictionHard["memory.available"] != "500Mi" || l.EvictionHard["nodefs.available"] != "10%" {
+	if len(l.Thresholds) != 6 || l.EvictionHard["memory.available"] != "500Mi" || l.EvictionHard["nodefs.available"] != "10%" {
 		t.Errorf("merged with the defaults: got %v", l.EvictionHard)
 	}
 	if l.MemoryAvailable != stats.MemoryAvailableWorkingSet || l.Breaker || l.CgroupRoot != "/nodes" {
@@ -152,7 +154,7 @@ staticPodPath: /etc/kubernetes/manifests
 	want := []string{
 		"ignored fields of the kubelet: authentication, registerWithTaints: 0: extra",
 		"line 12: staticPodPath is set a second time, first on line 11: the last one counts",
-		"not acted on by this version: evictionPressureTransitionPeriod, imageMaximumGCAge, imageMinimumGCAge, registerWithTaints, staticPodPath, staticPodPath",
+		"not acted on by this version: imageMaximumGCAge, imageMinimumGCAge, registerWithTaints",
 	}
 	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)
@@ -161,10 +163,10 @@ staticPodPath: /etc/kubernetes/manifests
 
 // evictionHard as the kubelet's loader has it: absent and null give the defaults, an empty map gives nothing.
 func TestDefaultThresholds(t *testing.T) {
-	for text, want := range map[string]int{own: 5, own + "evictionHard:\n": 5, own + "evictionHard: {}\n": 0, own + "evictionHard: {}\nmergeDefaultEvictionSettings: true\n": 5} {
+	for text, want := range map[string]int{own: 6, own + "evictionHard:\n": 6, own + "evictionHard: {}\n": 0, own + "evictionHard: {}\nmergeDefaultEvictionSettings: true\n": 6} {
 		l, err := Parse([]byte(text))
-		if err != nil || len(l.Hard) != want {
-			t.Errorf("%q: %d thresholds, %v, want %d", text, len(l.Hard), err, want)
+		if err != nil || len(l.Thresholds) != want {
+			t.Errorf("%q: %d thresholds, %v, want %d", text, len(l.Thresholds), err, want)
 		}
 	}
 	if d := Default(); d.EvictionHard["memory.available"] != "100Mi" || d.MemoryAvailable != stats.MemoryAvailableLower || !d.Breaker {
@@ -196,13 +198,9 @@ evictionMaxPodGracePeriod: -1
 	if want := []string{"memory.available<200Mi 0s 50Mi", "memory.available<100Mi 1m0s 50Mi", "allocatableMemory.available<200Mi 0s 50Mi"}; !slices.Equal(got, want) {
 		t.Errorf("thresholds %q, want %q", got, want)
 	}
-	if len(l.Hard) != 1 || l.Hard[0].String() != "memory.available<200Mi" || l.Hard[0].MinReclaim != nil {
-		t.Errorf("hard thresholds %v", l.Hard)
-	}
 	soft := "evictionSoft: memory.available: the soft eviction threshold memory.available<100Mi is reached no sooner than the hard one memory.available<200Mi"
 	want := []string{
 		soft, "evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds have a grace period of 1 s then",
-		"not acted on by this version: evictionSoft, evictionSoftGracePeriod, evictionMinimumReclaim, evictionMaxPodGracePeriod",
 	}
 	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)
@@ -253,4 +251,23 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("got %v, %q", l, err)
 		}
 	})
+}
+
+// What turns out to be wrong only once the node is known is blamed on the line that set it.
+func TestBlame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte(own+"evictionHard:\n  memory.available: 1Gi\n  pid.available: 1Ti\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := &eviction.FieldError{Field: []string{"evictionHard", "pid.available"}, Err: errors.New("too much")}
+	if got, want := l.Blame(wrong).Error(), "config "+path+":5: evictionHard: pid.available: too much"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := (&Loaded{Config: Default()}).Blame(wrong).Error(), "config: evictionHard: pid.available: too much"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }

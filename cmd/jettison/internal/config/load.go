@@ -14,6 +14,8 @@ import (
 
 	"github.com/agnivade/levenshtein"
 	"go.yaml.in/yaml/v3"
+
+	"jettison/eviction"
 )
 
 // maxSize of a configuration file. A kubelet's has a few KiB.
@@ -25,6 +27,17 @@ type Loaded struct {
 	Path     string   // empty: no file, the defaults
 	Kind     string   // KindAgent or KindKubelet
 	Warnings []string // one line each
+
+	lines *parser // knows where fields are; nil without a file
+}
+
+// Blame says where the file sets a field that turned out to be wrong only later: the file, the line, the field, what is wrong.
+// Without a file it names the field alone.
+func (l *Loaded) Blame(e *eviction.FieldError) error {
+	if l.lines == nil {
+		return fmt.Errorf("config: %s", e.Line())
+	}
+	return fmt.Errorf("config %s:%d: %s", l.Path, l.lines.line(e.Field), e.Line())
 }
 
 // Load reads the file at path. With an empty path it reads DefaultPath and, where that is missing, returns the defaults.
@@ -92,7 +105,7 @@ func Parse(text []byte) (*Loaded, error) {
 		return nil, err
 	}
 	p.lenient = kind == KindKubelet
-	loaded := &Loaded{Config: defaults(kind), Kind: kind}
+	loaded := &Loaded{Config: defaults(kind), Kind: kind, lines: p}
 	if err := p.fields(root, loaded); err != nil {
 		return nil, err
 	}
@@ -103,11 +116,6 @@ func Parse(text []byte) (*Loaded, error) {
 			return nil, lineError(p.line(f.field), "%s: %w", strings.Join(f.field, ": "), err)
 		}
 		return nil, err
-	}
-	for _, t := range loaded.Hard {
-		if !Acts(t.Signal) && p.lines["evictionHard: "+string(t.Signal)] > 0 {
-			p.idle = append(p.idle, "evictionHard: "+string(t.Signal))
-		}
 	}
 	if len(p.ignored) > 0 {
 		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+strings.Join(p.ignored, ", "))

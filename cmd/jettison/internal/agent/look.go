@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"jettison/eviction"
+	"jettison/stats"
+)
+
+// look is one cheap look and what follows from it.
+func (a *agent) look(ctx context.Context, now time.Time) {
+	met := a.measure(now)
+	a.conditionsChanged(now, met)
+	a.progress(now, met)
+	if len(met) > 0 || now.Sub(a.lastFull) >= period {
+		a.consider(ctx, now)
+	}
+	a.recordMet(now, met)
+}
+
+// measure is the cheap look: memory and swap, the cgroup above all pods where it has a limit, tasks where a threshold is for them, and what MemAvailable does not count where memory
+// is short.
+func (a *agent) measure(now time.Time) []eviction.Met {
+	a.readable("memory", a.Collector.Node(now, &a.node))
+	if a.manager.Near(&a.node, 1) {
+		a.Collector.PerCPU(&a.node)
+	}
+	if a.node.Allocatable.LimitBytes.OK { // the slow look finds out whether there is a limit
+		a.readable("pods' cgroup", a.Collector.Allocatable(now, &a.node.Allocatable))
+	}
+	if a.watchesTasks() {
+		a.readable("tasks", a.Collector.PIDs(now, &a.node.PIDs))
+	}
+	met := a.manager.Observe(now, &a.node)
+	for i, signal := range quick {
+		a.paces[i].see(a.manager.Observed(signal))
+	}
+	return met
+}
+
+// watchesTasks: a fork bomb is through in less than a second.
+func (a *agent) watchesTasks() bool {
+	for i := range a.o.Config.Thresholds {
+		if a.o.Config.Thresholds[i].Signal == stats.SignalPIDAvailable {
+			return true
+		}
+	}
+	return false
+}
+
+// slow is what is done once a second: the signals that change slowly, and whatever the runtime should be asked.
+func (a *agent) slow(now time.Time) {
+	a.readable("node", a.Collector.Slow(now, &a.node))
+	if a.background != nil {
+		a.background.FillNode(now, &a.node)
+		a.background.Hurry(!a.observeDisks() && a.shortOf(stats.SignalNodeFsAvailable, stats.SignalNodeFsInodesFree, stats.SignalImageFsAvailable, stats.SignalImageFsInodesFree))
+	}
+	a.blindFor(now)
+	a.searchKubelet(now)
+	a.growth.watch(now, a.Collector, a.manager.Near(&a.node, nearThreshold))
+	a.keepUp()
+}
+
+// shortOf reports whether less than nearThreshold times a threshold is left of one of the signals.
+func (a *agent) shortOf(signals ...stats.Signal) bool {
+	for i := range a.o.Config.Thresholds {
+		t := &a.o.Config.Thresholds[i]
+		for _, s := range signals {
+			if o := a.manager.Observed(s); t.Signal == s && o.OK && o.Available/nearThreshold < t.Value.Of(o.Capacity) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// keepUp has the runtime listed when there is something to learn: a pod that only the kernel knows, or a shortage near.
+func (a *agent) keepUp() {
+	here, ask := map[string]int{}, false
+	a.Collector.Strangers(a.pods, func(uid string) {
+		here[uid] = a.asked[uid]
+		if here[uid] < asks {
+			here[uid]++
+			ask = true
+		}
+	})
+	a.asked = here
+	if ask || a.manager.Near(&a.node, nearThreshold) {
+		a.watcher.ask()
+	}
+}
+
+// blindFor logs once that a signal which some threshold is for has not been observed for so long that it counts as lost (a file
+// system that hangs, a runtime that does not tell where its images are), and once that it is observed again.
+func (a *agent) blindFor(now time.Time) {
+	for i := range a.o.Config.Thresholds {
+		signal := a.o.Config.Thresholds[i].Signal
+		o := a.manager.Observed(signal)
+		since, absent := a.unseen[signal]
+		switch source := "signal " + string(signal); {
+		case o.OK || o.Gone || signal == stats.SignalAllocatableMemoryAvailable: // whose cgroup comes with the first pod
+			delete(a.unseen, signal)
+			if a.blind[source] != "" {
+				delete(a.blind, source)
+				a.log.Info("the signal is observed again", "signal", signal)
+			}
+		case !absent:
+			a.unseen[signal] = now
+		case now.Sub(since) >= readingLimit && a.blind[source] == "":
+			a.blind[source] = o.Reason
+			a.log.Warn("the signal is not observed: its thresholds do nothing", "signal", signal, "reason", o.Reason)
+		}
+	}
+}
+
+// readable logs once that a source cannot be read, and once that it can be again.
+func (a *agent) readable(source string, err error) {
+	before := a.blind[source]
+	switch {
+	case err == nil && before != "":
+		a.log.Info("everything is read again", "source", source)
+		delete(a.blind, source)
+	case err != nil && before != err.Error():
+		a.log.Error("cannot read the node's "+source, "error", err)
+		a.blind[source] = err.Error()
+	}
+}

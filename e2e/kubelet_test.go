@@ -102,6 +102,9 @@ func TestKubeletAndAgentAgree(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	names := n.idlePods()
 	n.startAgent("")
+	if line := n.agentSays("started", 1); line.Fields["kubelet"] != true || line.Fields["disk"] != "observe" {
+		t.Errorf("the agent does not leave the disks to the kubelet beside it: %v", line.Fields)
+	}
 	// The kubelet's figures of pods are up to 20 s old, those of volumes a minute: asked until both have settled, and so seldom
 	// that its figures are of after the last time.
 	var rows []row

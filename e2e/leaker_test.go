@@ -21,14 +21,15 @@ func leakerBesideOthers(n *node) *vm.Pod {
 }
 
 // A BestEffort pod leaks beside a Burstable and a Guaranteed one: the agent evicts the leaker and only it, before the
-// kernel's OOM killer does anything.
+// kernel's OOM killer does anything. The node's condition comes with it and goes.
 func TestPromiseTheLeakerAloneIsEvicted(t *testing.T) {
 	n := startNode(t)
-	n.startAgent("")
+	n.startAgent(config(""))
 	leaker := leakerBesideOthers(n)
 	n.dies(leaker)
 	n.memoryIsBack()
 	line := n.agentSays("evicted", 1)
+	n.comesAndGoes("MemoryPressure", line)
 	if got := line.Fields["victim"]; got != "default/leaker" {
 		t.Errorf("the agent says it evicted %v", got)
 	}

@@ -117,17 +117,20 @@ func (n *node) run(pod *v1.Pod) *vm.Pod {
 func (n *node) holding(pod *v1.Pod, size int64) *vm.Pod {
 	n.t.Helper()
 	p := n.run(pod)
-	n.until(pod.Name+" holds its memory", func() error {
-		current, err := n.ReadFile(n.ctx, "/sys/fs/cgroup/"+p.Cgroup+"/memory.current", 0)
-		if err != nil {
-			return err
-		}
-		if held, err := strconv.ParseInt(strings.TrimSpace(string(current)), 10, 64); err != nil || held < size {
-			return fmt.Errorf("memory.current says %d, %v", held, err)
-		}
-		return nil
-	})
+	n.until(pod.Name+" holds its memory", func() error { return n.holds(p.Cgroup, size) })
 	return p
+}
+
+// holds returns nil if a cgroup has so much memory.
+func (n *node) holds(cgroup string, size int64) error {
+	current, err := n.ReadFile(n.ctx, "/sys/fs/cgroup/"+cgroup+"/memory.current", 0)
+	if err != nil {
+		return err
+	}
+	if held, err := strconv.ParseInt(strings.TrimSpace(string(current)), 10, 64); err != nil || held < size {
+		return fmt.Errorf("memory.current says %d, %v", held, err)
+	}
+	return nil
 }
 
 // fillTo has a pod hold so much memory that about headroom is left above the threshold, and waits until it does.
@@ -179,7 +182,13 @@ func (n *node) memoryIsBack() {
 // than a hundred samples a second would take so much of an emulated CPU that the agent and the kernel wait for the sampler.
 func (n *node) watch(p *vm.Pod) func() guestapi.Sample {
 	n.t.Helper()
-	stop, err := n.Sample(n.ctx, guestapi.SampleRequest{Every: 10 * time.Millisecond, Threshold: defaultThreshold, Cgroup: p.Cgroup})
+	return n.watchBelow(p, defaultThreshold)
+}
+
+// watchBelow is watch for another threshold.
+func (n *node) watchBelow(p *vm.Pod, threshold int64) func() guestapi.Sample {
+	n.t.Helper()
+	stop, err := n.Sample(n.ctx, guestapi.SampleRequest{Every: 10 * time.Millisecond, Threshold: threshold, Cgroup: p.Cgroup})
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -57,9 +57,12 @@ func TestPromiseAPodThatResistsGoesAsAWhole(t *testing.T) {
 	n.startAgent("")
 	n.holding(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(150 * mib)
-	pod := vm.NewPod("resisting", "", "", "ignore-sigterm + alloc -rate 20Mi -size 4Gi")
-	for name, behaviour := range map[string]string{"forking": "ignore-sigterm + fork-dying", "many": "ignore-sigterm + processes -count 8 + threads -count 8"} {
-		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: name, Image: vm.ImageWorkload, Args: strings.Fields(behaviour)})
+	pod := vm.NewPod("resisting", "", "", "ignore-sigterm + fork-dying")
+	for _, c := range [][2]string{
+		{"many", "ignore-sigterm + processes -count 8 + threads -count 8"},
+		{"leaking", "ignore-sigterm + alloc -rate 20Mi -size 4Gi"}, // last: it is evicted when all three run
+	} {
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: c[0], Image: vm.ImageWorkload, Args: strings.Fields(c[1])})
 	}
 	victim := n.run(pod)
 	n.dies(victim)

@@ -5,13 +5,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"jettison/e2e/vm"
 )
 
 // Every behaviour of the workload, seen in the guest: a scenario that relies on one must not pass because it does nothing.
 func TestWorkloadsDoWhatTheySay(t *testing.T) {
-	n := startNode(t)
+	n := startNodeWith(t, vm.Options{PodPids: 600})
 	for _, c := range []struct {
 		behaviour string
 		limit     string
@@ -23,9 +24,11 @@ func TestWorkloadsDoWhatTheySay(t *testing.T) {
 		{"alloc -size 8Mi", "", "sed -n 's/^anon //p' $CG/memory.stat", 8 * mib},
 		{"fill -size 8Mi /dev/shm/file", "", "sed -n 's/^shmem //p' $CG/memory.stat", 8 * mib},
 		{"fill -size 8Mi /file", "", "wc -c < /proc/$PID/root/file", 8 * mib},
+		{"fill -allocate -size 8Mi /file", "", "du -k /proc/$PID/root/file | awk '{print $1*1024}'", 8 * mib},
 		{"inodes -count 50 /beat", "", "ls $BEAT | grep -c ^f", 50},
 		{"processes -count 12", "", "cat $CG/*/cgroup.procs | wc -l", 14},
 		{"threads -count 20", "", "sed -n 's/^Threads:\t//p' /proc/$PID/status", 21},
+		{"bomb -generations 9", "", "cat $CG/*/cgroup.procs | wc -l", 513},
 		{"spin", "", "sed -n 's/^usage_usec //p' $CG/cpu.stat", 1_000_000},
 		{"log -rate 64Ki", "", "wc -c < $LOG", 64 << 10},
 		{"thrash -size 64Mi /file", "40Mi", "sed -n 's/^workingset_refault_file //p' $CG/memory.stat", 100},
@@ -50,6 +53,25 @@ func TestWorkloadsDoWhatTheySay(t *testing.T) {
 		if err := pod.Remove(n.ctx); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A workload that ends in an orderly way says when it was told to, and takes its time.
+func TestAWorkloadEndsInOrder(t *testing.T) {
+	n := startNode(t)
+	before, err := n.Memory(n.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := n.run(vm.NewPod("orderly", "", "", "on-sigterm -after 2s /beat/sigterm"))
+	pod.Fate = vm.Any // its sandbox lives on
+	n.until("it runs", func() error { return pod.Check(n.ctx) })
+	n.shell("kill -TERM " + n.mainProcess(pod))
+	told := n.toldAt(pod)
+	n.until("it has ended", func() error { return pod.Ended(n.ctx, 0) })
+	after, err := n.Memory(n.ctx)
+	if err != nil || told < before.MonotonicNS || since(told, after.MonotonicNS) < 2*time.Second {
+		t.Errorf("told to end at %d, not between %d and two seconds before %d (%v)", told, before.MonotonicNS, after.MonotonicNS, err)
 	}
 }
 

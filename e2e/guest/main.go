@@ -8,13 +8,17 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/e2e/guestapi"
 )
 
 func main() {
@@ -96,9 +100,15 @@ func initialise() error {
 	return service.Start()
 }
 
-// setUp loads the modules and brings the network up.
+// setUp loads the modules, mounts the runtime's own disk and brings the network up.
 func setUp() error {
 	if err := loadModules("/lib/modules/load"); err != nil {
+		return err
+	}
+	if err := mountImageDisk(); err != nil {
+		return err
+	}
+	if err := appears("/sys/class/net/eth0", 30*time.Second); err != nil {
 		return err
 	}
 	for _, line := range []string{
@@ -110,6 +120,24 @@ func setUp() error {
 		if out, err := exec.Command("/bin/busybox", strings.Fields(line)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", line, err, out)
 		}
+	}
+	return nil
+}
+
+// imageDisk is the device of the second disk, on a node that has one.
+const imageDisk = "/dev/vdb"
+
+// mountImageDisk puts the runtime's root on a file system of its own where the node has a disk for it. It must be there before
+// containerd starts.
+func mountImageDisk() error {
+	if _, err := os.Stat(imageDisk); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := os.MkdirAll(guestapi.ImageRoot, 0o711); err != nil {
+		return err
+	}
+	if err := unix.Mount(imageDisk, guestapi.ImageRoot, "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", guestapi.ImageRoot, err)
 	}
 	return nil
 }
@@ -164,6 +192,17 @@ func reap() {
 	for {
 		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
 			_ = unix.Pause()
+		}
+	}
+}
+
+// appears waits for a file of the kernel's: where systemd loads the modules, a driver may still be at it.
+func appears(path string, limit time.Duration) error {
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		} else if time.Now().After(end) {
+			return fmt.Errorf("wait for %s: %w", path, err)
 		}
 	}
 }

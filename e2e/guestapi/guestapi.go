@@ -17,6 +17,9 @@ const (
 	AgentSocket = "/run/jettison/jettison.sock"
 )
 
+// ImageRoot is where the runtime keeps images and containers' writable layers: on the root disk, or on a disk of its own.
+const ImageRoot = "/var/lib/containerd"
+
 // ExecRequest runs one command in the guest and waits for it (POST /exec).
 type ExecRequest struct {
 	Argv  []string      `json:"argv"`

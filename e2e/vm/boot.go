@@ -33,7 +33,11 @@ type Options struct {
 	// Systemd: a Debian with systemd as process 1 and as the runtime's cgroup driver.
 	Systemd bool
 	Kubelet bool // puts a kubelet on the disk, for StartKubelet; building it takes minutes, once
-	Say     Say  // progress; nil: silent
+	// ImageMiB gives the runtime a disk of its own of this size, so that imagefs is not nodefs; 0: none.
+	ImageMiB int
+	// PodPids is pids.max of each pod's cgroup, as a kubelet's podPidsLimit; 0: no limit.
+	PodPids int
+	Say     Say // progress; nil: silent
 }
 
 // Node is a running test node.
@@ -53,6 +57,7 @@ type Node struct {
 	capacity int64         // MemTotal of the guest in bytes
 	pods     []*Pod
 	kubelet  bool // runs, and with it only static pods
+	podPids  int  // pids.max of each pod; 0: no limit
 }
 
 // deadlines are ten times what an idle two-core machine under software emulation needs.
@@ -94,6 +99,9 @@ func prepare(ctx context.Context, o Options) (*parts, *image, error) {
 		return nil, nil, err
 	}
 	image, err := p.build(ctx, o.Say)
+	if err == nil && o.ImageMiB > 0 {
+		image.second, err = emptyDisk(ctx, o.ImageMiB, o.Say)
+	}
 	return p, image, err
 }
 
@@ -119,7 +127,7 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 	start := time.Now()
 	var n *Node
 	for try := 0; ; try++ {
-		n = &Node{Kernel: parts.kernelVersion, systemd: o.Systemd, say: o.Say, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
+		n = &Node{Kernel: parts.kernelVersion, systemd: o.Systemd, say: o.Say, podPids: o.PodPids, http: &http.Client{}, address: map[int]string{}, console: newConsole()}
 		if err = n.powerOn(ctx, o, image); err == nil {
 			break
 		}
@@ -162,11 +170,15 @@ func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
 		n.address[inside] = "127.0.0.1:" + strconv.Itoa(ports[i])
 		nic += fmt.Sprintf(",hostfwd=tcp:%s-:%d", n.address[inside], inside)
 	}
+	drive := func(file string) string { return "file=" + file + ",if=virtio,format=raw,snapshot=on,cache=unsafe" }
 	args := []string{
 		"-M", "q35", "-cpu", "max", "-accel", "tcg,thread=single", "-smp", strconv.Itoa(o.CPUs), "-m", strconv.Itoa(o.MiB),
 		"-kernel", image.kernel, "-initrd", image.initrd, "-append", "console=ttyS0 psi=1 quiet panic=-1",
-		"-drive", "file=" + image.disk + ",if=virtio,format=raw,snapshot=on,cache=unsafe",
+		"-drive", drive(image.disk),
 		"-nic", nic, "-no-reboot", "-nodefaults", "-display", "none", "-serial", "stdio", "-monitor", "none",
+	}
+	if image.second != "" {
+		args = append(args, "-drive", drive(image.second))
 	}
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the test node runs on amd64, this machine is %s", runtime.GOARCH)

@@ -18,7 +18,10 @@ import (
 const diskSize = "3G"
 
 // image is a bootable node: what QEMU is given.
-type image struct{ kernel, initrd, disk string }
+type image struct {
+	kernel, initrd, disk string
+	second               string // a disk beside it; empty: none
+}
 
 const initramfsScript = `#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs devtmpfs /dev
@@ -133,6 +136,24 @@ func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	return &image{kernel: p.vmlinuz, initrd: filepath.Join(dir, "initrd"), disk: filepath.Join(dir, "root.img")}, nil
 }
 
+// emptyDisk makes a disk with an empty ext4, or finds it made.
+func emptyDisk(ctx context.Context, mib int, say Say) (string, error) {
+	dir, err := cached(fmt.Sprintf("empty-ext4-%dM", mib), say, func(dir string) error {
+		return mkext4(ctx, dir, filepath.Join(dir, "disk.img"), strconv.Itoa(mib)+"M")
+	})
+	return filepath.Join(dir, "disk.img"), err
+}
+
+// mkext4 makes a sparse file of a size with an ext4; more are further arguments of mke2fs.
+func mkext4(ctx context.Context, dir, file, size string, more ...string) error {
+	mke2fs, err := sbin("mke2fs")
+	if err != nil {
+		return fmt.Errorf("%w: install the package e2fsprogs", err)
+	}
+	_, err = run(ctx, dir, nil, mke2fs, append(append([]string{"-q", "-t", "ext4"}, more...), file, size)...)
+	return err
+}
+
 func (p *parts) initramfs(ctx context.Context, tree *moduleTree, dir string) error {
 	root := filepath.Join(dir, "initramfs")
 	defer os.RemoveAll(root)
@@ -203,12 +224,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	if err := writeLinks(root, links); err != nil {
 		return err
 	}
-	mke2fs, err := sbin("mke2fs")
-	if err != nil {
-		return fmt.Errorf("%w: install the package e2fsprogs", err)
-	}
-	_, err = run(ctx, dir, nil, mke2fs, "-q", "-t", "ext4", "-E", "root_owner=0:0", "-d", root, filepath.Join(dir, "root.img"), diskSize)
-	return err
+	return mkext4(ctx, dir, filepath.Join(dir, "root.img"), diskSize, "-E", "root_owner=0:0", "-d", root)
 }
 
 // busyboxPrograms are the names by which shell lines and programs of the guest call busybox.

@@ -12,6 +12,7 @@
 //	volume.go   their volumes
 //	network.go  their network
 //	agent.go    the agent as a DaemonSet would run it
+//	socket.go   the agent's socket
 //	kubelet.go  a real kubelet, for comparison
 //	tests.go    test binaries of this checkout, run in the guest
 //	hostile.go  a runtime that dies or hangs, file systems that hang or keep quotas

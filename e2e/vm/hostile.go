@@ -105,17 +105,13 @@ func (n *Node) MountProjectQuota(ctx context.Context, dir string) error {
 
 // quotaImage makes the image, compressed: nearly all of it is zeros.
 func quotaImage(ctx context.Context) ([]byte, error) {
-	mke2fs, err := sbin("mke2fs")
-	if err != nil {
-		return nil, fmt.Errorf("%w: install the package e2fsprogs", err)
-	}
 	dir, err := os.MkdirTemp("", "quota-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "image")
-	if _, err := run(ctx, dir, nil, mke2fs, "-q", "-t", "ext4", "-O", "quota,project", "-E", "quotatype=prjquota", file, quotaSize); err != nil {
+	if err := mkext4(ctx, dir, file, quotaSize, "-O", "quota,project", "-E", "quotatype=prjquota"); err != nil {
 		return nil, err
 	}
 	content, err := os.ReadFile(file)

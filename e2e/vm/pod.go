@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -198,8 +200,13 @@ func (p *Pod) makeCgroup() string {
 	return line
 }
 
-// limit sets the pod cgroup's memory.max where every container has a limit, as a kubelet does.
+// limit sets the pod cgroup's pids.max, and its memory.max where every container has a limit, as a kubelet does.
 func (p *Pod) limit(ctx context.Context) error {
+	if p.node.podPids > 0 {
+		if _, err := p.node.Shell(ctx, fmt.Sprintf("echo %d > /sys/fs/cgroup/%s/pids.max", p.node.podPids, p.Cgroup)); err != nil {
+			return err
+		}
+	}
 	var sum int64
 	for _, c := range p.Object.Spec.Containers {
 		limit := c.Resources.Limits.Memory().Value()
@@ -360,7 +367,7 @@ func (p *Pod) beat(ctx context.Context, container string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// WaitDead waits until the kernel says that the pod has no process left, and the runtime that its sandbox is not ready.
+// WaitDead waits until the kernel says that the pod has no process left, and the runtime that its sandbox is not ready, or gone.
 func (p *Pod) WaitDead(ctx context.Context) error {
 	return p.node.Eventually(ctx, callDeadline*2, p.String()+" is dead", func(ctx context.Context) error {
 		alive, err := p.Populated(ctx)
@@ -371,6 +378,9 @@ func (p *Pod) WaitDead(ctx context.Context) error {
 			return errors.New("its cgroup has processes")
 		}
 		res, err := p.node.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.Sandbox})
+		if status.Code(err) == codes.NotFound {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -30,14 +30,16 @@ var behaviours = map[string]struct {
 	run   func(args []string) error
 }{
 	"alloc":          {"[-rate BYTES] [-size BYTES]: touch anonymous memory, BYTES a second (0: at full speed) up to a size, and hold it", alloc},
-	"fill":           {"[-rate BYTES] [-size BYTES] FILE: write a file (on tmpfs: memory; on disk: bytes) and keep it", fill},
+	"fill":           {"[-allocate] [-rate BYTES] [-size BYTES] FILE: write a file (on tmpfs: memory; on disk: bytes) and keep it; -allocate: take blocks without writing them", fill},
 	"inodes":         {"[-rate N] [-count N] DIR: create empty files", inodes},
 	"processes":      {"[-rate N] [-count N]: start processes that sleep", processes},
 	"threads":        {"[-rate N] [-count N]: start threads that sleep", threads},
 	"spin":           {"[-threads N]: burn CPU", spin},
-	"log":            {"[-rate BYTES] [-line BYTES]: write lines to stdout", logLines},
+	"log":            {"[-rate BYTES] [-line BYTES] [-size BYTES]: write lines to stdout, up to a size", logLines},
 	"thrash":         {"[-size BYTES] FILE: write a file, then read it over and over so that its pages refault", thrash},
+	"bomb":           {"[-generations N]: fork, have both fork, and so on, until there are 2^N", bomb},
 	"ignore-sigterm": {": take SIGTERM and go on", ignoreSIGTERM},
+	"on-sigterm":     {"[-after DURATION] FILE: at SIGTERM write the time to FILE (nanoseconds of CLOCK_MONOTONIC), exit with 0 after a while (0: never)", onSIGTERM},
 	"fork-dying":     {": start a child that forks a new one, and exits, over and over", forkDying},
 	"heartbeat":      {"[-every DURATION] FILE: write a counter to FILE", heartbeat},
 	"net":            {"-listen ADDR | -send BYTES -to ADDR: take what comes over TCP, or send BYTES and do nothing more", network},
@@ -132,12 +134,17 @@ func paced(total, rate, chunk int64, step func(n int64) error) error {
 }
 
 func amounts(name string, args []string, total size) (*flag.FlagSet, *size, *size, error) {
-	var rate size
-	f := flag.NewFlagSet(name, flag.ContinueOnError)
-	f.Var(&rate, "rate", "a second; 0: at full speed")
-	f.Var(&total, "size", "in all")
-	f.Var(&total, "count", "in all")
-	return f, &rate, &total, f.Parse(args)
+	f, rate, all := flags(name, total)
+	return f, rate, all, f.Parse(args)
+}
+
+func flags(name string, total size) (f *flag.FlagSet, rate, all *size) {
+	rate, all = new(size), &total
+	f = flag.NewFlagSet(name, flag.ContinueOnError)
+	f.Var(rate, "rate", "a second; 0: at full speed")
+	f.Var(all, "size", "in all")
+	f.Var(all, "count", "in all")
+	return f, rate, all
 }
 
 func alloc(args []string) error {
@@ -158,8 +165,9 @@ func alloc(args []string) error {
 }
 
 func fill(args []string) error {
-	f, rate, total, err := amounts("fill", args, 64<<20)
-	if err != nil {
+	f, rate, total := flags("fill", 64<<20)
+	allocate := f.Bool("allocate", false, "")
+	if err := f.Parse(args); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(f.Arg(0), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
@@ -170,8 +178,12 @@ func fill(args []string) error {
 	for i := range block {
 		block[i] = byte(i * 7)
 	}
-	return paced(int64(*total), int64(*rate), int64(len(block)), func(n int64) error {
-		_, err := file.Write(block[:n])
+	var at int64
+	return paced(int64(*total), int64(*rate), int64(len(block)), func(n int64) (err error) {
+		if at += n; *allocate {
+			return unix.Fallocate(int(file.Fd()), 0, at-n, n)
+		}
+		_, err = file.Write(block[:n])
 		return err
 	})
 }
@@ -237,14 +249,15 @@ func spin(args []string) error {
 
 func logLines(args []string) error {
 	f := flag.NewFlagSet("log", flag.ContinueOnError)
-	rate, line := size(1<<20), size(120)
+	rate, line, total := size(1<<20), size(120), size(1<<62)
 	f.Var(&rate, "rate", "")
+	f.Var(&total, "size", "")
 	f.Var(&line, "line", "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	text := []byte(strings.Repeat("x", int(max(line, 1))-1) + "\n")
-	return paced(1<<62, int64(rate), int64(len(text)), func(n int64) error {
+	return paced(int64(total), int64(rate), int64(len(text)), func(n int64) error {
 		_, err := os.Stdout.Write(text[:n])
 		return err
 	})
@@ -282,29 +295,6 @@ func thrash(args []string) error {
 			}
 		}
 	}
-}
-
-func ignoreSIGTERM([]string) error {
-	signal.Ignore(syscall.SIGTERM)
-	select {}
-}
-
-// forkDying keeps one short-lived process running: each starts its successor and exits, so that whoever kills by a list
-// of process ids is always one generation late.
-func forkDying([]string) error {
-	if err := exec.Command("/proc/self/exe", "relay").Start(); err != nil {
-		return err
-	}
-	select {}
-}
-
-func relay([]string) error {
-	time.Sleep(5 * time.Millisecond)
-	if err := exec.Command("/proc/self/exe", "relay").Start(); err != nil {
-		return err
-	}
-	os.Exit(0)
-	return nil
 }
 
 func heartbeat(args []string) error {

@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/e2e/guestapi"
+	"jettison/e2e/vm"
+)
+
+// rootDir is the kubelet's, whose file system is nodefs.
+const rootDir = "/var/lib/kubelet"
+
+// disk is what the guest's own statfs says of a file system.
+type disk struct{ available, inodesFree int64 }
+
+// disk asks for the file system on which a folder of the guest lies.
+func (n *node) disk(dir string) (d disk) {
+	n.t.Helper()
+	var size int64
+	out := n.shell("mkdir -p " + dir + " && stat -f -c '%a %S %d' " + dir)
+	if _, err := fmt.Sscan(out, &d.available, &size, &d.inodesFree); err != nil {
+		n.t.Fatalf("statfs of %s: %q: %v", dir, out, err)
+	}
+	d.available *= size
+	return d
+}
+
+// isBack waits until the file system of a folder has at least so much.
+func (n *node) isBack(dir string, want disk) {
+	n.t.Helper()
+	n.until(dir+" has what it had", func() error {
+		if now := n.disk(dir); now.available < want.available || now.inodesFree < want.inodesFree {
+			return fmt.Errorf("%+v, want at least %+v", now, want)
+		}
+		return nil
+	})
+}
+
+// writing starts a pod with an emptyDir at /data, on disk, and waits until its behaviours have made a file there.
+func (n *node) writing(name, behaviour, file string) *vm.Pod {
+	n.t.Helper()
+	p := n.run(withEmptyDir(vm.NewPod(name, "", "", behaviour), "data", v1.EmptyDirVolumeSource{}))
+	n.until(name+" has written", func() error {
+		_, err := n.Shell(n.ctx, "test -e "+p.EmptyDir("data")+"/"+file)
+		return err
+	})
+	return p
+}
+
+// evictedFor waits for the agent's account of its first eviction, which must be for this signal and of this pod, and returns it.
+func (n *node) evictedFor(signal string, victim *vm.Pod) vm.LogLine {
+	n.t.Helper()
+	line := n.agentSays("evicted", 1)
+	if line.Fields["signal"] != signal || line.Fields["victim"] != victim.String() || line.Fields["uid"] != string(victim.Object.UID) {
+		n.t.Errorf("the agent says %v, want the eviction of %s for %s", line.Fields, victim, signal)
+	}
+	return line
+}
+
+// nothingLeft waits until nothing of a pod is left where a kubelet keeps volumes and logs.
+func (n *node) nothingLeft(p *vm.Pod) {
+	n.t.Helper()
+	uid := string(p.Object.UID)
+	n.until("nothing is left of "+p.String(), func() error {
+		left := n.shell("ls -d " + rootDir + "/pods/" + uid + " /var/log/pods/*" + uid + " 2>/dev/null || true")
+		if left != "" {
+			return errors.New(strings.TrimSpace(left))
+		}
+		return nil
+	})
+}
+
+// A pod fills the node's disk through its emptyDir. It goes, and all it has written with it; others that write keep what they
+// have.
+func TestPromiseNodefsBytesComeBack(t *testing.T) {
+	n := startNode(t)
+	n.shell("sync")
+	before := n.disk(rootDir)
+	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.available: %dMi}", before.available/mib-300))
+	modest := n.writing("modest", "fill -allocate -size 60Mi /data/file", "file")
+	talker := n.run(vm.NewPod("talker", "", "", "log -rate 64Ki"))
+	filler := n.writing("filler", "fill -allocate -rate 100Mi -size 600Mi /data/file", "file")
+	n.dies(filler)
+	line := n.evictedFor("nodefs.available", filler)
+	if message, _ := line.Fields["message"].(string); !strings.HasPrefix(message, "The node was low on resource: ephemeral-storage. Threshold quantity: ") {
+		t.Errorf("the agent's message is %q", message)
+	}
+	n.isBack(rootDir, disk{available: before.available - 150*mib})
+	n.nothingLeft(filler)
+	n.comesAndGoes("DiskPressure", line)
+	if size := n.number("du -sk " + modest.EmptyDir("data") + " | awk '{print $1}'"); size < 60<<10 {
+		t.Errorf("%s has %d KiB left of its 60 MiB", modest, size)
+	}
+	n.shell("test -s " + talker.LogPath("main"))
+}
+
+// A pod eats the node's inodes, another one its bytes: only the first is short, and goes.
+func TestNodefsInodesComeBack(t *testing.T) {
+	n := startNode(t)
+	before := n.disk(rootDir)
+	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.inodesFree: %q}", fmt.Sprint(before.inodesFree-4000)))
+	n.writing("bytes", "fill -allocate -size 400Mi /data/file", "file")
+	few := n.writing("few", "inodes -count 500 /data", "f500")
+	many := n.writing("many", "inodes -rate 2000 -count 8000 /data", "f1")
+	n.dies(many)
+	line := n.evictedFor("nodefs.inodesFree", many)
+	n.isBack(rootDir, disk{inodesFree: before.inodesFree - 2000})
+	n.nothingLeft(many)
+	n.comesAndGoes("DiskPressure", line)
+	if count := n.number("ls " + few.EmptyDir("data") + " | wc -l"); count != 500 {
+		t.Errorf("%s has %d files, want 500", few, count)
+	}
+}
+
+// Images and writable layers have a disk of their own. The pod that fills it through its writable layer goes, not the one that
+// uses far more, but of the other disk.
+func TestImagefsOnADiskOfItsOwn(t *testing.T) {
+	n := startNodeWith(t, vm.Options{ImageMiB: 768})
+	n.ownImageDisk()
+	before, nodefs := n.disk(guestapi.ImageRoot), n.disk(rootDir)
+	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.available: %dMi, imagefs.available: %dMi}",
+		nodefs.available/mib-1200, before.available/mib-250))
+	n.dedicatedImageFs()
+	before = n.disk(guestapi.ImageRoot) // the agent's image is there now
+	n.writing("volume", "fill -allocate -size 900Mi /data/file", "file")
+	n.run(vm.NewPod("modest", "", "", "fill -allocate -size 30Mi /file"))
+	layer := n.run(vm.NewPod("layer", "", "", "fill -allocate -rate 60Mi -size 400Mi /file"))
+	n.dies(layer)
+	line := n.evictedFor("imagefs.available", layer)
+	if message, _ := line.Fields["message"].(string); !strings.HasPrefix(message, "The node was low on resource: ephemeral-storage. Threshold quantity: ") {
+		t.Errorf("the agent's message is %q", message)
+	}
+	n.isBack(guestapi.ImageRoot, disk{available: before.available - 60*mib})
+	n.comesAndGoes("DiskPressure", line)
+}
+
+// ownImageDisk asserts that the runtime's root and the kubelet's are on different file systems.
+func (n *node) ownImageDisk() {
+	n.t.Helper()
+	n.shell("mkdir -p " + rootDir)
+	if a, b := n.shell("stat -c %d "+rootDir), n.shell("stat -c %d "+guestapi.ImageRoot); a == b {
+		n.t.Fatalf("%s and %s are both on device %s", rootDir, guestapi.ImageRoot, a)
+	}
+}
+
+// dedicatedImageFs asserts that the agent, by its own account, sees two file systems, each as big as the guest says.
+func (n *node) dedicatedImageFs() {
+	n.t.Helper()
+	s := n.stats()
+	for _, f := range []struct {
+		dir      string
+		capacity *uint64
+	}{{rootDir, s.Node.Fs.CapacityBytes}, {guestapi.ImageRoot, s.Node.Runtime.ImageFs.CapacityBytes}} {
+		want := 1024 * n.number("df -k "+f.dir+" | awk 'NR==2 {print $2}'")
+		if f.capacity == nil || *f.capacity != want {
+			n.t.Fatalf("the agent says that the file system of %s has %v bytes, the guest %d", f.dir, f.capacity, want)
+		}
+	}
+}
+
+// What fills disks and tables really takes of them, and the figures that the scenarios rely on move.
+func TestTheDisksFill(t *testing.T) {
+	n := startNodeWith(t, vm.Options{ImageMiB: 768})
+	n.ownImageDisk()
+	n.startAgent("", "--dry-run")
+	n.dedicatedImageFs()
+	type figures struct{ root, image disk }
+	now := func() figures { return figures{n.disk(rootDir), n.disk(guestapi.ImageRoot)} }
+	for _, c := range []struct {
+		name, behaviour string
+		root, image     disk // at least so much is taken
+	}{
+		{"written", "fill -size 100Mi /data/file", disk{available: 100 * mib}, disk{}},
+		{"allocated", "fill -allocate -size 800Mi /data/file", disk{available: 800 * mib}, disk{}},
+		{"files", "inodes -count 5000 /data", disk{inodesFree: 5000}, disk{}},
+		{"layer", "fill -allocate -size 300Mi /file", disk{}, disk{available: 300 * mib}},
+	} {
+		began := time.Now()
+		before := now()
+		p := n.run(withEmptyDir(vm.NewPod(c.name, "", "", c.behaviour), "data", v1.EmptyDirVolumeSource{}))
+		n.until(c.name+" takes what it says", func() error {
+			now := now()
+			for _, d := range []struct{ before, now, want disk }{{before.root, now.root, c.root}, {before.image, now.image, c.image}} {
+				if d.before.available-d.now.available < d.want.available || d.before.inodesFree-d.now.inodesFree < d.want.inodesFree {
+					return fmt.Errorf("%+v, was %+v", now, before)
+				}
+			}
+			return nil
+		})
+		took := time.Since(began)
+		if err := p.Remove(n.ctx); err != nil {
+			t.Fatal(err)
+		}
+		const slack = 8 * mib // the runtime's own logs and tables
+		n.isBack(rootDir, disk{before.root.available - slack, before.root.inodesFree - 64})
+		n.isBack(guestapi.ImageRoot, disk{before.image.available - slack, before.image.inodesFree - 64})
+		t.Logf("%s: %.1f s to fill, back after %.1f s", c.name, took.Seconds(), time.Since(began).Seconds())
+	}
+}

@@ -1,9 +1,11 @@
 package eviction
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,11 +66,12 @@ func TestThePageNamesTests(t *testing.T) {
 	}
 	functions, err := filepath.Glob("../*/*_test.go")
 	more, err2 := filepath.Glob("../cmd/jettison/internal/*/*_test.go")
-	if err != nil || err2 != nil || len(more) == 0 {
-		t.Fatal(err, err2, more)
+	commands, err3 := filepath.Glob("../cmd/jettison/*_test.go")
+	if err := errors.Join(err, err2, err3); err != nil || len(more) == 0 || len(commands) == 0 {
+		t.Fatal(err, more, commands)
 	}
 	all := ""
-	for _, path := range append(functions, more...) {
+	for _, path := range slices.Concat(functions, more, commands) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -101,10 +102,16 @@ func (n *node) idlePods() (names []string) {
 func TestKubeletAndAgentAgree(t *testing.T) {
 	n := startKubeletNode(t, vm.KubeletOptions{})
 	names := n.idlePods()
-	n.startAgent("")
+	n.startAgent(config("staticPodPath: " + vm.StaticPods))
 	if line := n.agentSays("started", 1); line.Fields["kubelet"] != true || line.Fields["disk"] != "observe" {
 		t.Errorf("the agent does not leave the disks to the kubelet beside it: %v", line.Fields)
 	}
+	n.until("the agent knows the objects of the static pods", func() error {
+		if got := n.state().Pods.Objects; got != len(names)+1 { // the agent is one itself
+			return fmt.Errorf("%d objects of %d pods", got, len(names)+1)
+		}
+		return nil
+	})
 	// The kubelet's figures of pods are up to 20 s old, those of volumes a minute: asked until both have settled, and so seldom
 	// that its figures are of after the last time.
 	var rows []row

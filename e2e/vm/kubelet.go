@@ -21,10 +21,10 @@ import (
 // kubeletVersion of k8s.io/kubernetes; the libraries of that release have the same number under v0.
 const kubeletVersion = "v1.36.3"
 
-// kubeletLog is where the guest keeps what the kubelet says; manifests is its folder of static pods.
+// kubeletLog is where the guest keeps what the kubelet says; StaticPods is its folder of static pods.
 const (
 	kubeletLog = "/var/log/kubelet.log"
-	manifests  = "/etc/kubernetes/manifests/"
+	StaticPods = "/etc/kubernetes/manifests/"
 )
 
 // kubeletDeadline: it makes a key pair and measures the machine before it answers, 15 s under emulation.
@@ -34,7 +34,7 @@ const kubeletDeadline = 3 * time.Minute
 // unless a scenario asks for it.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-staticPodPath: ` + manifests + `
+staticPodPath: ` + StaticPods + `
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 cgroupDriver: cgroupfs
 kubeletCgroups: /kubelet
@@ -109,7 +109,7 @@ func (n *Node) StartKubelet(ctx context.Context, o KubeletOptions) error {
 	if err := n.WriteFile(ctx, "/etc/kubernetes/kubelet.yaml", []byte(kubeletConfig+o.Config)); err != nil {
 		return err
 	}
-	line := "mkdir -p " + manifests + " /sys/fs/cgroup/kubelet && echo $$ > /sys/fs/cgroup/kubelet/cgroup.procs && " +
+	line := "mkdir -p " + StaticPods + " /sys/fs/cgroup/kubelet && echo $$ > /sys/fs/cgroup/kubelet/cgroup.procs && " +
 		`exec kubelet --config=/etc/kubernetes/kubelet.yaml --hostname-override=` + nodeName + ` "$@"`
 	if _, err := n.Start(ctx, kubeletLog, append([]string{"/bin/sh", "-c", line, "sh"}, o.Args...)...); err != nil {
 		return err
@@ -152,9 +152,9 @@ func (n *Node) RunStatic(ctx context.Context, object *v1.Pod) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	pod := &Pod{Object: object, QOS: qosClass(object), node: n, manifest: manifests + object.Name + ".yaml"}
+	pod := &Pod{Object: object, QOS: qosClass(object), node: n, manifest: StaticPods + object.Name + ".yaml"}
 	// The kubelet reads a file as soon as it is there, so it appears there whole.
-	hidden := path.Dir(path.Clean(manifests)) + "/" + object.Name + ".yaml"
+	hidden := path.Dir(path.Clean(StaticPods)) + "/" + object.Name + ".yaml"
 	if err := n.WriteFile(ctx, hidden, text); err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ type agent struct {
 	searching bool        // for it, beside the loop
 	search    chan search // one slot: what that has found
 	growth    growth
-	paces     [3]pace // of quick, in its order
+	paces     [len(quick)]pace // of quick, in its order
 
 	conditions  map[eviction.Condition]conditionState
 	underway    map[string]*underway // evictions until their effect is known, by pod UID

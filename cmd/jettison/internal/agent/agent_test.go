@@ -217,15 +217,18 @@ func TestAnUndyingVictimIsSetAside(t *testing.T) {
 	}
 }
 
-// A soft threshold stops a pod gently; a hard one that is met meanwhile does not wait for its grace period.
-func TestAHardThresholdCutsAGraceShort(t *testing.T) {
-	n := newTestNode(t)
-	n.a = newAgent(Options{Log: n.a.log, Config: configOf(t, `
+// softAndHard is a configuration with both.
+const softAndHard = `
 evictionHard: {memory.available: 100Mi}
 evictionSoft: {memory.available: 200Mi}
 evictionSoftGracePeriod: {memory.available: 10s}
 evictionMaxPodGracePeriod: 60
-`)}, n.a.Sources)
+`
+
+// A soft threshold stops a pod gently; a hard one that is met meanwhile does not wait for its grace period.
+func TestAHardThresholdCutsAGraceShort(t *testing.T) {
+	n := newTestNode(t)
+	n.a = newAgent(Options{Log: n.a.log, Config: configOf(t, softAndHard)}, n.a.Sources)
 	n.runs()
 	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.kill", "")
 	n.runtime.Change(func() { n.runtime.Hang = map[string]bool{"StopContainer": true} })

@@ -67,12 +67,7 @@ func TestAStrangerHoldsUpKillsAFewTimesOnly(t *testing.T) {
 func softNode(t *testing.T, ctx context.Context) (*testNode, *underway) {
 	t.Helper()
 	n := newTestNode(t)
-	n.a = newAgent(Options{Log: n.a.log, Config: configOf(t, `
-evictionHard: {memory.available: 100Mi}
-evictionSoft: {memory.available: 200Mi}
-evictionSoftGracePeriod: {memory.available: 10s}
-evictionMaxPodGracePeriod: 60
-`)}, n.a.Sources)
+	n.a = newAgent(Options{Log: n.a.log, Config: configOf(t, softAndHard)}, n.a.Sources)
 	n.runs()
 	n.runtime.Change(func() { n.runtime.Hang = map[string]bool{"StopContainer": true} })
 	n.available(150)

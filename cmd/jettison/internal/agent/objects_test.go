@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,34 @@ func TestDisksAreMeasuredFasterWhenShort(t *testing.T) {
 		n.a.measure(time.Now())
 		if got := n.a.shortOf(stats.SignalNodeFsAvailable); got != want {
 			t.Errorf("%d%% available: short %v", available, got)
+		}
+	}
+}
+
+// A victim for a disk is chosen by figures from after the last one's files were removed: they are waited for, but not for ever.
+func TestADiskVictimWaitsForFreshFigures(t *testing.T) {
+	n := newTestNode(t)
+	n.write("host/var/lib/kubelet/pods/"+uid+"/etc-hosts", "127.0.0.1 localhost\n")
+	host, err := stats.OpenHostRoot(filepath.Join(n.dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	n.a.background = stats.StartBackground(stats.BackgroundOptions{Host: host, Runtime: n.a.Client, NoNetwork: true})
+	defer n.a.background.Close()
+	if n.a.measuring(time.Now()) {
+		t.Error("no disk is short, and something is waited for")
+	}
+	n.a.diskCleaned = time.Now()
+	if !n.a.measuring(n.a.diskCleaned) {
+		t.Error("figures from before the files were removed are good enough")
+	}
+	if n.a.measuring(n.a.diskCleaned.Add(freshLimit)) {
+		t.Error("they are waited for for ever")
+	}
+	for end := time.Now().Add(10 * time.Second); n.a.measuring(n.a.diskCleaned); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("they are never measured anew")
 		}
 	}
 }

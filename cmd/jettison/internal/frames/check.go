@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"jettison/cmd/jettison/internal/jsonwords"
 )
 
 // check refuses figures that cannot be true, and names that are none.
@@ -29,12 +31,12 @@ func (a *Agent) check() (field, what string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.SourceErrors)) {
 		if blinding(name) == nil {
-			c.fail("sourceErrors."+fieldOf(jsontext.Pointer("").AppendToken(name)), "unknown source"+didYouMean(closest(name, slices.Collect(maps.Keys(blinds)))))
+			c.fail("sourceErrors."+jsonwords.Field(jsontext.Pointer("").AppendToken(name)), "unknown source"+didYouMean(closest(name, slices.Collect(maps.Keys(blinds)))))
 		}
 	}
 	for uid, p := range a.Pods {
 		if p != nil && p.wrong() { // most often nothing is, and no name has to be made
-			p.check(c, "pods."+fieldOf(jsontext.Pointer("").AppendToken(uid)))
+			p.check(c, "pods."+jsonwords.Field(jsontext.Pointer("").AppendToken(uid)))
 		}
 	}
 	return c.field, c.what

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"jettison/cmd/jettison/internal/jsonwords"
 )
 
 // Fault is what is wrong with a frame, and where.
@@ -35,7 +36,7 @@ func explain(err error, cut bool) (field, what string) {
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case errors.As(err, &syntactic):
-		field = fieldOf(syntactic.JSONPointer)
+		field = jsonwords.Field(syntactic.JSONPointer)
 		switch {
 		case errors.Is(err, jsontext.ErrDuplicateName):
 			return field, "is there a second time"
@@ -52,7 +53,7 @@ func explain(err error, cut bool) (field, what string) {
 }
 
 func semanticFault(e *json.SemanticError) (field, what string) {
-	field = fieldOf(e.JSONPointer)
+	field = jsonwords.Field(e.JSONPointer)
 	var inner *json.SemanticError
 	switch {
 	case errors.Is(e.Err, json.ErrUnknownName):
@@ -62,7 +63,7 @@ func semanticFault(e *json.SemanticError) (field, what string) {
 	case e.JSONKind == '0' && e.GoType != nil && isNumber(e.GoType):
 		return field, fmt.Sprintf("%.40s is not %s", e.JSONValue, wanted(e.GoType))
 	case e.JSONKind != 0 && e.GoType != nil && (e.Err == nil || isNumber(e.GoType)):
-		return field, fmt.Sprintf("want %s, got %s", wanted(e.GoType), kindName(e.JSONKind))
+		return field, fmt.Sprintf("want %s, got %s", wanted(e.GoType), jsonwords.Kind(e.JSONKind))
 	case e.Err != nil:
 		return field, e.Err.Error()
 	}
@@ -91,28 +92,6 @@ func wanted(t reflect.Type) string {
 		return "a list"
 	}
 	return "an object"
-}
-
-// maxToken is how much of a key is shown.
-const maxToken = 64
-
-// fieldOf is a JSON pointer as a person writes it.
-func fieldOf(p jsontext.Pointer) string {
-	var b strings.Builder
-	for token := range p.Tokens() {
-		if _, err := strconv.ParseUint(token, 10, 32); err == nil {
-			b.WriteString("[" + token + "]")
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('.')
-		}
-		if len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == '"' || r == '.' || r > '~' }) {
-			token = fmt.Sprintf("%.*q", maxToken, token)
-		}
-		b.WriteString(token)
-	}
-	return b.String()
 }
 
 // nearest is the name of a field like the unknown one that a pointer ends with; empty: none is.
@@ -168,7 +147,7 @@ func fieldTypes(t reflect.Type) map[string]reflect.Type {
 
 // closest is the known name most like one; empty: none is like it.
 func closest(name string, known []string) string {
-	if len(name) > maxToken {
+	if len(name) > jsonwords.MaxKey {
 		return ""
 	}
 	best, distance := "", len(name)/2+1

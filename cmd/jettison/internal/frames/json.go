@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cmd/jettison/internal/jsonwords"
 )
 
 // The JSON of frames. The library (encoding/json/v2 before it is the default) reads twice as fast as encoding/json, refuses keys
@@ -54,7 +56,7 @@ func readText(d *jsontext.Decoder, want string) (string, error) {
 	case t.Kind() == 'n':
 		return "", nil
 	case t.Kind() != '"':
-		return "", fmt.Errorf("want %s, got %s", want, kindName(t.Kind()))
+		return "", fmt.Errorf("want %s, got %s", want, jsonwords.Kind(t.Kind()))
 	}
 	text := t.String()
 	if text == "" {
@@ -93,7 +95,7 @@ func readQuantity(d *jsontext.Decoder, out *resource.Quantity) error {
 	case '"', '0':
 		text = t.String()
 	default:
-		return fmt.Errorf("want a quantity, got %s", kindName(t.Kind()))
+		return fmt.Errorf("want a quantity, got %s", jsonwords.Kind(t.Kind()))
 	}
 	if len(text) > maxQuantityText {
 		return fmt.Errorf("quantity %.40q...: longer than %d characters", text, maxQuantityText)
@@ -148,25 +150,6 @@ func (r *Range) MarshalJSONTo(e *jsontext.Encoder) error {
 		Min uint64 `json:"min"`
 		Max uint64 `json:"max"`
 	}{r.Min, r.Max})
-}
-
-// kindName is what stands in a place, in words.
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "true or false"
-	case '"':
-		return "text"
-	case '0':
-		return "a number"
-	case '{', '}':
-		return "an object"
-	case '[', ']':
-		return "a list"
-	}
-	return "something else"
 }
 
 // most is the greatest figure that can be true.

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"jettison/cmd/jettison/internal/jsonwords"
 )
 
 // Fault is what is wrong with a file, and where.
@@ -49,7 +50,7 @@ func faultIn(path string, text []byte, err error) error {
 		f.Field, f.What = own.field, own.what
 		f.Line = lineOf(text, valueAt(text, offsetOf(text, own.field)))
 	case errors.As(err, &syntactic):
-		f.Field, f.Line = fieldOf(syntactic.JSONPointer), lineOf(text, syntactic.ByteOffset)
+		f.Field, f.Line = jsonwords.Field(syntactic.JSONPointer), lineOf(text, syntactic.ByteOffset)
 		switch {
 		case errors.Is(err, jsontext.ErrDuplicateName):
 			f.What = "is there a second time"
@@ -59,7 +60,7 @@ func faultIn(path string, text []byte, err error) error {
 			f.What = fmt.Sprintf("not JSON: %v", syntactic.Err)
 		}
 	case errors.As(err, &semantic):
-		f.Field, f.Line = fieldOf(semantic.JSONPointer), lineOf(text, valueAt(text, semantic.ByteOffset))
+		f.Field, f.Line = jsonwords.Field(semantic.JSONPointer), lineOf(text, valueAt(text, semantic.ByteOffset))
 		f.What = what(semantic)
 	default:
 		f.Line, f.What = 1, err.Error()
@@ -79,7 +80,7 @@ func what(e *json.SemanticError) string {
 	case e.JSONKind == '0' && len(e.JSONValue) > 0:
 		return fmt.Sprintf("%.40s is not %s", e.JSONValue, wanted(e.GoType))
 	case e.JSONKind != 0 && e.GoType != nil:
-		return fmt.Sprintf("want %s, got %s", wanted(e.GoType), kindName(e.JSONKind))
+		return fmt.Sprintf("want %s, got %s", wanted(e.GoType), jsonwords.Kind(e.JSONKind))
 	}
 	return e.Error()
 }
@@ -97,25 +98,6 @@ func wanted(t reflect.Type) string {
 		return "a list"
 	}
 	return "an object"
-}
-
-// kindName is what stands in a place, in words.
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "true or false"
-	case '"':
-		return "text"
-	case '0':
-		return "a number"
-	case '{', '}':
-		return "an object"
-	case '[', ']':
-		return "a list"
-	}
-	return "something else"
 }
 
 // lineOf is the line of a byte, from 1.
@@ -140,7 +122,7 @@ func offsetOf(text []byte, field string) int64 {
 		if _, err := d.ReadToken(); err != nil {
 			return found
 		}
-		here := fieldOf(d.StackPointer())
+		here := jsonwords.Field(d.StackPointer())
 		if here == field {
 			return before
 		}
@@ -148,28 +130,6 @@ func offsetOf(text []byte, field string) int64 {
 			best, found = len(here), before
 		}
 	}
-}
-
-// maxToken is how much of a key is shown.
-const maxToken = 80
-
-// fieldOf is a JSON pointer as a person writes it.
-func fieldOf(p jsontext.Pointer) string {
-	var b strings.Builder
-	for token := range p.Tokens() {
-		if _, err := strconv.ParseUint(token, 10, 32); err == nil {
-			b.WriteString("[" + token + "]")
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('.')
-		}
-		if len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == '"' || r == '.' || r > '~' }) {
-			token = fmt.Sprintf("%.*q", maxToken, token)
-		}
-		b.WriteString(token)
-	}
-	return b.String()
 }
 
 // didYouMean names the field of gc.json most like the unknown one that a pointer ends with.
@@ -192,7 +152,7 @@ func didYouMean(p jsontext.Pointer) string {
 		}
 	}
 	name := p.LastToken()
-	if t.Kind() != reflect.Struct || len(name) > maxToken {
+	if t.Kind() != reflect.Struct || len(name) > jsonwords.MaxKey {
 		return ""
 	}
 	best, distance := "", len(name)/2+1

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"jettison/cmd/jettison/internal/jsonwords"
 )
 
 // number is a 64-bit whole number that is not negative, as text (protojson's way) or as a number.
@@ -20,7 +22,7 @@ func (n *number) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		return err
 	}
 	if t.Kind() != '"' && t.Kind() != '0' {
-		return errors.New("want a whole number, got " + kindName(t.Kind()))
+		return errors.New("want a whole number, got " + jsonwords.Kind(t.Kind()))
 	}
 	v, err := strconv.ParseInt(t.String(), 10, 64)
 	if err != nil || v < 0 {
@@ -84,7 +86,7 @@ func readText(d *jsontext.Decoder, want string) (string, error) {
 		return "", err
 	}
 	if t.Kind() != '"' {
-		return "", fmt.Errorf("want %s as text, got %s", want, kindName(t.Kind()))
+		return "", fmt.Errorf("want %s as text, got %s", want, jsonwords.Kind(t.Kind()))
 	}
 	return t.String(), nil
 }

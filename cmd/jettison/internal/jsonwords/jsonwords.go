@@ -1,0 +1,51 @@
+// Package jsonwords names places and kinds of JSON as a person writes them, for errors.
+package jsonwords
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MaxKey is how much of a key is shown: it comes from outside.
+const MaxKey = 64
+
+// Field is a JSON pointer as in summary.pods[3].memory.rssBytes. A key that is long, or not plain, is cut and quoted.
+func Field(p jsontext.Pointer) string {
+	var b strings.Builder
+	for token := range p.Tokens() {
+		if _, err := strconv.ParseUint(token, 10, 32); err == nil {
+			b.WriteString("[" + token + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		if len(token) > MaxKey || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == '"' || r == '.' || r > '~' }) {
+			token = fmt.Sprintf("%.*q", MaxKey, token)
+		}
+		b.WriteString(token)
+	}
+	return b.String()
+}
+
+// Kind is what stands in a place.
+func Kind(k jsontext.Kind) string {
+	switch k {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "true or false"
+	case '"':
+		return "text"
+	case '0':
+		return "a number"
+	case '{', '}':
+		return "an object"
+	case '[', ']':
+		return "a list"
+	}
+	return "something else"
+}

@@ -193,7 +193,7 @@ func (r *Reader) readLine(d *decoding) (cut bool, err error) {
 	for {
 		part, err := r.src.ReadSlice('\n')
 		if len(d.text)+len(part) > r.max {
-			return false, r.fault(d.line, "", fmt.Sprintf("longer than %d bytes", r.max))
+			return false, r.fault(d.line, "", fmt.Sprintf("longer than %d bytes: want one frame a line, as run --record writes them", r.max))
 		}
 		d.text = append(d.text, part...)
 		switch {

@@ -90,7 +90,7 @@ func TestReaderBounds(t *testing.T) {
 	if _, err := r.Next(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Next(); err == nil || err.Error() != "endless: line 2: longer than 1048576 bytes" {
+	if _, err := r.Next(); err == nil || err.Error() != "endless: line 2: longer than 1048576 bytes: want one frame a line, as run --record writes them" {
 		t.Error(err)
 	}
 	r, _ = NewReader(strings.NewReader(strings.TrimSpace(frameAt(0))), "frames")

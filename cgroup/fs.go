@@ -6,6 +6,7 @@
 //	fs.go            FS: the root
 //	dir.go           Dir: the groups below one, listed again and again
 //	group.go         Group: descriptor, identity
+//	groupinto.go     a Group opened where no memory may be asked for
 //	read.go          reading and writing a group's files
 //	memory.go        memory.current, memory.stat, memory.events, the limits, swap
 //	memorydetail.go  all that memory.stat tells
@@ -17,6 +18,14 @@
 //	events.go        cgroup.events, waiting until a group is empty
 //	procs.go         cgroup.procs
 //	kill.go          cgroup.kill
+//	killprocs.go     killing process by process
+//	pidfd.go         process descriptors: signals, reaping memory
+//	cpuwrite.go      cpu.max, cpu.weight, cpu.idle as they are written
+//	memorywrite.go   memory.min as it is written, and what it was before
+//	walk.go          a group and all below it
+//	thread.go        the priority of a thread
+//	reclaim.go       memory.reclaim
+//	reclaimstat.go   what memory.stat tells of what could be reclaimed
 //	feature.go       what the kernel, the mount and the node can do
 //	mountinfo.go     how the hierarchy is mounted
 //	record.go        what a recorded tree is made of
@@ -27,7 +36,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"unsafe"
@@ -162,16 +170,11 @@ func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 // Group opens the cgroup at a path below the root; "" is the root itself. A cgroup that does not exist is ErrVanished: to
 // who looks for it, one that went away a moment ago and one that never was are the same.
 func (fs *FS) Group(name string) (*Group, error) {
-	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_PATH)
-	if err != nil {
-		return nil, fmt.Errorf("open cgroup %s: %w", fs.join(name), vanished(err))
+	g := &Group{dir: -1}
+	if err := fs.GroupInto(name, g); err != nil {
+		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("stat cgroup %s: %w", fs.join(name), err)
-	}
-	return &Group{path: strings.Trim(path.Clean("/"+name), "/"), dir: fd, id: ID{st.Dev, st.Ino}}, nil
+	return g, nil
 }
 
 func (fs *FS) join(name string) string { return filepath.Join(fs.mount, name) }

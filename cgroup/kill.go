@@ -1,6 +1,33 @@
 package cgroup
 
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
 // Kill sends SIGKILL to every process of the group and of all groups below it, forks in flight included: cgroup.kill
 // (since v5.14). It returns when the signals are sent, not when the processes are gone: see WaitEmpty. os.ErrNotExist: the
 // kernel has no cgroup.kill; EOPNOTSUPP: the group is threaded; ErrVanished: there is nothing left to kill.
 func (g *Group) Kill() error { return g.write("cgroup.kill", "1") }
+
+// OpenKill opens cgroup.kill, so that the kill is one write: WriteKill. Close the descriptor. Errors as of Kill.
+func (g *Group) OpenKill() (fd int, err error) { return g.openFile("cgroup.kill", unix.O_WRONLY) }
+
+var one = []byte("1")
+
+// WriteKill is Kill through a descriptor of OpenKill.
+func (g *Group) WriteKill(fd int) error {
+	for {
+		_, err := unix.Write(fd, one)
+		switch err {
+		case nil:
+			return nil
+		case unix.EINTR:
+			continue
+		case unix.ENODEV:
+			err = ErrVanished
+		}
+		return fmt.Errorf("write to cgroup %s: %w", g.file("cgroup.kill"), err)
+	}
+}

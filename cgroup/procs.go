@@ -12,7 +12,16 @@ import (
 // pid namespace appear as 0 (v6.12 kernel/cgroup/cgroup.c, cgroup_procs_show). buf is scratch space: the file may be longer,
 // it is read in pieces, and a process that comes or goes meanwhile may or may not be seen. EOPNOTSUPP: the group is threaded.
 func (g *Group) Procs(buf []byte, visit func(pid int)) error {
-	const name = "cgroup.procs"
+	return g.ids("cgroup.procs", buf, visit)
+}
+
+// Threads is Procs of cgroup.threads: the thread ids in the group itself, of a threaded group too.
+func (g *Group) Threads(buf []byte, visit func(tid int)) error {
+	return g.ids("cgroup.threads", buf, visit)
+}
+
+// ids reads a file that is a list of process or thread ids.
+func (g *Group) ids(name string, buf []byte, visit func(id int)) error {
 	fd, err := g.openFile(name, unix.O_RDONLY)
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ func (g *Group) file(name string) string { return "/" + g.path + "/" + name }
 // off, or the kernel too old); if the group itself is gone it is ErrVanished.
 func (g *Group) openFile(name string, flags int) (int, error) {
 	for {
-		fd, err := unix.Openat(g.dir, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		fd, err := openat(g.dir, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW)
 		switch {
 		case err == unix.EINTR:
 			continue

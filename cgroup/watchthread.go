@@ -17,13 +17,13 @@ func raisePriority() (raised bool, refused []error) {
 	if err == nil {
 		return true, nil
 	}
-	refused = append(refused, fmt.Errorf("make the watcher's thread a real-time one: %w (needs CAP_SYS_NICE, and a real-time budget of its cgroup where the kernel has RT_GROUP_SCHED)", err))
+	refused = append(refused, fmt.Errorf("make a thread a real-time one: %w (needs CAP_SYS_NICE, and a real-time budget of its cgroup where the kernel has RT_GROUP_SCHED)", err))
 	err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: -20,
 		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
 	if err == nil {
 		return true, refused
 	}
-	return false, append(refused, fmt.Errorf("set the watcher's thread to nice -20: %w (needs CAP_SYS_NICE)", err))
+	return false, append(refused, fmt.Errorf("set a thread to nice -20: %w (needs CAP_SYS_NICE)", err))
 }
 
 // lowerPriority makes the calling thread an ordinary one.

@@ -1,0 +1,81 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// CPUSettings decide how much CPU time a group gets. What a kernel or a controller that is off does not have is absent.
+type CPUSettings struct {
+	Max       CPUMax
+	Weight    uint64 // 1 to 10000; meaningless if Idle
+	Idle      bool   // cpu.idle (since v5.15): below every other group
+	HasMax    bool
+	HasWeight bool
+}
+
+// maxWeight is the most that cpu.weight takes (include/linux/cgroup.h, CGROUP_WEIGHT_MAX).
+const maxWeight = 10000
+
+// CPUSettings reads cpu.max, cpu.weight and cpu.idle. os.ErrNotExist: the cpu controller is off here. It uses no kept
+// descriptor, so it may run beside another goroutine's use of the Group.
+func (g *Group) CPUSettings(buf []byte) (s CPUSettings, err error) {
+	s.Max, err = g.CPUMax(buf)
+	s.HasMax = err == nil
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // without CFS bandwidth control there is no cpu.max
+		return s, err
+	}
+	if s.Weight, err = g.CPUWeight(buf); err != nil {
+		return s, err
+	}
+	s.HasWeight = true
+	s.Idle = s.Weight == 0
+	if s.Weight > 1 { // an idle group shows 0, or 1 (v6.12 kernel/sched/core.c tg_weight, sched_weight_to_cgroup)
+		return s, nil
+	}
+	if b, err := g.read("cpu.idle", buf); err == nil {
+		s.Idle = string(chomp(b)) == "1"
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return s, err
+	}
+	return s, nil
+}
+
+// RaiseCPU lets the group have all the CPU time that it can get: cpu.max "max", the highest cpu.weight. What the group does not
+// have is passed over; os.ErrNotExist: it has none of it. What is above the group still holds.
+func (g *Group) RaiseCPU() error {
+	unlimited := g.write("cpu.max", "max")
+	weight := g.write("cpu.weight", "10000")
+	if weight != nil && g.write("cpu.idle", "0") == nil { // an idle group has no weight (kernel/sched/fair.c, sched_group_set_shares)
+		weight = g.write("cpu.weight", "10000")
+	}
+	if errors.Is(unlimited, os.ErrNotExist) && weight == nil {
+		return nil
+	}
+	if unlimited != nil {
+		return unlimited
+	}
+	return weight
+}
+
+// RestoreCPU puts back what RaiseCPU changed. What somebody else has set meanwhile stays.
+func (g *Group) RestoreCPU(before CPUSettings, buf []byte) error {
+	now, err := g.CPUSettings(buf)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if before.HasMax && !before.Max.Unlimited && now.Max.Unlimited {
+		errs = append(errs, g.write("cpu.max", fmt.Sprintf("%d %d", before.Max.Quota.Microseconds(), before.Max.Period.Microseconds())))
+	}
+	if before.HasWeight && now.Weight == maxWeight {
+		if before.Idle {
+			errs = append(errs, g.write("cpu.weight", "100"), g.write("cpu.idle", "1"))
+		} else if before.Weight != maxWeight {
+			errs = append(errs, g.write("cpu.weight", strconv.FormatUint(before.Weight, 10)))
+		}
+	}
+	return errors.Join(errs...)
+}

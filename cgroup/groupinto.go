@@ -1,0 +1,59 @@
+package cgroup
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// GroupInto is Group into one that the caller has, zero or closed: where the path is clean it allocates nothing. After an
+// error out holds nothing that would have to be closed.
+func (fs *FS) GroupInto(name string, out *Group) error {
+	*out = Group{dir: -1}
+	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_PATH)
+	if err != nil {
+		return fmt.Errorf("open cgroup %s: %w", fs.join(name), vanished(err))
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return fmt.Errorf("stat cgroup %s: %w", fs.join(name), err)
+	}
+	clean := strings.Trim(name, "/")
+	if clean != "" && path.Clean(clean) != clean {
+		clean = strings.Trim(path.Clean("/"+clean), "/")
+	}
+	*out = Group{path: clean, dir: fd, id: ID{st.Dev, st.Ino}}
+	return nil
+}
+
+// DupInto makes out, zero or closed, a second handle of the same cgroup, for another goroutine. It allocates nothing.
+func (g *Group) DupInto(out *Group) error {
+	*out = Group{dir: -1}
+	fd, err := unix.FcntlInt(uintptr(g.dir), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("duplicate the descriptor of cgroup /%s: %w", g.path, err)
+	}
+	*out = Group{path: g.path, dir: fd, id: g.id}
+	return nil
+}
+
+// openat is unix.Openat without the copy of the name that it allocates.
+func openat(dir int, name string, flags int) (int, error) {
+	var text [256]byte
+	if len(name) >= len(text) || strings.IndexByte(name, 0) >= 0 {
+		return unix.Openat(dir, name, flags, 0)
+	}
+	copy(text[:], name)
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&text[0])), uintptr(flags|unix.O_LARGEFILE), 0, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+// Forget makes g a closed Group, without closing anything: what a Group that is part of something else begins as.
+func (g *Group) Forget() { *g = Group{dir: -1} }

@@ -1,0 +1,72 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// SetMemoryMin writes memory.min: bytes that are not taken from the group and all below it, whatever the pressure; what the
+// groups above it do not have counts for nothing. Unlike a write to memory.max or memory.high it reclaims nothing.
+func (g *Group) SetMemoryMin(bytes uint64) error {
+	fd, err := g.openFile("memory.min", unix.O_WRONLY|unix.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if _, err = unix.Write(fd, fmt.Appendf(nil, "%d", bytes)); err == unix.ENODEV {
+		err = ErrVanished
+	}
+	if err != nil {
+		return fmt.Errorf("write %d to cgroup %s: %w", bytes, g.file("memory.min"), err)
+	}
+	return nil
+}
+
+// notePrefix: extended attributes of users are there for cgroup v2 since v5.7 (kernel/cgroup/cgroup.c,
+// KERNFS_ROOT_SUPPORT_USER_XATTR), 128 of them a group.
+const notePrefix = "user.jettison."
+
+// Note is a short text that was left on the group under a name. It lives as long as the group. Absent: ok is false.
+func (g *Group) Note(name string) (text string, ok bool, err error) {
+	err = g.noted(func(fd int) error {
+		var buf [128]byte
+		n, err := unix.Fgetxattr(fd, notePrefix+name, buf[:])
+		if err == nil {
+			text, ok = string(buf[:n]), true
+		}
+		return err
+	})
+	if errors.Is(err, unix.ENODATA) {
+		err = nil
+	}
+	return text, ok, err
+}
+
+// SetNote leaves a text of up to 128 bytes. EOPNOTSUPP: the kernel cannot.
+func (g *Group) SetNote(name, text string) error {
+	return g.noted(func(fd int) error { return unix.Fsetxattr(fd, notePrefix+name, []byte(text), 0) })
+}
+
+// RemoveNote removes it; one that is not there is no error.
+func (g *Group) RemoveNote(name string) error {
+	err := g.noted(func(fd int) error { return unix.Fremovexattr(fd, notePrefix+name) })
+	if errors.Is(err, unix.ENODATA) {
+		return nil
+	}
+	return err
+}
+
+// noted does something with the group's directory; its own descriptor is for paths only.
+func (g *Group) noted(do func(fd int) error) error {
+	fd, err := g.openFile(".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := do(fd); err != nil {
+		return fmt.Errorf("extended attribute of cgroup /%s: %w", g.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// testTree makes a cgroup of this test's in this machine's hierarchy, for which a hybrid one will do.
+func testTree(t *testing.T) (fs *FS, name, dir string) {
+	t.Helper()
+	for _, mount := range []string{DefaultMount, DefaultMount + "/unified"} {
+		fs, err := Open(mount)
+		if err != nil {
+			continue
+		}
+		name := "jettison-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+		dir := filepath.Join(mount, name)
+		if os.Mkdir(dir, 0o755) == nil {
+			t.Cleanup(func() { _ = fs.RemoveEmpty(name); fs.Close() })
+			return fs, name, dir
+		}
+		fs.Close()
+	}
+	t.Skip("no cgroup v2 hierarchy that this user may write to: the virtual machine's scenarios cover this")
+	return nil, "", ""
+}
+
+func TestRemoveEmpty(t *testing.T) {
+	fs, name, dir := testTree(t)
+	if err := os.MkdirAll(dir+"/a/b/c", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := fs.RemoveEmpty("/" + name + "/"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if err := fs.RemoveEmpty(name); err != nil {
+		t.Errorf("one that is gone: %v", err)
+	}
+}
+
+func TestRemoveEmptyLeavesWhatLives(t *testing.T) {
+	fs, name, dir := testTree(t)
+	if err := os.MkdirAll(dir+"/a/b", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(dir + "/a/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	if err := fs.RemoveEmpty(name); !errors.Is(err, ErrPopulated) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(dir + "/a/b"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRemoveEmptyStaysInside(t *testing.T) {
+	root := t.TempDir()
+	fs, err := OpenTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fs.Close()
+	if err := os.Symlink("/etc", filepath.Join(root, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "/", "..", "link", "../x"} {
+		if err := fs.RemoveEmpty(name); err == nil && name != "../x" {
+			t.Errorf("%q: no error", name)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package cgroup
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// walkDepth is how far below a group a Walker goes: a pod has its containers there, and a container may have made groups of
+// its own. The kernel itself has no limit unless cgroup.max.depth is set.
+const walkDepth = 32
+
+// Walker visits a group and all below it. It keeps its buffers, about 20 KiB, so that a walk allocates nothing. It is used by
+// one goroutine at a time; the zero value is ready.
+type Walker struct {
+	levels [walkDepth]level
+}
+
+// level is one directory on the way from the top to where the walk is.
+type level struct {
+	group Group     // its descriptor can be listed
+	rest  []byte    // of buf: entries that were read and not gone through yet
+	buf   [512]byte // at least one entry: 19 bytes and a name of up to 255
+}
+
+// Walk calls visit for g and for every group below it, each before those below it. The Group is the walk's own, good until
+// visit returns; in errors it goes by the path of g. A group that vanishes meanwhile is passed over, and one that is made
+// meanwhile may be: who needs all of them walks again. Groups more than 32 levels down are not visited, deep says so. visit
+// ends the walk by returning false.
+func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
+	depth := -1
+	defer func() {
+		for ; depth >= 0; depth-- {
+			w.levels[depth].group.Close()
+		}
+	}()
+	enter := func(dir int, name []byte) bool {
+		if depth+1 == walkDepth {
+			deep = true
+			return true
+		}
+		l := &w.levels[depth+1]
+		fd := openDirectory(dir, name)
+		if fd < 0 {
+			return true
+		}
+		depth++
+		l.group, l.rest = Group{path: g.path, dir: fd}, nil
+		return visit(&l.group)
+	}
+	if !enter(g.dir, []byte(".")) {
+		return deep
+	}
+	for depth >= 0 {
+		l := &w.levels[depth]
+		if len(l.rest) == 0 {
+			n, err := unix.Getdents(l.group.dir, l.buf[:])
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil || n <= 0 { // its end, or it was removed
+				l.group.Close()
+				depth--
+				continue
+			}
+			l.rest = l.buf[:n]
+		}
+		var name []byte
+		var directory bool
+		if name, directory, l.rest = nextEntry(l.rest); directory && !enter(l.group.dir, name) {
+			return deep
+		}
+	}
+	return deep
+}
+
+// openDirectory opens a directory to list it; -1: it is gone, or not one.
+func openDirectory(dir int, name []byte) int {
+	var text [256]byte
+	if len(name) >= len(text) {
+		return -1
+	}
+	copy(text[:], name)
+	for {
+		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&text[0])), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
+		switch errno {
+		case 0:
+			return int(fd)
+		case unix.EINTR:
+			continue
+		}
+		return -1
+	}
+}
+
+// nextEntry takes one record of getdents64(2) off b; see directories.
+func nextEntry(b []byte) (name []byte, directory bool, rest []byte) {
+	directories(b[:min(entryLength(b), len(b))], func(n []byte) { name, directory = n, true })
+	return name, directory, b[min(entryLength(b), len(b)):]
+}
+
+// entryLength is the length of the first record; all that is left where there is no sane one.
+func entryLength(b []byte) int {
+	if len(b) < 19 {
+		return len(b)
+	}
+	if n := int(b[16]) | int(b[17])<<8; n >= 19 {
+		return n
+	}
+	return len(b)
+}

@@ -116,11 +116,21 @@ func (c *Client) listContainers(ctx context.Context, filter *runtimev1.Container
 
 // once leaves out what has no id, and all but the first of an id.
 func once[T interface{ GetId() string }](items []T) []T {
-	seen := make(map[string]bool, len(items))
+	return distinct(items, T.GetId)
+}
+
+// onceEach is once for images, of which one id may come once for each runtime handler (RuntimeClassInImageCriApi).
+func onceEach(items []*runtimev1.Image) []*runtimev1.Image {
+	type key struct{ id, handler string }
+	return distinct(items, func(i *runtimev1.Image) key { return key{i.GetId(), i.GetSpec().GetRuntimeHandler()} })
+}
+
+func distinct[T interface{ GetId() string }, K comparable](items []T, key func(T) K) []T {
+	seen := make(map[K]bool, len(items))
 	out := items[:0]
 	for _, item := range items {
-		if id := item.GetId(); id != "" && !seen[id] {
-			seen[id] = true
+		if k := key(item); item.GetId() != "" && !seen[k] {
+			seen[k] = true
 			out = append(out, item)
 		}
 	}

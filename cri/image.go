@@ -17,10 +17,11 @@ type Image struct {
 	Size                  uint64            // bytes on the node as the runtime counts them (containerd: compressed); 0: unknown
 	Pinned                bool              // the runtime asks that it be kept; it would remove it all the same (runtime/v1 api.proto)
 	Spec                  string            // the reference it was pulled by; often empty
+	RuntimeHandler        string            // that it was pulled for; empty: the default one
 	Annotations           map[string]string // of that reference
 }
 
-// ListImages lists the images of the image service, once each.
+// ListImages lists the images of the image service, each once for each runtime handler that it was pulled for.
 func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
@@ -38,7 +39,7 @@ func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	if err != nil {
 		return nil, c.imageLink.wrap("list images of", err)
 	}
-	items = once(items)
+	items = onceEach(items)
 	out := make([]Image, 0, len(items))
 	for _, i := range items {
 		out = append(out, imageOf(i))
@@ -49,7 +50,7 @@ func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 func imageOf(i *runtimev1.Image) Image {
 	out := Image{
 		ID: i.GetId(), RepoTags: i.GetRepoTags(), RepoDigests: i.GetRepoDigests(), Pinned: i.GetPinned(),
-		Spec: i.GetSpec().GetImage(), Annotations: i.GetSpec().GetAnnotations(),
+		Spec: i.GetSpec().GetImage(), Annotations: i.GetSpec().GetAnnotations(), RuntimeHandler: i.GetSpec().GetRuntimeHandler(),
 	}
 	if size := i.GetSize(); size <= math.MaxInt64 {
 		out.Size = size

@@ -43,7 +43,7 @@ func (r *Runtime) Version(ctx context.Context, _ *runtimev1.VersionRequest) (*ru
 // Status implements the CRI.
 func (r *Runtime) Status(ctx context.Context, _ *runtimev1.StatusRequest) (*runtimev1.StatusResponse, error) {
 	return unary(ctx, r, "Status", func() (*runtimev1.StatusResponse, error) {
-		return &runtimev1.StatusResponse{Status: &runtimev1.RuntimeStatus{Conditions: clones(r.Conditions)}}, nil
+		return &runtimev1.StatusResponse{Status: &runtimev1.RuntimeStatus{Conditions: clones(r.Conditions)}, Info: map[string]string{"config": r.Config}}, nil
 	})
 }
 
@@ -141,6 +141,23 @@ func (r *Runtime) StopContainer(ctx context.Context, req *runtimev1.StopContaine
 	})
 }
 
+// ReopenContainerLog implements the CRI. It makes no file: see Answer.
+func (r *Runtime) ReopenContainerLog(ctx context.Context, req *runtimev1.ReopenContainerLogRequest) (*runtimev1.ReopenContainerLogResponse, error) {
+	return unary(ctx, r, "ReopenContainerLog", func() (*runtimev1.ReopenContainerLogResponse, error) {
+		for _, c := range r.Containers {
+			switch {
+			case c.GetId() != req.GetContainerId():
+			case c.GetState() != runtimev1.ContainerState_CONTAINER_RUNNING:
+				return nil, status.Errorf(codes.Unknown, "container %s is not running", c.GetId())
+			default:
+				r.Reopens = append(r.Reopens, c.GetId())
+				return &runtimev1.ReopenContainerLogResponse{}, nil
+			}
+		}
+		return nil, status.Errorf(codes.NotFound, "container %s", req.GetContainerId())
+	})
+}
+
 // RemovePodSandbox implements the CRI.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, req *runtimev1.RemovePodSandboxRequest) (*runtimev1.RemovePodSandboxResponse, error) {
 	return unary(ctx, r, "RemovePodSandbox", func() (*runtimev1.RemovePodSandboxResponse, error) {
@@ -149,6 +166,7 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, req *runtimev1.RemovePod
 		if len(r.Sandboxes) == before {
 			return nil, status.Errorf(codes.NotFound, "sandbox %s", id)
 		}
+		r.Removed = append(r.Removed, "sandbox "+id)
 		r.Containers = slices.DeleteFunc(r.Containers, func(c *runtimev1.Container) bool { return c.GetPodSandboxId() == id })
 		return &runtimev1.RemovePodSandboxResponse{}, nil
 	})

@@ -33,7 +33,10 @@ type Runtime struct {
 	Conditions        []*runtimev1.RuntimeCondition
 	CgroupDriver      runtimev1.CgroupDriver
 
-	Stops []*runtimev1.StopContainerRequest // every call of StopContainer, answered or not
+	Stops   []*runtimev1.StopContainerRequest // every call of StopContainer, answered or not
+	Reopens []string                          // container ids of each ReopenContainerLog that was carried out
+	Removed []string                          // what was removed, in order: "container c", "sandbox s", "image i"
+	Config  string                            // verbose "config" of the runtime's own status
 
 	Fail   map[string]error         // by the name of the call: answer with this
 	Hang   map[string]bool          // answer when the caller gives up

@@ -1,0 +1,50 @@
+package critest
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// RemoveContainer implements the CRI: one that runs is ended, as a runtime does.
+func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimev1.RemoveContainerRequest) (*runtimev1.RemoveContainerResponse, error) {
+	return unary(ctx, r, "RemoveContainer", func() (*runtimev1.RemoveContainerResponse, error) {
+		r.Removed = append(r.Removed, "container "+req.GetContainerId())
+		r.Containers = slices.DeleteFunc(r.Containers, func(c *runtimev1.Container) bool { return c.GetId() == req.GetContainerId() })
+		return &runtimev1.RemoveContainerResponse{}, nil
+	})
+}
+
+// ImageStatus implements the CRI, by id and by name.
+func (r *Runtime) ImageStatus(ctx context.Context, req *runtimev1.ImageStatusRequest) (*runtimev1.ImageStatusResponse, error) {
+	return unary(ctx, r, "ImageStatus", func() (*runtimev1.ImageStatusResponse, error) {
+		return &runtimev1.ImageStatusResponse{Image: proto.CloneOf(r.image(req.GetImage().GetImage()))}, nil
+	})
+}
+
+// RemoveImage implements the CRI, whether the image is pinned, used, or neither.
+func (r *Runtime) RemoveImage(ctx context.Context, req *runtimev1.RemoveImageRequest) (*runtimev1.RemoveImageResponse, error) {
+	return unary(ctx, r, "RemoveImage", func() (*runtimev1.RemoveImageResponse, error) {
+		gone := r.image(req.GetImage().GetImage())
+		if gone == nil {
+			return nil, status.Errorf(codes.NotFound, "image %s", req.GetImage().GetImage())
+		}
+		r.Removed = append(r.Removed, "image "+gone.GetId())
+		r.Images = slices.DeleteFunc(r.Images, func(i *runtimev1.Image) bool { return i.GetId() == gone.GetId() })
+		return &runtimev1.RemoveImageResponse{}, nil
+	})
+}
+
+// image finds an image by its id or one of its names. The caller holds mu.
+func (r *Runtime) image(ref string) *runtimev1.Image {
+	for _, i := range r.Images {
+		if i.GetId() == ref || slices.Contains(i.GetRepoTags(), ref) || slices.Contains(i.GetRepoDigests(), ref) {
+			return i
+		}
+	}
+	return nil
+}

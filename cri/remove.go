@@ -1,0 +1,132 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// RemoveContainer has the runtime delete a container and its writable layer. A runtime ends one that still runs (runtime/v1 api.proto:
+// "forcibly"), so the caller has asked for its state just before. It may be repeated: one that is gone is no error. It waits as long as
+// the kubelet does (runtimeRequestTimeout).
+func (c *Client) RemoveContainer(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
+	defer cancel()
+	_, err := c.runtime.RemoveContainer(ctx, &runtimev1.RemoveContainerRequest{ContainerId: id})
+	if err = c.link.wrap("remove container "+id+" at", err); errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// RemoveImage has the image service delete an image under all of its names. handler is the Image's RuntimeHandler. No runtime checks
+// whether it is pinned or used (containerd 2.4 internal/cri/server/images/image_remove.go): the caller has. containerd returns when
+// the last reference's layers are gone from the disk. One that is not there is no error.
+func (c *Client) RemoveImage(ctx context.Context, id, handler string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.change)
+	defer cancel()
+	_, err := c.images.RemoveImage(ctx, &runtimev1.RemoveImageRequest{Image: &runtimev1.ImageSpec{Image: id, RuntimeHandler: handler}})
+	if err = c.imageLink.wrap("remove image "+id+" at", err); errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// ImageStatus asks for one image by its id or a name. One that is not there is ErrNotFound.
+func (c *Client) ImageStatus(ctx context.Context, ref string) (Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
+	defer cancel()
+	verb := "ask status of image " + ref + " of"
+	res, err := c.images.ImageStatus(ctx, &runtimev1.ImageStatusRequest{Image: &runtimev1.ImageSpec{Image: ref}})
+	if err != nil {
+		return Image{}, c.imageLink.wrap(verb, err)
+	}
+	if res.GetImage().GetId() == "" { // how the CRI says that there is none
+		return Image{}, fmt.Errorf("%s runtime %s: %w", verb, c.imageLink.endpoint, ErrNotFound)
+	}
+	return imageOf(res.GetImage()), nil
+}
+
+// SandboxStatus asks for one sandbox, and for the image of its own process as the runtime calls it; empty: it does not say. A sandbox that
+// the runtime does not know is ErrNotFound.
+func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, image string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
+	defer cancel()
+	verb := "ask status of pod sandbox " + id + " of"
+	res, err := c.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	if err != nil {
+		return s, "", c.link.wrap(verb, err)
+	}
+	if res.GetStatus() == nil {
+		return s, "", fmt.Errorf("%s runtime %s: no status in its answer", verb, c.link.endpoint)
+	}
+	status := res.GetStatus()
+	s = sandboxOf(&runtimev1.PodSandbox{
+		Id: id, Metadata: status.GetMetadata(), State: status.GetState(), CreatedAt: status.GetCreatedAt(), Labels: status.GetLabels(),
+		Annotations: status.GetAnnotations(), RuntimeHandler: status.GetRuntimeHandler(),
+	})
+	sandboxDetailOf(res).fill(&s)
+	// containerd internal/cri/server/podsandbox/types/sandbox_info.go and CRI-O server/sandbox_status.go call it the same.
+	var info struct {
+		Image string `json:"image"`
+	}
+	_ = json.Unmarshal([]byte(res.GetInfo()["info"]), &info) // what is not JSON says nothing
+	return s, info.Image, nil
+}
+
+// SandboxImages are the references of the images for sandboxes, as the runtime's configuration has them; none: it does not say. It is
+// in the verbose status, in the runtime's own shape (containerd 2: pinnedImages of the image plugin; before: sandboxImage).
+func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	defer cancel()
+	res, err := c.runtime.Status(ctx, &runtimev1.StatusRequest{Verbose: true})
+	if err != nil {
+		return nil, c.link.wrap("ask configuration of", err)
+	}
+	var config struct {
+		SandboxImage string            `json:"sandboxImage"`
+		PinnedImages map[string]string `json:"pinnedImages"`
+		PauseImage   string            `json:"pause_image"`
+	}
+	_ = json.Unmarshal([]byte(res.GetInfo()["config"]), &config)
+	var out []string
+	for _, ref := range []string{config.SandboxImage, config.PinnedImages["sandbox"], config.PauseImage} {
+		if ref != "" {
+			out = append(out, ref)
+		}
+	}
+	return out, nil
+}
+
+// Sandboxes lists all sandboxes, without what only a status tells.
+func (c *Client) Sandboxes(ctx context.Context) ([]PodSandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	defer cancel()
+	items, err := c.listSandboxes(ctx)
+	out := make([]PodSandbox, 0, len(items))
+	for _, s := range items {
+		out = append(out, sandboxOf(s))
+	}
+	return out, err
+}
+
+// Containers lists the containers of a sandbox in any state, or with an empty id those of all, without what only a status tells.
+func (c *Client) Containers(ctx context.Context, sandboxID string) ([]Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	defer cancel()
+	var filter *runtimev1.ContainerFilter
+	if sandboxID != "" {
+		filter = &runtimev1.ContainerFilter{PodSandboxId: sandboxID}
+	}
+	items, err := c.listContainers(ctx, filter)
+	out := make([]Container, 0, len(items))
+	for _, item := range items { // a runtime may not have filtered
+		if one := containerOf(item); sandboxID == "" || one.SandboxID == sandboxID {
+			out = append(out, one)
+		}
+	}
+	return out, err
+}

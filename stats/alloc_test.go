@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"errors"
 	"runtime"
 	"slices"
 	"testing"
@@ -41,6 +42,8 @@ func TestAllocations(t *testing.T) {
 			"MemoryView": func() error { return c.MemoryView(now, pods, &s) },
 			"Node":       func() error { return c.Node(now, &s.Node) },
 			"Memory":     func() error { return c.Memory(now, pods, &s) },
+			"Quick":      func() error { return c.Quick(now, pods, &s) },
+			"QuickPod":   func() error { return errors.Join(c.Quick(now, pods, &s), c.QuickPod(now, pods, &s, 1)) },
 		} {
 			var err error
 			if n := testing.AllocsPerRun(100, func() { err = look() }); n != 0 || err != nil {

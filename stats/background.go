@@ -35,6 +35,7 @@ type BackgroundOptions struct {
 	Pods       Index   // to begin with, see SetPods
 	Share      float64 // of a core for walking directories, 0 to 1; 0: a hundredth
 	NoNetwork  bool    // pods' network figures are not wanted: no descriptor is kept for any
+	Lazy       bool    // walk nothing but what is Eager, or while there is a Hurry, or when it is Demanded
 	OneRound   bool    // walk everything once, as fast as the disk allows, instead of again and again
 }
 
@@ -102,6 +103,7 @@ func StartBackground(o BackgroundOptions) *Background {
 	b.imageFs.err, b.container.err = errNoStore, errNoStore
 	b.network = newSource("network of pods", networkEvery, networkLimit, b.networks.read)
 	b.storage = newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir, logsDir: o.PodLogsDir, uppers: map[string]string{}, runtime: o.Runtime}, storageEvery)
+	b.storage.lazy = o.Lazy
 	b.networks.setPods(o.Pods)
 	b.storage.setPods(o.Pods)
 	b.start(o)
@@ -164,6 +166,7 @@ func (b *Background) Hurry(on bool) {
 	b.storage.mu.Lock()
 	b.storage.hurry = on
 	b.storage.mu.Unlock()
+	b.storage.wake()
 }
 
 // Demand has what pods take of the disks measured anew where it was last measured before a time, and Fresh tells whether that is

@@ -15,7 +15,7 @@ func (c *Collector) Collect(now time.Time, pods Index, out *Summary) error {
 	out.Sources = out.Sources[:0]
 	errs := []error{c.Node(now, &out.Node)}
 	c.PerCPU(&out.Node)
-	errs = append(errs, c.Slow(now, &out.Node), c.cpus(now, &out.Node), c.view(now, pods, out, true))
+	errs = append(errs, c.Slow(now, &out.Node), c.cpus(now, &out.Node), c.view(now, pods, out, full))
 	for i := range out.Pods {
 		p := &out.Pods[i]
 		if known := pods[p.PodRef.UID]; known != nil {

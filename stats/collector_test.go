@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"jettison/cgroup"
@@ -212,7 +213,7 @@ func TestPodsVanish(t *testing.T) {
 	}
 	defer other.Close()
 	k := &podGroup{PodCgroup: PodCgroup{Path: gone.Cgroup, UID: gone.PodRef.UID, QOSClass: gone.QOSClass}}
-	if err := other.readPod(time.Unix(1000, 0), k, &gone, true); !errors.Is(err, cgroup.ErrVanished) || gone.Memory.WorkingSetBytes.OK || gone.Populated.OK {
+	if err := other.readPod(time.Unix(1000, 0), k, &gone, full); !errors.Is(err, cgroup.ErrVanished) || gone.Memory.WorkingSetBytes.OK || gone.Populated.OK {
 		t.Errorf("a removed pod: %+v, %v", gone.Memory, err)
 	}
 	if err := c.Collect(time.Unix(1001, 0), nil, &s); err != nil || len(s.Pods) != 2 {
@@ -331,6 +332,40 @@ func TestACriticalPodIsToldByItsProcesses(t *testing.T) {
 			if p.NodeCritical != (c2.want && p.PodRef.UID == uid) {
 				t.Errorf("%s: %s pod: critical %v", c2.name, p.QOSClass, p.NodeCritical)
 			}
+		}
+	}
+}
+
+// A quick look has all pods, with what they use at most; a pod that is read then is as the whole look has it.
+func TestAQuickLookIsCompletedPodByPod(t *testing.T) {
+	for _, kernel := range kernels {
+		c, _, _ := recordedNode(t, kernel)
+		now := time.Unix(1000, 0)
+		var whole, part Summary
+		if err := c.Memory(now, nil, &whole); err != nil {
+			t.Fatal(err)
+		}
+		pods := knownPods(whole.Pods)
+		if err := errors.Join(c.Memory(now, pods, &whole), c.Quick(now, pods, &part)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range part.Pods {
+			p, w := part.Pods[i], &whole.Pods[i]
+			if m := p.Memory; !m.Quick || m.WorkingSetBytes != w.Memory.UsageBytes || m.AnonBytes.OK || m.LimitBytes != w.Memory.LimitBytes {
+				t.Errorf("%s: %+v", p.Cgroup, m)
+			}
+			if p.Populated != w.Populated || p.Threads != w.Threads || p.MemoryRequest != w.MemoryRequest || p.CgroupID != w.CgroupID || p.PodRef != w.PodRef {
+				t.Errorf("%s: %+v, want %+v", p.Cgroup, p, *w)
+			}
+			if err := c.QuickPod(now, pods, &part, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(whole.Pods, part.Pods); diff != "" {
+			t.Errorf("read one by one (-whole +got):\n%s", diff)
+		}
+		if err := c.QuickPod(now, pods, &part, len(part.Pods)); err == nil {
+			t.Error("a pod that is not there was read")
 		}
 	}
 }

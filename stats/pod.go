@@ -68,8 +68,8 @@ func NewIndex(l cri.Listing) Index {
 	return index
 }
 
-// ready reports whether any sandbox of the pod is.
-func (p *Pod) ready() bool {
+// Ready reports whether any sandbox of the pod is.
+func (p *Pod) Ready() bool {
 	return slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.Ready })
 }
 

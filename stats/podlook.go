@@ -14,7 +14,7 @@ import (
 )
 
 // readPod reads one pod's cgroup. On an error nothing of the pod is measured.
-func (c *Collector) readPod(now time.Time, k *podGroup, p *PodStats, full bool) error {
+func (c *Collector) readPod(now time.Time, k *podGroup, p *PodStats, d depth) error {
 	k.reset(p)
 	if k.Path == "" { // the root: not a pod's
 		return cgroup.ErrVanished
@@ -29,9 +29,14 @@ func (c *Collector) readPod(now time.Time, k *podGroup, p *PodStats, full bool) 
 			k.group, k.usage = g, usageSample{}
 			clear(k.containers)
 		}
-		err := c.readMemory(now, k.group, p, full)
+		var err error
+		if d == quick {
+			err = c.readQuick(now, k.group, p)
+		} else {
+			err = c.readMemory(now, k.group, p, d == full)
+		}
 		var rest error // what is wrong with other files takes nothing from the memory's figures
-		if err == nil && full {
+		if err == nil && d == full {
 			if rest = c.readRest(now, k, p); errors.Is(rest, cgroup.ErrVanished) {
 				err = rest
 			}
@@ -49,6 +54,29 @@ func (c *Collector) readPod(now time.Time, k *podGroup, p *PodStats, full bool) 
 			return err
 		}
 	}
+}
+
+// readQuick reads what tells an upper bound of a pod's working set, and its tasks.
+func (c *Collector) readQuick(now time.Time, g *cgroup.Group, p *PodStats) error {
+	m := &p.Memory
+	current, err := g.MemoryCurrent(c.buf)
+	if err != nil {
+		return err
+	}
+	events, err := g.Events(c.buf)
+	if err != nil {
+		return err
+	}
+	m.Time, m.Quick = now, true
+	m.UsageBytes, m.WorkingSetBytes = Some(current), Some(current)
+	p.Populated = Some(events.Populated)
+	if p.Threads, err = optional(g.PIDsCurrent(c.buf)); err != nil {
+		return err
+	}
+	if p.QOSClass == Guaranteed {
+		m.LimitBytes, err = limit(g.MemoryMax(c.buf))
+	}
+	return err
 }
 
 // readMemory reads what the memory view shows.

@@ -107,7 +107,7 @@ func (s *podSet) discover(pods Index) error {
 		s.index()
 	}
 	for uid, p := range pods {
-		if g := s.here[uid]; (g == nil || g.round != s.round) && p.ready() {
+		if g := s.here[uid]; (g == nil || g.round != s.round) && p.Ready() {
 			s.outside(uid, p)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 type storageLoop struct {
 	walker *storageWalker
 	every  time.Duration // a pod's figures are renewed when they are older
+	lazy   bool          // only on demand, in a hurry, or of pods that are measured often
 
 	mu       sync.Mutex
 	hurry    bool
@@ -88,6 +89,9 @@ func (l *storageLoop) fresh(since time.Time) bool {
 // relist is how soon the loop looks for new pods while no figure is due.
 const relist = 5 * time.Second
 
+// relistLazy is the same where figures are wanted on demand only.
+const relistLazy = time.Minute
+
 // run measures until ctx ends. oneRound: until all pods are measured once.
 func (l *storageLoop) run(ctx context.Context, oneRound bool) {
 	for ctx.Err() == nil {
@@ -105,7 +109,7 @@ func (l *storageLoop) run(ctx context.Context, oneRound bool) {
 		if oneRound {
 			return
 		}
-		timer := time.NewTimer(relist)
+		timer := time.NewTimer(l.rest())
 		select {
 		case <-timer.C:
 		case <-l.woken:
@@ -113,6 +117,16 @@ func (l *storageLoop) run(ctx context.Context, oneRound bool) {
 		}
 		timer.Stop()
 	}
+}
+
+// rest is how long to wait while no figure is due.
+func (l *storageLoop) rest() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lazy && !l.hurry && len(l.eager) == 0 {
+		return relistLazy
+	}
+	return relist
 }
 
 // settle ends the first round.
@@ -164,7 +178,7 @@ func (l *storageLoop) oldest(found map[string]storageDirs) (uid string, due bool
 				t = s.time
 			}
 		}
-		young := t.After(limit)
+		young := t.After(limit) || l.lazy && !l.hurry
 		if l.eager[u] {
 			young = t.After(limit) && t.After(often)
 		}

@@ -161,11 +161,13 @@ type PodStats struct {
 type PodMemoryStats struct {
 	Time            time.Time
 	UsageBytes      Opt[uint64] // memory.current
-	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0
+	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0; Quick: memory.current, which it is not above
 	AnonBytes       Opt[uint64]
 	FileBytes       Opt[uint64] // page cache, shmem included
 	ShmemBytes      Opt[uint64] // tmpfs and shared memory
 	LimitBytes      Opt[uint64] // memory.max; absent: none, or not read (the memory view reads a Guaranteed pod's only)
+	// Quick: of all that, only usage and a Guaranteed pod's limit were read (Collector.Quick).
+	Quick bool
 
 	// Of the full look.
 	SwapBytes       Opt[uint64]

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -123,6 +125,60 @@ func BenchmarkStep(b *testing.B) {
 				}
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "steps/s")
 			})
+		}
+	}
+}
+
+// A step that finds a victim allocates nothing until it is put into words, and then says what any other step says.
+func TestATerseStepDoesNotAllocate(t *testing.T) {
+	if raced {
+		t.Skip("the race detector allocates")
+	}
+	for _, c := range []struct {
+		name  string
+		short func(*stats.NodeStats)
+	}{
+		{"memory", func(n *stats.NodeStats) { n.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20)) }},
+		{"tasks", func(n *stats.NodeStats) { n.PIDs.Current.V = 32700 }},
+	} {
+		in := fullNode(1000)
+		for i := range in.Summary.Pods { // objects of half of them; some are protected
+			p := &in.Summary.Pods[i]
+			if i%2 == 0 {
+				delete(in.Pods, p.PodRef.UID)
+			}
+			if i%50 == 0 {
+				p.PodRef.Namespace = "kube-system"
+			}
+			if i%70 == 0 {
+				p.Annotations = map[string]string{annotationConfigSource: "file"}
+			}
+		}
+		m, wordy := benchManager(false), benchManager(false)
+		m.config.Policy.ProtectedNamespaces, wordy.config.Policy.ProtectedNamespaces = []string{"kube-system"}, []string{"kube-system"}
+		now := epoch
+		m.Step(now, in)
+		wordy.Step(now, in)
+		c.short(&in.Summary.Node)
+		in.Terse, in.MemoryOnly = true, true
+		m.Step(now, in) // the buffers grow to their size
+		var d Decision
+		if n := testing.AllocsPerRun(100, func() {
+			now = now.Add(time.Millisecond)
+			m.Observe(now, &in.Summary.Node)
+			d = m.Step(now, in)
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", c.name, n)
+		}
+		if len(d.Evictions) != 1 || d.Evictions[0].Message != "" {
+			t.Fatalf("%s: got %+v", c.name, d.Evictions)
+		}
+		d.Words()
+		in.Terse = false
+		want := wordy.Step(now, in)
+		d.Met, want.Met, d.Signal.Since, want.Signal.Since = nil, nil, now, now
+		if diff := cmp.Diff(want, d, cmp.AllowUnexported(Eviction{}, Keys{}, Threshold{}), cmpopts.IgnoreUnexported(Pod{})); diff != "" {
+			t.Errorf("%s: a terse step says something else (-want +got):\n%s", c.name, diff)
 		}
 	}
 }

@@ -29,6 +29,36 @@ type Policy struct {
 	// ByRelease compares pods by what killing them would really return, not by usage above request. Usage over request and
 	// priority still come first.
 	ByRelease bool
+
+	texts map[protection]string // of protections, so that each is allocated once; nil: they are not kept
+}
+
+// protection is a reason with something of the pod in it.
+type protection struct {
+	kind, of string
+	priority int32
+}
+
+// maxTexts bounds the protections whose words are kept.
+const maxTexts = 256
+
+func (p *Policy) text(of protection) string {
+	if text, ok := p.texts[of]; ok {
+		return text
+	}
+	var text string
+	switch of.kind {
+	case "static":
+		text = "static pod (source " + of.of + ")"
+	case "critical":
+		text = "critical pod (priority " + strconv.Itoa(int(of.priority)) + ")"
+	default:
+		text = "namespace " + of.of + " is protected and the pod's priority unknown"
+	}
+	if p.texts != nil && len(p.texts) < maxTexts {
+		p.texts[of] = text
+	}
+	return text
 }
 
 // Candidate is a pod as the ranking sees it. Pod and Object are valid until the Summary of the step is written again.
@@ -94,8 +124,10 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	c := Candidate{Pod: pod, Object: object}
 	if object != nil {
 		c.Keys.Priority = stats.Some(object.priority)
-	} else if v, err := strconv.ParseInt(p.own(&c, annotationPriority), 10, 32); err == nil {
-		c.Keys.Priority = stats.Some(int32(v))
+	} else if text := p.own(&c, annotationPriority); text != "" { // an error would be allocated for every pod
+		if v, err := strconv.ParseInt(text, 10, 32); err == nil {
+			c.Keys.Priority = stats.Some(int32(v))
+		}
 	}
 	c.Keys.QOSClass, c.Keys.Start = pod.QOSClass, pod.StartTime
 	if c.Keys.QOSClass == "" && object != nil {
@@ -114,11 +146,11 @@ func (p *Policy) protected(c *Candidate) string {
 	case pod.Self:
 		return "this agent runs in it"
 	case hasSource && source != "api":
-		return "static pod (source " + source + ")"
+		return p.text(protection{kind: "static", of: source})
 	case mirror:
 		return "mirror pod"
 	case priority.OK && priority.V >= systemCriticalPriority:
-		return "critical pod (priority " + strconv.Itoa(int(priority.V)) + ")"
+		return p.text(protection{kind: "critical", priority: priority.V})
 	case !priority.OK && pod.NodeCritical:
 		return "critical pod (oom_score_adj -997)"
 	case c.Object != nil && c.Object.nodeClass:
@@ -128,7 +160,7 @@ func (p *Policy) protected(c *Candidate) string {
 	case !pod.Announced && c.Object == nil && staticUID(pod.PodRef.UID):
 		return "static pod (its UID is a hash)"
 	case !priority.OK && slices.Contains(p.ProtectedNamespaces, c.namespace()):
-		return "namespace " + c.namespace() + " is protected and the pod's priority unknown"
+		return p.text(protection{kind: "namespace", of: c.namespace()})
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ import (
 // Pressure names sufferers, not causes: a thrashing pod slows its neighbours. So a pressure signal evicts only a pod that
 // causes it. The counters of pods between two steps tell.
 //
-//	memory  the pod hit a limit of its own since the step before: memory.events max rose
+//	memory  the pod hit a limit of its own since the step before: memory.events high or max rose
 //	io      at least half of what all pods grew by came from this one, and it is beyond an equal share
 //	cpu     the same, and it is beyond what it requested
 //
@@ -28,7 +28,7 @@ type use struct {
 // podUse is what a pod did between the last two steps.
 type podUse struct {
 	at       time.Time
-	events   uint64 // memory.events max
+	events   uint64 // memory.events high and max
 	known    bool   // events is
 	hitLimit bool
 	io, cpu  use
@@ -58,9 +58,11 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 			m.uses[p.PodRef.UID] = u
 		}
 		u.seen = true
-		u.hitLimit = p.Events.OK && u.known && p.Events.V.Max > u.events
-		if p.Events.OK {
-			u.events, u.known = p.Events.V.Max, true
+		if hits := add(p.Events.V.High, p.Events.V.Max); p.Events.OK {
+			u.hitLimit = u.known && hits > u.events
+			u.events, u.known = hits, true
+		} else {
+			u.hitLimit = false
 		}
 		span := now.Sub(u.at)
 		u.io.step(stats.Opt[uint64]{V: add(p.IO.V.ReadBytes, p.IO.V.WriteBytes), OK: p.IO.OK}, span, calm[kindIOPressure])

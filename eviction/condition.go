@@ -17,6 +17,18 @@ const (
 // Conditions are all of them, sorted.
 var Conditions = []Condition{CPUPressure, DiskPressure, IOPressure, MemoryPressure, PIDPressure}
 
+// conditionSets are all sets of them, sorted, by the bits of their indices: a condition that begins costs no allocation.
+var conditionSets = func() (sets [1 << 5][]Condition) {
+	for bits := range sets {
+		for i, c := range Conditions {
+			if bits&(1<<i) != 0 {
+				sets[bits] = append(sets[bits], c)
+			}
+		}
+	}
+	return sets
+}()
+
 func (c Condition) index() int { return slices.Index(Conditions, c) }
 
 // conditionWords are a condition's reasons in the node's status (kubelet pkg/kubelet/nodestatus/setters.go), true and false, and its

@@ -10,7 +10,8 @@ import (
 	"jettison/stats"
 )
 
-// Decision is what a step made of one look. Its slices of candidates point into the step's Summary; evictions are copies.
+// Decision is what a step made of one look. Its slices are valid until the next step, and candidates point into the step's Summary; what
+// evictions point to is theirs, once they have words.
 type Decision struct {
 	Time time.Time
 	// Conditions of the node that are true now, sorted. The slice must not be changed.
@@ -39,8 +40,9 @@ type Decision struct {
 type Met struct {
 	Threshold Threshold
 	Observed  stats.Observation
-	Limit     uint64    // the threshold's value for the observed capacity
-	Since     time.Time // first observed so, without a break since
+	Limit     uint64            // the threshold's value for the observed capacity
+	Since     time.Time         // first observed so, without a break since
+	First     stats.Observation // what was observed then
 	// Due: its grace period is over, and it was observed anew.
 	Due bool
 }
@@ -102,6 +104,9 @@ func (e *Eviction) Disk() bool { return e.kind.disk() || e.Local() }
 
 // Urgent: a hard threshold of what only processes take asks for it, so that every millisecond counts.
 func (e *Eviction) Urgent() bool { return e.hard && !e.Disk() }
+
+// Hard: a threshold that waits for nothing asks for it.
+func (e *Eviction) Hard() bool { return e.hard }
 
 // Names in a pod's status and events (kubelet pkg/kubelet/eviction, k8s.io/api/core/v1).
 const (

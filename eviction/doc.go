@@ -16,5 +16,6 @@
 //	local.go      pods over limits of their own
 //	manager.go    Manager: its state; step.go: one step of it
 //	pending.go    evictions under way, pods that will not die, the breaker
+//	resume.go     what outlives a restart
 //	decision.go   Decision: a value that explains itself; message.go: the kubelet's messages
 package eviction

@@ -42,6 +42,9 @@ type Input struct {
 	// ObserveDisks: a kubelet takes care of the disks. Their signals only set conditions: nothing is reclaimed and nobody evicted
 	// for them, nor for a pod's own limits on local storage.
 	ObserveDisks bool
+	// Terse: the Decision has no words, and its eviction points into the Summary, until Words completes it. Such a step allocates
+	// nothing: there may be no memory to be had between a threshold that is crossed and the kill.
+	Terse bool
 }
 
 // Growth of a cgroup.
@@ -68,6 +71,8 @@ type Manager struct {
 	uses    map[string]*podUse  // by pod UID; nil: no pressure threshold is set
 	order   []int               // scratch: indices of watched that ask for a victim, most urgent first
 	cheap   stats.Summary       // scratch of Observe
+	scratch scratch             // what a Decision points into
+	seen    []Met               // what Observe returned
 
 	before Decision // the step's, as Reclaimed needs it
 }
@@ -76,9 +81,10 @@ type Manager struct {
 type watched struct {
 	Threshold
 	info  signalInfo
-	since time.Time // first observed met, without a break; zero: it is not met
-	held  bool      // its grace period was over at the last step, so that it is met until the minimum reclaim is there too
-	seen  time.Time // observation time of the last step
+	since time.Time         // first observed met, without a break; zero: it is not met
+	first stats.Observation // what was observed then
+	held  bool              // its grace period was over at the last step, so that it is met until the minimum reclaim is there too
+	seen  time.Time         // observation time of the last step
 
 	// Of the current look.
 	observed stats.Observation
@@ -91,6 +97,7 @@ type watched struct {
 // NewManager makes a manager that has seen nothing yet.
 func NewManager(c Config) *Manager {
 	m := &Manager{config: c, aside: map[string]setAside{}, evicted: map[string]evicted{}}
+	m.config.Policy.texts = map[protection]string{}
 	m.watch(c.Thresholds)
 	for i := range m.watched {
 		if m.watched[i].info.kind.pressure() {
@@ -112,7 +119,7 @@ func (m *Manager) watch(thresholds []Threshold) {
 		w := watched{Threshold: t, info: info}
 		for i := range old {
 			if old[i].Signal == t.Signal && old[i].Grace == t.Grace {
-				w.since, w.held, w.seen = old[i].since, old[i].held, old[i].seen
+				w.since, w.first, w.held, w.seen = old[i].since, old[i].first, old[i].held, old[i].seen
 			}
 		}
 		m.watched = append(m.watched, w)
@@ -141,15 +148,15 @@ func (m *Manager) Near(node *stats.NodeStats, times uint64) bool {
 }
 
 // Observe is the cheap half of Step: it judges what is known of the node, remembers since when thresholds are met and which
-// conditions hold, and returns the thresholds that are met. A signal that was not observed is neither met nor unmet: what was known of
-// it stays. It does not allocate while nothing is met.
+// conditions hold, and returns the thresholds that are met, until it is called again. A signal that was not observed is neither met nor
+// unmet: what was known of it stays. It does not allocate.
 func (m *Manager) Observe(now time.Time, node *stats.NodeStats) []Met {
 	m.cheap.Node = *node
 	m.arrange(node)
 	m.judge(now, &m.cheap)
 	m.settle(now, &m.cheap)
 	m.hold(now)
-	return m.met()
+	return m.met(&m.seen)
 }
 
 // Conditions of the node that are true, sorted, as of the last Observe or Step. The slice must not be changed.
@@ -205,7 +212,7 @@ func (m *Manager) Observed(signal stats.Signal) (o stats.Observation) {
 }
 
 // Met are the thresholds that were met when they were last observed, most urgent first.
-func (m *Manager) Met() []Met { return m.met() }
+func (m *Manager) Met() []Met { return m.met(new([]Met)) }
 
 // SetAside are the pods that were killed and did not die, by UID, and until when they are ranked last.
 func (m *Manager) SetAside(now time.Time) map[string]time.Time {
@@ -244,7 +251,7 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	if !in.MemoryOnly {
 		m.follow(now, in.Summary)
 	}
-	d := Decision{Time: now, Conditions: m.hold(now), Met: m.met()}
+	d := Decision{Time: now, Conditions: m.hold(now), Met: m.met(&m.scratch.met)}
 	m.before = Decision{}
 	if d.Evictions = m.offenders(now, in); len(d.Evictions) > 0 { // as the kubelet: look again before anything else
 		d.Reason = "pods exceed their own limits on local storage"

@@ -13,6 +13,10 @@ import (
 // tears a pod down takes memory first, and what lay in the pod's /dev/shm comes back only with its sandbox.
 const settleLimit = 2 * time.Second
 
+// sharedLimit is the same where the victim held much in /dev/shm or in volumes in memory: that comes back when the runtime has cleaned
+// up, or whoever owns the volume has, which takes as long as it takes.
+const sharedLimit = 15 * time.Second
+
 // diskLimit is the same for disks, where containers, logs and volumes have to be removed first. diskSettle is how long after that the
 // disk may take to show it: a runtime frees what a container wrote in its own time (containerd's garbage collector pauses for fifty
 // times as long as it worked last). Meanwhile the next one goes only if much less is left.
@@ -106,13 +110,24 @@ func (m *Manager) Done(now time.Time, uid string, died bool) {
 	m.evicted[uid] = evicted{times: m.evicted[uid].times + 1, last: now}
 	for _, p := range m.pending {
 		if p.e.Pod.PodRef.UID == uid {
-			p.died, p.until = true, now.Add(settleLimit)
+			p.died, p.until = true, now.Add(p.e.settles())
 			if o := m.Observed(p.e.Signal); p.e.kind.disk() && o.OK { // it wrote on while it was being stopped
 				p.level = min(p.level, o.Available)
 			}
 		}
 	}
 }
+
+// settles is how long what a dead victim returns may take. Shared memory counts that is more than a dip.
+func (e *Eviction) settles() time.Duration {
+	if shared := e.Pod.Memory.ShmemBytes; e.kind == kindMemory && shared.OK && shared.V > leastShared {
+		return sharedLimit
+	}
+	return settleLimit
+}
+
+// leastShared is how much shared memory is worth waiting for.
+const leastShared = 16 << 20
 
 // Cleaned tells that the runtime has cleaned up after a pod, and when: what its eviction returns is there. With a zero time the next
 // reading of a disk counts, whenever it was taken.
@@ -197,7 +212,7 @@ func (m *Manager) remeasure(in Input) {
 		at := slices.IndexFunc(in.Summary.Pods, func(s stats.PodStats) bool { return s.PodRef.UID == p.e.Pod.PodRef.UID })
 		for i := range m.watched {
 			w := &m.watched[i]
-			if at < 0 || w.Signal != p.e.Signal {
+			if at < 0 || w.Signal != p.e.Signal || in.Summary.Pods[at].Memory.Quick {
 				continue
 			}
 			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.Pods[p.e.Pod.PodRef.UID]}

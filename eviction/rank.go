@@ -34,24 +34,31 @@ var ranking = []comparison{
 	{"UID", func(a, b *Candidate) int { return strings.Compare(a.Pod.PodRef.UID, b.Pod.PodRef.UID) }},
 }
 
-// rank sorts candidates, first victim first, and gives each the key by which it comes after the one before.
-func rank(candidates []Candidate) []Ranked {
-	order := make([]*Candidate, len(candidates))
-	for i := range candidates {
-		order[i] = &candidates[i]
+// lists are what one ranking is made of; they are used again.
+type lists struct {
+	may, mayNot []Candidate
+	order       []*Candidate
+	ranked      []Ranked
+}
+
+// rank sorts those who may go, first victim first, and gives each the key by which it comes after the one before.
+func (l *lists) rank() []Ranked {
+	l.order, l.ranked = l.order[:0], l.ranked[:0]
+	for i := range l.may {
+		l.order = append(l.order, &l.may[i])
 	}
-	slices.SortStableFunc(order, func(a, b *Candidate) int {
+	slices.SortStableFunc(l.order, func(a, b *Candidate) int {
 		result, _ := compare(a, b)
 		return result
 	})
-	out := make([]Ranked, len(order))
-	for i, c := range order {
-		out[i].Candidate = *c
+	for i, c := range l.order {
+		r := Ranked{Candidate: *c}
 		if i > 0 {
-			_, out[i].DecidedBy = compare(order[i-1], c)
+			_, r.DecidedBy = compare(l.order[i-1], c)
 		}
+		l.ranked = append(l.ranked, r)
 	}
-	return out
+	return l.ranked
 }
 
 func compare(a, b *Candidate) (order int, key string) {

@@ -219,3 +219,5 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 		}
 	})
 }
+
+func rank(candidates []Candidate) []Ranked { return (&lists{may: candidates}).rank() }

@@ -46,7 +46,7 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 		case !w.met:
 			w.since, w.held = time.Time{}, false
 		case w.since.IsZero() || now.Before(w.since): // a clock that was set back must not make it wait
-			w.since = now
+			w.since, w.first = now, w.observed
 		}
 	}
 }
@@ -87,14 +87,20 @@ func urgency(a, b *Threshold) int {
 	return cmp.Or(compareBool(a.Hard(), b.Hard()), cmp.Compare(signals[a.Signal].order, signals[b.Signal].order))
 }
 
-// met are the thresholds that are met, most urgent first.
-func (m *Manager) met() (met []Met) {
+// met are the thresholds that are met, most urgent first, in a buffer that is used again; nil: none is.
+func (m *Manager) met(buffer *[]Met) []Met {
+	met := (*buffer)[:0]
 	for i := range m.watched {
 		if w := &m.watched[i]; w.met {
-			met = append(met, Met{Threshold: w.Threshold, Observed: w.observed, Limit: w.limit, Since: w.since, Due: w.due})
+			met = append(met, Met{Threshold: w.Threshold, Observed: w.observed, Limit: w.limit, Since: w.since, First: w.first, Due: w.due})
 		}
 	}
-	slices.SortStableFunc(met, func(a, b Met) int { return urgency(&a.Threshold, &b.Threshold) })
+	if *buffer = met; len(met) == 0 {
+		return nil
+	}
+	if len(met) > 1 {
+		slices.SortStableFunc(met, func(a, b Met) int { return urgency(&a.Threshold, &b.Threshold) })
+	}
 	return met
 }
 
@@ -122,12 +128,7 @@ func (m *Manager) hold(now time.Time) []Condition {
 		}
 	}
 	if held != m.reported {
-		m.reported, m.conditions = held, nil
-		for bit, c := range Conditions {
-			if held&(1<<bit) != 0 {
-				m.conditions = append(m.conditions, c)
-			}
-		}
+		m.reported, m.conditions = held, conditionSets[held]
 	}
 	return m.conditions
 }
@@ -215,8 +216,9 @@ func find(met []Met, w *watched) *Met {
 // stay in the decision until another one has a victim.
 func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool {
 	met := find(d.Met, w)
-	candidates, protected, causes := m.candidates(now, in, w)
-	ranked := rank(candidates)
+	lists := m.scratch.next(d)
+	causes := m.candidates(now, in, w, lists)
+	ranked, protected := lists.rank(), lists.mayNot
 	reason, stopped := m.whyNot(now, in, w, ranked, causes)
 	first := d.Ranking == nil && d.Protected == nil && d.Signal.Threshold.Signal == "" || reason == ""
 	if first {
@@ -227,15 +229,17 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 		return false
 	}
 	v := &ranked[0].Candidate
-	text, annotations := message(met, v)
-	e := Eviction{
-		Pod: clonePod(v.Pod, v.Object), Signal: w.Signal, GracePeriodSeconds: m.gracePeriod(w, v.Object), Reason: ReasonEvicted,
-		Message: text, Annotations: annotations, Disruption: true, Hastens: v.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
+	m.scratch.eviction[0] = Eviction{
+		Pod: *v.Pod, Signal: w.Signal, GracePeriodSeconds: m.gracePeriod(w, v.Object), Reason: ReasonEvicted,
+		Disruption: true, Hastens: v.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
 	}
 	if r := release(v, w, v.Keys); r.OK && r.V <= implausible {
-		e.Returns = r.V
+		m.scratch.eviction[0].Returns = r.V
 	}
-	d.Evictions, d.Reason = []Eviction{e}, v.Explain()
+	d.Evictions = m.scratch.eviction[:]
+	if !in.Terse {
+		d.Words()
+	}
 	return true
 }
 
@@ -280,10 +284,11 @@ func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, c
 	return "", false
 }
 
-// candidates are the pods that live on the node: those that may be evicted for a threshold, measured for it, and those that may
-// not. For a pressure signal only those who cause it count, how many there are is returned beside.
-func (m *Manager) candidates(now time.Time, in Input, w *watched) (may, mayNot []Candidate, causes int) {
+// candidates gathers the pods that live on the node: those that may be evicted for a threshold, measured for it, and those that may
+// not. For a pressure signal only those who cause it count, how many there are is returned.
+func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (causes int) {
 	s := in.Summary
+	out.may, out.mayNot = out.may[:0], out.mayNot[:0]
 	seen := 0
 	consider := func(pod *stats.PodStats, object *Pod) {
 		if w.info.kind.pressure() {
@@ -294,7 +299,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched) (may, mayNot [
 		}
 		c := m.config.Policy.candidate(pod, object)
 		if c.Protected != "" {
-			mayNot = append(mayNot, c)
+			out.mayNot = append(out.mayNot, c)
 			return
 		}
 		if p := m.dying(pod.PodRef.UID); p != nil {
@@ -306,9 +311,8 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched) (may, mayNot [
 		m.measure(&c, w)
 		c.Keys.SetAside = now.Before(m.aside[pod.PodRef.UID].until)
 		c.Keys.Returned = m.evicted[pod.PodRef.UID].times
-		may = append(may, c)
+		out.may = append(out.may, c)
 	}
-	may = make([]Candidate, 0, len(s.Pods))
 	for i := range s.Pods {
 		object := in.Pods[s.Pods[i].PodRef.UID]
 		if object != nil {
@@ -321,7 +325,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched) (may, mayNot [
 	if seen < len(in.Pods) {
 		m.unseen(in, consider)
 	}
-	return may, mayNot, causes
+	return causes
 }
 
 // unseen considers the pods that somebody told of and the Summary does not have: as the kubelet does, but they are not measured,

@@ -1,0 +1,95 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"jettison/stats"
+)
+
+// Whoever is evicted after a quick look, in which pods are read one by one as Unread asks, is who would be evicted had all been read.
+func TestAQuickLookHasTheSameVictim(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type truth struct{ current, inactive uint64 }
+		var truths []truth
+		whole := stats.Summary{}
+		whole.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(1 << 30)), WorkingSetBytes: stats.Some(uint64(1 << 30)), KernelAvailableBytes: stats.Some(uint64(50 << 20))}
+		for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
+			p := stats.PodStats{
+				PodRef: stats.PodReference{UID: fmt.Sprint("u", i), Namespace: "default"}, Announced: true, Populated: stats.Some(rapid.IntRange(0, 9).Draw(t, "lives") > 0),
+				QOSClass: rapid.SampledFrom([]stats.QOSClass{stats.BestEffort, stats.Burstable, stats.Guaranteed}).Draw(t, "qos"),
+			}
+			if rapid.Bool().Draw(t, "requests") {
+				p.MemoryRequest = stats.Some(stats.Exactly(rapid.Uint64Range(0, 10).Draw(t, "request") << 20))
+			}
+			tr := truth{current: rapid.Uint64Range(0, 20).Draw(t, "current") << 20}
+			tr.inactive = rapid.Uint64Range(0, tr.current>>20).Draw(t, "inactive") << 20
+			p.Memory.WorkingSetBytes = stats.Some(tr.current - tr.inactive)
+			whole.Pods, truths = append(whole.Pods, p), append(truths, tr)
+		}
+		aside := rapid.IntRange(-1, len(whole.Pods)-1).Draw(t, "set aside")
+		decide := func(s *stats.Summary, terse bool) Decision {
+			m := NewManager(Config{MemoryAvailable: stats.MemoryAvailableLower, Thresholds: benchManager(false).config.Thresholds})
+			if aside >= 0 {
+				m.Done(epoch, s.Pods[aside].PodRef.UID, false)
+			}
+			m.Observe(epoch, &s.Node)
+			in := Input{Summary: s, MemoryOnly: true, Terse: terse}
+			reads := 0
+			for {
+				i := m.Unread(epoch, in)
+				if i < 0 {
+					break
+				}
+				p := &s.Pods[i]
+				p.Memory.Quick = false
+				p.Memory.WorkingSetBytes.V = truths[i].current - truths[i].inactive
+				if reads++; reads > len(s.Pods) {
+					t.Fatal("a pod is asked for again and again")
+				}
+			}
+			return m.Step(epoch.Add(time.Millisecond), in)
+		}
+		quick := whole
+		quick.Pods = append([]stats.PodStats(nil), whole.Pods...)
+		for i := range quick.Pods {
+			quick.Pods[i].Memory.Quick = true
+			quick.Pods[i].Memory.WorkingSetBytes.V = truths[i].current
+		}
+		want, got := decide(&whole, false), decide(&quick, true)
+		if len(want.Evictions) != len(got.Evictions) {
+			t.Fatalf("%d evictions, want %d", len(got.Evictions), len(want.Evictions))
+		}
+		if len(want.Evictions) == 0 {
+			return
+		}
+		got.Words()
+		if w, g := &want.Evictions[0], &got.Evictions[0]; w.Pod.PodRef != g.Pod.PodRef || w.Returns != g.Returns || w.Message != g.Message || want.Reason != got.Reason || g.Pod.Memory.Quick {
+			t.Fatalf("evicts %+v (%s), want %+v (%s)", g, got.Reason, w, want.Reason)
+		}
+	})
+}
+
+// What a pod returns that is being evicted gently is measured anew before it is compared with what was lost since.
+func TestAVictimIsReadBeforeOthers(t *testing.T) {
+	m, in := benchManager(false), fullNode(3)
+	in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
+	in.MemoryOnly = true
+	d := m.Step(epoch, in)
+	m.Begin(d.Evictions[0], 50<<20)
+	for i := range in.Summary.Pods {
+		in.Summary.Pods[i].Memory.Quick = true
+	}
+	if i := m.Unread(epoch, in); i < 0 || in.Summary.Pods[i].PodRef.UID != d.Evictions[0].Pod.PodRef.UID {
+		t.Errorf("asks for %d, the victim is %s", i, d.Evictions[0].Pod.PodRef.UID)
+	}
+	before := m.pending[0].e.Returns
+	in.Summary.Pods[2].Memory.WorkingSetBytes.V = 1 << 30
+	m.Step(epoch.Add(time.Second), in)
+	if m.pending[0].e.Returns != before {
+		t.Error("an upper bound was taken for what the victim returns")
+	}
+}

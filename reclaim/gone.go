@@ -8,7 +8,7 @@ import (
 // Quiet is since when each pod has had neither a ready sandbox nor a running container, by UID.
 type Quiet map[string]time.Time
 
-// Update brings it up to date with what is seen now: pods that the runtime or the log directory knows, and in which nothing lives. It
+// Update brings it up to date with what is seen now: pods that the runtime, the log directory or the kernel knows, and in which nothing lives. It
 // begins anew for a pod that lives again, and with an agent that starts. A time after now is from a clock that was set back. q is
 // not changed.
 func (q Quiet) Update(now time.Time, l *Look) Quiet {
@@ -40,6 +40,9 @@ func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	for _, name := range l.LogDir {
 		seen(PodOfLogDir(name), false)
 	}
+	for i := range l.Cgroups {
+		seen(l.Cgroups[i].PodUID, l.Cgroups[i].Populated)
+	}
 	maps.DeleteFunc(out, func(uid string, _ time.Time) bool { return lives[uid] })
 	return out
 }
@@ -70,6 +73,9 @@ func Phases(now time.Time, l *Look, q Quiet, named map[string]Phase, podGoneAfte
 	}
 	for _, name := range l.LogDir {
 		see(PodOfLogDir(name))
+	}
+	for i := range l.Cgroups {
+		see(l.Cgroups[i].PodUID)
 	}
 	return out
 }

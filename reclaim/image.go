@@ -46,9 +46,10 @@ func (w *planner) planImages() {
 	first, errs := len(w.plan.Steps), len(w.plan.Errors)
 	freed, rest := w.planAge(all)
 	w.planSpace(freed, rest)
-	if name := w.pulling(); name != "" && len(w.plan.Steps) > first {
+	if name := w.look.Pulling(w.now); name != "" && len(w.plan.Steps) > first {
 		n := len(w.plan.Steps) - first
 		w.plan.Steps, w.plan.Errors = w.plan.Steps[:first], w.plan.Errors[:errs]
+		w.plan.Spare, w.plan.Short, w.plan.Available = nil, "", stats.Opt[uint64]{}
 		w.fail("images: none goes for now (planned: %d): sandbox %.64q is younger than %v and has no container yet, its image may be among them", n, name, youngSandbox)
 	}
 }
@@ -127,23 +128,34 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 	if want <= available { // both thresholds alike, and rounding: the kubelet would remove one more
 		return
 	}
+	w.plan.Available = stats.Some(want)
 	want -= available
 	why := fmt.Sprintf("unused; the image filesystem is %d%% full, the high threshold is %d%%: %s to free down to %d%%", usage, policy.HighThresholdPercent, formatSize(want), policy.LowThresholdPercent)
 	got := uint64(0)
 	for _, i := range images {
-		if got >= want {
-			return
-		}
-		if w.mayGo(i) {
+		switch {
+		case !w.mayGo(i):
+		case got < want:
 			got = add(got, i.Bytes.V)
 			w.removeImage(i, Space, why)
+		default:
+			w.plan.Spare = append(w.plan.Spare, imageStep(i, Space, why))
 		}
 	}
 	if got < want {
-		w.fail("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
-			"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
-			"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.", usage, formatSize(capacity), got)
+		w.plan.Short = Insufficient(fs.V, got)
 	}
+}
+
+// Insufficient is the message of the kubelet's event FreeDiskSpaceFailed: fs as it was before, and how many bytes were freed.
+func Insufficient(fs ImageFsSize, freed uint64) string {
+	usage := 100
+	if fs.CapacityBytes > 0 {
+		usage -= int(share(min(fs.AvailableBytes, fs.CapacityBytes), 100, fs.CapacityBytes))
+	}
+	return fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d%% of %s used). "+
+		"Failed to free sufficient space by deleting unused images (freed %d bytes). "+
+		"Investigate disk usage, as it could be used by active images, logs, volumes, or other data.", usage, formatSize(fs.CapacityBytes), freed)
 }
 
 // share is a*b/c in whole numbers; the result must fit.
@@ -154,6 +166,10 @@ func share(a, b, c uint64) uint64 {
 }
 
 func (w *planner) removeImage(i unused, reason Reason, why string) {
+	w.plan.Steps = append(w.plan.Steps, imageStep(i, reason, why))
+}
+
+func imageStep(i unused, reason Reason, why string) Step {
 	s := Step{Action: RemoveImage, ID: i.ID, RuntimeHandler: i.RuntimeHandler, Since: i.LastUsed, Bytes: i.Bytes, Reason: reason, Why: why}
 	if s.Since.IsZero() {
 		s.Since = i.FirstDetected
@@ -161,17 +177,18 @@ func (w *planner) removeImage(i unused, reason Reason, why string) {
 	if len(i.Names) > 0 {
 		s.Name = i.Names[0]
 	}
-	w.plan.Steps = append(w.plan.Steps, s)
+	return s
 }
 
-// pulling is the ID of a ready sandbox that is young and has no container; "": there is none.
-func (w *planner) pulling() string {
-	full := make(map[string]bool, len(w.look.Sandboxes))
-	for i := range w.look.Containers {
-		full[w.look.Containers[i].SandboxID] = true
+// Pulling is the ID of a ready sandbox that is younger than a minute and has no container: its image may just have been pulled, and
+// nothing uses it yet. "": there is none.
+func (l *Look) Pulling(now time.Time) string {
+	full := make(map[string]bool, len(l.Sandboxes))
+	for i := range l.Containers {
+		full[l.Containers[i].SandboxID] = true
 	}
-	for i := range w.look.Sandboxes {
-		if s := &w.look.Sandboxes[i]; !s.NotReady && !full[s.ID] && w.now.Sub(s.CreatedAt).Abs() < youngSandbox {
+	for i := range l.Sandboxes {
+		if s := &l.Sandboxes[i]; !s.NotReady && !full[s.ID] && now.Sub(s.CreatedAt).Abs() < youngSandbox {
 			return s.ID
 		}
 	}

@@ -12,7 +12,10 @@ type Look struct {
 	Containers []Container
 	Sandboxes  []Sandbox
 	Images     []Image
-	LogDir     []string // names in the pod log directory
+	LogDir     []string    // names in the pod log directory
+	Links      []Link      // symbolic links to containers' logs that lead nowhere
+	Cgroups    []PodCgroup // of pods, with processes or without
+	Left       []Left      // what was seen and is none of these: it stays, and the plan says so
 
 	// Pods are those that somebody names, by UID. One that nobody names is gone once PodsSynced; while that is false no pod is.
 	Pods       map[string]Phase
@@ -86,6 +89,17 @@ type Sandbox struct {
 	Attempt         uint32
 	NotReady        bool
 	CreatedAt       time.Time
+}
+
+// Link is a symbolic link to a container's log, POD_NAMESPACE_CONTAINER-ID.log (kubelet pkg/kubelet/kuberuntime/legacy.go), whose target is
+// not there.
+type Link struct{ Name string }
+
+// PodCgroup is the cgroup of a pod.
+type PodCgroup struct {
+	Path      string // below the root of the hierarchy
+	PodUID    string
+	Populated bool // by the kernel's word: a process lives in it, or below
 }
 
 // Image is one that the runtime lists. One that is listed twice, by runtime handler, is one here.

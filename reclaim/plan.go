@@ -3,6 +3,7 @@ package reclaim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"jettison/stats"
@@ -17,6 +18,13 @@ type Plan struct {
 	Left []Left
 	// Errors are what is wrong with the node or the policy: a disk that images cannot make room on. The steps stand all the same.
 	Errors []string
+	// Short says that the images that may go should not make enough room (Insufficient); empty: they should, or need not.
+	Short string
+	// Spare are images that may go as well as those of Steps with the reason Space, in their order: sizes are predictions, and shared
+	// layers count in each image. They are for a file system that after the steps still has less than Available.
+	Spare []Step
+	// Available is how many bytes are to be available on the image file system. Absent: no image goes for space.
+	Available stats.Opt[uint64]
 	// Records are those of the images after this look, to be kept for the next one. Steps are not taken off: what was removed is
 	// no longer listed then.
 	Records Records
@@ -25,8 +33,8 @@ type Plan struct {
 // Step removes one thing. Whoever carries it out looks again first: it may run, be used or be named by now.
 type Step struct {
 	Action Action
-	ID     string // of the container, sandbox or image; the name of a log directory
-	PodUID string // empty for an image
+	ID     string // of the container, sandbox or image; the name of a log directory or link; the path of a cgroup
+	PodUID string // empty for an image and a link
 	Name   string // for people: container, namespace/name of a sandbox, first name of an image
 	// StopFirst: the runtime does not know whether the container runs. It is stopped, and only then removed. (A sandbox is always
 	// stopped first; what cannot be stopped is not removed.)
@@ -52,12 +60,14 @@ const (
 	RemoveContainer Action = iota
 	RemoveSandbox
 	RemoveLogs
+	RemoveLink
+	RemoveCgroup
 	RemoveImage
 )
 
 // String is as in "remove container".
 func (a Action) String() string {
-	return [...]string{"remove container", "remove sandbox", "remove logs", "remove image"}[a]
+	return [...]string{"remove container", "remove sandbox", "remove logs", "remove link", "remove cgroup", "remove image"}[a]
 }
 
 // Reason is why a step is taken.
@@ -74,12 +84,13 @@ const (
 	NotNewest     Reason = "NotNewest"          // a newer sandbox of the pod is kept
 	MaxAge        Reason = "MaxAge"
 	Space         Reason = "Space"
+	Dangling      Reason = "Dangling" // what a link leads to is gone
 	Pressure      Reason = "DiskPressure"
 )
 
 // Plan plans from what was seen. A part of the policy that cannot be removes nothing, and is among the errors.
 func (p Policy) Plan(now time.Time, l *Look) Plan {
-	w := &planner{policy: p, now: now, look: l, plan: Plan{Time: now, Trigger: l.Trigger}}
+	w := &planner{policy: p, now: now, look: l, plan: Plan{Time: now, Trigger: l.Trigger, Left: slices.Clone(l.Left)}}
 	w.sandboxes = make(map[string]*Sandbox, len(l.Sandboxes))
 	for i := range l.Sandboxes {
 		w.sandboxes[l.Sandboxes[i].ID] = &l.Sandboxes[i]
@@ -91,8 +102,19 @@ func (p Policy) Plan(now time.Time, l *Look) Plan {
 		w.planSandboxes(w.planContainers())
 	}
 	w.planLogs()
+	w.planLinks()
+	w.planCgroups()
 	w.planImages()
 	return w.plan
+}
+
+// Problems are the Errors, and Short.
+func (p *Plan) Problems() []string {
+	out := append([]string{}, p.Errors...)
+	if p.Short != "" {
+		out = append(out, p.Short)
+	}
+	return out
 }
 
 // IDs are those of the steps of an action, in order; never nil.

@@ -50,6 +50,10 @@ func someLook(t *rapid.T) (Policy, *Look) {
 		l.ImagesInUse = []string{image()}
 	}
 	l.LogDir = []string{"lost+found", "default_x_00000000-0000-0000-0000-000000000003", "kube-system_y_0123456789abcdef0123456789abcdef", "x_y_p1"}[:n(4)]
+	for i := range n(3) {
+		l.Links = append(l.Links, Link{Name: fmt.Sprintf("x_default_a-%064d.log", i)}, Link{Name: "mine.log"})
+		l.Cgroups = append(l.Cgroups, PodCgroup{Path: fmt.Sprint("kubepods/pod", i), PodUID: uid(), Populated: draw(t, true, false, false)})
+	}
 	l.ImageFs = stats.Opt[ImageFsSize]{V: ImageFsSize{1000, uint64(n(400))}, OK: draw(t, true, true, false)}
 	l.AgentStarted = draw(t, time.Time{}, someTime(t))
 	low := n(100)
@@ -68,10 +72,13 @@ func after(l *Look, p *Plan) *Look {
 		return func(id string) bool { return slices.Contains(ids, id) }
 	}
 	containers, sandboxes, logs, images := gone(RemoveContainer), gone(RemoveSandbox), gone(RemoveLogs), gone(RemoveImage)
+	links, cgroups := gone(RemoveLink), gone(RemoveCgroup)
 	next := *l
 	next.Containers = slices.DeleteFunc(slices.Clone(l.Containers), func(c Container) bool { return containers(c.ID) })
 	next.Sandboxes = slices.DeleteFunc(slices.Clone(l.Sandboxes), func(s Sandbox) bool { return sandboxes(s.ID) })
 	next.Images = slices.DeleteFunc(slices.Clone(l.Images), func(i Image) bool { return images(i.ID) })
+	next.Links = slices.DeleteFunc(slices.Clone(l.Links), func(k Link) bool { return links(k.Name) })
+	next.Cgroups = slices.DeleteFunc(slices.Clone(l.Cgroups), func(g PodCgroup) bool { return cgroups(g.Path) })
 	next.LogDir = slices.DeleteFunc(slices.Clone(l.LogDir), logs)
 	next.Records = p.Records
 	for i := range p.Steps {
@@ -128,8 +135,19 @@ func TestInvariants(t *testing.T) {
 				if phase, named := l.Pods[s.PodUID]; !l.PodsSynced || named && phase != Evicted && phase != Gone || PodOfLogDir(s.ID) != s.PodUID {
 					t.Fatalf("logs of a pod that is not gone: %+v", s)
 				}
+			case RemoveLink:
+				if c := containers[ContainerOfLink(s.ID)]; ContainerOfLink(s.ID) == "" || c != nil && c.State != Exited {
+					t.Fatalf("no link, or of a container that may run: %+v", s)
+				}
+			case RemoveCgroup:
+				checkCgroup(t, l, removed, s)
 			case RemoveImage:
 				checkImage(t, policy, l, s)
+			}
+		}
+		for _, s := range p.Spare {
+			if checkImage(t, policy, l, s); removed[s.Action.String()+s.ID] || s.Reason != Space || !p.Available.OK {
+				t.Fatalf("spare, and planned: %+v", s)
 			}
 		}
 		checkKept(t, policy, l, removed)
@@ -153,6 +171,24 @@ func checkSandbox(t *rapid.T, l *Look, removed map[string]bool, step Step) {
 	})
 	if !mayLoseAll && !newer {
 		t.Fatalf("a pod that is not gone loses its newest: %+v", step)
+	}
+}
+
+func checkCgroup(t *rapid.T, l *Look, removed map[string]bool, step Step) {
+	for _, g := range l.Cgroups {
+		if phase, named := l.Pods[g.PodUID]; g.Path == step.ID && (g.Populated || !isUID(g.PodUID) || !l.PodsSynced || named && phase != Evicted && phase != Gone) {
+			t.Fatalf("populated, or of a pod that is not gone: %+v", g)
+		}
+	}
+	for _, s := range l.Sandboxes {
+		if s.PodUID == step.PodUID && !removed["remove sandbox"+s.ID] {
+			t.Fatalf("%+v still has %+v", step, s)
+		}
+	}
+	for _, c := range l.Containers {
+		if c.PodUID == step.PodUID && !removed["remove container"+c.ID] {
+			t.Fatalf("%+v still has %+v", step, c)
+		}
 	}
 }
 

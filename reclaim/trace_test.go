@@ -1,0 +1,68 @@
+package reclaim
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+func TestContainerOfLink(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	for name, want := range map[string]string{
+		"web-0_default_main-" + id + ".log":              id,
+		"a-b-c_kube-system_x-y-" + id + ".log":           id,
+		"web_default_main-" + id[:32] + ".log":           id[:32],
+		"web_default_main-" + id[:31] + ".log":           "",
+		"web_default_main-" + id:                         "",
+		"web_default_main-" + id + ".log.1":              "",
+		"web_default_main-" + strings.ToUpper(id):        "",
+		"web_main-" + id + ".log":                        "",
+		"a_b_c_d-" + id + ".log":                         "",
+		"-" + id + ".log":                                "",
+		id + ".log":                                      "",
+		".log":                                           "",
+		"":                                               "",
+		strings.Repeat("x", 300) + "_a_b-" + id + ".log": "",
+	} {
+		if got := ContainerOfLink(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Images beyond those that the sizes ask for are named too, for sizes are predictions; the target is what is to be available.
+func TestSpareImages(t *testing.T) {
+	l := &Look{ImageFs: stats.Some(ImageFsSize{CapacityBytes: 1000, AvailableBytes: 50}), Records: Records{}}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		l.Images = append(l.Images, Image{ID: id, Bytes: stats.Some(uint64(100)), Pinned: id == "d"})
+		l.Records[id] = ImageRecord{FirstDetected: now.Add(-time.Hour)}
+	}
+	p := DefaultPolicy().Plan(now, l)
+	if got := p.IDs(RemoveImage); !slices.Equal(got, []string{"a", "b"}) || len(p.Spare) != 1 || p.Spare[0].ID != "c" || p.Available != stats.Some(uint64(200)) || p.Short != "" {
+		t.Errorf("%v, spare %+v, available %+v, %q", got, p.Spare, p.Available, p.Short)
+	}
+	l.ImageFs.V.AvailableBytes = 500
+	if p := DefaultPolicy().Plan(now, l); len(p.Steps)+len(p.Spare) > 0 || p.Available.OK {
+		t.Errorf("nothing is short: %+v", p)
+	}
+	l.ImageFs.V.AvailableBytes = 50
+	l.Sandboxes = []Sandbox{{ID: "s", PodUID: "u", CreatedAt: now}}
+	if p := DefaultPolicy().Plan(now, l); len(p.Steps)+len(p.Spare) > 0 || p.Available.OK || len(p.Errors) != 1 {
+		t.Errorf("a sandbox waits for its image: %+v", p)
+	}
+}
+
+// A process in the cgroup keeps its pod from being gone, by the kernel's word.
+func TestAPodIsQuietWhenItsCgroupIs(t *testing.T) {
+	l := &Look{Cgroups: []PodCgroup{{Path: "kubepods/podu", PodUID: "u", Populated: true}, {Path: "kubepods/podv", PodUID: "v"}}}
+	q := Quiet{}.Update(now, l)
+	if _, ok := q["u"]; ok || !q["v"].Equal(now) {
+		t.Errorf("%v", q)
+	}
+	if p := Phases(now.Add(time.Hour), l, q, nil, time.Minute); p["u"] != Active || p["v"] != Gone {
+		t.Errorf("%v", p)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -18,7 +19,16 @@ const (
 // kill from outside a runtime may for a while answer that all is stopped and still call a container running (containerd
 // 2.4), or be down: it is asked again, further and further apart, until it has done it or ctx ends. slow is called once if
 // that takes very long.
+//
+// Where the kernel did not kill the victim, this does: its containers are stopped without a grace period, all at once, for
+// runtimes stop those of a sandbox one after the other (containerd), or gently (CRI-O).
 func (v *Victim) Clean(ctx context.Context, r Runtime, slow func(error)) error {
+	if !v.Killed() {
+		if v.ladder != 0 && !v.ladder.has(ByRuntime) && v.WaitEmpty(ctx, 0) != nil {
+			return fmt.Errorf("clean up after pod %s: it lives, and the runtime may not kill it (rungs: %s)", v.Pod.UID, v.ladder)
+		}
+		v.stopNow(ctx, r)
+	}
 	return again(ctx, slow, func() error {
 		if err := v.cleanOnce(ctx, r); err != nil {
 			return fmt.Errorf("clean up after pod %s: %w", v.Pod.UID, err)
@@ -61,6 +71,10 @@ func again(ctx context.Context, slow func(error), do func() error) error {
 	}
 }
 
+// Since says when the victim was chosen, where that was before it was pinned: sandboxes made later are not its own. To be called before
+// anything is done to it.
+func (v *Victim) Since(at time.Time) { v.since = at }
+
 // lookUp finds the victim's sandboxes: between the ranking and the kill the runtime may have made the pod's first one, or its
 // next one.
 func (v *Victim) lookUp(ctx context.Context, r Runtime) error {
@@ -76,12 +90,33 @@ func (v *Victim) lookUp(ctx context.Context, r Runtime) error {
 	return nil
 }
 
+// stopNow has the runtime kill the containers of the victim that it knows of. What is wrong with that shows in what follows.
+func (v *Victim) stopNow(ctx context.Context, r Runtime) {
+	ctx, cancel := context.WithTimeout(ctx, stopBound)
+	defer cancel()
+	_ = v.lookUp(ctx, r) // the sandboxes that are known are stopped all the same
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	n := 0
+	for _, sandbox := range v.ids {
+		containers, _ := r.ContainersOf(ctx, sandbox)
+		for _, c := range containers {
+			if n++; n > stopMax {
+				return // StopPodSandbox is for them
+			}
+			calls.Go(func() { v.steps.call(stepContainer, r.StopContainer(ctx, c.ID, 0)) })
+		}
+	}
+}
+
 func (v *Victim) cleanOnce(ctx context.Context, r Runtime) error {
 	if err := v.lookUp(ctx, r); err != nil {
 		return err
 	}
 	for _, id := range v.ids {
-		if err := r.StopPodSandbox(ctx, id); err != nil {
+		err := r.StopPodSandbox(ctx, id)
+		v.steps.call(stepStop, err)
+		if err != nil {
 			return err
 		}
 		n, err := r.Running(ctx, id)
@@ -101,7 +136,9 @@ func (v *Victim) removeOnce(ctx context.Context, r Runtime) error {
 	}
 	var first error
 	for _, id := range v.ids {
-		if err := r.RemovePodSandbox(ctx, id); err != nil && first == nil {
+		err := r.RemovePodSandbox(ctx, id)
+		v.steps.call(stepRemove, err)
+		if err != nil && first == nil {
 			first = err
 		}
 	}

@@ -1,5 +1,14 @@
-// Package kill is the kill ladder: it pins a victim, kills it through the kernel, waits until the kernel says that it is
-// gone, and has the runtime clean up after it.
+// Package kill is the kill ladder: it pins a victim, kills it through the kernel, frees its memory from threads of its own,
+// waits until the kernel says that it is gone, and has the runtime clean up after it.
+//
+//	ladder.go    the rungs by name
+//	killer.go    Killer: owns the threads, pins victims
+//	kill.go      Victim: pinned, killed, awaited
+//	reap.go      after the kill: CPU for the dying, their memory freed
+//	stop.go      gently, through the runtime
+//	clean.go     the runtime cleans up
+//	step.go      what was done when
+//	selftest.go  whether it works here, on processes of its own
 package kill
 
 import (
@@ -7,8 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,86 +38,155 @@ type Runtime interface {
 }
 
 // Victim is a pinned pod: the very cgroup and the very sandboxes that were ranked. A pod that comes back under the same UID
-// is another Victim. Kill and Close may be called at any time by anybody; the other methods by one goroutine at a time.
+// is another Victim. Kill, Killed, Steps and Close may be called at any time by anybody; the other methods by one goroutine at
+// a time.
 type Victim struct {
-	Pod   stats.PodReference
-	group *cgroup.Group // nil: none was found, only the runtime can kill it
-	ids   []string
-	since time.Time // when it was pinned: sandboxes made later are not its own
+	Pod     stats.PodReference
+	group   *cgroup.Group // &wait; nil: none was found, only the runtime can kill it
+	ids     []string
+	since   time.Time // when it was pinned: sandboxes made later are not its own
+	ladder  Ladder
+	killer  *Killer // nil: nobody frees its memory but itself
+	steps   steps
+	alive   context.Context // ended by end, which the first Kill that worked calls, and Close
+	end     context.CancelFunc
+	killed  atomic.Bool
+	emptied sync.Once
+
+	// The same cgroup three times, for each has a goroutine of its own. Closed when nobody retains the victim.
+	wait cgroup.Group // for who waits
+	kill cgroup.Group // for Kill; mu guards it
+	reap cgroup.Group // for the thread that frees its memory
+	file int          // cgroup.kill, open for writing; -1: it could not be opened, and why says the error
+	why  error
+
+	// What the threads that free its memory share. The pidfds were opened before the kill.
+	pidfds   [maxPidfds]process
+	pids     int
+	first    atomic.Bool  // a thread has begun
+	next     atomic.Int64 // the next of pidfds
+	freeing  atomic.Int64 // threads at it
+	freed    atomic.Int64 // processes whose memory was freed
+	freeErr  atomic.Pointer[error]
+	freeDone atomic.Bool
 
 	mu     sync.Mutex
-	killer *cgroup.Group   // group again, for Kill, which does not wait for who waits; nil as group. mu guards it
-	closed bool            // mu guards it
-	alive  context.Context // ended by end, which the first Kill that worked calls; nil without a group
-	end    context.CancelFunc
+	closed bool // mu guards it
+	users  int  // mu guards it: who needs the descriptors, the caller and threads
+
+	// What was done to the CPU limits of its own cgroup.
+	cpu struct {
+		sync.Mutex
+		dead   bool // nobody was left in it: nothing is raised any more
+		raised bool
+		before cgroup.CPUSettings
+	}
 }
 
-// Pin opens the victim's cgroup. Close the victim.
+// Pin is Killer.Pin without a Killer, and so without its threads: the rungs that kill, nothing that hastens death.
 func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
-	v := &Victim{Pod: pod.PodRef, ids: slices.Clone(pod.SandboxIDs), since: time.Now()}
-	if pod.Cgroup == "" {
-		if len(v.ids) == 0 {
-			return nil, fmt.Errorf("pin pod %s: neither a cgroup nor a sandbox of it is known", pod.PodRef.UID)
-		}
-		return v, nil
-	}
-	var err error
-	if v.group, err = open(fs, pod); err != nil {
+	v := newVictim()
+	v.ladder = All &^ (CPU | Mrelease)
+	if err := v.pin(fs, pod); err != nil {
 		return nil, err
 	}
-	if v.killer, err = open(fs, pod); err != nil {
-		v.group.Close()
-		return nil, err
-	}
-	if v.killer.ID() != v.group.ID() {
-		v.Close()
-		return nil, fmt.Errorf("pin pod %s: cgroup /%s is another one now", pod.PodRef.UID, pod.Cgroup)
-	}
-	v.alive, v.end = context.WithCancel(context.Background())
 	return v, nil
 }
 
-func open(fs *cgroup.FS, pod *stats.PodStats) (*cgroup.Group, error) {
-	g, err := fs.Group(pod.Cgroup)
-	if err != nil {
-		return nil, fmt.Errorf("pin pod %s: %w", pod.PodRef.UID, err)
+// pin opens the victim's cgroup. It allocates nothing where all is well.
+func (v *Victim) pin(fs *cgroup.FS, pod *stats.PodStats) error {
+	v.Pod, v.since = pod.PodRef, time.Now()
+	v.ids = append(v.ids[:0], pod.SandboxIDs...)
+	if pod.Cgroup == "" {
+		if len(v.ids) == 0 {
+			return fmt.Errorf("pin pod %s: neither a cgroup nor a sandbox of it is known", pod.PodRef.UID)
+		}
+		v.steps.add(stepPin, 0, nil)
+		return nil
 	}
-	if g.ID() != pod.CgroupID && pod.CgroupID != (cgroup.ID{}) {
-		g.Close()
-		return nil, fmt.Errorf("pin pod %s: cgroup /%s is another one now", pod.PodRef.UID, pod.Cgroup)
+	if err := v.open(fs, pod); err != nil {
+		v.wait.Close()
+		v.kill.Close()
+		v.reap.Close()
+		return fmt.Errorf("pin pod %s: %w", pod.PodRef.UID, err)
 	}
-	return g, nil
+	v.group, v.users = &v.wait, 1
+	v.steps.add(stepPin, 0, nil)
+	return nil
 }
 
-// Close gives the descriptors back. Nothing but Kill may be under way.
-func (v *Victim) Close() {
+func (v *Victim) open(fs *cgroup.FS, pod *stats.PodStats) error {
+	v.kill.Forget()
+	v.reap.Forget()
+	if err := fs.GroupInto(pod.Cgroup, &v.wait); err != nil {
+		return err
+	}
+	if v.wait.ID() != pod.CgroupID && pod.CgroupID != (cgroup.ID{}) {
+		return fmt.Errorf("cgroup /%s is another one now", pod.Cgroup)
+	}
+	if err := v.wait.DupInto(&v.kill); err != nil {
+		return err
+	}
+	if err := v.wait.DupInto(&v.reap); err != nil {
+		return err
+	}
+	v.file, v.why = -1, nil
+	if v.ladder.has(CgroupKill) {
+		v.file, v.why = v.kill.OpenKill()
+	}
+	return nil
+}
+
+// retain keeps the descriptors open until release. v.mu is not held.
+func (v *Victim) retain() {
+	v.mu.Lock()
+	v.users++
+	v.mu.Unlock()
+}
+
+// release gives them back when nobody needs them any more.
+func (v *Victim) release() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.group != nil && !v.closed {
-		v.group.Close()
-		v.killer.Close()
-		if v.end != nil {
-			v.end()
-		}
+	if v.users--; v.users > 0 {
+		return
 	}
+	v.restore()
+	v.wait.Close()
+	v.kill.Close()
+	v.reap.Close()
+	if v.file >= 0 {
+		unix.Close(v.file)
+		v.file = -1
+	}
+	for _, p := range v.pidfds[:v.pids] {
+		unix.Close(p.fd)
+	}
+	v.pids = 0
+}
+
+// Close gives the descriptors back, once the threads that free memory are done with them. Nothing but Kill may be under way.
+func (v *Victim) Close() {
+	v.mu.Lock()
+	closed := v.closed
 	v.closed = true
+	v.mu.Unlock()
+	if closed || v.group == nil {
+		return
+	}
+	v.end()
+	v.release()
+	if v.killer != nil {
+		v.killer.refill()
+	}
 }
 
-// Stamp is an instant on both clocks that a post-mortem may have.
-type Stamp struct {
-	Time      time.Time
-	Monotonic time.Duration // CLOCK_MONOTONIC, which the kernel log's time stamps follow
-}
+// Steps is what was done to the victim so far, in its order.
+func (v *Victim) Steps() []Step { return v.steps.all() }
 
-// Now reads both clocks.
-func Now() Stamp {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return Stamp{Time: time.Now(), Monotonic: time.Duration(ts.Nano())}
-}
-
-// Kill sends SIGKILL to every process of the victim and returns at once: cgroup.kill, where the kernel has it. A victim
-// that is gone already is no error. An error means that nothing was killed; Clean then has the runtime do it.
+// Kill sends SIGKILL to every process of the victim and returns at once: cgroup.kill, or where the kernel has none or refuses,
+// process by process, which takes half a second at most. A victim that is gone already is no error. An error means that
+// something of it may live; Clean then has the runtime kill it. What hastens the death goes on in threads of the Killer.
 func (v *Victim) Kill() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,21 +195,116 @@ func (v *Victim) Kill() error {
 		return errors.New("no cgroup of the pod is known")
 	case v.closed:
 		return fmt.Errorf("kill pod %s: %w", v.Pod.UID, os.ErrClosed)
+	case !v.ladder.has(CgroupKill | Pidfd):
+		return fmt.Errorf("kill pod %s: only the runtime may (rungs: %s)", v.Pod.UID, v.ladder)
 	}
-	if err := v.killer.Kill(); err != nil && !errors.Is(err, cgroup.ErrVanished) {
+	if err := v.climb(); err != nil {
 		return err
 	}
 	v.end()
+	if v.killed.CompareAndSwap(false, true) && v.killer != nil && v.ladder.has(CPU|Mrelease) {
+		v.users++
+		if err := v.killer.offer(v); err != nil {
+			v.users--
+			v.steps.add(Mrelease.String(), 0, err)
+		}
+	}
 	return nil
 }
 
+// eachLimit bounds the kill process by process: the agent's loop waits for it.
+const eachLimit = 500 * time.Millisecond
+
+// climb tries the rungs that kill, until one works.
+func (v *Victim) climb() error {
+	var refused error
+	if v.ladder.has(CgroupKill) {
+		if v.why != nil { // out of descriptors then, perhaps not now
+			v.file, v.why = v.kill.OpenKill()
+		}
+		err := v.why
+		if err == nil {
+			err = v.kill.WriteKill(v.file)
+		}
+		if errors.Is(err, cgroup.ErrVanished) {
+			err = nil
+		}
+		v.steps.add(CgroupKill.String(), 0, err)
+		if err == nil {
+			return nil
+		}
+		refused = err
+	}
+	if !v.ladder.has(Pidfd) {
+		return refused
+	}
+	n, err := v.eachProcess()
+	v.steps.add(Pidfd.String(), n, err)
+	if err != nil {
+		return errors.Join(refused, err)
+	}
+	return nil
+}
+
+// eachProcess kills process by process.
+func (v *Victim) eachProcess() (int, error) {
+	if v.killer == nil {
+		return cgroup.NewProcKiller().Kill(&v.kill, eachLimit)
+	}
+	v.killer.killing.Lock()
+	defer v.killer.killing.Unlock()
+	return v.killer.each.Kill(&v.kill, eachLimit)
+}
+
 // Killed reports whether a Kill has worked.
-func (v *Victim) Killed() bool { return v.alive != nil && v.alive.Err() != nil }
+func (v *Victim) Killed() bool { return v.killed.Load() }
 
 // WaitEmpty blocks until no process of the victim is left, by the kernel's word.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if v.group == nil {
 		return nil // Clean is what kills it
 	}
-	return v.group.WaitEmpty(ctx, limit)
+	err := v.group.WaitEmpty(ctx, limit)
+	if err == nil {
+		v.emptied.Do(func() { v.steps.add(stepEmptied, 0, nil) })
+		v.restore()
+	}
+	return err
+}
+
+// raise lifts the CPU limits of the victim's own cgroup and remembers what it had.
+func (v *Victim) raise(buf []byte) error {
+	v.cpu.Lock()
+	defer v.cpu.Unlock()
+	if v.cpu.dead {
+		return nil
+	}
+	before, err := v.reap.CPUSettings(buf)
+	if err != nil {
+		return err
+	}
+	v.cpu.raised, v.cpu.before = true, before
+	return v.reap.RaiseCPU()
+}
+
+// dead: nobody was left in the victim's cgroup at some time. Who is in it now is not the victim.
+func (v *Victim) dead() bool {
+	v.cpu.Lock()
+	defer v.cpu.Unlock()
+	return v.cpu.dead
+}
+
+// restore puts the CPU limits back, once nobody is left in the cgroup: a kubelet keeps a pod's for its next sandbox.
+func (v *Victim) restore() {
+	v.cpu.Lock()
+	defer v.cpu.Unlock()
+	v.cpu.dead = true
+	if !v.cpu.raised {
+		return
+	}
+	v.cpu.raised = false
+	var buf [256]byte
+	if err := v.reap.RestoreCPU(v.cpu.before, buf[:]); !errors.Is(err, cgroup.ErrVanished) {
+		v.steps.add(stepRestored, 0, err)
+	}
 }

@@ -21,7 +21,13 @@ import (
 	"jettison/stats"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == VictimCommand {
+		BeVictim(os.Args[2:])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // pod makes a pod's cgroup, with a container's below it and a process in that, in this machine's hierarchy.
 func pod(t *testing.T) (*cgroup.FS, *stats.PodStats) {
@@ -38,21 +44,28 @@ func pod(t *testing.T) (*cgroup.FS, *stats.PodStats) {
 			continue
 		}
 		t.Cleanup(func() { _ = unix.Rmdir(dir); _ = unix.Rmdir(filepath.Dir(dir)) })
-		f, err := os.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		cmd := exec.Command("sleep", "600")
-		cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		start(t, dir, "sleep", "600")
 		return fs, &stats.PodStats{PodRef: stats.PodReference{UID: "u"}, Cgroup: name, SandboxIDs: []string{"s"}}
 	}
 	t.Skip("no cgroup v2 hierarchy that this user may write to: the virtual machine's scenarios cover this")
 	return nil, nil
+}
+
+// start starts a process in a cgroup.
+func start(t *testing.T, dir string, command ...string) *exec.Cmd {
+	t.Helper()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
 }
 
 func TestThePinnedPodDies(t *testing.T) {
@@ -98,7 +111,7 @@ func TestPinWhatIsNotThere(t *testing.T) {
 	}
 }
 
-func runtime(t *testing.T) (*critest.Runtime, *cri.Client) {
+func fake(t *testing.T) (*critest.Runtime, *cri.Client) {
 	t.Helper()
 	r := critest.Start(t)
 	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u"}, CreatedAt: 1}}
@@ -113,8 +126,9 @@ func runtime(t *testing.T) (*critest.Runtime, *cri.Client) {
 
 // The runtime says that all is stopped and still calls a container running: it is asked again until it does not.
 func TestCleanIsRepeatedUntilNothingRuns(t *testing.T) {
-	r, c := runtime(t)
+	r, c := fake(t)
 	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}}
+	v.killed.Store(true)
 	done := make(chan error)
 	go func() { done <- v.Clean(t.Context(), c, func(error) {}) }()
 	for r.Calls("StopPodSandbox") < 3 {
@@ -132,7 +146,7 @@ func TestCleanIsRepeatedUntilNothingRuns(t *testing.T) {
 
 // A pod that was ranked before the runtime told of it: its sandboxes are looked up, and later ones are not its own.
 func TestCleanLooksUpTheSandboxes(t *testing.T) {
-	r, c := runtime(t)
+	r, c := fake(t)
 	r.Containers = nil
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "next", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Attempt: 1}, CreatedAt: time.Now().Add(time.Hour).UnixNano()})
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "other", Metadata: &runtimev1.PodSandboxMetadata{Uid: "another pod"}, CreatedAt: 1})
@@ -148,10 +162,11 @@ func TestCleanLooksUpTheSandboxes(t *testing.T) {
 }
 
 func TestCleanEndsWithItsContext(t *testing.T) {
-	_, c := runtime(t)
+	_, c := fake(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}}
+	v.killed.Store(true)
 	if err := v.Clean(ctx, c, func(error) {}); err == nil || !strings.Contains(err.Error(), "pod u") {
 		t.Errorf("got %v", err)
 	}

@@ -46,7 +46,7 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 	defer func() { end(); asking.Wait() }() // what the runtime still says does not matter, and a call that hangs is abandoned
 	defer context.AfterFunc(v.alive, end)()
 
-	err := v.group.WaitEmpty(gentle, grace+2*stopBound)
+	err := v.WaitEmpty(gentle, grace+2*stopBound)
 	if err == nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 			return fmt.Errorf("stop pod %s: its grace period is over: %w", v.Pod.UID, err)
 		}
 	}
-	if err := v.group.WaitEmpty(ctx, dieLimit); err != nil {
+	if err := v.WaitEmpty(ctx, dieLimit); err != nil {
 		return fmt.Errorf("stop pod %s: %w", v.Pod.UID, err)
 	}
 	return nil
@@ -156,7 +156,11 @@ func (s *stopping) stop(ctx context.Context, c cri.Container) {
 	}
 	a.state, a.underway = c.State, true
 	s.underway++
-	s.calls.Go(func() { s.answers <- answer{c.ID, s.r.StopContainer(ctx, c.ID, s.deadline.Sub(now))} })
+	s.calls.Go(func() {
+		err := s.r.StopContainer(ctx, c.ID, s.deadline.Sub(now))
+		s.v.steps.call(stepContainer, err)
+		s.answers <- answer{c.ID, err}
+	})
 }
 
 // pause waits for an answer or a while. It returns what was wrong with an answer.
@@ -178,7 +182,9 @@ func (s *stopping) pause(ctx context.Context, wait time.Duration) error {
 // sandboxes stops what is left of the sandboxes themselves.
 func (s *stopping) sandboxes(ctx context.Context) error {
 	for _, id := range s.v.ids {
-		if err := s.r.StopPodSandbox(ctx, id); err != nil {
+		err := s.r.StopPodSandbox(ctx, id)
+		s.v.steps.call(stepStop, err)
+		if err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func seconds(r *critest.Runtime) (out []int64) {
 // The pod's cgroup also holds the sandbox's own process, which no StopContainer ends.
 func TestStopEndsContainersThenSandboxes(t *testing.T) {
 	v, end := pinned(t)
-	r, c := runtime(t)
+	r, c := fake(t)
 	obey(r, end)
 	if err := v.Stop(t.Context(), c, 10*time.Minute); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestStopKillsWhatTheRuntimeDoesNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v, _ := pinned(t)
-			r, c := runtime(t)
+			r, c := fake(t)
 			spoil(r)
 			start := time.Now()
 			err := v.Stop(t.Context(), c, -time.Second)
@@ -114,7 +114,7 @@ func TestStopKillsWhatTheRuntimeDoesNot(t *testing.T) {
 // Containers end while the runtime hangs: the calls are abandoned.
 func TestStopReturnsWhenTheCgroupIsEmpty(t *testing.T) {
 	v, end := pinned(t)
-	r, c := runtime(t)
+	r, c := fake(t)
 	r.Hang["StopContainer"] = true
 	done := make(chan error)
 	go func() { done <- v.Stop(t.Context(), c, time.Hour) }()
@@ -129,7 +129,7 @@ func TestStopReturnsWhenTheCgroupIsEmpty(t *testing.T) {
 // A hard threshold trips while a soft one's grace period runs.
 func TestAKillTakesOver(t *testing.T) {
 	v, _ := pinned(t)
-	r, c := runtime(t)
+	r, c := fake(t)
 	r.Hang["StopContainer"] = true
 	done := make(chan error)
 	go func() { done <- v.Stop(t.Context(), c, time.Hour) }()
@@ -150,7 +150,7 @@ func TestAKillTakesOver(t *testing.T) {
 
 func TestStopEndsWithItsContext(t *testing.T) {
 	v, end := pinned(t)
-	r, c := runtime(t)
+	r, c := fake(t)
 	r.Hang["StopContainer"] = true
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -183,7 +183,7 @@ func container(id string, state runtimev1.ContainerState) *runtimev1.Container {
 
 // Some client restarts what was stopped, or starts what was only created: it is stopped as well. All at the same time.
 func TestStopLooksAgain(t *testing.T) {
-	r, c := runtime(t)
+	r, c := fake(t)
 	r.Containers = append(r.Containers, container("sidecar", 1), container("created", 0))
 	r.Hang["StopContainer"] = true
 	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}, since: time.Now()}
@@ -227,7 +227,7 @@ func TestStopDoesNotSpin(t *testing.T) {
 			}
 		},
 	} {
-		r, c := runtime(t)
+		r, c := fake(t)
 		spoil(r)
 		v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}, since: time.Now()}
 		err := v.Stop(t.Context(), c, 0)
@@ -242,7 +242,7 @@ func TestStopDoesNotSpin(t *testing.T) {
 
 // containerd refuses to remove what it calls running; one sandbox that it does not remove keeps none of the others.
 func TestRemoveIsRepeated(t *testing.T) {
-	r, c := runtime(t)
+	r, c := fake(t)
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "t", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u"}, CreatedAt: 2})
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "later", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u"}, CreatedAt: time.Now().Add(time.Hour).UnixNano()})
 	r.Fail["RemovePodSandbox"] = status.Error(codes.Unknown, "container is still running")

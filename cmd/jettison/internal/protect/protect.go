@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,11 +17,11 @@ const (
 	// deploy/daemonset.yaml, and well above what the agent uses (see docs/architecture.md).
 	memoryLimit = 32 << 20
 	// gcPercent trades a little CPU for a heap that stays near what is live; the agent's is a few MiB.
-	gcPercent = 50
+	gcPercent = 30
 )
 
-// Self makes the kernel's OOM killer look elsewhere first, keeps the process's pages in memory and bounds the Go heap. Each
-// step that is refused is an error of its own, in words: the agent runs without it, less safely.
+// Self makes the kernel's OOM killer look elsewhere first and bounds the Go heap. Each step that is refused is an error of its own,
+// in words: the agent runs without it, less safely.
 func Self() (refused []error) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
@@ -31,9 +33,42 @@ func Self() (refused []error) {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-999"), 0o644); err != nil {
 		refused = append(refused, fmt.Errorf("set oom_score_adj to -999: %w (needs CAP_SYS_RESOURCE)", err))
 	}
+	return refused
+}
+
+// Lock keeps the process's pages in memory from now on. What only the start needed is given back first: garbage of the heap,
+// and the program's pages, of which those that are used come back at their next use. So it comes when
+// the start is over.
+func Lock() (refused []error) {
+	debug.FreeOSMemory()
+	dropProgram()
 	// ONFAULT: only pages that were touched stay. Without it every reserved page of the Go heap would become resident.
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		refused = append(refused, fmt.Errorf("lock memory: %w (needs CAP_IPC_LOCK)", err))
 	}
 	return refused
+}
+
+// dropProgram unmaps the pages of the program's file that nobody can have written to. They lie in the page cache still.
+func dropProgram() {
+	text, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return
+	}
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(text)) { // 00400000-0052f000 r-xp 00000000 08:01 131 /jettison (proc_pid_maps(5))
+		f := strings.Fields(line)
+		if len(f) < 6 || strings.Contains(f[1], "w") || f[5] != program {
+			continue
+		}
+		from, to, _ := strings.Cut(f[0], "-")
+		begin, err1 := strconv.ParseUint(from, 16, 64)
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		if err1 == nil && err2 == nil && begin < end {
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(begin), uintptr(end-begin), unix.MADV_DONTNEED)
+		}
+	}
 }

@@ -1,0 +1,346 @@
+package kill
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+	"jettison/stats"
+)
+
+func newKiller(t *testing.T, fs *cgroup.FS, rungs string) *Killer {
+	t.Helper()
+	l, err := ParseLadder(rungs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := New(Options{FS: fs, Ladder: l})
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+// step waits for a step of that name.
+func step(t *testing.T, v *Victim, name string) Step {
+	t.Helper()
+	for {
+		steps := v.Steps()
+		if i := slices.IndexFunc(steps, func(s Step) bool { return s.Name == name }); i >= 0 {
+			return steps[i]
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("no step %q: %+v", name, steps)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestEachRungKills(t *testing.T) {
+	for rungs, want := range map[string]string{
+		"cgroup.kill": "cgroup.kill", "pidfd": "pidfd", "": "cgroup.kill", "pidfd,mrelease,cpu": "pidfd", "cgroup.kill,mrelease": "cgroup.kill",
+	} {
+		t.Run(rungs, func(t *testing.T) {
+			fs, p := pod(t)
+			v, err := newKiller(t, fs, rungs).Pin(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			if v.Killed() {
+				t.Error("killed before it was")
+			}
+			if err := v.Kill(); err != nil || !v.Killed() {
+				t.Fatal(err, v.Killed())
+			}
+			if err := v.WaitEmpty(t.Context(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if s := step(t, v, want); s.Err != nil || s.At <= 0 || want == "pidfd" && s.N != 1 {
+				t.Errorf("%+v", s)
+			}
+			if strings.Contains(rungs, "mrelease") {
+				if s := step(t, v, "mrelease"); s.Err != nil && !errors.Is(s.Err, unix.ENOSYS) {
+					t.Errorf("%+v", s)
+				}
+			}
+			last := time.Duration(0)
+			for _, s := range v.Steps() {
+				if s.At < last {
+					t.Errorf("steps go back in time: %+v", v.Steps())
+				}
+				last = s.At
+			}
+		})
+	}
+}
+
+func TestOnlyTheRuntimeMay(t *testing.T) {
+	fs, p := pod(t)
+	v, err := newKiller(t, fs, "runtime").Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := v.Kill(); err == nil || v.Killed() {
+		t.Errorf("killed: %v", err)
+	}
+	if err := v.WaitEmpty(t.Context(), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("alive: got %v", err)
+	}
+	r, c := fake(t)
+	if err := v.Clean(t.Context(), c, func(error) {}); err != nil {
+		t.Fatal(err)
+	}
+	if got := seconds(r); len(got) != 1 || got[0] != 0 {
+		t.Errorf("StopContainer with grace periods %v, want one of 0", got)
+	}
+}
+
+func TestTheRuntimeMayNot(t *testing.T) {
+	fs, p := pod(t)
+	v, err := newKiller(t, fs, "cgroup.kill").Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	r, c := fake(t)
+	if err := v.Clean(t.Context(), c, func(error) {}); err == nil || r.Calls("StopPodSandbox") > 0 {
+		t.Errorf("a living victim: %v, %d calls", err, r.Calls("StopPodSandbox"))
+	}
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.Change(func() { r.Containers = nil })
+	if err := v.Clean(t.Context(), c, func(error) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestParseLadder(t *testing.T) {
+	for text, want := range map[string]Ladder{
+		"": All, " ": All, "cgroup.kill": CgroupKill, " mrelease , cpu,cgroup.kill": CgroupKill | CPU | Mrelease, All.String(): All,
+	} {
+		got, err := ParseLadder(text)
+		if again, _ := ParseLadder(got.String()); err != nil || got != want || again != got {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"kill", "cgroup.kill,", ",", "cgroup.kill;cpu", "CPU"} {
+		if got, err := ParseLadder(text); err == nil || !strings.Contains(err.Error(), "cgroup.kill,pidfd,cpu,mrelease,runtime") {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+// From the choice of a victim to its death nothing is allocated, so nothing waits for memory.
+func TestPinAndKillDoNotAllocate(t *testing.T) {
+	if raced {
+		t.Skip("the race detector allocates")
+	}
+	fs, p := pod(t)
+	k := newKiller(t, fs, "cgroup.kill,pidfd")
+	const runs = 100
+	k.spares = make(chan *Victim, runs+1)
+	for range runs + 1 {
+		k.spares <- newVictim()
+	}
+	victims := make([]*Victim, 0, runs+1)
+	n := testing.AllocsPerRun(runs, func() {
+		v, err := k.Pin(p)
+		if err == nil {
+			k.pidfds(v)
+			err = v.Kill()
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		victims = append(victims, v)
+	})
+	for _, v := range victims {
+		v.Close()
+	}
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// The threads end with the Killer, victims may outlive it, and no descriptor is left.
+func TestKillerGivesEverythingBack(t *testing.T) {
+	fs, p := pod(t)
+	before := descriptors(t)
+	k := New(Options{FS: fs})
+	var victims []*Victim
+	for range 2 * maxDying { // more than are reaped at a time
+		v, err := k.Pin(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		victims = append(victims, v)
+	}
+	var kills sync.WaitGroup
+	for _, v := range victims {
+		kills.Go(func() {
+			if err := v.Kill(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	kills.Wait()
+	if err := errors.Join(k.Close(), k.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range victims {
+		v.Close()
+		v.Close()
+	}
+	late, err := k.Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Kill(); err != nil {
+		t.Errorf("a kill after the threads ended: %v", err)
+	}
+	late.Close()
+	if after := descriptors(t); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+func TestStepsAreBounded(t *testing.T) {
+	var s steps
+	for range 1000 {
+		s.call(stepStop, errBusy)
+	}
+	s.call(stepStop, nil)
+	if got := s.all(); len(got) != 1 || got[0].N != 1001 || got[0].Err != nil {
+		t.Errorf("%+v", got)
+	}
+	for range 1000 {
+		s.add(stepPin, 0, nil)
+	}
+	s.add(stepEmptied, 0, nil)
+	if got := s.all(); len(got) != maxSteps || got[maxSteps-1].Name != stepEmptied {
+		t.Errorf("%d steps: %+v", len(got), got)
+	}
+}
+
+// bomb starts a process in a cgroup that starts others as fast as it can.
+func bomb(t *testing.T, dir string) {
+	t.Helper()
+	start(t, dir, "/bin/sh", "-c", "while :; do (sleep 600 & sleep 600) & done")
+}
+
+// Processes that fork meanwhile are all found, with the kernel's freezer and without it; the victim is thawed in the end.
+func TestPidfdsEndAForkBomb(t *testing.T) {
+	fs, p := pod(t)
+	top := filepath.Join(fs.Mount(), p.Cgroup)
+	bomb(t, filepath.Join(top, "container"))
+	v, err := newKiller(t, fs, "pidfd").Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	waitProcs(t, top+"/container", 100)
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.WaitEmpty(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(top, "cgroup.freeze")); err != nil || string(b) != "0\n" {
+		t.Errorf("left frozen: %q, %v", b, err)
+	}
+	if s := step(t, v, "pidfd"); s.N < 100 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func waitProcs(t *testing.T, dir string, n int) {
+	t.Helper()
+	for {
+		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(string(b), "\n") >= n {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("%d processes", strings.Count(string(b), "\n"))
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// What was frozen by somebody else dies, and stays frozen.
+func TestFrozenVictims(t *testing.T) {
+	for _, rungs := range []string{"cgroup.kill", "pidfd"} {
+		fs, p := pod(t)
+		top := filepath.Join(fs.Mount(), p.Cgroup)
+		if err := os.WriteFile(top+"/cgroup.freeze", []byte("1"), 0); err != nil {
+			t.Fatal(err)
+		}
+		v, err := newKiller(t, fs, rungs).Pin(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(v.Kill(), v.WaitEmpty(t.Context(), time.Minute)); err != nil {
+			t.Error(rungs, err)
+		}
+		v.Close()
+		if b, _ := os.ReadFile(top + "/cgroup.freeze"); string(b) != "1\n" {
+			t.Errorf("%s: thawed: %q", rungs, b)
+		}
+	}
+}
+
+// A threaded cgroup refuses cgroup.kill and has no list of processes.
+func TestThreadedVictims(t *testing.T) {
+	fs, p := pod(t)
+	thread := filepath.Join(fs.Mount(), p.Cgroup, "container", "threads")
+	if err := os.Mkdir(thread, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Rmdir(thread) })
+	if err := os.WriteFile(thread+"/cgroup.type", []byte("threaded"), 0); err != nil {
+		t.Skip("no threaded groups here: ", err)
+	}
+	procs, err := os.ReadFile(filepath.Join(filepath.Dir(thread), "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(thread+"/cgroup.threads", []byte(strings.TrimSpace(string(procs))), 0); err != nil {
+		t.Fatal(err)
+	}
+	v, err := newKiller(t, fs, "").Pin(&stats.PodStats{PodRef: p.PodRef, Cgroup: p.Cgroup + "/container/threads", SandboxIDs: p.SandboxIDs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.WaitEmpty(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if s := step(t, v, "cgroup.kill"); !errors.Is(s.Err, unix.EOPNOTSUPP) {
+		t.Errorf("%+v", s)
+	}
+	if s := step(t, v, "pidfd"); s.Err != nil || s.N != 1 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,238 @@
+package kill
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+)
+
+const (
+	boostLimit = 100 * time.Millisecond // for the CPU limits of a pod with very many groups
+	sweepLimit = 2 * time.Second        // for the search of processes that had no pidfd, or could not be freed yet
+	sweepPause = 2 * time.Millisecond   // before those that could not be freed are tried again
+	againMax   = 25                     // times that a process which had a pidfd is tried
+	maxSeen    = 1 << 16                // processes that are remembered in one search
+)
+
+// reaping is what one thread needs for one victim after another.
+type reaping struct {
+	k      *Killer
+	v      *Victim
+	walker cgroup.Walker
+	buf    [4096]byte
+	seen   map[int]bool // processes that are done
+	fresh  int          // processes of this round that are done
+	again  int          // processes of this round that were not freed yet
+	groups int          // whose limits were lifted
+	top    bool         // the next one is the victim's own
+	until  time.Time
+	err    error
+	sweep  func(*cgroup.Group) bool
+	boost  func(*cgroup.Group) bool
+	free   func(int)
+}
+
+// reaper is one thread. It is never unlocked: the thread ends with it, and its priority.
+func (k *Killer) reaper(raised chan<- []error) {
+	runtime.LockOSThread()
+	_, refused := cgroup.RaiseThread()
+	raised <- refused
+	r := &reaping{k: k, seen: map[int]bool{}}
+	r.sweep, r.boost, r.free = r.sweepGroup, r.boostGroup, r.freeProcess
+	defer func() { k.exited <- struct{}{} }()
+	for {
+		select {
+		case <-k.done:
+			return
+		case v := <-k.jobs:
+			r.reap(v)
+			v.release()
+			k.refill()
+		}
+	}
+}
+
+// reap lets the dying die and frees their memory. The thread that comes first lifts the limits and asks the others for help.
+func (r *reaping) reap(v *Victim) {
+	r.v, r.err = v, nil
+	clear(r.seen)
+	first := v.first.CompareAndSwap(false, true)
+	if first && r.k.ladder.has(CPU) {
+		r.lift()
+	}
+	if !r.k.ladder.has(Mrelease) {
+		return
+	}
+	v.freeing.Add(1)
+	if first {
+		for range min(r.k.reapers, v.pids) - 1 {
+			v.retain()
+			if r.k.offer(v) != nil {
+				v.release()
+			}
+		}
+	}
+	r.pidfds()
+	if first {
+		for _, p := range v.pidfds[:v.pids] {
+			r.seen[p.pid] = true // by this thread or another
+		}
+		r.search()
+	}
+	if r.err != nil {
+		v.freeErr.CompareAndSwap(nil, &r.err)
+		r.err = nil
+	}
+	if v.freeing.Add(-1) == 0 && v.freeDone.CompareAndSwap(false, true) {
+		var err error
+		if e := v.freeErr.Load(); e != nil {
+			err = *e
+		}
+		v.steps.add(Mrelease.String(), int(v.freed.Load()), err)
+	}
+}
+
+// lift raises cpu.max and cpu.weight in the victim's groups. What its own had is kept: it may live on (a kubelet makes a new
+// sandbox in it); those of its containers go with them.
+func (r *reaping) lift() {
+	v := r.v
+	r.groups, r.top, r.until = 0, true, time.Now().Add(boostLimit)
+	if e, err := v.reap.Events(r.buf[:]); errors.Is(err, cgroup.ErrVanished) || err == nil && !e.Populated {
+		return // dead already
+	}
+	err := v.raise(r.buf[:])
+	if err == nil {
+		r.groups++
+		r.walker.Walk(&v.reap, r.boost)
+		err = r.err
+	}
+	r.err = nil
+	if errors.Is(err, cgroup.ErrVanished) {
+		err = nil
+	}
+	v.steps.add(CPU.String(), r.groups, err)
+}
+
+// boostGroup raises one group below the victim's own, unless the victim is dead: who is there then is somebody else.
+func (r *reaping) boostGroup(g *cgroup.Group) bool {
+	if r.top {
+		r.top = false
+		return true
+	}
+	if r.v.dead() {
+		return false
+	}
+	err := g.RaiseCPU()
+	switch {
+	case err == nil:
+		r.groups++
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, cgroup.ErrVanished): // the controller is off there
+	case r.err == nil:
+		r.err = err
+	}
+	return time.Now().Before(r.until)
+}
+
+// pidfds frees the processes that were pinned, together with the other threads: each takes the next one.
+func (r *reaping) pidfds() {
+	v := r.v
+	for i := int(v.next.Add(1)) - 1; i < v.pids; i = int(v.next.Add(1)) - 1 {
+		p := v.pidfds[i]
+		for range againMax {
+			if r.again = 0; r.release(p.pid, p.fd) || !r.pause() {
+				break
+			}
+		}
+	}
+}
+
+// release frees the memory of one process. Not done: it has to be asked again.
+func (r *reaping) release(pid, fd int) (done bool) {
+	if e := r.k.absent.Load(); e != nil {
+		r.err = *e
+		return true
+	}
+	switch err := cgroup.Mrelease(fd); err {
+	case nil:
+		r.v.freed.Add(1)
+		r.see(pid)
+	case unix.EAGAIN:
+		r.again++
+		return false
+	case unix.ESRCH, unix.EINVAL: // gone; or it shares its memory with somebody who lives, so nothing of it can be freed
+		r.see(pid)
+	case unix.ENOSYS, unix.EPERM: // for good
+		text := os.NewSyscallError("process_mrelease", err)
+		r.k.absent.Store(&text)
+		r.err = text
+	default:
+		r.err = os.NewSyscallError("process_mrelease", err)
+		r.see(pid)
+	}
+	return true
+}
+
+// pause waits a moment. false: the threads are to end.
+func (r *reaping) pause() bool {
+	pause := time.NewTimer(sweepPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return true
+	case <-r.k.done:
+		return false
+	}
+}
+
+// see notes that a process is done.
+func (r *reaping) see(pid int) {
+	r.fresh++
+	if len(r.seen) < maxSeen {
+		r.seen[pid] = true
+	}
+}
+
+// search looks for processes of the victim that are not freed yet, until a round finds none.
+func (r *reaping) search() {
+	for end := time.Now().Add(sweepLimit); time.Now().Before(end) && r.k.absent.Load() == nil; {
+		r.fresh, r.again = 0, 0
+		r.until = end
+		r.walker.Walk(&r.v.reap, r.sweep)
+		if r.fresh == 0 && r.again == 0 {
+			return
+		}
+		if r.fresh == 0 && !r.pause() {
+			return
+		}
+	}
+}
+
+func (r *reaping) sweepGroup(g *cgroup.Group) bool {
+	_ = g.Procs(r.buf[:], r.free)
+	select {
+	case <-r.k.done:
+		return false
+	default:
+		return time.Now().Before(r.until)
+	}
+}
+
+// freeProcess frees one process of a list. Its number may belong to somebody else by now: the kernel frees the memory only of
+// who is dying anyway.
+func (r *reaping) freeProcess(pid int) {
+	if pid == 0 || r.seen[pid] || time.Now().After(r.until) {
+		return
+	}
+	fd, err := cgroup.OpenPidfd(pid)
+	if err != nil {
+		r.see(pid)
+		return
+	}
+	r.release(pid, fd)
+	unix.Close(fd)
+}

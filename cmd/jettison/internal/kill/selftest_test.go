@@ -1,0 +1,109 @@
+package kill
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+)
+
+// leftovers are the scratch cgroups below a path.
+func leftovers(t *testing.T, fs *cgroup.FS, parent string) (names []string) {
+	t.Helper()
+	err := fs.Children(parent, make([]byte, 4096), func(name string) {
+		if strings.HasPrefix(name, scratchPrefix) {
+			names = append(names, name)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestSelfTest(t *testing.T) {
+	fs, p := pod(t)
+	crashed := filepath.Join(fs.Mount(), p.Cgroup, scratchPrefix+"1-cgroup.kill")
+	if err := os.Mkdir(crashed, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	before := descriptors(t)
+	start := time.Now()
+	r := SelfTest(t.Context(), fs, p.Cgroup+"/container")
+	took := time.Since(start)
+	t.Log(took, r)
+	if left := leftovers(t, fs, p.Cgroup); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if after := descriptors(t); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+	if took > testLimit+tidyLimit || !r.Kills() || r.Where != p.Cgroup || len(r.Log()) != 2*(1+len(r.Rungs)) {
+		t.Errorf("after %v: %+v", took, r)
+	}
+	want := []string{"cgroup.kill", "pidfd", "cpu", "mrelease"}
+	for i, rung := range r.Rungs {
+		if rung.Rung != want[i] || rung.Outcome == Untested || (rung.Outcome == Works) != (rung.Err == nil) {
+			t.Errorf("%+v", rung)
+		}
+	}
+	v, err := Pin(fs, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := v.WaitEmpty(t.Context(), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the pod that it was made in does not live any more: %v", err)
+	}
+}
+
+// What cannot be tested is said, and nothing is left behind.
+func TestSelfTestThatCannot(t *testing.T) {
+	fs, p := pod(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, r := range map[string]Report{
+		"its context ended":     SelfTest(ctx, fs, p.Cgroup+"/container"),
+		"a cgroup that is none": SelfTest(t.Context(), fs, "jettison-none/of/these"),
+	} {
+		for _, rung := range r.Rungs {
+			if rung.Outcome != Untested || rung.Err == nil || rung.Rung == "" {
+				t.Errorf("%s: %+v", name, rung)
+			}
+		}
+		if r.Kills() {
+			t.Error(name)
+		}
+	}
+	if left := leftovers(t, fs, p.Cgroup); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestWhereScratchCgroupsGo(t *testing.T) {
+	for own, want := range map[string]string{
+		"": "", "/": "", "jettison": "", "/system.slice/jettison.service": "system.slice",
+		"kubepods/burstable/podu":     "kubepods/burstable/podu",
+		"/kubepods/burstable/podu/c/": "kubepods/burstable/podu",
+		"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_v.slice/cri-containerd-c.scope": "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_v.slice",
+	} {
+		if got := scratchParent(own); got != want {
+			t.Errorf("%q: %q, want %q", own, got, want)
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	for want, err := range map[Outcome]error{Works: nil, Absent: unix.ENOSYS, Refused: unix.EPERM} {
+		if r := timed(CPU, func() error { return err }); r.Outcome != want || !strings.HasPrefix(r.String(), string(want)) {
+			t.Errorf("%v: %+v", err, r)
+		}
+	}
+}

@@ -70,6 +70,8 @@ type Config struct {
 	StaticPodPath                    string            `yaml:"staticPodPath"`
 	CgroupRoot                       string            `yaml:"cgroupRoot"`
 	CgroupDriver                     string            `yaml:"cgroupDriver"`
+	ContainerLogMaxSize              string            `yaml:"containerLogMaxSize"`
+	ContainerLogMaxFiles             int32             `yaml:"containerLogMaxFiles"`
 
 	RootDir              string                `yaml:"rootDir" own:"true"`
 	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true"`
@@ -80,12 +82,17 @@ type Config struct {
 	Breaker              bool                  `yaml:"breaker" own:"true"`
 	Disk                 string                `yaml:"disk" own:"true"` // act, observe; empty: act, observe beside a kubelet
 	GC                   string                `yaml:"gc" own:"true"`   // likewise
+	ContainerGCPeriod    Duration              `yaml:"containerGCPeriod" own:"true"`
+	ImageGCPeriod        Duration              `yaml:"imageGCPeriod" own:"true"`
 	PodGoneAfter         Duration              `yaml:"podGoneAfter" own:"true"`
 	Gate                 bool                  `yaml:"gate" own:"true"`
 	RuntimeWait          Duration              `yaml:"runtimeWait" own:"true"` // 0: for ever
 	Socket               string                `yaml:"socket" own:"true"`
 	SocketGroup          string                `yaml:"socketGroup" own:"true"`
 	Record               string                `yaml:"record" own:"true"`
+	StateDir             string                `yaml:"stateDir" own:"true"` // records, and what a restart needs; empty: neither is kept
+
+	LogMaxBytes int64 `yaml:"-"` // of ContainerLogMaxSize; below 0: no log is rotated
 
 	Thresholds []eviction.Threshold `yaml:"-"` // hard and soft ones and the copies for allocatableMemory.available
 }
@@ -110,6 +117,8 @@ func defaults(kind string) *Config {
 		ContainerRuntimeEndpoint:         "unix:///run/containerd/containerd.sock",
 		PodLogsDir:                       "/var/log/pods",
 		CgroupDriver:                     "cgroupfs",
+		ContainerLogMaxSize:              "10Mi",
+		ContainerLogMaxFiles:             5,
 
 		RootDir:              "/var/lib/kubelet",
 		ContainerGC:          ContainerGC{MaxPerPodContainer: 1, MaxContainers: -1, CreatedMinAge: Duration(10 * time.Minute)},
@@ -117,10 +126,13 @@ func defaults(kind string) *Config {
 		AnnotationNamespaces: []string{"kube-system"},
 		ProtectedNamespaces:  []string{"kube-system"},
 		Breaker:              true,
+		ContainerGCPeriod:    Duration(time.Minute),
+		ImageGCPeriod:        Duration(5 * time.Minute),
 		PodGoneAfter:         Duration(5 * time.Minute),
 		Gate:                 true,
 		RuntimeWait:          Duration(30 * time.Second),
 		Socket:               "/run/jettison/jettison.sock",
+		StateDir:             "/var/lib/jettison",
 	}
 	if kind == KindKubelet {
 		c.MemoryAvailable, c.Breaker = stats.MemoryAvailableWorkingSet, false
@@ -162,6 +174,7 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	}
 	for _, f := range []struct{ field, value string }{
 		{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath}, {"socket", c.Socket}, {"record", c.Record},
+		{"stateDir", c.StateDir},
 	} {
 		if f.value != "" && !filepath.IsAbs(f.value) {
 			return nil, wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
@@ -170,6 +183,11 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	if warnings, err = c.parseThresholds(kind); err != nil {
 		return nil, err
 	}
+	logs, err := c.parseLogs(kind)
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, logs...)
 	for _, f := range []struct {
 		field, value string
 		allowed      []string
@@ -182,6 +200,9 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 		if err := oneOf(f.value, f.allowed); err != nil {
 			return nil, wrong(err, f.field)
 		}
+	}
+	if err := c.checkGC(); err != nil {
+		return nil, err
 	}
 	for _, f := range []struct {
 		field string
@@ -239,6 +260,7 @@ func (c *Config) zeroIsDefault() {
 	c.RootDir = cmp.Or(c.RootDir, d.RootDir)
 	c.PodLogsDir = cmp.Or(c.PodLogsDir, d.PodLogsDir)
 	c.CgroupDriver = cmp.Or(c.CgroupDriver, d.CgroupDriver)
+	c.ContainerLogMaxSize = cmp.Or(c.ContainerLogMaxSize, d.ContainerLogMaxSize)
 }
 
 func oneOf(value string, allowed []string) error {
@@ -263,6 +285,8 @@ var actedOn = map[string]bool{
 	"enforceNodeAllocatable": true, "localStorageCapacityIsolation": true,
 	"containerRuntimeEndpoint": true, "imageServiceEndpoint": true, "cgroupRoot": true, "cgroupDriver": true, "rootDir": true,
 	"podLogsDir": true, "staticPodPath": true,
-	"memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true, "breaker": true, "disk": true,
-	"socket": true, "socketGroup": true, "record": true,
+	"imageGCHighThresholdPercent": true, "imageGCLowThresholdPercent": true, "imageMinimumGCAge": true, "imageMaximumGCAge": true, "containerGC": true,
+	"containerGCPeriod": true, "imageGCPeriod": true, "gc": true, "podGoneAfter": true,
+	"memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true, "breaker": true, "disk": true, "gate": true,
+	"socket": true, "socketGroup": true, "record": true, "stateDir": true, "containerLogMaxSize": true, "containerLogMaxFiles": true,
 }

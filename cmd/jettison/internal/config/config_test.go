@@ -56,6 +56,11 @@ func TestErrors(t *testing.T) {
 		{"a negative maximum", own + "evictionMaxPodGracePeriod: -1\n", `3: evictionMaxPodGracePeriod: -1 is negative: evictions for soft thresholds have a grace period of 1 s then`},
 		{"a negative transition period", own + "evictionPressureTransitionPeriod: -1s\n", `3: evictionPressureTransitionPeriod: -1s is negative: conditions end at once then`},
 		{"an allocatable that is none", own + "enforceNodeAllocatable: [pod]\n", `3: enforceNodeAllocatable: "pod": want one of [none pods system-reserved system-reserved-compressible kube-reserved kube-reserved-compressible]`},
+		{"a threshold for images above all", own + "imageGCHighThresholdPercent: 101\n", `3: imageGCHighThresholdPercent: invalid HighThresholdPercent 101, must be in range [0-100]`},
+		{"thresholds for images the wrong way round", own + "imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 80\n", `4: imageGCLowThresholdPercent: LowThresholdPercent 80 can not be higher than HighThresholdPercent 70`},
+		{"a negative age of images", own + "imageMaximumGCAge: -1s\n", `3: imageMaximumGCAge: invalid maximum image age: -1s`},
+		{"a negative age of containers", own + "containerGC: {createdMinAge: -1s}\n", `3: containerGC: invalid minimum age of created containers: -1s`},
+		{"a period that is none", own + "imageGCPeriod: 1ms\n", `3: imageGCPeriod: 1ms: want at least 1s, or 0 for never`},
 		{"a merge key", own + "containerGC:\n  <<: {minAge: 1s}\n", `4: want a plain field name`},
 	} {
 		_, err := Parse([]byte(c.text))
@@ -102,7 +107,7 @@ socket: null
 	if l.Socket != "/run/jettison/jettison.sock" {
 		t.Errorf("socket: got %q: null is absent", l.Socket)
 	}
-	if want := []string{"not acted on by this version: containerGC, gate"}; !slices.Equal(l.Warnings, want) {
+	if want := []string{}; !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings %q, want %q", l.Warnings, want)
 	}
 }
@@ -154,7 +159,7 @@ staticPodPath: /etc/kubernetes/manifests
 	want := []string{
 		"ignored fields of the kubelet: authentication, registerWithTaints: 0: extra",
 		"line 12: staticPodPath is set a second time, first on line 11: the last one counts",
-		"not acted on by this version: imageMaximumGCAge, imageMinimumGCAge, registerWithTaints",
+		"not acted on by this version: registerWithTaints",
 	}
 	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)

@@ -1,0 +1,53 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// maxSizeExponent bounds what resource.ParseQuantity is given: it computes with as many digits as an exponent asks for.
+const maxSizeExponent = 18
+
+// parseLogs checks when logs of containers are rotated, with the kubelet's words (pkg/kubelet/logs/container_log_manager.go,
+// pkg/kubelet/apis/config/validation/validation.go).
+func (c *Config) parseLogs(kind string) (warnings []string, err error) {
+	if c.LogMaxBytes, err = parseLogSize(c.ContainerLogMaxSize); err != nil {
+		return nil, wrong(fmt.Errorf("failed to parse container log max size %.40q: %w", c.ContainerLogMaxSize, err), "containerLogMaxSize")
+	}
+	if c.ContainerLogMaxFiles <= 1 {
+		return nil, wrong(errors.New("invalid configuration: containerLogMaxFiles must be greater than 1"), "containerLogMaxFiles")
+	}
+	if c.LogMaxBytes == 0 {
+		const odd = "0 rotates every log each time: a negative size rotates none"
+		if kind == KindAgent {
+			return nil, wrong(errors.New(odd), "containerLogMaxSize")
+		}
+		warnings = append(warnings, "containerLogMaxSize: "+odd)
+	}
+	return warnings, nil
+}
+
+func parseLogSize(text string) (bytes int64, err error) {
+	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
+		n, err := strconv.Atoi(text[i+1:])
+		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxSizeExponent || n < -maxSizeExponent) {
+			return 0, fmt.Errorf("the exponent is not between -%d and %d", maxSizeExponent, maxSizeExponent)
+		}
+	}
+	if len(text) > 100 {
+		return 0, errors.New("longer than 100 characters")
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, err
+	}
+	bytes, ok := q.AsInt64()
+	if !ok {
+		return 0, errors.New("invalid max log size")
+	}
+	return bytes, nil
+}

@@ -1,0 +1,256 @@
+package records
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is the name of the file of records below the state directory.
+const File = "records.jsonl"
+
+// Bounds of the file. At one of them it is written anew with the newest half.
+const (
+	maxBytes   = 4 << 20
+	maxRecords = 1000
+	maxLine    = 128 << 10 // of one record; bound makes it less
+)
+
+// journal is the file of records, for the Writer's goroutine. Each record is one line and one write; a process that dies in the middle
+// leaves half a line, which the next one ends.
+type journal struct {
+	path    string
+	bytes   int64 // bounds
+	records int
+
+	file *os.File // nil: not open
+	size int64
+	torn bool                // the file does not end with a whole line
+	ids  map[string]struct{} // of the records in it
+
+	write func(*os.File, []byte) (int, error) // File.Write; a test's, to fail
+}
+
+func newJournal(dir string, o *Options) journal {
+	return journal{path: filepath.Join(dir, File), bytes: o.Bytes, records: o.Records, write: (*os.File).Write}
+}
+
+// append writes the line of one record.
+func (j *journal) append(id string, line []byte) error {
+	if err := j.open(); err != nil {
+		return fmt.Errorf("records: %w", err)
+	}
+	_, again := j.ids[id]
+	if j.size+int64(len(line)) > j.bytes || !again && len(j.ids) >= j.records {
+		if err := j.halve(); err != nil {
+			return fmt.Errorf("records: making room in %s: %w", j.path, err)
+		}
+	}
+	if j.torn {
+		line = append([]byte("\n"), line...)
+	}
+	n, err := j.write(j.file, line)
+	if err != nil {
+		if n > 0 && j.file.Truncate(j.size) != nil {
+			j.size += int64(n)
+			j.torn = true
+		}
+		return fmt.Errorf("records: %w", err)
+	}
+	j.torn, j.size = false, j.size+int64(len(line))
+	j.ids[id] = struct{}{}
+	if err := j.file.Sync(); err != nil { // the node may not last long
+		return fmt.Errorf("records: %w", err)
+	}
+	return nil
+}
+
+// encode makes the line of a record.
+func encode(r *Record) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return nil, fmt.Errorf("records: encoding %s: %w", r.ID, err)
+	}
+	return b.Bytes(), nil
+}
+
+// open opens the file and finds out what is in it. A file that was moved or removed since is not written to any more.
+func (j *journal) open() error {
+	if j.file != nil {
+		there, err1 := os.Lstat(j.path)
+		own, err2 := j.file.Stat()
+		if err1 == nil && err2 == nil && os.SameFile(there, own) {
+			return nil
+		}
+		j.close()
+	}
+	if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
+		return err
+	}
+	f, err := openRegular(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	j.file, j.ids, j.torn, j.size = f, map[string]struct{}{}, false, 0
+	_ = f.Chmod(0o600) // a file system without modes keeps its own
+	info, err := f.Stat()
+	if err == nil {
+		j.size = info.Size()
+		err = j.index()
+	}
+	if err != nil {
+		j.close()
+	}
+	return err
+}
+
+// index reads the IDs of what is there. What is before the last maxBytes is on its way out.
+func (j *journal) index() error {
+	from := max(0, j.size-j.bytes)
+	return lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
+		j.torn = l.torn
+		if id := idOf(l.text); id != "" && len(j.ids) < j.records {
+			j.ids[id] = struct{}{}
+		}
+	})
+}
+
+// idOf is the ID of a record's line; empty: it is none.
+func idOf(text []byte) string {
+	var r struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(text, &r) != nil || !validID(r.ID) {
+		return ""
+	}
+	return r.ID
+}
+
+// halve writes the newest half of the file anew: the last lines that take half of its bound, each record once, half as many as may be.
+// What was there stays until that lies on the disk whole.
+func (j *journal) halve() error {
+	type place struct {
+		at   int64
+		size int
+	}
+	from := max(0, j.size-j.bytes)
+	var order []string
+	last := map[string]place{}
+	err := lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
+		id := idOf(l.text)
+		if id == "" || l.torn {
+			return
+		}
+		if _, again := last[id]; !again {
+			order = append(order, id)
+		}
+		last[id] = place{from + l.at, len(l.text)}
+		if len(order) > 2*j.records { // lines that nobody of us wrote
+			delete(last, order[0])
+			order = order[1:]
+		}
+	})
+	if err != nil {
+		return err
+	}
+	keep, size := len(order), int64(0)
+	for keep > 0 && len(order)-keep < j.records/2 && size+int64(last[order[keep-1]].size)+1 <= j.bytes/2 {
+		keep--
+		size += int64(last[order[keep]].size) + 1
+	}
+	err = replace(j.path, func(w *os.File) error {
+		for _, id := range order[keep:] {
+			p := last[id]
+			if _, err := io.Copy(w, io.NewSectionReader(j.file, p.at, int64(p.size))); err != nil {
+				return err
+			}
+			if _, err := w.Write([]byte("\n")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	j.close()
+	return j.open()
+}
+
+func (j *journal) close() {
+	if j.file != nil {
+		_ = j.file.Close()
+		j.file = nil
+	}
+}
+
+// openRegular opens a regular file and nothing else: no symbolic link, no FIFO that would hang.
+func openRegular(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%s is a symbolic link, which is not followed", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close()
+		if err == nil {
+			err = fmt.Errorf("%s is no regular file", path)
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// replace writes a file anew so that a crash leaves either the old or the new one whole.
+func replace(path string, fill func(*os.File) error) (err error) {
+	temp := path + ".tmp"
+	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) { // of a process that died in the middle
+		return err
+	}
+	f, err := openRegular(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp)
+		}
+	}()
+	err = fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err2 := f.Close(); err == nil {
+		err = err2
+	}
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir has a directory's entries lie on the disk. A file system that cannot do that is no reason to fail.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package records
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// readBytes is how much of the end of a file is read: twice what the agent lets it become.
+const readBytes = 2 * maxBytes
+
+// List is what a file of records holds.
+type List struct {
+	Records  []Record // each once, as it was written last, in the order in which evictions began
+	Warnings []string // what could not be read, one line each
+}
+
+// Read reads the end of a file of records. What is corrupt is skipped and counted. An error: the file cannot be read, with
+// os.ErrNotExist for one that is not there.
+func Read(path string) (*List, error) { return readTail(path, readBytes) }
+
+func readTail(path string, most int64) (*List, error) {
+	f, err := openRegular(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(0, info.Size()-most)
+	list, err := parse(io.NewSectionReader(f, from, info.Size()-from), from > 0)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return list, nil
+}
+
+// parse reads records line by line. cut: the text begins somewhere in the file, perhaps within a line.
+func parse(r io.Reader, cut bool) (*List, error) {
+	var list List
+	at := map[string]int{} // index + 1 in list.Records, by ID
+	var corrupt, newer int
+	first, torn := cut, false
+	err := lines(r, func(l line) {
+		if first { // most likely the end of one
+			first = false
+			return
+		}
+		if len(l.text) == 0 && !l.long && !l.torn {
+			return
+		}
+		rec, ok := decode(l)
+		switch {
+		case !ok && l.torn:
+			torn = true
+			return
+		case !ok:
+			corrupt++
+			return
+		case rec.Version > Version:
+			newer++
+		}
+		if i := at[rec.ID]; i > 0 {
+			list.Records[i-1] = rec
+			return
+		}
+		list.Records = append(list.Records, rec)
+		at[rec.ID] = len(list.Records)
+		if len(list.Records) >= 2*maxRecords { // lines that nobody of us wrote
+			list.Records = slices.Delete(list.Records, 0, maxRecords)
+			clear(at)
+			for i := range list.Records {
+				at[list.Records[i].ID] = i + 1
+			}
+		}
+	})
+	if over := len(list.Records) - maxRecords; over > 0 {
+		list.Records = slices.Delete(list.Records, 0, over)
+	}
+	warn := func(yes bool, format string, args ...any) {
+		if yes {
+			list.Warnings = append(list.Warnings, fmt.Sprintf(format, args...))
+		}
+	}
+	warn(cut, "only the end of the file was read, it is larger than it should be")
+	warn(corrupt > 0, "%d lines are no records and were skipped", corrupt)
+	warn(torn, "the last line is not whole and was skipped: it is being written, or the agent died while it wrote")
+	warn(newer > 0, "%d records are of a later version of jettison: what it does not know is not shown", newer)
+	return &list, err
+}
+
+// decode makes a record of a line.
+func decode(l line) (r Record, ok bool) {
+	if l.long || json.Unmarshal(l.text, &r) != nil || r.Version < 1 || !validID(r.ID) {
+		return Record{}, false
+	}
+	r.bound()
+	return r, true
+}
+
+// validID tells what can be the ID of a record: it is compared, and typed by people.
+func validID(id string) bool {
+	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' })
+}
+
+// line of a file, valid until the next one.
+type line struct {
+	at   int64  // where it begins
+	text []byte // without its end; nil of one that is too long
+	long bool
+	torn bool // the file ends before it does
+}
+
+// lines reads lines of any length in bounded memory.
+func lines(r io.Reader, each func(line)) error {
+	b := bufio.NewReaderSize(r, maxLine)
+	var at int64
+	for {
+		l := line{at: at}
+		text, err := b.ReadSlice('\n')
+		at += int64(len(text))
+		for errors.Is(err, bufio.ErrBufferFull) {
+			l.long = true
+			text, err = b.ReadSlice('\n')
+			at += int64(len(text))
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		ended := len(text) > 0 && text[len(text)-1] == '\n'
+		if ended {
+			text = text[:len(text)-1]
+		}
+		if l.torn = !ended; !l.long {
+			l.text = text
+		}
+		if ended || l.long || len(text) > 0 {
+			each(l)
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// Path is where the records of a state directory lie.
+func Path(dir string) string { return filepath.Join(dir, File) }

@@ -1,0 +1,305 @@
+package records
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options of a Writer. The zero value of a bound is the default.
+type Options struct {
+	Dir    string // the state directory; empty: nothing is kept but in the kernel's log
+	Kmsg   string // the kernel's log; empty: Kmsg
+	BootID string // of BootID, for records and state
+	Agent  string // this version
+	// Bytes and Records bound the file of records. Default 4 MiB, 1000.
+	Bytes   int64
+	Records int
+	Queue   int           // records that wait to be written; default 64
+	Retry   time.Duration // after something could not be written; default 5 s
+	// Report is called when something cannot be written, and when it can be again, from Start and from the Writer's own goroutine. It
+	// must not block. nil: nobody wants to know.
+	Report func(Notice)
+}
+
+// Notice is what a Writer has to say. Each trouble is said once.
+type Notice struct {
+	What string // records, state, kernel log
+	Err  error  // nil: it is written again
+	Lost int    // records that were given up meanwhile, the oldest ones
+}
+
+// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks who hands them over: a
+// disk that hangs or is full costs the oldest records beyond what may wait. Close it.
+type Writer struct {
+	o    Options
+	wake chan struct{} // one slot
+	done chan struct{}
+
+	mu     sync.Mutex
+	queue  []*entry // oldest first
+	state  *State   // the newest one that is not written; nil: none
+	lost   int      // records given up since it was last said
+	closed bool
+
+	// Of the goroutine.
+	kmsg      *os.File // nil: it cannot be written
+	journal   journal
+	saved     []byte // the state as it lies on the disk, but for its time; nil: not known
+	troubles  [3]string
+	unwritten error // of the last round
+}
+
+// entry is a record that waits.
+type entry struct {
+	record Record
+	kmsg   bool // a line in the kernel's log as well
+}
+
+// What may be in trouble, as indices of troubles.
+const (
+	toRecords = iota
+	toState
+	toKmsg
+)
+
+var troubleNames = [...]string{"records", "state", "kernel log"}
+
+// Start starts a Writer. It opens the kernel's log; what is wrong with the directory is found out at the first write.
+func Start(o Options) (*Writer, error) {
+	if o.Bytes < 0 || o.Records < 0 || o.Queue < 0 || o.Retry < 0 {
+		return nil, errors.New("records: a bound is negative")
+	}
+	if o.Dir != "" && !filepath.IsAbs(o.Dir) {
+		return nil, fmt.Errorf("records: %q: want an absolute path", o.Dir)
+	}
+	o.Kmsg = cmp.Or(o.Kmsg, Kmsg)
+	o.Bytes = cmp.Or(o.Bytes, maxBytes)
+	o.Records = cmp.Or(o.Records, maxRecords)
+	o.Queue = cmp.Or(o.Queue, 64)
+	o.Retry = cmp.Or(o.Retry, 5*time.Second)
+	if o.Report == nil {
+		o.Report = func(Notice) {}
+	}
+	w := &Writer{o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), journal: newJournal(o.Dir, &o)}
+	var err error
+	if w.kmsg, err = openKmsg(o.Kmsg); err != nil {
+		w.said(toKmsg, err)
+	}
+	go w.run()
+	return w, nil
+}
+
+// Begin hands over the record of an eviction that has begun, and has a line written to the kernel's log. The Writer owns what the record
+// points to.
+func (w *Writer) Begin(r Record) { w.put(&entry{r, true}) }
+
+// Update hands over the same record, whole, with what is known by now. The Writer owns what the record points to.
+func (w *Writer) Update(r Record) { w.put(&entry{r, false}) }
+
+// Save hands over what the next process needs, in place of what was handed over before. The Writer owns what it points to. One that
+// says the same as the one before is not written again.
+func (w *Writer) Save(s State) {
+	w.mu.Lock()
+	if !w.closed {
+		w.state = &s
+	}
+	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *Writer) put(e *entry) {
+	w.mu.Lock()
+	if !w.closed {
+		w.enqueue(e)
+	}
+	w.mu.Unlock()
+	w.poke()
+}
+
+// enqueue takes a record instead of what waits of the same eviction; of too many the oldest is given up. mu is held.
+func (w *Writer) enqueue(e *entry) {
+	for i, old := range w.queue {
+		if old.record.ID == e.record.ID {
+			e.kmsg = e.kmsg || old.kmsg
+			w.queue[i] = e
+			return
+		}
+	}
+	w.queue = append(w.queue, e)
+	w.trim()
+}
+
+func (w *Writer) trim() {
+	if over := len(w.queue) - w.o.Queue; over > 0 {
+		w.lost += over
+		w.queue = append(w.queue[:0], w.queue[over:]...)
+	}
+}
+
+func (w *Writer) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close writes what waits. A disk that hangs is waited for so long at most; then the goroutine that hangs on it is left behind. An
+// error says what was not written.
+func (w *Writer) Close(atMost time.Duration) error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.poke()
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+		return w.unwritten
+	case <-timer.C:
+		return fmt.Errorf("records: %s did not take the last records and the state within %v", w.o.Dir, atMost)
+	}
+}
+
+func (w *Writer) run() {
+	defer close(w.done)
+	defer w.journal.close()
+	if w.kmsg != nil {
+		defer w.kmsg.Close()
+	}
+	retry := time.NewTimer(w.o.Retry)
+	retry.Stop()
+	for {
+		select {
+		case <-w.wake:
+		case <-retry.C:
+		}
+		w.mu.Lock()
+		last := w.closed // nothing is handed over after this
+		w.mu.Unlock()
+		w.unwritten = w.round()
+		if last {
+			return
+		}
+		if w.unwritten != nil {
+			retry.Reset(w.o.Retry)
+		}
+	}
+}
+
+// round writes what waits: what is quick and survives the node first. An error: some of it still waits.
+func (w *Writer) round() error {
+	w.mu.Lock()
+	batch, state, lost := w.queue, w.state, w.lost
+	w.queue, w.state, w.lost = nil, nil, 0
+	w.mu.Unlock()
+	for _, e := range batch {
+		e.record.Version, e.record.BootID, e.record.Agent = Version, w.o.BootID, w.o.Agent
+		e.record.bound()
+		if e.kmsg && w.kmsg != nil {
+			_, err := w.kmsg.Write(kmsgLine(&e.record))
+			w.said(toKmsg, err)
+		}
+		e.kmsg = false
+	}
+	if w.o.Dir == "" {
+		return nil
+	}
+	err := w.writeState(state)
+	for i, e := range batch {
+		line, err2 := encode(&e.record)
+		if err2 != nil { // it never will be
+			w.said(toRecords, err2)
+			lost++
+			continue
+		}
+		if err2 := w.journal.append(e.record.ID, line); err2 != nil {
+			w.said(toRecords, err2)
+			w.putBack(batch[i:], lost)
+			return errors.Join(err, err2)
+		}
+	}
+	if len(batch) > 0 && (lost > 0 || w.troubles[toRecords] != "") {
+		w.troubles[toRecords] = ""
+		w.o.Report(Notice{What: troubleNames[toRecords], Lost: lost})
+	}
+	return err
+}
+
+// writeState writes the state, or keeps it for the next round.
+func (w *Writer) writeState(s *State) error {
+	if s == nil {
+		return nil
+	}
+	s.Version, s.BootID, s.Time = Version, w.o.BootID, time.Time{}
+	slices.SortFunc(s.Evictions, func(x, y Underway) int { return strings.Compare(x.Eviction.Pod.UID, y.Eviction.Pod.UID) })
+	slices.SortFunc(s.HoldOffs, func(x, y HoldOff) int { return strings.Compare(x.UID, y.UID) }) // they come out of maps
+	text, err := s.encode()
+	if err != nil { // it never will be
+		w.said(toState, err)
+		return err
+	}
+	if bytes.Equal(text, w.saved) {
+		return nil
+	}
+	w.saved = nil
+	s.Time = time.Now()
+	if text2, err2 := s.encode(); err2 != nil {
+		err = err2
+	} else if err = w.replaceState(text2); err == nil {
+		w.saved = text
+	}
+	w.said(toState, err)
+	w.mu.Lock()
+	if err != nil && w.state == nil {
+		w.state = s
+	}
+	w.mu.Unlock()
+	return err
+}
+
+func (w *Writer) replaceState(text []byte) error {
+	if err := os.MkdirAll(w.o.Dir, 0o700); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	err := replace(filepath.Join(w.o.Dir, StateFile), func(f *os.File) error {
+		_, err := w.journal.write(f, text)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return nil
+}
+
+// putBack has records wait that could not be written, before those that came meanwhile, and not those that are out of date by now.
+func (w *Writer) putBack(batch []*entry, lost int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since := w.queue
+	w.queue = append([]*entry(nil), batch...)
+	for _, e := range since {
+		w.enqueue(e)
+	}
+	w.trim()
+	w.lost += lost
+}
+
+// said reports the first of a row of errors that say the same, and the end of them.
+func (w *Writer) said(what int, err error) {
+	switch {
+	case err == nil && w.troubles[what] != "":
+		w.troubles[what] = ""
+		w.o.Report(Notice{What: troubleNames[what]})
+	case err != nil && w.troubles[what] != err.Error():
+		w.troubles[what] = err.Error()
+		w.o.Report(Notice{What: troubleNames[what], Err: err})
+	}
+}

@@ -1,0 +1,339 @@
+package records
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"jettison/eviction"
+	"jettison/stats"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// notices are what a Writer says, in order.
+type notices struct {
+	mu   sync.Mutex
+	all  []Notice
+	said []string      // the same in words
+	some chan struct{} // one slot
+}
+
+func (n *notices) report(x Notice) {
+	n.mu.Lock()
+	n.all = append(n.all, x)
+	n.said = append(n.said, fmt.Sprintf("%s: %v, lost %d", x.What, x.Err, x.Lost))
+	n.mu.Unlock()
+	select {
+	case n.some <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns what was said once it is so many lines.
+func (n *notices) wait(t *testing.T, lines int) string {
+	t.Helper()
+	timer := time.NewTimer(20 * time.Second)
+	defer timer.Stop()
+	for {
+		n.mu.Lock()
+		all := strings.Join(n.said, "\n")
+		enough := len(n.said) >= lines
+		n.mu.Unlock()
+		if enough {
+			return all
+		}
+		select {
+		case <-n.some:
+		case <-timer.C:
+			t.Fatalf("after 20 s only:\n%s", all)
+		}
+	}
+}
+
+// start starts a Writer with a file for the kernel's log.
+func start(t *testing.T, o Options) (*Writer, *notices) {
+	t.Helper()
+	n := &notices{some: make(chan struct{}, 1)}
+	if o.Dir == "" {
+		o.Dir = filepath.Join(t.TempDir(), "state")
+	}
+	if o.Kmsg == "" {
+		o.Kmsg = filepath.Join(t.TempDir(), "kmsg")
+		if err := os.WriteFile(o.Kmsg, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Report = n.report
+	w, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, n
+}
+
+func stop(t *testing.T, w *Writer) {
+	t.Helper()
+	if err := w.Close(20 * time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func begun(i int) Record {
+	r := *some(i, Running)
+	r.Killed = Stamp{Time: epoch, Monotonic: 1234567 * time.Microsecond}
+	return r
+}
+
+// What is handed over is written when the Writer is closed: the record as it was last, its line in the kernel's log once, the state.
+func TestAWriter(t *testing.T) {
+	w, n := start(t, Options{BootID: "boot", Agent: "v1"})
+	r := begun(1)
+	w.Begin(r)
+	r.Outcome = Back
+	w.Update(r)
+	w.Save(State{HoldOffs: []HoldOff{{UID: "old"}}})
+	w.Save(State{HoldOffs: []HoldOff{{UID: "new"}}})
+	stop(t, w)
+	stop(t, w) // once more is no harm
+	w.Begin(begun(2))
+	list, err := Read(Path(w.o.Dir))
+	if err != nil || len(list.Records) != 1 || list.Records[0].Outcome != Back || list.Records[0].BootID != "boot" || list.Records[0].Agent != "v1" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	line, err := os.ReadFile(w.o.Kmsg)
+	want := "<12>jettison: evicted pod ns/pod uid=1 signal=memory.available killed_at=1.234567 qos=- record=" + r.ID + "\n"
+	if string(line) != want || err != nil {
+		t.Errorf("%q, %v, want %q", line, err, want)
+	}
+	text, err := os.ReadFile(filepath.Join(w.o.Dir, StateFile))
+	if !strings.Contains(string(text), `"uid":"new"`) || !strings.Contains(string(text), `"bootId":"boot"`) || err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+	if n.said != nil {
+		t.Error(n.said)
+	}
+}
+
+// A disk that does not take anything is said once, the newest records wait, and what was given up is said when it does.
+func TestADirectoryThatIsNot(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, n := start(t, Options{Dir: dir, Queue: 3, Retry: time.Millisecond})
+	for i := range 10 {
+		w.Begin(begun(i))
+	}
+	w.Save(State{})
+	n.wait(t, 2)
+	for i := range 10 {
+		w.Begin(begun(10 + i))
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	n.wait(t, 4)
+	stop(t, w)
+	lost, errs := 0, 0
+	for _, x := range n.all {
+		if lost += x.Lost; x.Err != nil {
+			errs++
+		}
+	}
+	got, _ := ids(t, Path(dir))
+	if len(got) < 3 || len(got)+lost != 20 || got[len(got)-1] != some(19, "").ID+" running" || errs != 2 {
+		t.Errorf("written: %v, said:\n%s", got, strings.Join(n.said, "\n"))
+	}
+	if _, err := os.Stat(filepath.Join(dir, StateFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What could not be written is tried again without anybody asking, and the kernel's log has it once.
+func TestItIsTriedAgain(t *testing.T) {
+	w, n := start(t, Options{Retry: time.Millisecond})
+	full := 5
+	w.journal.write = func(f *os.File, b []byte) (int, error) {
+		if full--; full >= 0 {
+			return 0, unix.ENOSPC
+		}
+		return f.Write(b)
+	}
+	w.Begin(begun(1))
+	n.wait(t, 2)
+	got, _ := ids(t, Path(w.o.Dir))
+	stop(t, w)
+	line, err := os.ReadFile(w.o.Kmsg)
+	if len(got) != 1 || bytes.Count(line, []byte("\n")) != 1 || err != nil || len(n.said) != 2 {
+		t.Errorf("%v, %q, %v, said %q", got, line, err, n.said)
+	}
+}
+
+// A disk that is full for good: Close says what was not written, within its time.
+func TestCloseOnAFullDisk(t *testing.T) {
+	w, n := start(t, Options{Retry: time.Hour})
+	w.journal.write = func(*os.File, []byte) (int, error) { return 0, unix.ENOSPC } // nothing was handed over yet
+	w.Begin(begun(1))
+	n.wait(t, 1)
+	w.Begin(begun(2))
+	if err := w.Close(20 * time.Second); !errors.Is(err, unix.ENOSPC) {
+		t.Error(err)
+	}
+	if len(n.said) != 1 {
+		t.Errorf("said more than once: %q", n.said)
+	}
+}
+
+// A disk that hangs holds up nobody: not who hands over, and Close for no longer than it may; what waits is the newest.
+func TestADiskThatHangs(t *testing.T) {
+	w, _ := start(t, Options{Queue: 2})
+	hangs, goOn := make(chan struct{}, 1), make(chan struct{})
+	w.journal.write = func(f *os.File, b []byte) (int, error) {
+		select {
+		case hangs <- struct{}{}:
+		default:
+		}
+		<-goOn
+		return f.Write(b)
+	}
+	w.Begin(begun(0))
+	<-hangs
+	for i := range 1000 {
+		w.Begin(begun(1 + i))
+		w.Save(State{})
+	}
+	if err := w.Close(time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not take") {
+		t.Error(err)
+	}
+	close(goOn)
+	stop(t, w)
+	got, _ := ids(t, Path(w.o.Dir))
+	if len(got) != 3 || !strings.HasPrefix(got[0], some(0, "").ID) || !strings.HasPrefix(got[2], some(1000, "").ID) {
+		t.Errorf("written: %v", got)
+	}
+}
+
+// Without the kernel's log it is said once, and records are written all the same; without a directory only the kernel's log is.
+func TestWithoutOneOfThem(t *testing.T) {
+	w, n := start(t, Options{Kmsg: filepath.Join(t.TempDir(), "none")})
+	w.Begin(begun(1))
+	w.Begin(begun(2))
+	stop(t, w)
+	if got, _ := ids(t, Path(w.o.Dir)); len(got) != 2 || len(n.said) != 1 || !strings.Contains(n.said[0], "kernel log: open") {
+		t.Errorf("%v, said %q", got, n.said)
+	}
+	kmsg := filepath.Join(t.TempDir(), "kmsg")
+	if err := os.WriteFile(kmsg, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Start(Options{Kmsg: kmsg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Begin(begun(1))
+	w.Save(State{})
+	stop(t, w)
+	if text, _ := os.ReadFile(kmsg); bytes.Count(text, []byte("\n")) != 1 {
+		t.Errorf("%q", text)
+	}
+	for _, o := range []Options{{Dir: "here"}, {Queue: -1}} {
+		if _, err := Start(o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+}
+
+// A state that says the same is not written again.
+func TestTheSameState(t *testing.T) {
+	w := &Writer{o: Options{Dir: t.TempDir(), Report: func(Notice) {}}}
+	writes := 0
+	w.journal.write = func(f *os.File, b []byte) (int, error) { writes++; return f.Write(b) }
+	for _, s := range []State{{}, {}, {HoldOffs: []HoldOff{{UID: "a"}, {UID: "b"}}}, {HoldOffs: []HoldOff{{UID: "b"}, {UID: "a"}}}, {}} {
+		if err := w.writeState(&s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 3 {
+		t.Errorf("%d writes, want 3", writes)
+	}
+}
+
+// No name becomes another field or another line of the kernel's log.
+func TestKmsgLine(t *testing.T) {
+	r := begun(1)
+	r.Pod = Pod{UID: "u id=x", Namespace: "a\nb", Name: "c signal=x\x00é", QOSClass: stats.BestEffort}
+	quantity := uint64(50 << 20)
+	r.Threshold, r.Decided = "memory.available<100Mi", &Reading{Available: &quantity, Text: "50Mi"}
+	want := "<12>jettison: evicted pod a?b/c?signal=x?? uid=u?id=x signal=memory.available observed=50Mi threshold=memory.available<100Mi" +
+		" killed_at=1.234567 qos=BestEffort record=" + r.ID + "\n"
+	if got := string(kmsgLine(&r)); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r.Killed, r.GracePeriodSeconds, r.Decided = Stamp{}, 30, &Reading{Reason: "gone"}
+	if got := string(kmsgLine(&r)); !strings.Contains(got, "jettison: evicting pod ") || !strings.Contains(got, " grace=30s ") || !strings.Contains(got, " observed=unknown ") {
+		t.Errorf("%q", got)
+	}
+	long := strings.Repeat("x", 5000)
+	r.Pod, r.ID, r.Threshold, r.Signal = Pod{long, long, long, stats.QOSClass(long), nil, long}, long, long, stats.Signal(long)
+	if got := kmsgLine(&r); len(got) > maxKmsg || !bytes.HasSuffix(got, []byte("\n")) {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+// A record says what the decision was based on, and shares nothing with it.
+func TestBegin(t *testing.T) {
+	thresholds, _, errs := (&eviction.Settings{EvictionHard: map[string]string{"memory.available": "100Mi"}}).Parse()
+	if errs != nil {
+		t.Fatal(errs[0])
+	}
+	m := eviction.NewManager(eviction.Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, Policy: eviction.Policy{ProtectedNamespaces: []string{"kube-system"}}})
+	s := &stats.Summary{}
+	s.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(1 << 30)), KernelAvailableBytes: stats.Some(uint64(50 << 20))}
+	for i := range 13 {
+		p := stats.PodStats{PodRef: stats.PodReference{UID: fmt.Sprint(i), Namespace: "ns", Name: fmt.Sprint("pod", i)}, QOSClass: stats.BestEffort, Announced: true, SandboxIDs: []string{"s"}}
+		p.Memory.WorkingSetBytes = stats.Some(uint64(100-i) << 20)
+		switch i {
+		case 12:
+			p.PodRef.Namespace = "kube-system"
+		case 1:
+			p.PodRef.Name = ""
+		}
+		s.Pods = append(s.Pods, p)
+	}
+	d := m.Step(epoch, eviction.Input{Summary: s})
+	if len(d.Evictions) != 1 {
+		t.Fatal(d.Reason)
+	}
+	began := Stamp{epoch.Add(2 * time.Millisecond), time.Minute}
+	r := Begin(&d, &d.Evictions[0], began, began, func(p stats.PodReference) string { return "named " + p.UID })
+	s.Pods[0].PodRef.Name, s.Pods[0].SandboxIDs[0] = "changed", "changed"
+	if r.Pod.Title() != "ns/pod0" || r.Pod.SandboxIDs[0] != "s" || r.Threshold != "memory.available<100Mi" || r.Outcome != Running || r.GracePeriodSeconds != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r.Decided.Text != "50Mi" || *r.Decided.Available != 50<<20 || r.Decided.Monotonic != time.Minute-2*time.Millisecond || !r.Decided.Time.Equal(epoch) {
+		t.Errorf("%+v", r.Decided)
+	}
+	k := r.Ranking
+	if len(k.Rows) != 10 || k.More != 2 || k.Protected != 1 || k.Rows[0].Pod != "ns/pod0" || k.Rows[1].Pod != "named 1" || k.Rows[1].DecidedBy == "" || !strings.Contains(k.Rows[0].Keys, "uses 100Mi") {
+		t.Errorf("%+v", k)
+	}
+	if r.Predicted == nil {
+		t.Error("what it returns is not predicted")
+	}
+	if o := ReadingOf(thresholds[0], stats.Observation{Reason: "blind"}, began); o.Available != nil || o.Text != "" || o.Reason != "blind" {
+		t.Errorf("%+v", o)
+	}
+	if a, b := NewID(epoch, "x"), NewID(epoch.Add(time.Microsecond), "a"); a >= b || !validID(a) {
+		t.Errorf("%s, then %s", a, b)
+	}
+}

@@ -17,33 +17,40 @@ import (
 )
 
 func gcCommand(stdout io.Writer) *cobra.Command {
-	var from, output string
-	var dryRun bool
+	var from string
+	var live gcLive
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Plan which dead containers, sandboxes, logs and images of a node to remove",
-		Long: `gc --from DIR plans from files what garbage collection would remove, in which order and why. It needs no runtime, and
+		Short: "Remove dead containers, sandboxes, logs and images of this node, or plan to",
+		Long: `gc makes one pass on this node: it removes dead containers, sandboxes, logs, links, cgroups and images by the rules of the
+configuration, each step checked again right before it is done, and prints what became of each. --dry-run prints the plan. Beside a kubelet
+it only plans, unless the configuration says gc: act. Which pods are gone it knows from the runtime, static manifests and what an
+earlier pass has seen: docs/gc.md.
+
+gc --from DIR plans from files what garbage collection would remove, in which order and why. It needs no runtime, and
 removes nothing. DIR holds containers.json, sandboxes.json and images.json, as "crictl ps -a", "crictl pods" and "crictl images"
 print them with -o json, and gc.json: the time, the policy, and which pods there are. docs/gc.md has the format.
 
-A malformed file ends it with exit code 1 and the file, line and field; a policy that cannot be, too, after the rest of the plan.
-A pass on the live node is not built yet.`,
-		Example: "  jettison gc --dry-run --from node1\n  jettison gc --dry-run --from node1 -o json",
+A step that failed, a runtime that does not answer or is slow, a malformed file or a policy that cannot be: exit code 1, after the rest.`,
+		Example: "  jettison gc --dry-run\n  jettison gc -o json\n  jettison gc --dry-run --from node1 -o json",
 		Args:    noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			if output != "table" && output != "json" {
-				return usageError{fmt.Errorf("--output %q: want table or json", output)}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if live.output != "table" && live.output != "json" {
+				return usageError{fmt.Errorf("--output %q: want table or json", live.output)}
 			}
 			if from == "" {
-				return errors.New("gc: a pass on the live node is not built yet: give --from DIR to plan from files, see jettison gc --help")
+				return live.run(cmd.Context(), stdout)
 			}
-			return gcFrom(from, output, stdout)
+			return gcFrom(from, live.output, stdout)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&from, "from", "", "directory of files to plan from")
-	f.BoolVar(&dryRun, "dry-run", false, "plan only; with --from nothing else can be done")
-	f.StringVarP(&output, "output", "o", "table", "table or json")
+	f.StringVar(&from, "from", "", "directory of files to plan from; nothing else is looked at, and nothing removed")
+	f.BoolVar(&live.dryRun, "dry-run", false, "plan only")
+	f.StringVarP(&live.output, "output", "o", "table", "table or json")
+	f.StringVar(&live.trigger, "trigger", "periodic", "periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
+	f.StringVar(&live.stateDir, "state-dir", defaultStateDir, "where is kept what outlives a pass; empty: nothing is")
+	live.addPlaces(cmd)
 	return cmd
 }
 
@@ -78,20 +85,31 @@ type planOutput struct {
 	RemoveImages     []string `json:"removeImages"`
 	StopFirst        []string `json:"stopFirst"`
 	Errors           []string `json:"errors"`
+
+	// Of a pass on the live node only.
+	RemoveLinks   []string  `json:"removeLinks,omitempty"`
+	RemoveCgroups []string  `json:"removeCgroups,omitempty"`
+	Result        *gcResult `json:"result,omitempty"`
 }
 
-func printPlanJSON(w io.Writer, p *reclaim.Plan) error {
-	out := planOutput{
+func printPlanJSON(w io.Writer, p *reclaim.Plan) error { return encode(w, planJSON(p)) }
+
+func encode(w io.Writer, out any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(out)
+}
+
+func planJSON(p *reclaim.Plan) *planOutput {
+	out := &planOutput{
 		RemoveContainers: p.IDs(reclaim.RemoveContainer), RemoveSandboxes: p.IDs(reclaim.RemoveSandbox),
 		RemoveLogs: p.IDs(reclaim.RemoveLogs), RemoveImages: p.IDs(reclaim.RemoveImage),
-		StopFirst: p.StopFirst(), Errors: append([]string{}, p.Errors...),
+		StopFirst: p.StopFirst(), Errors: p.Problems(),
 	}
 	for _, left := range p.Left {
 		out.Errors = append(out.Errors, "left alone: "+left.String())
 	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(out)
+	return out
 }
 
 // printPlan prints a plan as a table, in the order in which it would be carried out.
@@ -120,7 +138,7 @@ func printPlan(stdout io.Writer, p *reclaim.Plan) error {
 		}
 		fmt.Fprintln(stdout)
 	}
-	for _, text := range p.Errors {
+	for _, text := range p.Problems() {
 		fmt.Fprintln(stdout, "error:", text)
 	}
 	for _, left := range p.Left {
@@ -132,7 +150,7 @@ func printPlan(stdout io.Writer, p *reclaim.Plan) error {
 // shortID is as much of an ID as people use.
 func shortID(s *reclaim.Step) string {
 	id := s.ID
-	if s.Action == reclaim.RemoveLogs {
+	if s.Action == reclaim.RemoveLogs || s.Action == reclaim.RemoveLink || s.Action == reclaim.RemoveCgroup {
 		return printable(id)
 	}
 	id = strings.TrimPrefix(id, "sha256:")

@@ -239,7 +239,8 @@ func TestGCUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"gc"}, exitFailed, "a pass on the live node is not built yet"},
+		{[]string{"gc", "--trigger", "now"}, exitUsage, `--trigger "now": want periodic or diskPressure`},
+		{[]string{"gc", "--config", "nowhere"}, exitUsage, "nowhere: no such file"},
 		{[]string{"gc", "--from", "nowhere"}, exitFailed, "nowhere/gc.json: no such file"},
 		{[]string{"gc", "--from", "nowhere", "-o", "yaml"}, exitUsage, `--output "yaml": want table or json`},
 		{[]string{"gc", "here"}, exitUsage, "gc takes no arguments"},

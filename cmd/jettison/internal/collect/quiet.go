@@ -1,0 +1,63 @@
+package collect
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"jettison/reclaim"
+)
+
+// quiet is since when pods have nothing alive in them. It outlives a restart for those of which nothing new is there after it: a sandbox
+// that is not ready never becomes ready again, so that a pod that lived in between has another one.
+type quiet struct {
+	since   reclaim.Quiet
+	old     map[string]quietPod // as read from the file, until the first look
+	waiting int                 // pods that are on their way to be gone
+	next    time.Time           // when the first of them will be
+}
+
+// quietPod is one of them in the file.
+type quietPod struct {
+	Since     time.Time `json:"since"`
+	Sandboxes []string  `json:"sandboxes,omitempty"` // IDs, sorted
+}
+
+func newQuiet() quiet { return quiet{since: reclaim.Quiet{}, old: map[string]quietPod{}} }
+
+// update brings it up to date with a look, and returns what to keep of it.
+func (q *quiet) update(now time.Time, l *reclaim.Look) map[string]quietPod {
+	sandboxes := map[string][]string{}
+	for i := range l.Sandboxes {
+		s := &l.Sandboxes[i]
+		sandboxes[s.PodUID] = append(sandboxes[s.PodUID], s.ID)
+	}
+	since := maps.Clone(q.since)
+	for uid, p := range q.old {
+		if _, known := since[uid]; !known && !slices.ContainsFunc(sandboxes[uid], func(id string) bool { return !slices.Contains(p.Sandboxes, id) }) {
+			since[uid] = p.Since
+		}
+	}
+	q.old = nil
+	q.since = since.Update(now, l)
+	keep := make(map[string]quietPod, len(q.since))
+	for uid, at := range q.since {
+		ids := sandboxes[uid]
+		slices.Sort(ids)
+		keep[uid] = quietPod{Since: at.UTC(), Sandboxes: ids}
+	}
+	return keep
+}
+
+// count finds the pods that will be gone, but are not yet.
+func (q *quiet) count(now time.Time, named map[string]reclaim.Phase, after time.Duration) {
+	q.waiting, q.next = 0, time.Time{}
+	for uid, since := range q.since {
+		if _, ok := named[uid]; ok || now.Sub(since) >= after {
+			continue
+		}
+		if q.waiting++; q.next.IsZero() || since.Add(after).Before(q.next) {
+			q.next = since.Add(after)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package collect
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/reclaim"
+)
+
+// Files in the state directory, and their bounds. A node has a few hundred images and pods.
+const (
+	imagesFile = "images.json"
+	podsFile   = "quiet-pods.json"
+	lockFile   = "gc.lock"
+
+	stateVersion = 1
+	maxState     = 8 << 20 // bytes of a file
+	maxImages    = 10_000
+	maxQuiet     = 10_000
+	maxID        = 512
+)
+
+// store is what outlives a restart: two files, each replaced as a whole. One process at a time writes them, the one that holds the
+// lock.
+type store struct {
+	dir     string   // empty: nothing is kept
+	lock    *os.File // nil: not held
+	foreign bool     // another process holds it
+	written map[string][]byte
+}
+
+// imagesState is images.json.
+type imagesState struct {
+	Version int                   `json:"version"`
+	Images  map[string]imageState `json:"images"` // by ID
+}
+
+type imageState struct {
+	FirstDetected time.Time  `json:"firstDetected"`
+	LastUsed      *time.Time `json:"lastUsed,omitempty"` // absent: never
+}
+
+// podsState is quiet-pods.json.
+type podsState struct {
+	Version int                 `json:"version"`
+	Pods    map[string]quietPod `json:"pods"` // by UID
+}
+
+func openStore(dir string) *store {
+	s := &store{dir: dir, written: map[string][]byte{}}
+	s.acquire()
+	return s
+}
+
+// acquire takes the lock if nobody has it. Without a directory, or where none can be written, there is nothing to be locked either.
+func (s *store) acquire() {
+	if s.dir == "" || s.lock != nil {
+		return
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return // to be said when something is to be written
+	}
+	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if s.foreign = err == unix.EWOULDBLOCK; err != nil {
+		f.Close()
+		return
+	}
+	s.lock = f
+}
+
+func (s *store) close() {
+	if s.lock != nil {
+		s.lock.Close() // which unlocks it
+	}
+}
+
+// load reads both files. What is missing is empty; what is malformed is, too, and in the errors.
+func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
+	records, pods = reclaim.Records{}, newQuiet()
+	for _, f := range []struct {
+		name  string
+		parse func(text []byte) error
+	}{
+		{imagesFile, func(text []byte) (err error) { records, err = parseImages(text); return err }},
+		{podsFile, func(text []byte) (err error) { pods.old, err = parsePods(text); return err }},
+	} {
+		if s.dir == "" {
+			break
+		}
+		path := filepath.Join(s.dir, f.name)
+		text, err := readState(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = f.parse(text)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w: starting anew", path, err))
+			continue
+		}
+		s.written[f.name] = text
+	}
+	return records, pods, errs
+}
+
+// readState reads one file.
+func readState(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, errors.Unwrap(err) // the path is said by the caller
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxState+1))
+	if err == nil && len(text) > maxState {
+		err = fmt.Errorf("longer than %d bytes", maxState)
+	}
+	return text, err
+}
+
+// parseImages reads images.json. It returns an empty map beside an error.
+func parseImages(text []byte) (reclaim.Records, error) {
+	out, state := reclaim.Records{}, imagesState{}
+	err := json.Unmarshal(text, &state)
+	switch {
+	case err != nil:
+		return out, err
+	case state.Version != stateVersion:
+		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
+	case len(state.Images) > maxImages:
+		return out, fmt.Errorf("more than %d images", maxImages)
+	}
+	for id, i := range state.Images {
+		if id == "" || len(id) > maxID {
+			continue
+		}
+		r := reclaim.ImageRecord{FirstDetected: plausible(i.FirstDetected)}
+		if i.LastUsed != nil {
+			r.LastUsed = plausible(*i.LastUsed)
+		}
+		out[id] = r
+	}
+	return out, nil
+}
+
+// parsePods reads quiet-pods.json. It returns an empty map beside an error.
+func parsePods(text []byte) (map[string]quietPod, error) {
+	out, state := map[string]quietPod{}, podsState{}
+	err := json.Unmarshal(text, &state)
+	switch {
+	case err != nil:
+		return out, err
+	case state.Version != stateVersion:
+		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
+	case len(state.Pods) > maxQuiet:
+		return out, fmt.Errorf("more than %d pods", maxQuiet)
+	}
+	for uid, p := range state.Pods {
+		if p.Since = plausible(p.Since); uid != "" && len(uid) <= maxID && !p.Since.IsZero() {
+			out[uid] = p
+		}
+	}
+	return out, nil
+}
+
+// plausible is a time in UTC, and zero, not known, for one before 1970 or of a year that JSON has no text for.
+func plausible(t time.Time) time.Time {
+	if t = t.UTC(); t.Before(time.Unix(0, 0)) || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
+// saveImages writes the images' records.
+func (s *store) saveImages(records reclaim.Records) error {
+	return s.write(imagesFile, imagesOf(records))
+}
+
+// imagesOf is what becomes of records in the file: of too many those that were used last, which are worth the most.
+func imagesOf(records reclaim.Records) *imagesState {
+	state := &imagesState{Version: stateVersion, Images: make(map[string]imageState, min(len(records), maxImages))}
+	ids := slices.Collect(maps.Keys(records))
+	if len(ids) > maxImages {
+		slices.SortFunc(ids, func(a, b string) int { return records[b].LastUsed.Compare(records[a].LastUsed) })
+		ids = ids[:maxImages]
+	}
+	for _, id := range ids {
+		i := imageState{FirstDetected: records[id].FirstDetected.UTC()}
+		if used := records[id].LastUsed.UTC(); !used.IsZero() {
+			i.LastUsed = &used
+		}
+		state.Images[id] = i
+	}
+	return state
+}
+
+// savePods writes which pods are quiet since when.
+func (s *store) savePods(pods map[string]quietPod) error {
+	if len(pods) > maxQuiet {
+		return fmt.Errorf("%s: more than %d pods: not written", filepath.Join(s.dir, podsFile), maxQuiet)
+	}
+	return s.write(podsFile, &podsState{Version: stateVersion, Pods: pods})
+}
+
+// write replaces a file as a whole, if it has to be another one: a reader sees the old text or the new one, whatever happens
+// meanwhile.
+func (s *store) write(name string, state any) error {
+	if s.dir == "" {
+		return nil
+	}
+	if s.acquire(); s.foreign {
+		return nil // the other process writes what it sees
+	}
+	text, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(s.dir, name), err)
+	}
+	if string(text) == string(s.written[name]) {
+		return nil
+	}
+	if err := replace(s.dir, name, text); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(s.dir, name), err)
+	}
+	s.written[name] = text
+	return nil
+}
+
+// replace writes a file beside the old one and puts it in its place.
+func replace(dir, name string, text []byte) (err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	temp := name + ".tmp"
+	if err := root.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(temp))
+	}
+	d, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close()) // the new name is on the disk, too
+}

@@ -1,0 +1,340 @@
+package squeeze
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+	"jettison/reclaim"
+	"jettison/stats"
+)
+
+// TestMain is also the process that holds memory in a pod: see holder.
+func TestMain(m *testing.M) {
+	if size := os.Getenv(holdVariable); size != "" {
+		hold(size)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const mib = 1 << 20
+
+// fake is a hierarchy of plain files.
+type fake struct {
+	t   testing.TB
+	dir string
+}
+
+func newFake(t testing.TB) *fake {
+	f := &fake{t, t.TempDir()}
+	for _, path := range []string{"kubepods", "kubepods/besteffort", "kubepods/burstable"} {
+		f.group(path, 1000*mib, 0, 0)
+	}
+	return f
+}
+
+func (f *fake) write(name, text string) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// group makes a cgroup with so much memory, all of it of these inactive kinds.
+func (f *fake) group(path string, current, anon, file int) {
+	for name, text := range map[string]string{
+		"cgroup.procs": "", "memory.current": fmt.Sprintln(current), "memory.min": "0\n", "memory.low": "0\n", "memory.swap.max": "max\n", "memory.swap.current": "0\n", "memory.reclaim": "",
+		"memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+		"memory.stat":     fmt.Sprintf("inactive_anon %d\nactive_anon 0\ninactive_file %d\nactive_file 0\nworkingset_refault_anon 10\nworkingset_refault_file 10\n", anon, file),
+	} {
+		f.write(path+"/"+name, text)
+	}
+}
+
+func (f *fake) asked(path string) string {
+	f.t.Helper()
+	text, err := os.ReadFile(filepath.Join(f.dir, path, "memory.reclaim"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (f *fake) start(watch time.Duration) *Squeezer {
+	f.t.Helper()
+	fs, err := cgroup.OpenTree(f.dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	s := Start(Options{FS: fs, SysMount: f.dir, Watch: watch})
+	f.t.Cleanup(func() {
+		if err := s.Close(time.Minute); err != nil {
+			f.t.Error(err)
+		}
+	})
+	return s
+}
+
+// request asks for anonymous memory.
+func request(bytes uint64) Request {
+	return Request{MemoryWish: reclaim.MemoryWish{Bytes: bytes, Time: time.Second, Rate: 1 << 40}, Signal: stats.SignalMemoryAvailable,
+		Before: stats.Some[uint64](100 * mib), Fill: 10 * mib, SwapFree: stats.Some[uint64](1 << 30)}
+}
+
+func try(t testing.TB, s *Squeezer, r Request) {
+	t.Helper()
+	if !s.Try(r) {
+		t.Fatal("it is busy")
+	}
+}
+
+func TestColdestPodsAreAskedInChunks(t *testing.T) {
+	f := newFake(t)
+	f.group("kubepods/besteffort/podcold", 100*mib, 5*mib+4096, 0)
+	f.group("kubepods/besteffort/podself", 100*mib, 90*mib, 0)
+	f.group("kubepods/besteffort/podspared", 100*mib, 90*mib, 0)
+	f.group("kubepods/burstable/podlow", 100*mib, 90*mib, 0)
+	f.write("kubepods/burstable/podlow/memory.low", "max\n")
+	f.group("kubepods/burstable/podwarm", 100*mib, 20*mib, 0)
+	f.write("kubepods/burstable/podwarm/memory.min", fmt.Sprintln(88*mib))
+	f.group("kubepods/podsure", 100*mib, 90*mib, 0)
+	s := f.start(time.Millisecond)
+	r := request(100 * mib)
+	r.Exempt, r.Self = map[string]bool{"spared": true}, "kubepods/besteffort/podself/container"
+	try(t, s, r)
+	e := <-s.Effects()
+	if e.Final || e.Err != nil || e.Why != "" || e.Bytes != 17*mib+4096 || e.Asked != e.Bytes || e.Stopped || len(e.Pods) != 2 || e.Pods[0].UID != "cold" || e.Pods[1].Bytes != 12*mib {
+		t.Errorf("%+v", e)
+	}
+	if e.Before.V != 100*mib || e.Fell == 0 || e.Fell > 100*mib || !e.Freed.OK || e.Freed.V != 0 || e.Took <= 0 {
+		t.Errorf("%+v", e)
+	}
+	final := <-s.Effects()
+	if !final.Final || final.Refaulted != stats.Some[uint64](0) || final.Asked != e.Asked {
+		t.Errorf("%+v", final)
+	}
+	if got, want := f.asked("kubepods/besteffort/podcold"), "1048576 swappiness=2002097152 swappiness=2002101248 swappiness=200"; got != want {
+		t.Errorf("chunks %q, want %q", got, want)
+	}
+	for _, spared := range []string{"kubepods/besteffort/podself", "kubepods/besteffort/podspared", "kubepods/burstable/podlow", "kubepods/podsure", "kubepods", "kubepods/burstable"} {
+		if got := f.asked(spared); got != "" {
+			t.Errorf("%s was asked for %q", spared, got)
+		}
+	}
+}
+
+func TestPageCache(t *testing.T) {
+	f := newFake(t)
+	f.group("kubepods/besteffort/podcold", 100*mib, 0, 20*mib)
+	s := f.start(time.Millisecond)
+	r := request(16 * mib)
+	r.Kind, r.SwapFree = reclaim.PageCache, stats.Some[uint64](0)
+	try(t, s, r)
+	if e := <-s.Effects(); e.Asked != 16*mib {
+		t.Errorf("%+v", e)
+	}
+	<-s.Effects()
+	if got := f.asked("kubepods/besteffort/podcold"); !strings.HasPrefix(got, "1048576 swappiness=0") {
+		t.Errorf("%q", got)
+	}
+}
+
+// What pods read in again afterwards is counted, a pod that is gone by then is not.
+func TestRefaults(t *testing.T) {
+	f := newFake(t)
+	f.group("kubepods/besteffort/poda", 100*mib, 20*mib, 0)
+	f.group("kubepods/besteffort/podb", 100*mib, 20*mib, 0)
+	s := f.start(300 * time.Millisecond)
+	try(t, s, request(40*mib))
+	if e := <-s.Effects(); e.Final || e.Asked != 40*mib {
+		t.Fatalf("%+v", e)
+	}
+	if s.Try(request(1)) {
+		t.Error("a second squeeze while the pods of the first are watched")
+	}
+	f.write("kubepods/besteffort/poda/memory.stat", "inactive_anon 0\nactive_anon 0\ninactive_file 0\nactive_file 0\nworkingset_refault_anon 110\nworkingset_refault_file 15\n")
+	if err := os.RemoveAll(filepath.Join(f.dir, "kubepods/besteffort/podb")); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-s.Effects(); !e.Final || e.Refaulted != stats.Some(uint64(105*os.Getpagesize())) {
+		t.Errorf("%+v", e)
+	}
+	try(t, s, request(1)) // and the next one
+	<-s.Effects()
+}
+
+// A squeeze that the kernel holds is stopped without waiting for it, and asks for nothing more.
+func TestStopDoesNotWait(t *testing.T) {
+	f := newFake(t)
+	f.group("kubepods/besteffort/podcold", 100*mib, 90*mib, 0)
+	path := filepath.Join(f.dir, "kubepods/besteffort/podcold/memory.reclaim")
+	if err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe)
+	for full := make([]byte, 4096); ; { // until a write to it blocks
+		if _, err := unix.Write(pipe, full); err == unix.EAGAIN {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := f.start(time.Millisecond)
+	r := request(90 * mib)
+	r.Time = time.Hour
+	try(t, s, r)
+	s.Stop()
+	if err := s.Close(time.Millisecond); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // the look may not have got so far
+		t.Error(err)
+	}
+	if s.Try(r) {
+		t.Error("closed, and it goes on")
+	}
+	for buf := make([]byte, 1<<16); ; {
+		if _, err := unix.Read(pipe, buf); err == unix.EAGAIN {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A pipe of one page that has room for one write more: the second one blocks until it is read.
+func TestStopBetweenChunks(t *testing.T) {
+	f := newFake(t)
+	f.group("kubepods/besteffort/podcold", 600*mib, 590*mib, 0)
+	path := filepath.Join(f.dir, "kubepods/besteffort/podcold/memory.reclaim")
+	if err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe)
+	size, err := unix.FcntlInt(uintptr(pipe), unix.F_SETPIPE_SZ, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := len("1048576 swappiness=200")
+	if _, err := unix.Write(pipe, make([]byte, size-room)); err != nil {
+		t.Fatal(err)
+	}
+	s := f.start(time.Millisecond)
+	r := request(512 * mib)
+	r.Time = time.Hour
+	try(t, s, r)
+	for held := 0; held < size; runtime.Gosched() { // until the first chunk was written
+		if held, err = unix.IoctlGetInt(pipe, unix.TIOCINQ); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Stop()
+	if _, err := unix.Read(pipe, make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-s.Effects(); !e.Stopped || e.Bytes != 512*mib || e.Asked != 1*mib && e.Asked != 3*mib || len(e.Pods) != 1 || e.Pods[0].Bytes != e.Asked {
+		t.Errorf("%+v", e)
+	}
+	if e := <-s.Effects(); !e.Final || !e.Stopped {
+		t.Errorf("%+v", e)
+	}
+}
+
+// The time of a squeeze includes the look.
+func TestTheTimeIsOver(t *testing.T) {
+	f := newFake(t)
+	f.group("kubepods/besteffort/podcold", 100*mib, 90*mib, 0)
+	s := f.start(time.Millisecond)
+	r := request(90 * mib)
+	r.Time = 0
+	try(t, s, r)
+	if e := <-s.Effects(); !e.Final || e.Asked != 0 || !strings.Contains(e.Why, "too fast") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// What is odd about one pod is no other's concern, and nobody's death.
+func TestHostileCgroups(t *testing.T) {
+	f := newFake(t)
+	f.group("kubepods/besteffort/podcold", 100*mib, 20*mib, 0)
+	f.group("kubepods/besteffort/podmalformed", 100*mib, 20*mib, 0)
+	f.write("kubepods/besteffort/podmalformed/memory.stat", "inactive_anon many\n")
+	f.group("kubepods/besteffort/podshort", 100*mib, 20*mib, 0)
+	f.write("kubepods/besteffort/podshort/memory.low", "\n")
+	f.write("kubepods/besteffort/podempty/cgroup.procs", "")
+	f.write("kubepods/besteffort/notapod/cgroup.procs", "")
+	if err := os.Symlink(f.dir, filepath.Join(f.dir, "kubepods/besteffort/podlink")); err != nil {
+		t.Fatal(err)
+	}
+	s := f.start(time.Millisecond)
+	try(t, s, request(100*mib))
+	if e := <-s.Effects(); e.Err != nil || len(e.Pods) != 1 || e.Asked != 20*mib {
+		t.Errorf("%+v", e)
+	}
+	<-s.Effects()
+	f.write("kubepods/besteffort/podcold/memory.stat", "?")
+	try(t, s, request(100*mib))
+	if e := <-s.Effects(); len(e.Pods) != 0 || !e.Final || e.Why == "" {
+		t.Errorf("%+v", e)
+	}
+	f.group("kubepods/besteffort/podcold", 100*mib, 20*mib, 0)
+	if err := os.Remove(filepath.Join(f.dir, "kubepods/besteffort/podcold/memory.reclaim")); err != nil {
+		t.Fatal(err)
+	}
+	try(t, s, request(100*mib))
+	if e := <-s.Effects(); !errors.Is(e.Err, ErrNoReclaim) || !e.Final || e.Asked != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestNoPods(t *testing.T) {
+	s := (&fake{t, t.TempDir()}).start(time.Millisecond)
+	try(t, s, request(100*mib))
+	if e := <-s.Effects(); e.Err != nil || !e.Final || e.Why == "" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestCloseAtOnceAndTwice(t *testing.T) {
+	f := newFake(t)
+	f.group("kubepods/besteffort/podcold", 100*mib, 90*mib, 0)
+	s := f.start(time.Hour)
+	try(t, s, request(90*mib)) // nobody takes its effects
+	for range 2 {
+		if err := s.Close(time.Minute); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestGenerations(t *testing.T) {
+	for text, want := range map[string]bool{"0x0007\n": true, "0x0000\n": false, "0x0006\n": false, "1": true, "": false, "y\n": false} {
+		f := &fake{t, t.TempDir()}
+		f.write("kernel/mm/lru_gen/enabled", text)
+		if got := generations(f.dir); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if generations(t.TempDir()) {
+		t.Error("without the file")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/cgroup"
+	"jettison/cmd/jettison/internal/kill"
 	"jettison/cmd/jettison/internal/observe"
 	"jettison/cmd/jettison/internal/sources"
 	"jettison/stats"
@@ -23,8 +25,9 @@ func checkCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Print what this node can do, which sources answer, and every signal",
-		Long: `check looks at the node once and prints three tables: what its kernel can do and what that is for; each source with
-its answer, or why there is none and what to do about it; and each signal with its value, its threshold and its age, or why it
+		Long: `check looks at the node once and prints four tables: what its kernel can do and what that is for; each source with
+its answer, or why there is none and what to do about it; each rung of the kill ladder, tried on processes of its own in
+scratch cgroups, where it may write; and each signal with its value, its threshold and its age, or why it
 is absent.
 
 Exit code 1: something that jettison run cannot work without is missing; it is the last line.`,
@@ -60,6 +63,7 @@ func check(ctx context.Context, stdout io.Writer, o observe.Options) error {
 	now := look.Time
 	fmt.Fprintln(w, "\nSOURCE\tSTATE\tDETAIL")
 	failed := printSources(w, now, s, look)
+	printLadder(ctx, w, s)
 	fmt.Fprintln(w, "\nSIGNAL\tAVAILABLE\tOF\tSHARE\tTHRESHOLD\tAGE\tREASON")
 	printSignals(w, now, &look.Summary, o)
 	printPressure(w, now, &look.Summary.Node.Pressure, o)
@@ -141,6 +145,30 @@ func printSources(w io.Writer, now time.Time, s *sources.Sources, look *observe.
 		return r.Err
 	}
 	return nil
+}
+
+// ladderPurpose is what each rung is for.
+var ladderPurpose = map[string]string{
+	"cgroup.kill": "kills a pod by one write",
+	"pidfd":       "kills it process by process, where that is missing or refused",
+	"cpu":         "lets a pod that is starved of CPU die",
+	"mrelease":    "frees its memory from threads of the agent's",
+}
+
+// printLadder runs the self-test, where this process may write to cgroups.
+func printLadder(ctx context.Context, w io.Writer, s *sources.Sources) {
+	fmt.Fprintln(w, "\nRUNG\tANSWER\tTIME\tDETAIL\tWHAT FOR")
+	if s.FS.ReadOnly() || os.Geteuid() != 0 {
+		fmt.Fprintln(w, "all\tnot tested\t-\tneeds root and a writable cgroup v2 hierarchy (docs/privileges.md)\t-")
+		return
+	}
+	for _, r := range kill.SelfTest(ctx, s.FS, s.Collector.Self()).Rungs {
+		took, detail := r.Took.Round(10*time.Microsecond).String(), "-"
+		if r.Err != nil {
+			took, detail = "-", oneLine(r.Err.Error())
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Rung, r.Outcome, took, detail, ladderPurpose[r.Rung])
+	}
 }
 
 func orUnknown(text string) string {

@@ -18,6 +18,7 @@ import (
 
 	"jettison/cmd/jettison/internal/agent"
 	"jettison/cmd/jettison/internal/config"
+	"jettison/cmd/jettison/internal/kill"
 	"jettison/cmd/jettison/internal/logpipe"
 )
 
@@ -32,6 +33,10 @@ const (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == kill.VictimCommand {
+		kill.BeVictim(os.Args[2:])
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -86,7 +91,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(runCommand(stderr), replayCommand(os.Stdin, stdout, stderr), gcCommand(stdout), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout), versionCommand(stdout))
+	root.AddCommand(runCommand(stderr), replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(stdout), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout), versionCommand(stdout))
 	return root
 }
 
@@ -108,7 +113,7 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 }
 
 func runCommand(stderr io.Writer) *cobra.Command {
-	var path, format, level, record string
+	var path, format, level, record, ladder string
 	o := agent.Options{Version: version}
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -129,6 +134,9 @@ Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own Kube
 			}
 			if o.Config, err = config.Load(path); err != nil {
 				return usageError{err}
+			}
+			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {
+				return usageError{fmt.Errorf("--ladder: %w", err)}
 			}
 			if record != "" {
 				if o.Config.Record, err = filepath.Abs(record); err != nil {
@@ -151,6 +159,8 @@ Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own Kube
 	f.StringVar(&o.CgroupMount, "cgroup-mount", "/sys/fs/cgroup", "where the node's cgroup v2 hierarchy is mounted")
 	f.StringVar(&o.ProcMount, "proc-mount", "/proc", "where the node's /proc is mounted")
 	f.StringVar(&o.HostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
+	f.StringVar(&ladder, "ladder", "", "rungs of the kill ladder to use, for comparisons (default all)")
+	_ = f.MarkHidden("ladder") // it is there
 	return cmd
 }
 

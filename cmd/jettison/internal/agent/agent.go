@@ -5,11 +5,21 @@
 //	look.go        the cheap look, many times a second; the slow one, each second
 //	decide.go      the dear look and the decision, when a threshold asks for a victim
 //	evict.go       evictions under way
+//	ladder.go      what kills, and whether it works here
 //	condition.go   conditions and thresholds, as they are logged
 //	capacity.go    thresholds that this node cannot satisfy
+//	wake.go        what the kernel tells by itself
+//	limit.go       pods at limits of their own
+//	gate.go        what the runtime tells by itself; evicted pods are kept out
+//	squeeze.go     cold memory, given back before a pod goes
+//	rotate.go      logs of live containers, where no kubelet rotates them
+//	collect.go     garbage: collected in passes, and before a pod goes for a disk
 //	growth.go      what else grows
 //	objects.go     the socket and static manifests: pod objects
+//	keep.go        records of evictions, and what a restart must not lose
+//	resume.go      going on after a restart
 //	record.go      frames of what was seen, for jettison replay
+//	advice.go      how much headroom this node needs
 //	pace.go        when the next cheap look is due
 //	runtime.go     the watcher, which lists the runtime's pods
 //	state.go       State, as others may read it
@@ -20,13 +30,19 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"jettison/cgroup"
 	"jettison/cmd/jettison/internal/beside"
+	"jettison/cmd/jettison/internal/collect"
 	"jettison/cmd/jettison/internal/config"
 	"jettison/cmd/jettison/internal/frames"
+	"jettison/cmd/jettison/internal/kill"
+	"jettison/cmd/jettison/internal/nri"
 	"jettison/cmd/jettison/internal/podstore"
 	"jettison/cmd/jettison/internal/protect"
+	"jettison/cmd/jettison/internal/records"
 	"jettison/cmd/jettison/internal/sources"
 	"jettison/eviction"
 	"jettison/stats"
@@ -66,6 +82,7 @@ type Options struct {
 	ProcMount   string // empty: /proc
 	HostRoot    string // the node's root directory; empty: /
 	DryRun      bool
+	Ladder      kill.Ladder // zero: all of it
 	Log         *slog.Logger
 	Version     string
 }
@@ -105,15 +122,36 @@ func Run(ctx context.Context, o Options) error {
 	a.paces[1].floor, a.paces[2].floor = a.paces[0].floor, forkFloor*float64(cores())
 	stop := a.startBackground()
 	defer stop()
+	closeKiller := a.startKiller()
+	defer closeKiller()
+	kept, running, closeKeeper := a.startKeeping(time.Now())
+	defer closeKeeper()
+	closeCollector := a.startCollector(time.Now())
+	defer closeCollector()
+	stopSqueezer := a.startSqueezer()
+	defer stopSqueezer()
 	doubts, err := a.checkCapacity(ctx)
 	if err != nil {
 		return err
 	}
 	a.announce(runtime.Name+" "+runtime.Version, append(refused, doubts...))
+	unprotect := a.protect()
+	defer unprotect()
+	a.rehearse(ctx)
+	for _, err := range protect.Lock() {
+		a.log.Warn("not as it should be", "error", err)
+	}
+	a.rehearsal(time.Now()) // what a decision takes is in memory from now on
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a.known(a.store.Snapshot()) // what was handed over meanwhile counts at the first look already
 	go a.watcher.run(ctx)
+	stopWatch := a.startWatch()
+	defer stopWatch()
+	waitGate := a.startGate(ctx)
+	defer waitGate()
+	defer cancel()
+	a.resume(ctx, time.Now(), kept, running)
 	a.loop(ctx)
 	a.interrupted()
 	cancel()
@@ -148,7 +186,7 @@ type agent struct {
 	host       *stats.HostRoot   // nil: the host's root directory cannot be opened
 	background *stats.Background // nil: likewise
 
-	pods    stats.Index              // the runtime's, as last listed
+	pods    stats.Index              // the runtime's: what it listed last, and what it told its plugin since
 	objects map[string]*eviction.Pod // that somebody told of, by UID
 	lost    bool                     // the runtime did not answer last time
 	node    stats.NodeStats          // each part as last read
@@ -160,12 +198,35 @@ type agent struct {
 	searching bool        // for it, beside the loop
 	search    chan search // one slot: what that has found
 	growth    growth
+	squeezing
+	rotating  bool             // beside the loop
+	rotatedAt time.Time        // when that last began
+	rotated   chan rotation    // one slot: what it did
 	paces     [len(quick)]pace // of quick, in its order
+
+	pin     func(*stats.PodStats) (*kill.Victim, error)
+	keeper  *records.Writer // nil: nothing is kept
+	bootID  string
+	changed bool // what is kept for a restart
+
+	collector        *collect.Collector // nil: no garbage is collected
+	runner           *collect.Runner    // likewise
+	collected        chan collect.Result
+	ended            chan struct{} // closed when the loop takes no results any more
+	relief           relief
+	holding          bool                                 // garbage collection waits for evictions
+	evictedPods      atomic.Pointer[map[string]time.Time] // when they were cleaned up; never written again
+	manifestsRead    atomic.Bool                          // of the manifests' goroutine, as the next
+	manifestsDoubted atomic.Int64                         // when one could not be read, in nanoseconds since 1970
+
+	advice   advice
+	lastKill time.Time
 
 	conditions  map[eviction.Condition]conditionState
 	underway    map[string]*underway // evictions until their effect is known, by pod UID
 	history     []Evicted            // the last ones, oldest first
 	stopped     string               // why the breaker holds back; empty: it does not
+	missed      bool                 // the victim was gone before it could be pinned
 	diskCleaned time.Time            // when the last victim's files were removed
 	lastFull    time.Time            // when pods were last looked at in full
 	fruitless   [2]time.Time         // when a look at memory, a full one, last found nobody to evict
@@ -179,6 +240,25 @@ type agent struct {
 	requests  chan chan *State // for the state, see state.go
 	evictions sync.WaitGroup   // goroutines of evictions and of searches
 
+	kernel    *cgroup.Watcher      // nil: it wakes nobody
+	wake      cgroup.Wake          // scratch
+	pressed   time.Time            // when a pressure trigger fired last
+	looks     uint64               // cheap ones that were made
+	lastLook  time.Time            // when the last one was
+	limits    map[string]*ownLimit // pods whose event files are watched, by UID
+	swept     time.Time            // when it was last checked that they are the same cgroups
+	wanted    map[string]bool      // scratch of watchCgroups
+	watchedAt time.Time            // when that last did something
+	unwatched bool                 // a pod's events are not watched for the moment
+	trimmed   time.Time            // when memory was last given back
+	counted   time.Time            // when the hierarchy was last searched for pods that nobody told of
+
+	plugin               *nri.Plugin // nil: there is none
+	fromList, fromEvents stats.Index // what pods is made of
+	synced, saidNRI      bool
+	holds                nri.HoldOffs       // read by the plugin too
+	held                 map[string]heldOff // who was kept out, by UID
+
 	recorder   *frames.Recorder  // nil: nothing is recorded
 	recorded   time.Time         // the last frame's
 	killErrors map[string]string // of pods that did not die since the last frame, by UID
@@ -191,14 +271,16 @@ func newAgent(o Options, s *sources.Sources) *agent {
 	return &agent{
 		Sources: s, o: o, log: o.Log, watcher: newWatcher(s.Client, store.SetRuntime), store: store,
 		conditions: map[eviction.Condition]conditionState{}, underway: map[string]*underway{},
-		blind: map[string]string{}, unseen: map[stats.Signal]time.Time{}, said: map[string]time.Time{}, asked: map[string]int{}, killErrors: map[string]string{},
+		blind: map[string]string{}, unseen: map[stats.Signal]time.Time{}, said: map[string]time.Time{}, asked: map[string]int{}, killErrors: map[string]string{}, limits: map[string]*ownLimit{}, wanted: map[string]bool{}, held: map[string]heldOff{},
 		manager: eviction.NewManager(eviction.Config{
 			Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
 			Policy:                   eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
 			MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod), PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
 			LocalStorage: c.LocalStorageCapacityIsolation, Breaker: c.Breaker, MaxAge: readingLimit,
 		}),
-		events: make(chan event, 64), requests: make(chan chan *State), search: make(chan search, 1),
+		collected: make(chan collect.Result), ended: make(chan struct{}),
+		pin:    func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(s.FS, p) },
+		events: make(chan event, 64), requests: make(chan chan *State), search: make(chan search, 1), rotated: make(chan rotation, 1),
 	}
 }
 
@@ -212,7 +294,7 @@ func (a *agent) startBackground() (stop func()) {
 	a.host = host
 	a.background = stats.StartBackground(stats.BackgroundOptions{
 		Host: host, Runtime: a.Client, Proc: a.o.ProcMount, RootDir: a.o.Config.RootDir, PodLogsDir: a.o.Config.PodLogsDir,
-		Pods: a.pods, NoNetwork: true,
+		Pods: a.pods, NoNetwork: true, Lazy: a.recorder == nil,
 	})
 	return a.background.Close // the host's root stays open: a file system that hangs may hold a goroutine on it
 }
@@ -305,20 +387,39 @@ func (a *agent) loop(ctx context.Context) {
 		case u := <-a.watcher.updates:
 			a.listed(u)
 			continue
+		case u := <-a.gateUpdates():
+			a.told(u)
+			continue
+		case <-a.wakes():
+			if !a.woken(now) {
+				continue
+			}
+			if rest := soonest - now.Sub(a.lastLook); rest > 0 { // however many wakes there are, looks are as far apart as ever
+				timer.Reset(rest)
+				continue
+			}
 		case <-a.store.Changed():
 			a.known(a.store.Snapshot())
 			continue
 		case reply := <-a.requests:
 			reply <- a.state(now)
 			continue
+		case r := <-a.rotated:
+			a.hasRotated(r)
+			continue
 		case s := <-a.search:
 			a.searching = false
 			a.searched(s)
 			continue
+		case r := <-a.collected:
+			a.garbage(now, &r)
+		case e := <-a.squeezed():
+			a.hasSqueezed(time.Now(), e)
 		case e := <-a.events:
 			a.happened(time.Now(), e)
 		case <-slow.C:
 			a.slow(time.Now())
+			a.rotateLogs(ctx, time.Now())
 		case <-timer.C:
 		}
 		a.look(ctx, time.Now())
@@ -338,7 +439,7 @@ func (a *agent) due() time.Duration {
 	if a.urgent() {
 		return min(due, pollEviction)
 	}
-	return due
+	return min(due, a.pressedDue())
 }
 
 // quick are the signals that may be used up within less than a second.
@@ -357,8 +458,6 @@ func (a *agent) listed(u update) {
 		a.log.Info("the runtime is back")
 	}
 	a.lost = false
-	a.pods = u.pods
-	if a.background != nil {
-		a.background.SetPods(u.pods)
-	}
+	a.fromList = u.pods
+	a.join()
 }

@@ -187,6 +187,7 @@ func TestWithoutCgroupKillTheRuntimeKills(t *testing.T) {
 		n.runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid}, CreatedAt: 1}}
 		n.runtime.Fail["StopPodSandbox"] = errors.New("busy")
 	})
+	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.procs", "0\n") // of another pid namespace: nor can they be killed one by one
 	n.available(90)
 	n.a.look(t.Context(), time.Now())
 	if u := n.a.underway[uid]; u == nil || u.killErr == nil {
@@ -339,7 +340,7 @@ func TestALeftOverCgroupIsNotAskedAboutForEver(t *testing.T) {
 	n := newTestNode(t)
 	asked := 0
 	for range 3 * asks {
-		n.a.keepUp()
+		n.a.keepUp(time.Now())
 		select {
 		case <-n.a.watcher.refresh:
 			asked++

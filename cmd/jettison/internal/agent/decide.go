@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -14,20 +15,20 @@ const (
 	fullLook
 )
 
-// consider makes the look at pods that is worth it now, if any. A hard threshold for memory comes first and takes the look that is
-// quick; when that has found nobody, everything else gets its turn.
-func (a *agent) consider(ctx context.Context, now time.Time) {
-	memory, full := a.manager.Asks(now, a.observeDisks())
-	since := func(look int) time.Duration { return now.Sub(a.fruitless[look]) }
-	switch {
-	case memory && since(memoryLook) >= poll:
-		a.decide(ctx, now, memoryLook)
-		if a.fruitless[memoryLook].Before(now) { // somebody was found
-			return
-		}
-	case memory: // just tried
+// rush serves hard thresholds for memory and tasks, before anything else is done: from the measurement that finds one met to the kill
+// nothing is logged, asked or allocated, unless there is a pod that the runtime has not told of. begun: an eviction was.
+func (a *agent) rush(ctx context.Context, now time.Time) (begun bool) {
+	if memory, _ := a.manager.Asks(now, a.observeDisks()); !memory || now.Sub(a.fruitless[memoryLook]) < poll {
+		return false
 	}
-	if periodic := a.periodic(now); periodic || full && since(fullLook) >= fullAgain {
+	a.decide(ctx, now, memoryLook)
+	return a.fruitless[memoryLook].Before(now)
+}
+
+// consider makes the full look at pods where it is worth it now: nobody was found by the quick one.
+func (a *agent) consider(ctx context.Context, now time.Time) {
+	_, full := a.manager.Asks(now, a.observeDisks())
+	if periodic := a.periodic(now); periodic || full && now.Sub(a.fruitless[fullLook]) >= fullAgain {
 		recorded := a.decide(ctx, time.Now(), fullLook)
 		if periodic && !recorded {
 			a.record(time.Now(), fullLook, false)
@@ -48,28 +49,16 @@ func (a *agent) periodic(now time.Time) bool {
 
 // decide looks at every pod, takes a step, and carries out what is decided. recorded: the look has a frame, for somebody was chosen.
 func (a *agent) decide(ctx context.Context, now time.Time, look int) (recorded bool) {
-	err := a.lookAtPods(now, look)
-	if a.strangers() {
-		a.ask(ctx)
-		now = time.Now()
-		err = a.lookAtPods(now, look)
+	d, now, err := a.choose(ctx, now, look)
+	begun := a.evictAll(ctx, &d)
+	if a.missed && !begun && look == memoryLook { // the next one, at once
+		d, now, err = a.choose(ctx, time.Now(), look)
+		begun = a.evictAll(ctx, &d)
 	}
+	// After the kill, which cannot wait:
 	if err != nil {
 		a.repeat("reading pods: "+err.Error(), func() { a.log.Warn("some pods could not be measured", "error", err) })
 	}
-	in := eviction.Input{
-		Summary: &a.summary, Pods: a.objects, ObserveDisks: a.observeDisks(), MemoryOnly: look == memoryLook,
-		Measuring: look == fullLook && a.measuring(now),
-	}
-	if a.manager.Stops() { // nothing is to be lost by looking who it is
-		in.Growing = a.growth.since(a.Collector)
-	}
-	d := a.manager.Step(now, in)
-	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 {
-		// What can be reclaimed is nothing so far, so the look that there is decides.
-		d = a.manager.Reclaimed(now, in)
-	}
-	a.spare(&d)
 	a.conditionsChanged(now, d.Met)
 	a.breaker(&d)
 	if len(d.Evictions) == 0 {
@@ -77,15 +66,47 @@ func (a *agent) decide(ctx context.Context, now time.Time, look int) (recorded b
 		a.nobody(&d)
 		return false
 	}
-	begun := false
-	for i := range d.Evictions {
-		begun = a.evict(ctx, &d, &d.Evictions[i]) || begun
-	}
-	a.record(now, look, true) // after the kill, which cannot wait
-	if !begun {               // others get their turn, and the next look is not made at once
+	a.record(now, look, true)
+	if !begun { // others get their turn, and the next look is not made at once
 		a.fruitless[look] = now
 	}
 	return true
+}
+
+func (a *agent) evictAll(ctx context.Context, d *eviction.Decision) (begun bool) {
+	a.missed = false
+	for i := range d.Evictions {
+		begun = a.evict(ctx, d, i) || begun
+	}
+	return begun
+}
+
+// choose looks at every pod and decides. Of a quick look whose victim is clear it allocates nothing.
+func (a *agent) choose(ctx context.Context, now time.Time, look int) (eviction.Decision, time.Time, error) {
+	err := a.lookAtPods(now, look)
+	if a.strangers() {
+		a.ask(ctx)
+		now = time.Now()
+		err = a.lookAtPods(now, look)
+	}
+	in := eviction.Input{
+		Summary: &a.summary, Pods: a.objects, ObserveDisks: a.observeDisks(), MemoryOnly: look == memoryLook,
+		Measuring: look == fullLook && a.measuring(now), Terse: look == memoryLook,
+	}
+	if a.manager.Stops() { // nothing is to be lost by looking who it is
+		in.Growing = a.growth.since(a.Collector)
+	}
+	d := a.manager.Step(now, in)
+	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() { // a threshold that was not met before the step
+		now = time.Now()
+		err = errors.Join(err, a.Collector.Memory(now, a.pods, &a.summary))
+		d = a.manager.Step(now, in)
+	}
+	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 && !a.relieve(now, &d) {
+		d = a.manager.Reclaimed(now, in) // it was collected, or nothing can be: the look that there is decides
+	}
+	a.spare(&d)
+	return d, now, err
 }
 
 // measuring: what pods take of a disk that is short is not known as of now. It is measured anew since the disk became short, and since
@@ -138,7 +159,7 @@ func (a *agent) lookAtPods(now time.Time, look int) error {
 	a.summary.Node = a.node
 	var err error
 	if look == memoryLook {
-		err = a.Collector.Memory(now, a.pods, &a.summary)
+		err = a.readVictims(now)
 	} else {
 		a.lastFull = now
 		err = a.Collector.Collect(now, a.pods, &a.summary)
@@ -148,6 +169,31 @@ func (a *agent) lookAtPods(now time.Time, look int) error {
 	}
 	a.node = a.summary.Node
 	return err
+}
+
+// quickReads is how many pods are read one by one before all are: somebody may have a lot of page cache in each of his.
+const quickReads = 16
+
+// readVictims is the look that an eviction for memory is decided by: little of every pod, and all of those who may be chosen. While
+// frames are recorded all is read of all, so that they can be decided again by other rules.
+func (a *agent) readVictims(now time.Time) error {
+	if a.recorder != nil {
+		return a.Collector.Memory(now, a.pods, &a.summary)
+	}
+	err := a.Collector.Quick(now, a.pods, &a.summary)
+	in := eviction.Input{Summary: &a.summary, Pods: a.objects, MemoryOnly: true}
+	for n := 0; ; n++ {
+		i := a.manager.Unread(now, in)
+		switch {
+		case i < 0:
+			return err
+		case n == quickReads:
+			return errors.Join(err, a.Collector.Memory(now, a.pods, &a.summary))
+		}
+		if wrong := a.Collector.QuickPod(now, a.pods, &a.summary, i); wrong != nil {
+			err = errors.Join(err, wrong)
+		}
+	}
 }
 
 // strangers reports whether the hierarchy has pods that the runtime has not told of. One that it was asked about in vain often
@@ -166,6 +212,11 @@ func (a *agent) ask(ctx context.Context) {
 	select {
 	case u := <-a.watcher.updates: // an older answer, which must not be taken for the one to come
 		a.listed(u)
+	default:
+	}
+	select {
+	case u := <-a.gateUpdates(): // the runtime has told of it already
+		a.told(u)
 	default:
 	}
 	a.watcher.ask()

@@ -42,6 +42,9 @@ func (a *agent) fields(u *underway) []any {
 }
 
 func signalFields(m eviction.Met) []any {
+	if !m.Observed.OK { // of an eviction that another process has begun
+		return []any{"signal", m.Threshold.Signal}
+	}
 	return []any{"signal", m.Threshold.Signal, "observed", m.Observed.Available, "threshold", m.Limit}
 }
 
@@ -138,6 +141,10 @@ func (a *agent) report(now time.Time, u *underway, back bool) {
 		fields = append(fields, "stopToEmpty", u.emptied.Sub(u.began).Round(time.Microsecond))
 	} else {
 		if !u.met.Since.IsZero() {
+			if !u.resumed && u.eviction.Signal == stats.SignalMemoryAvailable && u.met.Threshold.Hard() && u.met.Since.After(a.lastKill) { // else it had to wait, for its grace period or for another victim
+				a.advice.react(killed.Time.Sub(u.met.Since))
+			}
+			a.lastKill = killed.Time
 			fields = append(fields, "crossedToKill", killed.Time.Sub(u.met.Since).Round(time.Microsecond))
 		}
 		fields = append(fields, "killToEmpty", u.emptied.Sub(killed.Time).Round(time.Microsecond))
@@ -145,6 +152,9 @@ func (a *agent) report(now time.Time, u *underway, back bool) {
 	switch {
 	case u.eviction.Local():
 	case back && !u.eviction.Disk():
+		if u.eviction.Signal == stats.SignalMemoryAvailable && !u.killed.Time.IsZero() && !u.resumed {
+			a.advice.release(now.Sub(killed.Time))
+		}
 		fields = append(fields, "killToMemoryBack", now.Sub(killed.Time).Round(time.Microsecond))
 	case back:
 		fields = append(fields, "stopToDiskBack", now.Sub(killed.Time).Round(time.Microsecond))
@@ -161,6 +171,7 @@ func (a *agent) report(now time.Time, u *underway, back bool) {
 		fields = append(fields, "killError", u.killErr)
 	}
 	a.log.Info("evicted", fields...)
+	a.advise()
 	if a.recorder != nil {
 		_ = a.lookAtPods(now, memoryLook) // the effect; what is wrong is logged by decisions
 		a.record(now, memoryLook, true)

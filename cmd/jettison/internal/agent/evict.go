@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"jettison/cmd/jettison/internal/kill"
+	"jettison/cmd/jettison/internal/records"
 	"jettison/cmd/jettison/internal/remove"
 	"jettison/eviction"
+	"jettison/stats"
 )
 
 // underway is an eviction from its beginning until the runtime has cleaned up and its effect is known. It belongs to the loop; a
@@ -30,7 +32,10 @@ type underway struct {
 	reported bool       // its effect is known and logged
 	failed   bool       // it did not die
 	killErr  error
-	remove   atomic.Bool // what it leaves on disk is removed too; for the goroutine as well
+	record   records.Record // as last kept
+	resumed  bool           // it was begun by the process before this one
+	remove   atomic.Bool    // what it leaves on disk is removed too; for the goroutine as well
+	unmount  atomic.Bool    // its volumes in memory are unmounted, likewise
 }
 
 // event is what the goroutine of an eviction reports.
@@ -59,47 +64,47 @@ func (a *agent) urgent() bool {
 
 // evict begins one eviction: it pins the victim, measures once more where that takes no time, and kills, or has it stopped. false:
 // nothing was done.
-func (a *agent) evict(ctx context.Context, d *eviction.Decision, e *eviction.Eviction) bool {
+func (a *agent) evict(ctx context.Context, d *eviction.Decision, i int) bool {
+	e := &d.Evictions[i]
 	pod := &e.Pod
 	uid := pod.PodRef.UID
+	a.stopSqueezing()
 	if a.o.DryRun {
-		a.repeat("dry run: "+uid, func() { a.log.Info("would evict", a.describe(d, e)...) })
+		d.Words()
+		a.repeat("dry run: "+uid, func() { a.log.Info("would evict", a.describe(d, &d.Evictions[i])...) })
 		return false
 	}
-	if old := a.underway[uid]; old != nil && e.Hastens && old.emptied.IsZero() && a.hasten(old, d, e) {
+	if old := a.underway[uid]; old != nil && e.Hastens && old.emptied.IsZero() && a.hasten(old, d, i) {
 		return true
 	}
 	if old := a.underway[uid]; old != nil && old.failed && time.Since(old.began) < dieLimit {
 		return false // nobody else is left to try; not at every look
 	}
-	victim, err := kill.Pin(a.FS, pod)
-	if err != nil { // most likely it went away since it was ranked: the next look ranks again
-		a.repeat("pin: "+err.Error(), func() { a.log.Warn("the victim cannot be evicted", "pod", a.name(pod.PodRef), "error", err) })
-		if pod.Cgroup == "" { // known by its object only, and for long perhaps: whoever can be killed goes before it
-			a.manager.Done(time.Now(), uid, false)
-		}
+	b, ok := a.strike(d, e)
+	if !ok {
 		return false
 	}
-	if e.Urgent() && !a.stillMet(&d.Signal.Threshold) {
-		victim.Close()
-		a.repeat("abandoned: "+uid, func() {
-			a.log.Info("eviction abandoned: enough is available again", append(signalFields(d.Signal), "pod", a.name(pod.PodRef))...)
-		})
-		return false
-	}
+	// From here on there is time for words.
+	d.Words()
+	e = &d.Evictions[i]
+	pod = &e.Pod
 	if old := a.underway[uid]; old != nil {
 		old.cancel() // it did not die then; this attempt cleans up too
+		if !old.reported {
+			a.recordOutcome(old, records.Undying, old.killErr)
+		}
 	}
 	a.manager.Begin(*e, a.level(e))
-	u := &underway{eviction: *e, reason: d.Reason, victim: victim, began: time.Now(), counts: [2]int{len(d.Ranking), len(d.Protected)}}
+	a.holdOff(time.Now(), e)
+	u := &underway{
+		eviction: *e, reason: d.Reason, victim: b.victim, began: time.Now(), killed: b.killed, killErr: b.err,
+		counts: [2]int{len(d.Ranking), len(d.Protected)},
+	}
 	if !e.Local() {
 		u.met = d.Signal
 	}
-	if e.Urgent() {
-		u.killErr = victim.Kill()
-		u.killed = kill.Now()
-	}
-	u.ranking = a.ranking(d) // after the kill, before the next look
+	u.ranking = a.ranking(d) // before the next look
+	a.recordBegin(d, u)
 	a.underway[uid] = u
 	if !pod.Announced {
 		a.watcher.ask() // for its name in the log
@@ -112,9 +117,51 @@ func (a *agent) evict(ctx context.Context, d *eviction.Decision, e *eviction.Evi
 		urgent: e.Urgent(), grace: time.Duration(e.GracePeriodSeconds) * time.Second, killErr: u.killErr,
 		cgroup: pod.Cgroup != "",
 	}
-	u.remove.Store(e.Disk() && !a.kubelet) // nobody else gives back what lies on disk
+	u.remove.Store(e.Disk() && !a.kubelet)   // nobody else gives back what lies on disk,
+	u.unmount.Store(!e.Disk() && !a.kubelet) // or in volumes in memory
 	a.evictions.Go(func() { a.carryOut(ctx, u, how) })
 	return true
+}
+
+// blow is the beginning of an eviction, as far as it cannot wait.
+type blow struct {
+	victim *kill.Victim
+	killed kill.Stamp // zero: it is to be stopped gently
+	err    error      // the kernel refuses the kill
+}
+
+// strike pins the victim, keeps it out, and kills it if that is urgent and still needed. Where nothing is wrong it does not allocate.
+func (a *agent) strike(d *eviction.Decision, e *eviction.Eviction) (b blow, ok bool) {
+	var err error
+	if b.victim, err = a.pin(&e.Pod); err != nil { // most likely it went away since it was ranked: the next look ranks again
+		a.unpinned(&e.Pod, err)
+		return b, false
+	}
+	if e.Urgent() && !a.stillMet(&d.Signal.Threshold) {
+		b.victim.Close()
+		a.abandoned(d, e)
+		return b, false
+	}
+	a.holdAtOnce(e.Pod.PodRef.UID)
+	if e.Urgent() {
+		b.err = b.victim.Kill()
+		b.killed = kill.Now()
+	}
+	return b, true
+}
+
+func (a *agent) unpinned(pod *stats.PodStats, err error) {
+	a.missed = pod.Cgroup != ""
+	a.repeat("pin: "+err.Error(), func() { a.log.Warn("the victim cannot be evicted", "pod", a.name(pod.PodRef), "error", err) })
+	if pod.Cgroup == "" { // known by its object only, and for long perhaps: whoever can be killed goes before it
+		a.manager.Done(time.Now(), pod.PodRef.UID, false)
+	}
+}
+
+func (a *agent) abandoned(d *eviction.Decision, e *eviction.Eviction) {
+	a.repeat("abandoned: "+e.Pod.PodRef.UID, func() {
+		a.log.Info("eviction abandoned: enough is available again", append(signalFields(d.Signal), "pod", a.name(e.Pod.PodRef))...)
+	})
 }
 
 // way is how an eviction is carried out; its goroutine's own.
@@ -130,19 +177,24 @@ func (a *agent) level(e *eviction.Eviction) uint64 { return a.manager.Observed(e
 
 // hasten ends the grace period of a pod that is being stopped gently: a hard threshold does not wait for it. false: the kernel refuses
 // that, so the eviction has to begin anew.
-func (a *agent) hasten(u *underway, d *eviction.Decision, e *eviction.Eviction) bool {
+func (a *agent) hasten(u *underway, d *eviction.Decision, i int) bool {
+	e := &d.Evictions[i]
 	if e.Urgent() && !a.stillMet(&d.Signal.Threshold) {
 		return true
 	}
 	if err := u.victim.Kill(); err != nil {
 		return false
 	}
-	a.manager.Begin(*e, a.level(e))
 	u.killed = kill.Now()
+	d.Words()
+	e = &d.Evictions[i]
+	a.manager.Begin(*e, a.level(e))
+	a.holdOff(time.Now(), e)
 	u.eviction, u.met, u.reason = *e, d.Signal, d.Reason
 	if e.Disk() && !a.kubelet {
 		u.remove.Store(true)
 	}
+	a.recordBegin(d, u)
 	a.log.Info("the grace period is cut short", a.fields(u)...)
 	return true
 }
@@ -186,8 +238,12 @@ func (a *agent) carryOut(ctx context.Context, u *underway, how way) {
 	if alive != nil && err == nil && u.victim.WaitEmpty(ctx, 0) == nil {
 		report(emptied, nil) // late, but it died
 	}
-	if err == nil && u.remove.Load() {
+	switch {
+	case err != nil:
+	case u.remove.Load():
 		a.removeFiles(cleaning, u.victim)
+	case u.unmount.Load():
+		a.unmountVolumes(cleaning, u.victim, u.began)
 	}
 	report(cleaned, err)
 }
@@ -199,12 +255,16 @@ func (a *agent) happened(now time.Time, e event) {
 	if a.underway[uid] != u || errors.Is(e.err, context.Canceled) {
 		return // a later attempt took its place, or the agent is being stopped
 	}
+	a.changed = true
 	switch {
 	case e.stage == emptied && e.err != nil:
 		a.log.Error("the victim does not die, set aside", append(a.fields(u), "error", errors.Join(u.killErr, e.err))...)
 		a.manager.Done(now, uid, false)
 		u.reported, u.failed = true, true
-		a.killErrors[uid] = e.err.Error()
+		if a.recorder != nil {
+			a.killErrors[uid] = e.err.Error()
+		}
+		a.recordOutcome(u, records.Undying, errors.Join(u.killErr, e.err))
 	case e.stage == emptied:
 		u.emptied = now
 		u.reported, u.failed = false, false // if it did not die in time
@@ -214,6 +274,7 @@ func (a *agent) happened(now time.Time, e event) {
 		fallthrough
 	default:
 		u.cleaned = now
+		a.wasEvicted(uid)
 		a.manager.Cleaned(now, uid)
 		if u.eviction.Disk() && a.background != nil {
 			a.diskCleaned = now
@@ -229,7 +290,9 @@ func (a *agent) progress(now time.Time, met []eviction.Met) {
 			a.judge(now, u, met)
 		}
 		if u.reported && !u.cleaned.IsZero() {
+			a.recordSteps(u)
 			delete(a.underway, uid)
+			a.changed = true
 		}
 	}
 }
@@ -258,7 +321,12 @@ func (a *agent) judge(now time.Time, u *underway, met []eviction.Met) {
 		return
 	}
 	u.reported = true
+	outcome := records.NotBack
+	if back {
+		outcome = records.Back
+	}
 	a.report(now, u, back)
+	a.recordOutcome(u, outcome, u.killErr)
 	clear(a.said)
 }
 
@@ -274,6 +342,28 @@ func (a *agent) interrupted() {
 		if !u.reported {
 			a.log.Info("stopped during an eviction", append(a.fields(u), "killedAtMonotonic", u.killed.Monotonic)...)
 		}
+	}
+}
+
+// unmountVolumes gives back the memory that lies in a dead pod's volumes: without a kubelet nobody else does, and the next pod would go
+// for it.
+func (a *agent) unmountVolumes(ctx context.Context, v *kill.Victim, began time.Time) {
+	if a.host == nil {
+		return
+	}
+	all, err := a.Client.SandboxesOf(ctx, v.Pod.UID, time.Now())
+	before, err2 := a.Client.SandboxesOf(ctx, v.Pod.UID, began)
+	if err = errors.Join(err, err2); err != nil || len(all) > len(before) { // the pod is back, and with it its volumes are in use
+		return
+	}
+	r := remove.Remover{Host: a.host, RootDir: a.o.Config.RootDir, PodLogsDir: a.o.Config.PodLogsDir, Proc: filepath.Join(cmp.Or(a.o.ProcMount, "/proc"), "1")}
+	bytes, err := r.MemoryVolumes(ctx, v.Pod.UID)
+	fields := []any{"pod", v.Pod.Namespace + "/" + v.Pod.Name, "uid", v.Pod.UID, "bytes", bytes}
+	switch {
+	case err != nil:
+		a.log.Error("not all volumes in memory could be unmounted", append(fields, "error", err)...)
+	case bytes > 0:
+		a.log.Info("unmounted a pod's volumes in memory", fields...)
 	}
 }
 

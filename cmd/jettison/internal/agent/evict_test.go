@@ -27,7 +27,7 @@ evictionSoftGracePeriod: {memory.available: 10m}
 	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.kill", "")
 	d := n.victim(90, time.Now())
 	n.available(150)
-	n.a.evict(t.Context(), &d, &d.Evictions[0])
+	n.a.evict(t.Context(), &d, 0)
 	if len(n.a.underway) != 0 || !strings.Contains(n.log.String(), "eviction abandoned") {
 		t.Errorf("under way %v\n%s", n.a.underway, n.log)
 	}
@@ -56,7 +56,7 @@ func TestAStrangerHoldsUpKillsAFewTimesOnly(t *testing.T) {
 		t.Fatalf("strangers %v, %v", n.a.strangers(), err)
 	}
 	for range asks {
-		n.a.keepUp()
+		n.a.keepUp(time.Now())
 	}
 	if n.a.strangers() {
 		t.Error("the runtime is waited for all the same")
@@ -98,7 +98,7 @@ func TestAPodThatIsHastenedForADiskLeavesNothing(t *testing.T) {
 	n, u := softNode(t, ctx)
 	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.kill", "")
 	d := n.diskVictim()
-	if len(d.Evictions) == 0 || u.remove.Load() || !n.a.hasten(u, &d, &d.Evictions[0]) || !u.remove.Load() {
+	if len(d.Evictions) == 0 || u.remove.Load() || !n.a.hasten(u, &d, 0) || !u.remove.Load() {
 		t.Errorf("%v, removes %v\n%s", d.Reason, u.remove.Load(), n.log)
 	}
 	cancel()
@@ -244,4 +244,24 @@ func TestWhatIsBackKeepsItsVolumes(t *testing.T) {
 			t.Errorf("back %v: %v\n%s", back, err, n.log)
 		}
 	}
+}
+
+// Tasks are counted in the quick look itself: their victim is chosen at once, though nothing more was read of it.
+func TestAForkBombIsEvictedByAQuickLook(t *testing.T) {
+	n := newTestNode(t)
+	n.a = newAgent(Options{Log: n.a.log, Config: configOf(t, `evictionHard: {pid.available: "25%"}`)}, n.a.Sources)
+	pod := "cgroup/kubepods/besteffort/pod" + uid + "/"
+	n.write(pod+"cgroup.kill", "")
+	n.write(pod+"pids.current", "900\n")
+	n.write("proc/sys/kernel/pid_max", "1000\n")
+	n.write("proc/sys/kernel/threads-max", "5000\n")
+	n.write("proc/loadavg", "1.00 1.00 1.00 1/950 4242\n")
+	n.available(500)
+	ctx, cancel := context.WithCancel(t.Context())
+	n.a.look(ctx, time.Now())
+	if u := n.a.underway[uid]; u == nil || u.eviction.Signal != stats.SignalPIDAvailable || u.killed.Time.IsZero() {
+		t.Errorf("under way %v\n%s", n.a.underway, n.log)
+	}
+	cancel()
+	n.a.evictions.Wait()
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
 
 	"jettison/eviction"
@@ -10,13 +11,25 @@ import (
 
 // look is one cheap look and what follows from it.
 func (a *agent) look(ctx context.Context, now time.Time) {
+	a.lastLook, a.looks = now, a.looks+1
 	met := a.measure(now)
+	begun := false
+	if len(met) > 0 {
+		if hard(met) {
+			a.stopSqueezing()
+		}
+		begun = a.rush(ctx, now)
+		met = a.manager.Met() // of the last measurement
+	}
 	a.conditionsChanged(now, met)
 	a.progress(now, met)
-	if len(met) > 0 || now.Sub(a.lastFull) >= period {
+	if !begun && (len(met) > 0 || now.Sub(a.lastFull) >= period) {
 		a.consider(ctx, now)
 	}
+	a.squeeze(now)
 	a.recordMet(now, met)
+	a.evictionsFirst()
+	a.save(now)
 }
 
 // measure is the cheap look: memory and swap, the cgroup above all pods where it has a limit, tasks where a threshold is for them, and what MemAvailable does not count where memory
@@ -58,8 +71,15 @@ func (a *agent) slow(now time.Time) {
 	}
 	a.blindFor(now)
 	a.searchKubelet(now)
+	a.holdOn(now, a.manager.Met())
 	a.growth.watch(now, a.Collector, a.manager.Near(&a.node, nearThreshold))
-	a.keepUp()
+	a.keepUp(now)
+	a.watchCgroups(now)
+	a.trim(now)
+	if a.manager.Near(&a.node, nearThreshold) { // so that all is at hand when one has to be chosen
+		a.summary.Node = a.node
+		_ = a.readVictims(now) // a decision says what is wrong
+	}
 }
 
 // shortOf reports whether less than nearThreshold times a threshold is left of one of the signals.
@@ -76,7 +96,12 @@ func (a *agent) shortOf(signals ...stats.Signal) bool {
 }
 
 // keepUp has the runtime listed when there is something to learn: a pod that only the kernel knows, or a shortage near.
-func (a *agent) keepUp() {
+func (a *agent) keepUp(now time.Time) {
+	near := a.manager.Near(&a.node, nearThreshold)
+	if a.synced && !near && now.Sub(a.counted) < countTold { // the runtime tells
+		return
+	}
+	a.counted = now
 	here, ask := map[string]int{}, false
 	a.Collector.Strangers(a.pods, func(uid string) {
 		here[uid] = a.asked[uid]
@@ -86,10 +111,25 @@ func (a *agent) keepUp() {
 		}
 	})
 	a.asked = here
-	if ask || a.manager.Near(&a.node, nearThreshold) {
+	if ask || near {
 		a.watcher.ask()
 	}
 }
+
+// countTold is between two searches of the hierarchy for pods that nobody told of, where the runtime tells of its pods.
+const countTold = 10 * time.Second
+
+// trim gives memory that the heap does not need back to the kernel, now and then, while nothing is short.
+func (a *agent) trim(now time.Time) {
+	if now.Sub(a.trimmed) < trimEvery || a.manager.Near(&a.node, plenty) || len(a.underway) > 0 {
+		return
+	}
+	a.trimmed = now
+	a.evictions.Go(debug.FreeOSMemory)
+}
+
+// trimEvery is between two calls of it.
+const trimEvery = time.Minute
 
 // blindFor logs once that a signal which some threshold is for has not been observed for so long that it counts as lost (a file
 // system that hangs, a runtime that does not tell where its images are), and once that it is observed again.

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"jettison/cmd/jettison/internal/manifests"
 	"jettison/cmd/jettison/internal/podstore"
 	"jettison/cmd/jettison/internal/socket"
@@ -34,8 +36,14 @@ func (a *agent) serve(ctx context.Context) (stop func(), err error) {
 	var reader *manifests.Reader
 	if c.StaticPodPath != "" {
 		reader = manifests.Start(manifests.Options{
-			Path: filepath.Join("/", a.o.HostRoot, c.StaticPodPath), Changed: a.store.SetManifests,
-			Report: func(err error) { a.log.Warn("a static pod's manifest is not known", "error", err) },
+			Path: filepath.Join("/", a.o.HostRoot, c.StaticPodPath), Changed: func(all []*v1.Pod) {
+				a.store.SetManifests(all)
+				a.manifestsRead.Store(true)
+			},
+			Report: func(err error) {
+				a.manifestsDoubted.Store(time.Now().UnixNano())
+				a.log.Warn("a static pod's manifest is not known", "error", err)
+			},
 		})
 	}
 	return func() {

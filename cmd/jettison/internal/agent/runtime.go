@@ -2,16 +2,19 @@ package agent
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"jettison/cri"
 	"jettison/stats"
 )
 
-// How often the runtime is listed, and how soon again while it does not answer, or a pod is about to get its containers.
+// How often the runtime is listed, and how soon again while it does not answer, or a pod is about to get its containers. Where it tells
+// of its pods as they come and go, lists only make sure.
 const (
 	resync     = 10 * time.Second
 	resyncSoon = time.Second
+	resyncTold = 30 * time.Second
 )
 
 // update is one answer of the runtime, or its failure.
@@ -28,6 +31,7 @@ type watcher struct {
 	refresh chan struct{}     // one slot: "list now"
 	updates chan update       // one slot: the newest answer replaces one that was not taken
 	done    chan struct{}     // closed when run has returned
+	told    atomic.Bool       // the runtime tells of its pods as they come and go
 }
 
 func newWatcher(c *cri.Client, listed func(stats.Index)) *watcher {
@@ -40,6 +44,19 @@ func (w *watcher) ask() {
 	case w.refresh <- struct{}{}:
 	default: // asked already
 	}
+}
+
+// next is how long after an answer the runtime is listed again.
+func (w *watcher) next(err error, pods stats.Index) time.Duration {
+	switch {
+	case err != nil:
+		return resyncSoon
+	case w.told.Load():
+		return resyncTold
+	case !pods.Settled(time.Now()):
+		return resyncSoon
+	}
+	return resync
 }
 
 // run lists until ctx ends.
@@ -59,11 +76,7 @@ func (w *watcher) run(ctx context.Context) {
 			w.listed(pods)
 		}
 		w.updates <- update{pods, err} // run is the only sender: the slot is free
-		next := resync
-		if err != nil || !pods.Settled(time.Now()) {
-			next = resyncSoon
-		}
-		timer := time.NewTimer(next)
+		timer := time.NewTimer(w.next(err, pods))
 		select {
 		case <-timer.C:
 		case <-w.refresh:

@@ -29,6 +29,17 @@ type State struct {
 	// Stopped says why evictions are held back; empty: they are not.
 	Stopped string            `json:"stopped,omitempty"`
 	Errors  map[string]string `json:"errors"` // by source
+	Looks   uint64            `json:"looks"`  // cheap ones that were made since the start
+	// Headroom is what a hard threshold of memory.available should leave.
+	Headroom HeadroomState `json:"headroom"`
+	// AtOwnLimit are the pods that have hit a memory limit of their own within the last seconds.
+	AtOwnLimit []LimitState `json:"atOwnLimit"`
+}
+
+// LimitState is a pod that is at a memory limit of its own.
+type LimitState struct {
+	Pod   stats.PodReference `json:"pod"`
+	Since time.Time          `json:"since"`
 }
 
 // RuntimeState is how the container runtime answers.
@@ -106,7 +117,7 @@ func (a *agent) State(ctx context.Context) (*State, error) {
 func (a *agent) state(now time.Time) *State {
 	s := &State{
 		Time: now, Version: a.o.Version, Runtime: RuntimeState{a.Client.Endpoint(), a.lost}, Kubelet: a.kubelet, Disk: a.diskMode(), DryRun: a.o.DryRun,
-		Pods: PodCount{len(a.pods), len(a.objects)}, Evicted: slices.Clone(a.history), Stopped: a.stopped, Errors: map[string]string{},
+		Pods: PodCount{len(a.pods), len(a.objects)}, Evicted: slices.Clone(a.history), Stopped: a.stopped, Errors: map[string]string{}, Headroom: a.headroomAdvice(), Looks: a.looks,
 		Conditions: []ConditionState{}, Signals: []SignalState{}, Met: []MetState{}, Underway: []UnderwayState{}, SetAside: []AsideState{},
 	}
 	for source, text := range a.blind {
@@ -121,6 +132,7 @@ func (a *agent) state(now time.Time) *State {
 		s.Conditions = append(s.Conditions, out)
 	}
 	a.signals(s)
+	s.AtOwnLimit = a.atOwnLimit(now)
 	for _, m := range a.manager.Met() {
 		s.Met = append(s.Met, MetState{m.Threshold.Signal, m.ObservedText(), m.LimitText(), m.Since, m.AttemptingToReclaim()})
 	}

@@ -7,6 +7,7 @@ COUNT ?= 1
 RUN ?= .
 FUZZTIME ?= 60s
 BENCH ?= .
+BENCH_REACT := ^Benchmark(React|FullSpeed|Mayhem|Idle)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 # What the tests need beside Go, git and make: a C compiler for -race and runc, and the parts of the test node.
@@ -21,7 +22,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e e2e-kubelet bench fuzz lint image demo deps parts unit promises smoke
+.PHONY: help build test e2e e2e-kubelet bench bench-react fuzz lint image demo deps parts unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,6 +47,11 @@ e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it t
 
 bench: deps ## measure in the VM, eviction to memory view: make bench [KERNEL=6.1] [BENCH=regexp] [COUNT=30]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench '$(BENCH)' -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
+
+# Trials of each row: COUNT where it is given, else what each has by itself. BENCH likewise.
+bench-react: deps ## how soon it kills, how soon memory is back, beside its peers; 45 minutes: make bench-react [KERNEL=6.1] [COUNT=3] [BENCH=regexp]
+	JETTISON_KERNEL=$(KERNEL) JETTISON_TRIALS=$(if $(filter file,$(origin COUNT)),,$(COUNT)) go test ./e2e -run '^$$' \
+		-bench '$(if $(filter file,$(origin BENCH)),$(BENCH_REACT),$(BENCH))' -benchtime 1x -timeout 300m -v
 
 fuzz: ## run every fuzz test for a while: make fuzz [FUZZTIME=60s]
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -54,12 +55,16 @@ func TestPromiseTheAgentProtectsItself(t *testing.T) {
 	if got := strings.TrimSpace(n.shell("cat /proc/" + pid + "/oom_score_adj")); got != "-999" {
 		t.Errorf("oom_score_adj %s, want -999", got)
 	}
-	status := n.shell("cat /proc/" + pid + "/status")
-	if strings.Contains(status, "VmLck:\t       0 kB") || !strings.Contains(status, "VmLck:") {
-		t.Errorf("no memory is locked:\n%s", status)
-	}
+	n.until("memory is locked, once the start is over", func() error {
+		status := n.shell("cat /proc/" + pid + "/status")
+		if strings.Contains(status, "VmLck:\t       0 kB") || !strings.Contains(status, "VmLck:") {
+			return fmt.Errorf("no memory is locked:\n%s", status)
+		}
+		return nil
+	})
 	for _, l := range n.agentLog() {
-		if l.Fields["level"] != "INFO" {
+		// What it advises depends on how fast the machine is at the moment.
+		if l.Fields["level"] != "INFO" && !strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller") {
 			t.Errorf("as its DaemonSet runs it, the agent has something to complain about: %v", l.Fields)
 		}
 	}

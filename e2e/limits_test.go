@@ -86,7 +86,7 @@ func TestAnEmptyDirOverItsLimitEndsThePod(t *testing.T) {
 // may use more. Neighbours write as much: one whose object has no limits, and one that nobody told of.
 func TestAContainerLogOverItsLimitEndsThePod(t *testing.T) {
 	n := startNode(t)
-	n.startAgent(config(""))
+	n.startAgent(config("containerLogMaxSize: 1Gi"))   // logs that are rotated do not grow
 	const logs = "log -rate 2Mi -line 8000 -size 24Mi" // long lines: each is work for the runtime
 	limited := vm.NewPod("limited", "", "", logs)
 	limited.Spec.Containers = append(limited.Spec.Containers, v1.Container{Name: "side", Image: vm.ImageWorkload, Args: []string{"sleep"}})

@@ -9,7 +9,7 @@ import (
 // all of them.
 func TestLiveTestsOfThePackages(t *testing.T) {
 	n := startNode(t)
-	for _, pkg := range []string{"./cgroup", "./stats", "./cmd/jettison/internal/remove"} {
+	for _, pkg := range []string{"./cgroup", "./stats", "./cmd/jettison/internal/remove", "./cmd/jettison/internal/kill", "./cmd/jettison/internal/squeeze", "./cmd/jettison/internal/protect"} {
 		out, err := n.RunTests(n.ctx, pkg, "-test.run=^TestLive", "-test.v")
 		switch {
 		case err != nil:

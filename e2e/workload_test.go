@@ -29,8 +29,14 @@ func TestWorkloadsDoWhatTheySay(t *testing.T) {
 		{"processes -count 12", "", "cat $CG/*/cgroup.procs | wc -l", 14},
 		{"threads -count 20", "", "sed -n 's/^Threads:\t//p' /proc/$PID/status", 21},
 		{"bomb -generations 9", "", "cat $CG/*/cgroup.procs | wc -l", 513},
+		{"burst -size 8Mi", "", "sed -n 's/^anon //p' $CG/memory.stat", 8 * mib},
+		{"herd -count 40 -each 256Ki", "", "cat $CG/*/cgroup.procs | wc -l", 42},
+		{"herd -count 40 -each 256Ki", "", "sed -n 's/^anon //p' $CG/memory.stat", 10 * mib},
+		{"stamp", "", "wc -l < $LOG", 50},
 		{"spin", "", "sed -n 's/^usage_usec //p' $CG/cpu.stat", 1_000_000},
 		{"log -rate 64Ki", "", "wc -c < $LOG", 64 << 10},
+		{"leak /beat/go", "", "[ -e $BEAT/told ] || echo 100Mi > $BEAT/go; : > $BEAT/told; sed -n 's/^anon //p' $CG/memory.stat", 32 * mib},
+		{"again alloc -size 8Mi", "", "[ -e $BEAT/told ] || for f in $CG/*/cgroup.procs; do ! grep -q ^$PID\\$ $f || kill -9 $(grep -v ^$PID\\$ $f) || exit; done; : > $BEAT/told; sed -n 's/^anon //p' $CG/memory.stat", 8 * mib},
 		{"thrash -size 64Mi /file", "40Mi", "sed -n 's/^workingset_refault_file //p' $CG/memory.stat", 100},
 	} {
 		name := "does-" + strings.ReplaceAll(strings.Fields(c.behaviour)[0], "/", "")

@@ -37,6 +37,10 @@ func main() {
 		err = serve(false)
 	case verb == "setup":
 		err = setUp()
+	case len(os.Args) == 3 && os.Args[1] == "sample":
+		err = sample(os.Args[2])
+	case len(os.Args) == 3 && os.Args[1] == "unmap":
+		err = unmap(os.Args[2])
 	case len(os.Args) == 3 && os.Args[1] == "dead-socket":
 		err = deadSocket(os.Args[2])
 	case len(os.Args) == 3 && os.Args[1] == "hang-mount":

@@ -1,135 +1,41 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
-	"runtime"
-	"strconv"
+	"os/exec"
+	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"jettison/e2e/guestapi"
 )
 
-// memoryReader reads the node's memory on kept file descriptors into one buffer.
-type memoryReader struct {
-	meminfo, rootStat, vmstat, zoneinfo int
-	buf                                 [64 << 10]byte
-}
-
-func newMemoryReader() (*memoryReader, error) {
-	m := &memoryReader{}
-	for path, fd := range map[string]*int{"/proc/meminfo": &m.meminfo, "/sys/fs/cgroup/memory.stat": &m.rootStat, "/proc/vmstat": &m.vmstat, "/proc/zoneinfo": &m.zoneinfo} {
-		var err error
-		if *fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-			return nil, fmt.Errorf("open %s: %w", path, err)
-		}
-	}
-	return m, nil
-}
-
-func (m *memoryReader) read() (out guestapi.Memory, err error) {
-	out.MonotonicNS = monotonic()
-	for _, f := range []struct {
-		fd     int
-		scale  int64
-		fields map[string]*int64
-	}{
-		{m.meminfo, 1024, map[string]*int64{"MemTotal:": &out.Total, "MemAvailable:": &out.MemAvailable}},
-		{m.vmstat, 1, map[string]*int64{"oom_kill": &out.OOMKills}},
-	} {
-		if err := m.fields(f.fd, f.scale, f.fields); err != nil {
-			return out, err
-		}
-	}
-	var anon, file, inactive int64
-	if err := m.fields(m.rootStat, 1, map[string]*int64{"anon": &anon, "file": &file, "inactive_file": &inactive}); err != nil {
-		return out, err
-	}
-	out.WorkingSet = anon + file - inactive
-	if out.MemAvailable < low {
-		out.PerCPUFree, err = m.perCPUFree()
-	}
-	return out, err
-}
-
-// low is below what MemAvailable must be for the per-CPU lists to be worth a look.
-const low = 256 << 20
-
-// perCPUFree sums the "count: PAGES" lines of /proc/zoneinfo.
-func (m *memoryReader) perCPUFree() (int64, error) {
-	n, err := unix.Pread(m.zoneinfo, m.buf[:], 0)
-	if err != nil {
-		return 0, err
-	}
-	var pages int64
-	for line := range bytes.Lines(m.buf[:n]) {
-		if number, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("count:")); ok {
-			v, err := strconv.ParseInt(string(bytes.TrimSpace(number)), 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			pages += v
-		}
-	}
-	return pages * int64(os.Getpagesize()), nil
-}
-
-// fields reads "name value [kB]" lines; a name that is not there is an error.
-func (m *memoryReader) fields(fd int, scale int64, want map[string]*int64) error {
-	n, err := unix.Pread(fd, m.buf[:], 0)
-	if err != nil {
-		return err
-	}
-	found := 0
-	for line := range bytes.Lines(m.buf[:n]) {
-		words := bytes.Fields(line)
-		if len(words) < 2 {
-			continue
-		}
-		if dst := want[string(words[0])]; dst != nil {
-			v, err := strconv.ParseInt(string(words[1]), 10, 64)
-			if err != nil {
-				return err
-			}
-			*dst = v * scale
-			found++
-		}
-	}
-	if found != len(want) {
-		return fmt.Errorf("%d of %d fields found", found, len(want))
-	}
-	return nil
-}
-
-func monotonic() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
-}
-
 func (s *service) memory(w http.ResponseWriter, _ *http.Request) {
-	m, err := newMemoryReader()
+	m, err := openMemory("/proc", "/sys/fs/cgroup")
 	if err != nil {
 		reply(w, nil, err)
 		return
 	}
-	defer func() { unix.Close(m.meminfo); unix.Close(m.rootStat); unix.Close(m.vmstat); unix.Close(m.zoneinfo) }()
-	out, err := m.read()
+	defer m.close()
+	out, err := m.all()
 	reply(w, out, err)
 }
 
-// sampler watches memory and one cgroup from a locked, real-time thread until it is stopped.
+// sampler is the process that samples: one of its own, whose only thread at work is the real-time one. In this process a
+// thread of ordinary priority could keep it waiting, for what Go's scheduler hands from thread to thread.
 type sampler struct {
-	mu   sync.Mutex
-	stop chan struct{} // nil: not running
-	done chan guestapi.Sample
+	mu    sync.Mutex
+	child *exec.Cmd // nil: not running
+	stdin io.Closer // closed to stop it
+	out   *bufio.Reader
 }
 
 func newSampler() *sampler { return &sampler{} }
@@ -142,71 +48,118 @@ func (s *service) startSample(w http.ResponseWriter, r *http.Request) {
 	}
 	s.sampler.mu.Lock()
 	defer s.sampler.mu.Unlock()
-	if s.sampler.stop != nil {
+	if s.sampler.child != nil {
 		reply(w, nil, errors.New("a sampler is running already"))
 		return
 	}
-	mem, err := newMemoryReader()
+	reply(w, struct{}{}, s.sampler.start(req))
+}
+
+// start returns when the sampler samples.
+func (s *sampler) start(req guestapi.SampleRequest) error {
+	text, err := json.Marshal(req)
 	if err != nil {
-		reply(w, nil, err)
-		return
+		return err
 	}
-	s.sampler.stop, s.sampler.done = make(chan struct{}), make(chan guestapi.Sample, 1)
-	go watch(mem, req, s.sampler.stop, s.sampler.done)
-	reply(w, struct{}{}, nil)
+	child := exec.Command("/proc/self/exe", "sample", string(text))
+	// One P, and nothing that stops the thread that has it.
+	child.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1")
+	var stderr bytes.Buffer
+	child.Stderr = &stderr
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := child.Start(); err != nil {
+		return fmt.Errorf("start the sampler: %w", err)
+	}
+	out := bufio.NewReader(stdout)
+	if line, err := out.ReadString('\n'); err != nil || line != samplerReady {
+		_ = stdin.Close()
+		_ = child.Wait()
+		return fmt.Errorf("the sampler says %q (%v): %s", line, err, strings.TrimSpace(stderr.String()))
+	}
+	s.child, s.stdin, s.out = child, stdin, out
+	return nil
 }
 
 func (s *service) stopSample(w http.ResponseWriter, _ *http.Request) {
 	s.sampler.mu.Lock()
 	defer s.sampler.mu.Unlock()
-	if s.sampler.stop == nil {
+	if s.sampler.child == nil {
 		reply(w, nil, errors.New("no sampler is running"))
 		return
 	}
-	close(s.sampler.stop)
-	sample := <-s.sampler.done
-	s.sampler.stop = nil
-	reply(w, sample, nil)
+	var sample guestapi.Sample
+	err := s.sampler.stdin.Close()
+	if err == nil {
+		err = json.NewDecoder(s.sampler.out).Decode(&sample)
+	}
+	err = errors.Join(err, s.sampler.child.Wait())
+	s.sampler.child = nil
+	reply(w, sample, err)
 }
 
-func watch(mem *memoryReader, req guestapi.SampleRequest, stop <-chan struct{}, done chan<- guestapi.Sample) {
-	runtime.LockOSThread() // never unlocked: the thread dies with its priority
-	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 50}, 0)
-	out := guestapi.Sample{Lowest: 1 << 62}
-	events := "/sys/fs/cgroup/" + req.Cgroup + "/cgroup.events"
-	var last int64
-	for tick := time.NewTicker(max(req.Every, time.Millisecond)); ; {
-		select {
-		case <-stop:
-			tick.Stop()
-			done <- out
-			return
-		case <-tick.C:
-		}
-		m, err := mem.read()
-		if err != nil {
-			continue
-		}
-		if last != 0 {
-			out.MaxGap = max(out.MaxGap, m.MonotonicNS-last)
-		}
-		last = m.MonotonicNS
-		out.Samples++
-		out.Lowest = min(out.Lowest, m.Available())
-		if out.Crossed == 0 && m.Available() < req.Threshold {
-			out.Crossed = m.MonotonicNS
-		}
-		if out.Crossed != 0 && out.Empty == 0 && !populated(events) {
-			out.Empty = monotonic()
-		}
-		if out.Empty != 0 && out.Back == 0 && m.Available() >= req.Threshold {
-			out.Back = m.MonotonicNS
+// samplerReady is the sampler's first line: it has taken its first sample.
+const samplerReady = "sampling\n"
+
+// sample is the sampler's process: the request comes as its argument, the end of its stdin stops it, the Sample goes to stdout.
+func sample(request string) error {
+	var req guestapi.SampleRequest
+	if err := json.Unmarshal([]byte(request), &req); err != nil {
+		return err
+	}
+	p, err := newProbe(req, "/proc", "/sys/fs/cgroup")
+	if err != nil {
+		return err
+	}
+	if err := unix.SetNonblock(0, true); err != nil {
+		return err
+	}
+	// All that a sample needs is brought in by samples, before anything counts, and then stays: locking what is mapped but was never
+	// touched would cost 64 MiB, Go's arena.
+	refused := prioritise()
+	for range 16 {
+		if _, err := p.step(monotonic()); err != nil {
+			return err
 		}
 	}
+	p.reset()
+	if _, err := os.Stdout.WriteString(samplerReady); err != nil {
+		return err
+	}
+	out, err := p.watch()
+	if err != nil {
+		return err
+	}
+	out.Refused = refused
+	out.WallOffset = wallOffset()
+	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-// populated is false for a cgroup without processes and for one that is gone.
-func populated(events string) bool {
-	b, err := os.ReadFile(events)
-	return err == nil && bytes.Contains(b, []byte("populated 1"))
+// samplePriority is above the agent's watcher, which has the lowest of the real-time class, and below the kernel's own threads.
+const samplePriority = 50
+
+// prioritise makes this thread a real-time one and locks the process's memory, and says what was refused.
+func prioritise() (refused []string) {
+	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
+		refused = append(refused, "mlockall: "+err.Error())
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: samplePriority}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
+		refused = append(refused, "SCHED_FIFO: "+err.Error()+" (needs CAP_SYS_NICE, and a real-time budget of its cgroup where the kernel has RT_GROUP_SCHED)")
+	}
+	return refused
+}
+
+// wallOffset is what turns CLOCK_MONOTONIC into CLOCK_REALTIME, in nanoseconds.
+func wallOffset() int64 {
+	var wall unix.Timespec
+	before := monotonic()
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &wall)
+	return wall.Nano() - (before+monotonic())/2
 }

@@ -43,6 +43,7 @@ func serve(runtime bool) error {
 	mux.HandleFunc("GET /file", s.readFile)
 	mux.HandleFunc("PUT /file", s.writeFile)
 	mux.HandleFunc("GET /memory", s.memory)
+	mux.HandleFunc("POST /ballast", s.ballast)
 	mux.HandleFunc("POST /sample/start", s.startSample)
 	mux.HandleFunc("POST /sample/stop", s.stopSample)
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(guestapi.PortControl))
@@ -161,7 +162,7 @@ func (s *service) writeFile(w http.ResponseWriter, r *http.Request) {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
 		var f *os.File
-		if f, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755); err == nil {
+		if f, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NONBLOCK, 0o755); err == nil {
 			_, err = io.Copy(f, r.Body)
 			err = errors.Join(err, f.Close())
 		}

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -105,13 +106,23 @@ func (l LogLine) Duration(field string) time.Duration {
 
 // Log reads the agent's log lines from the runtime's log file ("TIME stream F text").
 func (a *Agent) Log(ctx context.Context) ([]LogLine, error) {
-	content, err := a.node.ReadFile(ctx, a.LogPath("agent"), 0)
+	lines, _, err := a.LogFrom(ctx, 0)
+	return lines, err
+}
+
+// LogFrom reads them from an offset on, and says where the whole lines end: the offset to go on from.
+func (a *Agent) LogFrom(ctx context.Context, from int) (lines []LogLine, next int, err error) {
+	content, err := a.node.ReadFile(ctx, a.LogPath("agent"), from)
 	if err != nil {
-		return nil, err
+		return nil, from, err
 	}
-	var out []LogLine
+	content = content[:bytes.LastIndexByte(content, '\n')+1]
+	return parseLog(string(content)), from + len(content), nil
+}
+
+func parseLog(content string) (out []LogLine) {
 	part := ""
-	for raw := range strings.Lines(string(content)) {
+	for raw := range strings.Lines(content) {
 		words := strings.SplitN(strings.TrimSuffix(raw, "\n"), " ", 4)
 		if len(words) < 4 {
 			continue
@@ -127,7 +138,7 @@ func (a *Agent) Log(ctx context.Context) ([]LogLine, error) {
 		part = ""
 		out = append(out, line)
 	}
-	return out, nil
+	return out
 }
 
 // WaitLog waits for the n-th line with a message and returns it.

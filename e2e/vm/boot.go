@@ -58,6 +58,9 @@ type Node struct {
 	pods     []*Pod
 	kubelet  bool // runs, and with it only static pods
 	podPids  int  // pids.max of each pod; 0: no limit
+	earlyoom bool // its files are there
+
+	kubeletPID int // in the guest; 0: none was started
 }
 
 // deadlines are ten times what an idle two-core machine under software emulation needs.
@@ -243,8 +246,13 @@ func (n *Node) WaitRuntime(ctx context.Context) error {
 // Eventually asks again and again, a tenth of a second apart, until check returns nil. There is no event to wait for
 // across the wire; what is awaited and what was last seen are both in the error.
 func (n *Node) Eventually(ctx context.Context, limit time.Duration, what string, check func(context.Context) error) error {
+	return n.eventually(ctx, 100*time.Millisecond, limit, what, check)
+}
+
+// eventually asks at an interval of its own: each question is work for the guest.
+func (n *Node) eventually(ctx context.Context, every, limit time.Duration, what string, check func(context.Context) error) error {
 	deadline := time.After(limit)
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		err := check(ctx)

@@ -114,7 +114,7 @@ var systemdLinks = map[string]string{
 func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	tools := slices.Sorted(maps.Values(p.tools))
 	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest, p.workload, p.agent)
-	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks), containerdConfig(p.systemd != ""), podNetwork, busyboxPrograms, p.systemd, fmt.Sprint(diskModules, nodeModules)}
+	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks, ownLinks), containerdConfig(p.systemd != ""), podNetwork, busyboxPrograms, p.systemd, fmt.Sprint(diskModules, nodeModules)}
 	key, err := digest(words, inputs)
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	}
 	links := systemdLinks
 	if p.systemd == "" {
-		links = map[string]string{}
+		links = maps.Clone(ownLinks)
 		for name := range strings.FieldsSeq(busyboxPrograms) {
 			links["bin/"+name] = "busybox"
 		}
@@ -226,6 +226,9 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 	}
 	return mkext4(ctx, dir, filepath.Join(dir, "root.img"), diskSize, "-E", "root_owner=0:0", "-d", root)
 }
+
+// ownLinks are what every distribution has. containerd's NRI socket is below /var/run.
+var ownLinks = map[string]string{"var/run": "/run"}
 
 // busyboxPrograms are the names by which shell lines and programs of the guest call busybox.
 const busyboxPrograms = "sh cat chmod ls mkdir rmdir rm kill dmesg ps mount umount dd mv su sed wc grep"

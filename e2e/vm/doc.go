@@ -14,6 +14,7 @@
 //	agent.go    the agent as a DaemonSet would run it
 //	socket.go   the agent's socket
 //	kubelet.go  a real kubelet, for comparison
+//	usage.go    what processes of the guest use
 //	tests.go    test binaries of this checkout, run in the guest
 //	hostile.go  a runtime that dies or hangs, file systems that hang or keep quotas
 package vm

@@ -130,6 +130,11 @@ func (n *Node) Sample(ctx context.Context, req guestapi.SampleRequest) (stop fun
 	}, nil
 }
 
+// Ballast has memory outside of all pods change what is available.
+func (n *Node) Ballast(ctx context.Context, req guestapi.BallastRequest) (m guestapi.Memory, err error) {
+	return m, n.call(ctx, "POST", "/ballast", req, &m)
+}
+
 // KernelLog is the guest's kernel log.
 func (n *Node) KernelLog(ctx context.Context) (string, error) { return n.Shell(ctx, "dmesg") }
 

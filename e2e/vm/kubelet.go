@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,10 @@ import (
 // kubeletVersion of k8s.io/kubernetes; the libraries of that release have the same number under v0.
 const kubeletVersion = "v1.36.3"
 
-// kubeletLog is where the guest keeps what the kubelet says; StaticPods is its folder of static pods.
+// KubeletLogPath is where the guest keeps what the kubelet says; StaticPods is its folder of static pods.
 const (
-	kubeletLog = "/var/log/kubelet.log"
-	StaticPods = "/etc/kubernetes/manifests/"
+	KubeletLogPath = "/var/log/kubelet.log"
+	StaticPods     = "/etc/kubernetes/manifests/"
 )
 
 // kubeletDeadline: it makes a key pair and measures the machine before it answers, 15 s under emulation.
@@ -111,10 +112,12 @@ func (n *Node) StartKubelet(ctx context.Context, o KubeletOptions) error {
 	}
 	line := "mkdir -p " + StaticPods + " /sys/fs/cgroup/kubelet && echo $$ > /sys/fs/cgroup/kubelet/cgroup.procs && " +
 		`exec kubelet --config=/etc/kubernetes/kubelet.yaml --hostname-override=` + nodeName + ` "$@"`
-	if _, err := n.Start(ctx, kubeletLog, append([]string{"/bin/sh", "-c", line, "sh"}, o.Args...)...); err != nil {
+	pid, err := n.Start(ctx, KubeletLogPath, append([]string{"/bin/sh", "-c", line, "sh"}, o.Args...)...) // which becomes the kubelet
+	if err != nil {
 		return err
 	}
-	err := n.Eventually(ctx, kubeletDeadline, "the kubelet has a summary", func(ctx context.Context) error {
+	n.kubeletPID = pid
+	err = n.Eventually(ctx, kubeletDeadline, "the kubelet has a summary", func(ctx context.Context) error {
 		_, err := n.KubeletSummary(ctx)
 		return err
 	})
@@ -129,7 +132,7 @@ func (n *Node) StartKubelet(ctx context.Context, o KubeletOptions) error {
 const nodeName = "node"
 
 // KubeletLog is the end of what the kubelet has said.
-func (n *Node) KubeletLog(lines int) string { return n.Tail(kubeletLog, lines) }
+func (n *Node) KubeletLog(lines int) string { return n.Tail(KubeletLogPath, lines) }
 
 // KubeletSummary is the kubelet's /stats/summary: JSON of k8s.io/kubelet/pkg/apis/stats/v1alpha1.
 func (n *Node) KubeletSummary(ctx context.Context) ([]byte, error) {
@@ -143,6 +146,23 @@ func (n *Node) KubeletSummary(ctx context.Context) ([]byte, error) {
 // RunStatic has the kubelet run a pod, as a static one, and waits until all its containers run. The kubelet gives it a UID and
 // another name. Its containers write no heartbeat.
 func (n *Node) RunStatic(ctx context.Context, object *v1.Pod) (*Pod, error) {
+	pod, err := n.writeStatic(ctx, object, path.Dir(path.Clean(StaticPods)))
+	if err != nil {
+		return nil, err
+	}
+	// The kubelet reads a file as soon as it is there, so it appears there whole.
+	if _, err := n.Shell(ctx, "mv "+path.Dir(path.Clean(StaticPods))+"/"+path.Base(pod.manifest)+" "+pod.manifest); err != nil {
+		return nil, err
+	}
+	if err := n.Eventually(ctx, kubeletDeadline, pod.String()+" runs", pod.find); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, n.KubeletLog(20))
+	}
+	n.pods = append(n.pods, pod)
+	return pod, nil
+}
+
+// writeStatic writes the manifest of a pod that the kubelet is to run into a folder beside the one it looks at.
+func (n *Node) writeStatic(ctx context.Context, object *v1.Pod, folder string) (*Pod, error) {
 	object = object.DeepCopy()
 	object.TypeMeta.APIVersion, object.TypeMeta.Kind = "v1", "Pod"
 	for i := range object.Spec.Containers {
@@ -153,20 +173,56 @@ func (n *Node) RunStatic(ctx context.Context, object *v1.Pod) (*Pod, error) {
 		return nil, err
 	}
 	pod := &Pod{Object: object, QOS: qosClass(object), node: n, manifest: StaticPods + object.Name + ".yaml"}
-	// The kubelet reads a file as soon as it is there, so it appears there whole.
-	hidden := path.Dir(path.Clean(StaticPods)) + "/" + object.Name + ".yaml"
-	if err := n.WriteFile(ctx, hidden, text); err != nil {
-		return nil, err
-	}
-	if _, err := n.Shell(ctx, "mv "+hidden+" "+pod.manifest); err != nil {
-		return nil, err
-	}
+	err = n.WriteFile(ctx, folder+"/"+object.Name+".yaml", text)
 	object.Name += "-" + nodeName
-	if err := n.Eventually(ctx, kubeletDeadline, pod.String()+" runs", pod.find); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, n.KubeletLog(20))
+	return pod, err
+}
+
+// startedTogether is how many pods RunManyStatic has the kubelet start side by side: with all at once each takes longer than the
+// runtime's calls may.
+const startedTogether = 10
+
+// RunManyStatic is RunStatic for many pods.
+func (n *Node) RunManyStatic(ctx context.Context, objects []*v1.Pod) (pods []*Pod, err error) {
+	for batch := range slices.Chunk(objects, startedTogether) {
+		const folder = "/etc/kubernetes/waiting"
+		first := len(pods)
+		for _, object := range batch {
+			pod, err := n.writeStatic(ctx, object, folder)
+			if err != nil {
+				return nil, err
+			}
+			pods = append(pods, pod)
+		}
+		if _, err := n.Shell(ctx, "mv "+folder+"/*.yaml "+StaticPods); err != nil {
+			return nil, err
+		}
+		for _, pod := range pods[first:] {
+			if err := n.eventually(ctx, time.Second, 2*kubeletDeadline, pod.String()+" runs", pod.find); err != nil {
+				return nil, fmt.Errorf("%w\n%s", err, n.KubeletLog(20))
+			}
+		}
+		n.say("%d of %d pods run", len(pods), len(objects))
 	}
-	n.pods = append(n.pods, pod)
-	return pod, nil
+	n.pods = append(n.pods, pods...)
+	return pods, nil
+}
+
+// KubeletPID is the kubelet's process id in the guest.
+func (n *Node) KubeletPID() int { return n.kubeletPID }
+
+// StopKubelet kills the kubelet and waits until it is gone. Its pods live on, and nobody looks after them.
+func (n *Node) StopKubelet(ctx context.Context) error {
+	if _, err := n.Shell(ctx, fmt.Sprintf("kill -9 %d", n.kubeletPID)); err != nil {
+		return err
+	}
+	return n.Eventually(ctx, callDeadline, "the kubelet is gone", func(ctx context.Context) error {
+		res, err := n.Exec(ctx, "/bin/kill", "-0", fmt.Sprint(n.kubeletPID))
+		if err == nil && res.Code == 0 {
+			err = errors.New("it still runs")
+		}
+		return err
+	})
 }
 
 // find asks the runtime for what the kubelet has made of a static pod.

@@ -28,6 +28,7 @@ type Pod struct {
 	Fate       Fate     // what the scenario means to become of it
 
 	node     *Node
+	attempt  uint32 // of the sandbox
 	manifest string // of a static pod, which the kubelet runs; empty: the harness runs it
 }
 
@@ -118,8 +119,16 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 		object.UID = types.UID(uuid.NewString())
 	}
 	pod := &Pod{Object: object, QOS: qosClass(object), node: n}
+	for _, before := range n.pods { // a pod that comes back under its UID gets its next sandbox, as a kubelet does it
+		if before.Object.UID == object.UID {
+			pod.attempt++
+		}
+	}
 	pod.Cgroup = strings.TrimPrefix(cgroupPath(pod.QOS, object.UID, n.systemd), "/")
 	if err := pod.run(ctx); err != nil {
+		if pod.Sandbox != "" { // or nobody could try again
+			err = errors.Join(err, pod.Remove(ctx))
+		}
 		return nil, fmt.Errorf("run pod %s: %w", pod, err)
 	}
 	n.pods = append(n.pods, pod)
@@ -139,7 +148,7 @@ func (p *Pod) run(ctx context.Context) error {
 		return err
 	}
 	config := &cri.PodSandboxConfig{
-		Metadata:     &cri.PodSandboxMetadata{Name: o.Name, Namespace: o.Namespace, Uid: string(o.UID)},
+		Metadata:     &cri.PodSandboxMetadata{Name: o.Name, Namespace: o.Namespace, Uid: string(o.UID), Attempt: p.attempt},
 		LogDirectory: p.logDir(), Annotations: o.Annotations,
 		Labels: map[string]string{
 			"io.kubernetes.pod.name": o.Name, "io.kubernetes.pod.namespace": o.Namespace, "io.kubernetes.pod.uid": string(o.UID),
@@ -270,7 +279,7 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 		security.Seccomp = nil
 	}
 	return &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: c.Name},
+		Metadata: &cri.ContainerMetadata{Name: c.Name, Attempt: p.attempt},
 		Image:    &cri.ImageSpec{Image: c.Image},
 		Args:     args, Mounts: mounts, LogPath: c.Name + "/0.log",
 		Labels: map[string]string{

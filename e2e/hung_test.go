@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"jettison/e2e/guestapi"
+	"jettison/e2e/vm"
+)
+
+// runtimeIsStopped asserts that containerd is where HangRuntime has left it: stopped, by the kernel's word (proc_pid_stat(5)).
+func (n *node) runtimeIsStopped() {
+	n.t.Helper()
+	stat := n.shell("cat /proc/$(cat /run/containerd.pid)/stat")
+	if state := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])[0]; state != "T" {
+		n.t.Fatalf("containerd is in state %s", state)
+	}
+}
+
+// leaksAway starts a pod that leaks and waits until it has no process left and the memory is back, by the guest's own sampler.
+// meanwhile is called once it leaks.
+func (n *node) leaksAway(meanwhile func()) (*vm.Pod, guestapi.Sample) {
+	n.t.Helper()
+	p, stop := n.crossing("leaker", "alloc -rate 20Mi -size 4Gi", defaultThreshold)
+	meanwhile()
+	n.until("the leaker has no process left", func() error { return n.reads("/sys/fs/cgroup/"+p.Cgroup+"/cgroup.events", "populated 0") })
+	n.until("the memory is back", func() error {
+		m, err := n.Memory(n.ctx)
+		if err == nil && m.Available() < defaultThreshold {
+			err = fmt.Errorf("%d MiB available", m.Available()/mib)
+		}
+		return err
+	})
+	p.Fate = vm.Dies
+	return p, stop()
+}
+
+// containerd is stopped in its tracks while a pod leaks: the memory comes back as it does when all is well, while nobody answers;
+// when containerd goes on, what is left of the pod is cleaned up. The agent is not slower afterwards.
+func TestAHungRuntimeDoesNotKeepTheMemory(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
+	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
+	n.fillTo(160 * mib)
+
+	first, well := n.leaksAway(func() {})
+	n.dies(first)
+	n.agentSays("evicted", 1)
+	if err := first.Remove(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	second, hung := n.leaksAway(func() {
+		if err := n.HangRuntime(n.ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+	n.runtimeIsStopped() // all that while
+	for what, s := range map[string]guestapi.Sample{"well": well, "hung": hung} {
+		if s.Crossed == 0 || s.Empty == 0 || s.Back == 0 {
+			t.Errorf("%s: the sampler saw %+v", what, s)
+		}
+	}
+	took := func(s guestapi.Sample) string {
+		return fmt.Sprintf("%v to empty, %v to memory back", since(s.Crossed, s.Empty), since(s.Crossed, s.Back))
+	}
+	t.Logf("crossed, with a runtime that answers: %s; with one that hangs: %s (sampled every %v at worst)",
+		took(well), took(hung), since(0, max(well.MaxGap, hung.MaxGap)))
+
+	if err := n.ResumeRuntime(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.dies(second) // its sandbox is not ready any more, or gone
+	if line := n.agentSays("evicted", 2); line.Fields["uid"] != string(second.Object.UID) {
+		t.Errorf("the agent says it evicted %v", line.Fields)
+	}
+	if err := second.Remove(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	third, after := n.leaksAway(func() {})
+	n.dies(third)
+	t.Logf("afterwards: %s", took(after))
+}

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/e2e/vm"
+)
+
+// idlePodCount is a kubelet's maxPods by default.
+const idlePodCount = 110
+
+// startIdleNode boots a node on which a kubelet runs pods that do nothing, and the agent beside it.
+func startIdleNode(b *testing.B) *node {
+	if _, ok := os.LookupEnv(trialsVariable); !ok {
+		b.Skip("takes long: run make bench-react")
+	}
+	n := startNodeWith(b, vm.Options{Kubelet: true, MiB: 6144})
+	if err := n.StartKubelet(n.ctx, vm.KubeletOptions{Config: "maxPods: 200\n"}); err != nil { // the agent is one too
+		b.Fatal(err)
+	}
+	var objects []*v1.Pod
+	for i := range idlePodCount {
+		pod := vm.NewPod("pod"+strconv.Itoa(i), "16Mi", "", "")
+		// Not the workload, whose heart beats: the pods would be what is measured.
+		pod.Spec.Containers = []v1.Container{{Name: "main", Image: vm.ImagePause, Resources: pod.Spec.Containers[0].Resources}}
+		// One filter less to compile for each: that of its sandbox stays.
+		pod.Spec.SecurityContext = &v1.PodSecurityContext{SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}}
+		objects = append(objects, pod)
+	}
+	if _, err := n.RunManyStatic(n.ctx, objects); err != nil {
+		b.Fatal(err)
+	}
+	n.startAgent("")
+	return n
+}
+
+// BenchmarkIdle says what the agent costs on a node with 110 real pods on which nothing happens: beside a kubelet, in the same
+// minutes as it, and then alone, after the kubelet was killed. The first look lasts five minutes, or as many as COUNT says, the
+// second no more than two: to start the pods takes longer already.
+func BenchmarkIdle(b *testing.B) {
+	began := time.Now()
+	say := func(what string) { fmt.Printf("%6.1f s  %s\n", time.Since(began).Seconds(), what) }
+	n := startIdleNode(b)
+	say("all pods run, and the agent")
+	agent, containerd := n.pid(n.mainProcess(n.agent.Pod)), n.pid(n.shell("cat /run/containerd.pid"))
+	beside := time.Duration(trials(5)) * time.Minute
+	alone := min(beside, 2*time.Minute)
+	t := newTable(fmt.Sprintf("idle for %v and %v, %d pods, kernel %s", beside, alone, idlePodCount, n.Kernel),
+		"process", "CPU % of an emulated core", "RssAnon MB", "VmRSS MB", "threads", "switches a second", "system calls a second")
+	t.began = began
+	time.Sleep(settle)
+	first := n.observe(beside, map[string]int{"agent": agent, "kubelet": n.KubeletPID(), "containerd": containerd})
+	addCost(t, "agent beside the kubelet", first["agent"])
+	addCost(t, "kubelet", first["kubelet"])
+	addCost(t, "containerd", first["containerd"])
+	t.note("the agent's CPU is 1/%.1f of the kubelet's in the same minutes (wanted: 1/20 at most)", first["kubelet"].cpu/first["agent"].cpu)
+	say("seen beside a kubelet")
+	if err := n.StopKubelet(n.ctx); err != nil {
+		b.Fatal(err)
+	}
+	n.until("the agent has found out that no kubelet runs", func() error {
+		for _, l := range n.agentLog() {
+			if l.Msg == "kubelet" && l.Fields["beside"] == false {
+				return nil
+			}
+		}
+		return errors.New("not in its log")
+	})
+	time.Sleep(settle)
+	second := n.observe(alone, map[string]int{"agent": agent, "containerd": containerd})
+	addCost(t, "agent alone", second["agent"])
+	addCost(t, "containerd without a kubelet", second["containerd"])
+	t.note("switches: of all threads, voluntary and not; system calls: counted by the tracepoint raw_syscalls:sys_enter in %v of their own", syscallWindow)
+	t.print()
+	once(b)
+}
+
+// settle is how long a node is left alone before it is observed.
+const settle = 20 * time.Second
+
+// syscallWindow is how long system calls are counted, after all else was: to count them makes each of them slower.
+const syscallWindow = 20 * time.Second
+
+// cost of a process while it was observed.
+type cost struct {
+	cpu                float64 // share of a core
+	anon, rss          int64   // bytes, at the end
+	threads            int
+	switches, syscalls float64 // a second
+}
+
+// observe looks at some processes before and after a while in which nobody asks the guest anything.
+func (n *node) observe(window time.Duration, pids map[string]int) map[string]cost {
+	n.t.Helper()
+	usages := func() (map[string]vm.Usage, int64) {
+		out := map[string]vm.Usage{}
+		for name, pid := range pids {
+			u, err := n.Usage(n.ctx, pid)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			out[name] = u
+		}
+		return out, n.monotonic()
+	}
+	before, from := usages()
+	time.Sleep(window) // this is what is measured
+	after, to := usages()
+	calls, err := n.Syscalls(n.ctx, syscallWindow)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	out := map[string]cost{}
+	seconds := since(from, to).Seconds()
+	for name, u := range after {
+		c := cost{
+			cpu: (u.CPU - before[name].CPU).Seconds() / seconds, anon: u.RSSAnon, rss: u.RSS, threads: len(u.Switches),
+			switches: float64(u.SwitchesSince(before[name])) / seconds,
+		}
+		var sum int64
+		for thread := range u.Switches {
+			sum += calls[thread]
+		}
+		c.syscalls = float64(sum) / syscallWindow.Seconds()
+		out[name] = c
+	}
+	return out
+}
+
+// addCost adds a row.
+func addCost(t *table, name string, c cost) {
+	decimal := func(v float64) string { return fmt.Sprintf("%.1f", v) }
+	t.row(name, fmt.Sprintf("%.2f", 100*c.cpu), decimal(float64(c.anon)/1e6), decimal(float64(c.rss)/1e6), c.threads, decimal(c.switches), decimal(c.syscalls))
+}
+
+// pid is a process id as the guest prints it.
+func (n *node) pid(text string) int {
+	n.t.Helper()
+	pid, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return pid
+}

@@ -1,0 +1,224 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/e2e/guestapi"
+	"jettison/e2e/vm"
+)
+
+// rates at which a victim leaks, and how far above the threshold it begins: a second, a third of one, and less.
+var rates = []struct {
+	name, rate string
+	headroom   int64
+}{{"10 MiB/s", "10Mi", 10 * mib}, {"100 MiB/s", "100Mi", 30 * mib}, {"full speed", "0", 40 * mib}}
+
+// leaking is a BestEffort pod that leaks when it is told to.
+func leaking() *v1.Pod { return vm.NewPod("leaker", "", "", "leak /beat/go") }
+
+// ladders are the settings of the kill ladder that are set side by side. The first is all of it.
+var ladders = []string{"", "cgroup.kill", "cgroup.kill,cpu", "cgroup.kill,cpu,mrelease", "runtime"}
+
+// BenchmarkReactCrossing measures, by the guest's sampler, from the first sample below the threshold until the victim is being killed:
+// the agent, earlyoom and a kubelet one after the other on one node.
+func BenchmarkReactCrossing(b *testing.B) {
+	r := newReactor(b, vm.Options{MiB: 1536, Kubelet: true})
+	t := newCrossings(r)
+	r.part(b, "jettison", func() {
+		k := r.startReacting("")
+		for _, rate := range rates {
+			t.add("jettison, "+rate.name, k, load{name: rate.name, pod: leaking(), headroom: rate.headroom, rate: rate.rate}, trials(50))
+		}
+		k.stop()
+	})
+	r.part(b, "earlyoom", func() {
+		for _, rate := range rates {
+			t.add("earlyoom, "+rate.name, &byEarlyOOM{reactor: r}, load{name: rate.name, pod: leaking(), headroom: rate.headroom, rate: rate.rate}, trials(10))
+		}
+	})
+	r.part(b, "kubelet", func() { r.kubelet(t) })
+	t.print()
+}
+
+// crossings is the table of BenchmarkReactCrossing.
+type crossings struct {
+	r *reactor
+	sampledTable
+}
+
+func newCrossings(r *reactor) *crossings {
+	return &crossings{r, newSampledTable(fmt.Sprintf("kernel %s, threshold crossed to kill written, ms", r.Kernel),
+		"who, leak rate", "p50", "p90", "p99", "max", "count", "over 100 ms", "wrong")}
+}
+
+// add makes a row of trials.
+func (c *crossings) add(name string, k killer, l load, count int) {
+	var times, stamps []time.Duration
+	wrong := faults{}
+	for range count {
+		o := c.r.try(k, l)
+		wrong.add(o.faults)
+		c.sampled(o.Sample)
+		if o.killed != 0 && o.Crossed != 0 {
+			times = append(times, time.Duration(max(o.killed-o.Crossed, 0)))
+		}
+		if o.killed != 0 && o.signalled != 0 && o.killed != o.signalled {
+			stamps = append(stamps, time.Duration(o.killed-o.signalled))
+		}
+	}
+	c.crossed(name, times, wrong)
+	if len(stamps) > 0 {
+		s := spread(stamps)
+		c.note("%s: the stamp is later than the kernel's own of the first SIGKILL by p50 %v, max %v ms", name, s[0], s[3])
+	}
+}
+
+func (c *crossings) crossed(name string, times []time.Duration, wrong faults) {
+	over := 0
+	for _, t := range times {
+		if t > 100*time.Millisecond {
+			over++
+		}
+	}
+	c.row(append(append([]any{name}, spread(times)...), over, wrong)...)
+	fmt.Printf("-- %s: %v, over 100 ms: %d, wrong: %v\n", name, spread(times), over, wrong)
+}
+
+// kubeletThreshold is far above that of the others. The kubelet's formula does not know what the kernel itself has, here some 100 MiB:
+// at 100 MiB it would say that the threshold is met when nothing is left, and then the kubelet does not run any more.
+const kubeletThreshold = 300 * mib
+
+// kubeletRound is how long the kubelet rests between two looks (pkg/kubelet/kubelet.go, evictionMonitoringPeriod).
+const kubeletRound = 10 * time.Second
+
+// kubeletLimit is how long it may take to see that a threshold is met.
+const kubeletLimit = 25 * time.Second
+
+// kubelet measures how long a kubelet takes to say that it attempts to reclaim. A kubelet by itself has static pods only, which it
+// never evicts: so this is its detection, to which it would have to add the kill.
+func (r *reactor) kubelet(c *crossings) {
+	r.t.Helper()
+	for _, p := range r.others {
+		if err := p.Remove(r.ctx); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.others = nil
+	r.level(kubeletThreshold+2*room, guestapi.WorkingSet)
+	// One process is killed by the kernel, not its pod: the leaker is there again at once.
+	if err := r.StartKubelet(r.ctx, vm.KubeletOptions{Config: fmt.Sprintf("evictionHard: {memory.available: \"%d\"}\nsingleProcessOOMKill: true\n", kubeletThreshold)}); err != nil {
+		r.t.Fatal(err)
+	}
+	leaker := r.runStatic(withEmptyDir(vm.NewPod("leaker", "", "", "again leak /go/fifo"), "go", v1.EmptyDirVolumeSource{}))
+	leaker.Fate = vm.Any
+	for i, rate := range rates {
+		var times []time.Duration
+		wrong := faults{}
+		count := trials(10)
+		if i > 0 {
+			count = min(count, 2) // it comes too late: counted, not timed
+		}
+		for range count {
+			took, fault := r.tryKubelet(c, leaker, rate.rate, rate.headroom)
+			if fault != "" {
+				wrong.add([]string{fault})
+				continue
+			}
+			times = append(times, took)
+		}
+		c.crossed("kubelet (below 300 MiB to its detection), "+rate.name, times, wrong)
+	}
+}
+
+// tryKubelet is one trial.
+func (r *reactor) tryKubelet(c *crossings, leaker *vm.Pod, rate string, headroom int64) (took time.Duration, fault string) {
+	r.t.Helper()
+	fifo := leaker.EmptyDir("go") + "/fifo"
+	// The kubelet's rounds and the trials must have nothing to do with one another.
+	time.Sleep(rand.N(kubeletRound))
+	r.level(kubeletThreshold+headroom, guestapi.WorkingSet)
+	before, err := r.Memory(r.ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	log, err := r.ReadFile(r.ctx, vm.KubeletLogPath, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stop, err := r.Sample(r.ctx, guestapi.SampleRequest{Threshold: kubeletThreshold, By: guestapi.WorkingSet, Cgroup: leaker.Cgroup})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	// Where the kernel has killed the leaker it is not yet there again.
+	tell := func(text string) {
+		r.until("the leaker is told "+text, func() error { return r.WriteFile(r.ctx, fifo, []byte(text+"\n")) })
+	}
+	tell(rate)
+	var detected time.Time
+	oom := false
+	for end := time.Now().Add(kubeletLimit); time.Now().Before(end) && detected.IsZero() && !oom; time.Sleep(200 * time.Millisecond) {
+		m, err := r.Memory(r.ctx)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		oom = m.OOMKills > before.OOMKills
+		said, err := r.ReadFile(r.ctx, vm.KubeletLogPath, len(log))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		detected = reclaims(string(said), time.Now())
+	}
+	s, err := stop()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c.sampled(s)
+	tell("free")
+	r.level(kubeletThreshold+room, guestapi.WorkingSet)
+	r.awaitLevel(kubeletThreshold+room/2, guestapi.WorkingSet)
+	switch {
+	case !detected.IsZero() && s.Crossed != 0 && detected.UnixNano()-s.WallOffset < s.Crossed:
+		return 0, "detected before it was sampled"
+	case !detected.IsZero() && s.Crossed != 0:
+		return time.Duration(detected.UnixNano() - s.WallOffset - s.Crossed), ""
+	case oom:
+		return 0, "kernel OOM kill first"
+	case s.Crossed == 0:
+		return 0, "never below the threshold"
+	}
+	r.t.Logf("not detected: %+v\n%s", s, r.KubeletLog(8))
+	return 0, "not detected"
+}
+
+// reclaimLine is how the kubelet says that it has seen a threshold met (pkg/kubelet/eviction/eviction_manager.go), behind klog's header.
+var reclaimLine = regexp.MustCompile(`(?m)^.(\d{4} \d\d:\d\d:\d\d\.\d{6}) .*attempting to reclaim`)
+
+// reclaims is when the kubelet first said so, in the guest's time, which is UTC; the zero time: it did not. klog leaves out the year.
+func reclaims(log string, now time.Time) time.Time {
+	m := reclaimLine.FindStringSubmatch(log)
+	if m == nil {
+		return time.Time{}
+	}
+	t, err := time.Parse("2006 0102 15:04:05.000000", fmt.Sprint(now.UTC().Year())+" "+m[1])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+func TestReclaims(t *testing.T) {
+	log := "I1121 07:20:33.123456    1234 kubelet.go:1] \"x\"\nW1121 07:20:34.000250    1234 eviction_manager.go:378] \"Eviction manager: attempting to reclaim\" resourceName=\"memory\"\n"
+	now := time.Date(2031, 11, 21, 8, 0, 0, 0, time.UTC)
+	if got, want := reclaims(log, now), time.Date(2031, 11, 21, 7, 20, 34, 250000, time.UTC); !got.Equal(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := reclaims("attempting to reclaim\n", now); !got.IsZero() {
+		t.Error(got)
+	}
+}

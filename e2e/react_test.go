@@ -1,0 +1,320 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/e2e/guestapi"
+	"jettison/e2e/vm"
+)
+
+// reactor is a node on which one trial follows another: each brings a node to just above the threshold, has it crossed, and sees
+// from outside of whoever reacts what becomes of the victim.
+type reactor struct {
+	*node
+	others  []*vm.Pod // beside the victim; they are to live
+	spinner *vm.Pod   // frozen but while it is to starve a victim; nil: there is none
+}
+
+// room is left above the threshold while a pod is made: the runtime needs some 30 MiB for it.
+const room = 120 * mib
+
+// newReactor boots a node for trials.
+func newReactor(b *testing.B, o vm.Options) *reactor {
+	b.Helper()
+	if _, ok := os.LookupEnv(trialsVariable); !ok {
+		b.Skip("takes long: run make bench-react")
+	}
+	r := &reactor{node: startNodeWith(b, o)}
+	// A trial in which the kernel kills is counted, and says so in the table.
+	r.oomMeant = true
+	r.traceSignals()
+	r.startOthers()
+	return r
+}
+
+// startOthers runs pods that hold what they asked for, so that each is after the victim in every order.
+func (r *reactor) startOthers() {
+	r.others = []*vm.Pod{
+		r.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib),
+		r.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib),
+	}
+}
+
+// trialsVariable is set by make bench-react: how often each row of a table is tried; empty: as often as it wants by itself.
+const trialsVariable = "JETTISON_TRIALS"
+
+// trials is how often a row is tried that wants so many by itself.
+func trials(usual int) int {
+	if n, err := strconv.Atoi(os.Getenv(trialsVariable)); err == nil && n > 0 {
+		return n
+	}
+	return usual
+}
+
+// part runs a part of a benchmark as one of its own, to be selected by name. After one that failed the node is not what the next
+// one takes it for.
+func (r *reactor) part(b *testing.B, name string, run func()) {
+	if b.Failed() {
+		b.Logf("%s is left out: an earlier part has failed", name)
+		return
+	}
+	b.Run(name, func(b *testing.B) {
+		outer := r.t
+		r.t = b
+		defer func() { r.t = outer }()
+		began := time.Now()
+		run()
+		fmt.Printf("== %s took %.0f s\n", b.Name(), time.Since(began).Seconds())
+	})
+}
+
+// load is what is tried: who the victim is, and how the threshold is crossed.
+type load struct {
+	name     string
+	pod      *v1.Pod
+	holds    int64  // bytes that the victim has before
+	headroom int64  // bytes above the threshold at the start
+	rate     string // what it leaks a second from then on; empty: memory outside of all pods is what crosses
+	back     int64  // bytes that its death gives back; 0: not watched
+	starve   func(victim *vm.Pod)
+	feed     func() // undoes what starve did to others; nil: nothing
+}
+
+// push is how far below the threshold memory outside of all pods goes.
+const push = 4 * mib
+
+// killer is who reacts.
+type killer interface {
+	// signal is what it compares with the threshold, as guestapi.Lower.
+	signal() string
+	// cgroup of the victim that is empty once it has done its work.
+	cgroup(victim *vm.Pod) string
+	// arm is called with the node just above the threshold.
+	arm()
+	// disarm is called when the trial is over.
+	disarm()
+	// wait returns when it has reacted, with the stamp of that, or with why not.
+	wait(victim *vm.Pod) (killed int64, fault string)
+}
+
+// outcome of a trial. Stamps are CLOCK_MONOTONIC of the guest.
+type outcome struct {
+	guestapi.Sample
+	killed    int64 // by the killer's word, or where it gives none the kernel's; 0: it did not react
+	signalled int64 // SIGKILL's way to the victim, by the kernel's word; 0: there was none
+	faults    []string
+}
+
+// early bounds how often a trial is begun anew because the threshold was crossed before it began: so near to it, what the runtime does
+// after it has started a pod can be enough.
+const early = 5
+
+// try is one trial.
+func (r *reactor) try(k killer, l load) outcome {
+	r.t.Helper()
+	for range early {
+		if o, ok := r.attempt(k, l); ok {
+			if slices.Contains(o.faults, innocent) {
+				r.revive()
+			}
+			return o
+		}
+	}
+	return outcome{faults: []string{"killed before it began"}}
+}
+
+// attempt is one trial; false: the victim was gone when it was to begin.
+func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
+	r.t.Helper()
+	r.level(defaultThreshold+room+l.holds, k.signal())
+	victim := r.run(l.pod)
+	fifo := "/run/beats/" + string(victim.Object.UID) + "/go"
+	if l.rate != "" {
+		r.until("the victim listens", func() error { _, err := r.Shell(r.ctx, "test -p "+fifo); return err })
+	}
+	if l.holds > 0 {
+		r.settles(victim, l.holds)
+	}
+	defer r.bury(victim, k, l)
+	before := r.level(defaultThreshold+l.headroom, k.signal())
+	if l.starve != nil {
+		l.starve(victim)
+	}
+	k.arm()
+	pids := r.processes(victim)
+	if len(pids) == 0 {
+		r.t.Logf("%s: killed before the trial began, tried again", l.name)
+		return o, false
+	}
+	request := guestapi.SampleRequest{Threshold: defaultThreshold, By: k.signal(), Cgroup: k.cgroup(victim)}
+	if l.back > 0 {
+		request.Whole = defaultThreshold - push + l.back*4/5 // the rest is noise: the runtime cleans up meanwhile
+	}
+	r.shell("echo > /sys/kernel/tracing/trace")
+	stop, err := r.Sample(r.ctx, request)
+	if err != nil {
+		r.t.Logf("%s: killed before the trial began (%v), tried again", l.name, err)
+		return o, false
+	}
+	if err := r.cross(l, fifo, k.signal()); err != nil {
+		r.t.Logf("%s: killed before it was told to leak (%v), tried again", l.name, err)
+		_, _ = stop()
+		return o, false
+	}
+	fault := ""
+	o.killed, fault = k.wait(victim)
+	if request.Whole > 0 && fault == "" {
+		r.awaitLevel(request.Whole, k.signal())
+	}
+	if o.Sample, err = stop(); err != nil {
+		r.t.Fatal(err)
+	}
+	o.fault(fault)
+	r.examine(&o, pids, before)
+	if len(o.faults) > 0 {
+		r.t.Logf("%s: %v: %+v", l.name, o.faults, o)
+	}
+	return o, true
+}
+
+// settled is how much a cgroup's memory may change from one look to the next, a tenth of a second later, for it to have settled.
+const settled = 64 << 10
+
+// settles waits until a pod has so much memory and takes no more: what it still takes later could cross the threshold.
+func (r *reactor) settles(p *vm.Pod, size int64) {
+	r.t.Helper()
+	last := int64(0)
+	r.until("the victim has its memory", func() error {
+		text, err := r.ReadFile(r.ctx, "/sys/fs/cgroup/"+p.Cgroup+"/memory.current", 0)
+		if err != nil {
+			return err
+		}
+		current, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return err
+		}
+		change := current - last
+		if last = current; current < size || max(change, -change) > settled {
+			return fmt.Errorf("%d KiB, %d more than a moment before", current>>10, change>>10)
+		}
+		return nil
+	})
+}
+
+// bury undoes what a trial has done to the node.
+func (r *reactor) bury(victim *vm.Pod, k killer, l load) {
+	r.t.Helper()
+	if l.feed != nil {
+		l.feed()
+	}
+	k.disarm()
+	r.level(defaultThreshold+room, k.signal())
+	if err := victim.Remove(r.ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	victim.Fate = vm.Any // the audit need not look at hundreds of them
+}
+
+// cross has the threshold crossed.
+func (r *reactor) cross(l load, fifo, signal string) error {
+	if l.rate != "" {
+		return r.WriteFile(r.ctx, fifo, []byte(l.rate+"\n"))
+	}
+	_, err := r.Ballast(r.ctx, guestapi.BallastRequest{Available: defaultThreshold - push, By: signal, Once: true})
+	return err
+}
+
+// level has memory outside of all pods make so much available.
+func (r *reactor) level(available int64, signal string) guestapi.Memory {
+	r.t.Helper()
+	m, err := r.Ballast(r.ctx, guestapi.BallastRequest{Available: available, By: signal})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// wholeLimit is how long the victim's memory may take to come back after its death is known.
+const wholeLimit = 10 * time.Second
+
+// awaitLevel waits until so much is available, or has not come to be. The guest answers without a process of its own.
+func (r *reactor) awaitLevel(available int64, signal string) {
+	_ = r.Eventually(r.ctx, wholeLimit, "the memory is back", r.isAvailable(available, signal))
+}
+
+// innocent is the fault of a killer that kills somebody beside the victim.
+const innocent = "innocent killed"
+
+// examine looks for what must not have been: a kill by the kernel's own OOM killer, a signal to somebody else's process.
+func (r *reactor) examine(o *outcome, pids map[int]bool, before guestapi.Memory) {
+	r.t.Helper()
+	after, err := r.Memory(r.ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if after.OOMKills > before.OOMKills {
+		o.fault("kernel OOM kill")
+	}
+	for _, s := range r.signals() {
+		switch {
+		case s.comm != "workload" || s.from == "workload": // the first process of a pid namespace takes all others with it (zap_pid_ns_processes)
+		case !pids[s.pid]:
+			o.fault(innocent)
+			r.t.Logf("%+v is none of %v", s, pids)
+		case o.signalled == 0:
+			o.signalled = s.at
+		}
+	}
+	if o.killed == 0 {
+		o.killed = o.signalled
+	}
+	if o.killed < o.signalled {
+		o.fault("stamped before the kernel's signal")
+	}
+	if o.killed != 0 && o.Empty != 0 && o.Empty < o.killed {
+		o.fault("empty before the stamp")
+	}
+	if o.killed != 0 && o.Crossed == 0 {
+		o.fault("crossing not sampled")
+	}
+}
+
+func (o *outcome) fault(text string) {
+	if text != "" && !strings.Contains(strings.Join(o.faults, ","), text) {
+		o.faults = append(o.faults, text)
+	}
+}
+
+// processes are the victim's, as the guest's first process numbers them; none: it is dead.
+func (r *reactor) processes(victim *vm.Pod) map[int]bool {
+	r.t.Helper()
+	pids := map[int]bool{}
+	for word := range strings.FieldsSeq(r.shell("cat /sys/fs/cgroup/" + victim.Cgroup + "/*/cgroup.procs 2> /dev/null; true")) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		pids[pid] = true
+	}
+	return pids
+}
+
+// revive puts others in the place of those that were killed for nothing, and counted.
+func (r *reactor) revive() {
+	r.t.Helper()
+	for _, p := range r.others {
+		if err := p.Remove(r.ctx); err != nil {
+			r.t.Fatal(err)
+		}
+		p.Fate = vm.Any
+	}
+	r.startOthers()
+}

@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/e2e/vm"
+)
+
+// The agent is killed in the middle of an eviction. The one that follows goes on with it: the pod gets what is left of its grace period,
+// nobody else is chosen, and the eviction has one record, which it ends. The kernel's log has a line of it.
+func TestPromiseAnAgentThatIsKilledGoesOn(t *testing.T) {
+	n := startNode(t)
+	const soft, orderly = 250 * mib, 25 * time.Second
+	settings := config(`evictionHard: {memory.available: 100Mi}
+evictionSoft: {memory.available: 250Mi}
+evictionSoftGracePeriod: {memory.available: 1s}
+evictionMaxPodGracePeriod: 60`)
+	n.startAgent(settings)
+	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
+	n.fillTo(soft - defaultThreshold + 90*mib)
+	holder, stop := n.crossing("holder", fmt.Sprintf("on-sigterm -after %v /beat/sigterm + alloc -rate 30Mi -size 160Mi", orderly), soft)
+	told := n.toldAt(holder)
+	n.until("the eviction is kept", func() error { return n.reads("/var/lib/jettison/state.json", string(holder.Object.UID)) })
+
+	n.shell("kill -9 " + n.mainProcess(n.agent.Pod))
+	if err := n.agent.Remove(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.startAgent(settings)
+	if line := n.agentSays("going on with an eviction", 1); line.Fields["uid"] != string(holder.Object.UID) {
+		t.Errorf("it goes on with %v", line.Fields)
+	}
+	n.dies(holder)
+	if took := since(told, stop().Empty); took < orderly {
+		t.Errorf("dead %v after it was told to end, it needs %v", took, orderly)
+	}
+	n.evictedFor("memory.available", holder)
+
+	n.until("the record is whole", func() error {
+		text, err := n.agent.Exec(n.ctx, "/jettison", "records", "-o", "json") // one object a line
+		if err != nil {
+			return err
+		}
+		var record struct {
+			Pod     struct{ UID string }
+			Outcome string
+		}
+		if err := json.Unmarshal([]byte(text), &record); err != nil {
+			return fmt.Errorf("%w in %s", err, text)
+		}
+		if record.Pod.UID != string(holder.Object.UID) || record.Outcome != "back" {
+			return fmt.Errorf("record %+v", record)
+		}
+		return nil
+	})
+	if log := n.shell("dmesg"); strings.Count(log, "jettison: evicting pod default/holder") != 1 {
+		t.Errorf("the kernel's log has no line, or more than one:\n%s", log[max(0, len(log)-2000):])
+	}
+}

@@ -1,0 +1,63 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// RunContainer makes a container by hand in a sandbox made by hand, starts it and returns its id: what Run does not make, as the
+// attempts before the last one.
+func (n *Node) RunContainer(ctx context.Context, sandbox string, in *cri.PodSandboxConfig, c *cri.ContainerConfig) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	created, err := n.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: in, Config: c})
+	if err == nil {
+		id = created.ContainerId
+		_, err = n.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: id})
+	}
+	if err != nil {
+		return "", fmt.Errorf("run container %s of pod %s: %w", c.GetMetadata().GetName(), in.GetMetadata().GetName(), err)
+	}
+	return id, nil
+}
+
+// RunSandbox makes a sandbox by hand and returns its id.
+func (n *Node) RunSandbox(ctx context.Context, config *cri.PodSandboxConfig) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	res, err := n.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	return res.GetPodSandboxId(), err
+}
+
+// StopSandbox stops a sandbox.
+func (n *Node) StopSandbox(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	_, err := n.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
+	return err
+}
+
+// Inventory is all that the runtime has.
+type Inventory struct {
+	Sandboxes  []*cri.PodSandbox
+	Containers []*cri.Container
+	Images     []*cri.Image
+}
+
+// Inventory asks the runtime for all that it has.
+func (n *Node) Inventory(ctx context.Context) (out Inventory, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	sandboxes, err := n.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return out, err
+	}
+	containers, err := n.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return out, err
+	}
+	images, err := n.images.ListImages(ctx, &cri.ListImagesRequest{})
+	return Inventory{sandboxes.GetItems(), containers.GetContainers(), images.GetImages()}, err
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// trigger is what a behaviour waits for before it begins: a while, or SIGUSR1, so that several pods can begin as one.
+type trigger struct {
+	after  time.Duration
+	onUSR1 bool
+}
+
+func (t *trigger) flags(f *flag.FlagSet) {
+	f.DurationVar(&t.after, "after", 0, "")
+	f.BoolVar(&t.onUSR1, "on-usr1", false, "")
+}
+
+// ready is called before the wait that it returns, so that no signal comes too early.
+func (t *trigger) ready() (wait func()) {
+	if !t.onUSR1 {
+		return func() { time.Sleep(t.after) }
+	}
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, unix.SIGUSR1)
+	return func() {
+		<-told
+		time.Sleep(t.after)
+	}
+}
+
+// burst takes memory at once: one mapping that the kernel fills by itself, in huge pages where it has any, so that no program
+// can leak faster. The mapping may be larger than the node: one with MAP_NORESERVE is not held against it (mm/mmap.c, do_mmap).
+func burst(args []string) error {
+	f := flag.NewFlagSet("burst", flag.ContinueOnError)
+	total := size(64 << 20)
+	f.Var(&total, "size", "")
+	var t trigger
+	t.flags(f)
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	t.ready()()
+	_, err := unix.Mmap(-1, 0, int(total), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE|unix.MAP_POPULATE)
+	if err != nil {
+		return err
+	}
+	select {}
+}
+
+// herd starts processes that first only wait and then, all at once, take memory each. They are forked without exec, as those
+// of bomb are.
+func herd(args []string) error {
+	f := flag.NewFlagSet("herd", flag.ContinueOnError)
+	count := f.Int("count", 10, "")
+	each := size(1 << 20)
+	f.Var(&each, "each", "")
+	var t trigger
+	t.flags(f)
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	wait := t.ready()
+	// Private to each process once it writes to it.
+	share, err := unix.Mmap(-1, 0, int(each), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	var gate [2]int // the end of it that is written to is closed when they may begin
+	if err := unix.Pipe2(gate[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	hour := unix.Timespec{Sec: 3600}
+	if made := gather(*count, share, gate[0], gate[1], &hour); made < *count {
+		return errors.New("the kernel made fewer processes than wanted")
+	}
+	wait()
+	if err := unix.Close(gate[1]); err != nil {
+		return err
+	}
+	select {}
+}
+
+// gather forks and returns in the first process only, with the number of its children. Each of those waits until the gate is
+// closed everywhere, takes its share and sleeps. What holds for detonate holds for it.
+//
+//go:norace
+func gather(count int, share []byte, gate, keep int, nap *unix.Timespec) (made int) {
+	for ; made < count; made++ {
+		pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+		if errno != 0 {
+			return made
+		}
+		if pid != 0 {
+			continue
+		}
+		_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(keep), 0, 0)
+		// Nothing is ever written, so the read ends when the last one that could write is gone.
+		_, _, _ = syscall.RawSyscall(syscall.SYS_READ, uintptr(gate), uintptr(unsafe.Pointer(&share[0])), 1)
+		for i := 0; i < len(share); i += 4096 {
+			share[i] = byte(i>>12) | 1
+		}
+		for {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(nap)), 0, 0)
+		}
+	}
+	return made
+}

@@ -93,3 +93,24 @@ func TestAVictimIsReadBeforeOthers(t *testing.T) {
 		t.Error("an upper bound was taken for what the victim returns")
 	}
 }
+
+// What a victim held in shared memory comes back with the clean-up, which may take its time: nobody else goes meanwhile.
+func TestSharedMemoryIsWaitedFor(t *testing.T) {
+	for _, shared := range []uint64{0, leastShared + 1} {
+		m, in := benchManager(false), fullNode(3)
+		in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
+		in.MemoryOnly = true
+		for i := range in.Summary.Pods {
+			in.Summary.Pods[i].Memory.ShmemBytes = stats.Some(shared)
+		}
+		d := m.Step(epoch, in)
+		m.Begin(d.Evictions[0], 50<<20)
+		m.Done(epoch, d.Evictions[0].Pod.PodRef.UID, true)
+		if waits := len(m.Step(epoch.Add(settleLimit+time.Second), in).Evictions) == 0; waits != (shared > 0) {
+			t.Errorf("%d bytes shared: waits %v", shared, waits)
+		}
+		if shared > 0 && len(m.Step(epoch.Add(sharedLimit+time.Second), in).Evictions) != 1 {
+			t.Error("waits for ever")
+		}
+	}
+}

@@ -171,3 +171,24 @@ func TestAStateThatCannotBeTrueIsAFreshStart(t *testing.T) {
 		t.Errorf("under way %v\n%s", n.a.underway, n.log)
 	}
 }
+
+// Long after the grace period nobody knows whether anything is short still: the pod is left alone, until it is chosen anew.
+func TestALateRestartKillsNobody(t *testing.T) {
+	ctx, crash := context.WithCancel(t.Context())
+	n, dir, _ := keepingNode(t, ctx)
+	if err := n.a.keeper.Close(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	crash()
+	n.a.evictions.Wait()
+	n.again(t, dir)
+	later := time.Now().Add(time.Hour)
+	state, running, stop := n.a.startKeeping(later)
+	defer stop()
+	n.runs()
+	n.a.resume(t.Context(), later, state, running)
+	n.a.evictions.Wait()
+	if len(state.Evictions) != 1 || len(n.a.underway) != 0 || n.runtime.Calls("StopPodSandbox") != 0 {
+		t.Errorf("saved %d, under way %v\n%s", len(state.Evictions), n.a.underway, n.log)
+	}
+}

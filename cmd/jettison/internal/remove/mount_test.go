@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,8 +50,11 @@ func TestLiveMounts(t *testing.T) {
 	}
 }
 
-// child runs TestLiveMounts again in a mount namespace of its own, where nothing is shared with this one.
+// child runs TestLiveMounts again in a mount namespace of its own, where nothing is shared with this one. The kernel sends
+// Pdeathsig when the thread that started the child ends, and unmount ends the thread that it ran on: the test keeps this one.
 func child(t *testing.T, role, root string) *exec.Cmd {
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestLiveMounts$", "-test.v")
 	cmd.Env = append(os.Environ(), childRole+"="+role, childRoot+"="+root)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}

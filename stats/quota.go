@@ -87,18 +87,25 @@ func entriesOf(dir int, id uint32) bool {
 	}
 	defer unix.Close(own)
 	buf := make([]byte, 4<<10)
-	n, err := unix.Getdents(own, buf)
-	if err != nil {
-		return false
-	}
-	probes := 0
-	for b := buf[:n]; len(b) > 0 && probes < maxProbes; probes++ {
-		e, rest, ok := dirent(b)
-		if !ok {
+	for probes := 0; probes < maxProbes; {
+		n, err := unix.Getdents(own, buf) // a signal may end it after a few entries (v6.12 fs/readdir.c filldir64)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
 			return false
 		}
-		if b = rest; e.name != "." && e.name != ".." && !isOf(own, e.name, id) {
-			return false
+		if n <= 0 {
+			return true
+		}
+		for b := buf[:n]; len(b) > 0 && probes < maxProbes; probes++ {
+			e, rest, ok := dirent(b)
+			if !ok {
+				return false
+			}
+			if b = rest; e.name != "." && e.name != ".." && !isOf(own, e.name, id) {
+				return false
+			}
 		}
 	}
 	return true

@@ -437,30 +437,38 @@ func (t *tree) removeDir(dir int, name string) error {
 }
 
 // removeEmpty removes the empty directories in a directory, and puts the names of the others with a prefix into Left. Only
-// the node's administrator writes there: more than one buffer of names is left as it is.
+// the node's administrator writes there: more than maxBatch entries are left as they are.
 func (t *tree) removeEmpty(dir int, prefix string) error {
 	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
 		return fmt.Errorf("list %q: %w", t.path, err)
 	}
-	n, err := unix.Getdents(dir, t.buf)
-	if err != nil && err != unix.ENOENT {
-		return fmt.Errorf("list %q: %w", t.path, err)
-	}
-	for b := t.buf[:max(n, 0)]; len(b) > 0; {
-		name, _, rest, err := dirent(b)
-		if err != nil {
-			return fmt.Errorf("list %q: %w", t.path, err)
-		}
-		b = rest
-		if name == "." || name == ".." {
+	for seen := 0; seen < maxBatch; {
+		// A signal, the Go scheduler's too, ends a listing before its buffer is full (v6.12 fs/readdir.c filldir64).
+		n, err := unix.Getdents(dir, t.buf)
+		if err == unix.EINTR {
 			continue
 		}
-		if err := t.removeDir(dir, name); err != nil {
-			return err
+		if err != nil && err != unix.ENOENT {
+			return fmt.Errorf("list %q: %w", t.path, err)
 		}
-		known := name == volumes || name == plugins || name == emptyDirPlugin || name == containers // said already, if anything stays
-		if _, _, err := look(dir, name); err == nil && !known {
-			t.result.leave(strings.TrimPrefix(prefix+"/"+name, "/"))
+		if n <= 0 {
+			return nil
+		}
+		for b := t.buf[:n]; len(b) > 0; seen++ {
+			name, _, rest, err := dirent(b)
+			if err != nil {
+				return fmt.Errorf("list %q: %w", t.path, err)
+			}
+			if b = rest; name == "." || name == ".." {
+				continue
+			}
+			if err := t.removeDir(dir, name); err != nil {
+				return err
+			}
+			known := name == volumes || name == plugins || name == emptyDirPlugin || name == containers // said already, if anything stays
+			if _, _, err := look(dir, name); err == nil && !known {
+				t.result.leave(strings.TrimPrefix(prefix+"/"+name, "/"))
+			}
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package remove
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,4 +104,23 @@ func TestContainerLog(t *testing.T) {
 		}
 	}
 	b.check("after container logs")
+}
+
+// A listing may end after each entry: what is left has to be asked for again.
+func TestAShortListing(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		must(t, os.Mkdir(filepath.Join(root, name), 0o755))
+		write(t, filepath.Join(root, name+"-stays", "x"))
+	}
+	dir, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(dir)
+	tr := newTree(root)
+	tr.buf = tr.buf[:32] // one record
+	must(t, tr.removeEmpty(dir, "p"), tr.error(nil))
+	slices.Sort(tr.result.Left)
+	if want := []string{"p/a-stays", "p/b-stays", "p/c-stays", "p/d-stays"}; tr.result.Entries != 4 || !slices.Equal(tr.result.Left, want) {
+		t.Errorf("%+v", tr.result)
+	}
 }

@@ -25,12 +25,12 @@ func TestDetect(t *testing.T) {
 		// G01: what is new is first detected now, what is used was last used now (TestDetectImagesInitialDetect).
 		{"G01", nil, three, uses("name:1", "img2"), Records{"img0": {FirstDetected: now}, "img1": {now, now}, "img2": {now, now}}},
 		// G02: what is no longer used keeps when it last was (TestDetectImagesContainerStopped).
-		{"G02", Records{"img0": {ago(time.Hour), time.Time{}}, "img1": {ago(time.Hour), ago(time.Minute)}}, three[:2], nil,
+		{"G02", Records{"img0": {ago(time.Hour), time.Time{}}, "img1": {ago(time.Hour), ago(time.Minute)}}, three[:2], Used{},
 			Records{"img0": {ago(time.Hour), time.Time{}}, "img1": {ago(time.Hour), ago(time.Minute)}}},
 		// G03: what is no longer there is forgotten (TestDetectImagesWithRemovedImages).
-		{"G03", Records{"img0": {ago(time.Hour), now}, "img1": {ago(time.Hour), now}}, nil, nil, Records{}},
-		{"a record without a time", Records{"img0": {}}, three[:1], nil, Records{"img0": {FirstDetected: now}}},
-		{"a clock that was set back", Records{"img0": {ago(-time.Hour), ago(-time.Hour)}}, three[:1], nil, Records{"img0": {now, now}}},
+		{"G03", Records{"img0": {ago(time.Hour), now}, "img1": {ago(time.Hour), now}}, nil, Used{}, Records{}},
+		{"a record without a time", Records{"img0": {}}, three[:1], Used{}, Records{"img0": {FirstDetected: now}}},
+		{"a clock that was set back", Records{"img0": {ago(-time.Hour), ago(-time.Hour)}}, three[:1], Used{}, Records{"img0": {now, now}}},
 	} {
 		before := maps.Clone(test.before)
 		if got := test.before.Detect(now, test.images, test.used); !maps.Equal(got, test.want) {
@@ -52,6 +52,37 @@ func TestImagesAreFoundByAnyReference(t *testing.T) {
 		}
 		if u.Image(&Image{}) {
 			t.Errorf("%q: an image without a name is in use", ref)
+		}
+	}
+}
+
+// Whoever names an image as people do means the one that the runtime lists in full, or whose ID begins so.
+func TestImagesAreFoundByShortReferences(t *testing.T) {
+	for _, c := range []struct {
+		ref, listed string
+		want        bool
+	}{
+		{"pause:3.10", "docker.io/library/pause:3.10", true},
+		{"pause", "docker.io/library/pause:latest", true},
+		{"rancher/mirrored-pause:3.6", "docker.io/rancher/mirrored-pause:3.6", true},
+		{"docker.io/pause", "docker.io/library/pause:latest", true},
+		{"index.docker.io/library/pause:1", "docker.io/library/pause:1", true},
+		{"registry.k8s.io/pause", "registry.k8s.io/pause:latest", true},
+		{"localhost/a", "localhost/a:latest", true},
+		{"localhost:5000/a", "localhost:5000/a:latest", true},
+		{"docker.io/library/a:1", "a:1", true},
+		{"localhost/a", "docker.io/localhost/a:latest", false},
+		{"quay.io/pause:3.10", "docker.io/library/pause:3.10", false},
+		{"pause:3.1", "docker.io/library/pause:3.10", false},
+		{"3f57d9401f8d", "x:1", true},
+		{"sha256:3f57d9401f8d", "x:1", true},
+		{"3f57d9401f8e", "x:1", false},
+		{"3f5", "x:1", false},
+	} {
+		image := &Image{ID: "sha256:3f57d9401f8d42f986df300f0c69192fc41da28ccc8d797829467780db3dd741", Names: []string{c.listed}}
+		u := UsedIn(&Look{ImagesInUse: []string{c.ref}})
+		if got := u.Image(image); got != c.want {
+			t.Errorf("%q in use, %q listed: got %v, want %v", c.ref, c.listed, got, c.want)
 		}
 	}
 }

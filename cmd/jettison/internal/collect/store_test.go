@@ -154,7 +154,7 @@ func FuzzState(f *testing.F) {
 		if back, err := parseImages(again); err != nil || len(back) != len(records) {
 			t.Errorf("%v became %v: %v", records, back, err)
 		}
-		for id, r := range records.Detect(now, []reclaim.Image{{ID: "a"}}, nil) {
+		for id, r := range records.Detect(now, []reclaim.Image{{ID: "a"}}, reclaim.Used{}) {
 			if r.FirstDetected.After(now) || r.LastUsed.After(now) {
 				t.Errorf("%s: %+v", id, r)
 			}

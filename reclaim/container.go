@@ -105,14 +105,15 @@ func (w *planner) units() (out [][]dead) {
 	return out
 }
 
-// isDead says whether a container is old enough and not running. One that was created and not started may be about to (weakness 19).
+// isDead says whether a container is old enough and not running. One that was created and not started may be about to (weakness 19),
+// also where the runtime does not say when that was.
 func (w *planner) isDead(c *Container) bool {
 	age, policy := w.now.Sub(c.CreatedAt), w.policy.Container
 	switch c.State {
 	case Exited, Unknown:
 		return age >= policy.MinAge
 	case Created:
-		return age >= policy.MinAge && age >= policy.CreatedMinAge
+		return age >= policy.MinAge && age >= policy.CreatedMinAge && !c.CreatedAt.IsZero()
 	}
 	return false
 }

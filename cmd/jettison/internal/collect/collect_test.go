@@ -67,6 +67,9 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 		{"a container was created", "c-a", "it was created a moment ago", func(n *node) {
 			n.r.ContainerStatuses["c-a"] = &runtimev1.ContainerStatus{Id: "c-a", State: created, CreatedAt: n.clock.UnixNano()}
 		}},
+		{"a container was created at no known time", "c-a", "does not say when", func(n *node) {
+			n.r.ContainerStatuses["c-a"] = &runtimev1.ContainerStatus{Id: "c-a", State: created, CreatedAt: -1}
+		}},
 		{"a sandbox is ready", "s-b", "it is ready", func(n *node) {
 			n.r.SandboxStatuses["s-b"] = &runtimev1.PodSandboxStatus{Id: "s-b", State: runtimev1.PodSandboxState_SANDBOX_READY}
 		}},

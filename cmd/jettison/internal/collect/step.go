@@ -103,6 +103,8 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 	switch {
 	case now.State == cri.Running:
 		return changed("it runs")
+	case now.State == cri.Created && now.CreatedAt.IsZero():
+		return changed("it was created, and the runtime does not say when")
 	case now.State == cri.Created && c.now().Sub(now.CreatedAt) < c.o.Policy.Container.CreatedMinAge:
 		return changed("it was created a moment ago")
 	}

@@ -104,6 +104,9 @@ func gcError(r *collect.Result) error {
 		return fmt.Errorf("gc: nothing was removed: %s", r.PutOff)
 	}
 	n := r.Count(collect.Failed)
+	if n == 0 && r.Unseen != nil {
+		return fmt.Errorf("gc: %w", r.Unseen)
+	}
 	for i := range r.Done {
 		if d := &r.Done[i]; d.Outcome == collect.Failed {
 			return fmt.Errorf("gc: %d of %d steps failed, the first: %w", n, len(r.Plan.Steps), d.Err)

@@ -117,6 +117,20 @@ func TestGCPrintsJSON(t *testing.T) {
 	}
 }
 
+// An image service that does not answer keeps no container.
+func TestGCWithoutImages(t *testing.T) {
+	asRoot(t)
+	n := newGCNode(t, "")
+	n.r.Fail["ListImages"] = errors.New("no")
+	stdout, stderr, code := n.gc()
+	if code != exitFailed || !strings.HasPrefix(stderr, "jettison: gc: no image goes, they cannot be seen: list images of runtime ") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+	if got := strings.Join(n.r.Removed, " "); got != "container c0 container c1 sandbox s-gone" {
+		t.Errorf("removed %s\n%s", got, stdout)
+	}
+}
+
 // One line each, with what and what to do.
 func TestGCWithoutWhatItNeeds(t *testing.T) {
 	asRoot(t)

@@ -121,7 +121,7 @@ func (a *agent) garbage(now time.Time, r *collect.Result) {
 	}
 	fields := r.Fields()
 	switch {
-	case r.Err != nil || r.Count(collect.Failed) > 0:
+	case r.Err != nil || r.Unseen != nil || r.Count(collect.Failed) > 0:
 		fields = append(fields, "problems", r.Problems())
 		a.repeat("garbage: "+r.What.String(), func() { a.log.Warn("not all garbage could be collected", fields...) })
 	case r.PutOff != "":

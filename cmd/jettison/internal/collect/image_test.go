@@ -116,6 +116,38 @@ func TestAContainerThatDoesNotTell(t *testing.T) {
 	}
 }
 
+// Images that cannot be seen keep nothing else from going, least of all when a disk is short, and nothing of them is forgotten.
+func TestContainersGoWhereImagesCannotBeSeen(t *testing.T) {
+	for name, breaks := range map[string]func(*node){
+		"no list":                        func(n *node) { n.r.Fail["ListImages"] = errors.New("no") },
+		"no configuration":               func(n *node) { n.r.Fail["Status"] = errors.New("no") },
+		"a container that tells nothing": func(n *node) { n.container("hung", "s-b", uidB, running, time.Hour, "") },
+	} {
+		n := full(t)
+		n.pass(Images, reclaim.Periodic)
+		before := n.records
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted, uidB: reclaim.Active}, Synced: true})
+		n.sandbox("s", uidA, false, time.Hour)
+		n.container("c", "s", uidA, exited, time.Hour, "")
+		breaks(n)
+		n.r.Answer["ContainerStatus"] = func(m any) any {
+			if out := m.(*runtimev1.ContainerStatusResponse); out.Status.Id == "hung" {
+				out.Status = nil
+			}
+			return m
+		}
+		n.r.Change(func() { n.r.Removed = nil })
+		r := n.Relieve(t.Context(), Relief{Wishes: []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)}})
+		n.want(r, "container c", "sandbox s")
+		if r.Err != nil || r.Unseen == nil || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "no image goes, they cannot be seen: ") {
+			t.Errorf("%s: %v, %v, %q", name, r.Err, r.Unseen, r.Odd)
+		}
+		if len(n.records) != len(before) || len(before) == 0 {
+			t.Errorf("%s: %d images are remembered, of %d", name, len(n.records), len(before))
+		}
+	}
+}
+
 // Disk pressure waits for a sandbox that has no container yet, but not for ever.
 func TestDiskPressureWaitsForAWhile(t *testing.T) {
 	n := full(t)

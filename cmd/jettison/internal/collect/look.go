@@ -24,6 +24,7 @@ type view struct {
 	slow     string                // what the runtime was slow at; empty: nothing
 	known    Known                 // that Pods of look were made from
 	imageFs  stats.Opt[Filesystem] // absent: not measured
+	noImages error                 // why images were not seen although they were to be
 }
 
 // doubt notes what is wrong with a part of a look.
@@ -43,7 +44,8 @@ func (c *Collector) Look(ctx context.Context) (*reclaim.Look, error) {
 	return v.look, nil
 }
 
-// view sees what a plan for some kinds needs.
+// view sees what a plan for some kinds needs. Images that cannot be seen - another service may have them, a container may not tell its
+// volumes - keep nothing else from being collected.
 func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger) (*view, error) {
 	v := &view{look: &reclaim.Look{Trigger: trigger, AgentStarted: c.o.Started}}
 	v.problems, c.odd = c.odd, nil
@@ -55,10 +57,15 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	v.look.PodsSynced = v.known.Synced
 	c.lookAtPlaces(v) // for images too: a pod lives by what is seen there
 	if what&Images != 0 {
-		if err := c.lookAtImages(ctx, v); err != nil {
+		err := c.lookAtImages(ctx, v)
+		if err != nil && (what == Images || ctx.Err() != nil) {
 			return nil, err
 		}
-		v.look.Records = c.records
+		if v.look.Records = c.records; err != nil {
+			v.noImages = fmt.Errorf("no image goes, they cannot be seen: %w", err)
+			v.doubt(v.noImages)
+			v.look.Images, v.look.ImagesInUse, v.look.ImageFs, v.imageFs = nil, nil, stats.Opt[reclaim.ImageFsSize]{}, stats.Opt[Filesystem]{}
+		}
 	}
 	v.time = c.now()
 	keep := c.quiet.update(v.time, v.look)

@@ -61,7 +61,10 @@ func (c *Collector) pass(ctx context.Context, q request) (r Result) {
 		r.Err = fmt.Errorf("look at what there is: %w", err)
 		return r
 	}
-	r.Odd = v.problems
+	r.Odd, r.Unseen = v.problems, v.noImages
+	if v.noImages != nil {
+		q.what &^= Images // what is remembered of them stays as it is
+	}
 	r.Plan = c.plan(v, q)
 	if q.what&Images != 0 {
 		c.records = r.Plan.Records

@@ -22,6 +22,8 @@ type Result struct {
 	Plan   reclaim.Plan
 	Done   []Done   // a step each, in the order in which they were taken; none if nothing was to be removed
 	Odd    []string // what is wrong with the node or with what was seen of it
+	// Unseen is why images, which the pass was for as well, were not looked at; the rest was collected. It is in Odd, too.
+	Unseen error
 	// Filesystems that things were removed from, before and after.
 	Filesystems []Change
 	// Err ended the pass: the runtime does not answer, or ctx is over.

@@ -212,7 +212,8 @@ type agent struct {
 	collector        *collect.Collector // nil: no garbage is collected
 	runner           *collect.Runner    // likewise
 	collected        chan collect.Result
-	ended            chan struct{} // closed when the loop takes no results any more
+	garbageSaid      map[string]string // what was last logged of passes, by kind
+	ended            chan struct{}     // closed when the loop takes no results any more
 	relief           relief
 	holding          bool                                 // garbage collection waits for evictions
 	evictedPods      atomic.Pointer[map[string]time.Time] // when they were cleaned up; never written again

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -40,6 +41,9 @@ func (a *agent) startCollector(now time.Time) (stop func()) {
 	if err != nil {
 		a.log.Warn("no garbage is collected", "error", err)
 		return func() {}
+	}
+	if missing := collector.Missing(); len(missing) > 0 {
+		a.log.Info("garbage collection starts anew: nothing is remembered from before", "missing", missing)
 	}
 	a.collector = collector
 	a.runner = collect.Start(collector, collect.Schedule{
@@ -122,13 +126,66 @@ func (a *agent) garbage(now time.Time, r *collect.Result) {
 	fields := r.Fields()
 	switch {
 	case r.Err != nil || r.Unseen != nil || r.Count(collect.Failed) > 0:
-		fields = append(fields, "problems", r.Problems())
+		fields = append(fields, "problems", some(r.Problems()))
 		a.repeat("garbage: "+r.What.String(), func() { a.log.Warn("not all garbage could be collected", fields...) })
 	case r.PutOff != "":
 		a.repeat("garbage put off: "+r.PutOff, func() { a.log.Info("garbage collection is put off", fields...) })
 	case len(r.Done) > 0 || r.Trigger == reclaim.DiskPressure:
 		a.log.Info("garbage collected", fields...)
 	}
+	a.garbageNews(r)
+}
+
+// garbageNews logs what a pass that did not fail says beside its steps, whenever that is something else than after the last one of its kind: what
+// is wrong, what stays because it is nobody's, and what would go where nothing may.
+func (a *agent) garbageNews(r *collect.Result) {
+	if r.Err != nil || r.PutOff != "" {
+		return
+	}
+	var problems, left []string
+	if r.Unseen == nil && r.Count(collect.Failed) == 0 { // else they were said
+		problems = some(r.Problems())
+	}
+	for _, l := range r.Plan.Left {
+		left = append(left, l.String())
+	}
+	left = some(left)
+	observed := ""
+	if r.Observed != "" && r.Observed != collect.DryRun && len(r.Plan.Steps) > 0 {
+		observed = r.Observed
+	}
+	for _, news := range []struct {
+		key, now string
+		log      func()
+	}{
+		{"problems", fmt.Sprint(problems), func() { a.log.Warn("garbage collection", "what", r.What.String(), "problems", problems) }},
+		{"left", fmt.Sprint(left), func() { a.log.Info("garbage collection leaves alone what nobody knows", "left", left) }},
+		{"observed", observed, func() { a.log.Info("garbage is not collected here", r.Fields()...) }},
+	} {
+		key := news.key + " " + r.What.String()
+		nothing := news.now == "" || news.now == "[]"
+		if news.now == a.garbageSaid[key] || nothing && a.garbageSaid[key] == "" {
+			continue
+		}
+		if nothing {
+			delete(a.garbageSaid, key)
+			continue
+		}
+		if a.garbageSaid == nil {
+			a.garbageSaid = map[string]string{}
+		}
+		a.garbageSaid[key] = news.now
+		news.log()
+	}
+}
+
+// some are the first of texts, and how many more there are.
+func some(texts []string) []string {
+	const most = 16
+	if len(texts) <= most {
+		return texts
+	}
+	return append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", len(texts)-most))
 }
 
 // relieve has garbage collected before a pod goes for a disk. false: that was tried, or cannot be; the look that there is decides.

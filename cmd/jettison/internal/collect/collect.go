@@ -167,6 +167,9 @@ func (c *Collector) Close() {
 // Locked reports whether another process keeps StateDir: then nothing is written there.
 func (c *Collector) Locked() bool { return c.store.foreign }
 
+// Missing are the files of what outlives a restart that were not there: what they are for begins anew.
+func (c *Collector) Missing() []string { return c.store.missing }
+
 // Waiting is how many pods nobody names and nothing is alive in, but not for PodGoneAfter yet, as of the last look.
 func (c *Collector) Waiting() (pods int, first time.Time) { return c.quiet.waiting, c.quiet.next }
 

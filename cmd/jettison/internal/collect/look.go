@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"jettison/cri"
@@ -48,7 +49,7 @@ func (c *Collector) Look(ctx context.Context) (*reclaim.Look, error) {
 // volumes - keep nothing else from being collected.
 func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger) (*view, error) {
 	v := &view{look: &reclaim.Look{Trigger: trigger, AgentStarted: c.o.Started}}
-	v.problems, c.odd = c.odd, nil
+	v.problems = slices.Clone(c.odd)
 	if err := c.lists(ctx, v); err != nil {
 		return nil, err
 	}
@@ -72,6 +73,7 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)
 	v.look.Pods = reclaim.Phases(v.time, v.look, c.quiet.since, v.known.Pods, c.o.PodGoneAfter)
 	v.doubt(c.store.savePods(keep))
+	c.odd = nil // it is in the result
 	return v, nil
 }
 

@@ -51,7 +51,7 @@ func (c *Collector) pass(ctx context.Context, q request) (r Result) {
 	r = Result{What: q.what, Trigger: q.trigger, Began: c.now()}
 	defer func() { r.Took = c.now().Sub(r.Began) }()
 	if r.Observed = c.observes(); !q.act {
-		r.Observed = "dry run"
+		r.Observed = DryRun
 	}
 	if r.Err = c.gate.pass(ctx); r.Err != nil {
 		return r

@@ -30,6 +30,9 @@ type Result struct {
 	Err error
 }
 
+// DryRun is Observed of what only plans.
+const DryRun = "dry run"
+
 // Done is what became of a step.
 type Done struct {
 	reclaim.Step

@@ -70,7 +70,7 @@ func (r *Runner) Close(limit time.Duration) error {
 
 func (r *Runner) run(ctx context.Context) {
 	if r.schedule.Detect {
-		r.c.Plan(ctx, Images, reclaim.Periodic)
+		r.report(r.c.Plan(ctx, Images, reclaim.Periodic)) // what was wrong with what is remembered is in it
 	}
 	for ctx.Err() == nil {
 		what, at := r.schedule.Next(r.c.now())

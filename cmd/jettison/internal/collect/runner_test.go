@@ -3,6 +3,10 @@ package collect
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +43,47 @@ func TestReliefEndsAPeriodicPass(t *testing.T) {
 		t.Errorf("relief: %+v", second.Done)
 	}
 	if err := runner.Close(time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is wrong with what is remembered is said, also if the first look fails, and once.
+func TestABrokenStateIsSaid(t *testing.T) {
+	n := newNode(t)
+	n.now = time.Now
+	if err := os.WriteFile(filepath.Join(n.state, imagesFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.open(nil)
+	if missing := n.Missing(); len(missing) != 1 || missing[0] != filepath.Join(n.state, podsFile) {
+		t.Errorf("missing: %q", missing)
+	}
+	n.r.Fail["ListContainers"] = errors.New("no")
+	results := make(chan Result)
+	r := Start(n.Collector, Schedule{Detect: true}, func(r Result) { results <- r })
+	if first := <-results; first.Err == nil {
+		t.Errorf("%+v", first)
+	}
+	n.r.Change(func() { delete(n.r.Fail, "ListContainers") })
+	for i, want := range []bool{true, false} {
+		r.Relieve(Relief{Wishes: []eviction.Wish{{What: eviction.ReclaimImages}}})
+		if next := <-results; slices.ContainsFunc(next.Odd, func(text string) bool { return strings.HasSuffix(text, "starting anew") }) != want {
+			t.Errorf("result %d: %q", i, next.Odd)
+		}
+	}
+	if err := r.Close(time.Minute); err != nil {
+		t.Error(err)
+	}
+	n.open(nil)
+	if err := os.WriteFile(filepath.Join(n.state, podsFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.open(nil)
+	r = Start(n.Collector, Schedule{Detect: true}, func(r Result) { results <- r })
+	if first := <-results; len(first.Odd) != 1 || !strings.HasSuffix(first.Odd[0], "starting anew") {
+		t.Errorf("the first look: %q", first.Odd)
+	}
+	if err := r.Close(time.Minute); err != nil {
 		t.Error(err)
 	}
 }

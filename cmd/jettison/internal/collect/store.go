@@ -36,6 +36,7 @@ type store struct {
 	lock    *os.File // nil: not held
 	foreign bool     // another process holds it
 	written map[string][]byte
+	missing []string // files that were not there when it was opened
 }
 
 // imagesState is images.json.
@@ -103,6 +104,7 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 		path := filepath.Join(s.dir, f.name)
 		text, err := readState(path)
 		if errors.Is(err, os.ErrNotExist) {
+			s.missing = append(s.missing, path)
 			continue
 		}
 		if err == nil {

@@ -50,26 +50,24 @@ func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 }
 
 // settled are the runtime's lists once no young sandbox lacks its container, or why images have to wait for that. Disk pressure waits for
-// a while, once a pass, and then goes on without.
+// a while, in all of a pass and whichever sandboxes come and go meanwhile, and then goes on without.
 func (x *run) settled() (v *view, why string, err error) {
-	until := x.c.now().Add(x.c.wait)
 	for {
 		if v, err = x.fresh(false); err != nil {
 			return nil, "", err
 		}
 		id := v.look.Pulling(v.time)
 		switch {
-		case id == "" || x.waited:
+		case id == "" || x.waited >= x.c.wait:
 			return v, "", nil
 		case x.q.trigger != reclaim.DiskPressure:
 			return nil, fmt.Sprintf("sandbox %.64q is young and has no container yet: the image may be its", id), nil
-		case !x.c.now().Before(until):
-			x.waited = true
-			return v, "", nil
 		}
-		timer := time.NewTimer(min(pullPoll, x.c.wait))
+		began := x.c.now()
+		timer := time.NewTimer(min(pullPoll, x.c.wait-x.waited))
 		select {
 		case <-timer.C:
+			x.waited += max(x.c.now().Sub(began), min(pullPoll, x.c.wait-x.waited)) // a clock may be set back
 		case <-x.ctx.Done():
 			timer.Stop()
 			return nil, "", x.ctx.Err()

@@ -175,6 +175,27 @@ func TestDiskPressureWaitsForAWhile(t *testing.T) {
 	}
 }
 
+// However many sandboxes come one after the other, disk pressure waits for all of them together no longer than for one.
+func TestDiskPressureWaitsOnceForManySandboxes(t *testing.T) {
+	n := full(t)
+	n.now, n.wait = time.Now, 400*time.Millisecond
+	n.sandbox("s0", uidA, true, 0)
+	asked := 0
+	n.r.Answer["ListContainers"] = func(m any) any { // its container is there the third time, and so is the next sandbox
+		out := m.(*runtimev1.ListContainersResponse)
+		if asked++; asked%3 != 0 {
+			return out
+		}
+		out.Containers = append(out.Containers, &runtimev1.Container{Id: "c", PodSandboxId: "s0", State: running})
+		return out
+	}
+	r := n.pass(Images, reclaim.DiskPressure)
+	// One look for the plan, one for each image, and one more after each of two waits.
+	if asked > 7 || r.Count(Removed) != 4 {
+		t.Errorf("%d looks, %+v", asked, r.Done)
+	}
+}
+
 func wish(what eviction.Reclaimable, signals ...stats.Signal) eviction.Wish {
 	return eviction.Wish{What: what, Signals: signals}
 }

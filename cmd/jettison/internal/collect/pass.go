@@ -143,11 +143,11 @@ type run struct {
 	v      *view
 	r      *Result
 	odd    []string
-	over   string // why no further step is taken; empty: they are
-	images string // why no further image is removed; empty: they are
-	late   int    // calls in a row that were not answered in time
-	waited bool   // for sandboxes to get their containers, as long as is waited
-	lists  *view  // as last listed
+	over   string        // why no further step is taken; empty: they are
+	images string        // why no further image is removed; empty: they are
+	late   int           // calls in a row that were not answered in time
+	waited time.Duration // in all, for sandboxes to get their containers
+	lists  *view         // as last listed
 
 	listsFor time.Duration // how long they count
 }

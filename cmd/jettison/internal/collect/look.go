@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -70,6 +71,8 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	}
 	v.time = c.now()
 	keep := c.quiet.update(v.time, v.look)
+	// What clients name they have to name again after a restart, and need time for that.
+	maps.DeleteFunc(keep, func(uid string, _ quietPod) bool { _, named := v.known.Pods[uid]; return named })
 	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)
 	v.look.Pods = reclaim.Phases(v.time, v.look, c.quiet.since, v.known.Pods, c.o.PodGoneAfter)
 	v.doubt(c.store.savePods(keep))

@@ -9,7 +9,8 @@ import (
 )
 
 // quiet is since when pods have nothing alive in them. It outlives a restart for those of which nothing new is there after it: a sandbox
-// that is not ready never becomes ready again, so that a pod that lived in between has another one.
+// that is not ready never becomes ready again, so that a pod that lived in between has another one. Of those that somebody names nothing
+// is kept: the names do not outlive a restart, and a pod that has been through for days would be gone before its client is heard again.
 type quiet struct {
 	since   reclaim.Quiet
 	old     map[string]quietPod // as read from the file, until the first look

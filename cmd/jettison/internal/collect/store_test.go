@@ -28,6 +28,24 @@ func TestARestartRemembers(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "container c", "sandbox s")
 }
 
+// A client has as long as podGoneAfter to name its pods again after a restart, however long they have been quiet.
+func TestAPodThatWasNamedBeforeARestart(t *testing.T) {
+	n := newNode(t)
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Terminated}, Synced: true})
+	n.sandbox("s", uidA, false, time.Hour)
+	n.file("log/pods/default_a_" + uidA + "/main/0.log")
+	n.pass(Everything, reclaim.Periodic)
+	n.clock = n.clock.Add(24 * time.Hour)
+	n.pass(Everything, reclaim.Periodic)
+	n.known.Store(&Known{Synced: true})
+	n.open(nil)
+	if r := n.pass(Everything, reclaim.Periodic); len(r.Done) > 0 {
+		t.Errorf("at once: %+v", r.Done)
+	}
+	n.clock = n.clock.Add(5 * time.Minute)
+	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s")
+}
+
 // A pod that has lived while nobody looked has another sandbox, and is quiet only since then.
 func TestAPodThatLivedMeanwhile(t *testing.T) {
 	n := newNode(t)

@@ -38,6 +38,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			if live.output != "table" && live.output != "json" {
 				return usageError{fmt.Errorf("--output %q: want table or json", live.output)}
 			}
+			live.stateSet = cmd.Flags().Changed("state-dir")
 			if from == "" {
 				return live.run(cmd.Context(), stdout)
 			}
@@ -49,7 +50,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 	f.BoolVar(&live.dryRun, "dry-run", false, "plan only")
 	f.StringVarP(&live.output, "output", "o", "table", "table or json")
 	f.StringVar(&live.trigger, "trigger", "periodic", "periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
-	f.StringVar(&live.stateDir, "state-dir", defaultStateDir, "where is kept what outlives a pass; empty: nothing is")
+	f.StringVar(&live.stateDir, "state-dir", "", "where is kept what outlives a pass; empty: nothing is (default stateDir of the configuration)")
 	live.addPlaces(cmd)
 	return cmd
 }

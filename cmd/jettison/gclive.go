@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -26,9 +27,6 @@ import (
 	"jettison/stats"
 )
 
-// defaultStateDir is where the agent keeps what outlives a restart.
-const defaultStateDir = "/var/lib/jettison"
-
 const (
 	gcAnswer   = 5 * time.Second // for the runtime's first answer, and the first look at manifests
 	agentLimit = 2 * time.Second // for the agent's
@@ -38,7 +36,7 @@ const (
 type gcLive struct {
 	lookFlags
 	output, trigger, stateDir string
-	dryRun                    bool
+	dryRun, stateSet          bool     // stateSet: stateDir is a flag's, not the configuration's
 	notes                     []string // what was not looked at, and why
 }
 
@@ -50,6 +48,9 @@ func (g *gcLive) run(ctx context.Context, stdout io.Writer) error {
 	g.options.Watch, g.options.Wait = time.Second, gcAnswer
 	if err := g.load(); err != nil {
 		return err
+	}
+	if !g.stateSet {
+		g.stateDir = g.options.Config.StateDir
 	}
 	if os.Geteuid() != 0 && !g.dryRun {
 		return fmt.Errorf("gc: user %d may not remove anything: run it as root, or with --dry-run", os.Geteuid())
@@ -198,22 +199,27 @@ func (g *gcLive) known(ctx context.Context, index stats.Index) collect.Known {
 	return out
 }
 
-// askAgent asks an agent that runs here how many pod objects it has: its clients may name pods that this command knows nothing of, and then
-// no pod counts as gone here. The agent's own passes take those.
+// askAgent asks an agent that runs here how many pods its clients name: this command knows nothing of those, and then no pod counts as gone
+// here. The agent's own passes take those. Only where nobody listens there is none; one that does not answer may know anything.
 func (g *gcLive) askAgent(ctx context.Context, locked bool, known *collect.Known) {
-	objects, err := agentObjects(ctx, g.options.Config.Socket)
+	clients, err := agentClients(ctx, g.options.Config.Socket)
+	none := g.options.Config.Socket == "" || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 	switch {
-	case err != nil && !locked: // none runs
-	case err != nil:
+	case err != nil && none && !locked: // none runs
+	case err != nil && locked:
 		known.Synced = false
 		g.notes = append(g.notes, fmt.Sprintf("no pod counts as gone: %s is kept by another process, and which pods it knows is not known: %v", g.stateDir, err))
-	case objects > len(known.Pods):
+	case err != nil:
 		known.Synced = false
-		g.notes = append(g.notes, fmt.Sprintf("no pod counts as gone here: the agent knows %d pod objects, this command %d", objects, len(known.Pods)))
+		g.notes = append(g.notes, fmt.Sprintf("no pod counts as gone: an agent may run, and which pods it knows is not known: %v", err))
+	case clients > 0:
+		known.Synced = false
+		g.notes = append(g.notes, fmt.Sprintf("no pod counts as gone here: the agent knows %d pods from clients, which this command does not", clients))
 	}
 }
 
-func agentObjects(ctx context.Context, socket string) (int, error) {
+// agentClients is how many pods only clients have told an agent of.
+func agentClients(ctx context.Context, socket string) (int, error) {
 	if socket == "" {
 		return 0, errors.New("no socket is configured")
 	}
@@ -232,15 +238,15 @@ func agentObjects(ctx context.Context, socket string) (int, error) {
 	}
 	defer res.Body.Close()
 	var state struct {
-		Pods *struct{ Objects *int }
+		Pods *struct{ Clients *int }
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, 16<<20)).Decode(&state); err != nil {
 		return 0, fmt.Errorf("the agent's state: %w", err)
 	}
-	if state.Pods == nil || state.Pods.Objects == nil {
-		return 0, fmt.Errorf("the agent answers with %s", res.Status)
+	if state.Pods == nil || state.Pods.Clients == nil {
+		return 0, fmt.Errorf("the agent answers with %s, and not how many pods its clients named", res.Status)
 	}
-	return *state.Pods.Objects, nil
+	return *state.Pods.Clients, nil
 }
 
 // gcResult is what a pass did, as -o json prints it beside the plan.

@@ -169,26 +169,63 @@ func TestGCKnowsStaticManifests(t *testing.T) {
 	}
 }
 
-// An agent that knows more pods than this command has the say which of them are gone.
+// An agent whose clients name pods has the say which of them are gone, however many manifests this command knows; so has one that does not
+// tell.
 func TestGCBesideAnAgent(t *testing.T) {
 	asRoot(t)
-	for objects, want := range map[int]string{0: "container c0 container c1 sandbox s-gone", 7: "container c0 container c1"} {
-		n := newGCNode(t, "")
+	all := "container c0 container c1 sandbox s-gone"
+	for answer, c := range map[string]struct{ want, note string }{
+		`{"pods": {"runtime": 9, "objects": 7, "clients": 0}}`: {all, ""},
+		`{"pods": {"runtime": 9, "objects": 1, "clients": 1}}`: {"container c0 container c1", "the agent knows 1 pods from clients"},
+		`{"pods": {"runtime": 9, "objects": 0}}`:               {"container c0 container c1", "an agent may run, and which pods it knows is not known"},
+		`{`:                                                    {"container c0 container c1", "an agent may run, and which pods it knows is not known"},
+	} {
+		n := newGCNode(t, "staticPodPath: /manifests\n")
+		// A pod that the agent has not read yet, so that the numbers are the same.
+		n.write("root/manifests/live.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: live, namespace: default, uid: live}\nspec: {containers: [{name: main, image: x}]}\n")
 		l, err := net.Listen("unix", filepath.Join(n.dir, "socket"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, `{"pods": {"runtime": 9, "objects": %d}}`, objects)
-		})}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })}
 		done := make(chan struct{})
 		go func() { defer close(done); _ = server.Serve(l) }()
 		stdout, stderr, code := n.gc()
-		if got := strings.Join(n.r.Removed, " "); code != 0 || got != want || (objects > 0) != strings.Contains(stdout, "the agent knows 7 pod objects, this command 0") {
-			t.Errorf("%d objects: exit %d, %s, removed %s\n%s", objects, code, stderr, got, stdout)
+		if got := strings.Join(n.r.Removed, " "); code != 0 || got != c.want || !strings.Contains(stdout, c.note) || (c.note == "") != !strings.Contains(stdout, "no pod counts as gone") {
+			t.Errorf("%s: exit %d, %s, removed %s\n%s", answer, code, stderr, got, stdout)
 		}
 		_ = server.Close()
 		<-done
+	}
+}
+
+// A socket that nobody listens on is that of an agent that has ended.
+func TestGCAfterAnAgent(t *testing.T) {
+	asRoot(t)
+	n := newGCNode(t, "")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(n.dir, "socket"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if stdout, stderr, code := n.gc(); code != 0 || len(n.r.Removed) != 3 {
+		t.Errorf("exit %d, %s, removed %v\n%s", code, stderr, n.r.Removed, stdout)
+	}
+}
+
+// What outlives a pass is where the agent of the same configuration keeps it.
+func TestGCKeepsItsStateWhereTheConfigurationSays(t *testing.T) {
+	asRoot(t)
+	n := newGCNode(t, "")
+	state := filepath.Join(n.dir, "elsewhere")
+	n.write("config.yaml", fmt.Sprintf("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\ncontainerRuntimeEndpoint: %s\ngc: observe\nsocket: %s\nstateDir: %s\n", n.r.Endpoint(), filepath.Join(n.dir, "socket"), state))
+	var out, errs bytes.Buffer
+	code := execute(context.Background(), []string{"gc", "--config", n.config, "--host-root", filepath.Join(n.dir, "root"), "--cgroup-mount", filepath.Join(n.dir, "none")}, &out, &errs)
+	if _, err := os.Stat(filepath.Join(state, "quiet-pods.json")); code != 0 || err != nil {
+		t.Errorf("exit %d, %s, %v\n%s", code, &errs, err, &out)
 	}
 }
 

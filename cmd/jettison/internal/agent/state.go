@@ -80,6 +80,7 @@ type MetState struct {
 type PodCount struct {
 	Runtime int `json:"runtime"` // that the runtime listed
 	Objects int `json:"objects"` // that a client or a manifest told of
+	Clients int `json:"clients"` // of those, that only clients told of
 }
 
 // UnderwayState is an eviction that is not over.
@@ -117,7 +118,7 @@ func (a *agent) State(ctx context.Context) (*State, error) {
 func (a *agent) state(now time.Time) *State {
 	s := &State{
 		Time: now, Version: a.o.Version, Runtime: RuntimeState{a.Client.Endpoint(), a.lost}, Kubelet: a.kubelet, Disk: a.diskMode(), DryRun: a.o.DryRun,
-		Pods: PodCount{len(a.pods), len(a.objects)}, Evicted: slices.Clone(a.history), Stopped: a.stopped, Errors: map[string]string{}, Headroom: a.headroomAdvice(), Looks: a.looks,
+		Pods: PodCount{len(a.pods), len(a.objects), a.store.Snapshot().Clients}, Evicted: slices.Clone(a.history), Stopped: a.stopped, Errors: map[string]string{}, Headroom: a.headroomAdvice(), Looks: a.looks,
 		Conditions: []ConditionState{}, Signals: []SignalState{}, Met: []MetState{}, Underway: []UnderwayState{}, SetAside: []AsideState{},
 	}
 	for source, text := range a.blind {

@@ -41,6 +41,7 @@ type Snapshot struct {
 	Version uint64                   // greater than that of any snapshot before, and the same as long as nothing changes
 	Pods    map[string]*eviction.Pod // by UID
 	Objects []*v1.Pod                // trimmed (podjson.Trim), by namespace, name, UID
+	Clients int                      // how many of them only clients told of
 }
 
 // Store is safe for concurrent use. Make one with New.
@@ -218,7 +219,9 @@ func (s *Store) publish() {
 	}
 	next.Objects = make([]*v1.Pod, 0, len(s.clients)+len(s.static))
 	add(s.static)
+	static := len(next.Objects)
 	add(s.clients)
+	next.Clients = len(next.Objects) - static
 	slices.SortFunc(next.Objects, func(a, b *v1.Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
 	})

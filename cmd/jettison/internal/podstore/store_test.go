@@ -100,7 +100,7 @@ func TestDelete(t *testing.T) {
 	if got := s.Snapshot(); !slices.Equal(uids(got), []string{"b"}) || got.Version != before.Version+1 {
 		t.Errorf("after: %v, version %d", uids(got), got.Version)
 	}
-	if len(before.Pods) != 2 || len(before.Objects) != 2 {
+	if len(before.Pods) != 2 || len(before.Objects) != 2 || before.Clients != 2 {
 		t.Error("a snapshot changed")
 	}
 }
@@ -230,7 +230,7 @@ func TestAManifestComesBeforeAClient(t *testing.T) {
 	s.SetRuntime(stats.NewIndex(running("h1", "etcd-n1")))
 	put(t, s, false, `{"metadata":{"uid":"h1","namespace":"kube-system","name":"etcd-n1","annotations":{"kubernetes.io/config.source":"api"}}}`)
 	got := s.Snapshot()
-	if len(got.Objects) != 1 || got.Objects[0].Annotations["kubernetes.io/config.source"] != "file" {
+	if len(got.Objects) != 1 || got.Clients != 0 || got.Objects[0].Annotations["kubernetes.io/config.source"] != "file" {
 		t.Fatalf("got %v", got.Objects)
 	}
 	m := eviction.NewManager(eviction.Config{Thresholds: mustParse(t), MemoryAvailable: stats.MemoryAvailableKernel})

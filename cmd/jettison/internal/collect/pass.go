@@ -24,6 +24,9 @@ const (
 	freshMost  = 2 * time.Second
 )
 
+// besideAgain is how often in a pass a kubelet is looked for that has started meanwhile: it takes some milliseconds.
+const besideAgain = 2 * time.Second
+
 // errLost ends a pass.
 var errLost = errors.New("the runtime does not answer")
 
@@ -150,6 +153,7 @@ type run struct {
 	lists  *view         // as last listed
 
 	listsFor time.Duration // how long they count
+	besideAt time.Time     // when a kubelet was last looked for
 }
 
 // all takes the steps in their order. What is left of the plan after one that ends it is skipped.
@@ -260,6 +264,10 @@ func (x *run) stopped() string {
 	}
 	if r := x.q.relief; x.over == "" && r != nil && r.Enough != nil && r.Enough() {
 		x.over = "enough is free"
+	}
+	if now := x.c.now(); x.over == "" && now.Sub(x.besideAt).Abs() >= besideAgain {
+		x.besideAt = now
+		x.over = x.c.observes()
 	}
 	return x.over
 }

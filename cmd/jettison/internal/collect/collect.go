@@ -111,6 +111,7 @@ type Collector struct {
 	quiet   quiet
 	backoff backoff
 	mounts  map[string][]string // images that containers have as volumes, by container ID
+	logs    map[string]string   // where containers log to, by ID; empty: nowhere
 	pauses  map[string]string   // the image of a sandbox, by sandbox ID
 	pause   []string            // images for sandboxes by the runtime's configuration
 	paces   paces
@@ -126,7 +127,7 @@ func New(o Options) (*Collector, error) {
 	}
 	c := &Collector{
 		o: o, now: time.Now, beside: beside.Kubelet, wait: pullWait, slow: slowList,
-		mounts: map[string][]string{}, pauses: map[string]string{}, paces: defaultPaces(),
+		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
 	}
 	if o.LinksDir == "" {
 		c.o.LinksDir = DefaultLinksDir

@@ -138,6 +138,39 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 	}
 }
 
+// The log of a dead container stays as long as another one of its pod has it too: who makes containers without a kubelet may give all
+// attempts the same.
+func TestALogThatAnotherContainerHas(t *testing.T) {
+	for name, c := range map[string]struct {
+		others string // of the container that runs
+		stays  bool
+	}{
+		"the same":                {"0.log", true},
+		"one that begins with it": {"0.log.1", true},
+		"another":                 {"1.log", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
+			dir := "/log/pods/default_a_" + uidA + "/main/"
+			log := n.file(dir + "0.log")
+			n.sandbox("s", uidA, true, time.Hour)
+			for i, file := range []string{"0.log", "2.log", c.others} {
+				id, state := fmt.Sprint("c", i), exited
+				if i == 2 {
+					state = running
+				}
+				n.container(id, "s", uidA, state, time.Hour-time.Duration(i)*time.Minute, "")
+				n.r.ContainerStatuses[id] = &runtimev1.ContainerStatus{Id: id, State: state, LogPath: dir + file}
+			}
+			n.want(n.pass(Containers, reclaim.Periodic), "container c0")
+			if exists(log) != c.stays {
+				t.Errorf("the log stays: %v", !c.stays)
+			}
+		})
+	}
+}
+
 // comesBack has pod A get a ready sandbox after the plan.
 func (n *node) comesBack() {
 	first := true

@@ -54,6 +54,9 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	if err := c.lists(ctx, v); err != nil {
 		return nil, err
 	}
+	if len(c.logs) > 2*len(v.look.Containers) {
+		clear(c.logs) // most are of containers that are gone
+	}
 	// After the lists: a pod that is in none of them and is named from here on is not gone by what was known before.
 	v.known = c.o.Known()
 	v.look.PodsSynced = v.known.Synced

@@ -138,12 +138,52 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 	// The log goes first, as with a kubelet (kuberuntime_container.go removeContainer): once the container is gone nobody knows where it is.
 	var logErr error
 	if c.remover != nil && now.LogPath != "" {
-		_, logErr = c.remover.ContainerLog(x.ctx, now.LogPath)
+		shared, err := x.sharesLog(s, now.LogPath)
+		if err != nil {
+			return Failed, "", err
+		}
+		if !shared {
+			_, logErr = c.remover.ContainerLog(x.ctx, now.LogPath)
+		}
 	}
 	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.RemoveContainer(ctx, s.ID) }); err != nil {
 		return Failed, "", errors.Join(err, logErr)
 	}
 	return Removed, "", logErr
+}
+
+// sharesLog reports whether another container of the pod has the same log, or one that would be taken for what this one was rotated to. A
+// kubelet gives each attempt a log of its own; who does without one may give them all the same, and the one that runs now writes to it.
+func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
+	v, err := x.fresh(true)
+	if err != nil {
+		return false, err
+	}
+	c := x.c
+	for i := range v.look.Containers {
+		o := &v.look.Containers[i]
+		if o.ID == s.ID || o.PodUID != "" && o.PodUID != s.PodUID {
+			continue
+		}
+		path, asked := c.logs[o.ID]
+		if !asked {
+			status, err := c.o.Runtime.ContainerStatus(x.ctx, o.ID)
+			switch {
+			case errors.Is(err, cri.ErrNotFound):
+				continue
+			case err != nil && (x.ctx.Err() != nil || o.State != reclaim.Exited):
+				return false, fmt.Errorf("whether it shares its log: %w", err)
+			case err != nil:
+				continue // to be asked again
+			}
+			path = status.LogPath
+			c.logs[o.ID] = path
+		}
+		if path == file || strings.HasPrefix(path, file+".") {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {

@@ -171,6 +171,26 @@ func TestALogThatAnotherContainerHas(t *testing.T) {
 	}
 }
 
+// A container without a kubelet's label lives in the pod of its sandbox, ready or not.
+func TestAPodThatIsBackWithoutALabel(t *testing.T) {
+	n := newNode(t)
+	n.open(func(o *Options) { o.PodGoneAfter = 0 })
+	n.sandbox("s", uidA, false, time.Hour)
+	log := n.file("log/pods/default_a_" + uidA + "/main/0.log")
+	first := true
+	n.r.Answer["ListContainers"] = func(m any) any {
+		if out := m.(*runtimev1.ListContainersResponse); !first {
+			out.Containers = append(out.Containers, &runtimev1.Container{Id: "new", PodSandboxId: "s", State: running})
+		}
+		first = false
+		return m
+	}
+	r := n.pass(Containers, reclaim.Periodic)
+	if d := outcome(t, r, "default_a_"+uidA); d.Outcome != Skipped || !exists(log) {
+		t.Errorf("%+v", d)
+	}
+}
+
 // comesBack has pod A get a ready sandbox after the plan.
 func (n *node) comesBack() {
 	first := true

@@ -76,15 +76,21 @@ func (x *run) silent(s *reclaim.Step) bool {
 	return s.Reason == reclaim.PodGone && !named
 }
 
-// back reports whether something of a pod lives by the runtime's word.
+// back reports whether something of a pod lives by the runtime's word. A container without a kubelet's label is of its sandbox's pod.
 func back(l *reclaim.Look, uid string) bool {
+	own := map[string]bool{} // sandboxes
 	for i := range l.Sandboxes {
-		if s := &l.Sandboxes[i]; s.PodUID == uid && !s.NotReady {
+		s := &l.Sandboxes[i]
+		if s.PodUID != uid {
+			continue
+		}
+		if !s.NotReady {
 			return true
 		}
+		own[s.ID] = true
 	}
 	for i := range l.Containers {
-		if c := &l.Containers[i]; c.PodUID == uid && c.State == reclaim.Running {
+		if c := &l.Containers[i]; (c.PodUID == uid || own[c.SandboxID]) && c.State == reclaim.Running {
 			return true
 		}
 	}

@@ -187,7 +187,7 @@ func TestGCBesideAnAgent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "%s", answer) })}
 		done := make(chan struct{})
 		go func() { defer close(done); _ = server.Serve(l) }()
 		stdout, stderr, code := n.gc()

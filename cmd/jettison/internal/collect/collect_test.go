@@ -171,6 +171,33 @@ func TestALogThatAnotherContainerHas(t *testing.T) {
 	}
 }
 
+// A container that runs and does not tell its log keeps those of its pod, but no container, and is asked once in a pass.
+func TestAContainerThatDoesNotTellItsLog(t *testing.T) {
+	n := newNode(t)
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
+	path := "/log/pods/default_a_" + uidA + "/main/0.log"
+	log := n.file(path)
+	for i := range 4 {
+		id := fmt.Sprint("c", i)
+		n.container(id, "s", uidA, exited, time.Hour-time.Duration(i)*time.Minute, "")
+		n.r.ContainerStatuses[id] = &runtimev1.ContainerStatus{Id: id, State: exited, LogPath: strings.Replace(path, "0.log", id, 1)}
+	}
+	n.r.ContainerStatuses["c0"].LogPath = path
+	n.container("hung", "s", uidA, running, time.Hour, "")
+	asked := 0
+	n.r.Answer["ContainerStatus"] = func(m any) any {
+		if out := m.(*runtimev1.ContainerStatusResponse); out.Status.Id == "hung" {
+			out.Status = nil
+			asked++
+		}
+		return m
+	}
+	n.want(n.pass(Containers, reclaim.Periodic), "container c0", "container c1", "container c2")
+	if !exists(log) || asked != 1 {
+		t.Errorf("asked %d times; the log is there: %v", asked, exists(log))
+	}
+}
+
 // A container without a kubelet's label lives in the pod of its sandbox, ready or not.
 func TestAPodThatIsBackWithoutALabel(t *testing.T) {
 	n := newNode(t)

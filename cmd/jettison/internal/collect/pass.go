@@ -83,7 +83,7 @@ func (c *Collector) pass(ctx context.Context, q request) (r Result) {
 		r.PutOff = v.slow
 		return r
 	}
-	x := &run{c: c, ctx: ctx, q: q, v: v, r: &r}
+	x := &run{c: c, ctx: ctx, q: q, v: v, r: &r, mute: map[string]bool{}}
 	x.measure()
 	x.all()
 	x.measure()
@@ -146,11 +146,12 @@ type run struct {
 	v      *view
 	r      *Result
 	odd    []string
-	over   string        // why no further step is taken; empty: they are
-	images string        // why no further image is removed; empty: they are
-	late   int           // calls in a row that were not answered in time
-	waited time.Duration // in all, for sandboxes to get their containers
-	lists  *view         // as last listed
+	over   string          // why no further step is taken; empty: they are
+	images string          // why no further image is removed; empty: they are
+	late   int             // calls in a row that were not answered in time
+	waited time.Duration   // in all, for sandboxes to get their containers
+	lists  *view           // as last listed
+	mute   map[string]bool // containers that did not tell their log: each costs a whole limit, and is asked once
 
 	listsFor time.Duration // how long they count
 	besideAt time.Time     // when a kubelet was last looked for

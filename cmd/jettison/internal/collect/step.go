@@ -78,23 +78,29 @@ func (x *run) silent(s *reclaim.Step) bool {
 
 // back reports whether something of a pod lives by the runtime's word. A container without a kubelet's label is of its sandbox's pod.
 func back(l *reclaim.Look, uid string) bool {
-	own := map[string]bool{} // sandboxes
 	for i := range l.Sandboxes {
-		s := &l.Sandboxes[i]
-		if s.PodUID != uid {
-			continue
-		}
-		if !s.NotReady {
+		if s := &l.Sandboxes[i]; s.PodUID == uid && !s.NotReady {
 			return true
 		}
-		own[s.ID] = true
 	}
+	own := sandboxesOf(l, uid)
 	for i := range l.Containers {
 		if c := &l.Containers[i]; (c.PodUID == uid || own[c.SandboxID]) && c.State == reclaim.Running {
 			return true
 		}
 	}
 	return false
+}
+
+// sandboxesOf are the IDs of a pod's.
+func sandboxesOf(l *reclaim.Look, uid string) map[string]bool {
+	own := map[string]bool{}
+	for i := range l.Sandboxes {
+		if s := &l.Sandboxes[i]; s.PodUID == uid {
+			own[s.ID] = true
+		}
+	}
+	return own
 }
 
 func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
@@ -148,7 +154,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 		if err != nil {
 			return Failed, "", err
 		}
-		if !shared {
+		if !shared { // else it goes with the last of them
 			_, logErr = c.remover.ContainerLog(x.ctx, now.LogPath)
 		}
 	}
@@ -165,25 +171,29 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	c := x.c
+	c, own := x.c, sandboxesOf(v.look, s.PodUID)
 	for i := range v.look.Containers {
 		o := &v.look.Containers[i]
-		if o.ID == s.ID || o.PodUID != "" && o.PodUID != s.PodUID {
+		if o.ID == s.ID || o.PodUID != s.PodUID && !own[o.SandboxID] {
 			continue
 		}
 		path, asked := c.logs[o.ID]
-		if !asked {
+		if !asked && !x.mute[o.ID] {
 			status, err := c.o.Runtime.ContainerStatus(x.ctx, o.ID)
 			switch {
 			case errors.Is(err, cri.ErrNotFound):
 				continue
-			case err != nil && (x.ctx.Err() != nil || o.State != reclaim.Exited):
-				return false, fmt.Errorf("whether it shares its log: %w", err)
+			case err != nil && x.ctx.Err() != nil:
+				return false, err
 			case err != nil:
-				continue // to be asked again
+				x.mute[o.ID] = true
 			}
-			path = status.LogPath
-			c.logs[o.ID] = path
+			if path = status.LogPath; err == nil {
+				c.logs[o.ID] = path
+			}
+		}
+		if x.mute[o.ID] && o.State != reclaim.Exited {
+			return true, nil // it may
 		}
 		if path == file || strings.HasPrefix(path, file+".") {
 			return true, nil

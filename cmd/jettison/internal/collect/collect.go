@@ -148,7 +148,7 @@ func New(o Options) (*Collector, error) {
 			return nil, err
 		}
 	}
-	c.store = openStore(o.StateDir)
+	c.store = openStore(o.StateDir, filepath.Join(c.o.ProcMount, "sys/kernel/random/boot_id"))
 	var odd []error
 	c.records, c.quiet, odd = c.store.load()
 	for _, err := range odd {

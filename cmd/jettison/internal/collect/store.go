@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,7 @@ const (
 // lock.
 type store struct {
 	dir     string   // empty: nothing is kept
+	boot    string   // this one's ID; empty: not known
 	lock    *os.File // nil: not held
 	foreign bool     // another process holds it
 	written map[string][]byte
@@ -53,11 +55,16 @@ type imageState struct {
 // podsState is quiet-pods.json.
 type podsState struct {
 	Version int                 `json:"version"`
-	Pods    map[string]quietPod `json:"pods"` // by UID
+	Boot    string              `json:"boot,omitempty"` // of the kernel, boot_id
+	Pods    map[string]quietPod `json:"pods"`           // by UID
 }
 
-func openStore(dir string) *store {
+// openStore opens a directory. boot is a file with the ID of this boot (random(4), boot_id).
+func openStore(dir, boot string) *store {
 	s := &store{dir: dir, written: map[string][]byte{}}
+	if text, err := os.ReadFile(boot); err == nil && len(text) <= maxID {
+		s.boot = strings.TrimSpace(string(text))
+	}
 	s.acquire()
 	return s
 }
@@ -96,7 +103,7 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 		parse func(text []byte) error
 	}{
 		{imagesFile, func(text []byte) (err error) { records, err = parseImages(text); return err }},
-		{podsFile, func(text []byte) (err error) { pods.old, err = parsePods(text); return err }},
+		{podsFile, func(text []byte) (err error) { pods.old, err = parsePods(text, s.boot); return err }},
 	} {
 		if s.dir == "" {
 			break
@@ -162,8 +169,9 @@ func parseImages(text []byte) (reclaim.Records, error) {
 	return out, nil
 }
 
-// parsePods reads quiet-pods.json. It returns an empty map beside an error.
-func parsePods(text []byte) (map[string]quietPod, error) {
+// parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot: all pods are quiet after that, and whoever
+// starts them has to have time for it, however long the node was off.
+func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	out, state := map[string]quietPod{}, podsState{}
 	err := json.Unmarshal(text, &state)
 	switch {
@@ -173,6 +181,8 @@ func parsePods(text []byte) (map[string]quietPod, error) {
 		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
 	case len(state.Pods) > maxQuiet:
 		return out, fmt.Errorf("more than %d pods", maxQuiet)
+	case state.Boot != "" && boot != "" && state.Boot != boot:
+		return out, nil
 	}
 	for uid, p := range state.Pods {
 		if p.Since = plausible(p.Since); uid != "" && len(uid) <= maxID && !p.Since.IsZero() {
@@ -218,7 +228,7 @@ func (s *store) savePods(pods map[string]quietPod) error {
 	if len(pods) > maxQuiet {
 		return fmt.Errorf("%s: more than %d pods: not written", filepath.Join(s.dir, podsFile), maxQuiet)
 	}
-	return s.write(podsFile, &podsState{Version: stateVersion, Pods: pods})
+	return s.write(podsFile, &podsState{Version: stateVersion, Boot: s.boot, Pods: pods})
 }
 
 // write replaces a file as a whole, if it has to be another one: a reader sees the old text or the new one, whatever happens

@@ -28,6 +28,42 @@ func TestARestartRemembers(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "container c", "sandbox s")
 }
 
+// The time that a node was off is none in which somebody could have started its pods.
+func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
+	for _, c := range []struct {
+		then, now string
+		gone      bool
+	}{{"one", "two", false}, {"one", "one", true}, {"", "two", true}, {"one", "", true}} {
+		n := newNode(t)
+		proc := t.TempDir()
+		boot := func(id string) {
+			file := filepath.Join(proc, "sys/kernel/random/boot_id")
+			err := os.MkdirAll(filepath.Dir(file), 0o700)
+			if err == nil {
+				err = os.WriteFile(file, []byte(id+"\n"), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.open(func(o *Options) { o.ProcMount = proc })
+		}
+		boot(c.then)
+		n.sandbox("s", uidA, false, time.Hour)
+		n.pass(Everything, reclaim.Periodic)
+		n.clock = n.clock.Add(8 * time.Hour)
+		boot(c.now)
+		r := n.pass(Everything, reclaim.Periodic)
+		if gone := r.Count(Removed) > 0; gone != c.gone || len(r.Odd) > 0 {
+			t.Errorf("%+v: gone %v, %q", c, gone, r.Odd)
+		}
+		n.clock = n.clock.Add(5 * time.Minute)
+		n.pass(Everything, reclaim.Periodic)
+		if len(n.removed()) != 1 {
+			t.Errorf("%+v: 5 minutes later: %v", c, n.removed())
+		}
+	}
+}
+
 // A client has as long as podGoneAfter to name its pods again after a restart, however long they have been quiet.
 func TestAPodThatWasNamedBeforeARestart(t *testing.T) {
 	n := newNode(t)
@@ -177,7 +213,7 @@ func FuzzState(f *testing.F) {
 				t.Errorf("%s: %+v", id, r)
 			}
 		}
-		pods, _ := parsePods(text)
+		pods, _ := parsePods(text, "b")
 		q := newQuiet()
 		q.old = pods
 		q.update(now, &reclaim.Look{Sandboxes: []reclaim.Sandbox{{ID: "s", PodUID: "u", NotReady: true}, {ID: "t", PodUID: "v", NotReady: true}}})

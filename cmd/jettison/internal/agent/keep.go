@@ -145,7 +145,8 @@ func (a *agent) save(now time.Time) {
 	}
 	for uid, h := range a.holds.All() {
 		if now.Before(h.Until) {
-			s.HoldOffs = append(s.HoldOffs, records.HoldOff{UID: uid, Until: h.Until, Reason: h.Reason, Times: max(a.held[uid].times, 1)})
+			held := a.held[uid]
+			s.HoldOffs = append(s.HoldOffs, records.HoldOff{UID: uid, Until: h.Until, Reason: h.Reason, Times: max(held.times, 1), Signal: held.signal})
 		}
 	}
 	a.keeper.Save(s)
@@ -165,9 +166,9 @@ func (a *agent) thresholdOf(e *eviction.Eviction) (t eviction.Threshold) {
 func (a *agent) holdAgain(now time.Time, s *records.State) {
 	for _, h := range s.HoldOffs {
 		a.holds.Set(now, h.UID, nri.Hold{Until: h.Until, Reason: h.Reason})
-		a.held[h.UID] = heldOff{times: h.Times, last: now}
+		a.held[h.UID] = heldOff{times: h.Times, last: now, signal: h.Signal}
 	}
-	for i := range s.Evictions {
+	for i := range s.Evictions { // a state of an older agent has no signal in its hold-offs
 		uid := s.Evictions[i].Eviction.Pod.UID
 		held := a.held[uid]
 		held.signal = s.Evictions[i].Eviction.Signal

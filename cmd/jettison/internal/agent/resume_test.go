@@ -192,3 +192,31 @@ func TestALateRestartKillsNobody(t *testing.T) {
 		t.Errorf("saved %d, under way %v\n%s", len(state.Evictions), n.a.underway, n.log)
 	}
 }
+
+// The eviction is over, but what it was for is short still: after a restart, too, the hold-off lasts as long as that, and no longer.
+func TestAHoldOffLastsAsLongAsItsSignalAfterARestart(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		mib  int
+		on   bool
+	}{{"short still", 90, true}, {"back", 500, false}} {
+		n, dir := newTestNode(t), t.TempDir()
+		n.again(t, dir)
+		_, _, stop := n.a.startKeeping(time.Now())
+		d := n.victim(90, time.Now())
+		n.a.holdOff(time.Now(), &d.Evictions[0])
+		n.a.changed = true
+		stop()
+		n.again(t, dir)
+		state, running, stop := n.a.startKeeping(time.Now())
+		n.a.resume(t.Context(), time.Now(), state, running)
+		before := n.a.holds.All()[uid].Until
+		n.available(c.mib)
+		late := before.Add(-time.Second)
+		n.a.holdOn(late, n.a.measure(late))
+		if after := n.a.holds.All()[uid].Until; before.IsZero() || after.After(before) != c.on {
+			t.Errorf("%s: until %s, then until %s\n%s", c.name, before, after, n.log)
+		}
+		stop()
+	}
+}

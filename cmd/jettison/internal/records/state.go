@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"jettison/eviction"
+	"jettison/stats"
 )
 
 // StateFile is the name of the file of the State below the state directory.
@@ -50,10 +51,11 @@ type Underway struct {
 
 // HoldOff is a pod that is not let in again for a while.
 type HoldOff struct {
-	UID    string    `json:"uid"`
-	Until  time.Time `json:"until"`
-	Reason string    `json:"reason,omitempty"`
-	Times  int       `json:"times"`
+	UID    string       `json:"uid"`
+	Until  time.Time    `json:"until"`
+	Reason string       `json:"reason,omitempty"`
+	Times  int          `json:"times"`
+	Signal stats.Signal `json:"signal,omitempty"` // the hold-off lasts as long as that is short; empty: not known, so it ends with Until
 }
 
 // BootID is the identity of this boot; proc is where /proc is mounted. Empty: the kernel does not say.
@@ -187,6 +189,7 @@ func (s *State) check(now time.Time, warn func(string, ...any)) {
 		}
 		held[h.UID] = true
 		h.Reason, h.Times = oneLine(h.Reason, 256), min(max(h.Times, 1), maxRecords)
+		h.Signal = stats.Signal(oneLine(string(h.Signal), 64)) // one that no threshold is for never lasts longer
 		holds = append(holds, h)
 	}
 	s.HoldOffs = holds

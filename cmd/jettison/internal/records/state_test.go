@@ -48,7 +48,7 @@ func TestAStateComesBack(t *testing.T) {
 	want := State{
 		Evictions: []Underway{underway("a"), underway("b")},
 		Manager:   eviction.Saved{Pending: []eviction.SavedPending{{Eviction: underway("b").Eviction}, {Eviction: underway("c").Eviction, Died: true}}, Aside: []eviction.SavedAside{{UID: "x", Until: epoch.Add(time.Minute), Times: 2}}},
-		HoldOffs:  []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1}},
+		HoldOffs:  []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1, stats.SignalMemoryAvailable}},
 	}
 	w.Save(want)
 	w.Begin(begun(1))
@@ -91,7 +91,7 @@ func TestAStateThatCannotBe(t *testing.T) {
 	foreign.Eviction.Pod.Cgroup = "kubepods"
 	noID := underway("noid")
 	noID.Record = "a b"
-	text, err := json.Marshal(State{Version: Version, BootID: "boot", Evictions: []Underway{odd, foreign, underway("odd"), noID}, Manager: eviction.Saved{Pending: []eviction.SavedPending{{Eviction: foreign.Eviction}}}, HoldOffs: []HoldOff{{UID: "a", Until: far, Reason: "x\ny"}, {UID: "", Until: far}, {UID: "a", Until: far}}})
+	text, err := json.Marshal(State{Version: Version, BootID: "boot", Evictions: []Underway{odd, foreign, underway("odd"), noID}, Manager: eviction.Saved{Pending: []eviction.SavedPending{{Eviction: foreign.Eviction}}}, HoldOffs: []HoldOff{{UID: "a", Until: far, Reason: "x\ny", Signal: "memory\n.available"}, {UID: "", Until: far}, {UID: "a", Until: far}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ DIR/state.json: a hold-off of "a", which is no UID or comes twice
 	if len(s.Evictions) != 1 || s.Evictions[0].Killed.Monotonic != 0 || !s.Evictions[0].Began.Time.Equal(epoch) || !s.Evictions[0].Deadline.Equal(epoch.Add(30*time.Second)) {
 		t.Errorf("%+v", s.Evictions)
 	}
-	if len(s.HoldOffs) != 1 || !s.HoldOffs[0].Until.Equal(epoch.Add(5*time.Minute)) || s.HoldOffs[0].Reason != "x?y" || s.HoldOffs[0].Times != 1 {
+	if len(s.HoldOffs) != 1 || !s.HoldOffs[0].Until.Equal(epoch.Add(5*time.Minute)) || s.HoldOffs[0].Reason != "x?y" || s.HoldOffs[0].Signal != "memory?.available" || s.HoldOffs[0].Times != 1 {
 		t.Errorf("%+v", s.HoldOffs)
 	}
 	for text, want := range map[string]string{
@@ -145,6 +145,20 @@ DIR/state.json: a hold-off of "a", which is no UID or comes twice
 	}
 	if text, err := many.encode(); err != nil || len(text) > maxState/2 {
 		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+// A state that was written before hold-offs had a signal is read: what it does not say is not known.
+func TestAnOlderStateIsRead(t *testing.T) {
+	dir := t.TempDir()
+	old := `{"version":1,"bootId":"boot","time":"2026-01-01T00:00:00Z","manager":{},"holdOffs":[{"uid":"a","until":"` + epoch.Add(time.Minute).Format(time.RFC3339) + `","reason":"memory was short","times":2}]}`
+	if err := os.WriteFile(filepath.Join(dir, StateFile), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, _, warnings := load(t, dir, epoch, "boot")
+	want := []HoldOff{{UID: "a", Until: epoch.Add(time.Minute), Reason: "memory was short", Times: 2}}
+	if diff := cmp.Diff(want, s.HoldOffs); diff != "" || warnings != "" {
+		t.Errorf("%s%s", warnings, diff)
 	}
 }
 

@@ -223,6 +223,9 @@ func showRecord(stdout io.Writer, r *records.Record) error {
 	if r.Reclaimed != nil {
 		line("reclaimed", "%s before", amountOf(stats.SignalMemoryAvailable, r.Reclaimed))
 	}
+	if r.Squeeze != nil {
+		line("squeezed", "%s", squeezed(r.Squeeze))
+	}
 	if !r.HoldOffUntil.IsZero() {
 		line("held off", "until %s", r.HoldOffUntil.UTC().Format(time.DateTime))
 	}
@@ -235,6 +238,17 @@ func showRecord(stdout io.Writer, r *records.Record) error {
 		return err
 	}
 	return showRanking(stdout, &r.Ranking)
+}
+
+// squeezed is a squeeze in words.
+func squeezed(s *records.Squeeze) string {
+	bytes := func(v *uint64) string { return amountOf(stats.SignalMemoryAvailable, v) }
+	text := fmt.Sprintf("asked for %s of %s, got %s, read in again %s, in %.1f ms", bytes(&s.Asked), orDash(s.Kind), bytes(s.Freed), bytes(s.Refaulted),
+		float64(s.Took)/float64(time.Millisecond))
+	if s.Stopped {
+		text += ", stopped for the eviction"
+	}
+	return text
 }
 
 func showSteps(stdout io.Writer, r *records.Record, zero records.Stamp) error {

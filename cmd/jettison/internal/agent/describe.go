@@ -167,6 +167,7 @@ func (a *agent) report(now time.Time, u *underway, back bool) {
 		fields = append(fields, "available", o.Available)
 	}
 	fields = append(fields, "killedAtMonotonic", killed.Monotonic, "message", u.eviction.Message, "ranking", a.named(u.ranking))
+	fields = append(fields, squeezeFields(u)...)
 	if u.killErr != nil {
 		fields = append(fields, "killError", u.killErr)
 	}

@@ -32,10 +32,11 @@ type underway struct {
 	reported bool       // its effect is known and logged
 	failed   bool       // it did not die
 	killErr  error
-	record   records.Record // as last kept
-	resumed  bool           // it was begun by the process before this one
-	remove   atomic.Bool    // what it leaves on disk is removed too; for the goroutine as well
-	unmount  atomic.Bool    // its volumes in memory are unmounted, likewise
+	record   records.Record   // as last kept
+	squeeze  *records.Squeeze // that came before it; nil: none, or its effect is not known yet. Never written again
+	resumed  bool             // it was begun by the process before this one
+	remove   atomic.Bool      // what it leaves on disk is removed too; for the goroutine as well
+	unmount  atomic.Bool      // its volumes in memory are unmounted, likewise
 }
 
 // event is what the goroutine of an eviction reports.
@@ -104,6 +105,7 @@ func (a *agent) evict(ctx context.Context, d *eviction.Decision, i int) bool {
 		u.met = d.Signal
 	}
 	u.ranking = a.ranking(d) // before the next look
+	a.afterSqueeze(u)
 	a.recordBegin(d, u)
 	a.underway[uid] = u
 	if !pod.Announced {
@@ -191,6 +193,7 @@ func (a *agent) hasten(u *underway, d *eviction.Decision, i int) bool {
 	a.manager.Begin(*e, a.level(e))
 	a.holdOff(time.Now(), e)
 	u.eviction, u.met, u.reason = *e, d.Signal, d.Reason
+	a.afterSqueeze(u)
 	if e.Disk() && !a.kubelet {
 		u.remove.Store(true)
 	}

@@ -71,7 +71,7 @@ func (a *agent) recordBegin(d *eviction.Decision, u *underway) {
 	if u.killErr != nil {
 		r.Killed, r.Error = records.Stamp{}, u.killErr.Error()
 	}
-	r.Reclaimed = a.reclaimed(u.began, u.eviction.Signal)
+	r.Reclaimed, r.Squeeze = a.reclaimed(u.began, u.eviction.Signal), u.squeeze
 	if a.synced && a.o.Config.Gate { // else nobody keeps it out
 		r.HoldOffUntil = a.holds.All()[r.Pod.UID].Until
 	}

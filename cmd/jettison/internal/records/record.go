@@ -50,9 +50,10 @@ type Record struct {
 	Ranking Ranking `json:"ranking"`
 	Steps   []Step  `json:"steps,omitempty"` // of the kill ladder, in order
 
-	Predicted *uint64 `json:"predicted,omitempty"` // what its end was expected to return
-	Released  *uint64 `json:"released,omitempty"`  // what it returned
-	Reclaimed *uint64 `json:"reclaimed,omitempty"` // bytes of memory that were reclaimed before
+	Predicted *uint64  `json:"predicted,omitempty"` // what its end was expected to return
+	Released  *uint64  `json:"released,omitempty"`  // what it returned
+	Reclaimed *uint64  `json:"reclaimed,omitempty"` // bytes of memory that were reclaimed before
+	Squeeze   *Squeeze `json:"squeeze,omitempty"`   // how; nil: nothing was asked for
 
 	Outcome      Outcome   `json:"outcome"`
 	Error        string    `json:"error,omitempty"`
@@ -145,6 +146,18 @@ type Ranking struct {
 	Protected int   `json:"protected,omitempty"` // pods that are never victims
 }
 
+// Squeeze is the reclaim of cold memory before an eviction: what pods were asked for, and what came of it.
+type Squeeze struct {
+	Signal    stats.Signal  `json:"signal"` // that was running short; a crossing of another one may have stopped it
+	Kind      string        `json:"kind"`   // anonymous memory, page cache
+	Began     time.Time     `json:"began"`
+	Took      time.Duration `json:"tookNs"`
+	Asked     uint64        `json:"asked"`               // bytes that the kernel was asked for
+	Freed     *uint64       `json:"freed,omitempty"`     // by how much the cgroups of the pods shrank
+	Refaulted *uint64       `json:"refaulted,omitempty"` // bytes that the pods read in again within the next seconds; nil: not known, or not yet
+	Stopped   bool          `json:"stopped"`             // for the eviction, before its end
+}
+
 // Row is one candidate.
 type Row struct {
 	Pod       string         `json:"pod"`
@@ -181,7 +194,7 @@ func NewID(at time.Time, uid string) string {
 
 // Begin makes the record of an eviction that has just begun, of the decision that it follows from; it shares nothing with it. name says
 // how a pod is called where the decision does not know its name; nil: nobody knows better. What it cannot know is for the caller:
-// Crossed, Reclaimed, HoldOffUntil, and where nothing is killed yet, killed is zero.
+// Crossed, Reclaimed, Squeeze, HoldOffUntil, and where nothing is killed yet, killed is zero.
 func Begin(d *eviction.Decision, e *eviction.Eviction, began, killed Stamp, name func(stats.PodReference) string) Record {
 	p := &e.Pod
 	r := Record{
@@ -237,6 +250,11 @@ func (r *Record) bound() {
 			clean.Text, clean.Reason = oneLine(clean.Text, 64), oneLine(clean.Reason, maxText)
 			*reading = &clean
 		}
+	}
+	if s := r.Squeeze; s != nil {
+		clean := *s
+		clean.Signal, clean.Kind = stats.Signal(oneLine(string(s.Signal), 64)), oneLine(s.Kind, 64)
+		r.Squeeze = &clean
 	}
 	ids := make([]string, 0, min(len(r.Pod.SandboxIDs), maxIDs))
 	for _, id := range r.Pod.SandboxIDs[:cap(ids)] {

@@ -23,19 +23,23 @@ func (s *Squeezer) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.Memo
 			e.Err = described(ask.Cgroup, err)
 		}
 		if asked > 0 {
-			t.asked = true
+			t.asked += asked
 			e.Asked += asked
 			ask.Bytes = asked
 			e.Pods = append(e.Pods, ask)
 		}
 	}
 	for _, t := range targets {
-		if !t.asked {
+		if t.asked == 0 {
 			continue
 		}
 		// One that is gone gave back nothing because of this.
 		if now, err := t.group.MemoryCurrent(s.buf); err == nil {
-			e.Freed = stats.Some(e.Freed.V + t.current - min(now, t.current))
+			freed := t.current - min(now, t.current)
+			if j.stop.Load() { // the rest is its death: it may be who is killed
+				freed = min(freed, t.asked)
+			}
+			e.Freed = stats.Some(e.Freed.V + freed)
 		}
 		if t.group.ReclaimStat(s.buf, &t.after) != nil {
 			t.after = cgroup.ReclaimStat{}

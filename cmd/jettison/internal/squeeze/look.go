@@ -19,7 +19,7 @@ type target struct {
 	group   *cgroup.Group
 	current uint64 // before
 	stat    cgroup.ReclaimStat
-	asked   bool
+	asked   uint64             // bytes; 0: it was not asked
 	after   cgroup.ReclaimStat // when the last chunk was done
 }
 
@@ -162,7 +162,7 @@ func (s *Squeezer) refaulted(targets map[string]*target) (out stats.Opt[uint64])
 	page := uint64(os.Getpagesize())
 	for _, t := range targets {
 		var now cgroup.ReclaimStat
-		if !t.asked {
+		if t.asked == 0 {
 			continue
 		}
 		switch err := t.group.ReclaimStat(s.buf, &now); {

@@ -198,6 +198,7 @@ type agent struct {
 	searching bool        // for it, beside the loop
 	search    chan search // one slot: what that has found
 	growth    growth
+	ladder    ladderTest
 	squeezing
 	rotating  bool             // beside the loop
 	rotatedAt time.Time        // when that last began
@@ -279,6 +280,7 @@ func newAgent(o Options, s *sources.Sources) *agent {
 			MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod), PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
 			LocalStorage: c.LocalStorageCapacityIsolation, Breaker: c.Breaker, MaxAge: readingLimit,
 		}),
+		ladder:    ladderTest{test: kill.SelfTest, done: make(chan kill.Report, 1)},
 		collected: make(chan collect.Result), ended: make(chan struct{}),
 		pin:    func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(s.FS, p) },
 		events: make(chan event, 64), requests: make(chan chan *State), search: make(chan search, 1), rotated: make(chan rotation, 1),
@@ -408,6 +410,9 @@ func (a *agent) loop(ctx context.Context) {
 		case r := <-a.rotated:
 			a.hasRotated(r)
 			continue
+		case r := <-a.ladder.done:
+			a.rehearsedLate(ctx, r)
+			continue
 		case s := <-a.search:
 			a.searching = false
 			a.searched(s)
@@ -421,6 +426,7 @@ func (a *agent) loop(ctx context.Context) {
 		case <-slow.C:
 			a.slow(time.Now())
 			a.rotateLogs(ctx, time.Now())
+			a.rehearseLate(ctx)
 		case <-timer.C:
 		}
 		a.look(ctx, time.Now())

@@ -2,10 +2,13 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"jettison/cgroup"
 	"jettison/cmd/jettison/internal/kill"
 	"jettison/cmd/jettison/internal/protect"
+	"jettison/eviction"
 )
 
 // startKiller starts the threads that free what victims leave. The returned function ends them. A dry run kills nobody.
@@ -30,10 +33,60 @@ func (a *agent) rehearse(ctx context.Context) {
 	start := time.Now()
 	a.rehearsal(start)
 	a.advice.react(soonest + time.Since(start))
-	if a.o.DryRun || hard(a.manager.Met()) { // no time for it: the first look waits
+	if a.o.DryRun {
 		return
 	}
-	report := kill.SelfTest(ctx, a.FS, a.Collector.Self())
+	if hard(a.manager.Met()) { // no time for it: the first look waits
+		a.ladder.putOff = true
+		a.log.Warn("self-test put off until no threshold is met any more: it is not known yet what kills here")
+		return
+	}
+	a.tested(a.ladder.test(ctx, a.FS, a.Collector.Self()))
+}
+
+// ladderTest is the self-test of the kill ladder. It belongs to the loop; one that was put off is made beside it.
+type ladderTest struct {
+	test   func(context.Context, *cgroup.FS, string) kill.Report
+	putOff bool             // it is to be made
+	cancel func()           // of the one under way; nil: none is
+	done   chan kill.Report // one slot: what that found
+}
+
+// rehearseLate makes the self-test that was put off, once nothing that processes take is short and nobody is being evicted. A disk may stay
+// short for days, and is no reason to wait for at the start either.
+func (a *agent) rehearseLate(ctx context.Context) {
+	l := &a.ladder
+	if !l.putOff || l.cancel != nil || len(a.underway) > 0 {
+		return
+	}
+	if slices.ContainsFunc(a.manager.Met(), func(m eviction.Met) bool { return !m.Disk() }) {
+		return
+	}
+	l.putOff = false
+	ctx, l.cancel = context.WithCancel(ctx)
+	own := a.Collector.Self()
+	a.log.Info("self-test, which was put off: no threshold is met any more")
+	a.evictions.Go(func() { l.done <- l.test(ctx, a.FS, own) })
+}
+
+// rehearsedLate takes what it has found, unless it was broken off.
+func (a *agent) rehearsedLate(ctx context.Context, report kill.Report) {
+	a.ladder.cancel()
+	if a.ladder.cancel = nil; !a.ladder.putOff && ctx.Err() == nil {
+		a.tested(report)
+	}
+}
+
+// breakOff has a self-test that is under way make room for what is short now: it is made later. To be called after the kill.
+func (a *agent) breakOff() {
+	if a.ladder.cancel != nil {
+		a.ladder.putOff = true
+		a.ladder.cancel()
+	}
+}
+
+// tested logs what the self-test has found, and takes how long a kill took.
+func (a *agent) tested(report kill.Report) {
 	for _, rung := range report.Rungs {
 		if rung.Outcome == kill.Works && rung.Rung == kill.CgroupKill.String() {
 			a.advice.release(rung.Took)

@@ -20,6 +20,9 @@ func (a *agent) look(ctx context.Context, now time.Time) {
 		}
 		begun = a.rush(ctx, now)
 		met = a.manager.Met() // of the last measurement
+		if hard(met) {
+			a.breakOff()
+		}
 	}
 	a.conditionsChanged(now, met)
 	a.progress(now, met)

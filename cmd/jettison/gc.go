@@ -25,7 +25,7 @@ func gcCommand(stdout io.Writer) *cobra.Command {
 		Long: `gc makes one pass on this node: it removes dead containers, sandboxes, logs, links, cgroups and images by the rules of the
 configuration, each step checked again right before it is done, and prints what became of each. --dry-run prints the plan. Beside a kubelet
 it only plans, unless the configuration says gc: act. Which pods are gone it knows from the runtime, static manifests and what an
-earlier pass has seen: docs/gc.md.
+earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/gc.md.
 
 gc --from DIR plans from files what garbage collection would remove, in which order and why. It needs no runtime, and
 removes nothing. DIR holds containers.json, sandboxes.json and images.json, as "crictl ps -a", "crictl pods" and "crictl images"
@@ -38,7 +38,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			if live.output != "table" && live.output != "json" {
 				return usageError{fmt.Errorf("--output %q: want table or json", live.output)}
 			}
-			live.stateSet = cmd.Flags().Changed("state-dir")
+			live.stateDirGiven = cmd.Flags().Changed("state-dir")
 			if from == "" {
 				return live.run(cmd.Context(), stdout)
 			}
@@ -50,7 +50,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 	f.BoolVar(&live.dryRun, "dry-run", false, "plan only")
 	f.StringVarP(&live.output, "output", "o", "table", "table or json")
 	f.StringVar(&live.trigger, "trigger", "periodic", "periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
-	f.StringVar(&live.stateDir, "state-dir", "", "where is kept what outlives a pass; empty: nothing is (default stateDir of the configuration)")
+	f.StringVar(&live.stateDir, "state-dir", "", "where is kept what outlives a pass; \"\": nothing is (default stateDir of the configuration)")
 	live.addPlaces(cmd)
 	return cmd
 }

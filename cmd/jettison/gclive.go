@@ -36,7 +36,8 @@ const (
 type gcLive struct {
 	lookFlags
 	output, trigger, stateDir string
-	dryRun, stateSet          bool     // stateSet: stateDir is a flag's, not the configuration's
+	stateDirGiven             bool // else the configuration says
+	dryRun                    bool
 	notes                     []string // what was not looked at, and why
 }
 
@@ -49,7 +50,7 @@ func (g *gcLive) run(ctx context.Context, stdout io.Writer) error {
 	if err := g.load(); err != nil {
 		return err
 	}
-	if !g.stateSet {
+	if !g.stateDirGiven {
 		g.stateDir = g.options.Config.StateDir
 	}
 	if os.Geteuid() != 0 && !g.dryRun {

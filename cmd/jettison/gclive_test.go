@@ -100,6 +100,43 @@ func TestGCOnANode(t *testing.T) {
 	}
 }
 
+// What outlives a pass lies where the configuration has it, beside the agent's, unless the flag says otherwise.
+func TestGCKeepsItsStateWhereTheConfigurationSays(t *testing.T) {
+	asRoot(t)
+	for name, c := range map[string]struct {
+		config string
+		flags  []string
+		want   string
+	}{
+		"the configuration": {"stateDir: %s/own\n", nil, "own"},
+		"the flag wins":     {"stateDir: %s/own\n", []string{"--state-dir", "%s/flag"}, "flag"},
+		"the flag: nothing": {"stateDir: %s/own\n", []string{"--state-dir", ""}, ""},
+		"nothing":           {"stateDir: \"\" # not %s\n", nil, ""},
+		"nothing, the flag": {"stateDir: \"\" # not %s\n", []string{"--state-dir", "%s/flag"}, "flag"},
+	} {
+		n := newGCNode(t, "")
+		text, err := os.ReadFile(n.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.write("config.yaml", string(text)+fmt.Sprintf(c.config, n.dir))
+		args := []string{"gc", "--config", n.config, "--host-root", filepath.Join(n.dir, "root"), "--cgroup-mount", filepath.Join(n.dir, "none")}
+		for _, f := range c.flags {
+			args = append(args, strings.ReplaceAll(f, "%s", n.dir))
+		}
+		var out, errs bytes.Buffer
+		if code := execute(context.Background(), args, &out, &errs); code != 0 {
+			t.Errorf("%s: exit %d, %s", name, code, &errs)
+		}
+		for _, dir := range []string{"own", "flag"} {
+			kept, err := filepath.Glob(filepath.Join(n.dir, dir, "*.json"))
+			if (len(kept) > 0) != (dir == c.want) || err != nil {
+				t.Errorf("%s: in %s: %v, %v", name, dir, kept, err)
+			}
+		}
+	}
+}
+
 func TestGCPrintsJSON(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"jettison/eviction"
+	"jettison/reclaim"
 	"jettison/stats"
 )
 
@@ -168,6 +169,25 @@ func TestADiskVictimWaitsForFreshFigures(t *testing.T) {
 	for end := time.Now().Add(10 * time.Second); n.a.measuring(n.a.diskCleaned); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("they are never measured anew")
+		}
+	}
+}
+
+// What a client says of a pod's end is what the collector goes by: of one that was evicted all goes, of one that has merely failed its
+// last container and its logs stay.
+func TestAnEvictedPodOfAClientIsKnownAsOne(t *testing.T) {
+	for want, status := range map[reclaim.Phase]string{
+		reclaim.Evicted:    `{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. "}`,
+		reclaim.Terminated: `{"phase": "Failed", "reason": "DeadlineExceeded"}`,
+		reclaim.Active:     `{"phase": "Running", "reason": "Evicted"}`,
+	} {
+		n := newTestNode(t)
+		pod := `[{"metadata": {"uid": "` + uid + `", "namespace": "default", "name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}, "status": ` + status + `}]`
+		if _, _, err := n.a.store.Put(strings.NewReader(pod), false); err != nil {
+			t.Fatal(err)
+		}
+		if got, named := n.a.namedPods().Pods[uid]; !named || got != want {
+			t.Errorf("%s: %v, want %v", status, got, want)
 		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"jettison/cmd/jettison/internal/beside"
 	"jettison/cmd/jettison/internal/remove"
 	"jettison/cri"
+	"jettison/eviction"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -177,7 +178,7 @@ func (c *Collector) Waiting() (pods int, first time.Time) { return c.quiet.waiti
 // PhaseOf is what a pod's object says of it, for Known. Whom the agent itself has evicted it knows better.
 func PhaseOf(p *v1.Pod) reclaim.Phase {
 	switch over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed; {
-	case over && p.Status.Reason == "Evicted":
+	case p.Status.Phase == v1.PodFailed && p.Status.Reason == eviction.ReasonEvicted: // kubelet pkg/kubelet/eviction/helpers.go PodIsEvicted
 		return reclaim.Evicted
 	case over && p.DeletionTimestamp != nil:
 		return reclaim.Gone

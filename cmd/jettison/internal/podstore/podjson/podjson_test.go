@@ -212,7 +212,7 @@ func realistic(i int) string {
 "overhead":{"memory":"10Mi","ephemeral-storage":"1Mi"},"resources":{"requests":{"memory":"1Gi"}},
 "restartPolicy":"Always","terminationGracePeriodSeconds":30,"nodeName":"n1","priority":1000,"priorityClassName":"mid",
 "tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]},
-"status":{"phase":"Running","qosClass":"Burstable","conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-01-01T00:00:00Z"}],
+"status":{"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory.","qosClass":"Burstable","conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-01-01T00:00:00Z"}],
 "containerStatuses":[{"name":"web","state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}},"ready":true,"restartCount":0,"image":"web","imageID":"web","started":true}]}}`,
 		i, i, strings.Repeat("n", 500), strings.Repeat(`"f:x":{},`, 200)+`"f:y":{}`, strings.Repeat(`{"name":"SOME_VARIABLE","value":"some value"},`, 40))
 }
@@ -234,6 +234,9 @@ func TestTrim(t *testing.T) {
 	}
 	if p.ManagedFields != nil || p.Spec.Containers[0].Env != nil || p.Spec.Containers[0].Command != nil || p.Status.ContainerStatuses != nil || len(p.Annotations) != 2 {
 		t.Errorf("kept more than is needed: %+v", p)
+	}
+	if p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" || p.Status.Message != "" {
+		t.Errorf("status %+v", p.Status)
 	}
 	if ports := p.Spec.Containers[0].Ports; len(ports) != 1 || ports[0].HostPort != 8081 {
 		t.Errorf("ports %v, want the one of the host", ports)

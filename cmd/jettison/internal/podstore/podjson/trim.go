@@ -11,7 +11,7 @@ import (
 )
 
 // Trim is a new object with what decisions and records need of a pod: who it is, labels, owners, annotations kubernetes.io/config.*
-// and jettison/*, priority, resources, volumes that lie on the node's disks, where it may run, phase and QoS class. It shares
+// and jettison/*, priority, resources, volumes that lie on the node's disks, where it may run, phase with its reason (a failed pod was evicted or not) and QoS class. It shares
 // maps and pointers with p.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
@@ -27,7 +27,7 @@ func Trim(p *v1.Pod) *v1.Pod {
 			Containers: trimContainers(p.Spec.Containers), InitContainers: trimContainers(p.Spec.InitContainers),
 			Volumes: trimVolumes(p.Spec.Volumes),
 		},
-		Status: v1.PodStatus{Phase: p.Status.Phase, QOSClass: p.Status.QOSClass},
+		Status: v1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, QOSClass: p.Status.QOSClass},
 	}
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		out.Spec.Affinity = &v1.Affinity{NodeAffinity: a.NodeAffinity}

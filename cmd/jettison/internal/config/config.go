@@ -180,6 +180,9 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 			return nil, wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
 		}
 	}
+	if c.Socket == "" && c.SocketGroup != "" { // only a file of our own can say so
+		return nil, wrong(fmt.Errorf("%.64q may use a socket that there is none of: set socket to a path, or remove socketGroup", c.SocketGroup), "socketGroup")
+	}
 	if warnings, err = c.parseThresholds(kind); err != nil {
 		return nil, err
 	}

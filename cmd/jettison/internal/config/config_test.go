@@ -46,6 +46,7 @@ func TestErrors(t *testing.T) {
 		{"in a kubelet's file too", kubelet + "evictionHard: {memory.available: 1Mx}\n", `3: evictionHard: memory.available: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`},
 		{"a fraction for a whole number", own + "imageGCHighThresholdPercent: 1.5\n", `3: imageGCHighThresholdPercent: want a whole number, got "1.5"`},
 		{"a truth for text", own + "socketGroup: true\n", `3: socketGroup: want text, got "true"`},
+		{"a group without a socket", own + "socket: \"\"\nsocketGroup: ops\n", `4: socketGroup: "ops" may use a socket that there is none of: set socket to a path, or remove socketGroup`},
 		{"an endpoint that is none", own + "\ncontainerRuntimeEndpoint: tcp://127.0.0.1:1\n", `4: containerRuntimeEndpoint: endpoint "tcp://127.0.0.1:1": want unix:///PATH/TO/SOCKET`},
 		{"a signal that a kubelet has not, in its file", kubelet + "evictionHard: {swap.available: 1Gi}\n", `3: evictionHard: swap.available: unsupported eviction signal swap.available`},
 		{"a soft threshold without grace period", own + "evictionSoft:\n  memory.available: 1Gi\n", `4: evictionSoft: memory.available: grace period must be specified for the soft eviction threshold memory.available`},
@@ -233,9 +234,10 @@ func TestLoad(t *testing.T) {
 	}
 	bad := file("bad.yaml", own+"x: 1\n")
 	for path, want := range map[string]string{
-		bad:                             "config " + bad + `:3: unknown field "x"`,
-		filepath.Join(dir, "none.yaml"): "no such file",
-		dir:                             "is a directory",
+		bad: "config " + bad + `:3: unknown field "x"`,
+		filepath.Join(dir, "none.yaml"): "none.yaml: no such file or directory: name a file that is there (the two lines \"apiVersion: jettison/v1alpha1\" and \"kind: AgentConfiguration\" make one), " +
+			"or none: without --config it is " + DefaultPath + " if that is there, else the defaults hold",
+		dir: "is a directory",
 		file("huge.yaml", strings.Repeat("#\n", maxSize/2+1)): "larger than",
 		file("binary.yaml", "\x00\x01\x02"):                   "not YAML",
 	} {

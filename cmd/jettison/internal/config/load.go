@@ -51,6 +51,10 @@ func Load(path string) (*Loaded, error) {
 	if errors.Is(err, os.ErrNotExist) && !named {
 		return &Loaded{Config: Default(), Kind: KindAgent}, nil
 	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("config: %w: name a file that is there (the two lines \"apiVersion: %s\" and \"kind: %s\" make one), "+
+			"or none: without --config it is %s if that is there, else the defaults hold", err, APIVersionAgent, KindAgent, DefaultPath)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}

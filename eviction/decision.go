@@ -87,7 +87,7 @@ type Eviction struct {
 	Disruption bool
 	// Hastens: the pod is being evicted already, gently, and now has to go at once.
 	Hastens bool
-	// Returns is what its end is expected to return, in the signal's unit; 0: unknown.
+	// Returns is what its end is expected to return, in the signal's unit, for pressure of memory in bytes; 0: unknown, as for io and cpu.
 	Returns uint64
 
 	kind kind

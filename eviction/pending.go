@@ -217,7 +217,7 @@ func (m *Manager) remeasure(in Input) {
 			}
 			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.Pods[p.e.Pod.PodRef.UID]}
 			m.measure(&c, w)
-			if r := release(&c, w, c.Keys); r.OK && r.V <= implausible {
+			if r := expected(&c, w); r.OK && r.V <= implausible {
 				p.e.Returns = max(p.e.Returns, r.V)
 			}
 		}

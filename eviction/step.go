@@ -233,7 +233,7 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 		Pod: *v.Pod, Signal: w.Signal, GracePeriodSeconds: m.gracePeriod(w, v.Object), Reason: ReasonEvicted,
 		Disruption: true, Hastens: v.Keys.Dying, kind: w.info.kind, hard: w.Hard(),
 	}
-	if r := release(v, w, v.Keys); r.OK && r.V <= implausible {
+	if r := expected(v, w); r.OK && r.V <= implausible {
 		m.scratch.eviction[0].Returns = r.V
 	}
 	d.Evictions = m.scratch.eviction[:]

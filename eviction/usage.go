@@ -56,6 +56,15 @@ func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
 	return mem.WorkingSetBytes
 }
 
+// expected is what the end of a pod is expected to return of an amount: of a pressure signal's memory that is bytes. What a pod reads,
+// writes or computes in a second is no amount that comes back.
+func expected(c *Candidate, w *watched) stats.Opt[uint64] {
+	if w.info.kind == kindIOPressure || w.info.kind == kindCPUPressure {
+		return stats.Opt[uint64]{}
+	}
+	return release(c, w, c.Keys)
+}
+
 // eases reports whether an eviction returns what is short. Disks count as one: mostly they are.
 func (e *Eviction) eases(k kind) bool {
 	return k.disk() && (e.Local() || e.kind.disk()) || e.kind == k && !e.Local()

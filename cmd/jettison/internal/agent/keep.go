@@ -95,7 +95,8 @@ func (a *agent) recordOutcome(u *underway, outcome records.Outcome, err error) {
 	}
 	if o := a.manager.Observed(u.eviction.Signal); u.met.Threshold.Signal != "" {
 		r.After = records.ReadingOf(u.met.Threshold, o, stampAt(cmp.Or(o.Time, time.Now())))
-		if r.Decided != nil && r.Decided.Available != nil && o.OK && o.Available >= *r.Decided.Available && !u.emptied.IsZero() {
+		amount := u.met.Threshold.Window == 0 // a share of stalled time is none: nothing of it is returned
+		if amount && r.Decided != nil && r.Decided.Available != nil && o.OK && o.Available >= *r.Decided.Available && !u.emptied.IsZero() {
 			released := o.Available - *r.Decided.Available
 			r.Released = &released
 		}

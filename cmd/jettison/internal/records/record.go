@@ -51,7 +51,7 @@ type Record struct {
 	Steps   []Step  `json:"steps,omitempty"` // of the kill ladder, in order
 
 	Predicted *uint64  `json:"predicted,omitempty"` // what its end was expected to return
-	Released  *uint64  `json:"released,omitempty"`  // what it returned
+	Released  *uint64  `json:"released,omitempty"`  // what it returned; nil for a share of stalled time, too
 	Reclaimed *uint64  `json:"reclaimed,omitempty"` // bytes of memory that were reclaimed before
 	Squeeze   *Squeeze `json:"squeeze,omitempty"`   // how; nil: nothing was asked for
 

@@ -102,7 +102,8 @@ func (k *ProcKiller) group(g *Group) bool {
 		if err == nil && k.n > 0 {
 			err = k.list(g, k.confirm)
 		}
-		full, signalled := k.n == killBatch, k.signal()
+		full := k.n == killBatch
+		signalled := k.signal() // which empties the batch
 		if err != nil && !errors.Is(err, ErrVanished) {
 			k.err = err
 		}

@@ -1,0 +1,36 @@
+package cgroup
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// More processes than have a descriptor at a time, and those that were killed stay listed: they die when they get CPU time.
+func TestKillMoreProcessesThanABatch(t *testing.T) {
+	const count = 2*killBatch + 10
+	var procs []*exec.Cmd
+	var list strings.Builder
+	for range count {
+		cmd := exec.Command("sleep", "600")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		procs = append(procs, cmd)
+		fmt.Fprintln(&list, cmd.Process.Pid)
+	}
+	g := group(t, tree(t, map[string]string{"a/cgroup.procs": list.String()}), "a")
+	if n, err := NewProcKiller().Kill(g, time.Minute); err != nil || n != count {
+		t.Fatalf("killed %d of %d, %v", n, count, err)
+	}
+	for _, cmd := range procs {
+		_ = cmd.Wait()
+		if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
+			t.Fatalf("process %d: %v", cmd.Process.Pid, cmd.ProcessState)
+		}
+	}
+}

@@ -19,8 +19,8 @@ const LiveVariable = "JETTISON_LIVE"
 const testsFolder = "/var/lib/tests/"
 
 // RunTests builds the test binary of a package of this checkout ("./cgroup"), runs it in the guest as root with these
-// arguments ("-test.run=^TestLive", "-test.v"), and returns what it wrote. An exit code other than 0 is an error. Only ctx
-// bounds it: a bench may run for long.
+// arguments ("-test.run=^TestLive", "-test.v"), and returns what it wrote. An exit code other than 0 is an error, after
+// which nothing of it runs on. Only ctx and -test.timeout bound it: a bench may run for long.
 func (n *Node) RunTests(ctx context.Context, pkg string, args ...string) (output string, err error) {
 	name := path.Base(pkg) + ".test"
 	binary, err := buildTests(ctx, pkg, name)
@@ -45,16 +45,14 @@ func (n *Node) RunTests(ctx context.Context, pkg string, args ...string) (output
 	if err == nil {
 		err = readErr
 	}
-	switch {
-	case err != nil:
-		// It leads a session of its own: the tests end with it.
-		_, killErr := n.Shell(context.WithoutCancel(ctx), fmt.Sprintf("kill -9 -%d", pid))
-		err = errors.Join(err, killErr)
-	case code != "0":
+	if err == nil && code != "0" {
 		err = fmt.Errorf("exit code %s", code)
 	}
 	if err != nil {
-		err = fmt.Errorf("run the tests of %s in the guest: %w\n%s", pkg, err, tail(string(text), 4000))
+		// It leads a session of its own: what is left of the tests ends with it, as processes that they did not live to stop.
+		_, killErr := n.Shell(context.WithoutCancel(ctx), fmt.Sprintf("kill -9 -%d 2> /dev/null; true", pid))
+		err = errors.Join(err, killErr)
+		err = fmt.Errorf("run the tests of %s in the guest: %w\n%s", pkg, err, tail(string(text), 16000))
 	}
 	return string(text), err
 }

@@ -67,16 +67,34 @@ func get(t *testing.T, file string) string {
 // hog starts a process that takes memory in a cgroup.
 func hog(t *testing.T, dir string, size int) {
 	t.Helper()
-	v, err := startVictim(t.Context(), dir, strconv.Itoa(size))
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	v, err := startVictim(ctx, dir, strconv.Itoa(size))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(v.end)
 }
 
+// spare gives this process as much CPU as the spinner: the victim is to be starved, not who kills it. An agent that is starved itself
+// hands the victim to its threads so late that it may be dead by then.
+func spare(t *testing.T) {
+	t.Helper()
+	_, own, ok := strings.Cut(get(t, "/proc/self/cgroup"), "0::/")
+	if !ok {
+		t.Fatal("/proc/self/cgroup names no cgroup v2")
+	}
+	const mount = "/sys/fs/cgroup/"
+	mkdir(t, mount+"jettison-live-self")
+	set(t, mount+"jettison-live-self/cpu.weight", "10000")
+	set(t, mount+"jettison-live-self/cgroup.procs", "0")
+	t.Cleanup(func() { set(t, mount+own+"/cgroup.procs", "0") })
+}
+
 // spin keeps every CPU busy beside the victim.
 func spin(t *testing.T) {
 	t.Helper()
+	spare(t)
 	dir := "/sys/fs/cgroup/jettison-live-spin"
 	mkdir(t, dir)
 	set(t, dir+"/cpu.weight", "10000")

@@ -103,7 +103,8 @@ func (r *reaping) lift() {
 	v := r.v
 	r.groups, r.top, r.until = 0, true, time.Now().Add(boostLimit)
 	if e, err := v.reap.Events(r.buf[:]); errors.Is(err, cgroup.ErrVanished) || err == nil && !e.Populated {
-		return // dead already
+		v.steps.add(CPU.String(), 0, nil) // dead already
+		return
 	}
 	err := v.raise(r.buf[:])
 	if err == nil {

@@ -116,6 +116,12 @@ func TestEstimatesAreChecked(t *testing.T) {
 	if p.out.Dear != 2 || p.out.MaxOff != 70*mib {
 		t.Errorf("%+v", p.out)
 	}
+	// They are free: what was read while they were nobody's is no measure any more.
+	freed := strings.NewReplacer("614400 kB", "542720 kB", "MemFree:          102400 kB", "MemFree:          174080 kB", "122880 kB", "143360 kB")
+	files(t, dir, map[string]string{"meminfo": freed.Replace(node["meminfo"])})
+	if got, err := p.available(3); got != 150*mib || err != nil {
+		t.Errorf("%d MiB are available (%v)", got/mib, err)
+	}
 }
 
 // What the sampler makes of levels in MiB, one a millisecond, with a threshold of 100 and 150 for all that is to come back. "e" after

@@ -48,6 +48,7 @@ const (
 	near       = 512 << 10
 	nearing    = 16 << 20
 	correction = int64(10 * time.Millisecond)
+	stale      = int64(50 * time.Millisecond)
 )
 
 func newProbe(req guestapi.SampleRequest, proc, cgroups string) (*probe, error) {
@@ -218,7 +219,10 @@ func (p *probe) kernel(now int64) (int64, error) {
 		return v, nil
 	}
 	lists := p.lists.drift - m.accounted()
-	if !p.due(&p.lists, now, v+lists) {
+	// Read while a process ends, the lists seem to have what is not its own any more and not free yet: once that is free, they seem to
+	// have lost it.
+	wrong := lists < 0 || p.out.Crossed != 0 && now-p.lists.read > stale
+	if !wrong && !p.due(&p.lists, now, v+lists) {
 		return v + lists, nil
 	}
 	exact, err := m.perCPUFree()

@@ -77,8 +77,17 @@ func TestATmpfsHogIsEvicted(t *testing.T) {
 	n.holding(vm.NewPod("neighbour", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.fillTo(150 * mib)
 	hog := vm.NewPod("hog", "", "", "fill -rate 20Mi -size 56Mi /dev/shm/file + alloc -rate 10Mi -size 4Gi") // /dev/shm holds 64 MiB
-	n.dies(n.run(hog))
+	victim := n.run(hog)
+	n.dies(victim)
 	n.memoryIsBack()
+	// What lay in /dev/shm comes back, too, though nobody removes the sandbox: containerd keeps it mounted until then.
+	line := n.agentSays("unmounted a pod's shared memory", 1)
+	if bytes, _ := line.Fields["bytes"].(float64); line.Fields["uid"] != string(victim.Object.UID) || bytes < 32*mib {
+		t.Errorf("the agent says %v", line.Fields)
+	}
+	if left := n.shell("grep " + victim.Sandbox + "/shm /proc/1/mountinfo; true"); left != "" {
+		t.Errorf("still mounted: %s", left)
+	}
 }
 
 // A node with systemd as process 1 and as cgroup driver: slices, scopes, and a victim among them.

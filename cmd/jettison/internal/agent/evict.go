@@ -237,6 +237,9 @@ func (a *agent) carryOut(ctx context.Context, u *underway, how way) {
 	if alive != nil && ctx.Err() != nil && !how.urgent && !u.victim.Killed() {
 		return // it is in its grace period: to clean up would kill it at once
 	}
+	if alive == nil && how.cgroup {
+		a.unmountShared(u.victim) // the runtime takes seconds, or forgets it
+	}
 	err := clean(cleaning)
 	if alive != nil && err == nil && u.victim.WaitEmpty(ctx, 0) == nil {
 		report(emptied, nil) // late, but it died
@@ -245,8 +248,11 @@ func (a *agent) carryOut(ctx context.Context, u *underway, how way) {
 	case err != nil:
 	case u.remove.Load():
 		a.removeFiles(cleaning, u.victim)
-	case u.unmount.Load():
-		a.unmountVolumes(cleaning, u.victim, u.began)
+	default:
+		a.unmountShared(u.victim) // of sandboxes that were not known before
+		if u.unmount.Load() {
+			a.unmountVolumes(cleaning, u.victim, u.began)
+		}
 	}
 	report(cleaned, err)
 }
@@ -348,6 +354,29 @@ func (a *agent) interrupted() {
 	}
 }
 
+// remover deletes and unmounts on the host, which is known.
+func (a *agent) remover() *remove.Remover {
+	return &remove.Remover{Host: a.host, RootDir: a.o.Config.RootDir, PodLogsDir: a.o.Config.PodLogsDir, Proc: filepath.Join(cmp.Or(a.o.ProcMount, "/proc"), "1")}
+}
+
+// unmountShared gives back the memory that lies in a dead pod's /dev/shm, beside a kubelet, too: it is the runtime's, and a runtime that
+// did not kill the pod itself may keep it until the sandbox is removed.
+func (a *agent) unmountShared(v *kill.Victim) {
+	if a.host == nil {
+		return
+	}
+	for _, id := range v.Sandboxes() {
+		bytes, err := a.remover().SharedMemory(id)
+		fields := []any{"pod", v.Pod.Namespace + "/" + v.Pod.Name, "uid", v.Pod.UID, "bytes", bytes}
+		switch {
+		case err != nil:
+			a.log.Error("a pod's shared memory could not be unmounted", append(fields, "error", err)...)
+		case bytes > 0:
+			a.log.Info("unmounted a pod's shared memory", fields...)
+		}
+	}
+}
+
 // unmountVolumes gives back the memory that lies in a dead pod's volumes: without a kubelet nobody else does, and the next pod would go
 // for it.
 func (a *agent) unmountVolumes(ctx context.Context, v *kill.Victim, began time.Time) {
@@ -359,7 +388,7 @@ func (a *agent) unmountVolumes(ctx context.Context, v *kill.Victim, began time.T
 	if err = errors.Join(err, err2); err != nil || len(all) > len(before) { // the pod is back, and with it its volumes are in use
 		return
 	}
-	r := remove.Remover{Host: a.host, RootDir: a.o.Config.RootDir, PodLogsDir: a.o.Config.PodLogsDir, Proc: filepath.Join(cmp.Or(a.o.ProcMount, "/proc"), "1")}
+	r := a.remover()
 	bytes, err := r.MemoryVolumes(ctx, v.Pod.UID)
 	fields := []any{"pod", v.Pod.Namespace + "/" + v.Pod.Name, "uid", v.Pod.UID, "bytes", bytes}
 	switch {
@@ -382,7 +411,7 @@ func (a *agent) removeFiles(ctx context.Context, v *kill.Victim) {
 	}
 	var freed uint64
 	if a.host != nil && err == nil && len(ids) == 0 {
-		r := remove.Remover{Host: a.host, RootDir: a.o.Config.RootDir, PodLogsDir: a.o.Config.PodLogsDir, Proc: filepath.Join(cmp.Or(a.o.ProcMount, "/proc"), "1")}
+		r := a.remover()
 		if v.Pod.Name != "" {
 			logs, err := r.Logs(ctx, v.Pod)
 			errs, freed = append(errs, err), logs.Bytes

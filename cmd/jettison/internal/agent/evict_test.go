@@ -246,6 +246,45 @@ func TestWhatIsBackKeepsItsVolumes(t *testing.T) {
 	}
 }
 
+// A dead pod's /dev/shm is unmounted before the runtime is asked for anything, and again once all its sandboxes are known. Here it
+// cannot be: it is said.
+func TestSharedMemoryIsGivenBack(t *testing.T) {
+	n := newTestNode(t)
+	var err error
+	if n.a.host, err = stats.OpenHostRoot(n.dir); err != nil {
+		t.Fatal(err)
+	}
+	defer n.a.host.Close()
+	n.a.o.ProcMount = filepath.Join(n.dir, "proc")
+	pinned, found := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	n.write("proc/1/mountinfo", "36 1 0:90 / /run/"+pinned+"/shm rw - tmpfs shm rw\n37 1 0:91 / /run/"+found+"/shm rw - tmpfs shm rw\n")
+	n.runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: found, Metadata: &runtimev1.PodSandboxMetadata{Uid: uid}, CreatedAt: 1}}
+	group := "kubepods/besteffort/pod" + uid
+	n.write("cgroup/"+group+"/cgroup.kill", "")
+	n.write("cgroup/"+group+"/cgroup.events", "populated 0\nfrozen 0\n")
+	victim, err := kill.Pin(n.a.FS, &stats.PodStats{PodRef: stats.PodReference{UID: uid}, Cgroup: group, SandboxIDs: []string{pinned}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.a.carryOut(t.Context(), &underway{victim: victim, cancel: func() {}}, way{urgent: true, cgroup: true})
+	}()
+	for _, want := range []stage{emptied, cleaned} {
+		if e := <-n.a.events; e.stage != want {
+			t.Errorf("stage %v, %v; want %v", e.stage, e.err, want)
+		}
+	}
+	<-done
+	if got := []int{strings.Count(n.log.String(), "/run/"+pinned+"/shm"), strings.Count(n.log.String(), "/run/"+found+"/shm")}; got[0] != 2 || got[1] != 1 {
+		t.Errorf("%v: %s", got, n.log)
+	}
+}
+
 // Tasks are counted in the quick look itself: their victim is chosen at once, though nothing more was read of it.
 func TestAForkBombIsEvictedByAQuickLook(t *testing.T) {
 	n := newTestNode(t)

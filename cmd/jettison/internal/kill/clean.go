@@ -75,6 +75,9 @@ func again(ctx context.Context, slow func(error), do func() error) error {
 // anything is done to it.
 func (v *Victim) Since(at time.Time) { v.since = at }
 
+// Sandboxes are those of the victim that are known by now.
+func (v *Victim) Sandboxes() []string { return v.ids }
+
 // lookUp finds the victim's sandboxes: between the ranking and the kill the runtime may have made the pod's first one, or its
 // next one.
 func (v *Victim) lookUp(ctx context.Context, r Runtime) error {

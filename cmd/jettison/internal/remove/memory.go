@@ -1,10 +1,13 @@
 package remove
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,4 +74,66 @@ func (r *Remover) unmountMemory(dir int, name string) (bytes uint64, err error) 
 		return 0, err
 	}
 	return (fs.Blocks - fs.Bfree) * uint64(fs.Bsize), nil
+}
+
+// shortestID is how long an id of a sandbox is at least that is looked for in paths: containerd and CRI-O make 64 digits, and something
+// short may be the name of any directory.
+const shortestID = 32
+
+// SharedMemory unmounts the /dev/shm of a sandbox of which no process is left, and returns how many bytes it held. A runtime does that
+// in its own time, or not: containerd only for a sandbox that it calls ready (v2.4 internal/cri/server/sandbox_stop.go), so after a kill
+// from outside its files stay in memory until the sandbox is removed. No mount, and one that the runtime takes away meanwhile, are no
+// errors.
+func (r *Remover) SharedMemory(sandbox string) (bytes uint64, err error) {
+	points, err := r.sharedMemory(sandbox)
+	if err != nil {
+		return 0, fmt.Errorf("unmount /dev/shm of sandbox %s: %w", sandbox, err)
+	}
+	var errs []error
+	for _, point := range points {
+		held, err := r.unmountShared(point)
+		bytes += held
+		if err == nil {
+			continue
+		}
+		if left, again := r.sharedMemory(sandbox); again != nil || slices.Contains(left, point) {
+			errs = append(errs, fmt.Errorf("unmount /dev/shm of sandbox %s, %s: %w", sandbox, point, err))
+		}
+	}
+	return bytes, errors.Join(errs...)
+}
+
+// sharedMemory is where a sandbox's /dev/shm is mounted: a whole tmpfs whose path has the sandbox's id and ends in "/shm"
+// (containerd: /run/containerd/io.containerd.grpc.v1.cri/sandboxes/ID/shm; CRI-O:
+// /run/containers/storage/overlay-containers/ID/userdata/shm).
+func (r *Remover) sharedMemory(sandbox string) (points []string, err error) {
+	if len(sandbox) < shortestID || checkName(sandbox) != nil {
+		return nil, nil
+	}
+	name := cmp.Or(r.Proc, "/proc/thread-self") + "/mountinfo"
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	mounts, err := parseMountinfo(f)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	for _, m := range mounts {
+		if m.kind == "tmpfs" && m.root == "/" && path.Base(m.point) == "shm" && slices.Contains(strings.Split(m.point, "/"), sandbox) {
+			points = append(points, m.point)
+		}
+	}
+	return points, nil
+}
+
+// unmountShared unmounts one of them.
+func (r *Remover) unmountShared(point string) (bytes uint64, err error) {
+	dir, err := r.Host.Dir(path.Dir(point))
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(dir)
+	return r.unmountMemory(dir, path.Base(point))
 }

@@ -8,11 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/stats"
 )
 
 // Set in the test's children: what they are to do, and where.
@@ -36,6 +39,7 @@ func TestLiveMounts(t *testing.T) {
 			})
 		}
 		t.Run("logs", logsBesideMounts)
+		t.Run("shared memory", sharedMemory)
 		return
 	case "node":
 		holdMounts(t)
@@ -81,6 +85,51 @@ func (b *box) bind(from, at string) {
 	b.t.Helper()
 	must(b.t, os.MkdirAll(at, 0o755))
 	b.mount(from, at, "", unix.MS_BIND)
+}
+
+// sharedMemory has a sandbox's /dev/shm unmounted, and nothing else whose path is like its.
+func sharedMemory(t *testing.T) {
+	b := newBox(t, t.TempDir())
+	host, err := stats.OpenHostRoot("/") // mountinfo is of this process's root
+	must(t, err)
+	t.Cleanup(func() { host.Close() })
+	b.Host = host
+	id, other := strings.Repeat("0123456789abcdef", 4), strings.Repeat("f", 64)
+	const containerd, crio = "/run/containerd/sandboxes/", "/run/containers/overlay-containers/"
+	gone := []string{b.root + containerd + id + "/shm", b.root + crio + id + "/userdata/shm"}
+	stay := []string{
+		b.root + containerd + other + "/shm", b.root + containerd + id + "/secret", b.root + containerd + id + "0/shm",
+		b.root + containerd + "s/shm", b.root + containerd + id + "/bound/shm",
+	}
+	for _, at := range slices.Concat(gone, stay[:4]) {
+		b.memory(at)
+	}
+	b.memory(b.root + "/elsewhere")
+	b.bind(b.root+"/elsewhere/d", stay[4])
+	bytes, err := b.SharedMemory(id)
+	if err != nil || bytes == 0 {
+		t.Errorf("%d bytes, %v", bytes, err)
+	}
+	for _, at := range gone {
+		if _, err := os.Stat(at + "/d"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is mounted: %v", at, err)
+		}
+	}
+	for _, at := range stay {
+		if entries, err := os.ReadDir(at); err != nil || len(entries) == 0 {
+			t.Errorf("%s is not: %v", at, err)
+		}
+	}
+	for _, id := range []string{id, "s", "", ".."} {
+		if bytes, err := b.SharedMemory(id); err != nil || bytes != 0 {
+			t.Errorf("%q: %d bytes, %v", id, bytes, err)
+		}
+	}
+	b.memory(gone[0])
+	b.bind(gone[0], b.root+"/kept")
+	if _, err := b.SharedMemory(id); err == nil || !strings.Contains(err.Error(), id) {
+		t.Errorf("one that is mounted elsewhere, too: %v", err)
+	}
 }
 
 func mountAttacks() []attack {

@@ -43,8 +43,9 @@ func (r *reactor) releases() (rows []release) {
 		add(fmt.Sprintf("3 containers, %d MiB", size/mib), holdingPod(3, size), size, size, nil, nil)
 	}
 	const half = 128 * mib
-	shm := vm.NewPod("holder", "", "", "alloc -size 208Mi + fill -size 48Mi /dev/shm/file")
-	add("1 container, 208 MiB and 48 in /dev/shm", shm, 256*mib, 256*mib, nil, nil)
+	// /dev/shm holds 64 MiB. Four fifths are more than the rest: they are not back before some of what lies there is.
+	shm := vm.NewPod("holder", "", "", "alloc -size 128Mi + fill -size 60Mi /dev/shm/file")
+	add("1 container, 128 MiB and 60 in /dev/shm", shm, 188*mib, 188*mib, nil, nil)
 	tmpfs := withEmptyDir(vm.NewPod("holder", "", "", "alloc -size 128Mi + fill -size 128Mi /memory/file"), "memory", v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory})
 	add("1 container, 128 MiB and 128 in an emptyDir", tmpfs, 2*half, half, nil, nil)
 	return append(rows, r.starved()...)

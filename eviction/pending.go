@@ -10,11 +10,11 @@ import (
 )
 
 // settleLimit is how long, after a victim died, no other one is chosen unless the shortage gets much worse: a runtime that
-// tears a pod down takes memory first, and what lay in the pod's /dev/shm comes back only with its sandbox.
+// tears a pod down takes memory first, and what lay in the pod's /dev/shm comes back only when it is unmounted.
 const settleLimit = 2 * time.Second
 
-// sharedLimit is the same where the victim held much in /dev/shm or in volumes in memory: that comes back when the runtime has cleaned
-// up, or whoever owns the volume has, which takes as long as it takes.
+// sharedLimit is the same where the victim held much in /dev/shm or in volumes in memory: that comes back when it is unmounted,
+// by the agent, the runtime, or whoever owns the volume, which takes as long as it takes.
 const sharedLimit = 15 * time.Second
 
 // diskLimit is the same for disks, where containers, logs and volumes have to be removed first. diskSettle is how long after that the

@@ -199,6 +199,21 @@ func TestDetailsAreRefreshed(t *testing.T) {
 	}
 }
 
+// A sandbox's details are asked for again when they are ten minutes old, and not before.
+func TestDetailsOfSandboxesAreRefreshedLess(t *testing.T) {
+	r := critest.Start(t)
+	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", State: runtimev1.PodSandboxState_SANDBOX_READY}}
+	l := NewLister(dial(t, r.Endpoint()))
+	now := time.Unix(1e6, 0)
+	l.now = func() time.Time { return now }
+	for i, want := range []int{1, 1, 2} {
+		now = time.Unix(1e6, 0).Add([]time.Duration{0, refreshSandbox - time.Second, refreshSandbox}[i])
+		if _, err := l.List(t.Context()); err != nil || r.Calls("PodSandboxStatus") != want {
+			t.Errorf("list %d: %d calls, want %d, %v", i, r.Calls("PodSandboxStatus"), want, err)
+		}
+	}
+}
+
 // One status that hangs costs its deadline, is left alone for a while, and comes after the others then.
 func TestAStatusThatHangsHoldsUpNoneForEver(t *testing.T) {
 	r := critest.Start(t)

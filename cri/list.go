@@ -18,9 +18,11 @@ type Listing struct {
 
 // How often details are asked for again. They can change in place (the kubelet resizes pods), and a verbose status costs a
 // call of about 0.5 ms: List asks for a bounded number, and so takes at most 16 ms more than one that asks for none.
+// What a sandbox was made of hardly does, and its status is twice as dear.
 const (
-	refreshAge = time.Minute
-	refreshMax = 32
+	refreshAge     = time.Minute
+	refreshSandbox = 10 * time.Minute
+	refreshMax     = 32
 	// retryAge is how long a status that was not answered in time is left alone: it costs its whole deadline.
 	retryAge = 10 * time.Second
 )
@@ -56,7 +58,7 @@ func NewLister(c *Client) *Lister {
 
 // List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
-// minute, the oldest 32 at most. A sandbox or container that goes away between two calls, or whose status fails, is left
+// minute (of sandboxes: ten), the oldest 32 at most. A sandbox or container that goes away between two calls, or whose status fails, is left
 // without details, or with those known: that is no error, and a later List asks again. When ctx ends, or a status is not
 // answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
@@ -102,7 +104,7 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		if s.Ready {
 			state = Running
 		}
-		asks = k.due(asks, state, s.Ready, now.Time, func(ctx context.Context) (sandboxDetail, error) {
+		asks = k.due(asks, state, s.Ready, now.Time, refreshSandbox, func(ctx context.Context) (sandboxDetail, error) {
 			res, err := l.client.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: s.ID, Verbose: true})
 			return sandboxDetailOf(res), l.client.link.wrap("ask status of", err)
 		})
@@ -114,7 +116,7 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		}
 		k := carry(l.containers, c.ID)
 		containers[c.ID] = k
-		asks = k.due(asks, c.State, true, now.Time, func(ctx context.Context) (containerDetail, error) {
+		asks = k.due(asks, c.State, true, now.Time, refreshAge, func(ctx context.Context) (containerDetail, error) {
 			res, err := l.client.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
 			return containerDetailOf(res), l.client.link.wrap("ask status of", err)
 		})
@@ -130,10 +132,10 @@ func carry[D any](old map[string]*known[D], id string) *known[D] {
 	return &known[D]{}
 }
 
-// due adds to asks if this is to be asked for: it never was answered, or has another state since, or may have changed.
-func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, status func(context.Context) (D, error)) []ask {
+// due adds to asks if this is to be asked for: it never was answered, or has another state since, or is so old that it may have changed.
+func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, old time.Duration, status func(context.Context) (D, error)) []ask {
 	urgent := !k.answered || k.state != state
-	if now.Before(k.notBefore) || !urgent && (!alive || now.Sub(k.asked) < refreshAge) {
+	if now.Before(k.notBefore) || !urgent && (!alive || now.Sub(k.asked) < old) {
 		return asks
 	}
 	return append(asks, ask{k.asked, urgent, func(ctx context.Context, limit time.Duration) error {

@@ -18,8 +18,9 @@ import (
 type Proc struct {
 	mount    string
 	meminfo  int
-	zones    int    // zoneinfo; -1: not opened yet
-	zoneinfo []byte // buffer, grown to the file's size
+	tasks    [len(taskFiles)]int // -1: not opened yet
+	zones    int                 // zoneinfo; likewise
+	zoneinfo []byte              // buffer, grown to the file's size
 }
 
 // OpenProc opens the proc file system mounted at a directory, or a recorded one; empty means /proc.
@@ -32,13 +33,19 @@ func OpenProc(mount string) (*Proc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	return &Proc{mount: mount, meminfo: fd, zones: -1}, nil
+	p := &Proc{mount: mount, meminfo: fd, zones: -1}
+	for i := range p.tasks {
+		p.tasks[i] = -1
+	}
+	return p, nil
 }
 
 // Close gives the descriptors back.
 func (p *Proc) Close() error {
-	if p.zones >= 0 {
-		unix.Close(p.zones)
+	for _, fd := range append(p.tasks[:], p.zones) {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
 	return unix.Close(p.meminfo)
 }
@@ -87,26 +94,30 @@ func (p *Proc) SelfCgroup() (path string, ok bool, err error) {
 	return "", false, fmt.Errorf("parse %s: no cgroup v2 line", name)
 }
 
+// taskFiles are what PIDs reads: how many tasks there are, and what bounds them.
+var taskFiles = [...]string{"loadavg", "sys/kernel/pid_max", "sys/kernel/threads-max"}
+
 // PIDs reads how many tasks the node has and may have at most: loadavg's fourth field, and the lower of kernel.pid_max and
 // kernel.threads-max (kubelet pkg/kubelet/stats/pidlimit/pidlimit_linux.go, v1.36). Tasks are threads.
 func (p *Proc) PIDs(buf []byte) (current, limit uint64, err error) {
-	b, err := p.small("loadavg", buf)
-	if err != nil {
-		return 0, 0, err
-	}
-	if current, err = ParseLoadAvgTasks(b); err != nil {
-		return 0, 0, fmt.Errorf("parse %s/loadavg: %w", p.mount, err)
-	}
-	for i, name := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
-		b, err := p.small(name, buf)
+	for i, name := range taskFiles {
+		b, err := p.kept(&p.tasks[i], name, buf)
 		if err != nil {
 			return 0, 0, err
 		}
-		v, err := cgroup.ParseUint(b)
+		var v uint64
+		if i == 0 {
+			v, err = ParseLoadAvgTasks(b)
+		} else {
+			v, err = cgroup.ParseUint(b)
+		}
 		if err != nil {
 			return 0, 0, fmt.Errorf("parse %s/%s: %w", p.mount, name, err)
 		}
-		if i == 0 || v < limit {
+		switch {
+		case i == 0:
+			current = v
+		case i == 1 || v < limit:
 			limit = v
 		}
 	}
@@ -125,6 +136,23 @@ func ParseLoadAvgTasks(b []byte) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("%w: %.60q", ErrMalformed, b)
+}
+
+// kept reads a file that fits into buf, and keeps its descriptor: to open one costs several times as much as to read it.
+func (p *Proc) kept(fd *int, name string, buf []byte) (b []byte, err error) {
+	if *fd < 0 {
+		path := filepath.Join(p.mount, name)
+		opened, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", path, err)
+		}
+		*fd = opened
+	}
+	n, err := unix.Pread(*fd, buf, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read %s/%s: %w", p.mount, name, err)
+	}
+	return buf[:n], nil
 }
 
 // small reads a file that fits into buf.

@@ -195,7 +195,8 @@ type agent struct {
 	kubelet bool                     // one is on this node, as last looked for
 	looked  time.Time                // for it
 
-	searching bool        // for it, beside the loop
+	finder    beside.Finder
+	searching bool        // for a kubelet, beside the loop
 	search    chan search // one slot: what that has found
 	growth    growth
 	ladder    ladderTest
@@ -338,10 +339,10 @@ type search struct {
 
 // lookForKubelet finds out whether one takes care of the disks. It takes the longer the more processes there are, tens of
 // milliseconds for a few thousand.
-func (a *agent) lookForKubelet() { a.searched(lookFor(a.o.ProcMount)) }
+func (a *agent) lookForKubelet() { a.searched(a.lookFor()) }
 
-func lookFor(procMount string) search {
-	found, why := beside.Kubelet(procMount)
+func (a *agent) lookFor() search {
+	found, why := a.finder.Kubelet(a.o.ProcMount)
 	return search{found, why}
 }
 
@@ -351,7 +352,7 @@ func (a *agent) searchKubelet(now time.Time) {
 		return
 	}
 	a.searching = true
-	a.evictions.Go(func() { a.search <- lookFor(a.o.ProcMount) })
+	a.evictions.Go(func() { a.search <- a.lookFor() })
 }
 
 func (a *agent) searched(s search) {

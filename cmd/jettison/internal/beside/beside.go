@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,8 +30,16 @@ const maxPath = 4096 // of a program's path
 // by a name. A kubelet inside a pod (vcluster, a node in a pod) is another node's; a container that is no pod (RKE, Talos,
 // kind's nodes as seen from their host) lies outside kubepods and counts.
 //
-// It reads a short file and a link of each process each time, since any process may become a kubelet by exec: nothing is remembered.
-func Kubelet(procMount string) (beside bool, why string) {
+// It reads a short file and a link of each process each time, since any process may become a kubelet by exec: that none is one is not
+// remembered.
+func Kubelet(procMount string) (beside bool, why string) { return new(Finder).Kubelet(procMount) }
+
+// Finder looks again and again, and begins with the process that it has found: as long as that is a kubelet, no other is asked. Zero
+// is one that has found none. It is safe for concurrent use.
+type Finder struct{ pid atomic.Int64 }
+
+// Kubelet is the function Kubelet.
+func (f *Finder) Kubelet(procMount string) (beside bool, why string) {
 	if procMount == "" {
 		procMount = "/proc"
 	}
@@ -39,8 +48,18 @@ func Kubelet(procMount string) (beside bool, why string) {
 		return true, doubt(err)
 	}
 	defer p.close()
+	if known := int(f.pid.Load()); known > 0 && p.foreign() == nil {
+		if why, err := p.is(known); err == nil && why != "" {
+			return true, why
+		}
+	}
+	if err := p.list(); err != nil {
+		return true, doubt(fmt.Errorf("list %s: %w", procMount, err))
+	}
 	if err = p.foreign(); err == nil {
-		why, err = p.process()
+		var pid int
+		pid, why, err = p.process()
+		f.pid.Store(int64(pid))
 	}
 	if err == nil && why == "" {
 		why, err = p.listener()
@@ -66,12 +85,7 @@ func openProc(mount string) (*proc, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", mount, err)
 	}
-	p := &proc{mount: mount, fd: fd, buf: make([]byte, 32<<10)}
-	if err := p.list(); err != nil {
-		p.close()
-		return nil, fmt.Errorf("list %s: %w", mount, err)
-	}
-	return p, nil
+	return &proc{mount: mount, fd: fd, buf: make([]byte, 32<<10)}, nil
 }
 
 func (p *proc) close() { unix.Close(p.fd) }
@@ -137,25 +151,27 @@ func (p *proc) foreign() error {
 }
 
 // process looks for a process that is called as a kubelet is.
-func (p *proc) process() (why string, err error) {
+func (p *proc) process() (pid int, why string, err error) {
 	for _, pid := range p.pids {
-		dir := strconv.Itoa(pid)
-		name, err := p.kubelet(dir)
-		if err != nil {
-			return "", err
-		}
-		if name == "" {
-			continue
-		}
-		pod, gone, err := p.ofPod(dir)
-		if err != nil {
-			return "", err
-		}
-		if !gone && !pod {
-			return fmt.Sprintf("process %d is a %s", pid, name), nil
+		if why, err := p.is(pid); err != nil || why != "" {
+			return pid, why, err
 		}
 	}
-	return "", nil
+	return 0, "", nil
+}
+
+// is says by what a process is a kubelet; empty: it is none, or it is gone.
+func (p *proc) is(pid int) (why string, err error) {
+	dir := strconv.Itoa(pid)
+	name, err := p.kubelet(dir)
+	if err != nil || name == "" {
+		return "", err
+	}
+	pod, gone, err := p.ofPod(dir)
+	if err != nil || gone || pod {
+		return "", err
+	}
+	return fmt.Sprintf("process %d is a %s", pid, name), nil
 }
 
 // kubelet is the kubelet's name that a process goes by; empty: none.

@@ -41,6 +41,13 @@ func node(more tree) tree {
 func (tr tree) write(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
+	tr.put(t, dir)
+	return dir
+}
+
+// put writes it into a directory.
+func (tr tree) put(t testing.TB, dir string) {
+	t.Helper()
 	for path, text := range tr {
 		path = filepath.Join(dir, path)
 		err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -53,7 +60,6 @@ func (tr tree) write(t testing.TB) string {
 			t.Fatal(err)
 		}
 	}
-	return dir
 }
 
 func process(pid, comm, exe, cgroup string) tree {
@@ -128,6 +134,45 @@ func TestKubelet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whom a Finder has found is asked first, and believed no longer than it is a kubelet.
+func TestFinderLooksAgain(t *testing.T) {
+	dir := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)
+	var f Finder
+	look := func(want string) {
+		t.Helper()
+		if found, why := f.Kubelet(dir); found != (want != "") || !strings.Contains(why, want) {
+			t.Errorf("%v, %q; want %q", found, why, want)
+		}
+	}
+	comm := filepath.Join(dir, "812/comm")
+	set := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look("process 812")
+	process("9", "k3s", "/k3s", system).put(t, dir) // listed before it: nobody else is asked as long as that one is there
+	look("process 812")
+	set(filepath.Join(dir, "812/cgroup"), pod)
+	look("process 9 is a k3s")
+	set(filepath.Join(dir, "9/comm"), "sh\n")
+	if err := os.Remove(filepath.Join(dir, "9/exe")); err != nil {
+		t.Fatal(err)
+	}
+	look("")
+	set(filepath.Join(dir, "812/cgroup"), system)
+	look("process 812")
+	if err := os.RemoveAll(filepath.Dir(comm)); err != nil {
+		t.Fatal(err)
+	}
+	look("")
+	if err := os.WriteFile(filepath.Join(dir, "1/cgroup"), []byte(pod), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	look("is not the node's /proc")
 }
 
 func join(trees ...tree) tree {
@@ -276,7 +321,11 @@ func BenchmarkKubelet(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer p.close()
-	for name, part := range map[string]func() (string, error){"processes": p.process, "ports": p.listener} {
+	if err := p.list(); err != nil {
+		b.Fatal(err)
+	}
+	processes := func() (string, error) { _, why, err := p.process(); return why, err }
+	for name, part := range map[string]func() (string, error){"processes": processes, "ports": p.listener} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if why, err := part(); why != "" || err != nil {

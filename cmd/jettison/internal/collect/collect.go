@@ -127,7 +127,7 @@ func New(o Options) (*Collector, error) {
 		return nil, errors.New("collect garbage: no runtime")
 	}
 	c := &Collector{
-		o: o, now: time.Now, beside: beside.Kubelet, wait: pullWait, slow: slowList,
+		o: o, now: time.Now, beside: new(beside.Finder).Kubelet, wait: pullWait, slow: slowList,
 		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
 	}
 	if o.LinksDir == "" {

@@ -18,9 +18,14 @@ type Runner struct {
 	done     chan struct{}
 	asked    chan Relief // one slot: the newest replaces one that was not taken
 
+	observed time.Time // when a pass for containers last found that nothing may be removed; zero: it may
+
 	mu  sync.Mutex
 	end context.CancelFunc // of the periodic pass under way; nil: none is. mu guards it
 }
+
+// observeAgain is between two passes for containers that may only plan: what they find is for people to read.
+const observeAgain = 5 * time.Minute
 
 // endLimit is what a call of a periodic pass still has when a relief waits for the pass to end.
 const endLimit = 2 * time.Second
@@ -93,7 +98,7 @@ func (r *Runner) run(ctx context.Context) {
 
 // periodic makes a pass that a relief may end.
 func (r *Runner) periodic(ctx context.Context, what What) {
-	if len(r.asked) > 0 { // both at once: that comes first
+	if len(r.asked) > 0 || what == Containers && r.onlyPlanned() { // both at once: that comes first
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -105,5 +110,16 @@ func (r *Runner) periodic(ctx context.Context, what What) {
 	r.mu.Lock()
 	r.end = nil
 	r.mu.Unlock()
+	if what == Containers {
+		if r.observed = (time.Time{}); result.Observed != "" && result.Err == nil {
+			r.observed = result.Began
+		}
+	}
 	r.report(result)
+}
+
+// onlyPlanned reports whether a pass for containers would only plan what the last one has planned a moment ago.
+func (r *Runner) onlyPlanned() bool {
+	since := r.c.now().Sub(r.observed)
+	return !r.observed.IsZero() && since >= 0 && since < observeAgain && r.c.observes() != ""
 }

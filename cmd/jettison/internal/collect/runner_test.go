@@ -88,6 +88,31 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	}
 }
 
+// Where nothing may be removed, passes for containers are planned less often, until something may.
+func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
+	n := newNode(t)
+	n.open(func(o *Options) { o.Mode = "" })
+	why := "process 7 is a kubelet"
+	n.beside = func(string) (bool, string) { return why != "", why }
+	passes := 0
+	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, asked: make(chan Relief, 1)}
+	for i, c := range []struct {
+		after time.Duration
+		what  What
+		why   string
+		want  int
+	}{
+		{0, Containers, why, 1}, {time.Minute, Containers, why, 1}, {0, Images, why, 2}, {4*time.Minute - 1, Containers, why, 2},
+		{1, Containers, why, 3}, {time.Minute, Containers, "", 4}, {time.Minute, Containers, "", 5}, {time.Minute, Containers, why, 6},
+		{-time.Hour, Containers, why, 7},
+	} {
+		n.clock, why = n.clock.Add(c.after), c.why
+		if r.periodic(t.Context(), c.what); passes != c.want {
+			t.Errorf("%d: %d passes, want %d", i, passes, c.want)
+		}
+	}
+}
+
 func TestJustClose(t *testing.T) {
 	n := newNode(t)
 	n.now = time.Now

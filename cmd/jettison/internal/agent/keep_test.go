@@ -25,7 +25,7 @@ func TestWhatCameBackOfAPressureSignalIsNotKnown(t *testing.T) {
 		n := newTestNode(t)
 		n.a = newAgent(Options{Log: n.a.log, Config: configOf(t, c.config)}, n.a.Sources)
 		n.a.o.Config.StateDir = t.TempDir()
-		_, _, stop := n.a.startKeeping(time.Now())
+		n.a.startKeeping(time.Now())
 		observe := func(mib int, share float64) stats.Observation {
 			n.available(mib)
 			over := stats.StallShare{Over1s: stats.Some(share)}
@@ -50,6 +50,8 @@ func TestWhatCameBackOfAPressureSignalIsNotKnown(t *testing.T) {
 		if (r.Released != nil) != c.released || c.released && *r.Released != 410<<20 {
 			t.Errorf("%s: released %v", threshold, r.Released)
 		}
-		stop()
+		if err := n.a.keeper.Close(time.Minute); err != nil {
+			t.Error(err)
+		}
 	}
 }

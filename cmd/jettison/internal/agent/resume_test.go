@@ -200,16 +200,19 @@ func TestAHoldOffLastsAsLongAsItsSignalAfterARestart(t *testing.T) {
 		mib  int
 		on   bool
 	}{{"short still", 90, true}, {"back", 500, false}} {
-		n, dir := newTestNode(t), t.TempDir()
+		n, dir, now := newTestNode(t), t.TempDir(), time.Now()
 		n.again(t, dir)
-		_, _, stop := n.a.startKeeping(time.Now())
-		d := n.victim(90, time.Now())
-		n.a.holdOff(time.Now(), &d.Evictions[0])
+		n.a.startKeeping(now)
+		d := n.victim(90, now)
+		n.a.holdOff(now, &d.Evictions[0])
 		n.a.changed = true
-		stop()
+		n.a.save(now)
+		if err := n.a.keeper.Close(time.Minute); err != nil {
+			t.Fatal(err)
+		}
 		n.again(t, dir)
-		state, running, stop := n.a.startKeeping(time.Now())
-		n.a.resume(t.Context(), time.Now(), state, running)
+		state, running, _ := n.a.startKeeping(now)
+		n.a.resume(t.Context(), now, state, running)
 		before := n.a.holds.All()[uid].Until
 		n.available(c.mib)
 		late := before.Add(-time.Second)
@@ -217,6 +220,8 @@ func TestAHoldOffLastsAsLongAsItsSignalAfterARestart(t *testing.T) {
 		if after := n.a.holds.All()[uid].Until; before.IsZero() || after.After(before) != c.on {
 			t.Errorf("%s: until %s, then until %s\n%s", c.name, before, after, n.log)
 		}
-		stop()
+		if err := n.a.keeper.Close(time.Minute); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -57,24 +57,27 @@ func coldNode(t *testing.T) (n *testNode, release func()) {
 		t.Fatal(err)
 	}
 	n.a.squeezer = squeeze.Start(squeeze.Options{FS: fs, SysMount: n.dir, Watch: time.Millisecond})
-	if !n.a.trySqueeze(squeeze.Request{
+	request := squeeze.Request{
 		MemoryWish: reclaim.MemoryWish{Bytes: 64 << 20, Time: time.Hour, Rate: 1 << 40}, Signal: stats.SignalMemoryAvailable, Before: stats.Some[uint64](150 << 20),
 		SwapFree: stats.Some[uint64](1 << 30), Exempt: map[string]bool{uid: true},
-	}) {
+	}
+	if !n.a.trySqueeze(request) {
 		t.Fatal("no squeeze")
 	}
 	for held := 0; held < size; runtime.Gosched() { // until the first chunk was taken
 		select {
 		case e := <-n.a.squeezed():
-			t.Fatalf("nothing is asked: %+v", e)
+			if e.Took < time.Second || !n.a.trySqueeze(request) { // else its time was over before it had looked
+				t.Fatalf("nothing is asked: %+v", e)
+			}
 		default:
 		}
 		if held, err = unix.IoctlGetInt(pipe, unix.TIOCINQ); err != nil {
 			t.Fatal(err)
 		}
 	}
+	n.write(coldPod+"memory.current", "103809024\n") // 1 MiB less
 	return n, func() {
-		n.write(coldPod+"memory.current", "103809024\n") // 1 MiB less
 		if _, err := unix.Read(pipe, make([]byte, size)); err != nil {
 			t.Error(err)
 		}
@@ -84,8 +87,18 @@ func coldNode(t *testing.T) (n *testNode, release func()) {
 // A crossing stops a squeeze that the kernel is at. The kill does not wait for it, and what it got until then is in the eviction's record and
 // in the log once it is known.
 func TestWhatAStoppedSqueezeGotIsInTheRecord(t *testing.T) {
+	// On a machine that is very busy the squeeze may have ended before it is stopped, for it has 2 s.
+	for try := 0; !stoppedSqueeze(t); try++ {
+		if try == 10 {
+			t.Fatal("no squeeze lasts until it is stopped")
+		}
+	}
+}
+
+// stoppedSqueeze is one try. false: there was nothing to stop.
+func stoppedSqueeze(t *testing.T) (stopped bool) {
 	n, release := coldNode(t)
-	_, _, stop := n.a.startKeeping(time.Now())
+	n.a.startKeeping(time.Now())
 	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.kill", "")
 	n.runs()
 	n.available(90)
@@ -96,9 +109,10 @@ func TestWhatAStoppedSqueezeGotIsInTheRecord(t *testing.T) {
 		t.Fatalf("under way %+v\n%s", u, n.log)
 	}
 	release() // only now
-	n.a.hasSqueezed(time.Now(), <-n.a.squeezed())
+	e := <-n.a.squeezed()
+	n.a.hasSqueezed(time.Now(), e)
 	first := u.record.Squeeze
-	if first == nil || first.Asked < 1<<20 || !first.Stopped || first.Freed == nil || *first.Freed != 1<<20 || first.Refaulted != nil {
+	if e.Stopped && (first == nil || first.Asked < 1<<20 || !first.Stopped || first.Freed == nil || *first.Freed != 1<<20 || first.Refaulted != nil) {
 		t.Errorf("%+v\n%s", first, n.log)
 	}
 	n.available(500)
@@ -106,7 +120,7 @@ func TestWhatAStoppedSqueezeGotIsInTheRecord(t *testing.T) {
 	n.a.happened(time.Now(), event{u, emptied, nil})
 	n.a.progress(time.Now(), n.a.measure(time.Now()))
 	n.a.hasSqueezed(time.Now(), <-n.a.squeezed())
-	if text := n.log.String(); !strings.Contains(text, "squeezeFreed=1048576 squeezeStopped=true") || !strings.Contains(text, "evicted=default/pod uid="+uid) {
+	if text := n.log.String(); e.Stopped && !(strings.Contains(text, "squeezeFreed=1048576 squeezeStopped=true") && strings.Contains(text, "evicted=default/pod uid="+uid)) {
 		t.Errorf("log: %s", text)
 	}
 	cancel()
@@ -114,7 +128,12 @@ func TestWhatAStoppedSqueezeGotIsInTheRecord(t *testing.T) {
 	if err := n.a.squeezer.Close(time.Minute); err != nil {
 		t.Error(err)
 	}
-	stop()
+	if err := n.a.keeper.Close(time.Minute); err != nil {
+		t.Error(err)
+	}
+	if !e.Stopped {
+		return false
+	}
 	list, err := records.Read(records.Path(n.a.o.Config.StateDir))
 	if err != nil || len(list.Records) != 1 {
 		t.Fatalf("%+v, %v", list, err)
@@ -123,6 +142,7 @@ func TestWhatAStoppedSqueezeGotIsInTheRecord(t *testing.T) {
 	if s := r.Squeeze; r.Outcome != records.Back || s == nil || s.Asked != first.Asked || !s.Stopped || s.Refaulted == nil || *s.Refaulted != 0 || r.Reclaimed != nil {
 		t.Errorf("%+v: %+v", r, s)
 	}
+	return true
 }
 
 // What a squeeze got belongs to one eviction, the first that follows it: of the same signal, or of another one if that has stopped it.

@@ -21,6 +21,7 @@ type handler struct {
 	pods  *podstore.Store
 	state func() any
 	limit time.Duration // for one request
+	body  int64         // bytes that one may have
 }
 
 // failure is an answer that says what is wrong, in one line.
@@ -115,10 +116,10 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 	if f := isJSON(r); f != nil {
 		return f
 	}
-	if r.ContentLength > maxBody {
-		return tooLarge()
+	if r.ContentLength > h.body {
+		return tooLarge(h.body)
 	}
-	body := &body{ctx: r.Context(), r: http.MaxBytesReader(w, r.Body, maxBody)}
+	body := &body{ctx: r.Context(), r: http.MaxBytesReader(w, r.Body, h.body)}
 	pods, version, err := h.pods.Put(body, replace)
 	if err != nil {
 		return putFailure(r.Context(), err)
@@ -134,7 +135,7 @@ func putFailure(ctx context.Context, err error) *failure {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return tooLarge()
+		return tooLarge(large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &failure{status: http.StatusRequestTimeout, text: "the body took too long to arrive"}
 	case ctx.Err() != nil:
@@ -147,8 +148,8 @@ func putFailure(ctx context.Context, err error) *failure {
 	return bad(err)
 }
 
-func tooLarge() *failure {
-	return &failure{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body is larger than %d bytes", maxBody)}
+func tooLarge(most int64) *failure {
+	return &failure{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body is larger than %d bytes", most)}
 }
 
 func bad(err error) *failure { return &failure{status: http.StatusBadRequest, text: err.Error()} }

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,17 +36,42 @@ func send(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// Who is slow is cut off, and holds up nobody meanwhile.
+// Who is slow holds up nobody.
 func TestSlowClients(t *testing.T) {
-	path, pods := start(t, Options{}, limits{header: 300 * time.Millisecond, request: 600 * time.Millisecond, idle: 300 * time.Millisecond})
-	header, body, idle := dial(t, path), dial(t, path), dial(t, path)
-	send(t, header, "PUT /v1/pods HTTP/1.1\r\nHos")
-	send(t, body, "PUT /v1/pods HTTP/1.1\r\nHost: j\r\nContent-Length: 1000\r\n\r\n["+pod("slow")+",")
-	send(t, idle, "DELETE /v1/pods/x HTTP/1.1\r\nHost: j\r\n\r\n")
-	c := client(t, path)
-	if got := ask(t, c, "PUT", "/v1/pods", "["+pod("quick")+"]"); got.status != 200 {
+	path, pods := start(t, Options{}, patient)
+	send(t, dial(t, path), slowHeader)
+	send(t, dial(t, path), slowBody)
+	send(t, dial(t, path), "DELETE /v1/pods/x HTTP/1.1\r\nHost: j\r\n\r\n")
+	if got := ask(t, client(t, path), "PUT", "/v1/pods", "["+pod("quick")+"]"); got.status != 200 {
 		t.Errorf("meanwhile: %d %s", got.status, got.text)
 	}
+	if got := pods.Snapshot(); len(got.Pods) != 1 {
+		t.Errorf("known: %v", got.Pods)
+	}
+}
+
+// What is slow: a header, and a body, that do not come to their end.
+var (
+	slowHeader = "PUT /v1/pods HTTP/1.1\r\nHos"
+	slowBody   = "PUT /v1/pods HTTP/1.1\r\nHost: j\r\nContent-Length: 1000\r\n\r\n[" + pod("slow") + ","
+)
+
+// Who is slow is cut off. Each limit is met alone: how long anything else takes does not matter.
+func TestSlowClientsAreCutOff(t *testing.T) {
+	const soon = 200 * time.Millisecond
+	hasty := func(change func(*limits)) (net.Conn, *podstore.Store) {
+		l := patient
+		change(&l)
+		path, pods := start(t, Options{}, l)
+		return dial(t, path), pods
+	}
+	header, _ := hasty(func(l *limits) { l.header = soon })
+	_, _ = io.WriteString(header, slowHeader) // it may be cut off before it said all
+	if _, err := io.ReadAll(header); err != nil && !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("a header that does not come: %v", err)
+	}
+	body, pods := hasty(func(l *limits) { l.request = 5 * soon })
+	send(t, body, slowBody)
 	res, err := http.ReadResponse(bufio.NewReader(body), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -54,14 +80,13 @@ func TestSlowClients(t *testing.T) {
 	if res.StatusCode != 408 || string(text) != "{\"error\":\"the body took too long to arrive\"}\n" || err != nil {
 		t.Errorf("a body that does not come: %d %s, error %v", res.StatusCode, text, err)
 	}
-	if _, err := io.ReadAll(header); err != nil {
-		t.Errorf("a header that does not come: %v", err)
+	if got := pods.Snapshot(); len(got.Pods) != 0 {
+		t.Errorf("known: %v", got.Pods)
 	}
+	idle, _ := hasty(func(l *limits) { l.idle = soon })
+	send(t, idle, "DELETE /v1/pods/x HTTP/1.1\r\nHost: j\r\n\r\n")
 	if text, err := io.ReadAll(idle); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 404") {
 		t.Errorf("nothing more is asked: %s %v", text, err)
-	}
-	if got := pods.Snapshot(); len(got.Pods) != 1 {
-		t.Errorf("known: %v", got.Pods)
 	}
 }
 
@@ -231,7 +256,7 @@ func TestManyAtOnce(t *testing.T) {
 // Close waits for nobody: clients that say nothing, that are in the middle of a request, or do not take their answer.
 func TestCloseCutsOff(t *testing.T) {
 	path := filepath.Join(short(t), "s")
-	s, err := Listen(Options{Path: path, Pods: podstore.New(), State: func() any { return strings.Repeat("x", 8<<20) }})
+	s, err := listen(Options{Path: path, Pods: podstore.New(), State: func() any { return strings.Repeat("x", 8<<20) }}, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +270,7 @@ func TestCloseCutsOff(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if d := time.Since(began); d > closeLimit/2 {
+	if d := time.Since(began); d > patient.close/2 { // nor for any of their limits: all are as long
 		t.Errorf("took %v", d)
 	}
 	for _, c := range []net.Conn{silent, middle, full} {

@@ -44,14 +44,19 @@ type Server struct {
 	cancel context.CancelFunc
 	served chan struct{} // closed when no connection is accepted any more
 	conns  sync.WaitGroup
+	limit  time.Duration // of Close
 }
 
-// limits are those of time, which tests make shorter.
-type limits struct{ header, request, idle time.Duration }
+// limits are those that tests change.
+type limits struct {
+	header, request, idle time.Duration
+	close                 time.Duration // closeLimit
+	body                  int64         // maxBody
+}
 
 // Listen makes the socket and serves it. Errors say what is wrong with the path or the group, or that another agent has it.
 func Listen(o Options) (*Server, error) {
-	return listen(o, limits{headerLimit, requestLimit, idleLimit})
+	return listen(o, limits{headerLimit, requestLimit, idleLimit, closeLimit, maxBody})
 }
 
 func listen(o Options, l limits) (*Server, error) {
@@ -64,9 +69,9 @@ func listen(o Options, l limits) (*Server, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{bound: b, cancel: cancel, served: make(chan struct{})}
+	s := &Server{bound: b, cancel: cancel, served: make(chan struct{}), limit: l.close}
 	s.http = &http.Server{
-		Handler: &handler{pods: o.Pods, state: o.State, limit: 2 * l.request}, DisableGeneralOptionsHandler: true,
+		Handler: &handler{pods: o.Pods, state: o.State, limit: 2 * l.request, body: l.body}, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request, IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
@@ -104,7 +109,7 @@ func (s *Server) Close() error {
 		_ = s.http.Close() // now that none is being accepted, which it would not see
 		s.conns.Wait()
 	}()
-	timer := time.NewTimer(closeLimit)
+	timer := time.NewTimer(s.limit)
 	defer timer.Stop()
 	select {
 	case <-ended:

@@ -42,7 +42,7 @@ func (r *peer) accept() {
 	r.c, err = r.l.Accept()
 	check(r.t, err)
 	r.t.Cleanup(func() { r.c.Close() })
-	check(r.t, r.c.SetDeadline(time.Now().Add(20*time.Second)))
+	check(r.t, r.c.SetDeadline(time.Now().Add(patience)))
 	if conn, m := r.read(); conn != runtimeConn || m.kind != typeRequest || !strings.Contains(string(m.body), "RegisterPlugin") {
 		r.t.Fatalf("connection %d, %+v: want a registration", conn, m)
 	}

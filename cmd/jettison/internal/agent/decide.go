@@ -124,8 +124,11 @@ func (a *agent) measuring(now time.Time) bool {
 	if since.IsZero() || now.Sub(since) >= freshLimit {
 		return false
 	}
+	if a.background.Fresh(since) {
+		return false
+	}
 	a.background.Demand(since)
-	return !a.background.Fresh(since)
+	return true
 }
 
 // nobody logs why a threshold gets no victim.

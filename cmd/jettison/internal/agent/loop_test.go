@@ -56,9 +56,11 @@ func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
 	<-ended
 	n.a.interrupted()
 	n.a.await()
+	n.a.evictions.Wait()
 	<-n.a.watcher.done
 	all.Wait()
-	if took := time.Since(start); took > cleanGrace+time.Second || !strings.Contains(n.log.String(), "stopped during an eviction") {
+	// The call of StopPodSandbox that hangs would take its whole minute, again and again.
+	if took := time.Since(start); took > time.Minute/2 || !strings.Contains(n.log.String(), "stopped during an eviction") {
 		t.Errorf("ended after %v\n%s", took, n.log)
 	}
 }

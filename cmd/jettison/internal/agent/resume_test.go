@@ -34,7 +34,7 @@ func keepingNode(t *testing.T, ctx context.Context) (n *testNode, dir string, st
 
 // again makes an agent that knows nothing of the one before.
 func (n *testNode) again(t *testing.T, dir string) {
-	c := configOf(t, strings.Replace(softAndHard, "evictionMaxPodGracePeriod: 60", "evictionMaxPodGracePeriod: 1", 1))
+	c := configOf(t, softAndHard)
 	c.StateDir = dir
 	n.write("proc/sys/kernel/random/boot_id", "0f0e0d0c-0b0a-0908-0706-050403020100\n")
 	n.a = newAgent(Options{Log: n.a.log, Config: c, ProcMount: filepath.Join(n.dir, "proc")}, n.a.Sources)
@@ -47,7 +47,7 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	n, dir, _ := keepingNode(t, ctx)
 	id := n.a.underway[uid].record.ID
 	began := n.a.underway[uid].began
-	if err := n.a.keeper.Close(time.Second); err != nil { // nothing is written at the end: what was written at each change is what counts
+	if err := n.a.keeper.Close(time.Minute); err != nil { // nothing is written at the end: what was written at each change is what counts
 		t.Fatal(err)
 	}
 	crash()
@@ -56,7 +56,7 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	state, running, stop := n.a.startKeeping(time.Now())
 	ctx, crash = context.WithCancel(t.Context())
 	n.runs()
-	n.a.resume(ctx, time.Now(), state, running)
+	n.a.resume(ctx, began.Add(59*time.Second), state, running) // with one more of 60
 	u := n.a.underway[uid]
 	if u == nil || !u.killed.Time.IsZero() || u.record.ID != id || !u.began.Equal(began.Round(0)) {
 		t.Fatalf("under way %+v, want record %s\n%s", u, id, n.log)
@@ -82,6 +82,9 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	n.a.look(ctx, time.Now())
 	crash()
 	n.a.evictions.Wait()
+	if err := n.a.keeper.Close(time.Minute); err != nil { // stop waits for less
+		t.Error(err)
+	}
 	stop()
 	list, err := records.Read(records.Path(dir))
 	if err != nil || len(list.Records) != 1 || list.Records[0].ID != id || list.Records[0].Outcome != records.Back {
@@ -93,7 +96,7 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 func TestAVictimThatDiedMeanwhileIsCleanedUp(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	n, dir, _ := keepingNode(t, ctx)
-	if err := n.a.keeper.Close(time.Second); err != nil {
+	if err := n.a.keeper.Close(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	crash()
@@ -121,7 +124,7 @@ func TestAVictimThatDiedMeanwhileIsCleanedUp(t *testing.T) {
 func TestAPodThatCameBackMeanwhileLives(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	n, dir, _ := keepingNode(t, ctx)
-	if err := n.a.keeper.Close(time.Second); err != nil {
+	if err := n.a.keeper.Close(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	crash()
@@ -176,7 +179,7 @@ func TestAStateThatCannotBeTrueIsAFreshStart(t *testing.T) {
 func TestALateRestartKillsNobody(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	n, dir, _ := keepingNode(t, ctx)
-	if err := n.a.keeper.Close(time.Second); err != nil {
+	if err := n.a.keeper.Close(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	crash()

@@ -129,11 +129,22 @@ func TestAHungRuntimeCostsTheDeadlineOnly(t *testing.T) {
 func TestDetailsThatHangAreAbsent(t *testing.T) {
 	r := node(t)
 	r.Hang["ContainerStatus"] = true
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	got, err := NewLister(dial(t, r.Endpoint())).List(ctx)
+	got, err := hurriedList(t, NewLister(dial(t, r.Endpoint())), r, "ContainerStatus")
 	if err != nil || len(got.Containers) != 3 || got.Sandboxes[0].CgroupParent == "" {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// hurriedList lists for a caller whose time is over in the middle of a call that hangs. A busy machine may need more time to get so far.
+func hurriedList(t *testing.T, l *Lister, r *critest.Runtime, call string) (Listing, error) {
+	t.Helper()
+	for wait := 200 * time.Millisecond; ; wait *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		got, err := l.List(ctx)
+		cancel()
+		if r.Calls(call) > 0 || wait > time.Minute {
+			return got, err
+		}
 	}
 }
 
@@ -286,9 +297,7 @@ func TestWhatIsNoCRI(t *testing.T) {
 		}), false, ""},
 		"nothing": {"unix:///nowhere/at/all.sock", false, "no such file"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		_, err := dial(t, c.endpoint).Version(ctx)
-		cancel()
+		_, err := patient(dial(t, c.endpoint)).Version(t.Context())
 		if err == nil || !strings.Contains(err.Error(), c.says) || c.notCRI && !errors.Is(err, ErrNotCRI) || !c.notCRI && c.says != "" && errors.Is(err, ErrNotCRI) {
 			t.Errorf("%s: got %v", name, err)
 		}

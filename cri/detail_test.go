@@ -1,7 +1,6 @@
 package cri
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -259,9 +258,7 @@ func TestACallersHasteIsNoFault(t *testing.T) {
 	r := node(t)
 	r.Hang["PodSandboxStatus"] = true
 	l := NewLister(dial(t, r.Endpoint()))
-	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-	defer cancel()
-	if got, err := l.List(ctx); err != nil || got.Sandboxes[0].CgroupParent != "" {
+	if got, err := hurriedList(t, l, r, "PodSandboxStatus"); err != nil || got.Sandboxes[0].CgroupParent != "" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	r.Change(func() { clear(r.Hang) })

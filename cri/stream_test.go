@@ -39,6 +39,15 @@ var calls = []struct {
 	{"ListContainers", "StreamContainers", func(ctx context.Context, c *Client) error { _, err := NewLister(c).List(ctx); return err }},
 }
 
+// patience is how long a busy machine may take for what is quick elsewhere. Callers here have no deadline of their own.
+const patience = 30 * time.Second
+
+// patient has deadlines that only what hangs for good meets.
+func patient(c *Client) *Client {
+	c.timeouts = timeouts{list: patience, status: patience, usage: patience, stop: patience, change: patience}
+	return c
+}
+
 // hasty has deadlines that a test can wait for.
 func hasty(c *Client) *Client {
 	c.timeouts = timeouts{list: 50 * time.Millisecond, status: 50 * time.Millisecond, usage: 50 * time.Millisecond, stop: 50 * time.Millisecond}
@@ -59,7 +68,7 @@ func TestEveryCallHasADeadline(t *testing.T) {
 			if err := call.do(t.Context(), hasty(dial(t, r.Endpoint()))); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got %v", name, err)
 			}
-			if took := time.Since(start); took > 5*time.Second || r.Calls(name) > 1 {
+			if took := time.Since(start); took > patience || r.Calls(name) > 1 {
 				t.Errorf("%s: %d calls took %v", name, r.Calls(name), took)
 			}
 		}
@@ -76,7 +85,7 @@ func TestADeafSocketCostsTheDeadline(t *testing.T) {
 	defer l.Close()
 	for _, call := range calls {
 		start := time.Now()
-		if err := call.do(t.Context(), hasty(dial(t, path))); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		if err := call.do(t.Context(), hasty(dial(t, path))); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > patience {
 			t.Errorf("%s: %v after %v", call.plain, err, time.Since(start))
 		}
 	}
@@ -250,7 +259,7 @@ func TestAListInOneMessageIsBounded(t *testing.T) {
 // ended waits until the runtime sends no stream of a name any more.
 func ended(t *testing.T, r *critest.Runtime, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for tick := time.NewTicker(time.Millisecond); r.Open(name) != 0; {
 		select {

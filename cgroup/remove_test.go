@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func testTree(t *testing.T) (fs *FS, name, dir string) {
 		if err != nil {
 			continue
 		}
-		name := "jettison-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+		name := "jettison-test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 		dir := filepath.Join(mount, name)
 		if os.Mkdir(dir, 0o755) == nil {
 			t.Cleanup(func() { _ = fs.RemoveEmpty(name); fs.Close() })

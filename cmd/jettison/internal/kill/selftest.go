@@ -84,7 +84,11 @@ func (r *Report) Kills() bool {
 // are made in the pod that it lies in, or beside it. It takes 2 s at most and leaves nothing behind; what a crash of an earlier
 // one left is removed.
 func SelfTest(ctx context.Context, fs *cgroup.FS, own string) Report {
-	ctx, cancel := context.WithTimeout(ctx, testLimit)
+	return selfTest(ctx, fs, own, testLimit)
+}
+
+func selfTest(ctx context.Context, fs *cgroup.FS, own string, limit time.Duration) Report {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	report := Report{Where: scratchParent(own)}
 	removeScratch(fs, report.Where)

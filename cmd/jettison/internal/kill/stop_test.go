@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/cgroup"
+	"jettison/cri"
 	"jettison/cri/critest"
 	"jettison/stats"
 )
@@ -216,27 +218,39 @@ func TestStopLooksAgain(t *testing.T) {
 	})
 }
 
+// stubborn is a runtime with a container that runs for ever: how StopContainer fails, if it does, and how often it was asked.
+type stubborn struct {
+	Runtime
+	err   error
+	asked int
+}
+
+func (r *stubborn) SandboxesOf(context.Context, string, time.Time) ([]string, error) {
+	return []string{"s"}, nil
+}
+
+func (r *stubborn) ContainersOf(context.Context, string) ([]cri.Container, error) {
+	return []cri.Container{{ID: "c", SandboxID: "s", State: cri.Running, Running: true}}, nil
+}
+
+func (r *stubborn) StopContainer(context.Context, string, time.Duration) error {
+	r.asked++
+	return r.err
+}
+
 // A container that does not end, or a runtime that fails, is asked again, but not without pause.
 func TestStopDoesNotSpin(t *testing.T) {
-	for name, spoil := range map[string]func(*critest.Runtime){
-		"fails": func(r *critest.Runtime) { r.Fail["StopContainer"] = status.Error(codes.Internal, "not today") },
-		"lies": func(r *critest.Runtime) {
-			r.Answer["StopContainer"] = func(m any) any {
-				r.Containers[0].State = runtimev1.ContainerState_CONTAINER_RUNNING
-				return m
+	for name, wrong := range map[string]error{"fails": errors.New("not today"), "lies": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			r, v := &stubborn{err: wrong}, &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}, since: time.Now()}
+			err := v.Stop(t.Context(), r, 0)
+			if err == nil || !strings.Contains(err.Error(), "stop pod u: ") || name == "fails" && !strings.Contains(err.Error(), "not today") {
+				t.Errorf("%s: %v", name, err)
 			}
-		},
-	} {
-		r, c := fake(t)
-		spoil(r)
-		v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}, since: time.Now()}
-		err := v.Stop(t.Context(), c, 0)
-		if err == nil || !strings.Contains(err.Error(), "stop pod u: ") || name == "fails" && !strings.Contains(err.Error(), "not today") {
-			t.Errorf("%s: %v", name, err)
-		}
-		if n := r.Calls("StopContainer"); n < 2 || n > 10 {
-			t.Errorf("%s: asked %d times in %v", name, n, stopBound)
-		}
+			if r.asked < 2 || r.asked > 10 {
+				t.Errorf("%s: asked %d times in %v", name, r.asked, stopBound)
+			}
+		})
 	}
 }
 

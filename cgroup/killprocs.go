@@ -50,8 +50,9 @@ func NewProcKiller() *ProcKiller {
 // number may be used again between the list and the signal: a process is signalled only if it is still listed once its
 // descriptor is open. Processes that fork meanwhile: the groups are frozen first where the kernel can (cgroup.freeze, since
 // v5.2), and all is done again until a round finds nobody new: whoever is listed then had its signal before that round, and a
-// process with SIGKILL pending cannot fork (kernel/fork.c, copy_process). limit bounds that: os.ErrDeadlineExceeded says that
-// some may live. The agent's own process is never signalled.
+// process with SIGKILL pending begins no fork. One that it is in the middle of it may finish, and the child is listed only in the end
+// (v6.12 kernel/fork.c copy_process: the last look at signals is before cgroup_post_fork): until the group is empty, Kill it again. limit
+// bounds a call: os.ErrDeadlineExceeded says that some may live. The agent's own process is never signalled.
 func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 	k.deadline, k.err, k.foreign = time.Now().Add(limit), nil, false
 	clear(k.before)

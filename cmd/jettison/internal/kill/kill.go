@@ -51,6 +51,8 @@ type Victim struct {
 	alive   context.Context // ended by end, which the first Kill that worked calls, and Close
 	end     context.CancelFunc
 	killed  atomic.Bool
+	singly  atomic.Bool   // process by process
+	limit   time.Duration // of that: eachLimit
 	emptied sync.Once
 
 	// The same cgroup three times, for each has a goroutine of its own. Closed when nobody retains the victim.
@@ -238,6 +240,7 @@ func (v *Victim) climb() error {
 	if !v.ladder.has(Pidfd) {
 		return refused
 	}
+	v.singly.Store(true)
 	n, err := v.eachProcess()
 	v.steps.add(Pidfd.String(), n, err)
 	if err != nil {
@@ -249,27 +252,58 @@ func (v *Victim) climb() error {
 // eachProcess kills process by process.
 func (v *Victim) eachProcess() (int, error) {
 	if v.killer == nil {
-		return cgroup.NewProcKiller().Kill(&v.kill, eachLimit)
+		return cgroup.NewProcKiller().Kill(&v.kill, v.limit)
 	}
 	v.killer.killing.Lock()
 	defer v.killer.killing.Unlock()
-	return v.killer.each.Kill(&v.kill, eachLimit)
+	return v.killer.each.Kill(&v.kill, v.limit)
 }
 
 // Killed reports whether a Kill has worked.
 func (v *Victim) Killed() bool { return v.killed.Load() }
 
-// WaitEmpty blocks until no process of the victim is left, by the kernel's word.
+// Times between two rounds of a kill process by process, as long as something is left: doubled from one to the next.
+const (
+	sweepFirst = 20 * time.Millisecond
+	sweepMax   = time.Second
+)
+
+// WaitEmpty blocks until no process of the victim is left, by the kernel's word. Where it was killed process by process, that is repeated
+// meanwhile: a process that gets SIGKILL in the middle of a fork finishes it, and its child is listed only then.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if v.group == nil {
 		return nil // Clean is what kills it
 	}
-	err := v.group.WaitEmpty(ctx, limit)
+	err := v.awaitEmpty(ctx, limit)
 	if err == nil {
 		v.emptied.Do(func() { v.steps.add(stepEmptied, 0, nil) })
 		v.restore()
 	}
 	return err
+}
+
+func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
+	if !v.singly.Load() {
+		return v.group.WaitEmpty(ctx, limit)
+	}
+	deadline := time.Now().Add(limit)
+	for wait := sweepFirst; ; wait = min(2*wait, sweepMax) {
+		left := max(time.Until(deadline), 0)
+		err := v.group.WaitEmpty(ctx, min(wait, left))
+		if left <= wait || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		v.sweep()
+	}
+}
+
+// sweep kills who is left once more. What goes wrong shows in who is left then.
+func (v *Victim) sweep() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.closed {
+		_, _ = v.eachProcess()
+	}
 }
 
 // raise lifts the CPU limits of the victim's own cgroup and remembers what it had.

@@ -148,7 +148,7 @@ func (k *Killer) refill() {
 }
 
 func newVictim() *Victim {
-	v := &Victim{ids: make([]string, 0, 16)}
+	v := &Victim{ids: make([]string, 0, 16), limit: eachLimit}
 	v.alive, v.end = context.WithCancel(context.Background())
 	return v
 }

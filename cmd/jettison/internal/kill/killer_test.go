@@ -31,8 +31,17 @@ func newKiller(t *testing.T, fs *cgroup.FS, rungs string) *Killer {
 	return k
 }
 
-// waitLimit is for what takes milliseconds, on a machine that is busy with other things.
-const waitLimit = 30 * time.Second
+// pinPatiently pins a victim that may be killed process by process for longer than half a second: the machine may be busy.
+func pinPatiently(t *testing.T, k *Killer, p *stats.PodStats) *Victim {
+	t.Helper()
+	v, err := k.Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	v.limit = time.Minute
+	return v
+}
 
 // step waits for a step of that name.
 func step(t *testing.T, v *Victim, name string) Step {
@@ -56,11 +65,7 @@ func TestEachRungKills(t *testing.T) {
 	} {
 		t.Run(rungs, func(t *testing.T) {
 			fs, p := pod(t)
-			v, err := newKiller(t, fs, rungs).Pin(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer v.Close()
+			v := pinPatiently(t, newKiller(t, fs, rungs), p)
 			if v.Killed() {
 				t.Error("killed before it was")
 			}
@@ -252,11 +257,7 @@ func TestPidfdsEndAForkBomb(t *testing.T) {
 	fs, p := pod(t)
 	top := filepath.Join(fs.Mount(), p.Cgroup)
 	bomb(t, filepath.Join(top, "container"))
-	v, err := newKiller(t, fs, "pidfd").Pin(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
+	v := pinPatiently(t, newKiller(t, fs, "pidfd"), p)
 	waitProcs(t, top+"/container", 100)
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
@@ -272,27 +273,22 @@ func TestPidfdsEndAForkBomb(t *testing.T) {
 	}
 }
 
-// A thread that comes when the victim is dead says so: whoever reads the steps does not wait for it in vain.
-func TestADeadVictimIsNotLifted(t *testing.T) {
+// A child of a fork that was under way when its parent was killed is listed late. It dies, too.
+func TestWhoIsListedLateDies(t *testing.T) {
 	fs, p := pod(t)
-	k := newKiller(t, fs, "cgroup.kill")
-	v, err := k.Pin(p)
-	if err != nil {
+	v := pinPatiently(t, newKiller(t, fs, "pidfd"), p)
+	if err := v.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	defer v.Close()
-	if err := errors.Join(v.Kill(), v.WaitEmpty(t.Context(), time.Minute)); err != nil {
-		t.Fatal(err)
+	start(t, filepath.Join(fs.Mount(), p.Cgroup, "container"), "sleep", "600")
+	if err := v.WaitEmpty(t.Context(), 0); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("killed by a look: %v", err)
 	}
-	r := &reaping{k: k, v: v}
-	r.boost = r.boostGroup
-	r.lift()
-	if s := step(t, v, "cpu"); s.N != 0 || s.Err != nil {
-		t.Errorf("%+v", s)
+	if err := v.WaitEmpty(t.Context(), time.Minute); err != nil {
+		t.Error(err)
 	}
 }
 
-// waitProcs waits until a cgroup has so many processes.
 func waitProcs(t *testing.T, dir string, n int) {
 	t.Helper()
 	for limit := time.After(waitLimit); ; {
@@ -319,10 +315,7 @@ func TestFrozenVictims(t *testing.T) {
 		if err := os.WriteFile(top+"/cgroup.freeze", []byte("1"), 0); err != nil {
 			t.Fatal(err)
 		}
-		v, err := newKiller(t, fs, rungs).Pin(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := pinPatiently(t, newKiller(t, fs, rungs), p)
 		if err := errors.Join(v.Kill(), v.WaitEmpty(t.Context(), time.Minute)); err != nil {
 			t.Error(rungs, err)
 		}
@@ -351,11 +344,7 @@ func TestThreadedVictims(t *testing.T) {
 	if err := os.WriteFile(thread+"/cgroup.threads", []byte(strings.TrimSpace(string(procs))), 0); err != nil {
 		t.Fatal(err)
 	}
-	v, err := newKiller(t, fs, "").Pin(&stats.PodStats{PodRef: p.PodRef, Cgroup: p.Cgroup + "/container/threads", SandboxIDs: p.SandboxIDs})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
+	v := pinPatiently(t, newKiller(t, fs, ""), &stats.PodStats{PodRef: p.PodRef, Cgroup: p.Cgroup + "/container/threads", SandboxIDs: p.SandboxIDs})
 	if err := v.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -438,7 +438,9 @@ func TestAPodWithManyFiles(t *testing.T) {
 }
 
 // The status counts, names the first error by UID, and calls out a pod whose walk hangs.
-func TestTheStatusOfStorage(t *testing.T) {
+func TestTheStatusOfStorage(t *testing.T) { synctest.Test(t, statusOfStorage) }
+
+func statusOfStorage(t *testing.T) {
 	now := time.Now()
 	l := newStorageLoop(&storageWalker{}, time.Minute)
 	l.listed, l.known = now, map[string]bool{"a": true, "b": true, "c": true}

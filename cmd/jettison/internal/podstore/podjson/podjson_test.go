@@ -87,11 +87,14 @@ func TestErrors(t *testing.T) {
 		} else if got := err.Error(); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
-		if d := time.Since(began); d > 5*time.Second {
+		if d := time.Since(began); d > tooLong {
 			t.Errorf("%s: took %v", c.name, d)
 		}
 	}
 }
+
+// tooLong is more than a busy machine takes for anything here: what is not bounded takes hours.
+const tooLong = time.Minute
 
 func TestLists(t *testing.T) {
 	one := `{` + meta + `,"kind":"Pod","apiVersion":"v1"}`
@@ -254,7 +257,7 @@ func FuzzList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		began := time.Now()
 		pods, err := decodeAll(strings.NewReader(string(text)))
-		if d := time.Since(began); d > 5*time.Second {
+		if d := time.Since(began); d > tooLong {
 			t.Fatalf("%d bytes took %v", len(text), d)
 		}
 		if err != nil && strings.ContainsAny(err.Error(), "\n\r") {

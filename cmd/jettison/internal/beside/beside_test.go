@@ -220,7 +220,7 @@ func TestManyListeners(t *testing.T) {
 // and go.
 func TestThisMachine(t *testing.T) {
 	if beside, why := Kubelet(""); beside {
-		t.Skipf("this machine has a kubelet: %s", why)
+		t.Skipf("this machine has a kubelet (%s): the virtual machine's scenarios run without one and beside one", why)
 	}
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {

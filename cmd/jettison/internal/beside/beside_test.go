@@ -219,6 +219,7 @@ func TestManyListeners(t *testing.T) {
 // The real thing: this machine's /proc, before, while and after something of the kubelet's name runs, and while processes come
 // and go.
 func TestThisMachine(t *testing.T) {
+	alone(t)
 	if beside, why := Kubelet(""); beside {
 		t.Skipf("this machine has a kubelet (%s): the virtual machine's scenarios run without one and beside one", why)
 	}
@@ -276,6 +277,23 @@ func TestThisMachine(t *testing.T) {
 	}
 	close(stop)
 	<-done
+}
+
+// alone waits until no other run of this test on the machine shows a kubelet.
+func alone(t *testing.T) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "jettison-beside-test.lock"), os.O_RDONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Log("another run may disturb this one: ", err) // somebody else's file
+		return
+	}
+	t.Cleanup(func() { f.Close() })
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Log("another run may disturb this one: ", err)
+	}
 }
 
 func inNodesNetwork(t *testing.T) bool {

@@ -225,7 +225,7 @@ func attacks() []attack {
 		}, left: []string{"plugins/kubernetes.io~csi", "strange", "volumes/kubernetes.io~csi", "volumes/kubernetes.io~nfs"},
 			stays: []string{"volumes/kubernetes.io~csi/pvc-1/mount/precious", "volumes/kubernetes.io~nfs/share/precious", "plugins/kubernetes.io~csi/precious", "strange/precious"}},
 		{name: "odd entries", attack: func(b *box) {
-			must(b.t, unix.Mkfifo(b.volume+"/fifo", 0o600), os.Chmod(b.volume, 0), unix.Mknod(b.volume+"/socket", unix.S_IFSOCK|0o600, 0))
+			must(b.t, unix.Mkfifo(b.volume+"/fifo", 0o600), os.Chmod(b.volume, forRoot(0)), unix.Mknod(b.volume+"/socket", unix.S_IFSOCK|0o600, 0))
 			for _, name := range []string{"\n", "-rf", "...", strings.Repeat("ä", 127), "\xff\xfe", ".jettison-removes-1"} {
 				must(b.t, os.WriteFile(filepath.Join(b.volume, name), nil, 0))
 			}

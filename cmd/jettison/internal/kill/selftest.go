@@ -182,6 +182,8 @@ func timed(rung Ladder, do func() error) Result {
 	switch {
 	case r.Err == nil:
 		r.Outcome = Works
+	case errors.Is(r.Err, context.Canceled): // somebody did not want to know
+		r.Outcome = Untested
 	case errors.Is(r.Err, os.ErrNotExist), errors.Is(r.Err, unix.ENOSYS):
 		r.Outcome = Absent
 	default:
@@ -266,6 +268,9 @@ func startVictim(ctx context.Context, dir string, args ...string) (_ *running, e
 	defer context.AfterFunc(ctx, func() { _ = read.SetReadDeadline(time.Unix(1, 0)) })()
 	if err == nil {
 		_, err = read.Read(make([]byte, 1))
+	}
+	if err == nil {
+		err = ctx.Err() // AfterFunc may be later than what it is to end
 	}
 	if err != nil {
 		v.end()

@@ -384,7 +384,6 @@ func (a *agent) loop(ctx context.Context) {
 	slow := time.NewTicker(slowTick)
 	defer slow.Stop()
 	for {
-		now := time.Now()
 		select {
 		case <-ctx.Done():
 			return
@@ -395,6 +394,7 @@ func (a *agent) loop(ctx context.Context) {
 			a.told(u)
 			continue
 		case <-a.wakes():
+			now := time.Now()
 			if !a.woken(now) {
 				continue
 			}
@@ -406,7 +406,7 @@ func (a *agent) loop(ctx context.Context) {
 			a.known(a.store.Snapshot())
 			continue
 		case reply := <-a.requests:
-			reply <- a.state(now)
+			reply <- a.state(time.Now())
 			continue
 		case r := <-a.rotated:
 			a.hasRotated(r)
@@ -419,7 +419,7 @@ func (a *agent) loop(ctx context.Context) {
 			a.searched(s)
 			continue
 		case r := <-a.collected:
-			a.garbage(now, &r)
+			a.garbage(time.Now(), &r)
 		case e := <-a.squeezed():
 			a.hasSqueezed(time.Now(), e)
 		case e := <-a.events:

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/e2e/vm"
+)
+
+// The agent is killed in the middle of a pass of its own, after the third of 23 containers. The one that follows finishes it: of the
+// container that crashed the last one stays, and what runs runs on.
+func TestAnAgentThatIsKilledInAPassFinishesIt(t *testing.T) {
+	const dead = 24
+	g := &garbage{node: startNode(t), pods: map[string]*gcPod{}, ids: map[string]string{}}
+	pod := g.sandbox("crashing", 0)
+	g.mustRun(pod, "side", 0, vm.ImageWorkload, "sleep")
+	var last string
+	for i := range uint32(dead) {
+		last = g.mustRun(pod, "main", i, vm.ImageWorkload)
+	}
+	g.ended(1)
+	const settings = "containerGCPeriod: 20s\nimageGCPeriod: 24h"
+	containers := func() (ended []string) {
+		all, err := g.Inventory(g.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all.Containers {
+			if c.State != cri.ContainerState_CONTAINER_RUNNING && c.PodSandboxId == pod.sandbox {
+				ended = append(ended, c.Id)
+			}
+		}
+		return ended
+	}
+	g.startAgent(config(settings))
+	const dir = "/var/lib/containerd/io.containerd.grpc.v1.cri/containers"
+	// There are the dead ones, the one beside them, and the agent's.
+	g.shell(fmt.Sprintf(`end=$(($(date +%%s) + 120)); while [ $(ls %s | wc -l) -gt %d ]; do [ $(date +%%s) -lt $end ] || exit 1; done; kill -9 %s`,
+		dir, dead+2-3, g.mainProcess(g.agent.Pod)))
+	left := len(containers())
+	t.Logf("killed when %d of %d were left", left, dead)
+	if left < 2 || left > dead-3 {
+		t.Fatalf("%d of %d containers are left: not the middle of the pass", left, dead)
+	}
+	if err := g.agent.Remove(g.ctx); err != nil {
+		t.Fatal(err)
+	}
+	g.startAgent(config(settings))
+	g.until("the next pass has done the rest", func() error {
+		if ended := containers(); len(ended) > 1 {
+			return fmt.Errorf("%d containers are left", len(ended))
+		}
+		return nil
+	})
+	g.same("what is left", containers(), []string{last})
+	line := g.agentSays("garbage collected", 1)
+	t.Logf("the next pass: %v", line.Fields)
+	if line.Fields["removed"] != float64(left-1) {
+		t.Errorf("it removed %v, want %d", line.Fields["removed"], left-1)
+	}
+	g.ended(2) // the one beside them, and the agent
+}

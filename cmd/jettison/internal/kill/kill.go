@@ -287,22 +287,19 @@ func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
 		return v.group.WaitEmpty(ctx, limit)
 	}
 	deadline := time.Now().Add(limit)
+	// One of its own, and the group of who waits: neither the loop, which may have the next victim to kill by now, nor the threads that
+	// free memory wait for a sweep.
+	var again *cgroup.ProcKiller
 	for wait := sweepFirst; ; wait = min(2*wait, sweepMax) {
 		left := max(time.Until(deadline), 0)
 		err := v.group.WaitEmpty(ctx, min(wait, left))
 		if left <= wait || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		v.sweep()
-	}
-}
-
-// sweep kills who is left once more. What goes wrong shows in who is left then.
-func (v *Victim) sweep() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.closed {
-		_, _ = v.eachProcess()
+		if again == nil {
+			again = cgroup.NewProcKiller()
+		}
+		_, _ = again.Kill(v.group, v.limit) // what goes wrong shows in who is left then
 	}
 }
 

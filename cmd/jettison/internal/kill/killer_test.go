@@ -358,3 +358,42 @@ func TestThreadedVictims(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// Sweeps after whom dies slowly hold up nobody: neither the kill of the next victim, nor the threads that free memory.
+func TestSweepsHoldUpNobody(t *testing.T) {
+	mount := t.TempDir()
+	for _, dir := range []string{"", "pod"} {
+		for name, text := range map[string]string{"cgroup.events": "populated 1\nfrozen 0\n", "cgroup.procs": ""} {
+			path := filepath.Join(mount, dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fs, err := cgroup.OpenTree(mount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fs.Close() })
+	k := newKiller(t, fs, "pidfd")
+	v, err := k.Pin(&stats.PodStats{PodRef: stats.PodReference{UID: "u"}, Cgroup: "pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	_ = v.Kill() // who lives in it is not listed
+	k.killing.Lock()
+	v.mu.Lock()
+	ended := make(chan error, 1)
+	go func() { ended <- v.WaitEmpty(t.Context(), 4*sweepFirst) }()
+	select {
+	case err = <-ended:
+	case <-time.After(waitLimit):
+		err = errors.New("a sweep waits for a lock of the kill")
+	}
+	v.mu.Unlock()
+	k.killing.Unlock()
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+}

@@ -8,12 +8,12 @@ import (
 	"jettison/reclaim"
 )
 
-// quiet is since when pods have nothing alive in them. It outlives a restart for those of which nothing new is there after it: a sandbox
-// that is not ready never becomes ready again, so that a pod that lived in between has another one. Of those that somebody names nothing
+// quiet is since when pods have nothing alive in them. It goes on from one look to the next, and over a restart, for those of which nothing
+// new is there: a sandbox that is not ready never becomes ready again, so that a pod that lived in between has another one. Of those that somebody names nothing
 // is kept: the names do not outlive a restart, and a pod that has been through for days would be gone before its client is heard again.
 type quiet struct {
 	since   reclaim.Quiet
-	old     map[string]quietPod // as read from the file, until the first look
+	seen    map[string]quietPod // at the last look; before the first one, as read from the file
 	waiting int                 // pods that are on their way to be gone
 	next    time.Time           // when the first of them will be
 }
@@ -24,7 +24,7 @@ type quietPod struct {
 	Sandboxes []string  `json:"sandboxes,omitempty"` // IDs, sorted
 }
 
-func newQuiet() quiet { return quiet{since: reclaim.Quiet{}, old: map[string]quietPod{}} }
+func newQuiet() quiet { return quiet{since: reclaim.Quiet{}, seen: map[string]quietPod{}} }
 
 // update brings it up to date with a look, and returns what to keep of it.
 func (q *quiet) update(now time.Time, l *reclaim.Look) map[string]quietPod {
@@ -33,13 +33,17 @@ func (q *quiet) update(now time.Time, l *reclaim.Look) map[string]quietPod {
 		s := &l.Sandboxes[i]
 		sandboxes[s.PodUID] = append(sandboxes[s.PodUID], s.ID)
 	}
-	since := maps.Clone(q.since)
-	for uid, p := range q.old {
-		if _, known := since[uid]; !known && !slices.ContainsFunc(sandboxes[uid], func(id string) bool { return !slices.Contains(p.Sandboxes, id) }) {
-			since[uid] = p.Since
+	since := reclaim.Quiet{}
+	for uid, p := range q.seen {
+		if slices.ContainsFunc(sandboxes[uid], func(id string) bool { return !slices.Contains(p.Sandboxes, id) }) {
+			continue // it lived in between, and died again
 		}
+		at, looked := q.since[uid]
+		if !looked {
+			at = p.Since
+		}
+		since[uid] = at
 	}
-	q.old = nil
 	q.since = since.Update(now, l)
 	keep := make(map[string]quietPod, len(q.since))
 	for uid, at := range q.since {
@@ -47,6 +51,7 @@ func (q *quiet) update(now time.Time, l *reclaim.Look) map[string]quietPod {
 		slices.Sort(ids)
 		keep[uid] = quietPod{Since: at.UTC(), Sandboxes: ids}
 	}
+	q.seen = maps.Clone(keep)
 	return keep
 }
 

@@ -103,7 +103,7 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 		parse func(text []byte) error
 	}{
 		{imagesFile, func(text []byte) (err error) { records, err = parseImages(text); return err }},
-		{podsFile, func(text []byte) (err error) { pods.old, err = parsePods(text, s.boot); return err }},
+		{podsFile, func(text []byte) (err error) { pods.seen, err = parsePods(text, s.boot); return err }},
 	} {
 		if s.dir == "" {
 			break

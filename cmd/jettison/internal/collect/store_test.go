@@ -215,7 +215,7 @@ func FuzzState(f *testing.F) {
 		}
 		pods, _ := parsePods(text, "b")
 		q := newQuiet()
-		q.old = pods
+		q.seen = pods
 		q.update(now, &reclaim.Look{Sandboxes: []reclaim.Sandbox{{ID: "s", PodUID: "u", NotReady: true}, {ID: "t", PodUID: "v", NotReady: true}}})
 		for uid, since := range q.since {
 			if since.After(now) {
@@ -223,4 +223,22 @@ func FuzzState(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A pod that came back and died again from one look to the next is quiet from the second one on: what lived since then may be wanted.
+func TestAPodThatLivedBetweenTwoLooksStartsAnew(t *testing.T) {
+	q, now := newQuiet(), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for i, c := range []struct {
+		sandboxes []string
+		want      time.Duration // since the first look
+	}{{[]string{"s"}, 0}, {[]string{"s"}, 0}, {[]string{"t", "s"}, 2 * time.Minute}, {[]string{"t"}, 2 * time.Minute}} {
+		look := &reclaim.Look{}
+		for _, id := range c.sandboxes {
+			look.Sandboxes = append(look.Sandboxes, reclaim.Sandbox{ID: id, PodUID: "u", NotReady: true})
+		}
+		q.update(now.Add(time.Duration(i)*time.Minute), look)
+		if got := q.since["u"].Sub(now); got != c.want {
+			t.Errorf("look %d: quiet from %v on, want %v", i, got, c.want)
+		}
+	}
 }

@@ -170,7 +170,8 @@ func parseImages(text []byte) (reclaim.Records, error) {
 }
 
 // parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot: all pods are quiet after that, and whoever
-// starts them has to have time for it, however long the node was off.
+// starts them has to have time for it, however long the node was off. One that does not say of which boot it is was written by a version that
+// kept the pods that clients name in it, too: it is none to go by either.
 func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	out, state := map[string]quietPod{}, podsState{}
 	err := json.Unmarshal(text, &state)
@@ -181,7 +182,7 @@ func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
 	case len(state.Pods) > maxQuiet:
 		return out, fmt.Errorf("more than %d pods", maxQuiet)
-	case state.Boot != "" && boot != "" && state.Boot != boot:
+	case boot != "" && state.Boot != boot:
 		return out, nil
 	}
 	for uid, p := range state.Pods {

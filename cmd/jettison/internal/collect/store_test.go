@@ -33,7 +33,7 @@ func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
 	for _, c := range []struct {
 		then, now string
 		gone      bool
-	}{{"one", "two", false}, {"one", "one", true}, {"", "two", true}, {"one", "", true}} {
+	}{{"one", "two", false}, {"one", "one", true}, {"", "two", false}, {"one", "", true}} {
 		n := newNode(t)
 		proc := t.TempDir()
 		boot := func(id string) {

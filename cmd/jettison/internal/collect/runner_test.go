@@ -113,6 +113,22 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 	}
 }
 
+// The fifth pass is made though its timer was less late than that of the first.
+func TestWhatIsOnlyPlannedIsPlannedEachFiveMinutes(t *testing.T) {
+	n := newNode(t)
+	n.open(func(o *Options) { o.Mode = "" })
+	n.beside = func(string) (bool, string) { return true, "process 7 is a kubelet" }
+	passes := 0
+	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, asked: make(chan Relief, 1)}
+	due := n.clock
+	for i, want := range []int{1, 1, 1, 1, 1, 2} {
+		n.clock = due.Add(time.Duration(i)*time.Minute + time.Duration(10-i)*time.Millisecond)
+		if r.periodic(t.Context(), Containers); passes != want {
+			t.Errorf("minute %d: %d passes, want %d", i, passes, want)
+		}
+	}
+}
+
 func TestJustClose(t *testing.T) {
 	n := newNode(t)
 	n.now = time.Now

@@ -254,6 +254,7 @@ type agent struct {
 	watchedAt time.Time            // when that last did something
 	unwatched bool                 // a pod's events are not watched for the moment
 	trimmed   time.Time            // when memory was last given back
+	untrimmed bool                 // the runtime was listed since
 	counted   time.Time            // when the hierarchy was last searched for pods that nobody told of
 
 	plugin               *nri.Plugin // nil: there is none
@@ -465,7 +466,7 @@ func (a *agent) listed(u update) {
 	if a.lost {
 		a.log.Info("the runtime is back")
 	}
-	a.lost = false
+	a.lost, a.untrimmed = false, true
 	a.fromList = u.pods
 	a.join()
 }

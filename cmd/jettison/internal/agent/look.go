@@ -122,17 +122,22 @@ func (a *agent) keepUp(now time.Time) {
 // countTold is between two searches of the hierarchy for pods that nobody told of, where the runtime tells of its pods.
 const countTold = 10 * time.Second
 
-// trim gives memory that the heap does not need back to the kernel, now and then, while nothing is short.
+// trim gives memory that the heap does not need back to the kernel, while nothing is short: soon after a list, which is what takes most
+// of it for a moment, and now and then without one.
 func (a *agent) trim(now time.Time) {
-	if now.Sub(a.trimmed) < trimEvery || a.manager.Near(&a.node, plenty) || len(a.underway) > 0 {
+	since := now.Sub(a.trimmed)
+	if since < trimSoonest || !a.untrimmed && since < trimEvery || a.manager.Near(&a.node, plenty) || len(a.underway) > 0 {
 		return
 	}
-	a.trimmed = now
+	a.trimmed, a.untrimmed = now, false
 	a.evictions.Go(debug.FreeOSMemory)
 }
 
-// trimEvery is between two calls of it.
-const trimEvery = time.Minute
+// Between two calls of it: after a list, and without.
+const (
+	trimSoonest = 25 * time.Second
+	trimEvery   = time.Minute
+)
 
 // blindFor logs once that a signal which some threshold is for has not been observed for so long that it counts as lost (a file
 // system that hangs, a runtime that does not tell where its images are), and once that it is observed again.

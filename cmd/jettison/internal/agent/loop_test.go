@@ -64,3 +64,36 @@ func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
 		t.Errorf("ended after %v\n%s", took, n.log)
 	}
 }
+
+// Memory is given back soon after a list, now and then without one, and never while it may be short or somebody is evicted.
+func TestMemoryIsGivenBack(t *testing.T) {
+	n := newTestNode(t)
+	start := time.Now()
+	for name, c := range map[string]struct {
+		since     time.Duration
+		listed    bool
+		mib       int
+		evictions int
+		want      bool
+	}{
+		"after a list":         {trimSoonest, true, 900, 0, true},
+		"so soon again":        {trimSoonest - 1, true, 900, 0, false},
+		"without a list":       {trimEvery - 1, false, 900, 0, false},
+		"without one for long": {trimEvery, false, 900, 0, true},
+		"it may be short":      {trimEvery, true, 390, 0, false},
+		"somebody is evicted":  {trimEvery, true, 900, 1, false},
+	} {
+		n.available(c.mib)
+		n.a.measure(start)
+		n.a.underway = map[string]*underway{}
+		for i := range c.evictions {
+			n.a.underway[fmt.Sprint(i)] = &underway{}
+		}
+		n.a.trimmed, n.a.untrimmed = start, c.listed
+		now := start.Add(c.since)
+		if n.a.trim(now); n.a.trimmed.Equal(now) != c.want || c.want && n.a.untrimmed {
+			t.Errorf("%s: trimmed %v", name, n.a.trimmed.Sub(start))
+		}
+	}
+	n.a.evictions.Wait()
+}

@@ -254,7 +254,7 @@ type agent struct {
 	watchedAt time.Time            // when that last did something
 	unwatched bool                 // a pod's events are not watched for the moment
 	trimmed   time.Time            // when memory was last given back
-	untrimmed bool                 // the runtime was listed since
+	untrimmed bool                 // the runtime was listed since, or garbage collected
 	counted   time.Time            // when the hierarchy was last searched for pods that nobody told of
 
 	plugin               *nri.Plugin // nil: there is none

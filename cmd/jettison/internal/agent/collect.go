@@ -117,6 +117,7 @@ func (a *agent) backAgain() {
 
 // garbage takes the result of a pass.
 func (a *agent) garbage(now time.Time, r *collect.Result) {
+	a.untrimmed = true
 	if r.Trigger == reclaim.DiskPressure {
 		a.relief.done = now
 		if a.background != nil {

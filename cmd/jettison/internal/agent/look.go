@@ -122,8 +122,8 @@ func (a *agent) keepUp(now time.Time) {
 // countTold is between two searches of the hierarchy for pods that nobody told of, where the runtime tells of its pods.
 const countTold = 10 * time.Second
 
-// trim gives memory that the heap does not need back to the kernel, while nothing is short: soon after a list, which is what takes most
-// of it for a moment, and now and then without one.
+// trim gives memory that the heap does not need back to the kernel, while nothing is short: soon after a list, or a pass of garbage
+// collection, which are what takes most of it for a moment, and now and then without one.
 func (a *agent) trim(now time.Time) {
 	since := now.Sub(a.trimmed)
 	if since < trimSoonest || !a.untrimmed && since < trimEvery || a.manager.Near(&a.node, plenty) || len(a.underway) > 0 {
@@ -133,9 +133,9 @@ func (a *agent) trim(now time.Time) {
 	a.evictions.Go(debug.FreeOSMemory)
 }
 
-// Between two calls of it: after a list, and without.
+// Between two calls of it: after a list or a pass, and without.
 const (
-	trimSoonest = 25 * time.Second
+	trimSoonest = 10 * time.Second
 	trimEvery   = time.Minute
 )
 

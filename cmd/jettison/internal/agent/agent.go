@@ -253,9 +253,11 @@ type agent struct {
 	wanted    map[string]bool      // scratch of watchCgroups
 	watchedAt time.Time            // when that last did something
 	unwatched bool                 // a pod's events are not watched for the moment
-	trimmed   time.Time            // when memory was last given back
-	untrimmed bool                 // the runtime was listed since, or garbage collected
-	counted   time.Time            // when the hierarchy was last searched for pods that nobody told of
+	// watchedBefore: a pod that is not watched yet is new, or has a new cgroup.
+	watchedBefore bool
+	trimmed       time.Time // when memory was last given back
+	untrimmed     bool      // the runtime was listed since, or garbage collected
+	counted       time.Time // when the hierarchy was last searched for pods that nobody told of
 
 	plugin               *nri.Plugin // nil: there is none
 	fromList, fromEvents stats.Index // what pods is made of

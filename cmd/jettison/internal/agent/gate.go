@@ -77,6 +77,7 @@ func (a *agent) told(u nri.Update) {
 		})
 	}
 	a.fromEvents = u.Pods
+	a.counted, a.unwatched = time.Time{}, true // a new pod is watched from the next second on
 	a.join()
 }
 

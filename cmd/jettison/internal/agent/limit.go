@@ -30,7 +30,7 @@ const calmAfter = 10 * time.Second
 func (a *agent) watchPod(uid, path string) {
 	l := a.limits[uid]
 	if l == nil || l.path != path {
-		l = &ownLimit{path: path}
+		l = &ownLimit{path: path, known: a.watchedBefore} // of a new cgroup all is news
 		a.limits[uid] = l
 	}
 	if a.watch(uid, path, cgroup.Watch{Events: podEvents}) {

@@ -85,6 +85,7 @@ func (a *agent) watchCgroups(now time.Time) {
 		}
 		a.watchPod(uid, path)
 	})
+	a.watchedBefore = true
 	a.kernel.Keep(func(key string) bool { return wanted[key] })
 	for uid := range a.limits {
 		if !wanted[uid] {

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"jettison/cgroup"
+	"jettison/cmd/jettison/internal/nri"
 )
 
 // However many events come at once, looks are as far apart as ever. What comes after the burst is seen, too.
@@ -97,5 +99,38 @@ func TestAPodAtItsOwnLimitIsNamed(t *testing.T) {
 	n.a.watchCgroups(now)
 	if !n.a.limits[uid].watched {
 		t.Error("not watched again")
+	}
+}
+
+// A pod that comes while the agent runs may be at its limit before it is watched: all of its events are news. Of one that was there before
+// nobody knows when they were.
+func TestANewPodAtItsOwnLimitIsNamed(t *testing.T) {
+	n := newTestNode(t)
+	n.runs()
+	const later = "11111111-2222-3333-4444-555555555555"
+	n.write("cgroup/kubepods/besteffort/pod"+uid+"/memory.events", "low 0\nhigh 0\nmax 7\noom 0\noom_kill 0\n")
+	stop := n.a.startWatch()
+	defer stop()
+	now := time.Now()
+	look := func() {
+		n.a.unwatched = true
+		n.a.Collector.Strangers(n.a.pods, func(string) {})
+		n.a.watchCgroups(now)
+	}
+	look()
+	if got := n.a.atOwnLimit(now); len(got) != 0 {
+		t.Errorf("there before: %+v", got)
+	}
+	pod := "cgroup/kubepods/besteffort/pod" + later + "/"
+	n.write(pod+"cgroup.procs", "")
+	n.write(pod+"cgroup.events", "populated 1\nfrozen 0\n")
+	n.write(pod+"memory.events", "low 0\nhigh 0\nmax 9\noom 0\noom_kill 0\n")
+	n.a.told(nri.Update{State: nri.State{Synced: true}})
+	if !n.a.unwatched || !n.a.counted.IsZero() {
+		t.Error("what the runtime tells is not looked for at once")
+	}
+	look()
+	if got := n.a.atOwnLimit(now); len(got) != 1 || got[0].Pod.UID != later || !strings.Contains(n.log.String(), "no reason to evict another") {
+		t.Errorf("new: %+v\n%s", got, n.log)
 	}
 }

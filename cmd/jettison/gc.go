@@ -38,7 +38,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			if live.output != "table" && live.output != "json" {
 				return usageError{fmt.Errorf("--output %q: want table or json", live.output)}
 			}
-			live.stateDirGiven = cmd.Flags().Changed("state-dir")
+			live.stateSet = cmd.Flags().Changed("state-dir")
 			if from == "" {
 				return live.run(cmd.Context(), stdout)
 			}

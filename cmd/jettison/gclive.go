@@ -36,8 +36,7 @@ const (
 type gcLive struct {
 	lookFlags
 	output, trigger, stateDir string
-	stateDirGiven             bool // else the configuration says
-	dryRun                    bool
+	dryRun, stateSet          bool     // stateSet: stateDir is a flag's, not the configuration's
 	notes                     []string // what was not looked at, and why
 }
 
@@ -50,7 +49,7 @@ func (g *gcLive) run(ctx context.Context, stdout io.Writer) error {
 	if err := g.load(); err != nil {
 		return err
 	}
-	if !g.stateDirGiven {
+	if !g.stateSet {
 		g.stateDir = g.options.Config.StateDir
 	}
 	if os.Geteuid() != 0 && !g.dryRun {

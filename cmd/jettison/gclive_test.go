@@ -253,19 +253,6 @@ func TestGCAfterAnAgent(t *testing.T) {
 	}
 }
 
-// What outlives a pass is where the agent of the same configuration keeps it.
-func TestGCKeepsItsStateWhereTheConfigurationSays(t *testing.T) {
-	asRoot(t)
-	n := newGCNode(t, "")
-	state := filepath.Join(n.dir, "elsewhere")
-	n.write("config.yaml", fmt.Sprintf("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\ncontainerRuntimeEndpoint: %s\ngc: observe\nsocket: %s\nstateDir: %s\n", n.r.Endpoint(), filepath.Join(n.dir, "socket"), state))
-	var out, errs bytes.Buffer
-	code := execute(context.Background(), []string{"gc", "--config", n.config, "--host-root", filepath.Join(n.dir, "root"), "--cgroup-mount", filepath.Join(n.dir, "none")}, &out, &errs)
-	if _, err := os.Stat(filepath.Join(state, "quiet-pods.json")); code != 0 || err != nil {
-		t.Errorf("exit %d, %s, %v\n%s", code, &errs, err, &out)
-	}
-}
-
 func TestGCObserves(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")

@@ -31,6 +31,9 @@ func newKiller(t *testing.T, fs *cgroup.FS, rungs string) *Killer {
 	return k
 }
 
+// waitLimit is for what takes milliseconds, on a machine that is busy with other things.
+const waitLimit = 30 * time.Second
+
 // pinPatiently pins a victim that may be killed process by process for longer than half a second: the machine may be busy.
 func pinPatiently(t *testing.T, k *Killer, p *stats.PodStats) *Victim {
 	t.Helper()
@@ -273,6 +276,26 @@ func TestPidfdsEndAForkBomb(t *testing.T) {
 	}
 }
 
+// A thread that comes when the victim is dead says so: whoever reads the steps does not wait for it in vain.
+func TestADeadVictimIsNotLifted(t *testing.T) {
+	fs, p := pod(t)
+	k := newKiller(t, fs, "cgroup.kill")
+	v, err := k.Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := errors.Join(v.Kill(), v.WaitEmpty(t.Context(), time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	r := &reaping{k: k, v: v}
+	r.boost = r.boostGroup
+	r.lift()
+	if s := step(t, v, "cpu"); s.N != 0 || s.Err != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
 // A child of a fork that was under way when its parent was killed is listed late. It dies, too.
 func TestWhoIsListedLateDies(t *testing.T) {
 	fs, p := pod(t)
@@ -289,6 +312,7 @@ func TestWhoIsListedLateDies(t *testing.T) {
 	}
 }
 
+// waitProcs waits until a cgroup has so many processes.
 func waitProcs(t *testing.T, dir string, n int) {
 	t.Helper()
 	for limit := time.After(waitLimit); ; {

@@ -255,8 +255,8 @@ func stopBetweenChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.Stop()
 	f.write("kubepods/besteffort/podcold/memory.current", "0\n") // it is who is killed: what it was not asked for, its death has freed
+	s.Stop()
 	if _, err := unix.Read(pipe, make([]byte, size)); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"jettison/cmd/jettison/internal/collect"
 )
 
 // The whole loop with everything that talks to it at once, ended in the middle of an eviction: nothing races, hangs or stays behind.
@@ -96,4 +98,13 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		}
 	}
 	n.a.evictions.Wait()
+	for what, come := range map[string]func(){
+		"a list":                       func() { n.a.listed(update{}) },
+		"a pass of garbage collection": func() { n.a.garbage(start, &collect.Result{}) },
+	} {
+		n.a.untrimmed = false
+		if come(); !n.a.untrimmed {
+			t.Errorf("%s takes memory that nobody gives back", what)
+		}
+	}
 }

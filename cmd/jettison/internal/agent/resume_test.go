@@ -32,6 +32,20 @@ func keepingNode(t *testing.T, ctx context.Context) (n *testNode, dir string, st
 	return n, dir, stop
 }
 
+// crashedNode is such a node after the agent has ended in the middle of it, with the one that follows.
+func crashedNode(t *testing.T) *testNode {
+	t.Helper()
+	ctx, crash := context.WithCancel(t.Context())
+	n, dir, _ := keepingNode(t, ctx)
+	if err := n.a.keeper.Close(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	crash()
+	n.a.evictions.Wait()
+	n.again(t, dir)
+	return n
+}
+
 // again makes an agent that knows nothing of the one before.
 func (n *testNode) again(t *testing.T, dir string) {
 	c := configOf(t, softAndHard)
@@ -122,14 +136,7 @@ func TestAVictimThatDiedMeanwhileIsCleanedUp(t *testing.T) {
 // A kubelet has started the pod again meanwhile, in the cgroup that it had: it is another pod now, and only what is left of the one before is
 // cleaned up.
 func TestAPodThatCameBackMeanwhileLives(t *testing.T) {
-	ctx, crash := context.WithCancel(t.Context())
-	n, dir, _ := keepingNode(t, ctx)
-	if err := n.a.keeper.Close(time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	crash()
-	n.a.evictions.Wait()
-	n.again(t, dir)
+	n := crashedNode(t)
 	state, running, stop := n.a.startKeeping(time.Now())
 	defer stop()
 	n.runs()
@@ -177,14 +184,7 @@ func TestAStateThatCannotBeTrueIsAFreshStart(t *testing.T) {
 
 // Long after the grace period nobody knows whether anything is short still: the pod is left alone, until it is chosen anew.
 func TestALateRestartKillsNobody(t *testing.T) {
-	ctx, crash := context.WithCancel(t.Context())
-	n, dir, _ := keepingNode(t, ctx)
-	if err := n.a.keeper.Close(time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	crash()
-	n.a.evictions.Wait()
-	n.again(t, dir)
+	n := crashedNode(t)
 	later := time.Now().Add(time.Hour)
 	state, running, stop := n.a.startKeeping(later)
 	defer stop()

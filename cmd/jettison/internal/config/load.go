@@ -64,7 +64,7 @@ func Load(path string) (*Loaded, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("config: %s is larger than %d bytes", path, maxSize)
+		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file", path, maxSize)
 	}
 	loaded, err := Parse(text)
 	if err != nil {

@@ -61,6 +61,9 @@ func Read(dir string) (*Node, error) {
 // readFile reads a regular file of at most MaxFile bytes.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path) // before it is opened: a pipe would be waited for
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/gc.md)", err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 // all of them. None takes a minute; one that hangs says where after five.
 func TestLiveTestsOfThePackages(t *testing.T) {
 	n := startNode(t)
-	for _, pkg := range []string{"./cgroup", "./stats", "./cmd/jettison/internal/remove", "./cmd/jettison/internal/kill", "./cmd/jettison/internal/squeeze", "./cmd/jettison/internal/protect"} {
+	for _, pkg := range []string{"./cgroup", "./stats/read", "./internal/remove", "./internal/kill", "./internal/squeeze", "./internal/protect"} {
 		out, err := n.RunTests(n.ctx, pkg, "-test.run=^TestLive", "-test.v", "-test.timeout=5m")
 		switch {
 		case err != nil:

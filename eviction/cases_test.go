@@ -65,7 +65,7 @@ func TestThePageNamesTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	functions, err := filepath.Glob("../*/*_test.go")
-	more, err2 := filepath.Glob("../cmd/jettison/internal/*/*_test.go")
+	more, err2 := filepath.Glob("../*/*/*_test.go")
 	commands, err3 := filepath.Glob("../cmd/jettison/*_test.go")
 	if err := errors.Join(err, err2, err3); err != nil || len(more) == 0 || len(commands) == 0 {
 		t.Fatal(err, more, commands)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"jettison/cgroup"
 	"jettison/stats"
 )
 
@@ -241,11 +240,11 @@ func FuzzStep(f *testing.F) {
 			n.PIDs = stats.NodePIDStats{Time: at, Max: stats.Some(capacity), Current: stats.Some(used)}
 			n.Fs = stats.Some(stats.FsStats{Time: at, CapacityBytes: stats.Some(capacity), AvailableBytes: stats.Some(available), InodesFree: stats.Some(available), Inodes: stats.Some(capacity)})
 			n.Pressure.Memory.Full.Over1s, n.Pressure.CPU.Some.Over10s = stats.Some(share), stats.Some(share)
-			n.Pressure.IO.Stats = stats.Some(cgroup.PSIStats{Full: cgroup.PSIData{Avg60: share * 100}, HasFull: true})
+			n.Pressure.IO.Stats = stats.Some(stats.PSIStats{Full: stats.PSIData{Avg60: share * 100}, HasFull: true})
 			p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}, StartTime: at, Threads: stats.Some(pod)}
 			p.Memory = stats.PodMemoryStats{WorkingSetBytes: stats.Some(pod), SwapBytes: stats.Some(pod), FreedBytes: stats.Some(stats.Range{Min: more, Max: pod})}
 			p.MemoryRequest = stats.Some(stats.Range{Min: more, Max: request})
-			p.Events, p.IO = stats.Some(cgroup.MemoryEvents{Max: pod * uint64(i)}), stats.Some(cgroup.IOStat{ReadBytes: pod * uint64(i), WriteBytes: more})
+			p.Events, p.IO = stats.Some(stats.MemoryEvents{Max: pod * uint64(i)}), stats.Some(stats.IOStat{ReadBytes: pod * uint64(i), WriteBytes: more})
 			p.CPU.Usage = stats.Some(time.Duration(ns) * time.Duration(i))
 			p.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Some(stats.FsUsage{UsedBytes: pod, InodesUsed: more}), Logs: stats.Some(stats.FsUsage{UsedBytes: more, InodesUsed: pod})}}
 			p.EphemeralStorage.UsedBytes = stats.Some(pod)

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"jettison/cgroup"
 	"jettison/stats"
 )
 
@@ -65,7 +64,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 			look.Summary.Pods, look.Pods = anyPods(t)
 			for i := range look.Summary.Pods {
 				p := &look.Summary.Pods[i]
-				p.Cgroup, p.CgroupID = "kubepods/pod"+p.PodRef.UID, cgroup.ID{Dev: 1, Ino: rapid.Uint64Range(1, 2).Draw(t, "cgroup")}
+				p.Cgroup, p.CgroupID = "kubepods/pod"+p.PodRef.UID, stats.CgroupID{Dev: 1, Ino: rapid.Uint64Range(1, 2).Draw(t, "cgroup")}
 				p.SandboxIDs = []string{rapid.SampledFrom([]string{"x", "y"}).Draw(t, "sandbox")}
 			}
 			maps.DeleteFunc(look.Pods, func(uid string, _ *Pod) bool { // one that is not there has nothing to be killed by

@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"jettison/cgroup"
 	"jettison/stats"
 )
 
@@ -330,9 +329,9 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 	case "swap":
 		p.Memory.SwapBytes = stats.Some(quantity(value))
 	case "hit":
-		p.Events = stats.Some(cgroup.MemoryEvents{Max: quantity(value)})
+		p.Events = stats.Some(stats.MemoryEvents{Max: quantity(value)})
 	case "io":
-		p.IO = stats.Some(cgroup.IOStat{WriteBytes: quantity(value)})
+		p.IO = stats.Some(stats.IOStat{WriteBytes: quantity(value)})
 	case "cpu":
 		p.CPU.Usage = stats.Some(time.Duration(quantity(value)) * time.Second)
 	case "threads":

@@ -1,28 +1,13 @@
-// Package stats turns readings into a Summary of the node and its pods, named as in the kubelet's stats/v1alpha1, and a
-// Summary into Observations of eviction signals. What could not be read is absent in it, never zero.
+// Package stats is the vocabulary: a Summary of a node and its pods, named as in the kubelet's stats/v1alpha1, and Observations of
+// eviction signals made of one. What could not be read is absent in it, never zero. It is a leaf without I/O; package read makes
+// Summaries.
 //
-//	summary.go     Summary, NodeStats, PodStats: plain values
-//	signal.go      Signal, Observation, Observe
-//	collector.go   Collector: cgroupfs and /proc into a Summary; the cheap look, the memory view
-//	collect.go     the full look at the node
-//	podset.go      the pods of the hierarchy, kept between looks
-//	podlook.go     the files of one pod and its containers
-//	self.go        which pod this process runs in
-//	pressure.go    the share of time stalled, from totals
-//	background.go  Background: what may block, each source on its own
-//	source.go      one source: last answer, age, error
-//	hostroot.go    the node's root directory as seen from a container
-//	fs.go          statfs, Layout
-//	storage.go     what a pod takes of the disks
-//	storageloop.go measuring that for all pods, the oldest figures first
-//	walk.go        directory trees, at a bounded share of a core
-//	quota.go       project quotas
-//	network.go     interfaces of pods, over netlink
-//	pod.go         Pod: what the runtime tells of a pod, from a cri.Listing
-//	podcgroup.go   names of pod cgroups, both drivers
-//	request.go     requests out of oom_score_adj and cpu.shares
-//	proc.go        /proc
-//	meminfo.go     /proc/meminfo
-//	zoneinfo.go    /proc/zoneinfo: what MemAvailable does not count
-//	qos.go         QOSClass
+//	summary.go    Opt, Range, Summary, NodeStats, PodStats
+//	kernel.go     what the kernel tells of a cgroup: PSIStats, MemoryEvents, IOStat, CgroupID
+//	fs.go         FsStats, Layout, and what a pod takes of the disks
+//	network.go    NetworkStats
+//	source.go     SourceStatus: how a source of a Summary stands
+//	signal.go     Signal, Observation, Observe
+//	qos.go        QOSClass
+//	podcgroup.go  what the name of a pod's cgroup says
 package stats

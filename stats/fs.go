@@ -1,14 +1,6 @@
 package stats
 
-import (
-	"errors"
-	"fmt"
-	"os"
-	"path"
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // FsStats is one file system, by statfs(2); sizes in bytes.
 type FsStats struct {
@@ -29,67 +21,42 @@ type Layout struct {
 	SplitContainerFs bool // writable layers are not on the device of the images
 }
 
-// statFs asks for the file system that a path of the host lies on.
-func (h *HostRoot) statFs(path string) (FsStats, error) {
-	asked := time.Now() // an answer that took long to come may be as old as the question
-	fd, err := h.open(path, unix.O_PATH)
-	if err != nil {
-		return FsStats{}, err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := ignoringEINTR(func() error { return unix.Fstat(fd, &st) }); err != nil {
-		return FsStats{}, fmt.Errorf("stat the host's %s: %w", path, err)
-	}
-	var fs unix.Statfs_t
-	if err := ignoringEINTR(func() error { return unix.Fstatfs(fd, &fs) }); err != nil {
-		return FsStats{}, fmt.Errorf("statfs the host's %s: %w", path, err)
-	}
-	out := fsStats(&fs)
-	out.Time, out.Path, out.Device = asked, path, st.Dev
-	return out, nil
+// FsUsage is what a part of a pod takes of a file system.
+type FsUsage struct {
+	Time       time.Time // when it was measured; zero: it was not
+	UsedBytes  uint64
+	InodesUsed uint64
+	Partial    bool // a lower bound: directories nested deeply were moved about again and again while they were walked
 }
 
-// statNearest asks for the file system that a directory lies on, or would lie on once it is made: a node without a kubelet need
-// not have the kubelet's.
-func (h *HostRoot) statNearest(dir string) (FsStats, error) {
-	for {
-		fs, err := h.statFs(dir)
-		if !errors.Is(err, os.ErrNotExist) || dir == "/" {
-			return fs, err
-		}
-		dir = path.Dir(dir)
-	}
+// VolumeStats is one local volume of a pod.
+type VolumeStats struct {
+	Name string
+	FsUsage
+	Memory bool // it is a tmpfs: it takes memory, no disk, and outlives the pod's containers
+	Quota  bool // the file system's own count, by project quota
 }
 
-// fsStats takes the figures of a statfs answer. A file system that counts no inodes (btrfs, some network ones) says 0 of 0.
-func fsStats(fs *unix.Statfs_t) FsStats {
-	unit := uint64(fs.Frsize)
-	if unit == 0 {
-		unit = uint64(fs.Bsize)
-	}
-	out := FsStats{AvailableBytes: Some(fs.Bavail * unit), CapacityBytes: Some(fs.Blocks * unit), UsedBytes: Some((fs.Blocks - min(fs.Bfree, fs.Blocks)) * unit)}
-	if fs.Files > 0 {
-		out.InodesFree, out.Inodes, out.InodesUsed = Some(fs.Ffree), Some(fs.Files), Some(fs.Files-min(fs.Ffree, fs.Files))
-	}
-	return out
+// PodStorageStats is what a pod takes of the node's disks. The parts are measured one after another in the background, so each
+// has a time of its own; Time is the oldest.
+type PodStorageStats struct {
+	Time       time.Time
+	UsedBytes  Opt[uint64] // logs, writable layers, local volumes on disk and etc-hosts
+	InodesUsed Opt[uint64]
+	Partial    bool // a part is (FsUsage.Partial)
+	Logs       Opt[FsUsage]
+	Volumes    []VolumeStats
+	// MemoryVolumesBytes is what its memory-backed volumes hold.
+	MemoryVolumesBytes Opt[uint64]
 }
 
-func ignoringEINTR(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
-		}
+// Merge adds what was measured beside; the older time counts.
+func (u *FsUsage) Merge(o FsUsage) {
+	if o.Time.IsZero() { // not measured: it is not there
+		return
 	}
-}
-
-// layout compares devices. Absent: one of them is not known.
-func layout(node, image, container Opt[FsStats], split bool) Opt[Layout] {
-	if !node.OK || !image.OK || split && !container.OK {
-		return Opt[Layout]{}
+	if u.Time.IsZero() || o.Time.Before(u.Time) {
+		u.Time = o.Time
 	}
-	return Some(Layout{
-		DedicatedImageFs: image.V.Device != node.V.Device,
-		SplitContainerFs: split && container.V.Device != image.V.Device,
-	})
+	u.UsedBytes, u.InodesUsed, u.Partial = u.UsedBytes+o.UsedBytes, u.InodesUsed+o.InodesUsed, u.Partial || o.Partial
 }

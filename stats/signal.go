@@ -53,8 +53,8 @@ type Observation struct {
 	Gone bool
 }
 
-// maxAge is the age at which a reading is no observation any more.
-const maxAge = 10 * time.Second
+// MaxAge is the age at which a reading is no observation any more.
+const MaxAge = 10 * time.Second
 
 // Observe computes one signal from a Summary. What was not read, or too long ago, is not observed: the Reason says why.
 func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Observation {
@@ -91,7 +91,7 @@ func (s *Summary) Observe(now time.Time, signal Signal, by MemoryAvailable) Obse
 	default:
 		return Observation{Reason: "unknown signal"}
 	}
-	if age := now.Sub(o.Time); o.OK && age > maxAge {
+	if age := now.Sub(o.Time); o.OK && age > MaxAge {
 		return Observation{Reason: fmt.Sprintf("read %v ago, which is too long", age.Round(time.Second))}
 	}
 	if o.OK {

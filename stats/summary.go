@@ -1,10 +1,6 @@
 package stats
 
-import (
-	"time"
-
-	"jettison/cgroup"
-)
+import "time"
 
 // Opt is a value that may be absent. Absent is not zero: a source that failed leaves OK false.
 type Opt[T any] struct {
@@ -21,8 +17,8 @@ type Range struct{ Min, Max uint64 }
 // Exactly is a figure known without error.
 func Exactly(v uint64) Range { return Range{v, v} }
 
-// add sums two figures, bound by bound.
-func (r Range) add(o Range) Range { return Range{Min: r.Min + o.Min, Max: r.Max + o.Max} }
+// Add sums two figures, bound by bound.
+func (r Range) Add(o Range) Range { return Range{Min: r.Min + o.Min, Max: r.Max + o.Max} }
 
 // Summary is one look at a node. Each part has the time it was read at: sources are read at their own pace.
 type Summary struct {
@@ -94,7 +90,7 @@ type NodePressure struct{ CPU, Memory, IO Pressure }
 // process has watched. The averages are up to 2 s old, the totals are fresh on every read (kernel/sched/psi.c).
 type Pressure struct {
 	Time  time.Time
-	Stats Opt[cgroup.PSIStats]
+	Stats Opt[PSIStats]
 	Some  StallShare
 	Full  StallShare
 }
@@ -119,8 +115,8 @@ type PodReference struct {
 // PodStats is one pod. What the memory view reads comes first; what only the full look reads is absent after it.
 type PodStats struct {
 	PodRef     PodReference
-	Cgroup     string    // path below the root of the hierarchy; empty: none was found
-	CgroupID   cgroup.ID // identity of the cgroup that was read; zero: none was
+	Cgroup     string   // path below the root of the hierarchy; empty: none was found
+	CgroupID   CgroupID // identity of the cgroup that was read; zero: none was
 	QOSClass   QOSClass
 	SandboxIDs []string // of the runtime, newest first
 	StartTime  time.Time
@@ -130,10 +126,10 @@ type PodStats struct {
 	Populated   Opt[bool] // the pod has a live process: cgroup.events
 	Memory      PodMemoryStats
 	// Events since the cgroup was made: memory.events, of the pod and all below it.
-	Events  Opt[cgroup.MemoryEvents]
+	Events  Opt[MemoryEvents]
 	Threads Opt[uint64] // tasks: pids.current
 	// MemoryPressure is the pod's own.
-	MemoryPressure Opt[cgroup.PSIStats]
+	MemoryPressure Opt[PSIStats]
 	// MemoryRequest of the running containers.
 	MemoryRequest Opt[Range]
 	// Self: this process runs in the pod.
@@ -144,13 +140,13 @@ type PodStats struct {
 	// Of the full look.
 	Containers       []ContainerStats
 	CPU              CPUStats
-	IO               Opt[cgroup.IOStat]
-	CPUPressure      Opt[cgroup.PSIStats]
-	IOPressure       Opt[cgroup.PSIStats]
-	LocalEvents      Opt[cgroup.MemoryEvents] // memory.events.local: of the pod's cgroup itself, so of its own limit
-	Processes        Opt[uint64]              // lines of cgroup.procs, all levels
-	PIDLimit         Opt[uint64]              // pids.max; absent: none
-	Restarts         Opt[uint64]              // of all containers, those that are dead now included
+	IO               Opt[IOStat]
+	CPUPressure      Opt[PSIStats]
+	IOPressure       Opt[PSIStats]
+	LocalEvents      Opt[MemoryEvents] // memory.events.local: of the pod's cgroup itself, so of its own limit
+	Processes        Opt[uint64]       // lines of cgroup.procs, all levels
+	PIDLimit         Opt[uint64]       // pids.max; absent: none
+	Restarts         Opt[uint64]       // of all containers, those that are dead now included
 	CPURequestMillis Opt[Range]
 	CPULimitMillis   Opt[uint64] // absent: none, or not known
 	EphemeralStorage PodStorageStats
@@ -166,7 +162,7 @@ type PodMemoryStats struct {
 	FileBytes       Opt[uint64] // page cache, shmem included
 	ShmemBytes      Opt[uint64] // tmpfs and shared memory
 	LimitBytes      Opt[uint64] // memory.max; absent: none, or not read (the memory view reads a Guaranteed pod's only)
-	// Quick: of all that, only usage and a Guaranteed pod's limit were read (Collector.Quick).
+	// Quick: of all that, only usage and a Guaranteed pod's limit were read (Reader.Quick).
 	Quick bool
 
 	// Of the full look.

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/cgroup"
-	"jettison/cmd/jettison/internal/kill"
-	"jettison/cmd/jettison/internal/observe"
-	"jettison/cmd/jettison/internal/sources"
+	"jettison/internal/kill"
+	"jettison/internal/observe"
+	"jettison/internal/sources"
 	"jettison/stats"
 )
 
@@ -117,8 +117,8 @@ func printSources(w io.Writer, now time.Time, s *sources.Sources, look *observe.
 	controllers, err := s.FS.Controllers()
 	line("cgroup v2 "+s.FS.Mount(), err, "controllers "+strings.Join(controllers, " "))
 	where := "this process is in no pod"
-	if s.Collector.Self() != "" {
-		where = "this process is in /" + s.Collector.Self()
+	if s.Reader.Self() != "" {
+		where = "this process is in /" + s.Reader.Self()
 	}
 	line("cgroups of pods and /proc", look.Err, fmt.Sprintf("%d pods; %s", len(look.Summary.Pods), where))
 	r := look.Runtime
@@ -162,7 +162,7 @@ func printLadder(ctx context.Context, w io.Writer, s *sources.Sources) {
 		fmt.Fprintln(w, "all\tnot tested\t-\tneeds root and a writable cgroup v2 hierarchy (docs/privileges.md)\t-")
 		return
 	}
-	for _, r := range kill.SelfTest(ctx, s.FS, s.Collector.Self()).Rungs {
+	for _, r := range kill.SelfTest(ctx, s.FS, s.Reader.Self()).Rungs {
 		took, detail := r.Took.Round(10*time.Microsecond).String(), "-"
 		if r.Err != nil {
 			took, detail = "-", oneLine(r.Err.Error())

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/cmd/jettison/internal/gcfiles"
+	"jettison/internal/gcfiles"
 	"jettison/reclaim"
 	"jettison/stats"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"jettison/cmd/jettison/internal/gcfiles"
+	"jettison/internal/gcfiles"
 )
 
 // The whole command on a node with 10,000 dead containers in 2,000 pods, a fifth of them gone, and 1,000 images: files as long as crictl's.

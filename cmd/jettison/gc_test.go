@@ -15,7 +15,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"jettison/cmd/jettison/internal/gcfiles"
+	"jettison/internal/gcfiles"
 )
 
 // The scripts in testdata/gc write a directory of files and run jettison gc --from on it; go test ./cmd/jettison -run GC -rewrite

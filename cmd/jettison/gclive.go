@@ -19,12 +19,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/cgroup"
-	"jettison/cmd/jettison/internal/collect"
-	"jettison/cmd/jettison/internal/manifests"
-	"jettison/cmd/jettison/internal/sources"
 	"jettison/cri"
+	"jettison/internal/collect"
+	"jettison/internal/manifests"
+	"jettison/internal/sources"
 	"jettison/reclaim"
 	"jettison/stats"
+	"jettison/stats/read"
 )
 
 const (
@@ -64,12 +65,12 @@ func (g *gcLive) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	host, err := stats.OpenHostRoot(g.options.HostRoot)
+	host, err := read.OpenHostRoot(g.options.HostRoot)
 	if err != nil {
 		return fmt.Errorf("gc: %w: name the node's root directory with --host-root", err)
 	}
 	defer host.Close()
-	known := g.known(ctx, stats.NewIndex(listing))
+	known := g.known(ctx, read.NewIndex(listing))
 	c, err := collect.New(g.collector(client, host, func() collect.Known { return known }))
 	if err != nil {
 		return fmt.Errorf("gc: %w", err)
@@ -131,7 +132,7 @@ func firstListing(ctx context.Context, c *cri.Client) (listing cri.Listing, err 
 	return listing, nil
 }
 
-func (g *gcLive) collector(client *cri.Client, host *stats.HostRoot, known func() collect.Known) collect.Options {
+func (g *gcLive) collector(client *cri.Client, host *read.HostRoot, known func() collect.Known) collect.Options {
 	c := g.options.Config
 	o := collect.Options{
 		Runtime: client, Policy: c.GCPolicy(), PodGoneAfter: time.Duration(c.PodGoneAfter), Known: known, Mode: c.GC, ProcMount: g.options.ProcMount,
@@ -148,7 +149,7 @@ func (g *gcLive) collector(client *cri.Client, host *stats.HostRoot, known func(
 }
 
 // known is what static manifests name. Where they cannot all be read no pod counts as gone.
-func (g *gcLive) known(ctx context.Context, index stats.Index) collect.Known {
+func (g *gcLive) known(ctx context.Context, index read.Index) collect.Known {
 	out := collect.Known{Pods: map[string]reclaim.Phase{}, Synced: true}
 	path := g.options.Config.StaticPodPath
 	if path == "" {

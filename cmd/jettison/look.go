@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/cmd/jettison/internal/config"
-	"jettison/cmd/jettison/internal/observe"
-	"jettison/cmd/jettison/internal/sources"
-	"jettison/cmd/jettison/internal/summaryv1"
+	"jettison/internal/config"
+	"jettison/internal/observe"
+	"jettison/internal/sources"
+	"jettison/internal/summaryv1"
 	"jettison/stats"
 )
 

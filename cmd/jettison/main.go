@@ -16,10 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/cmd/jettison/internal/agent"
-	"jettison/cmd/jettison/internal/config"
-	"jettison/cmd/jettison/internal/kill"
-	"jettison/cmd/jettison/internal/logpipe"
+	"jettison/internal/agent"
+	"jettison/internal/config"
+	"jettison/internal/kill"
+	"jettison/internal/logpipe"
 )
 
 // version is set by the linker.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/cmd/jettison/internal/config"
-	"jettison/cmd/jettison/internal/records"
+	"jettison/internal/config"
+	"jettison/internal/records"
 	"jettison/stats"
 )
 

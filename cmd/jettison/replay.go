@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/cmd/jettison/internal/config"
-	"jettison/cmd/jettison/internal/frames"
+	"jettison/internal/config"
+	"jettison/internal/frames"
 )
 
 func replayCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {

@@ -16,7 +16,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"jettison/cmd/jettison/internal/frames"
+	"jettison/internal/frames"
 )
 
 // The scripts in testdata/replay run frames through the command; go test ./cmd/jettison -run Replay -rewrite writes the answers

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"jettison/cgroup"
-	"jettison/cmd/jettison/internal/config"
-	"jettison/cmd/jettison/internal/sources"
-	"jettison/stats"
+	"jettison/internal/config"
+	"jettison/internal/sources"
+	"jettison/stats/read"
 )
 
 func treeCommand(stdout io.Writer) *cobra.Command {
@@ -68,7 +68,7 @@ func recordTree(fs *cgroup.FS, flags *lookFlags) (*txtar.Archive, error) {
 	if err := fs.Record("", false, visit); err != nil {
 		return nil, err
 	}
-	roots := stats.TopRoots(flags.options.Config.CgroupRoot)
+	roots := read.TopRoots(flags.options.Config.CgroupRoot)
 	for _, root := range roots {
 		if err := fs.Record(root, true, visit); err != nil {
 			return nil, fmt.Errorf("record /%s: %w", root, err)

@@ -1,0 +1,213 @@
+package nri
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"jettison/cri"
+	"jettison/stats/read"
+)
+
+// ids are what pods an index holds, in words: what may be compared with a plain list.
+func ids(x read.Index) map[string][]string {
+	out := map[string][]string{}
+	for uid, p := range x {
+		for _, s := range p.Sandboxes {
+			out[uid] = append(out[uid], fmt.Sprintf("%s ready=%v", s.ID, s.Ready))
+		}
+		for _, c := range p.Containers {
+			out[uid] = append(out[uid], c.SandboxID+"/"+c.ID+" "+c.State.String())
+		}
+		slices.Sort(out[uid])
+	}
+	return out
+}
+
+// Random events leave what a plain list of what is alive has; snapshots never change after they were made.
+func TestIndexAgainstAPlainList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type box struct {
+			uid   string
+			ready bool
+			has   map[string]cri.ContainerState
+		}
+		plain := map[string]*box{}
+		p, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(1e9, 0)
+		before, text := p.index.snapshot(), map[string][]string{}
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			n := rapid.IntRange(0, 3).Draw(t, "sandbox")
+			sid, uid := fmt.Sprint("s", n), fmt.Sprint("u", n/2)
+			cid := fmt.Sprint("c", rapid.IntRange(0, 2).Draw(t, "container"))
+			kind := rapid.SampledFrom([]uint64{eventRunPod, eventStopPod, eventRemovePod, eventCreate, eventPostStart, eventPostUpdate, eventStop, eventRemove}).Draw(t, "kind")
+			e := event{hasPod: true, pod: cri.PodSandbox{ID: sid, UID: uid}}
+			if kind != eventRunPod && kind != eventStopPod && kind != eventRemovePod {
+				e.hasCtr, e.container = true, cri.Container{ID: cid, State: cri.Running}
+			}
+			b := plain[sid]
+			switch kind {
+			case eventStopPod:
+				if b != nil {
+					b.ready = false
+				}
+			case eventRemovePod:
+				delete(plain, sid)
+			case eventStop, eventRemove:
+				if b != nil {
+					delete(b.has, cid)
+				}
+			default:
+				if b == nil {
+					b = &box{uid, true, map[string]cri.ContainerState{}}
+					plain[sid] = b
+				}
+				b.ready = b.ready || kind == eventPostStart
+				if e.hasCtr {
+					b.has[cid] = cri.Running
+					if kind == eventCreate {
+						b.has[cid] = cri.Created
+					}
+				}
+			}
+			p.apply(now, kind, e)
+			want := map[string][]string{}
+			for sid, b := range plain {
+				want[b.uid] = append(want[b.uid], fmt.Sprintf("%s ready=%v", sid, b.ready))
+				for cid, state := range b.has {
+					want[b.uid] = append(want[b.uid], sid+"/"+cid+" "+state.String())
+				}
+			}
+			for _, w := range want {
+				slices.Sort(w)
+			}
+			next := p.index.snapshot()
+			if d := cmp.Diff(text, ids(before), cmpopts.EquateEmpty()); d != "" {
+				t.Fatalf("a snapshot was changed by the next: %s", d)
+			}
+			before, text = next, ids(next)
+			if d := cmp.Diff(want, text, cmpopts.EquateEmpty()); d != "" {
+				t.Fatal(d)
+			}
+		}
+		n := 0
+		for _, b := range plain {
+			n += len(b.has)
+		}
+		if p.index.containers != n {
+			t.Fatalf("counted %d containers of %d", p.index.containers, n)
+		}
+	})
+}
+
+// A list knows more of what it names; events add what came since, and neither is changed by it.
+func TestOverlay(t *testing.T) {
+	made := time.Unix(1e9, 0)
+	listed := read.NewIndex(cri.Listing{
+		Sandboxes: []cri.PodSandbox{
+			{ID: "s1", UID: "same", Attempt: 4, CreatedAt: made, Ready: true, Annotations: map[string]string{"all": "of them"}},
+			{ID: "s2", UID: "again", Attempt: 4, CreatedAt: made, CgroupParent: "/kubepods/podagain"},
+			{ID: "s3", UID: "grown", Attempt: 1, CreatedAt: made, Ready: true},
+			{ID: "s4", UID: "gone", CreatedAt: made},
+		},
+		Containers: []cri.Container{{ID: "c1", SandboxID: "s1", State: cri.Running}, {ID: "c3", SandboxID: "s3", State: cri.Running}},
+	})
+	events := read.NewIndex(cri.Listing{
+		Sandboxes: []cri.PodSandbox{
+			{ID: "s1", UID: "same", Ready: true}, {ID: "s2b", UID: "again", Ready: true, CgroupParent: "/kubepods/podagain"},
+			{ID: "s3", UID: "grown", Ready: true}, {ID: "s5", UID: "new", Ready: true},
+		},
+		Containers: []cri.Container{{ID: "c1", SandboxID: "s1", State: cri.Running}, {ID: "c3b", SandboxID: "s3", State: cri.Created}},
+	})
+	was, wasEvents := ids(listed), ids(events)
+	got := Overlay(listed, events)
+	want := map[string][]string{
+		"same":  {"s1 ready=true", "s1/c1 running"},
+		"again": {"s2 ready=false", "s2b ready=true"},
+		"grown": {"s3 ready=true", "s3/c3 running", "s3/c3b created"},
+		"gone":  {"s4 ready=false"},
+		"new":   {"s5 ready=true"},
+	}
+	if d := cmp.Diff(want, ids(got)); d != "" {
+		t.Error(d)
+	}
+	if got["same"] != listed["same"] {
+		t.Error("a pod that the list knows better was replaced")
+	}
+	if s := got["again"].Sandboxes[0]; s.ID != "s2b" || s.Attempt != 5 {
+		t.Errorf("the newest sandbox is %+v", s)
+	}
+	if d := cmp.Diff(was, ids(listed)) + cmp.Diff(wasEvents, ids(events)); d != "" {
+		t.Errorf("an argument changed: %s", d)
+	}
+	if n := len(Overlay(nil, events)); n != 4 {
+		t.Errorf("%d pods without a list", n)
+	}
+	if same := Overlay(listed, nil); len(same) != len(listed) {
+		t.Error("nothing to add")
+	}
+	if allocs := testing.AllocsPerRun(10, func() { Overlay(listed, read.Index{"same": events["same"]}) }); allocs > 2 {
+		t.Errorf("%v allocations where there is nothing to add", allocs)
+	}
+}
+
+func TestHoldOffs(t *testing.T) {
+	var h HoldOffs
+	now := time.Unix(1e9, 0)
+	if _, held := h.Held(now, "a"); held || h.All() != nil {
+		t.Error("held by nobody")
+	}
+	h.Lift("a")
+	h.Set(now, "a", Hold{now.Add(time.Second), "one"})
+	h.Set(now, "b", Hold{now.Add(time.Minute), "two"})
+	if hold, held := h.Held(now, "a"); !held || hold.Reason != "one" {
+		t.Errorf("%+v, %v", hold, held)
+	}
+	if _, held := h.Held(now.Add(time.Second), "a"); held {
+		t.Error("held when it is over")
+	}
+	h.Set(now.Add(time.Second), "c", Hold{now.Add(time.Minute), "three"})
+	all := h.All()
+	if d := cmp.Diff([]string{"b", "c"}, slices.Sorted(maps.Keys(all))); d != "" {
+		t.Error(d)
+	}
+	h.Lift("b")
+	if _, held := h.Held(now, "b"); held || len(all) != 2 {
+		t.Error("lifted and held, or a copy changed")
+	}
+	for i := range maxHolds + 5 {
+		h.Set(now, fmt.Sprint(i), Hold{now.Add(time.Hour + time.Duration(i)), ""})
+	}
+	if _, held := h.Held(now, "c"); held || len(h.All()) != maxHolds {
+		t.Errorf("%d holds", len(h.All()))
+	}
+}
+
+// The loop writes while the plugin reads.
+func TestHoldOffsAtOnce(t *testing.T) {
+	var h HoldOffs
+	var wg sync.WaitGroup
+	now := time.Now()
+	for i := range 4 {
+		wg.Go(func() {
+			for range 500 {
+				h.Set(now, fmt.Sprint(i), Hold{Until: now.Add(time.Hour)})
+				if _, held := h.Held(now, fmt.Sprint(i)); !held {
+					t.Error("not held")
+				}
+				h.Lift(fmt.Sprint(i))
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,302 @@
+package frames
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"jettison/eviction"
+	"jettison/internal/summaryv1"
+	"jettison/stats"
+)
+
+// objects are the pods' objects that are known, by UID.
+type objects struct {
+	pods map[string]*eviction.Pod
+	// volumes says of each pod's volumes where they lie.
+	volumes map[string]map[string]medium
+}
+
+// medium is where a volume lies.
+type medium int
+
+const (
+	elsewhere medium = iota // not on the node's disk, or not counted there
+	onDisk
+	inMemory
+)
+
+func newObjects(pods []v1.Pod) objects {
+	o := objects{pods: make(map[string]*eviction.Pod, len(pods)), volumes: make(map[string]map[string]medium, len(pods))}
+	for i := range pods {
+		p := &pods[i]
+		uid := string(p.UID)
+		o.pods[uid] = eviction.NewPod(p)
+		o.volumes[uid] = make(map[string]medium, len(p.Spec.Volumes))
+		for j := range p.Spec.Volumes {
+			o.volumes[uid][p.Spec.Volumes[j].Name] = mediumOf(&p.Spec.Volumes[j])
+		}
+	}
+	return o
+}
+
+// mediumOf a volume: as eviction counts them (pkg/kubelet/eviction/helpers.go localVolumeNames).
+func mediumOf(v *v1.Volume) medium {
+	switch {
+	case v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault, v.ConfigMap != nil, v.GitRepo != nil:
+		return onDisk
+	case v.EmptyDir != nil, v.Secret != nil, v.Projected != nil:
+		return inMemory
+	}
+	return elsewhere
+}
+
+// blinding is what a failed source leaves absent, by its name in blinds, by a signal that it is the source of, or by the API's name
+// of it; nil: no such source.
+func blinding(name string) func(*stats.Summary) {
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	switch name {
+	case "pid", "rlimit":
+		name = "pids"
+	case "allocatablememory":
+		name = "allocatable"
+	case "cri":
+		name = "runtime"
+	}
+	return blinds[name]
+}
+
+// blinds are the names of sourceErrors and what they are the source of.
+var blinds = map[string]func(*stats.Summary){
+	"memory":      func(s *stats.Summary) { s.Node.Memory = stats.NodeMemoryStats{} },
+	"allocatable": func(s *stats.Summary) { s.Node.Allocatable = stats.AllocatableMemoryStats{} },
+	"swap":        func(s *stats.Summary) { s.Node.Swap = stats.NodeSwapStats{} },
+	"pids":        func(s *stats.Summary) { s.Node.PIDs = stats.NodePIDStats{} },
+	"pressure":    func(s *stats.Summary) { s.Node.Pressure = stats.NodePressure{} },
+	"nodefs":      func(s *stats.Summary) { s.Node.Fs = stats.Opt[stats.FsStats]{} },
+	"imagefs":     func(s *stats.Summary) { s.Node.ImageFs = stats.Opt[stats.FsStats]{} },
+	"containerfs": func(s *stats.Summary) { s.Node.ContainerFs = stats.Opt[stats.FsStats]{} },
+	// The runtime says where images and writable layers lie.
+	"runtime": func(s *stats.Summary) {
+		s.Node.ImageFs, s.Node.ContainerFs = stats.Opt[stats.FsStats]{}, stats.Opt[stats.FsStats]{}
+	},
+	// The figures of all pods: their cgroups could not be listed.
+	"pods": func(s *stats.Summary) { s.Pods = nil },
+	// What pods take of the disks.
+	"storage": func(s *stats.Summary) {
+		for i := range s.Pods {
+			s.Pods[i].EphemeralStorage = stats.PodStorageStats{}
+			for j := range s.Pods[i].Containers {
+				c := &s.Pods[i].Containers[j]
+				c.Rootfs, c.Logs = stats.Opt[stats.FsUsage]{}, stats.Opt[stats.FsUsage]{}
+			}
+		}
+	},
+}
+
+// view is a Summary as the decision core sees it, with what the agent (nil: none) knew beside it. A nil Summary: nothing was observed.
+func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects, layout stats.Layout) *stats.Summary {
+	if v == nil {
+		v, a = &v1alpha1.Summary{}, nil
+	}
+	if a == nil {
+		a = &Agent{}
+	}
+	out := summaryv1.To(v)
+	out.Time, out.Node.Layout = at, stats.Some(layout)
+	for i := range out.Pods {
+		p := &out.Pods[i]
+		extra, media := a.Pods[p.PodRef.UID], o.volumes[p.PodRef.UID]
+		if !a.Recorded {
+			place(p, &v.Pods[i], v.Node.Fs, media)
+			fromParts(p, media)
+		}
+		if extra != nil {
+			extra.addTo(p)
+		}
+	}
+	a.addTo(&out.Node)
+	for name := range a.SourceErrors {
+		blinding(name)(&out)
+	}
+	// Without the kernel's estimate availableBytes is memory.available, whatever way the configuration has.
+	if m := &out.Node.Memory; !a.Recorded && !m.KernelAvailableBytes.OK && m.CapacityBytes.OK && m.WorkingSetBytes.OK {
+		m.KernelAvailableBytes = stats.Some(m.Available(stats.MemoryAvailableWorkingSet).Available)
+	}
+	return &out
+}
+
+// place finds out which volumes of a pod take memory, not disk: by its object, where there is one (media is not nil); else one of
+// another size than the node's file system is not on it.
+func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats, media map[string]medium) {
+	volumes := p.EphemeralStorage.Volumes
+	for i := range volumes {
+		v := &volumes[i]
+		if media != nil {
+			v.Memory = media[v.Name] == inMemory
+			continue
+		}
+		for j := range from.VolumeStats {
+			if f := &from.VolumeStats[j]; f.Name == v.Name {
+				v.Memory = f.CapacityBytes != nil && node != nil && node.CapacityBytes != nil && *f.CapacityBytes != *node.CapacityBytes
+			}
+		}
+	}
+}
+
+// fromParts makes up what a Summary leaves out, as the kubelet does: a pod's memory is that of
+// its containers (pkg/kubelet/stats), and what it takes of the disk that of its layers, logs and local volumes
+// (pkg/kubelet/eviction/helpers.go podLocalEphemeralStorageUsage).
+func fromParts(p *stats.PodStats, media map[string]medium) {
+	if !p.Memory.WorkingSetBytes.OK && len(p.Containers) > 0 {
+		sum, all := uint64(0), true
+		for i := range p.Containers {
+			v := p.Containers[i].Memory.WorkingSetBytes
+			sum, all = plus(sum, v.V), all && v.OK
+		}
+		if all {
+			p.Memory.WorkingSetBytes = stats.Some(sum)
+		}
+	}
+	e := &p.EphemeralStorage
+	if e.UsedBytes.OK {
+		return
+	}
+	add := func(u *stats.FsUsage) {
+		e.UsedBytes, e.InodesUsed = stats.Some(plus(e.UsedBytes.V, u.UsedBytes)), stats.Some(plus(e.InodesUsed.V, u.InodesUsed))
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Rootfs.OK {
+			add(&c.Rootfs.V)
+		}
+		if c.Logs.OK {
+			add(&c.Logs.V)
+		}
+	}
+	for i := range e.Volumes {
+		if v := &e.Volumes[i]; media == nil && !v.Memory || media[v.Name] == onDisk {
+			add(&v.FsUsage)
+		}
+	}
+}
+
+// plus is a sum that stays at the greatest number there is.
+func plus(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}
+
+func opt[T any](p *T) stats.Opt[T] {
+	if p == nil {
+		return stats.Opt[T]{}
+	}
+	return stats.Some(*p)
+}
+
+// fill puts what is given over what was there.
+func fill[T any](into *stats.Opt[T], p *T) {
+	if p != nil {
+		*into = stats.Some(*p)
+	}
+}
+
+// addTo adds what the agent knew of the node.
+func (a *Agent) addTo(n *stats.NodeStats) {
+	n.Memory.KernelAvailableBytes, n.Memory.PerCPUFreeBytes = opt(a.MemAvailableBytes), opt(a.PerCPUFreeBytes)
+	if a.Recorded || !n.Memory.CapacityBytes.OK {
+		n.Memory.CapacityBytes = opt(a.MemTotalBytes)
+	}
+	fill(&n.Allocatable.LimitBytes, a.AllocatableLimitBytes)
+	n.Allocatable.Unlimited = a.AllocatableUnlimited
+	if s := a.Swap; s != nil {
+		fill(&n.Swap.TotalBytes, s.TotalBytes)
+		fill(&n.Swap.FreeBytes, s.FreeBytes)
+	}
+	if p := a.Pressure; p != nil {
+		p.CPU.addTo(&n.Pressure.CPU, p.Time)
+		p.Memory.addTo(&n.Pressure.Memory, p.Time)
+		p.IO.addTo(&n.Pressure.IO, p.Time)
+	}
+	if a.LayoutUnknown {
+		n.Layout = stats.Opt[stats.Layout]{}
+	}
+}
+
+func (s *Stalls) addTo(p *stats.Pressure, at time.Time) {
+	if !at.IsZero() {
+		p.Time = at
+	}
+	if s == nil {
+		return
+	}
+	for i, shares := range []*Shares{s.Some, s.Full} {
+		if shares != nil {
+			*[]*stats.StallShare{&p.Some, &p.Full}[i] = stats.StallShare{Over1s: opt(shares.Over1s), Over10s: opt(shares.Over10s)}
+		}
+	}
+}
+
+// addTo adds what the agent knew of a pod.
+func (e *AgentPod) addTo(p *stats.PodStats) {
+	fill(&p.Threads, e.Threads)
+	fill(&p.Processes, e.Processes)
+	fill(&p.Memory.AnonBytes, e.AnonBytes)
+	fill(&p.Memory.ShmemBytes, e.ShmemBytes)
+	fill(&p.Memory.SwapBytes, e.SwapBytes)
+	if e.EventsLocal != nil { // what the pod's own limit did counts among all that happened below it
+		p.LocalEvents, p.Events = stats.Some(e.EventsLocal.kernel()), stats.Some(e.EventsLocal.kernel())
+	}
+	if e.Events != nil {
+		p.Events = stats.Some(e.Events.kernel())
+	}
+	if t := e.PSITotals; t != nil {
+		t.CPU.addTo(&p.CPUPressure)
+		t.Memory.addTo(&p.MemoryPressure)
+		t.IO.addTo(&p.IOPressure)
+	}
+	p.Memory.FreedBytes, p.MemoryRequest, p.CPURequestMillis = e.ReleasedBytes.known(), e.MemoryRequest.known(), e.CPURequestMillis.known()
+	if e.Announced != nil {
+		p.Announced = *e.Announced
+	}
+	p.Populated, p.Self, p.NodeCritical, p.QOSClass = opt(e.Populated), e.Self, e.NodeCritical, e.QOSClass
+	p.Annotations, p.Cgroup = e.Annotations, e.Cgroup
+	if e.IO != nil {
+		p.IO = stats.Some(stats.IOStat{ReadBytes: e.IO.ReadBytes, WriteBytes: e.IO.WriteBytes})
+	}
+	if e.CPUNanoseconds != nil {
+		p.CPU.Usage = stats.Some(time.Duration(*e.CPUNanoseconds))
+	}
+	for i := range p.EphemeralStorage.Volumes {
+		if v := &p.EphemeralStorage.Volumes[i]; slices.Contains(e.MemoryVolumes, v.Name) {
+			v.Memory = true
+		}
+	}
+	if e.Logs != nil {
+		p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: e.Logs.UsedBytes, InodesUsed: e.Logs.InodesUsed})
+	}
+}
+
+func (e *Events) kernel() stats.MemoryEvents {
+	return stats.MemoryEvents{Low: e.Low, High: e.High, Max: e.Max, OOM: e.OOM, OOMKill: e.OOMKill, OOMGroupKill: e.OOMGroupKill}
+}
+
+func (r *Range) known() stats.Opt[stats.Range] {
+	if r == nil {
+		return stats.Opt[stats.Range]{}
+	}
+	return stats.Some(stats.Range{Min: r.Min, Max: r.Max})
+}
+
+// addTo adds totals to pressure that the Summary does not have.
+func (t *Totals) addTo(p *stats.Opt[stats.PSIStats]) {
+	if t != nil && !p.OK {
+		*p = stats.Some(stats.PSIStats{Some: stats.PSIData{Total: time.Duration(t.Some)}, Full: stats.PSIData{Total: time.Duration(t.Full)}, HasSome: true, HasFull: true})
+	}
+}

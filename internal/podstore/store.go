@@ -1,0 +1,233 @@
+// Package podstore holds the pod objects that are known, from two origins: clients of the agent's socket, and static manifests.
+// They live in memory only, and stay until they are deleted or replaced.
+package podstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/eviction"
+	"jettison/internal/manifests"
+	"jettison/internal/podstore/podjson"
+	"jettison/stats/read"
+)
+
+// Bounds of what clients hand over. Nodes are run with up to about 1,000 pods, and finished ones are objects too; a client that
+// puts the pods of a whole cluster is told so. An ordinary pod takes about 10 KiB of heap, 6.5 of them as podjson.Size counts; a
+// change at 2,000 pods takes about half a millisecond (BenchmarkDelete).
+const (
+	MaxPods   = 2000
+	MaxMemory = 16 << 20 // bytes of all objects, as podjson.Size has them
+)
+
+// Errors of Put beside those that say what is wrong with the text, which wrap neither.
+var (
+	ErrTooLarge = podjson.ErrTooLarge
+	ErrBusy     = errors.New("busy")
+)
+
+// Snapshot is what is known at one time. It is never changed, nor may its readers change it.
+type Snapshot struct {
+	Version uint64                   // greater than that of any snapshot before, and the same as long as nothing changes
+	Pods    map[string]*eviction.Pod // by UID
+	Objects []*v1.Pod                // trimmed (podjson.Trim), by namespace, name, UID
+	Clients int                      // how many of them only clients told of
+}
+
+// Store is safe for concurrent use. Make one with New.
+type Store struct {
+	snapshot atomic.Pointer[Snapshot]
+	changed  chan struct{} // one slot
+	decoding sync.Mutex    // held for one pod at a time, so that clients together use one core
+	staged   atomic.Int64  // bytes of objects in Puts under way
+
+	mu        sync.Mutex
+	clients   map[string]*entry
+	manifests []*v1.Pod
+	runtime   read.Index
+	matched   map[string]*v1.Pod // manifests by the UID that the runtime knows their pods by
+	static    map[string]*entry  // what becomes of them
+}
+
+// entry is one object. It is never changed.
+type entry struct {
+	object *v1.Pod
+	pod    *eviction.Pod
+	size   int // bytes
+}
+
+// New makes an empty store.
+func New() *Store {
+	s := &Store{changed: make(chan struct{}, 1), clients: map[string]*entry{}}
+	s.snapshot.Store(&Snapshot{Pods: map[string]*eviction.Pod{}})
+	return s
+}
+
+// Snapshot is what is known now. It never blocks.
+func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
+
+// Changed gets a value when there is a newer snapshot than at the last receive.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// Put reads a list of pods (podjson.List) and adds them, or puts them in the place of all that clients have handed over before.
+// A pod whose UID is known replaces that one. It is all or nothing: after an error nothing has changed. Errors name the pod, and
+// wrap ErrTooLarge, ErrBusy (too much is being put by others: try again) or the reader's.
+func (s *Store) Put(r io.Reader, replace bool) (pods int, version uint64, err error) {
+	batch, memory := map[string]*entry{}, 0
+	defer func() { s.staged.Add(int64(-memory)) }()
+	err = podjson.List(r, func(_ int, raw []byte) error {
+		if len(batch) == MaxPods {
+			return fmt.Errorf("%w: the agent takes %d pods, those of one node", ErrTooLarge, MaxPods)
+		}
+		e, err := s.decode(raw)
+		if err != nil {
+			return err
+		}
+		if _, twice := batch[string(e.object.UID)]; twice {
+			return fmt.Errorf("metadata.uid: %q is a second time in the list", e.object.UID)
+		}
+		batch[string(e.object.UID)] = e
+		memory += e.size
+		switch staged := s.staged.Add(int64(e.size)); {
+		case memory > MaxMemory:
+			return errMemory
+		case staged > MaxMemory:
+			return fmt.Errorf("%w: too many pods are being put at the same time", ErrBusy)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	version, err = s.apply(batch, replace)
+	return len(batch), version, err
+}
+
+var errMemory = fmt.Errorf("%w: the agent has room for %d MiB of pods", ErrTooLarge, MaxMemory>>20)
+
+func (s *Store) decode(raw []byte) (*entry, error) {
+	s.decoding.Lock()
+	defer s.decoding.Unlock()
+	p, err := podjson.Pod(raw)
+	if err != nil {
+		return nil, err
+	}
+	return newEntry(p), nil
+}
+
+func newEntry(p *v1.Pod) *entry {
+	return &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}
+}
+
+// apply makes a batch known. What is the same as before stays, so that readers see a new version only when there is one.
+func (s *Store) apply(batch map[string]*entry, replace bool) (version uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, changed := map[string]*entry{}, false
+	if replace {
+		changed = len(batch) < len(s.clients) // some are gone
+	} else {
+		maps.Copy(next, s.clients)
+	}
+	for uid, e := range batch {
+		if old := s.clients[uid]; old != nil && reflect.DeepEqual(old.object, e.object) {
+			e = old
+		} else {
+			changed = true
+		}
+		next[uid] = e
+	}
+	memory := 0
+	for _, e := range next {
+		memory += e.size
+	}
+	switch {
+	case len(next) > MaxPods:
+		return 0, fmt.Errorf("%w: the agent takes %d pods, those of one node, and would have %d: put them with replace=true", ErrTooLarge, MaxPods, len(next))
+	case memory > MaxMemory:
+		return 0, errMemory
+	}
+	s.clients = next
+	if changed {
+		s.publish()
+	}
+	return s.Snapshot().Version, nil
+}
+
+// Delete forgets a pod that a client has handed over; false: none has. A manifest's is not theirs to delete.
+func (s *Store) Delete(uid string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients[uid] == nil {
+		return false
+	}
+	delete(s.clients, uid)
+	s.publish()
+	return true
+}
+
+// SetManifests replaces the static manifests that are known, which the store does not change.
+func (s *Store) SetManifests(all []*v1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.manifests = all
+	s.bind()
+}
+
+// SetRuntime tells which pods the runtime has: a manifest becomes an object when its pod is among them. Where nothing changed it
+// takes microseconds.
+func (s *Store) SetRuntime(index read.Index) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runtime = index
+	s.bind()
+}
+
+// bind finds the manifests' pods. The lock is held.
+func (s *Store) bind() {
+	matched := manifests.Match(s.manifests, s.runtime)
+	if maps.Equal(matched, s.matched) {
+		return
+	}
+	s.matched, s.static = matched, map[string]*entry{}
+	for uid, m := range matched {
+		s.static[uid] = newEntry(manifests.Static(m, s.runtime[uid].PodRef))
+	}
+	s.publish()
+}
+
+// publish makes a snapshot of what is known. Root's manifests come before what clients say of the same pod. The lock is held.
+func (s *Store) publish() {
+	next := &Snapshot{Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, len(s.clients)+len(s.static))}
+	add := func(all map[string]*entry) {
+		for uid, e := range all {
+			if next.Pods[uid] == nil {
+				next.Pods[uid] = e.pod
+				next.Objects = append(next.Objects, e.object)
+			}
+		}
+	}
+	next.Objects = make([]*v1.Pod, 0, len(s.clients)+len(s.static))
+	add(s.static)
+	static := len(next.Objects)
+	add(s.clients)
+	next.Clients = len(next.Objects) - static
+	slices.SortFunc(next.Objects, func(a, b *v1.Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
+	})
+	s.snapshot.Store(next)
+	select {
+	case s.changed <- struct{}{}:
+	default: // told already
+	}
+}

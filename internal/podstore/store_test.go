@@ -1,0 +1,391 @@
+package podstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"jettison/cri"
+	"jettison/eviction"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// text is a pod as a client puts it.
+func text(uid string, priority int) string {
+	return fmt.Sprintf(`{"metadata":{"uid":%q,"namespace":"default","name":"pod-%s"},"spec":{"priority":%d,"containers":[{"name":"c",
+"resources":{"requests":{"memory":"64Mi"},"limits":{"memory":"1Gi","ephemeral-storage":"1Gi"}}}]}}`, uid, uid, priority)
+}
+
+func put(t testing.TB, s *Store, replace bool, pods ...string) {
+	t.Helper()
+	n, version, err := s.Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), replace)
+	if err != nil || n != len(pods) || version != s.Snapshot().Version {
+		t.Fatalf("put: %d pods, version %d, error %v", n, version, err)
+	}
+}
+
+func uids(s *Snapshot) []string { return slices.Sorted(maps.Keys(s.Pods)) }
+
+func TestPutAddsAndReplaces(t *testing.T) {
+	s := New()
+	if got := s.Snapshot(); got.Version != 0 || len(got.Pods) != 0 {
+		t.Errorf("at first %+v", got)
+	}
+	put(t, s, false, text("a", 1), text("b", 1))
+	put(t, s, false, text("c", 1), text("b", 2))
+	if got := uids(s.Snapshot()); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("after two puts %v: the second one adds", got)
+	}
+	if got := *s.Snapshot().Objects[1].Spec.Priority; got != 2 {
+		t.Errorf("priority %d, want that of the last put", got)
+	}
+	put(t, s, true, text("b", 2))
+	if got := uids(s.Snapshot()); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("after replace %v", got)
+	}
+	put(t, s, true)
+	if got := s.Snapshot(); len(got.Pods) != 0 || len(got.Objects) != 0 {
+		t.Errorf("after a replace with nothing %v", uids(got))
+	}
+}
+
+// A client that puts the same again makes no new version: nobody records or looks again because of it.
+func TestTheSameAgainIsNoChange(t *testing.T) {
+	s := New()
+	put(t, s, false, text("a", 1), text("b", 1))
+	<-s.Changed()
+	before := s.Snapshot()
+	put(t, s, true, text("b", 1), text("a", 1))
+	put(t, s, false, text("a", 1))
+	if s.Snapshot() != before {
+		t.Errorf("version %d, want still %d", s.Snapshot().Version, before.Version)
+	}
+	select {
+	case <-s.Changed():
+		t.Error("a change was told")
+	default:
+	}
+	put(t, s, true, text("a", 1))
+	put(t, s, true, text("a", 2))
+	if got := s.Snapshot().Version; got != before.Version+2 {
+		t.Errorf("version %d, want %d", got, before.Version+2)
+	}
+	<-s.Changed()
+	select {
+	case <-s.Changed():
+		t.Error("two changes are told as one")
+	default:
+	}
+}
+
+func TestDelete(t *testing.T) {
+	s := New()
+	put(t, s, false, text("a", 1), text("b", 1))
+	before := s.Snapshot()
+	if !s.Delete("a") || s.Delete("a") || s.Delete("") {
+		t.Error("a pod is deleted once")
+	}
+	if got := s.Snapshot(); !slices.Equal(uids(got), []string{"b"}) || got.Version != before.Version+1 {
+		t.Errorf("after: %v, version %d", uids(got), got.Version)
+	}
+	if len(before.Pods) != 2 || len(before.Objects) != 2 || before.Clients != 2 {
+		t.Error("a snapshot changed")
+	}
+}
+
+// All or nothing: the third pod is wrong, so the first two are not known either, and what was known stays.
+func TestAWrongPutChangesNothing(t *testing.T) {
+	s := New()
+	put(t, s, false, text("old", 1))
+	before := s.Snapshot()
+	for body, want := range map[string]string{
+		`[` + text("a", 1) + `,` + text("b", 1) + `,{}]`: `pods[2]: metadata.uid: missing`,
+		`[` + text("a", 1) + `,` + text("a", 2) + `]`:    `pods[1]: metadata.uid: "a" is a second time in the list`,
+		`[` + text("a", 1): `the text ends too early`,
+		`{"items":[` + text("a", 1) + `],"items":[]}`:                  `duplicate field "items"`,
+		`[` + strings.Replace(text("a", 1), "64Mi", "6e9999", 1) + `]`: `pods[0]: spec.containers[0].resources.requests.memory: quantity "6e9999": the exponent is not between -1000 and 1000`,
+	} {
+		for _, replace := range []bool{false, true} {
+			if _, _, err := s.Put(strings.NewReader(body), replace); err == nil || err.Error() != want {
+				t.Errorf("%s:\n got %v\nwant %s", body, err, want)
+			}
+		}
+	}
+	if s.Snapshot() != before {
+		t.Errorf("now %v", uids(s.Snapshot()))
+	}
+	if s.staged.Load() != 0 {
+		t.Errorf("%d bytes are still counted", s.staged.Load())
+	}
+}
+
+func list(from, to int) io.Reader {
+	var pods []string
+	for i := from; i < to; i++ {
+		pods = append(pods, text(fmt.Sprint("u", i), 0))
+	}
+	return strings.NewReader("[" + strings.Join(pods, ",") + "]")
+}
+
+func TestBounds(t *testing.T) {
+	s := New()
+	if _, _, err := s.Put(list(0, MaxPods+1), false); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too many pods: error %v", err)
+	}
+	if _, _, err := s.Put(list(0, MaxPods), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Put(list(MaxPods, MaxPods+1), false); !errors.Is(err, ErrTooLarge) || len(s.Snapshot().Pods) != MaxPods {
+		t.Errorf("one more: error %v, %d pods", err, len(s.Snapshot().Pods))
+	}
+	if _, _, err := s.Put(list(MaxPods, MaxPods+1), true); err != nil || len(s.Snapshot().Pods) != 1 {
+		t.Errorf("another one in their place: error %v, %d pods", err, len(s.Snapshot().Pods))
+	}
+	label := strings.Repeat("x", 900<<10)
+	large := func(i int) string {
+		return strings.Replace(text(fmt.Sprint("l", i), 0), `"uid"`, `"labels":{"a":"`+label+`"},"uid"`, 1)
+	}
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		_, _, err = s.Put(strings.NewReader("["+large(i)+"]"), false)
+	}
+	if n := len(s.Snapshot().Pods); !errors.Is(err, ErrTooLarge) || n < 15 || n > 20 {
+		t.Errorf("large pods, one by one: %d, error %v", n, err)
+	}
+}
+
+// Clients that are in the middle of a Put hold no more memory together than one may.
+func TestBusy(t *testing.T) {
+	s := New()
+	s.staged.Store(MaxMemory)
+	if _, _, err := s.Put(list(0, 1), false); !errors.Is(err, ErrBusy) {
+		t.Errorf("error %v, want ErrBusy", err)
+	}
+	s.staged.Store(0)
+	if _, _, err := s.Put(list(0, 1), false); err != nil {
+		t.Error(err)
+	}
+}
+
+func manifest(name string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+}
+
+func running(uid, name string) cri.Listing {
+	return cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s-" + uid, UID: uid, Namespace: "kube-system", Name: name, Ready: true,
+		Annotations: map[string]string{"kubernetes.io/config.source": "file"}}}}
+}
+
+// A manifest becomes an object when the runtime has its pod, and the eviction policy calls it static.
+func TestManifests(t *testing.T) {
+	s := New()
+	all := []*v1.Pod{manifest("etcd")}
+	s.SetManifests(all)
+	if s.Snapshot().Version != 0 {
+		t.Error("a manifest without a pod is nothing yet")
+	}
+	s.SetRuntime(read.NewIndex(running("h1", "etcd-n1")))
+	got := s.Snapshot()
+	if !slices.Equal(uids(got), []string{"h1"}) || got.Objects[0].Name != "etcd-n1" || got.Objects[0].Annotations["kubernetes.io/config.source"] != "file" {
+		t.Fatalf("got %v", got.Objects)
+	}
+	if all[0].UID != "" || all[0].Annotations != nil {
+		t.Error("the manifest itself was changed")
+	}
+	s.SetRuntime(read.NewIndex(running("h1", "etcd-n1"))) // listed again
+	s.SetManifests(all)
+	if s.Snapshot() != got {
+		t.Error("nothing changed, and yet there is a new version")
+	}
+	s.SetRuntime(read.NewIndex(running("h2", "etcd-n1"))) // after an update of the manifest
+	if got := s.Snapshot(); !slices.Equal(uids(got), []string{"h2"}) {
+		t.Errorf("got %v", uids(got))
+	}
+	put(t, s, true)
+	if got := uids(s.Snapshot()); len(got) != 1 || s.Delete("h2") {
+		t.Errorf("clients have no say in manifests: %v", got)
+	}
+	s.SetManifests(nil)
+	if got := uids(s.Snapshot()); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// What a client says of a static pod does not make it a victim: the manifest counts, also when the client speaks later.
+func TestAManifestComesBeforeAClient(t *testing.T) {
+	s := New()
+	s.SetManifests([]*v1.Pod{manifest("etcd")})
+	s.SetRuntime(read.NewIndex(running("h1", "etcd-n1")))
+	put(t, s, false, `{"metadata":{"uid":"h1","namespace":"kube-system","name":"etcd-n1","annotations":{"kubernetes.io/config.source":"api"}}}`)
+	got := s.Snapshot()
+	if len(got.Objects) != 1 || got.Clients != 0 || got.Objects[0].Annotations["kubernetes.io/config.source"] != "file" {
+		t.Fatalf("got %v", got.Objects)
+	}
+	m := eviction.NewManager(eviction.Config{Thresholds: mustParse(t), MemoryAvailable: stats.MemoryAvailableKernel})
+	summary := &stats.Summary{}
+	summary.Pods = []stats.PodStats{{PodRef: got.Pods["h1"].Ref, Announced: true}}
+	summary.Node.Memory = stats.NodeMemoryStats{Time: time.Unix(1, 0), CapacityBytes: stats.Some[uint64](1 << 30), KernelAvailableBytes: stats.Some[uint64](1 << 20)}
+	d := m.Step(summary.Node.Memory.Time, eviction.Input{Summary: summary, Pods: got.Pods})
+	if len(d.Evictions) != 0 || len(d.Protected) != 1 || d.Protected[0].Protected != "static pod (source file)" {
+		t.Errorf("decision %+v", d)
+	}
+}
+
+func mustParse(t *testing.T) []eviction.Threshold {
+	all, _, errs := eviction.Settings{EvictionHard: map[string]string{"memory.available": "100Mi"}}.Parse()
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	return all
+}
+
+// The store against a naive one, on random operations.
+func TestAgainstAModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, model, version := New(), map[string]int{}, uint64(0)
+		id := rapid.SampledFrom([]string{"a", "b", "c", "d"})
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				batch := rapid.MapOf(id, rapid.IntRange(0, 1)).Draw(t, "pods")
+				replace := rapid.Bool().Draw(t, "replace")
+				var pods []string
+				for uid, priority := range batch {
+					pods = append(pods, text(uid, priority))
+				}
+				if _, _, err := s.Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), replace); err != nil {
+					t.Fatal(err)
+				}
+				if replace {
+					clear(model)
+				}
+				maps.Copy(model, batch)
+			},
+			"delete": func(t *rapid.T) {
+				uid := id.Draw(t, "uid")
+				if _, known := model[uid]; s.Delete(uid) != known {
+					t.Fatalf("delete %s: known %v", uid, known)
+				}
+				delete(model, uid)
+			},
+			"": func(t *rapid.T) {
+				snap, got := s.Snapshot(), map[string]int{}
+				for _, o := range snap.Objects {
+					got[string(o.UID)] = int(*o.Spec.Priority)
+				}
+				if !reflect.DeepEqual(got, model) || len(snap.Pods) != len(model) || snap.Version < version {
+					t.Fatalf("has %v in version %d, want %v", got, snap.Version, model)
+				}
+				version = snap.Version
+			},
+		})
+	})
+}
+
+// Writers and readers at the same time; the race detector looks on.
+func TestConcurrency(t *testing.T) {
+	s := New()
+	s.SetManifests([]*v1.Pod{manifest("etcd")})
+	var writers, readers sync.WaitGroup
+	stop := make(chan struct{})
+	for w := range 4 {
+		writers.Go(func() {
+			for i := range 50 {
+				uid := fmt.Sprintf("w%d-%d", w, i%5)
+				put1 := strings.NewReader("[" + text(uid, i) + "]")
+				if _, _, err := s.Put(put1, false); err != nil {
+					t.Error(err)
+				}
+				s.Delete(uid)
+				s.SetRuntime(read.NewIndex(running(fmt.Sprint("h", i), "etcd-n1")))
+			}
+		})
+	}
+	readers.Go(func() {
+		for last := uint64(0); ; {
+			select {
+			case <-s.Changed():
+				snap := s.Snapshot()
+				if snap.Version < last {
+					t.Errorf("version %d after %d", snap.Version, last)
+				}
+				last = snap.Version
+				for _, o := range snap.Objects {
+					if snap.Pods[string(o.UID)] == nil {
+						t.Errorf("%s is an object and no pod", o.UID)
+					}
+				}
+			case <-stop:
+				return
+			}
+		}
+	})
+	writers.Wait()
+	close(stop)
+	readers.Wait()
+	if got := s.Snapshot(); len(got.Pods) != 1 {
+		t.Errorf("left: %v", uids(got))
+	}
+}
+
+func full(b *testing.B, n int) *Store {
+	s := New()
+	if _, _, err := s.Put(list(0, n), false); err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func BenchmarkPut110(b *testing.B) {
+	s := full(b, 110)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := s.Put(list(0, 110), true); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDelete(b *testing.B) {
+	s := full(b, MaxPods)
+	for b.Loop() {
+		b.StopTimer()
+		put(b, s, false, text("u1", 0))
+		b.StartTimer()
+		s.Delete("u1")
+	}
+}
+
+// What the loop does at each listing when nothing changed.
+func BenchmarkSetRuntime110(b *testing.B) {
+	s := full(b, 110)
+	listing := running("h1", "etcd-n1")
+	for i := range 110 {
+		listing.Sandboxes = append(listing.Sandboxes, cri.PodSandbox{ID: fmt.Sprint(i), UID: fmt.Sprint("u", i), Namespace: "default", Name: "p",
+			Annotations: map[string]string{"kubernetes.io/config.source": "api"}})
+	}
+	var all []*v1.Pod
+	for i := range 10 {
+		m := manifest(fmt.Sprint("etcd", i))
+		m.UID = types.UID(fmt.Sprint("m", i))
+		all = append(all, m)
+	}
+	s.SetManifests(all)
+	index := read.NewIndex(listing)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.SetRuntime(index)
+	}
+}

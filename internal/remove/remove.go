@@ -1,0 +1,154 @@
+// Package remove deletes the files of pods that are gone: logs and emptyDir volumes. What pods left may be hostile: nothing
+// outside a pod's own directories is ever deleted. No symbolic link is followed, no mount crossed, and no path is resolved
+// twice: everything happens relative to open directories.
+//
+// os.Root.RemoveAll would not do: it goes into what is mounted inside (Go 1.26 os/root_openat.go), keeps one descriptor a
+// level, and reads a directory from its start after each thousand names.
+package remove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// Remover deletes files of pods on one node. Its callers see to it that the pods are gone. Calls for different pods may run
+// at the same time.
+type Remover struct {
+	Host       *read.HostRoot
+	RootDir    string // the kubelet's: "/var/lib/kubelet". Itself, and on the way to it, symbolic links and mounts are the administrator's
+	PodLogsDir string // "/var/log/pods"; as RootDir
+	// Proc is the folder of a process in the host's mount namespace: "/proc/1" where this program lives in another. It is
+	// where mounts are looked up and taken away. Empty: this program's own.
+	Proc string
+}
+
+// Result is what was deleted. It is right beside an error, too.
+type Result struct {
+	Entries uint64 // files, directories and the like
+	// Bytes that were allocated to them (st_blocks), without files that have another name left, and without directories.
+	// What a process still holds open is not free yet.
+	Bytes uint64
+	// Left names what is not this package's to delete, below the pod's directory: "volumes/kubernetes.io~csi". At most 16.
+	Left []string
+}
+
+const maxLeft = 16
+
+func (r *Result) leave(name string) {
+	if len(r.Left) < maxLeft {
+		r.Left = append(r.Left, name)
+	}
+}
+
+// Logs deletes a pod's log directory, NAMESPACE_NAME_UID (kubelet pkg/kubelet/kuberuntime/helpers.go
+// BuildPodLogsDirectory). One that does not exist is no error. What cannot be deleted is left and named in the error, and
+// the rest goes on; an error also is what is there and no directory. It ends early with ctx.
+func (r *Remover) Logs(ctx context.Context, pod stats.PodReference) (Result, error) {
+	for _, part := range []string{pod.Namespace, pod.Name, pod.UID} {
+		// With another "_" the name could be that of another pod.
+		if err := checkName(part); err != nil || strings.Contains(part, "_") {
+			return Result{}, fmt.Errorf("remove logs of pod %.64q: %.64q cannot be part of a log directory's name", pod.UID, part)
+		}
+	}
+	t := newTree(r.PodLogsDir)
+	base, err := r.Host.Dir(r.PodLogsDir)
+	if err == nil {
+		defer unix.Close(base)
+		err = t.remove(ctx, base, pod.Namespace+"_"+pod.Name+"_"+pod.UID)
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if err = t.error(err); err != nil {
+		err = fmt.Errorf("remove logs of pod %s: %w", pod.UID, err)
+	}
+	return t.result, err
+}
+
+// Directories below rootDir/pods/UID (kubelet pkg/kubelet/kubelet_getters.go, pkg/kubelet/config/defaults.go).
+const (
+	emptyDirPlugin = "kubernetes.io~empty-dir"
+	volumes        = "volumes"
+	plugins        = "plugins"
+	containers     = "containers" // termination messages
+)
+
+// Volumes deletes a pod's emptyDir volumes below rootDir/pods/UID, and what else is plainly without worth there without the
+// pod: etc-hosts, termination messages (containers/), the emptyDir plugin's own notes, and directories that are empty.
+// Volumes of other plugins are left alone, for they may hold what a tenant wants back; Left names them. A memory-backed
+// emptyDir is unmounted first; anything else that is mounted stays, with what is below it, and is named in the error. A pod
+// without files is no error. It ends early with ctx.
+func (r *Remover) Volumes(ctx context.Context, uid string) (Result, error) {
+	if checkName(uid) != nil {
+		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q cannot be a UID", uid)
+	}
+	t := newTree(strings.TrimRight(r.RootDir, "/") + "/pods")
+	base, err := r.Host.Dir(t.path)
+	if err == nil {
+		defer unix.Close(base)
+		err = r.volumes(ctx, t, base, uid)
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if err = t.error(err); err != nil {
+		err = fmt.Errorf("remove volumes of pod %s: %w", uid, err)
+	}
+	return t.result, err
+}
+
+// volumes deletes what is ours in a pod's directory. An error ends it; what is only left is noted in the tree.
+func (r *Remover) volumes(ctx context.Context, t *tree, base int, uid string) error {
+	pod := t.openDir(base, uid)
+	if pod < 0 {
+		return nil
+	}
+	defer unix.Close(pod)
+	up := t.into(uid)
+	defer up()
+	for _, dir := range []string{volumes, plugins} {
+		fd := t.openDir(pod, dir)
+		if fd < 0 {
+			continue
+		}
+		up := t.into(dir)
+		if dir == volumes {
+			t.unmount = r.unmount
+		}
+		err := t.remove(ctx, fd, emptyDirPlugin)
+		t.unmount = nil
+		if err == nil {
+			err = t.removeEmpty(fd, dir)
+		}
+		up()
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
+	}
+	if err := t.remove(ctx, pod, containers); err != nil {
+		return err
+	}
+	if err := t.removeFile(pod, "etc-hosts"); err != nil {
+		return err
+	}
+	if err := t.removeEmpty(pod, ""); err != nil {
+		return err
+	}
+	up()
+	return t.removeDir(base, uid)
+}
+
+// checkName says whether a name is one entry of a directory.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || len(name) > 255 || strings.ContainsAny(name, "/\x00") {
+		return errors.New("not a file name")
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package socket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"jettison/internal/podstore"
+)
+
+// handler answers requests. What is served is in docs/socket.md.
+type handler struct {
+	pods  *podstore.Store
+	state func() any
+	limit time.Duration // for one request
+	body  int64         // bytes that one may have
+}
+
+// failure is an answer that says what is wrong, in one line.
+type failure struct {
+	status int
+	text   string
+	allow  string // methods that the path has, of a 405
+}
+
+var (
+	errStranger = &failure{status: http.StatusForbidden, text: "forbidden: only root and the members of socketGroup may use this socket"}
+	errMember   = &failure{status: http.StatusForbidden, text: "forbidden: members of socketGroup may read, and put or delete pods; the rest is root's"}
+	errCrowded  = &failure{status: http.StatusServiceUnavailable, text: "too many connections: close some, or try again"}
+	errNoState  = &failure{status: http.StatusServiceUnavailable, text: "there is no state yet: try again"}
+)
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	switch {
+	case c == nil || c.refusal == nil && c.role == stranger:
+		h.fail(w, errStranger)
+	case c.refusal != nil:
+		w.Header().Set("Connection", "close")
+		h.fail(w, c.refusal)
+	case c.role == member && !memberMay(r):
+		h.fail(w, errMember)
+	default:
+		h.serve(w, r)
+	}
+}
+
+// memberMay is what design and documentation allow a member of socketGroup, whatever is served later.
+func memberMay(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return true
+	case http.MethodPut, http.MethodDelete:
+		return r.URL.Path == "/v1/pods" || strings.HasPrefix(r.URL.Path, "/v1/pods/")
+	}
+	return false
+}
+
+// serve finds the path and the method.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.limit)
+	defer cancel()
+	r = r.WithContext(ctx)
+	escaped, isPod := strings.CutPrefix(r.URL.EscapedPath(), "/v1/pods/")
+	methods := map[string]func(http.ResponseWriter, *http.Request) *failure{}
+	switch {
+	case r.URL.Path == "/v1/pods":
+		methods[http.MethodPut] = h.putPods
+	case isPod && escaped != "" && !strings.Contains(escaped, "/"):
+		methods[http.MethodDelete] = func(w http.ResponseWriter, r *http.Request) *failure { return h.deletePod(w, r, escaped) }
+	case r.URL.Path == "/v1/state":
+		methods[http.MethodGet], methods[http.MethodHead] = h.getState, h.getState
+	default:
+		h.fail(w, &failure{status: http.StatusNotFound, text: fmt.Sprintf("no such path: %.100q", r.URL.Path)})
+		return
+	}
+	handle := methods[r.Method]
+	if handle == nil {
+		var allow []string
+		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete} {
+			if methods[m] != nil {
+				allow = append(allow, m)
+			}
+		}
+		text := fmt.Sprintf("%.20q is no method of this path: use %s", r.Method, strings.Join(allow, " or "))
+		h.fail(w, &failure{status: http.StatusMethodNotAllowed, text: text, allow: strings.Join(allow, ", ")})
+		return
+	}
+	if f := handle(w, r); f != nil {
+		h.fail(w, f)
+	}
+}
+
+// putPods is PUT /v1/pods[?replace=true].
+func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
+	query, err := query(r, "replace")
+	if err != nil {
+		return bad(err)
+	}
+	replace := false
+	switch v := query.Get("replace"); v {
+	case "true":
+		replace = true
+	case "", "false":
+	default:
+		return bad(fmt.Errorf("replace=%.20q: want true or false", v))
+	}
+	if f := isJSON(r); f != nil {
+		return f
+	}
+	if r.ContentLength > h.body {
+		return tooLarge(h.body)
+	}
+	body := &body{ctx: r.Context(), r: http.MaxBytesReader(w, r.Body, h.body)}
+	pods, version, err := h.pods.Put(body, replace)
+	if err != nil {
+		return putFailure(r.Context(), err)
+	}
+	return h.answer(w, struct {
+		Pods    int    `json:"pods"`
+		Version uint64 `json:"version"`
+	}{pods, version})
+}
+
+// putFailure finds the status of what went wrong.
+func putFailure(ctx context.Context, err error) *failure {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return tooLarge(large.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &failure{status: http.StatusRequestTimeout, text: "the body took too long to arrive"}
+	case ctx.Err() != nil:
+		return &failure{status: http.StatusServiceUnavailable, text: "the request took too long: try again"}
+	case errors.Is(err, podstore.ErrBusy):
+		return &failure{status: http.StatusServiceUnavailable, text: err.Error()}
+	case errors.Is(err, podstore.ErrTooLarge):
+		return &failure{status: http.StatusRequestEntityTooLarge, text: err.Error()}
+	}
+	return bad(err)
+}
+
+func tooLarge(most int64) *failure {
+	return &failure{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body is larger than %d bytes", most)}
+}
+
+func bad(err error) *failure { return &failure{status: http.StatusBadRequest, text: err.Error()} }
+
+// deletePod is DELETE /v1/pods/{uid}.
+func (h *handler) deletePod(w http.ResponseWriter, r *http.Request, escaped string) *failure {
+	if _, err := query(r); err != nil {
+		return bad(err)
+	}
+	uid, err := url.PathUnescape(escaped)
+	if err != nil {
+		return bad(err)
+	}
+	if !h.pods.Delete(uid) {
+		return &failure{status: http.StatusNotFound, text: fmt.Sprintf("no client has put a pod with the uid %.100q", uid)}
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// getState is GET /v1/state.
+func (h *handler) getState(w http.ResponseWriter, r *http.Request) *failure {
+	if _, err := query(r); err != nil {
+		return bad(err)
+	}
+	var state any
+	if h.state != nil {
+		state = h.state()
+	}
+	if state == nil {
+		return errNoState
+	}
+	return h.answer(w, state)
+}
+
+// query are a request's parameters: those that are known, each at most once.
+func query(r *http.Request, known ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	rest := len(values)
+	for _, name := range known {
+		if len(values[name]) > 1 {
+			return nil, fmt.Errorf("query: %s is given more than once", name)
+		}
+		if values.Has(name) {
+			rest--
+		}
+	}
+	if rest == 0 {
+		return values, nil
+	}
+	if len(known) == 0 {
+		return nil, errors.New("query: this path takes no parameters")
+	}
+	return nil, fmt.Errorf("query: this path takes only %s", strings.Join(known, ", "))
+}
+
+// isJSON refuses what says that it is something else. No Content-Type at all is what curl -T sends.
+func isJSON(r *http.Request) *failure {
+	wrong := func(text string) *failure { return &failure{status: http.StatusUnsupportedMediaType, text: text} }
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return wrong(fmt.Sprintf("Content-Encoding %.40q: send the text as it is", e))
+	}
+	given := r.Header.Get("Content-Type")
+	if given == "" {
+		return nil
+	}
+	if t, _, err := mime.ParseMediaType(given); err != nil || t != "application/json" {
+		return wrong(fmt.Sprintf("Content-Type %.60q: want application/json", given))
+	}
+	return nil
+}
+
+// body ends when the request does, and when the server is closed.
+type body struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.r.Read(p)
+}
+
+// answer writes a value, whole or not at all.
+func (h *handler) answer(w http.ResponseWriter, v any) *failure {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return &failure{status: http.StatusInternalServerError, text: "cannot be written as JSON: " + err.Error()}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n')) // nobody to tell
+	return nil
+}
+
+func (h *handler) fail(w http.ResponseWriter, f *failure) {
+	text, _ := json.Marshal(map[string]string{"error": strings.Join(strings.Fields(f.text), " ")}) // cannot fail
+	w.Header().Set("Content-Type", "application/json")
+	if f.allow != "" {
+		w.Header().Set("Allow", f.allow)
+	}
+	if f.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(f.status)
+	_, _ = w.Write(append(text, '\n'))
+}

@@ -1,0 +1,120 @@
+// Package socket serves the agent's unix socket: HTTP and JSON for who the kernel says may use it.
+package socket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"jettison/internal/podstore"
+)
+
+// Bounds of a request.
+const (
+	maxHeader    = 8 << 10  // bytes
+	maxBody      = 64 << 20 // bytes
+	headerLimit  = 5 * time.Second
+	requestLimit = 30 * time.Second // to send it, and as long again to take the answer
+	idleLimit    = 30 * time.Second // between two requests of a connection
+)
+
+// closeLimit is how long Close waits for requests under way. None of them waits for anything but its client, who is cut off, and
+// the decoder, which looks up after each pod.
+const closeLimit = 2 * time.Second
+
+// Options of Listen.
+type Options struct {
+	Path  string // of the socket
+	Group string // socketGroup, by name or number; empty: only root and who the agent runs as
+	Pods  *podstore.Store
+	// State is what GET /v1/state answers with, as encoding/json writes it: a value that is never changed, at any time, from any
+	// goroutine. nil, or a value that is nil: 503, there is no state yet.
+	State func() any
+}
+
+// Server serves the socket until it is closed.
+type Server struct {
+	bound  *bound
+	http   *http.Server
+	cancel context.CancelFunc
+	served chan struct{} // closed when no connection is accepted any more
+	conns  sync.WaitGroup
+	limit  time.Duration // of Close
+}
+
+// limits are those that tests change.
+type limits struct {
+	header, request, idle time.Duration
+	close                 time.Duration // closeLimit
+	body                  int64         // maxBody
+}
+
+// Listen makes the socket and serves it. Errors say what is wrong with the path or the group, or that another agent has it.
+func Listen(o Options) (*Server, error) {
+	return listen(o, limits{headerLimit, requestLimit, idleLimit, closeLimit, maxBody})
+}
+
+func listen(o Options, l limits) (*Server, error) {
+	gid, err := groupID(o.Group)
+	if err != nil {
+		return nil, err
+	}
+	b, err := bind(o.Path, gid)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{bound: b, cancel: cancel, served: make(chan struct{}), limit: l.close}
+	s.http = &http.Server{
+		Handler: &handler{pods: o.Pods, state: o.State, limit: 2 * l.request, body: l.body}, DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request, IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ConnState:   s.count,
+		ErrorLog:    log.New(io.Discard, "", 0), // what clients do wrong, they are told
+	}
+	go func() {
+		defer close(s.served)
+		_ = s.http.Serve(&limited{UnixListener: b.UnixListener, gid: gid, members: map[uint32]int{}})
+	}()
+	return s, nil
+}
+
+// connKey is where a request's context has its *conn.
+type connKey struct{}
+
+// count follows the goroutines of connections: net/http says when one begins and when it is about to end.
+func (s *Server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.conns.Done()
+	}
+}
+
+// Close removes the socket, cuts off clients and waits for what they had asked for to end. The error says that something did not.
+func (s *Server) Close() error {
+	s.bound.release()
+	s.cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-s.served
+		_ = s.http.Close() // now that none is being accepted, which it would not see
+		s.conns.Wait()
+	}()
+	timer := time.NewTimer(s.limit)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
+		return errors.New("socket: a request does not end")
+	}
+}

@@ -1,0 +1,198 @@
+// Package summaryv1 writes a Summary of this project as the kubelet's Summary API has it (k8s.io/kubelet
+// pkg/apis/stats/v1alpha1). What is absent here is absent there.
+package summaryv1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"jettison/stats"
+)
+
+// From converts a Summary.
+func From(s *stats.Summary, nodeName string) v1alpha1.Summary {
+	out := v1alpha1.Summary{Node: node(&s.Node, nodeName), Pods: make([]v1alpha1.PodStats, 0, len(s.Pods))}
+	for i := range s.Pods {
+		out.Pods = append(out.Pods, pod(&s.Pods[i], &s.Node))
+	}
+	return out
+}
+
+func ptr(v stats.Opt[uint64]) *uint64 {
+	if !v.OK {
+		return nil
+	}
+	return &v.V
+}
+
+func signed(v stats.Opt[uint64]) *int64 {
+	if !v.OK {
+		return nil
+	}
+	i := int64(v.V)
+	return &i
+}
+
+func node(n *stats.NodeStats, name string) v1alpha1.NodeStats {
+	at := metav1.NewTime(n.Memory.Time)
+	out := v1alpha1.NodeStats{
+		NodeName: name, StartTime: metav1.NewTime(n.StartTime), CPU: cpu(n.CPU, n.Pressure.CPU.Stats), Fs: fs(n.Fs),
+		Memory: &v1alpha1.MemoryStats{
+			Time: at, UsageBytes: ptr(n.Memory.UsageBytes), WorkingSetBytes: ptr(n.Memory.WorkingSetBytes), RSSBytes: ptr(n.Memory.RSSBytes),
+			PSI: psi(n.Pressure.Memory.Stats),
+		},
+		IO:      &v1alpha1.IOStats{Time: at, PSI: psi(n.Pressure.IO.Stats)},
+		Runtime: &v1alpha1.RuntimeStats{ImageFs: fs(n.ImageFs), ContainerFs: fs(n.ContainerFs)},
+		Rlimit:  &v1alpha1.RlimitStats{Time: metav1.NewTime(n.PIDs.Time), MaxPID: signed(n.PIDs.Max), NumOfRunningProcesses: signed(n.PIDs.Current)},
+	}
+	if o := n.Memory.Available(stats.MemoryAvailableWorkingSet); o.OK { // the API's meaning, whatever this agent acts on
+		out.Memory.AvailableBytes = &o.Available
+	}
+	if t, f := n.Swap.TotalBytes, n.Swap.FreeBytes; t.OK && f.OK {
+		out.Swap = swap(n.Swap.Time, stats.Some(t.V-min(f.V, t.V)), f)
+	}
+	if a := n.Allocatable; a.LimitBytes.OK && a.WorkingSetBytes.OK {
+		left := a.LimitBytes.V - min(a.WorkingSetBytes.V, a.LimitBytes.V)
+		out.SystemContainers = []v1alpha1.ContainerStats{{
+			Name:   v1alpha1.SystemContainerPods,
+			Memory: &v1alpha1.MemoryStats{Time: metav1.NewTime(a.Time), AvailableBytes: &left, WorkingSetBytes: ptr(a.WorkingSetBytes)},
+		}}
+	}
+	return out
+}
+
+func cpu(c stats.CPUStats, pressure stats.Opt[stats.PSIStats]) *v1alpha1.CPUStats {
+	if !c.Usage.OK && !pressure.OK {
+		return nil
+	}
+	used := stats.Opt[uint64]{V: uint64(c.Usage.V.Nanoseconds()), OK: c.Usage.OK}
+	return &v1alpha1.CPUStats{Time: metav1.NewTime(c.Time), UsageNanoCores: ptr(c.NanoCores), UsageCoreNanoSeconds: ptr(used), PSI: psi(pressure)}
+}
+
+func psi(p stats.Opt[stats.PSIStats]) *v1alpha1.PSIStats {
+	if !p.OK {
+		return nil
+	}
+	data := func(d stats.PSIData) v1alpha1.PSIData {
+		return v1alpha1.PSIData{Total: uint64(d.Total.Nanoseconds()), Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300}
+	}
+	return &v1alpha1.PSIStats{Full: data(p.V.Full), Some: data(p.V.Some)}
+}
+
+func fs(f stats.Opt[stats.FsStats]) *v1alpha1.FsStats {
+	if !f.OK {
+		return nil
+	}
+	v := f.V
+	return &v1alpha1.FsStats{
+		Time: metav1.NewTime(v.Time), AvailableBytes: ptr(v.AvailableBytes), CapacityBytes: ptr(v.CapacityBytes), UsedBytes: ptr(v.UsedBytes),
+		InodesFree: ptr(v.InodesFree), Inodes: ptr(v.Inodes), InodesUsed: ptr(v.InodesUsed),
+	}
+}
+
+func swap(at time.Time, used, free stats.Opt[uint64]) *v1alpha1.SwapStats {
+	if !used.OK {
+		return nil
+	}
+	return &v1alpha1.SwapStats{Time: metav1.NewTime(at), SwapUsageBytes: ptr(used), SwapAvailableBytes: ptr(free)}
+}
+
+func pod(p *stats.PodStats, n *stats.NodeStats) v1alpha1.PodStats {
+	m := p.Memory
+	out := v1alpha1.PodStats{
+		PodRef:    v1alpha1.PodReference{Name: p.PodRef.Name, Namespace: p.PodRef.Namespace, UID: p.PodRef.UID},
+		StartTime: metav1.NewTime(p.StartTime), Containers: make([]v1alpha1.ContainerStats, 0, len(p.Containers)),
+		CPU: cpu(p.CPU, p.CPUPressure), Swap: swap(m.Time, m.SwapBytes, stats.Opt[uint64]{}),
+		IO:     &v1alpha1.IOStats{Time: metav1.NewTime(m.Time), PSI: psi(p.IOPressure)},
+		Memory: memory(m.Time, m.UsageBytes, m.WorkingSetBytes, m.AnonBytes, m.PageFaults, m.MajorPageFaults, m.LimitBytes, p.MemoryPressure),
+	}
+	if n, ok := processes(p); ok {
+		out.ProcessStats = &v1alpha1.ProcessStats{ProcessCount: &n}
+	}
+	if e := p.EphemeralStorage; e.UsedBytes.OK {
+		out.EphemeralStorage = onFs(e.Time, e.UsedBytes, e.InodesUsed, n.Fs)
+	}
+	for _, v := range p.EphemeralStorage.Volumes {
+		used := onFs(v.Time, stats.Some(v.UsedBytes), stats.Some(v.InodesUsed), n.Fs)
+		if v.Memory { // not on the node's file system
+			used = &v1alpha1.FsStats{Time: metav1.NewTime(v.Time), UsedBytes: &v.UsedBytes, InodesUsed: &v.InodesUsed}
+		}
+		out.VolumeStats = append(out.VolumeStats, v1alpha1.VolumeStats{Name: v.Name, FsStats: *used})
+	}
+	if p.Network.OK {
+		out.Network = network(p.Network.V)
+	}
+	for i := range p.Containers {
+		out.Containers = append(out.Containers, container(&p.Containers[i], n))
+	}
+	return out
+}
+
+// processes are those of the containers: the API leaves the sandbox's own out.
+func processes(p *stats.PodStats) (n uint64, ok bool) {
+	for _, c := range p.Containers {
+		if !c.Processes.OK {
+			return 0, false
+		}
+		n += c.Processes.V
+	}
+	return n, p.Processes.OK
+}
+
+// onFs is a part of a file system: what is used by whom, and what the whole of it has left.
+func onFs(at time.Time, used, inodes stats.Opt[uint64], whole stats.Opt[stats.FsStats]) *v1alpha1.FsStats {
+	out := &v1alpha1.FsStats{Time: metav1.NewTime(at), UsedBytes: ptr(used), InodesUsed: ptr(inodes)}
+	if whole.OK {
+		out.AvailableBytes, out.CapacityBytes = ptr(whole.V.AvailableBytes), ptr(whole.V.CapacityBytes)
+		out.InodesFree, out.Inodes = ptr(whole.V.InodesFree), ptr(whole.V.Inodes)
+	}
+	return out
+}
+
+func memory(at time.Time, usage, workingSet, rss, faults, major, limit stats.Opt[uint64], pressure stats.Opt[stats.PSIStats]) *v1alpha1.MemoryStats {
+	out := &v1alpha1.MemoryStats{
+		Time: metav1.NewTime(at), UsageBytes: ptr(usage), WorkingSetBytes: ptr(workingSet), RSSBytes: ptr(rss),
+		PageFaults: ptr(faults), MajorPageFaults: ptr(major), PSI: psi(pressure),
+	}
+	if limit.OK && workingSet.OK {
+		left := limit.V - min(workingSet.V, limit.V)
+		out.AvailableBytes = &left
+	}
+	return out
+}
+
+func network(n stats.NetworkStats) *v1alpha1.NetworkStats {
+	out := &v1alpha1.NetworkStats{Time: metav1.NewTime(n.Time)}
+	for _, i := range n.Interfaces {
+		out.Interfaces = append(out.Interfaces, networkInterface(i))
+	}
+	if i, ok := n.Default(); ok {
+		out.InterfaceStats = networkInterface(i)
+	}
+	return out
+}
+
+func networkInterface(i stats.InterfaceStats) v1alpha1.InterfaceStats {
+	return v1alpha1.InterfaceStats{Name: i.Name, RxBytes: &i.RxBytes, RxErrors: &i.RxErrors, TxBytes: &i.TxBytes, TxErrors: &i.TxErrors}
+}
+
+func container(c *stats.ContainerStats, n *stats.NodeStats) v1alpha1.ContainerStats {
+	m := c.Memory
+	out := v1alpha1.ContainerStats{
+		Name: c.Name, StartTime: metav1.NewTime(c.StartTime), CPU: cpu(c.CPU, stats.Opt[stats.PSIStats]{}),
+		Memory: memory(m.Time, m.UsageBytes, m.WorkingSetBytes, m.AnonBytes, m.PageFaults, m.MajorPageFaults, m.LimitBytes, stats.Opt[stats.PSIStats]{}),
+		Swap:   swap(m.Time, m.SwapBytes, stats.Opt[uint64]{}),
+	}
+	if out.Name == "" { // the runtime has not told: its cgroup's name says at least which it is
+		out.Name = c.ID
+	}
+	if c.Rootfs.OK {
+		out.Rootfs = onFs(c.Rootfs.V.Time, stats.Some(c.Rootfs.V.UsedBytes), stats.Some(c.Rootfs.V.InodesUsed), n.ContainerFs)
+	}
+	if c.Logs.OK {
+		out.Logs = onFs(c.Logs.V.Time, stats.Some(c.Logs.V.UsedBytes), stats.Some(c.Logs.V.InodesUsed), n.Fs)
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package read
+
+import (
+	"errors"
+	"time"
+
+	"jettison/cgroup"
+	"jettison/stats"
+)
+
+// Collect is the full look: everything that cgroupfs and /proc tell of the node and each pod. Disk, file system and network
+// figures come from Background.Fill. A source that fails leaves its own values absent; the error names each.
+func (c *Reader) Collect(now time.Time, pods Index, out *stats.Summary) error {
+	n := &out.Node
+	n.Fs, n.ImageFs, n.ContainerFs, n.Layout = stats.Opt[stats.FsStats]{}, stats.Opt[stats.FsStats]{}, stats.Opt[stats.FsStats]{}, stats.Opt[stats.Layout]{}
+	out.Sources = out.Sources[:0]
+	errs := []error{c.Node(now, &out.Node)}
+	c.PerCPU(&out.Node)
+	errs = append(errs, c.Slow(now, &out.Node), c.cpus(now, &out.Node), c.view(now, pods, out, full))
+	for i := range out.Pods {
+		p := &out.Pods[i]
+		if known := pods[p.PodRef.UID]; known != nil {
+			known.describeContainers(p, out.Node.Memory.CapacityBytes)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Slow is what of the node changes too slowly for the cheap look: the cgroup above all pods, tasks and pressure. To be called once a
+// second. A source that fails leaves its own values absent; the error names it.
+func (c *Reader) Slow(now time.Time, out *stats.NodeStats) error {
+	return errors.Join(c.Allocatable(now, &out.Allocatable), c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
+}
+
+// Allocatable reads the cgroup above all pods, wherever that is.
+func (c *Reader) Allocatable(now time.Time, out *stats.AllocatableMemoryStats) error {
+	*out = stats.AllocatableMemoryStats{Time: now}
+	for try := 0; try < 2; try++ {
+		if err := c.findTop(); err != nil {
+			return err
+		}
+		if c.top == nil {
+			return nil
+		}
+		err := c.readAllocatable(out)
+		if !errors.Is(err, cgroup.ErrVanished) {
+			return err
+		}
+		c.top.Close()
+		c.top = nil
+	}
+	return nil
+}
+
+// findTop opens the cgroup above all pods. Where both drivers' are there, one is a leftover: that in which nothing lives.
+func (c *Reader) findTop() error {
+	if c.top != nil {
+		return nil
+	}
+	for _, path := range c.all {
+		g, err := c.fs.Group(path)
+		if errors.Is(err, cgroup.ErrVanished) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if e, err := g.Events(c.buf); err == nil && e.Populated {
+			if c.top != nil {
+				c.top.Close()
+			}
+			c.top = g
+			return nil
+		}
+		if c.top != nil {
+			g.Close()
+			continue
+		}
+		c.top = g
+	}
+	return nil
+}
+
+func (c *Reader) readAllocatable(out *stats.AllocatableMemoryStats) error {
+	bytes, err := limit(c.top.MemoryMax(c.buf))
+	if err != nil || !bytes.OK {
+		out.Unlimited = err == nil
+		return err
+	}
+	current, err := optional(c.top.MemoryCurrent(c.buf))
+	if err != nil || !current.OK {
+		return err
+	}
+	if err := c.top.MemoryStat(c.buf, &c.stat); err != nil {
+		return err
+	}
+	out.LimitBytes, out.WorkingSetBytes = bytes, stats.Some(workingSet(current.V, c.stat.InactiveFile))
+	return nil
+}
+
+// Pressure reads the node's pressure and computes the shares of time stalled from what was read before: to be called at least
+// once a second for the shares over a second. A kernel without PSI leaves it absent, without an error.
+func (c *Reader) Pressure(now time.Time, out *stats.NodePressure) error {
+	var errs []error
+	for _, r := range []struct {
+		resource cgroup.Resource
+		out      *stats.Pressure
+	}{{cgroup.CPU, &out.CPU}, {cgroup.Memory, &out.Memory}, {cgroup.IO, &out.IO}} {
+		*r.out = stats.Pressure{Time: now}
+		psi, err := c.pressure(c.root, r.resource)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if r.out.Stats = psi; psi.OK {
+			r.out.Some, r.out.Full = c.stalls[r.resource].add(now, &psi.V)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// PIDs reads how many tasks there are and may be.
+func (c *Reader) PIDs(now time.Time, out *stats.NodePIDStats) error {
+	*out = stats.NodePIDStats{Time: now}
+	current, limit, err := c.proc.PIDs(c.buf)
+	if err == nil {
+		out.Current, out.Max = stats.Some(current), stats.Some(limit)
+	}
+	return err
+}
+
+func (c *Reader) cpus(now time.Time, out *stats.NodeStats) error {
+	stat, err := c.cpuStats(now, c.root, &c.nodeCPU)
+	out.CPU = stat
+	n, boot, procErr := c.proc.Stat()
+	out.CPUs, out.StartTime = n, boot
+	return errors.Join(err, procErr)
+}

@@ -1,0 +1,163 @@
+package read
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"jettison/cri"
+	"jettison/stats"
+)
+
+// Pod is what the runtime tells of one pod: all its sandboxes, and their containers that are not dead.
+type Pod struct {
+	PodRef      stats.PodReference
+	Sandboxes   []cri.PodSandbox // newest attempt first
+	Cgroup      string           // path below the root; empty: the runtime did not say
+	Containers  []cri.Container  // running or about to
+	Annotations map[string]string
+
+	sandboxIDs []string
+	restarts   map[string]uint64 // the highest attempt of each container, by name, dead ones included
+}
+
+// Index is the runtime's pods by UID. It is never changed once made.
+type Index map[string]*Pod
+
+// NewIndex groups a listing by pod. Sandboxes without a UID (made by hand, without metadata) cannot be told apart and are
+// left out.
+func NewIndex(l cri.Listing) Index {
+	index := Index{}
+	bySandbox := make(map[string]*Pod, len(l.Sandboxes))
+	for _, s := range l.Sandboxes {
+		if s.UID == "" {
+			continue
+		}
+		p := index[s.UID]
+		if p == nil {
+			p = &Pod{PodRef: stats.PodReference{Name: s.Name, Namespace: s.Namespace, UID: s.UID}}
+			index[s.UID] = p
+		}
+		p.Sandboxes = append(p.Sandboxes, s)
+		bySandbox[s.ID] = p
+	}
+	for _, p := range index {
+		slices.SortFunc(p.Sandboxes, func(a, b cri.PodSandbox) int {
+			return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), strings.Compare(a.ID, b.ID))
+		})
+		newest := p.Sandboxes[0]
+		p.Annotations = newest.Annotations
+		p.Cgroup = CgroupOfParent(newest.CgroupParent)
+		for _, s := range p.Sandboxes {
+			p.sandboxIDs = append(p.sandboxIDs, s.ID)
+		}
+	}
+	for _, c := range l.Containers {
+		p := bySandbox[c.SandboxID]
+		if p == nil {
+			continue
+		}
+		if p.restarts == nil {
+			p.restarts = map[string]uint64{}
+		}
+		p.restarts[c.Name] = max(p.restarts[c.Name], uint64(c.Attempt))
+		if c.State != cri.Exited {
+			p.Containers = append(p.Containers, c)
+		}
+	}
+	return index
+}
+
+// Ready reports whether any sandbox of the pod is.
+func (p *Pod) Ready() bool {
+	return slices.ContainsFunc(p.Sandboxes, func(s cri.PodSandbox) bool { return s.Ready })
+}
+
+// youth is how long after its start a sandbox may be without a running container.
+const youth = time.Minute
+
+// Settled is false while a young pod has no running container yet: what the runtime says of it is about to change.
+func (i Index) Settled(now time.Time) bool {
+	for _, p := range i {
+		running := slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Running })
+		if !running && p.Sandboxes[0].Ready && now.Sub(p.Sandboxes[0].CreatedAt) < youth {
+			return false
+		}
+	}
+	return true
+}
+
+// scored reports whether the oom_score_adj of a container is known; all of a pod have the same where it says anything of
+// its priority.
+func (p *Pod) scored() bool {
+	return slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.OOMScoreAdj != nil })
+}
+
+// describe fills in what the runtime knows.
+func (p *Pod) describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
+	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
+	out.StartTime, out.SandboxIDs = p.Sandboxes[0].CreatedAt, p.sandboxIDs
+	memory, cpu := stats.Some(stats.Range{}), stats.Some(stats.Range{})
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if adj := c.OOMScoreAdj; adj != nil && *adj == oomScoreAdjGuaranteed && out.QOSClass != stats.Guaranteed && out.QOSClass != "" {
+			out.NodeCritical = true
+		}
+		memory = sum(memory, containerRequest(out.QOSClass, c, capacity))
+		cpu = sum(cpu, cpuRequest(c.CPUShares))
+	}
+	if len(p.Containers) > 0 {
+		out.MemoryRequest, out.CPURequestMillis = memory, cpu
+	}
+	if out.QOSClass == stats.BestEffort { // by definition
+		out.CPURequestMillis = stats.Some(stats.Range{})
+	}
+	if len(p.restarts) > 0 {
+		restarts := uint64(0)
+		for _, n := range p.restarts {
+			restarts += n
+		}
+		out.Restarts = stats.Some(restarts)
+	}
+}
+
+// sum is absent as soon as one part is.
+func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
+	return stats.Opt[stats.Range]{V: a.V.Add(b.V), OK: a.OK && b.OK}
+}
+
+// describeContainers names the containers that were found in the pod's cgroup and leaves out its sandboxes' own.
+func (p *Pod) describeContainers(out *stats.PodStats, capacity stats.Opt[uint64]) {
+	out.Containers = slices.DeleteFunc(out.Containers, func(c stats.ContainerStats) bool { return slices.Contains(p.sandboxIDs, c.ID) })
+	for i := range out.Containers {
+		s := &out.Containers[i]
+		at := slices.IndexFunc(p.Containers, func(c cri.Container) bool { return c.ID == s.ID })
+		if at < 0 {
+			continue
+		}
+		c := &p.Containers[at]
+		s.Name, s.StartTime, s.Restarts = c.Name, c.StartedAt, uint64(c.Attempt)
+		if s.StartTime.IsZero() {
+			s.StartTime = c.CreatedAt
+		}
+		s.MemoryRequest, s.CPURequestMillis = containerRequest(out.QOSClass, c, capacity), cpuRequest(c.CPUShares)
+	}
+	slices.SortFunc(out.Containers, func(a, b stats.ContainerStats) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
+	})
+}
+
+// process is a process of the pod that shares its network: its newest sandbox's, or where the runtime keeps none (CRI-O's
+// drop_infra_ctr) a container's. pid 0: none is known.
+func (p *Pod) process() (id string, pid int) {
+	if s := p.Sandboxes[0]; s.PID > 0 {
+		return s.ID, s.PID
+	}
+	for _, c := range p.Containers {
+		if c.PID > 0 {
+			return c.ID, c.PID
+		}
+	}
+	return "", 0
+}

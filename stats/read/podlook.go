@@ -1,0 +1,316 @@
+package read
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+	"jettison/stats"
+)
+
+// readPod reads one pod's cgroup. On an error nothing of the pod is measured.
+func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth) error {
+	k.reset(p)
+	if k.Path == "" { // the root: not a pod's
+		return cgroup.ErrVanished
+	}
+	// A kept group whose cgroup was removed answers ErrVanished; its path may have a successor by now.
+	for try := 0; ; try++ {
+		if k.group == nil {
+			g, err := c.fs.Group(k.Path)
+			if err != nil {
+				return err
+			}
+			k.group, k.usage = g, usageSample{}
+			clear(k.containers)
+		}
+		var err error
+		if d == quick {
+			err = c.readQuick(now, k.group, p)
+		} else {
+			err = c.readMemory(now, k.group, p, d == full)
+		}
+		var rest error // what is wrong with other files takes nothing from the memory's figures
+		if err == nil && d == full {
+			if rest = c.readRest(now, k, p); errors.Is(rest, cgroup.ErrVanished) {
+				err = rest
+			}
+		}
+		if err == nil {
+			p.CgroupID = stats.CgroupID(k.group.ID())
+			return rest
+		}
+		k.reset(p)
+		if !errors.Is(err, cgroup.ErrVanished) {
+			return err
+		}
+		k.close()
+		if try > 0 {
+			return err
+		}
+	}
+}
+
+// readQuick reads what tells an upper bound of a pod's working set, and its tasks.
+func (c *Reader) readQuick(now time.Time, g *cgroup.Group, p *stats.PodStats) error {
+	m := &p.Memory
+	current, err := g.MemoryCurrent(c.buf)
+	if err != nil {
+		return err
+	}
+	events, err := g.Events(c.buf)
+	if err != nil {
+		return err
+	}
+	m.Time, m.Quick = now, true
+	m.UsageBytes, m.WorkingSetBytes = stats.Some(current), stats.Some(current)
+	p.Populated = stats.Some(events.Populated)
+	if p.Threads, err = optional(g.PIDsCurrent(c.buf)); err != nil {
+		return err
+	}
+	if p.QOSClass == stats.Guaranteed {
+		m.LimitBytes, err = limit(g.MemoryMax(c.buf))
+	}
+	return err
+}
+
+// readMemory reads what the memory view shows.
+func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, full bool) error {
+	m := &p.Memory
+	m.Time = now
+	current, err := g.MemoryCurrent(c.buf)
+	if err != nil {
+		return err
+	}
+	if full {
+		if err := g.MemoryDetail(c.buf, &c.detail); err != nil {
+			return err
+		}
+		c.stat = c.detail.MemoryStat
+	} else if err := g.MemoryStat(c.buf, &c.stat); err != nil {
+		return err
+	}
+	events, err := g.Events(c.buf)
+	if err != nil {
+		return err
+	}
+	m.UsageBytes, m.WorkingSetBytes = stats.Some(current), stats.Some(workingSet(current, c.stat.InactiveFile))
+	m.AnonBytes, m.FileBytes, m.ShmemBytes = stats.Some(c.stat.Anon), stats.Some(c.stat.File), stats.Some(c.stat.Shmem)
+	p.Populated = stats.Some(events.Populated)
+	if p.Events, err = memoryEvents(g.MemoryEvents(c.buf)); err != nil {
+		return err
+	}
+	if p.Threads, err = optional(g.PIDsCurrent(c.buf)); err != nil {
+		return err
+	}
+	if p.MemoryPressure, err = c.pressure(g, cgroup.Memory); err != nil {
+		return err
+	}
+	if full || p.QOSClass == stats.Guaranteed {
+		m.LimitBytes, err = limit(g.MemoryMax(c.buf))
+	}
+	return err
+}
+
+// optional makes an absent value of a file that is not there: its controller is off, or the kernel too old, or pressure is
+// switched off.
+func optional[T any](v T, err error) (stats.Opt[T], error) {
+	switch {
+	case err == nil:
+		return stats.Some(v), nil
+	case errors.Is(err, cgroup.ErrVanished): // which may come as a missing file too
+		return stats.Opt[T]{}, err
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, cgroup.ErrPressureOff):
+		return stats.Opt[T]{}, nil
+	}
+	return stats.Opt[T]{}, err
+}
+
+// limit makes an absent value of "max".
+func limit(l cgroup.Limit, err error) (stats.Opt[uint64], error) {
+	v, err := optional(l, err)
+	return stats.Opt[uint64]{V: v.V.Bytes, OK: v.OK && !v.V.Unlimited}, err
+}
+
+func memoryEvents(events cgroup.MemoryEvents, err error) (stats.Opt[stats.MemoryEvents], error) {
+	return optional(stats.MemoryEvents(events), err)
+}
+
+func (c *Reader) pressure(g *cgroup.Group, r cgroup.Resource) (stats.Opt[stats.PSIStats], error) {
+	err := g.Pressure(r, c.buf, &c.psi)
+	p := &c.psi
+	return optional(stats.PSIStats{Some: stats.PSIData(p.Some), Full: stats.PSIData(p.Full), HasSome: p.HasSome, HasFull: p.HasFull}, err)
+}
+
+// readRest reads what only the full look shows. A file that cannot be read leaves its own figures absent.
+func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
+	g, m := k.group, &p.Memory
+	m.PageFaults, m.MajorPageFaults = faults(&c.detail)
+	m.FreedBytes = stats.Some(freed(&c.detail))
+	var errs [9]error
+	p.LocalEvents, errs[0] = memoryEvents(g.MemoryEventsLocal(c.buf))
+	p.CPUPressure, errs[1] = c.pressure(g, cgroup.CPU)
+	p.IOPressure, errs[2] = c.pressure(g, cgroup.IO)
+	p.PIDLimit, errs[3] = limit(g.PIDsMax(c.buf))
+	var io cgroup.IOStat
+	ioErr := g.IOStat(c.buf, &io)
+	p.IO, errs[4] = optional(stats.IOStat(io), ioErr)
+	p.CPU, errs[5] = c.cpuStats(now, g, &k.usage)
+	quota, err := optional(g.CPUMax(c.buf))
+	if errs[6] = err; quota.OK && !quota.V.Unlimited && quota.V.Period > 0 {
+		p.CPULimitMillis = stats.Some(uint64(float64(quota.V.Quota)/float64(quota.V.Period)*1000 + 0.5))
+	}
+	m.SwapBytes, errs[7] = optional(g.MemorySwapCurrent(c.buf))
+	errs[8] = c.containers(now, k, p)
+	return errors.Join(errs[:]...)
+}
+
+func faults(d *cgroup.MemoryDetail) (all, major stats.Opt[uint64]) {
+	return stats.Opt[uint64]{V: d.PgFault, OK: d.Has.Has(cgroup.DetailPgFault)}, stats.Opt[uint64]{V: d.PgMajFault, OK: d.Has.Has(cgroup.DetailPgMajFault)}
+}
+
+// freed is what killing the processes behind a memory.stat returns.
+func freed(d *cgroup.MemoryDetail) stats.Range {
+	sure := d.Anon + d.PageTables + d.KernelStack // absent ones are 0 here: not known to be freed
+	return stats.Range{Min: sure, Max: sure + d.Shmem}
+}
+
+func (c *Reader) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (out stats.CPUStats, err error) {
+	statErr := g.CPUStat(c.buf, &c.cpu)
+	stat, err := optional(c.cpu, statErr)
+	if !stat.OK || err != nil {
+		return out, err
+	}
+	out = stats.CPUStats{Time: now, Usage: stats.Some(stat.V.Usage), NanoCores: last.rate(now, stat.V.Usage)}
+	out.Throttled = stats.Opt[time.Duration]{V: stat.V.Throttled, OK: stat.V.HasThrottling}
+	return out, nil
+}
+
+// containers reads the cgroups in a pod's. Containers that go away meanwhile are left out.
+func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error {
+	p.Containers = p.Containers[:0]
+	total, countErr := c.countProcesses(k.Path)
+	if errors.Is(countErr, cgroup.ErrVanished) {
+		return countErr
+	}
+	errs := []error{countErr}
+	var names []string
+	if err := c.fs.Children(k.Path, c.pods.names, func(name string) { names = append(names, name) }); err != nil {
+		return err
+	}
+	for _, name := range names {
+		container, err := c.container(now, k, name)
+		if errors.Is(err, cgroup.ErrVanished) {
+			continue
+		}
+		if !container.Processes.OK || err != nil {
+			errs = append(errs, err)
+		}
+		total += container.Processes.V
+		p.Containers = append(p.Containers, container)
+	}
+	for name := range k.containers {
+		if !slices.Contains(names, name) {
+			delete(k.containers, name)
+		}
+	}
+	err := errors.Join(errs...)
+	p.Processes = stats.Opt[uint64]{V: total, OK: err == nil}
+	return err
+}
+
+// containerID is the runtime's id in the name of a container's cgroup: the name itself with the cgroupfs driver,
+// "cri-containerd-ID.scope" or "crio-ID.scope" with systemd's. CRI-O's monitor beside a container has a cgroup of its own,
+// which is no container's.
+func containerID(name string) string {
+	unit, isUnit := strings.CutSuffix(name, ".scope")
+	switch {
+	case strings.HasPrefix(unit, "crio-conmon-"):
+		return unit
+	case isUnit:
+		return unit[strings.LastIndexByte(unit, '-')+1:]
+	}
+	return strings.TrimPrefix(unit, "crio-")
+}
+
+// container reads one container. A file that cannot be read leaves its own figures absent.
+func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.ContainerStats, err error) {
+	path := k.Path + "/" + name
+	g, err := c.fs.Group(path)
+	if err != nil {
+		return out, err
+	}
+	defer g.Close()
+	out.ID = containerID(name)
+	if k.containers == nil {
+		k.containers = map[string]usageSample{}
+	}
+	var errs [6]error
+	last := k.containers[name]
+	out.CPU, errs[0] = c.cpuStats(now, g, &last)
+	k.containers[name] = last
+	m := &out.Memory
+	m.Time = now
+	m.UsageBytes, errs[1] = optional(g.MemoryCurrent(c.buf))
+	statErr := g.MemoryDetail(c.buf, &c.detail)
+	detail, err := optional(&c.detail, statErr)
+	if errs[2] = err; detail.OK && m.UsageBytes.OK {
+		m.WorkingSetBytes, m.AnonBytes = stats.Some(workingSet(m.UsageBytes.V, c.detail.InactiveFile)), stats.Some(c.detail.Anon)
+		m.PageFaults, m.MajorPageFaults = faults(&c.detail)
+	}
+	m.SwapBytes, errs[3] = optional(g.MemorySwapCurrent(c.buf))
+	m.LimitBytes, errs[4] = limit(g.MemoryMax(c.buf))
+	left := maxCounted
+	n, err := c.countTree(path, &left)
+	errs[5], out.Processes = err, stats.Opt[uint64]{V: n, OK: err == nil}
+	return out, errors.Join(errs[:]...)
+}
+
+// maxCounted bounds how many of a container's own cgroups are looked into: a container may make as many as it likes.
+const maxCounted = 500
+
+// errManyCgroups: a container's processes are not counted.
+var errManyCgroups = errors.New("more cgroups below it than are looked into: its processes are not counted")
+
+// countTree counts the processes of a cgroup and of all below it.
+func (c *Reader) countTree(path string, left *int) (uint64, error) {
+	if *left--; *left < 0 || len(path) > 2000 { // longer paths can be made than opened
+		return 0, fmt.Errorf("cgroup /%.200s: %w", path, errManyCgroups)
+	}
+	n, err := c.countProcesses(path)
+	if err != nil {
+		return n, err
+	}
+	var below []string
+	if err := c.fs.Children(path, c.pods.names, func(name string) { below = append(below, name) }); err != nil {
+		return n, err
+	}
+	for _, name := range below {
+		more, err := c.countTree(path+"/"+name, left)
+		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
+			return n, err
+		}
+		n += more
+	}
+	return n, nil
+}
+
+// countProcesses counts the lines of cgroup.procs: processes, not threads.
+func (c *Reader) countProcesses(path string) (n uint64, err error) {
+	g, err := c.fs.Group(path)
+	if err != nil {
+		return 0, err
+	}
+	defer g.Close()
+	err = g.Procs(c.buf, func(int) { n++ })
+	if errors.Is(err, unix.EOPNOTSUPP) { // threaded: its processes are listed where its domain begins (cgroups(7))
+		return 0, nil
+	}
+	return n, err
+}

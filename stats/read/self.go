@@ -1,0 +1,65 @@
+package read
+
+import (
+	"fmt"
+	"jettison/stats"
+	"os"
+)
+
+// processes visits every process of a cgroup and of those one level below it, which are a pod's containers.
+func (c *Reader) processes(path string, visit func(pid int)) {
+	paths := []string{path}
+	_ = c.fs.Children(path, c.pods.names, func(name string) { paths = append(paths, path+"/"+name) })
+	for _, p := range paths {
+		if g, err := c.fs.Group(p); err == nil {
+			_ = g.Procs(c.buf, visit)
+			g.Close()
+		}
+	}
+}
+
+// FindSelf finds the cgroup of this process, so that Collect can mark its pod. First where /proc says; where a cgroup
+// namespace of our own hides that, by looking for our process id in every pod. An error means that neither told: a process
+// outside every pod is none.
+func (c *Reader) FindSelf() error {
+	pid := os.Getpid()
+	path, ok, err := c.proc.SelfCgroup()
+	if err != nil {
+		return fmt.Errorf("find own cgroup: %w", err)
+	}
+	if ok {
+		found := false
+		if g, err := c.fs.Group(path); err == nil {
+			_ = g.Procs(c.buf, func(p int) { found = found || p == pid })
+			g.Close()
+		}
+		if found {
+			c.self = path
+			return nil
+		}
+	}
+	for _, root := range c.pods.roots {
+		var pods []string
+		if err := c.fs.Children(root.path, c.pods.names, func(name string) {
+			if p, ok := stats.ParsePodCgroup(root.path, name); ok {
+				pods = append(pods, p.Path)
+			}
+		}); err != nil {
+			return fmt.Errorf("find own cgroup: %w", err)
+		}
+		for _, pod := range pods {
+			c.processes(pod, func(p int) {
+				if p == pid {
+					c.self = pod
+				}
+			})
+		}
+	}
+	if c.self == "" && !ok && path != "" {
+		return fmt.Errorf("find own cgroup: /proc/self/cgroup says /%s, and no pod holds process %d", path, pid)
+	}
+	return nil
+}
+
+// Self is the cgroup that FindSelf found; empty: this process is in no pod, or not found.
+func (c *Reader) Self() string { return c.self }

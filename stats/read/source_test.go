@@ -1,0 +1,102 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An answer grows old while its source fails or hangs, is absent beyond its limit, and comes back with the source; the others
+// know nothing of it.
+func TestASourceThatHangsGrowsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var hang atomic.Pointer[chan struct{}]
+		var fail atomic.Pointer[error]
+		n := 0
+		s := newSource("statfs /x", time.Second, 10*time.Second, func(context.Context) (int, error) {
+			if h := hang.Load(); h != nil {
+				<-*h
+			}
+			n++
+			if err := fail.Load(); err != nil {
+				return n, *err
+			}
+			return n, nil
+		})
+		if v, st := s.get(time.Now()); v.OK || st.Err == nil || !st.Time.IsZero() {
+			t.Errorf("never asked: %+v, %+v", v, st)
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); s.run(ctx) }()
+		synctest.Wait()
+		if v, st := s.get(time.Now()); !v.OK || v.V != 1 || st.Err != nil {
+			t.Errorf("first answer: %+v, %+v", v, st)
+		}
+		held := make(chan struct{})
+		hang.Store(&held)
+		time.Sleep(5 * time.Second)
+		if v, st := s.get(time.Now()); !v.OK || v.V != 1 || st.Err == nil || !strings.Contains(st.Err.Error(), "no answer for 4s") {
+			t.Errorf("hanging for 4 s: %+v, %+v", v, st)
+		}
+		time.Sleep(6 * time.Second)
+		if v, st := s.get(time.Now()); v.OK || st.Err == nil {
+			t.Errorf("hanging beyond the limit: %+v, %+v", v, st)
+		}
+		close(held)
+		synctest.Wait()
+		if v, st := s.get(time.Now()); st.Err != nil || !st.Time.Before(time.Now().Add(-9*time.Second)) {
+			t.Errorf("answered at last, as of when it was asked: %+v, %+v", v, st)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if v, st := s.get(time.Now()); !v.OK || v.V != 3 || st.Err != nil {
+			t.Errorf("asked again: %+v, %+v", v, st)
+		}
+		stale := errors.New("stale handle")
+		fail.Store(&stale)
+		time.Sleep(3 * time.Second)
+		if v, st := s.get(time.Now()); !v.OK || !errors.Is(st.Err, stale) {
+			t.Errorf("failing: the last answer is still young, %+v, %+v", v, st)
+		}
+		time.Sleep(10 * time.Second)
+		if v, st := s.get(time.Now()); v.OK || !errors.Is(st.Err, stale) {
+			t.Errorf("failing beyond the limit: %+v, %+v", v, st)
+		}
+		fail.Store(nil)
+		s.soon()
+		synctest.Wait()
+		if v, _ := s.get(time.Now()); !v.OK {
+			t.Error("asked again at once: absent")
+		}
+		cancel()
+		<-done
+	})
+}
+
+// The share of a core is kept by sleeping as many times as long as was worked.
+func TestAWalkKeepsToItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var worked time.Duration
+		pace := share(func() float64 { return 0.01 }, func() time.Duration { return worked })
+		began := time.Now()
+		for range 1000 {
+			worked += 100 * time.Microsecond
+			if err := pace(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took < 99*(worked-2*time.Millisecond) {
+			t.Errorf("%v of work spread over %v", worked, took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		worked += time.Second
+		if err := pace(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("told to stop: %v", err)
+		}
+	})
+}

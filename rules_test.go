@@ -23,10 +23,11 @@ var mayImport = map[string][]string{
 	"eviction":     {"stats"},
 	"reclaim":      {"stats"},
 	"admit":        {"stats"},
-	"internal":     {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "internal/"},
-	"cmd/jettison": {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "internal/"},
+	"api":          {"stats"},
+	"internal":     {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
+	"cmd/jettison": {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
 	"deploy/oci":   {"deploy/oci"},
-	"e2e":          {"e2e/", "deploy/oci"},
+	"e2e":          {"e2e/", "api", "deploy/oci"},
 }
 
 // pure packages decide; they neither read nor wait nor start goroutines.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/api"
 	"jettison/internal/config"
 	"jettison/internal/records"
 	"jettison/stats"
@@ -103,7 +104,7 @@ func (q *recordsQuery) print(stdout, stderr io.Writer) error {
 		if q.output == "table" {
 			return showRecord(stdout, r)
 		}
-		all = []records.Record{*r}
+		all = []api.Record{*r}
 	}
 	if q.last > 0 {
 		all = all[max(0, len(all)-q.last):]
@@ -126,8 +127,8 @@ func (q *recordsQuery) print(stdout, stderr io.Writer) error {
 }
 
 // pick is the record with an ID, or the only one whose ID begins so.
-func pick(all []records.Record, id string) (*records.Record, error) {
-	var found *records.Record
+func pick(all []api.Record, id string) (*api.Record, error) {
+	var found *api.Record
 	n := 0
 	for i := range all {
 		if all[i].ID == id {
@@ -147,36 +148,25 @@ func pick(all []records.Record, id string) (*records.Record, error) {
 	return nil, fmt.Errorf("the IDs of %d records begin with %.64q: give more of it,", n, id)
 }
 
-func listRecords(stdout io.Writer, all []records.Record) error {
+func listRecords(stdout io.Writer, all []api.Record) error {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tTIME\tPOD\tSIGNAL\tCROSSED TO KILL\tKILL TO BACK\tOUTCOME")
 	for i := range all {
 		r := &all[i]
 		crossed, back := "-", "-"
-		if r.Crossed != nil && killed(r) {
+		if r.Crossed != nil && r.WasKilled() {
 			crossed = took(r.Crossed.Stamp, r.Killed)
 		}
-		if r.After != nil && r.Outcome == records.Back {
-			back = took(ended(r), r.After.Stamp)
+		if r.After != nil && r.Outcome == api.OutcomeBack {
+			back = took(r.EndBegan(), r.After.Stamp)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Began.Time.UTC().Format(time.DateTime), r.Pod.Title(), cmp.Or(string(r.Signal), "-"), crossed, back, r.Outcome)
 	}
 	return w.Flush()
 }
 
-// killed: it was, and not only stopped gently.
-func killed(r *records.Record) bool { return !r.Killed.Time.IsZero() || r.Killed.Monotonic > 0 }
-
-// ended is when its end began: the kill, or the stop.
-func ended(r *records.Record) records.Stamp {
-	if killed(r) {
-		return r.Killed
-	}
-	return r.Began
-}
-
 // took is the time from one stamp to another in milliseconds.
-func took(from, to records.Stamp) string {
+func took(from, to api.Stamp) string {
 	d, ok := to.Since(from)
 	if !ok {
 		return "-"
@@ -185,7 +175,7 @@ func took(from, to records.Stamp) string {
 }
 
 // showRecord shows one in full. Times are from the kill on, or from the stop.
-func showRecord(stdout io.Writer, r *records.Record) error {
+func showRecord(stdout io.Writer, r *api.Record) error {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	line("record", "%s", r.ID)
@@ -202,12 +192,12 @@ func showRecord(stdout io.Writer, r *records.Record) error {
 	if r.Error != "" {
 		line("error", "%s", r.Error)
 	}
-	zero, word := ended(r), "killed"
-	if !killed(r) {
+	zero, word := r.EndBegan(), "killed"
+	if !r.WasKilled() {
 		word = "stopped"
 		line("grace", "%d s", r.GracePeriodSeconds)
 	}
-	reading := func(name string, v *records.Reading) {
+	reading := func(name string, v *api.Reading) {
 		if v != nil {
 			line(name, "%-10s %s", offset(zero, v.Stamp), observed(v, r.Signal))
 		}
@@ -215,7 +205,7 @@ func showRecord(stdout io.Writer, r *records.Record) error {
 	reading("crossed", r.Crossed)
 	reading("decided", r.Decided)
 	line(word, "%s", stampText(zero))
-	if r.Emptied != (records.Stamp{}) {
+	if r.Emptied != (api.Stamp{}) {
 		line("empty", "%-10s no process is left", offset(zero, r.Emptied))
 	}
 	reading("after", r.After)
@@ -241,7 +231,7 @@ func showRecord(stdout io.Writer, r *records.Record) error {
 }
 
 // squeezed is a squeeze in words.
-func squeezed(s *records.Squeeze) string {
+func squeezed(s *api.Squeeze) string {
 	bytes := func(v *uint64) string { return amountOf(stats.SignalMemoryAvailable, v) }
 	text := fmt.Sprintf("asked for %s of %s, got %s, read in again %s, in %.1f ms", bytes(&s.Asked), orDash(s.Kind), bytes(s.Freed), bytes(s.Refaulted),
 		float64(s.Took)/float64(time.Millisecond))
@@ -251,7 +241,7 @@ func squeezed(s *records.Squeeze) string {
 	return text
 }
 
-func showSteps(stdout io.Writer, r *records.Record, zero records.Stamp) error {
+func showSteps(stdout io.Writer, r *api.Record, zero api.Stamp) error {
 	if len(r.Steps) == 0 {
 		return nil
 	}
@@ -262,12 +252,12 @@ func showSteps(stdout io.Writer, r *records.Record, zero records.Stamp) error {
 		if s.N != 0 {
 			n = fmt.Sprint(s.N)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", orDash(s.Name), offset(zero, records.Stamp{Monotonic: s.Monotonic}), n, orDash(s.Error))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", orDash(s.Name), offset(zero, api.Stamp{Monotonic: s.Monotonic}), n, orDash(s.Error))
 	}
 	return w.Flush()
 }
 
-func showRanking(stdout io.Writer, k *records.Ranking) error {
+func showRanking(stdout io.Writer, k *api.Ranking) error {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	if len(k.Rows) == 0 {
 		return nil
@@ -284,7 +274,7 @@ func showRanking(stdout io.Writer, k *records.Ranking) error {
 }
 
 // offset is when something was, from zero on.
-func offset(zero, at records.Stamp) string {
+func offset(zero, at api.Stamp) string {
 	if d, ok := at.Since(zero); ok {
 		return fmt.Sprintf("+%.1f ms", float64(d)/float64(time.Millisecond))
 	}
@@ -295,7 +285,7 @@ func offset(zero, at records.Stamp) string {
 }
 
 // stampText is an instant on both clocks.
-func stampText(s records.Stamp) string {
+func stampText(s api.Stamp) string {
 	text := "-"
 	if !s.Time.IsZero() {
 		text = s.Time.UTC().Format("2006-01-02 15:04:05.000 UTC")
@@ -307,7 +297,7 @@ func stampText(s records.Stamp) string {
 }
 
 // observed is a reading in words.
-func observed(v *records.Reading, signal stats.Signal) string {
+func observed(v *api.Reading, signal stats.Signal) string {
 	if v.Available == nil {
 		return "not observed: " + cmp.Or(v.Reason, "no reason was given")
 	}

@@ -57,15 +57,6 @@ func (v *advice) needed() uint64 {
 	return uint64(min(bytes, math.MaxInt64))
 }
 
-// HeadroomState is the advice on hard thresholds for memory.available.
-type HeadroomState struct {
-	FillBytesPerSecond uint64        `json:"fillBytesPerSecond"` // that processes here can take together
-	React              time.Duration `json:"reactNanoseconds"`   // from a crossing to the kill, at worst
-	Release            time.Duration `json:"releaseNanoseconds"` // from a kill until the memory is back, at worst
-	NeededBytes        uint64        `json:"neededBytes"`        // the smallest safe threshold
-	ThresholdBytes     uint64        `json:"thresholdBytes"`     // the hard one that is configured; 0: none
-}
-
 // headroomAdvice is what is known now.
 func (a *agent) headroomAdvice() HeadroomState {
 	a.advice.fill = max(a.advice.fill, a.paces[0].floor)

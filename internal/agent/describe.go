@@ -118,17 +118,6 @@ func (a *agent) named(rows []row) []row {
 	return rows
 }
 
-// Evicted is one eviction whose effect is known.
-type Evicted struct {
-	Time      time.Time          `json:"time"` // when it began
-	Pod       stats.PodReference `json:"pod"`
-	Signal    stats.Signal       `json:"signal"`
-	Reason    string             `json:"reason"`
-	Message   string             `json:"message"`
-	Explained string             `json:"explained"`
-	Back      bool               `json:"back"` // the threshold was not met any more
-}
-
 // historySize bounds the evictions that are remembered.
 const historySize = 32
 

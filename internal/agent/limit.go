@@ -98,7 +98,7 @@ func (a *agent) atOwnLimit(now time.Time) []LimitState {
 			if p := a.pods[uid]; p != nil {
 				ref = p.PodRef
 			}
-			out = append(out, LimitState{ref, l.since})
+			out = append(out, LimitState{Pod: ref, Since: l.since})
 		}
 	}
 	slices.SortFunc(out, func(x, y LimitState) int { return cmp.Compare(x.Pod.UID, y.Pod.UID) })

@@ -7,98 +7,25 @@ import (
 	"slices"
 	"time"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/stats"
 )
 
-// State is what the agent knows and does, for others to read. It shares nothing with the loop.
-type State struct {
-	Time       time.Time        `json:"time"`
-	Version    string           `json:"version"`
-	Runtime    RuntimeState     `json:"runtime"`
-	Kubelet    bool             `json:"kubelet"` // one was found on this node
-	Disk       string           `json:"disk"`    // act or observe
-	DryRun     bool             `json:"dryRun"`
-	Conditions []ConditionState `json:"conditions"`
-	Signals    []SignalState    `json:"signals"`
-	Met        []MetState       `json:"thresholdsMet"`
-	Pods       PodCount         `json:"pods"`
-	Underway   []UnderwayState  `json:"underway"`
-	SetAside   []AsideState     `json:"setAside"`
-	Evicted    []Evicted        `json:"evicted"` // the last ones, oldest first
-	// Stopped says why evictions are held back; empty: they are not.
-	Stopped string            `json:"stopped,omitempty"`
-	Errors  map[string]string `json:"errors"` // by source
-	Looks   uint64            `json:"looks"`  // cheap ones that were made since the start
-	// Headroom is what a hard threshold of memory.available should leave.
-	Headroom HeadroomState `json:"headroom"`
-	// AtOwnLimit are the pods that have hit a memory limit of their own within the last seconds.
-	AtOwnLimit []LimitState `json:"atOwnLimit"`
-}
-
-// LimitState is a pod that is at a memory limit of its own.
-type LimitState struct {
-	Pod   stats.PodReference `json:"pod"`
-	Since time.Time          `json:"since"`
-}
-
-// RuntimeState is how the container runtime answers.
-type RuntimeState struct {
-	Endpoint string `json:"endpoint"`
-	Lost     bool   `json:"lost"`
-}
-
-// ConditionState is a condition of the node.
-type ConditionState struct {
-	Type               eviction.Condition `json:"type"`
-	Status             bool               `json:"status"`
-	Reason             string             `json:"reason"`
-	LastTransitionTime *time.Time         `json:"lastTransitionTime,omitempty"` // absent: none since the agent started
-}
-
-// SignalState is what was last observed of a signal that some threshold is for.
-type SignalState struct {
-	Signal    stats.Signal `json:"signal"`
-	Observed  bool         `json:"observed"`
-	Available uint64       `json:"available"` // 0 and meaningless unless observed
-	Capacity  uint64       `json:"capacity"`
-	Time      *time.Time   `json:"time,omitempty"`
-	Reason    string       `json:"reason,omitempty"` // why it is not observed
-	Threshold []string     `json:"thresholds"`
-}
-
-// MetState is a threshold that is met.
-type MetState struct {
-	Signal    stats.Signal `json:"signal"`
-	Observed  string       `json:"observed"`
-	Threshold string       `json:"threshold"`
-	Since     time.Time    `json:"since"`
-	Message   string       `json:"message"` // of the node event EvictionThresholdMet
-}
-
-// PodCount is how many pods are known.
-type PodCount struct {
-	Runtime int `json:"runtime"` // that the runtime listed
-	Objects int `json:"objects"` // that a client or a manifest told of
-	Clients int `json:"clients"` // of those, that only clients told of
-}
-
-// UnderwayState is an eviction that is not over.
-type UnderwayState struct {
-	Pod                stats.PodReference `json:"pod"`
-	Signal             stats.Signal       `json:"signal"`
-	GracePeriodSeconds int64              `json:"gracePeriodSeconds"`
-	Message            string             `json:"message"`
-	Began              time.Time          `json:"began"`
-	Dead               bool               `json:"dead"`
-	Cleaned            bool               `json:"cleaned"`
-}
-
-// AsideState is a pod that was killed and did not die.
-type AsideState struct {
-	UID   string    `json:"uid"`
-	Until time.Time `json:"until"`
-}
+// What the socket serves is api's.
+type (
+	State          = api.State
+	RuntimeState   = api.RuntimeState
+	ConditionState = api.ConditionState
+	SignalState    = api.SignalState
+	MetState       = api.MetState
+	PodCount       = api.PodCount
+	UnderwayState  = api.UnderwayState
+	AsideState     = api.AsideState
+	Evicted        = api.Evicted
+	HeadroomState  = api.HeadroomState
+	LimitState     = api.LimitState
+)
 
 // errNoAnswer: the loop is busy or ended.
 var errNoAnswer = errors.New("the agent's loop does not answer")
@@ -117,8 +44,8 @@ func (a *agent) State(ctx context.Context) (*State, error) {
 // state is made by the loop.
 func (a *agent) state(now time.Time) *State {
 	s := &State{
-		Time: now, Version: a.o.Version, Runtime: RuntimeState{a.Client.Endpoint(), a.lost}, Kubelet: a.kubelet, Disk: a.diskMode(), DryRun: a.o.DryRun,
-		Pods: PodCount{len(a.pods), len(a.objects), a.store.Snapshot().Clients}, Evicted: slices.Clone(a.history), Stopped: a.stopped, Errors: map[string]string{}, Headroom: a.headroomAdvice(), Looks: a.looks,
+		Time: now, Version: a.o.Version, Runtime: RuntimeState{Endpoint: a.Client.Endpoint(), Lost: a.lost}, Kubelet: a.kubelet, Disk: a.diskMode(), DryRun: a.o.DryRun,
+		Pods: PodCount{Runtime: len(a.pods), Objects: len(a.objects), Clients: a.store.Snapshot().Clients}, Evicted: slices.Clone(a.history), Stopped: a.stopped, Errors: map[string]string{}, Headroom: a.headroomAdvice(), Looks: a.looks,
 		Conditions: []ConditionState{}, Signals: []SignalState{}, Met: []MetState{}, Underway: []UnderwayState{}, SetAside: []AsideState{},
 	}
 	for source, text := range a.blind {
@@ -126,7 +53,7 @@ func (a *agent) state(now time.Time) *State {
 	}
 	for _, c := range eviction.Conditions {
 		is := a.conditions[c]
-		out := ConditionState{Type: c, Status: is.status, Reason: c.Reason(is.status)}
+		out := ConditionState{Type: api.Condition(c), Status: is.status, Reason: c.Reason(is.status)}
 		if !is.since.IsZero() {
 			out.LastTransitionTime = &is.since
 		}
@@ -135,17 +62,22 @@ func (a *agent) state(now time.Time) *State {
 	a.signals(s)
 	s.AtOwnLimit = a.atOwnLimit(now)
 	for _, m := range a.manager.Met() {
-		s.Met = append(s.Met, MetState{m.Threshold.Signal, m.ObservedText(), m.LimitText(), m.Since, m.AttemptingToReclaim()})
+		s.Met = append(s.Met, MetState{
+			Signal: m.Threshold.Signal, Observed: m.ObservedText(), Threshold: m.LimitText(), Since: m.Since, Message: m.AttemptingToReclaim(),
+		})
 	}
 	for _, u := range a.underway {
 		e := &u.eviction
-		s.Underway = append(s.Underway, UnderwayState{e.Pod.PodRef, e.Signal, e.GracePeriodSeconds, e.Message, u.began, !u.emptied.IsZero(), !u.cleaned.IsZero()})
+		s.Underway = append(s.Underway, UnderwayState{
+			Pod: e.Pod.PodRef, Signal: e.Signal, GracePeriodSeconds: e.GracePeriodSeconds, Message: e.Message, Began: u.began,
+			Dead: !u.emptied.IsZero(), Cleaned: !u.cleaned.IsZero(),
+		})
 	}
 	slices.SortFunc(s.Underway, func(x, y UnderwayState) int {
 		return cmp.Or(x.Began.Compare(y.Began), cmp.Compare(x.Pod.UID, y.Pod.UID))
 	})
 	for uid, until := range a.manager.SetAside(now) {
-		s.SetAside = append(s.SetAside, AsideState{uid, until})
+		s.SetAside = append(s.SetAside, AsideState{UID: uid, Until: until})
 	}
 	slices.SortFunc(s.SetAside, func(x, y AsideState) int { return cmp.Compare(x.UID, y.UID) })
 	return s

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/api"
 )
 
 // File is the name of the file of records below the state directory.
@@ -72,7 +74,7 @@ func (j *journal) append(id string, line []byte) error {
 }
 
 // encode makes the line of a record.
-func encode(r *Record) ([]byte, error) {
+func encode(r *api.Record) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/api"
 )
 
 // Kmsg is where the kernel's log is written to.
@@ -35,11 +37,11 @@ func openKmsg(path string) (*os.File, error) {
 
 // kmsgLine is the line of an eviction. Its values have no spaces and no line ends, so that no name can look like another field or
 // another line. <12> is user.warning (facility 1, level 4).
-func kmsgLine(r *Record) []byte {
+func kmsgLine(r *api.Record) []byte {
 	var b strings.Builder
 	verb, how := "evicted", ""
 	switch {
-	case !r.Killed.Time.IsZero() || r.Killed.Monotonic > 0:
+	case r.WasKilled():
 		how = fmt.Sprintf(" killed_at=%.6f", r.Killed.Monotonic.Seconds()) // near the line's own stamp
 	case r.Error != "":
 		verb, how = "evicting", " kill=refused"

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"jettison/api"
 )
 
 // readBytes is how much of the end of a file is read: twice what the agent lets it become.
@@ -17,8 +19,8 @@ const readBytes = 2 * maxBytes
 
 // List is what a file of records holds.
 type List struct {
-	Records  []Record // each once, as it was written last, in the order in which evictions began
-	Warnings []string // what could not be read, one line each
+	Records  []api.Record // each once, as it was written last, in the order in which evictions began
+	Warnings []string     // what could not be read, one line each
 }
 
 // Read reads the end of a file of records. What is corrupt is skipped and counted. An error: the file cannot be read, with
@@ -98,11 +100,11 @@ func parse(r io.Reader, cut bool) (*List, error) {
 }
 
 // decode makes a record of a line.
-func decode(l line) (r Record, ok bool) {
+func decode(l line) (r api.Record, ok bool) {
 	if l.long || json.Unmarshal(l.text, &r) != nil || r.Version < 1 || !validID(r.ID) {
-		return Record{}, false
+		return api.Record{}, false
 	}
-	r.bound()
+	bound(&r)
 	return r, true
 }
 

@@ -18,7 +18,7 @@ import (
 // underway is the eviction of a pod that lies in a cgroup of its own.
 func underway(uid string) Underway {
 	return Underway{
-		Record: "r-" + uid, Began: Stamp{epoch, 5}, Deadline: epoch.Add(30 * time.Second), RemoveFiles: true,
+		Record: "r-" + uid, Began: Stamp{Time: epoch, Monotonic: 5}, Deadline: epoch.Add(30 * time.Second), RemoveFiles: true,
 		Eviction: eviction.SavedEviction{
 			Signal: "memory.available", GracePeriodSeconds: 30,
 			Pod: eviction.SavedPod{UID: uid, Namespace: "ns", Name: "pod", QOSClass: stats.Burstable, Cgroup: "kubepods/burstable/pod" + uid, CgroupDev: 1, CgroupIno: 2, SandboxIDs: []string{"s"}},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"jettison/api"
 )
 
 // Options of a Writer. The zero value of a bound is the default.
@@ -59,7 +61,7 @@ type Writer struct {
 
 // entry is a record that waits.
 type entry struct {
-	record Record
+	record api.Record
 	kmsg   bool // a line in the kernel's log as well
 }
 
@@ -99,10 +101,10 @@ func Start(o Options) (*Writer, error) {
 
 // Begin hands over the record of an eviction that has begun, and has a line written to the kernel's log. The Writer owns what the record
 // points to.
-func (w *Writer) Begin(r Record) { w.put(&entry{r, true}) }
+func (w *Writer) Begin(r api.Record) { w.put(&entry{r, true}) }
 
 // Update hands over the same record, whole, with what is known by now. The Writer owns what the record points to.
-func (w *Writer) Update(r Record) { w.put(&entry{r, false}) }
+func (w *Writer) Update(r api.Record) { w.put(&entry{r, false}) }
 
 // Save hands over what the next process needs, in place of what was handed over before. The Writer owns what it points to. One that
 // says the same as the one before is not written again.
@@ -202,7 +204,7 @@ func (w *Writer) round() error {
 	w.mu.Unlock()
 	for _, e := range batch {
 		e.record.Version, e.record.BootID, e.record.Agent = Version, w.o.BootID, w.o.Agent
-		e.record.bound()
+		bound(&e.record)
 		if e.kmsg && w.kmsg != nil {
 			_, err := w.kmsg.Write(kmsgLine(&e.record))
 			w.said(toKmsg, err)

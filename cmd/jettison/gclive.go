@@ -3,12 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/api"
 	"jettison/cgroup"
 	"jettison/cri"
 	"jettison/internal/collect"
@@ -224,30 +222,11 @@ func agentClients(ctx context.Context, socket string) (int, error) {
 	if socket == "" {
 		return 0, errors.New("no socket is configured")
 	}
-	ctx, cancel := context.WithTimeout(ctx, agentLimit)
-	defer cancel()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jettison/v1/state", nil)
+	state, err := api.New(api.Options{Socket: socket, Limit: agentLimit}).State(ctx)
 	if err != nil {
 		return 0, err
 	}
-	res, err := (&http.Client{Transport: transport}).Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	var state struct {
-		Pods *struct{ Clients *int }
-	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, 16<<20)).Decode(&state); err != nil {
-		return 0, fmt.Errorf("the agent's state: %w", err)
-	}
-	if state.Pods == nil || state.Pods.Clients == nil {
-		return 0, fmt.Errorf("the agent answers with %s, and not how many pods its clients named", res.Status)
-	}
-	return *state.Pods.Clients, nil
+	return state.Pods.Clients, nil
 }
 
 // gcResult is what a pass did, as -o json prints it beside the plan.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"jettison/api"
 	"jettison/cri"
 	"jettison/eviction"
 	"jettison/stats"
@@ -131,7 +132,7 @@ func defaults(kind string) *Config {
 		PodGoneAfter:         Duration(5 * time.Minute),
 		Gate:                 true,
 		RuntimeWait:          Duration(30 * time.Second),
-		Socket:               "/run/jettison/jettison.sock",
+		Socket:               api.DefaultSocket,
 		StateDir:             "/var/lib/jettison",
 	}
 	if kind == KindKubelet {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"jettison/api"
 	"jettison/internal/podstore"
 )
 
@@ -59,7 +60,7 @@ func memberMay(r *http.Request) bool {
 	case http.MethodGet, http.MethodHead:
 		return true
 	case http.MethodPut, http.MethodDelete:
-		return r.URL.Path == "/v1/pods" || strings.HasPrefix(r.URL.Path, "/v1/pods/")
+		return r.URL.Path == api.PathPods || strings.HasPrefix(r.URL.Path, api.PathPods+"/")
 	}
 	return false
 }
@@ -69,14 +70,14 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.limit)
 	defer cancel()
 	r = r.WithContext(ctx)
-	escaped, isPod := strings.CutPrefix(r.URL.EscapedPath(), "/v1/pods/")
+	escaped, isPod := strings.CutPrefix(r.URL.EscapedPath(), api.PathPods+"/")
 	methods := map[string]func(http.ResponseWriter, *http.Request) *failure{}
 	switch {
-	case r.URL.Path == "/v1/pods":
+	case r.URL.Path == api.PathPods:
 		methods[http.MethodPut] = h.putPods
 	case isPod && escaped != "" && !strings.Contains(escaped, "/"):
 		methods[http.MethodDelete] = func(w http.ResponseWriter, r *http.Request) *failure { return h.deletePod(w, r, escaped) }
-	case r.URL.Path == "/v1/state":
+	case r.URL.Path == api.PathState:
 		methods[http.MethodGet], methods[http.MethodHead] = h.getState, h.getState
 	default:
 		h.fail(w, &failure{status: http.StatusNotFound, text: fmt.Sprintf("no such path: %.100q", r.URL.Path)})
@@ -124,10 +125,7 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 	if err != nil {
 		return putFailure(r.Context(), err)
 	}
-	return h.answer(w, struct {
-		Pods    int    `json:"pods"`
-		Version uint64 `json:"version"`
-	}{pods, version})
+	return h.answer(w, api.PutAnswer{Pods: pods, Version: version})
 }
 
 // putFailure finds the status of what went wrong.
@@ -245,12 +243,12 @@ func (h *handler) answer(w http.ResponseWriter, v any) *failure {
 		return &failure{status: http.StatusInternalServerError, text: "cannot be written as JSON: " + err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // nobody to tell
+	_, _ = w.Write(append(text, '\n')) // the client is gone: there is no one to tell
 	return nil
 }
 
 func (h *handler) fail(w http.ResponseWriter, f *failure) {
-	text, _ := json.Marshal(map[string]string{"error": strings.Join(strings.Fields(f.text), " ")}) // cannot fail
+	text, _ := json.Marshal(api.ErrorAnswer{Error: strings.Join(strings.Fields(f.text), " ")}) // cannot fail
 	w.Header().Set("Content-Type", "application/json")
 	if f.allow != "" {
 		w.Header().Set("Allow", f.allow)

@@ -11,13 +11,14 @@ import (
 	"sync"
 	"time"
 
+	"jettison/api"
 	"jettison/internal/podstore"
 )
 
 // Bounds of a request.
 const (
-	maxHeader    = 8 << 10  // bytes
-	maxBody      = 64 << 20 // bytes
+	maxHeader    = 8 << 10 // bytes
+	maxBody      = api.MaxPodsBytes
 	headerLimit  = 5 * time.Second
 	requestLimit = 30 * time.Second // to send it, and as long again to take the answer
 	idleLimit    = 30 * time.Second // between two requests of a connection

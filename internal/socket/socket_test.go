@@ -21,7 +21,11 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"jettison/api"
 	"jettison/internal/podstore"
 )
 
@@ -167,6 +171,52 @@ func TestRequests(t *testing.T) {
 	}
 	if got := ask(t, c, "PATCH", "/v1/pods", ""); got.header.Get("Allow") != "PUT" {
 		t.Errorf("Allow: %q", got.header.Get("Allow"))
+	}
+}
+
+// The socket and api.Client understand each other: what one serves the other reads, refusals included.
+func TestTheClient(t *testing.T) {
+	var state any
+	path, pods := start(t, Options{State: func() any { return state }}, patient)
+	c := api.New(api.Options{Socket: path, Limit: time.Hour})
+	ctx := t.Context()
+	refused := func(what string, err error, status int, text string) {
+		t.Helper()
+		var is *api.StatusError
+		if !errors.As(err, &is) || is.Status != status || is.Text != text {
+			t.Errorf("%s: %v, want %d %s", what, err, status, text)
+		}
+	}
+	_, err := c.State(ctx)
+	refused("no state", err, 503, "there is no state yet: try again")
+	state = &api.State{Version: "v1", Pods: api.PodCount{Clients: 2}}
+	if s, err := c.State(ctx); err != nil || s.Version != "v1" || s.Pods.Clients != 2 {
+		t.Errorf("state: %+v, %v", s, err)
+	}
+	object := func(uid string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: uid}}
+	}
+	for _, put := range []struct {
+		do   func(context.Context, any) (api.PutAnswer, error)
+		pods any
+		want api.PutAnswer
+	}{
+		{c.PutPods, []*v1.Pod{object("a"), object("b")}, api.PutAnswer{Pods: 2, Version: 1}},
+		{c.PutPods, &v1.PodList{Items: []v1.Pod{*object("b")}}, api.PutAnswer{Pods: 1, Version: 1}},
+		{c.ReplacePods, json.RawMessage("[" + pod("c.d") + "]"), api.PutAnswer{Pods: 1, Version: 2}},
+	} {
+		if answer, err := put.do(ctx, put.pods); err != nil || answer != put.want {
+			t.Errorf("put %v: %+v, %v", put.pods, answer, err)
+		}
+	}
+	_, err = c.PutPods(ctx, []*v1.Pod{{}})
+	refused("no uid", err, 400, "pods[0]: metadata.uid: missing")
+	if err := c.DeletePod(ctx, "c.d"); err != nil || len(pods.Snapshot().Pods) != 0 {
+		t.Errorf("delete: %v, left %v", err, pods.Snapshot().Pods)
+	}
+	refused("again", c.DeletePod(ctx, "c/d e"), 404, `no client has put a pod with the uid "c/d e"`)
+	if answer, err := c.ReplacePods(ctx, []*v1.Pod(nil)); err != nil || answer.Pods != 0 {
+		t.Errorf("no pods: %+v, %v", answer, err)
 	}
 }
 

@@ -133,8 +133,7 @@ func firstListing(ctx context.Context, c *cri.Client) (listing cri.Listing, err 
 func (g *gcLive) collector(client *cri.Client, host *read.HostRoot, known func() collect.Known) collect.Options {
 	c := g.options.Config
 	o := collect.Options{
-		Runtime: client, Policy: c.GCPolicy(), PodGoneAfter: time.Duration(c.PodGoneAfter), Known: known, Mode: c.GC, ProcMount: g.options.ProcMount,
-		Host: host, RootDir: c.RootDir, PodLogsDir: c.PodLogsDir, CgroupRoot: c.CgroupRoot, StateDir: g.stateDir,
+		Collect: c.Collect(), Runtime: client, Known: known, ProcMount: g.options.ProcMount, Host: host, StateDir: g.stateDir,
 	}
 	fs, err := cgroup.Open(g.options.CgroupMount)
 	if err != nil {

@@ -279,12 +279,7 @@ func newAgent(o Options, s *sources.Sources) *agent {
 		Sources: s, o: o, log: o.Log, watcher: newWatcher(s.Client, store.SetRuntime), store: store,
 		conditions: map[eviction.Condition]conditionState{}, underway: map[string]*underway{},
 		blind: map[string]string{}, unseen: map[stats.Signal]time.Time{}, said: map[string]time.Time{}, asked: map[string]int{}, killErrors: map[string]string{}, limits: map[string]*ownLimit{}, wanted: map[string]bool{}, held: map[string]heldOff{},
-		manager: eviction.NewManager(eviction.Config{
-			Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
-			Policy:                   eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
-			MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod), PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
-			LocalStorage: c.LocalStorageCapacityIsolation, Breaker: c.Breaker, MaxAge: readingLimit,
-		}),
+		manager:   eviction.NewManager(c.Eviction()),
 		ladder:    ladderTest{test: kill.SelfTest, done: make(chan kill.Report, 1)},
 		collected: make(chan collect.Result), ended: make(chan struct{}),
 		pin:    func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(s.FS, p) },
@@ -372,13 +367,7 @@ func (a *agent) searched(s search) {
 func (a *agent) observeDisks() bool { return a.diskMode() == "observe" }
 
 func (a *agent) diskMode() string {
-	switch mode := a.o.Config.Disk; {
-	case mode != "":
-		return mode
-	case a.kubelet:
-		return "observe"
-	}
-	return "act"
+	return string(a.o.Config.Disk.Resolve(a.kubelet))
 }
 
 // loop is the agent's life.

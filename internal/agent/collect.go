@@ -35,8 +35,8 @@ func (a *agent) startCollector(now time.Time) (stop func()) {
 	}
 	c := a.o.Config
 	collector, err := collect.New(collect.Options{
-		Runtime: a.Client, Policy: c.GCPolicy(), PodGoneAfter: time.Duration(c.PodGoneAfter), Known: a.namedPods, Mode: c.GC, ProcMount: a.o.ProcMount,
-		Host: a.host, RootDir: c.RootDir, PodLogsDir: c.PodLogsDir, CgroupMount: a.FS.Mount(), CgroupRoot: c.CgroupRoot, StateDir: c.StateDir, Started: now,
+		Collect: c.Collect(), Runtime: a.Client, Known: a.namedPods, ProcMount: a.o.ProcMount, Host: a.host, CgroupMount: a.FS.Mount(),
+		StateDir: c.StateDir, Started: now,
 	})
 	if err != nil {
 		a.log.Warn("no garbage is collected", "error", err)
@@ -228,10 +228,7 @@ func (a *agent) lookedSince(d *eviction.Decision, since time.Time) bool {
 
 // gcObserves: passes only plan.
 func (a *agent) gcObserves() bool {
-	if a.o.Config.GC != "" {
-		return a.o.Config.GC == "observe"
-	}
-	return a.kubelet
+	return !a.o.Config.GC.Acts(a.kubelet)
 }
 
 // evicting: an eviction is under way that others wait for: not one whose victim does not die, nor one that takes minutes.

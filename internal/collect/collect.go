@@ -29,6 +29,7 @@ import (
 	"jettison/cri"
 	"jettison/eviction"
 	"jettison/internal/beside"
+	"jettison/internal/config"
 	"jettison/internal/remove"
 	"jettison/reclaim"
 	"jettison/stats/read"
@@ -66,24 +67,17 @@ type Known struct {
 
 // Options of a Collector.
 type Options struct {
-	Runtime *cri.Client
-	Policy  reclaim.Policy
-	// PodGoneAfter is for how long a pod that nobody names has nothing alive before it is gone.
-	PodGoneAfter time.Duration
+	config.Collect // what the configuration says
+	Runtime        *cri.Client
 	// Known is asked before each plan and again before each step that is taken because a pod is gone. nil: nobody names any pod, and
 	// that is all there is to know.
-	Known func() Known
-	// Mode is the config's gc: act, observe, or empty: observe beside a kubelet.
-	Mode      string
+	Known     func() Known
 	ProcMount string // for the search for a kubelet, and for mounts; empty: /proc
 
-	Host       *read.HostRoot // nil: neither logs nor the sizes of file systems are seen
-	RootDir    string         // the kubelet's
-	PodLogsDir string
-	LinksDir   string // of symbolic links to containers' logs; empty: DefaultLinksDir
+	Host     *read.HostRoot // nil: neither logs nor the sizes of file systems are seen
+	LinksDir string         // of symbolic links to containers' logs; empty: DefaultLinksDir
 
 	CgroupMount string // empty: cgroups are not seen
-	CgroupRoot  string
 
 	StateDir string // for what outlives a restart; empty: nothing does
 	// Started is when the agent started, from which on it would have seen images used. Zero: no image goes for its age.

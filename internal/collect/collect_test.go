@@ -13,6 +13,7 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/cri/critest"
+	"jettison/internal/config"
 	"jettison/reclaim"
 )
 
@@ -394,7 +395,7 @@ func TestBesideAKubelet(t *testing.T) {
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	beside := true
 	n.Collector.beside = func(string) (bool, string) { return beside, "process 7 is a kubelet" }
-	for mode, acts := range map[string]bool{"": false, "observe": false, "act": true} {
+	for mode, acts := range map[config.Mode]bool{"": false, "observe": false, "act": true} {
 		n.o.Mode = mode
 		if got := n.observes() == ""; got != acts {
 			t.Errorf("gc: %q: acts %v", mode, got)

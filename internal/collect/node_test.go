@@ -13,6 +13,7 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/internal/config"
 	"jettison/reclaim"
 	"jettison/stats/read"
 )
@@ -61,8 +62,10 @@ func (n *node) open(change func(*Options)) {
 		n.t.Fatal(err)
 	}
 	o := Options{
-		Runtime: client, Policy: reclaim.DefaultPolicy(), PodGoneAfter: 5 * time.Minute, Known: func() Known { return *n.known.Load() }, Mode: "act",
-		Host: host, RootDir: "/kubelet", PodLogsDir: "/log/pods", LinksDir: "/log/containers", StateDir: n.state,
+		Collect: config.Collect{
+			Policy: reclaim.DefaultPolicy(), PodGoneAfter: 5 * time.Minute, Mode: config.ModeAct, RootDir: "/kubelet", PodLogsDir: "/log/pods",
+		},
+		Runtime: client, Known: func() Known { return *n.known.Load() }, Host: host, LinksDir: "/log/containers", StateDir: n.state,
 	}
 	if change != nil {
 		change(&o)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"jettison/internal/config"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -93,16 +94,17 @@ func (c *Collector) pass(ctx context.Context, q request) (r Result) {
 
 // observes says why nothing may be removed; empty: it may. A kubelet is looked for before each pass.
 func (c *Collector) observes() string {
-	switch c.o.Mode {
-	case "act":
-		return ""
-	case "":
-		if found, why := c.beside(c.o.ProcMount); found {
-			return "a kubelet collects the garbage of this node: " + why
-		}
-		return ""
+	kubelet, why := false, ""
+	if c.o.Mode == config.ModeUnset {
+		kubelet, why = c.beside(c.o.ProcMount)
 	}
-	return "gc: " + c.o.Mode
+	switch {
+	case c.o.Mode.Acts(kubelet):
+		return ""
+	case kubelet:
+		return "a kubelet collects the garbage of this node: " + why
+	}
+	return "gc: " + string(c.o.Mode)
 }
 
 // plan is what of the whole plan was asked for.

@@ -1,5 +1,12 @@
 // Package config loads the agent's configuration: a file of its own (kind AgentConfiguration), where every unknown or wrong
 // field is an error with its line, or a kubelet's own KubeletConfiguration, which is taken as it is.
+//
+//	config.go    Config: the fields, their defaults, what is checked when all are known
+//	load.go      Load and Parse: a file's text, with the line of each field
+//	mode.go      Mode: act, or observe beside a kubelet
+//	eviction.go  Eviction, Replay: what decisions go by
+//	gc.go        Collect, GCPolicy: what garbage collection goes by
+//	logs.go      when logs of containers are rotated
 package config
 
 import (
@@ -47,7 +54,8 @@ type Taint struct {
 }
 
 // Config is a loaded configuration. The first group of fields has the kubelet's names, grammar and defaults
-// (k8s.io/kubelet config/v1beta1); the second is this project's own.
+// (k8s.io/kubelet config/v1beta1); the second is this project's own, and a kubelet's file cannot set it (own). Fields that this version
+// does nothing with (idle) are read, checked for their type, and named in a warning where a file sets them.
 type Config struct {
 	EvictionHard                     map[string]string `yaml:"evictionHard"`
 	EvictionSoft                     map[string]string `yaml:"evictionSoft"`
@@ -61,9 +69,9 @@ type Config struct {
 	ImageMinimumGCAge                Duration          `yaml:"imageMinimumGCAge"`
 	ImageMaximumGCAge                Duration          `yaml:"imageMaximumGCAge"`
 	EnforceNodeAllocatable           []string          `yaml:"enforceNodeAllocatable"`
-	KubeReserved                     map[string]string `yaml:"kubeReserved"`
-	SystemReserved                   map[string]string `yaml:"systemReserved"`
-	RegisterWithTaints               []Taint           `yaml:"registerWithTaints"`
+	KubeReserved                     map[string]string `yaml:"kubeReserved" idle:"true"`
+	SystemReserved                   map[string]string `yaml:"systemReserved" idle:"true"`
+	RegisterWithTaints               []Taint           `yaml:"registerWithTaints" idle:"true"`
 	LocalStorageCapacityIsolation    bool              `yaml:"localStorageCapacityIsolation"`
 	ContainerRuntimeEndpoint         string            `yaml:"containerRuntimeEndpoint"`
 	ImageServiceEndpoint             string            `yaml:"imageServiceEndpoint"`
@@ -75,14 +83,14 @@ type Config struct {
 	ContainerLogMaxFiles             int32             `yaml:"containerLogMaxFiles"`
 
 	RootDir              string                `yaml:"rootDir" own:"true"`
-	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true"`
+	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true" idle:"true"`
 	ContainerGC          ContainerGC           `yaml:"containerGC" own:"true"`
 	MemoryAvailable      stats.MemoryAvailable `yaml:"memoryAvailable" own:"true"`
 	AnnotationNamespaces []string              `yaml:"annotationNamespaces" own:"true"`
 	ProtectedNamespaces  []string              `yaml:"protectedNamespaces" own:"true"`
 	Breaker              bool                  `yaml:"breaker" own:"true"`
-	Disk                 string                `yaml:"disk" own:"true"` // act, observe; empty: act, observe beside a kubelet
-	GC                   string                `yaml:"gc" own:"true"`   // likewise
+	Disk                 Mode                  `yaml:"disk" own:"true"` // whether signals of disks and inodes evict
+	GC                   Mode                  `yaml:"gc" own:"true"`   // whether garbage is removed
 	ContainerGCPeriod    Duration              `yaml:"containerGCPeriod" own:"true"`
 	ImageGCPeriod        Duration              `yaml:"imageGCPeriod" own:"true"`
 	PodGoneAfter         Duration              `yaml:"podGoneAfter" own:"true"`
@@ -198,8 +206,8 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	}{
 		{"memoryAvailable", string(c.MemoryAvailable), []string{"workingSet", "kernel", "lower"}},
 		{"cgroupDriver", c.CgroupDriver, []string{"cgroupfs", "systemd"}},
-		{"disk", c.Disk, []string{"act", "observe", ""}},
-		{"gc", c.GC, []string{"act", "observe", ""}},
+		{"disk", string(c.Disk), modes},
+		{"gc", string(c.GC), modes},
 	} {
 		if err := oneOf(f.value, f.allowed); err != nil {
 			return nil, wrong(err, f.field)
@@ -278,19 +286,4 @@ func oneOf(value string, allowed []string) error {
 		}
 	}
 	return fmt.Errorf("%q: want one of %v", value, named)
-}
-
-// actedOn are the fields that this version does something with. The others are read, checked for their type, and named in
-// a warning where a file sets them.
-var actedOn = map[string]bool{
-	"apiVersion": true, "kind": true,
-	"evictionHard": true, "evictionSoft": true, "evictionSoftGracePeriod": true, "evictionMinimumReclaim": true,
-	"evictionPressureTransitionPeriod": true, "evictionMaxPodGracePeriod": true, "mergeDefaultEvictionSettings": true,
-	"enforceNodeAllocatable": true, "localStorageCapacityIsolation": true,
-	"containerRuntimeEndpoint": true, "imageServiceEndpoint": true, "cgroupRoot": true, "cgroupDriver": true, "rootDir": true,
-	"podLogsDir": true, "staticPodPath": true,
-	"imageGCHighThresholdPercent": true, "imageGCLowThresholdPercent": true, "imageMinimumGCAge": true, "imageMaximumGCAge": true, "containerGC": true,
-	"containerGCPeriod": true, "imageGCPeriod": true, "gc": true, "podGoneAfter": true,
-	"memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true, "breaker": true, "disk": true, "gate": true,
-	"socket": true, "socketGroup": true, "record": true, "stateDir": true, "containerLogMaxSize": true, "containerLogMaxFiles": true,
 }

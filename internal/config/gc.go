@@ -21,6 +21,26 @@ func (c *Config) GCPolicy() reclaim.Policy {
 	}
 }
 
+// Collect is what of a configuration garbage collection on a live node goes by.
+type Collect struct {
+	Policy reclaim.Policy
+	Mode   Mode // of gc
+	// PodGoneAfter is for how long a pod that no client and no manifest names has nothing alive before it is gone.
+	PodGoneAfter time.Duration
+
+	RootDir    string // the kubelet's
+	PodLogsDir string
+	CgroupRoot string
+}
+
+// Collect is what garbage collection goes by.
+func (c *Config) Collect() Collect {
+	return Collect{
+		Policy: c.GCPolicy(), Mode: c.GC, PodGoneAfter: time.Duration(c.PodGoneAfter),
+		RootDir: c.RootDir, PodLogsDir: c.PodLogsDir, CgroupRoot: c.CgroupRoot,
+	}
+}
+
 // checkGC checks what garbage collection goes by. A kubelet does not start with such a policy either.
 func (c *Config) checkGC() error {
 	p := c.GCPolicy()

@@ -203,7 +203,7 @@ func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 			}
 			return lineError(key.Line, "%s", unknown(key.Value, known))
 		}
-		if !actedOn[key.Value] {
+		if target.Type().Field(index).Tag.Get("idle") != "" {
 			p.idle = append(p.idle, key.Value)
 		}
 		return p.decode(value, target.Field(index), []string{key.Value})
@@ -321,10 +321,10 @@ func (p *parser) decode(n *yaml.Node, into reflect.Value, path []string) error {
 		})
 	}
 	want := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.String: "text"}[into.Kind()]
-	// The library rounds fractions to whole numbers and writes truths as text. A number for text is taken: in a map of
-	// thresholds nobody misses the quotes.
-	if n.Kind != yaml.ScalarNode || into.Kind() == reflect.Int32 && n.ShortTag() != "!!int" || into.Kind() == reflect.String && n.ShortTag() == "!!bool" ||
-		n.Decode(into.Addr().Interface()) != nil {
+	// The library rounds fractions to whole numbers and writes truths as text. A number for text is taken: a threshold needs no quotes.
+	fits := n.Kind == yaml.ScalarNode && (into.Kind() != reflect.Int32 || n.ShortTag() == "!!int") &&
+		(into.Kind() != reflect.String || n.ShortTag() != "!!bool")
+	if !fits || n.Decode(into.Addr().Interface()) != nil {
 		return fail(want)
 	}
 	return nil

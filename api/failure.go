@@ -19,7 +19,7 @@ type ErrorAnswer struct {
 
 // StatusError is wrapped by the error of a request that the agent refused.
 type StatusError struct {
-	Status int    // of HTTP, see docs/socket.md
+	Status int    // of HTTP, see docs/reference/socket.md
 	Text   string // what the agent says is wrong, one line
 }
 

@@ -1,7 +1,6 @@
-package main
+package gcpass
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -10,8 +9,8 @@ import (
 	"jettison/internal/gcfiles"
 )
 
-// The whole command on a node with 10,000 dead containers in 2,000 pods, a fifth of them gone, and 1,000 images: files as long as crictl's.
-func BenchmarkGCFromFiles(b *testing.B) {
+// A plan from files of a node with 10,000 dead containers in 2,000 pods, a fifth of them gone, and 1,000 images: files as long as crictl's.
+func BenchmarkFromFiles(b *testing.B) {
 	dir, f := b.TempDir(), &gcDir{gc: object{"now": "2026-01-02T00:00:00Z", "podsSynced": true, "trigger": "diskPressure", "images": object{}}}
 	uid := func(pod int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", pod) }
 	var pods []object
@@ -52,10 +51,10 @@ func BenchmarkGCFromFiles(b *testing.B) {
 			}
 		}
 	})
-	b.Run("command", func(b *testing.B) {
+	b.Run("print", func(b *testing.B) {
 		for b.Loop() {
-			if code := execute(context.Background(), []string{"gc", "--from", dir}, io.Discard, io.Discard); code != exitOK {
-				b.Fatal(code)
+			if err := FromFiles(dir, false, io.Discard); err != nil {
+				b.Fatal(err)
 			}
 		}
 	})

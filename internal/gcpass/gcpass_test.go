@@ -1,4 +1,4 @@
-package main
+package gcpass
 
 import (
 	"bytes"
@@ -16,7 +16,11 @@ import (
 
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/internal/config"
+	"jettison/internal/show"
+	"jettison/reclaim"
 )
 
 const gcUID = "00000000-0000-0000-0000-00000000000a"
@@ -57,12 +61,35 @@ func (n *gcNode) write(path, text string) {
 	}
 }
 
-func (n *gcNode) gc(args ...string) (stdout, stderr string, code int) {
-	var out, errs bytes.Buffer
-	all := append([]string{"gc", "--config", n.config, "--host-root", filepath.Join(n.dir, "root"), "--cgroup-mount", filepath.Join(n.dir, "none"), "--state-dir", filepath.Join(n.dir, "state")}, args...)
-	code = execute(context.Background(), all, &out, &errs)
-	return out.String(), errs.String(), code
+// gc makes a pass with the exit code and the line that the command has for an error. change changes what the command's flags would.
+func (n *gcNode) gc(change ...func(*Options)) (stdout, stderr string, code int) {
+	n.t.Helper()
+	c, err := config.Load(n.config)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	client, err := cri.Dial(c.ContainerRuntimeEndpoint)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer client.Close()
+	o := Options{
+		Config: c.Config, Runtime: client, CgroupMount: filepath.Join(n.dir, "none"), ProcMount: "/proc", HostRoot: filepath.Join(n.dir, "root"),
+		StateDir: filepath.Join(n.dir, "state"), Trigger: reclaim.Periodic,
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	var out bytes.Buffer
+	if err := Run(context.Background(), o, &out); err != nil {
+		return out.String(), "jettison: " + show.OneLine(err.Error()) + "\n", 1
+	}
+	return out.String(), "", 0
 }
+
+func dryRun(o *Options) { o.DryRun = true }
+
+func inJSON(o *Options) { o.JSON = true }
 
 func (n *gcNode) contains(text string, want ...string) {
 	n.t.Helper()
@@ -82,7 +109,7 @@ func asRoot(t *testing.T) {
 func TestGCOnANode(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
-	stdout, stderr, code := n.gc("--dry-run")
+	stdout, stderr, code := n.gc(dryRun)
 	if code != 0 || stderr != "" || len(n.r.Removed) > 0 {
 		t.Fatalf("exit %d, %s, removed %v", code, stderr, n.r.Removed)
 	}
@@ -100,52 +127,15 @@ func TestGCOnANode(t *testing.T) {
 	}
 }
 
-// What outlives a pass lies where the configuration has it, beside the agent's, unless the flag says otherwise.
-func TestGCKeepsItsStateWhereTheConfigurationSays(t *testing.T) {
-	asRoot(t)
-	for name, c := range map[string]struct {
-		config string
-		flags  []string
-		want   string
-	}{
-		"the configuration": {"stateDir: %s/own\n", nil, "own"},
-		"the flag wins":     {"stateDir: %s/own\n", []string{"--state-dir", "%s/flag"}, "flag"},
-		"the flag: nothing": {"stateDir: %s/own\n", []string{"--state-dir", ""}, ""},
-		"nothing":           {"stateDir: \"\" # not %s\n", nil, ""},
-		"nothing, the flag": {"stateDir: \"\" # not %s\n", []string{"--state-dir", "%s/flag"}, "flag"},
-	} {
-		n := newGCNode(t, "")
-		text, err := os.ReadFile(n.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.write("config.yaml", string(text)+fmt.Sprintf(c.config, n.dir))
-		args := []string{"gc", "--config", n.config, "--host-root", filepath.Join(n.dir, "root"), "--cgroup-mount", filepath.Join(n.dir, "none")}
-		for _, f := range c.flags {
-			args = append(args, strings.ReplaceAll(f, "%s", n.dir))
-		}
-		var out, errs bytes.Buffer
-		if code := execute(context.Background(), args, &out, &errs); code != 0 {
-			t.Errorf("%s: exit %d, %s", name, code, &errs)
-		}
-		for _, dir := range []string{"own", "flag"} {
-			kept, err := filepath.Glob(filepath.Join(n.dir, dir, "*.json"))
-			if (len(kept) > 0) != (dir == c.want) || err != nil {
-				t.Errorf("%s: in %s: %v, %v", name, dir, kept, err)
-			}
-		}
-	}
-}
-
 func TestGCPrintsJSON(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
 	n.r.Fail["StopPodSandbox"] = errors.New("no")
-	stdout, stderr, code := n.gc("-o", "json")
-	if code != exitFailed || stderr != "jettison: gc: 1 of 4 steps failed, the first: stop pod sandbox s-gone at runtime "+n.r.Endpoint()+": no\n" {
+	stdout, stderr, code := n.gc(inJSON)
+	if code != 1 || stderr != "jettison: gc: 1 of 4 steps failed, the first: stop pod sandbox s-gone at runtime "+n.r.Endpoint()+": no\n" {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
-	var out planOutput
+	var out output
 	if err := json.Unmarshal([]byte(stdout), &out); err != nil || out.Result == nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
@@ -160,7 +150,7 @@ func TestGCWithoutImages(t *testing.T) {
 	n := newGCNode(t, "")
 	n.r.Fail["ListImages"] = errors.New("no")
 	stdout, stderr, code := n.gc()
-	if code != exitFailed || !strings.HasPrefix(stderr, "jettison: gc: no image goes, they cannot be seen: list images of runtime ") || strings.Count(stderr, "\n") != 1 {
+	if code != 1 || !strings.HasPrefix(stderr, "jettison: gc: no image goes, they cannot be seen: list images of runtime ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 	if got := strings.Join(n.r.Removed, " "); got != "container c0 container c1 sandbox s-gone" {
@@ -172,11 +162,11 @@ func TestGCWithoutImages(t *testing.T) {
 func TestGCWithoutWhatItNeeds(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
-	if _, stderr, code := n.gc("--host-root", n.dir+"/none"); code != exitFailed || !strings.HasSuffix(stderr, "name the node's root directory with --host-root\n") || strings.Count(stderr, "\n") != 1 {
+	if _, stderr, code := n.gc(func(o *Options) { o.HostRoot = n.dir + "/none" }); code != 1 || !strings.HasSuffix(stderr, "name the node's root directory with --host-root\n") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("no host root: exit %d, %q", code, stderr)
 	}
 	n.r.Stop()
-	if _, stderr, code := n.gc(); code != exitFailed || !strings.HasPrefix(stderr, "jettison: gc: container runtime "+n.r.Endpoint()+": no such socket: start the runtime") || strings.Count(stderr, "\n") != 1 {
+	if _, stderr, code := n.gc(); code != 1 || !strings.HasPrefix(stderr, "jettison: gc: container runtime "+n.r.Endpoint()+": no such socket: start the runtime") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("no runtime: exit %d, %q", code, stderr)
 	}
 }

@@ -73,8 +73,9 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "jettison",
 		Short: "Keeps a node alive under pressure",
-		Long: `jettison keeps a node alive under pressure: it reads cgroup v2 itself, computes the kubelet's memory.available
-and, when that falls below its threshold, evicts the one pod that a kubelet would evict, at once.
+		Long: `jettison keeps a node alive under pressure: it reads cgroup v2 and file systems itself and computes the kubelet's eviction
+signals, of memory, tasks, disks and inodes. When one crosses its threshold, it evicts the one pod that a kubelet would evict: at once
+for memory and tasks, and for a disk where removing garbage was not enough. Beside a kubelet disks are the kubelet's.
 
 Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line on stderr.`,
 		SilenceErrors: true, SilenceUsage: true,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,9 @@ func runCommand(stderr io.Writer) *cobra.Command {
 its /proc and the socket of its container runtime; docs/use/privileges.md says how a DaemonSet gives it these.
 
 Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own KubeletConfiguration as it is. Without
---config, ` + config.DefaultPath + ` is read if it is there; else the defaults hold: memory.available<100Mi.`,
+--config, ` + config.DefaultPath + ` is read if it is there; else the defaults hold:
+` + defaultThresholds() + `.
+Beside a kubelet signals of disks and inodes only set conditions, unless the configuration says disk: act.`,
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +69,15 @@ Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own Kube
 	f.StringVar(&ladder, "ladder", "", "rungs of the kill ladder to use, for comparisons (default all)")
 	_ = f.MarkHidden("ladder") // it is there
 	return cmd
+}
+
+// defaultThresholds are those of an agent without a configuration, for people.
+func defaultThresholds() string {
+	var all []string
+	for _, t := range config.Default().Thresholds {
+		all = append(all, t.String())
+	}
+	return strings.Join(all, ", ")
 }
 
 func logger(w io.Writer, format, level string) (*slog.Logger, error) {

@@ -34,7 +34,7 @@ import (
 //
 // A TIME is seconds after 2026-01-01, or a duration before now, "-1h"; now is 2026-01-01T02:00:00Z. podsSynced is true unless the
 // script says otherwise. raw FILE replaces one file by the input, and plans.
-func TestScripts(t *testing.T) {
+func TestGCScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/scripts/*.txt")
 	if err != nil || len(scripts) == 0 {
 		t.Fatal("no scripts", err)

@@ -29,7 +29,7 @@ import (
 //	raw                                 frames as they are
 //
 // An answer has a line for each frame: its time, conditions, what is met, then what is done.
-func TestScripts(t *testing.T) {
+func TestReplayScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/scripts/*.txt")
 	if err != nil || len(scripts) == 0 {
 		t.Fatal("no scripts", err)

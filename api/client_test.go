@@ -149,7 +149,7 @@ func TestErrorsOfTheClient(t *testing.T) {
 		says string
 	}{
 		"no socket":         {New(Options{Socket: socketPath(t)}), os.ErrNotExist, "there is no socket: start the agent"},
-		"nobody listens":    {New(Options{Socket: stale}), syscall.ECONNREFUSED, "no process listens there: start the agent"},
+		"no listener":       {New(Options{Socket: stale}), syscall.ECONNREFUSED, "no process listens there: start the agent"},
 		"no permission":     {refusing, os.ErrPermission, "only root and the members of socketGroup may"},
 		"no answer":         {raw(t, soon, "", untilGone), context.DeadlineExceeded, "no answer within 100ms: its log says"},
 		"half a header":     {raw(t, soon, "HTTP/1.1 200 OK\r\nContent-", untilGone), context.DeadlineExceeded, "no answer within 100ms"},

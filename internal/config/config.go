@@ -5,13 +5,14 @@
 //	load.go      Load and Parse: a file's text, with the line of each field
 //	mode.go      Mode: act, or observe beside a kubelet
 //	eviction.go  Eviction, Replay: what decisions go by
-//	gc.go        Collect, GCPolicy: what garbage collection goes by
+//	gcpolicy.go  Collect, GCPolicy: what garbage collection goes by
 //	logs.go      when logs of containers are rotated
 package config
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -162,35 +163,10 @@ func wrong(err error, field ...string) error { return &fieldError{field: field, 
 // complete fills in what depends on other fields and checks values. What a kubelet takes and should not is an error in a file of
 // our own, and a warning in a kubelet's.
 func (c *Config) complete(kind string) (warnings []string, err error) {
-	switch {
-	case c.EvictionHard == nil:
-		c.EvictionHard = eviction.DefaultHard()
-	case c.MergeDefaultEvictionSettings:
-		merged := eviction.DefaultHard()
-		for signal, value := range c.EvictionHard {
-			merged[signal] = value
-		}
-		c.EvictionHard = merged
-	}
+	c.mergeDefaults()
 	c.zeroIsDefault()
-	if _, err := cri.ParseEndpoint(c.ContainerRuntimeEndpoint); err != nil {
-		return nil, wrong(err, "containerRuntimeEndpoint")
-	}
-	if c.ImageServiceEndpoint != "" {
-		if _, err := cri.ParseEndpoint(c.ImageServiceEndpoint); err != nil {
-			return nil, wrong(err, "imageServiceEndpoint")
-		}
-	}
-	for _, f := range []struct{ field, value string }{
-		{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath}, {"socket", c.Socket}, {"record", c.Record},
-		{"stateDir", c.StateDir},
-	} {
-		if f.value != "" && !filepath.IsAbs(f.value) {
-			return nil, wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
-		}
-	}
-	if c.Socket == "" && c.SocketGroup != "" { // only a file of our own can say so
-		return nil, wrong(fmt.Errorf("%.64q may use a socket that there is none of: set socket to a path, or remove socketGroup", c.SocketGroup), "socketGroup")
+	if err := c.checkPlaces(); err != nil {
+		return nil, err
 	}
 	if warnings, err = c.parseThresholds(kind); err != nil {
 		return nil, err
@@ -199,7 +175,54 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	warnings = append(warnings, logs...)
+	if err := c.checkWords(); err != nil {
+		return nil, err
+	}
+	if err := c.checkGC(); err != nil {
+		return nil, err
+	}
+	return append(warnings, logs...), c.checkTimes()
+}
+
+// mergeDefaults gives thresholds their defaults, all or those that a file does not name.
+func (c *Config) mergeDefaults() {
+	switch {
+	case c.EvictionHard == nil:
+		c.EvictionHard = eviction.DefaultHard()
+	case c.MergeDefaultEvictionSettings:
+		merged := eviction.DefaultHard()
+		maps.Copy(merged, c.EvictionHard)
+		c.EvictionHard = merged
+	}
+}
+
+// checkPlaces checks endpoints and paths.
+func (c *Config) checkPlaces() error {
+	if _, err := cri.ParseEndpoint(c.ContainerRuntimeEndpoint); err != nil {
+		return wrong(err, "containerRuntimeEndpoint")
+	}
+	if c.ImageServiceEndpoint != "" {
+		if _, err := cri.ParseEndpoint(c.ImageServiceEndpoint); err != nil {
+			return wrong(err, "imageServiceEndpoint")
+		}
+	}
+	for _, f := range []struct{ field, value string }{
+		{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath}, {"socket", c.Socket}, {"record", c.Record},
+		{"stateDir", c.StateDir},
+	} {
+		if f.value != "" && !filepath.IsAbs(f.value) {
+			return wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
+		}
+	}
+	if c.Socket == "" && c.SocketGroup != "" { // only a file of our own can say so
+		err := fmt.Errorf("%.64q may use a socket that there is none of: set socket to a path, or remove socketGroup", c.SocketGroup)
+		return wrong(err, "socketGroup")
+	}
+	return nil
+}
+
+// checkWords checks fields that are one of a few words.
+func (c *Config) checkWords() error {
 	for _, f := range []struct {
 		field, value string
 		allowed      []string
@@ -210,22 +233,30 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 		{"gc", string(c.GC), modes},
 	} {
 		if err := oneOf(f.value, f.allowed); err != nil {
-			return nil, wrong(err, f.field)
+			return wrong(err, f.field)
 		}
 	}
-	if err := c.checkGC(); err != nil {
-		return nil, err
-	}
+	return nil
+}
+
+// checkTimes checks durations that have no meaning below 0.
+func (c *Config) checkTimes() error {
 	for _, f := range []struct {
 		field string
 		value Duration
-	}{{"runtimeWait", c.RuntimeWait}, {"podGoneAfter", c.PodGoneAfter}, {"imageMinimumGCAge", c.ImageMinimumGCAge}, {"imageMaximumGCAge", c.ImageMaximumGCAge}} {
+	}{
+		{"runtimeWait", c.RuntimeWait}, {"podGoneAfter", c.PodGoneAfter},
+		{"imageMinimumGCAge", c.ImageMinimumGCAge}, {"imageMaximumGCAge", c.ImageMaximumGCAge},
+	} {
 		if f.value < 0 {
-			return nil, wrong(fmt.Errorf("%v is negative", f.value), f.field)
+			return wrong(fmt.Errorf("%v is negative", f.value), f.field)
 		}
 	}
-	return warnings, nil
+	return nil
 }
+
+// allocatables are what enforceNodeAllocatable may have (pkg/kubelet/apis/config/validation/validation.go).
+var allocatables = []string{"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"}
 
 // parseThresholds makes thresholds of the maps.
 func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
@@ -237,13 +268,13 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	odd := func(f, format string, args ...any) {
 		doubts = append(doubts, &eviction.FieldError{Field: []string{f}, Err: fmt.Errorf(format, args...)})
 	}
-	for _, name := range c.EnforceNodeAllocatable { // pkg/kubelet/apis/config/validation/validation.go
-		if err := oneOf(name, []string{"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"}); err != nil {
+	for _, name := range c.EnforceNodeAllocatable {
+		if err := oneOf(name, allocatables); err != nil {
 			errs = append(errs, &eviction.FieldError{Field: []string{"enforceNodeAllocatable"}, Err: err})
 		}
 	}
-	if c.EvictionMaxPodGracePeriod < 0 { // the flag's help promises that the pod's own counts then
-		odd("evictionMaxPodGracePeriod", "%d is negative: evictions for soft thresholds have a grace period of 1 s then", c.EvictionMaxPodGracePeriod)
+	if most := c.EvictionMaxPodGracePeriod; most < 0 { // the flag's help promises that the pod's own counts then
+		odd("evictionMaxPodGracePeriod", "%d is negative: evictions for soft thresholds have a grace period of 1 s then", most)
 	}
 	if c.EvictionPressureTransitionPeriod < 0 {
 		odd("evictionPressureTransitionPeriod", "%v is negative: conditions end at once then", c.EvictionPressureTransitionPeriod)

@@ -226,7 +226,7 @@ func TestGCBesideAnAgent(t *testing.T) {
 	}
 }
 
-// A socket that nobody listens on is that of an agent that has ended.
+// A socket that no process listens on is that of an agent that has ended.
 func TestGCAfterAnAgent(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")

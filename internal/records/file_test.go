@@ -196,7 +196,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 		if _, err := Read(j.path); err == nil {
 			t.Errorf("read: %s", name)
 		}
-		// A temporary file that somebody laid there is removed, not written through.
+		// A temporary file that another process laid there is removed, not written through.
 		target := filepath.Join(dir, "target")
 		if err := os.WriteFile(target, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,8 @@ func kmsgLine(r *api.Record) []byte {
 	default:
 		verb, how = "evicting", fmt.Sprintf(" grace=%ds", r.GracePeriodSeconds)
 	}
-	fmt.Fprintf(&b, "<12>jettison: %s pod %s uid=%s signal=%s", verb, word(r.Pod.Title(), 200), word(r.Pod.UID, 64), word(string(r.Signal), 40))
+	fmt.Fprintf(&b, "<12>jettison: %s pod %s uid=%s signal=%s",
+		verb, word(r.Pod.Title(), 200), word(r.Pod.UID, 64), word(string(r.Signal), 40))
 	if d := r.Decided; d != nil {
 		observed := d.Text
 		if observed == "" {

@@ -27,7 +27,7 @@ type Options struct {
 	Queue   int           // records that wait to be written; default 64
 	Retry   time.Duration // after something could not be written; default 5 s
 	// Report is called when something cannot be written, and when it can be again, from Start and from the Writer's own goroutine. It
-	// must not block. nil: nobody wants to know.
+	// must not block. nil: it is not told.
 	Report func(Notice)
 }
 
@@ -38,7 +38,7 @@ type Notice struct {
 	Lost int    // records that were given up meanwhile, the oldest ones
 }
 
-// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks who hands them over: a
+// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks the caller that hands them over: a
 // disk that hangs or is full costs the oldest records beyond what may wait. Close it.
 type Writer struct {
 	o    Options

@@ -195,7 +195,7 @@ func TestCloseOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A disk that hangs holds up nobody: not who hands over, and Close for no longer than it may; what waits is the newest.
+// A disk that hangs holds up no caller: not one that hands over, and Close for no longer than it may; what waits is the newest.
 func TestADiskThatHangs(t *testing.T) {
 	w, _ := start(t, Options{Queue: 2})
 	hangs, goOn := make(chan struct{}, 1), make(chan struct{})

@@ -33,10 +33,14 @@ type failure struct {
 }
 
 var (
-	errStranger = &failure{status: http.StatusForbidden, text: "forbidden: only root and the members of socketGroup may use this socket"}
-	errMember   = &failure{status: http.StatusForbidden, text: "forbidden: members of socketGroup may read, and put or delete pods; the rest is root's"}
-	errCrowded  = &failure{status: http.StatusServiceUnavailable, text: "too many connections: close some, or try again"}
-	errNoState  = &failure{status: http.StatusServiceUnavailable, text: "there is no state yet: try again"}
+	errStranger = &failure{
+		status: http.StatusForbidden, text: "forbidden: only root and the members of socketGroup may use this socket",
+	}
+	errMember = &failure{
+		status: http.StatusForbidden, text: "forbidden: members of socketGroup may read, and put or delete pods; the rest is root's",
+	}
+	errCrowded = &failure{status: http.StatusServiceUnavailable, text: "too many connections: close some, or try again"}
+	errNoState = &failure{status: http.StatusServiceUnavailable, text: "there is no state yet: try again"}
 )
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,7 @@ import (
 )
 
 // Bounds of connections at the same time. Root's are counted apart from the group's, and each member's apart from the others', so
-// that nobody takes another one's. Those that are refused need a moment to be told so.
+// that none takes the place of another. Those that are refused need a moment to be told so.
 const (
 	maxOwner   = 16
 	maxMembers = 16
@@ -18,7 +18,7 @@ const (
 	maxRefused = 16
 )
 
-// limited accepts connections, asks the kernel who is there, and counts.
+// limited accepts connections, asks the kernel which user connected, and counts.
 type limited struct {
 	*net.UnixListener
 	gid int
@@ -121,7 +121,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// refusedLimit is how long somebody who is refused may take to ask.
+// refusedLimit is how long a client that is refused may take to ask.
 const refusedLimit = time.Second
 
 // SetReadDeadline keeps net/http from giving a refused peer more time than it is to have.

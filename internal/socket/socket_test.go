@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// group of tests: a number that is nobody's.
+// group of tests: a number that no group has.
 const group = "54321"
 
 // short is a directory whose name is short enough for a socket, and that others may enter.
@@ -279,8 +279,8 @@ func TestNoState(t *testing.T) {
 	}
 }
 
-// as runs f as somebody else, in a thread of its own that ends with it: the kernel takes a connection's credentials from the
-// thread that connects. Who is not root cannot be somebody else; the rules themselves are tested in TestRoles.
+// as runs f as another user, in a thread of its own that ends with it: the kernel takes a connection's credentials from the
+// thread that connects. A process that is not root's cannot be another user's; the rules themselves are tested in TestRoles.
 func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -328,7 +328,7 @@ func rawAsk(path, method, target, body string) (status int, text string, err err
 	return res.StatusCode, strings.TrimSpace(string(all)), err
 }
 
-// What the kernel says of who connects decides.
+// What the kernel says of the process that connects decides.
 func TestWhoMayDoWhat(t *testing.T) {
 	if os.Geteuid() != 0 {
 		path, _ := start(t, Options{}, patient)
@@ -348,7 +348,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		groups   []uint32
 		method   string
 		target   string
-		status   int // 0: the kernel lets nobody in
+		status   int // 0: the kernel does not let it in
 	}{
 		{"root", 0, 0, nil, "PUT", "/v1/pods", 200},
 		{"root", 0, 0, nil, "POST", "/v1/other", 404},
@@ -370,7 +370,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 		})
 	}
-	// Somebody who got in by another way, as by a mode that was changed.
+	// A user that got in by another way, as by a mode that was changed.
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}

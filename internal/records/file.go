@@ -136,17 +136,18 @@ func idOf(text []byte) string {
 	return r.ID
 }
 
-// halve writes the newest half of the file anew: the last lines that take half of its bound, each record once, half as many as may be.
-// What was there stays until that lies on the disk whole.
-func (j *journal) halve() error {
-	type place struct {
-		at   int64
-		size int
-	}
+// place is where a line lies in the file.
+type place struct {
+	at   int64
+	size int
+}
+
+// newest finds the newest half: the last lines that take half of the bound, each record once, half as many as may be. It returns their IDs
+// in order, and where they lie.
+func (j *journal) newest() (order []string, last map[string]place, err error) {
 	from := max(0, j.size-j.bytes)
-	var order []string
-	last := map[string]place{}
-	err := lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
+	last = map[string]place{}
+	err = lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
 		id := idOf(l.text)
 		if id == "" || l.torn {
 			return
@@ -155,21 +156,27 @@ func (j *journal) halve() error {
 			order = append(order, id)
 		}
 		last[id] = place{from + l.at, len(l.text)}
-		if len(order) > 2*j.records { // lines that nobody of us wrote
+		if len(order) > 2*j.records { // lines that no agent wrote
 			delete(last, order[0])
 			order = order[1:]
 		}
 	})
-	if err != nil {
-		return err
-	}
 	keep, size := len(order), int64(0)
 	for keep > 0 && len(order)-keep < j.records/2 && size+int64(last[order[keep-1]].size)+1 <= j.bytes/2 {
 		keep--
 		size += int64(last[order[keep]].size) + 1
 	}
+	return order[keep:], last, err
+}
+
+// halve writes the newest half of the file anew. What was there stays until that lies on the disk whole.
+func (j *journal) halve() error {
+	order, last, err := j.newest()
+	if err != nil {
+		return err
+	}
 	err = replace(j.path, func(w *os.File) error {
-		for _, id := range order[keep:] {
+		for _, id := range order {
 			p := last[id]
 			if _, err := io.Copy(w, io.NewSectionReader(j.file, p.at, int64(p.size))); err != nil {
 				return err

@@ -134,7 +134,8 @@ func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnsw
 		body = []byte("[]") // and not null
 	}
 	if len(body) > MaxPodsBytes {
-		return answer, c.failed(http.MethodPut, path, fmt.Errorf("the pods have %d bytes, the agent takes %d: put them in parts", len(body), MaxPodsBytes))
+		err = fmt.Errorf("the pods have %d bytes, the agent takes %d: put them in parts", len(body), MaxPodsBytes)
+		return answer, c.failed(http.MethodPut, path, err)
 	}
 	text, err := c.ask(ctx, http.MethodPut, path, body)
 	if err != nil {

@@ -94,9 +94,9 @@ func TestTheClientAsks(t *testing.T) {
 		asked = append(asked, fmt.Sprintf("%s %s %s %s", r.Method, r.URL.EscapedPath()+r.URL.RawQuery, r.Header.Get("Content-Type"), body))
 		switch r.Method {
 		case http.MethodGet:
-			fmt.Fprint(w, `{"version": "v1", "pods": {"runtime": 3, "objects": 2, "clients": 1}, "later": [1], "underway": null}`)
+			_, _ = io.WriteString(w, `{"version": "v1", "pods": {"runtime": 3, "objects": 2, "clients": 1}, "later": [1], "underway": null}`)
 		case http.MethodPut:
-			fmt.Fprint(w, `{"pods": 1, "version": 7}`)
+			_, _ = io.WriteString(w, `{"pods": 1, "version": 7}`)
 		case http.MethodDelete:
 			w.WriteHeader(http.StatusNoContent)
 		}

@@ -158,7 +158,7 @@ type Squeeze struct {
 	Took      time.Duration `json:"tookNs"`
 	Asked     uint64        `json:"asked"`               // bytes that the kernel was asked for
 	Freed     *uint64       `json:"freed,omitempty"`     // bytes by which the cgroups of the pods shrank
-	Refaulted *uint64       `json:"refaulted,omitempty"` // bytes that the pods read in again within the next seconds; nil: not known, or not yet
+	Refaulted *uint64       `json:"refaulted,omitempty"` // bytes that the pods read in again soon after; nil: not known, or not yet
 	Stopped   bool          `json:"stopped"`             // for the eviction, before its end
 }
 

@@ -1,4 +1,5 @@
-// Command jettison keeps a node alive under pressure. See README.md. It holds flags and wiring; what a command does is in a room of internal.
+// Command jettison keeps a node alive under pressure. See README.md. It holds flags and wiring; what a command does is in a room of
+// internal.
 //
 //	main.go            the root command, exit codes
 //	flags.go           what several commands have flags for

@@ -59,7 +59,8 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 	}
 	f := cmd.Flags()
 	f.StringVar(&path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
-	f.StringVar(&record, "record", "", "record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
+	f.StringVar(&record, "record", "",
+		"record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
 	f.StringVar(&format, "log-format", "text", "text or json")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")

@@ -17,8 +17,8 @@ func treeCommand(stdout io.Writer) *cobra.Command {
 		Use:   "tree",
 		Short: "Print the files that jettison reads here, to send with a report",
 		Long: `tree prints one txtar archive with the cgroup files that jettison reads, of the root, of what lies directly below it
-and of all pods, and a few of /proc: enough to run jettison's tests on. It holds numbers, ids of pods and containers, process ids and the kernel's version; no
-names, labels, annotations or content of pods.`,
+and of all pods, and a few of /proc: enough to run jettison's tests on. It holds numbers, ids of pods and containers, process ids
+and the kernel's version; no names, labels, annotations or content of pods.`,
 		Example: "  jettison tree > node.txtar",
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {

@@ -256,7 +256,9 @@ func (c *Config) checkTimes() error {
 }
 
 // allocatables are what enforceNodeAllocatable may have (pkg/kubelet/apis/config/validation/validation.go).
-var allocatables = []string{"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"}
+var allocatables = []string{
+	"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible",
+}
 
 // parseThresholds makes thresholds of the maps.
 func (c *Config) parseThresholds(kind string) (warnings []string, err error) {

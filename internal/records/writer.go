@@ -38,8 +38,8 @@ type Notice struct {
 	Lost int    // records that were given up meanwhile, the oldest ones
 }
 
-// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks the caller that hands them over: a
-// disk that hangs or is full costs the oldest records beyond what may wait. Close it.
+// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks the caller that hands them
+// over: a disk that hangs or is full costs the oldest records beyond what may wait. Close it.
 type Writer struct {
 	o    Options
 	wake chan struct{} // one slot

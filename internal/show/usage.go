@@ -14,8 +14,8 @@ import (
 	"jettison/stats"
 )
 
-// Node prints what a look at a node has found, as a table or as one Summary of the kubelet's (stats/v1alpha1). by is how memory.available is
-// computed in the table. What could not be seen is named on stderr.
+// Node prints what a look at a node has found, as a table or as one Summary of the kubelet's (stats/v1alpha1). by is how memory.available
+// is computed in the table. What could not be seen is named on stderr.
 func Node(look *observe.Look, by stats.MemoryAvailable, inJSON bool, stdout, stderr io.Writer) error {
 	for _, err := range []error{look.Runtime.Err, look.HostErr, look.Err, look.Summary.Err()} {
 		if err != nil {

@@ -1,4 +1,10 @@
 // Package socket serves the agent's unix socket: HTTP and JSON for users that may use it, as the kernel names them.
+//
+//	socket.go   Server: what it is made of, and how it ends
+//	listen.go   the socket's file: its folder, mode, group and lock
+//	limit.go    how many connections each may have
+//	peer.go     which user connected, and what it may do
+//	handler.go  requests and answers
 package socket
 
 import (

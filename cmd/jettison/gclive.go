@@ -20,7 +20,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
-	"jettison/internal/collect"
+	"jettison/internal/garbage"
 	"jettison/internal/manifests"
 	"jettison/internal/sources"
 	"jettison/reclaim"
@@ -71,17 +71,17 @@ func (g *gcLive) run(ctx context.Context, stdout io.Writer) error {
 	}
 	defer host.Close()
 	known := g.known(ctx, read.NewIndex(listing))
-	c, err := collect.New(g.collector(client, host, func() collect.Known { return known }))
+	c, err := garbage.New(g.collector(client, host, func() garbage.Known { return known }))
 	if err != nil {
 		return fmt.Errorf("gc: %w", err)
 	}
 	defer c.Close()
 	g.askAgent(ctx, c.Locked(), &known)
-	var r collect.Result
+	var r garbage.Result
 	if g.dryRun {
-		r = c.Plan(ctx, collect.Everything, trigger)
+		r = c.Plan(ctx, garbage.Everything, trigger)
 	} else {
-		r = c.Pass(ctx, collect.Everything, trigger)
+		r = c.Pass(ctx, garbage.Everything, trigger)
 	}
 	if n, at := c.Waiting(); n > 0 {
 		g.notes = append(g.notes, fmt.Sprintf("%d pods that nobody names have nothing alive in them, and are gone from podGoneAfter (%v) on: the first at %s",
@@ -96,21 +96,21 @@ func (g *gcLive) run(ctx context.Context, stdout io.Writer) error {
 }
 
 // gcError is why a pass was not all that it was to be.
-func gcError(r *collect.Result) error {
+func gcError(r *garbage.Result) error {
 	switch {
-	case r.Err != nil && r.Count(collect.Removed) > 0:
-		return fmt.Errorf("gc: the pass ended early, after %d of %d steps: %w", r.Count(collect.Removed), len(r.Plan.Steps), r.Err)
+	case r.Err != nil && r.Count(garbage.Removed) > 0:
+		return fmt.Errorf("gc: the pass ended early, after %d of %d steps: %w", r.Count(garbage.Removed), len(r.Plan.Steps), r.Err)
 	case r.Err != nil:
 		return fmt.Errorf("gc: %w", r.Err)
 	case r.PutOff != "":
 		return fmt.Errorf("gc: nothing was removed: %s", r.PutOff)
 	}
-	n := r.Count(collect.Failed)
+	n := r.Count(garbage.Failed)
 	if n == 0 && r.Unseen != nil {
 		return fmt.Errorf("gc: %w", r.Unseen)
 	}
 	for i := range r.Done {
-		if d := &r.Done[i]; d.Outcome == collect.Failed {
+		if d := &r.Done[i]; d.Outcome == garbage.Failed {
 			return fmt.Errorf("gc: %d of %d steps failed, the first: %w", n, len(r.Plan.Steps), d.Err)
 		}
 	}
@@ -132,9 +132,9 @@ func firstListing(ctx context.Context, c *cri.Client) (listing cri.Listing, err 
 	return listing, nil
 }
 
-func (g *gcLive) collector(client *cri.Client, host *read.HostRoot, known func() collect.Known) collect.Options {
+func (g *gcLive) collector(client *cri.Client, host *read.HostRoot, known func() garbage.Known) garbage.Options {
 	c := g.options.Config
-	o := collect.Options{
+	o := garbage.Options{
 		Runtime: client, Policy: c.GCPolicy(), PodGoneAfter: time.Duration(c.PodGoneAfter), Known: known, Mode: c.GC, ProcMount: g.options.ProcMount,
 		Host: host, RootDir: c.RootDir, PodLogsDir: c.PodLogsDir, CgroupRoot: c.CgroupRoot, StateDir: g.stateDir,
 	}
@@ -149,8 +149,8 @@ func (g *gcLive) collector(client *cri.Client, host *read.HostRoot, known func()
 }
 
 // known is what static manifests name. Where they cannot all be read no pod counts as gone.
-func (g *gcLive) known(ctx context.Context, index read.Index) collect.Known {
-	out := collect.Known{Pods: map[string]reclaim.Phase{}, Synced: true}
+func (g *gcLive) known(ctx context.Context, index read.Index) garbage.Known {
+	out := garbage.Known{Pods: map[string]reclaim.Phase{}, Synced: true}
 	path := g.options.Config.StaticPodPath
 	if path == "" {
 		return out
@@ -178,7 +178,7 @@ func (g *gcLive) known(ctx context.Context, index read.Index) collect.Known {
 	select {
 	case all := <-first:
 		for uid, pod := range manifests.Bind(all, index) {
-			out.Pods[uid] = collect.PhaseOf(pod)
+			out.Pods[uid] = garbage.PhaseOf(pod)
 		}
 	case <-timer.C:
 		doubt = "the file system does not answer"
@@ -202,7 +202,7 @@ func (g *gcLive) known(ctx context.Context, index read.Index) collect.Known {
 
 // askAgent asks an agent that runs here how many pods its clients name: this command knows nothing of those, and then no pod counts as gone
 // here. The agent's own passes take those. Only where nobody listens there is none; one that does not answer may know anything.
-func (g *gcLive) askAgent(ctx context.Context, locked bool, known *collect.Known) {
+func (g *gcLive) askAgent(ctx context.Context, locked bool, known *garbage.Known) {
 	clients, err := agentClients(ctx, g.options.Config.Socket)
 	none := g.options.Config.Socket == "" || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 	switch {
@@ -281,7 +281,7 @@ type gcChange struct {
 	AvailableBytesAfter  uint64 `json:"availableBytesAfter"`
 }
 
-func (g *gcLive) printJSON(w io.Writer, r *collect.Result) error {
+func (g *gcLive) printJSON(w io.Writer, r *garbage.Result) error {
 	out := planJSON(&r.Plan)
 	out.RemoveLinks, out.RemoveCgroups = r.Plan.IDs(reclaim.RemoveLink), r.Plan.IDs(reclaim.RemoveCgroup)
 	out.Errors = append(append(append([]string{}, g.notes...), r.Odd...), out.Errors...)
@@ -318,7 +318,7 @@ func pointer(v stats.Opt[uint64]) *uint64 {
 }
 
 // print prints the plan if nothing was to be removed, else what became of each step.
-func (g *gcLive) print(stdout io.Writer, r *collect.Result) error {
+func (g *gcLive) print(stdout io.Writer, r *garbage.Result) error {
 	if r.Observed != "" || r.PutOff != "" || r.Err != nil && len(r.Done) == 0 {
 		if err := printPlan(stdout, &r.Plan); err != nil {
 			return err
@@ -335,7 +335,7 @@ func (g *gcLive) print(stdout io.Writer, r *collect.Result) error {
 	return nil
 }
 
-func printDone(stdout io.Writer, r *collect.Result) error {
+func printDone(stdout io.Writer, r *garbage.Result) error {
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	if len(r.Done) > 0 {
 		fmt.Fprintln(w, "STEP\tACTION\tID\tNAME\tFREES\tFREED\tTOOK\tOUTCOME\tWHY")
@@ -359,7 +359,7 @@ func printDone(stdout io.Writer, r *collect.Result) error {
 		fmt.Fprintln(stdout, "nothing to remove")
 	} else {
 		var parts []string
-		for _, o := range []collect.Outcome{collect.Removed, collect.WasGone, collect.Skipped, collect.Failed} {
+		for _, o := range []garbage.Outcome{garbage.Removed, garbage.WasGone, garbage.Skipped, garbage.Failed} {
 			if n := r.Count(o); n > 0 {
 				parts = append(parts, fmt.Sprintf("%d %s", n, o))
 			}

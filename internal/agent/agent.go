@@ -37,9 +37,9 @@ import (
 	"jettison/cri/nri"
 	"jettison/eviction"
 	"jettison/internal/beside"
-	"jettison/internal/collect"
 	"jettison/internal/config"
 	"jettison/internal/frames"
+	"jettison/internal/garbage"
 	"jettison/internal/kill"
 	"jettison/internal/podstore"
 	"jettison/internal/protect"
@@ -212,9 +212,9 @@ type agent struct {
 	bootID  string
 	changed bool // what is kept for a restart
 
-	collector        *collect.Collector // nil: no garbage is collected
-	runner           *collect.Runner    // likewise
-	collected        chan collect.Result
+	collector        *garbage.Collector // nil: no garbage is collected
+	runner           *garbage.Runner    // likewise
+	collected        chan garbage.Result
 	garbageSaid      map[string]string // what was last logged of passes, by kind
 	ended            chan struct{}     // closed when the loop takes no results any more
 	relief           relief
@@ -286,7 +286,7 @@ func newAgent(o Options, s *sources.Sources) *agent {
 			LocalStorage: c.LocalStorageCapacityIsolation, Breaker: c.Breaker, MaxAge: readingLimit,
 		}),
 		ladder:    ladderTest{test: kill.SelfTest, done: make(chan kill.Report, 1)},
-		collected: make(chan collect.Result), ended: make(chan struct{}),
+		collected: make(chan garbage.Result), ended: make(chan struct{}),
 		pin:    func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(s.FS, p) },
 		events: make(chan event, 64), requests: make(chan chan *State), search: make(chan search, 1), rotated: make(chan rotation, 1),
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"jettison/eviction"
-	"jettison/internal/collect"
+	"jettison/internal/garbage"
 	"jettison/reclaim"
 )
 
@@ -34,7 +34,7 @@ func (a *agent) startCollector(now time.Time) (stop func()) {
 		return func() {}
 	}
 	c := a.o.Config
-	collector, err := collect.New(collect.Options{
+	collector, err := garbage.New(garbage.Options{
 		Runtime: a.Client, Policy: c.GCPolicy(), PodGoneAfter: time.Duration(c.PodGoneAfter), Known: a.namedPods, Mode: c.GC, ProcMount: a.o.ProcMount,
 		Host: a.host, RootDir: c.RootDir, PodLogsDir: c.PodLogsDir, CgroupMount: a.FS.Mount(), CgroupRoot: c.CgroupRoot, StateDir: c.StateDir, Started: now,
 	})
@@ -46,9 +46,9 @@ func (a *agent) startCollector(now time.Time) (stop func()) {
 		a.log.Info("garbage collection starts anew: nothing is remembered from before", "missing", missing)
 	}
 	a.collector = collector
-	a.runner = collect.Start(collector, collect.Schedule{
+	a.runner = garbage.Start(collector, garbage.Schedule{
 		Started: now, Containers: time.Duration(c.ContainerGCPeriod), Images: time.Duration(c.ImageGCPeriod), Jitter: rand.Float64(), Detect: true,
-	}, func(r collect.Result) {
+	}, func(r garbage.Result) {
 		select {
 		case a.collected <- r:
 		case <-a.ended:
@@ -65,14 +65,14 @@ func (a *agent) startCollector(now time.Time) (stop func()) {
 }
 
 // namedPods are the pods that clients and manifests name. It is called in the collector's goroutine.
-func (a *agent) namedPods() collect.Known {
-	out := collect.Known{Pods: map[string]reclaim.Phase{}, Synced: a.manifestsKnown(time.Now())}
+func (a *agent) namedPods() garbage.Known {
+	out := garbage.Known{Pods: map[string]reclaim.Phase{}, Synced: a.manifestsKnown(time.Now())}
 	var evicted map[string]time.Time
 	if m := a.evictedPods.Load(); m != nil {
 		evicted = *m
 	}
 	for _, p := range a.store.Snapshot().Objects {
-		phase := collect.PhaseOf(p)
+		phase := garbage.PhaseOf(p)
 		if _, was := evicted[string(p.UID)]; was { // nobody may have told the object yet
 			phase = reclaim.Evicted
 		}
@@ -116,7 +116,7 @@ func (a *agent) backAgain() {
 }
 
 // garbage takes the result of a pass.
-func (a *agent) garbage(now time.Time, r *collect.Result) {
+func (a *agent) garbage(now time.Time, r *garbage.Result) {
 	a.untrimmed = true
 	if r.Trigger == reclaim.DiskPressure {
 		a.relief.done = now
@@ -126,7 +126,7 @@ func (a *agent) garbage(now time.Time, r *collect.Result) {
 	}
 	fields := r.Fields()
 	switch {
-	case r.Err != nil || r.Unseen != nil || r.Count(collect.Failed) > 0:
+	case r.Err != nil || r.Unseen != nil || r.Count(garbage.Failed) > 0:
 		fields = append(fields, "problems", some(r.Problems()))
 		a.repeat("garbage: "+r.What.String(), func() { a.log.Warn("not all garbage could be collected", fields...) })
 	case r.PutOff != "":
@@ -139,12 +139,12 @@ func (a *agent) garbage(now time.Time, r *collect.Result) {
 
 // garbageNews logs what a pass that did not fail says beside its steps, whenever that is something else than after the last one of its kind: what
 // is wrong, what stays because it is nobody's, and what would go where nothing may.
-func (a *agent) garbageNews(r *collect.Result) {
+func (a *agent) garbageNews(r *garbage.Result) {
 	if r.Err != nil || r.PutOff != "" {
 		return
 	}
 	var problems, left []string
-	if r.Unseen == nil && r.Count(collect.Failed) == 0 { // else they were said
+	if r.Unseen == nil && r.Count(garbage.Failed) == 0 { // else they were said
 		problems = some(r.Problems())
 	}
 	for _, l := range r.Plan.Left {
@@ -152,7 +152,7 @@ func (a *agent) garbageNews(r *collect.Result) {
 	}
 	left = some(left)
 	observed := ""
-	if r.Observed != "" && r.Observed != collect.DryRun && len(r.Plan.Steps) > 0 {
+	if r.Observed != "" && r.Observed != garbage.DryRun && len(r.Plan.Steps) > 0 {
 		observed = r.Observed
 	}
 	for _, news := range []struct {
@@ -205,7 +205,7 @@ func (a *agent) relieve(now time.Time, d *eviction.Decision) (waits bool) {
 		a.relief.what[w.What] = true
 	}
 	a.log.Info("collecting garbage before a pod is evicted", signalFields(d.Met[0])...)
-	a.runner.Relieve(collect.Relief{Wishes: d.Reclaim})
+	a.runner.Relieve(garbage.Relief{Wishes: d.Reclaim})
 	return true
 }
 

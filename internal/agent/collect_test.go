@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"jettison/internal/collect"
+	"jettison/internal/garbage"
 	"jettison/reclaim"
 )
 
@@ -16,10 +16,10 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 	n := newTestNode(t)
 	now := time.Now()
 	step := reclaim.Step{Action: reclaim.RemoveContainer, ID: "c"}
-	say := func(r collect.Result, want ...string) {
+	say := func(r garbage.Result, want ...string) {
 		t.Helper()
 		n.log.Reset()
-		r.What = collect.Everything
+		r.What = garbage.Everything
 		n.a.garbage(now, &r)
 		got := strings.Count(n.log.String(), "\n")
 		if got != len(want) {
@@ -31,20 +31,20 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 			}
 		}
 	}
-	say(collect.Result{})
-	odd := collect.Result{Observed: collect.DryRun, Odd: []string{"images.json: starting anew"}}
+	say(garbage.Result{})
+	odd := garbage.Result{Observed: garbage.DryRun, Odd: []string{"images.json: starting anew"}}
 	say(odd, "starting anew")
 	say(odd)
-	say(collect.Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
-	say(collect.Result{})
-	say(collect.Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
-	left := collect.Result{Plan: reclaim.Plan{Left: make([]reclaim.Left, 20)}}
+	say(garbage.Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
+	say(garbage.Result{})
+	say(garbage.Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
+	left := garbage.Result{Plan: reclaim.Plan{Left: make([]reclaim.Left, 20)}}
 	say(left, "and 4 more")
 	say(left)
-	observed := collect.Result{Observed: "a kubelet does", Plan: reclaim.Plan{Steps: []reclaim.Step{step}}}
+	observed := garbage.Result{Observed: "a kubelet does", Plan: reclaim.Plan{Steps: []reclaim.Step{step}}}
 	say(observed, "planned=1")
 	say(observed)
-	say(collect.Result{Observed: collect.DryRun, Plan: observed.Plan})
+	say(garbage.Result{Observed: garbage.DryRun, Plan: observed.Plan})
 	unseen := errors.New("no image goes")
-	say(collect.Result{Unseen: unseen, Odd: []string{unseen.Error()}}, "no image goes")
+	say(garbage.Result{Unseen: unseen, Odd: []string{unseen.Error()}}, "no image goes")
 }

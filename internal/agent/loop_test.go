@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"jettison/internal/collect"
+	"jettison/internal/garbage"
 )
 
 // The whole loop with everything that talks to it at once, ended in the middle of an eviction: nothing races, hangs or stays behind.
@@ -100,7 +100,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	n.a.evictions.Wait()
 	for what, come := range map[string]func(){
 		"a list":                       func() { n.a.listed(update{}) },
-		"a pass of garbage collection": func() { n.a.garbage(start, &collect.Result{}) },
+		"a pass of garbage collection": func() { n.a.garbage(start, &garbage.Result{}) },
 	} {
 		n.a.untrimmed = false
 		if come(); !n.a.untrimmed {

@@ -1,4 +1,4 @@
-package collect
+package garbage
 
 import (
 	"os"
@@ -15,7 +15,7 @@ import (
 
 // The cgroup of a pod that is gone goes once it is empty. While a process lives in it the pod is not gone, whatever the runtime says.
 func TestCgroupsOfPodsThatAreGone(t *testing.T) {
-	const root = "jettison-collect-test"
+	const root = "jettison-garbage-test"
 	mount, dir := "", ""
 	for _, m := range []string{cgroup.DefaultMount, cgroup.DefaultMount + "/unified"} {
 		if fs, err := cgroup.Open(m); err == nil {

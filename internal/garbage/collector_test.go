@@ -1,4 +1,4 @@
-package collect
+package garbage
 
 import (
 	"context"
@@ -408,7 +408,7 @@ func TestBesideAKubelet(t *testing.T) {
 	n.want(n.pass(Everything, reclaim.Periodic), "container c")
 }
 
-// An eviction closes the gate: no step begins before it is over.
+// An eviction holds the collector: no step begins before it is over.
 func TestEvictionsGoFirst(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})

@@ -1,4 +1,4 @@
-package collect
+package garbage
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func (c *Collector) pass(ctx context.Context, q request) (r Result) {
 	if r.Observed = c.observes(); !q.act {
 		r.Observed = DryRun
 	}
-	if r.Err = c.gate.pass(ctx); r.Err != nil {
+	if r.Err = c.barrier.wait(ctx); r.Err != nil {
 		return r
 	}
 	v, err := c.view(ctx, q.what, q.trigger)
@@ -251,7 +251,7 @@ func (x *run) against(s *reclaim.Step) string {
 			}
 		}
 	}
-	_ = x.c.gate.pass(x.ctx) // its error is that of ctx
+	_ = x.c.barrier.wait(x.ctx) // its error is that of ctx
 	return x.stopped()
 }
 

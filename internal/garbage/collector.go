@@ -1,8 +1,8 @@
-// Package collect is the garbage collector of a node: it looks, has reclaim plan, and carries the plan out through the runtime and the
+// Package garbage is the garbage collector of a node: it looks, has reclaim plan, and carries the plan out through the runtime and the
 // file system, one step at a time. Each step is checked again right before it is done; what does not work is tried again later, and
 // holds up nothing else.
 //
-//	collect.go   Collector: options, what is remembered
+//	collector.go Collector: options, what is remembered
 //	look.go      what is seen, for reclaim
 //	use.go       images that are in use beyond those of containers
 //	place.go     what is seen on file systems: logs, links, cgroups, sizes
@@ -11,12 +11,12 @@
 //	step.go      removing containers, sandboxes, logs, links, cgroups
 //	image.go     removing images, measured
 //	result.go    what a pass has done
-//	gate.go      evictions go first
+//	hold.go      evictions go first
 //	backoff.go   what did not work, and when it is tried again
 //	store.go     what outlives a restart
 //	schedule.go  when the next pass is due
 //	runner.go    passes in a goroutine, periodic or asked for
-package collect
+package garbage
 
 import (
 	"errors"
@@ -97,7 +97,7 @@ const DefaultLinksDir = "/var/log/containers"
 
 // Collector collects garbage on one node. Pass, Relieve, Look and Close are for one goroutine at a time; Hold and Release for any.
 type Collector struct {
-	gate
+	barrier
 	o       Options
 	now     func() time.Time
 	beside  func(procMount string) (bool, string)

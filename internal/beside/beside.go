@@ -1,5 +1,9 @@
 // Package beside finds out whether a kubelet runs on this node. Beside one the agent leaves to it what is the kubelet's: garbage
 // collection, disks, admission (docs/architecture.md).
+//
+//	beside.go  Kubelet, Finder: the processes that are one
+//	listen.go  what listens on a kubelet's ports
+//	watch.go   Watch: what is known of it, for a loop that must not wait
 package beside
 
 import (

@@ -1,12 +1,22 @@
 // Package frames writes down what the agent saw and plays it again: one frame a look, one JSON object a line (docs/replay.md).
 //
-//	frame.go   Frame; agent.go: what a Summary cannot hold
-//	json.go    how both are read and written; fault.go: errors with line and field
-//	reader.go  Reader: frames from a file, a compressed one too
-//	view.go    a frame as the decision core sees it
-//	player.go  Player: one policy over frames; output.go: what it says; diff.go: where two differ
-//	look.go    FromLook: a live look as a frame; strip.go: what is kept of a pod's object
-//	recorder.go  Recorder: frames to a file, on a goroutine of its own; budget.go, segment.go: how much, and which file
+//	frame.go      Frame
+//	agent.go      what a Summary cannot hold
+//	json.go       how both are read and written
+//	fault.go      errors with line and field
+//	check.go      what is wrong with a frame that is well-formed
+//	plausible.go  numbers that can be true
+//	reader.go     Reader: frames from a file, a compressed one too
+//	view.go       a frame as the decision core sees it
+//	player.go     Player: one policy over frames
+//	output.go     Output: what a Player says
+//	diff.go       where two outputs differ
+//	look.go       FromLook: a live look as a frame
+//	strip.go      what is kept of a pod's object
+//	recorder.go   Recorder: frames to a file, on a goroutine of its own
+//	budget.go     how much it may write in a minute
+//	segment.go    which file it writes to
+//	recording.go  Recording: what a loop records its looks with
 package frames
 
 import (

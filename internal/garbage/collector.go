@@ -13,9 +13,12 @@
 //	result.go    what a pass has done
 //	hold.go      evictions go first
 //	backoff.go   what did not work, and when it is tried again
+//	quiet.go     pods in which nothing is alive, and since when
 //	store.go     what outlives a restart
 //	schedule.go  when the next pass is due
-//	runner.go    passes in a goroutine, periodic or asked for
+//	runner.go    Runner: passes in a goroutine, periodic or asked for
+//	named.go     Named: what is known of pods by name, for that goroutine
+//	part.go      Part: a loop's share, which asks, logs and lets evictions go first
 package garbage
 
 import (

@@ -2,6 +2,7 @@ package garbage
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/cri"
+	"jettison/internal/podstore"
 	"jettison/reclaim"
 	"jettison/stats/read"
 )
@@ -64,5 +66,26 @@ func TestManifestsAreWaitedFor(t *testing.T) {
 	n.OnManifestDoubt(now)
 	if n.synced(now.Add(doubtFor)) || !n.synced(now.Add(doubtFor+1)) {
 		t.Error("a doubt holds for an hour")
+	}
+}
+
+// What a client says of a pod's end is what the collector goes by: of one that was evicted all goes, of one that has merely failed its
+// last container and its logs stay.
+func TestAnEvictedPodOfAClientIsKnownAsOne(t *testing.T) {
+	for want, status := range map[reclaim.Phase]string{
+		reclaim.Evicted:    `{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. "}`,
+		reclaim.Terminated: `{"phase": "Failed", "reason": "DeadlineExceeded"}`,
+		reclaim.Active:     `{"phase": "Running", "reason": "Evicted"}`,
+	} {
+		store := podstore.New()
+		pod := `[{"metadata": {"uid": "` + uidA + `", "namespace": "default", "name": "p"},
+			"spec": {"containers": [{"name": "c", "image": "i"}]}, "status": ` + status + `}]`
+		if _, _, err := store.Put(strings.NewReader(pod), false); err != nil {
+			t.Fatal(err)
+		}
+		known := NewNamed(func() []*v1.Pod { return store.Snapshot().Objects }, false).Known()
+		if got, named := known.Pods[uidA]; !named || got != want {
+			t.Errorf("%s: %v, want %v", status, got, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -12,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agnivade/levenshtein"
 	"go.yaml.in/yaml/v3"
 
 	"jettison/eviction"
+	"jettison/internal/nearest"
 )
 
 // maxSize of a configuration file. A kubelet's has a few KiB.
@@ -223,17 +224,7 @@ func knownFields(t reflect.Type, kubelet bool) map[string]int {
 }
 
 func unknown(name string, known map[string]int) string {
-	best, distance := "", len(name)/2+1
-	for candidate := range known {
-		d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate))
-		if d < distance || d == distance && candidate < best {
-			best, distance = candidate, d
-		}
-	}
-	if best == "" {
-		return fmt.Sprintf("unknown field %q", name)
-	}
-	return fmt.Sprintf("unknown field %q: did you mean %q?", name, best)
+	return fmt.Sprintf("unknown field %q", name) + nearest.Question(name, maps.Keys(known))
 }
 
 // mapping visits the pairs of a mapping; a key that comes twice is an error.

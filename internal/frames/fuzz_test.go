@@ -6,9 +6,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"jettison/internal/jsonwords"
 )
 
-// Whatever a file holds: frames or a Fault with its line, never a panic; and no victim where nothing was observed.
+// Whatever a file holds: frames or a fault with its line, never a panic; and no victim where nothing was observed.
 func FuzzReplay(f *testing.F) {
 	c := policy(f, everything+"lower\n")
 	s := node110(epoch, 1)
@@ -36,7 +38,7 @@ func FuzzReplay(f *testing.F) {
 				t.Fatalf("nothing was observed, and it decides %+v", o)
 			}
 		}
-		var fault *Fault
+		var fault *jsonwords.Fault
 		if err != io.EOF && (!errors.As(err, &fault) || fault.Line < 1 || strings.Contains(err.Error(), "\n")) {
 			t.Fatalf("an error without a line, or of more than one: %v", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/internal/jsonwords"
 	"jettison/stats"
 )
 
@@ -305,7 +306,7 @@ func TestCutOff(t *testing.T) {
 			}
 			n++
 		}
-		var fault *Fault
+		var fault *jsonwords.Fault
 		if n == 2 && err == io.EOF { // between two frames
 			continue
 		}

@@ -13,6 +13,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"jettison/internal/jsonwords"
 )
 
 // Bounds of a quantity's text, as eviction has them for its own. resource.ParseQuantity computes with as many digits as an exponent
@@ -184,21 +186,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if known, ok := fields.Load(t); ok {
 		return known.(map[string]reflect.Type)
 	}
-	out := map[string]reflect.Type{}
-	addFields(t, out)
+	out := jsonwords.Fields(t)
 	fields.Store(t, out)
 	return out
-}
-
-func addFields(t reflect.Type, out map[string]reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
-			addFields(f.Type, out)
-		case f.IsExported() && name != "" && name != "-":
-			out[name] = f.Type
-		}
-	}
 }

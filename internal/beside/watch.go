@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// DefaultEvery is between two searches that Tick starts.
-const DefaultEvery = time.Minute
+// every is between two searches that Tick starts. One comes before each eviction that is for a disk, too (LookNow).
+const every = time.Minute
 
 // Result is what a search has found.
 type Result struct {
@@ -18,15 +18,14 @@ type Result struct {
 
 // WatchOptions are those of NewWatch.
 type WatchOptions struct {
-	ProcMount string        // empty: /proc
-	Every     time.Duration // between two searches that Tick starts; 0: DefaultEvery
+	ProcMount string // empty: /proc
 	Log       *slog.Logger
 	// Fields are further ones of the line that says that a kubelet has come or gone: what follows from it. nil: there are none.
 	Fields func() []any
 }
 
 // Watch is the one place that knows whether a kubelet is on this node, for a loop that must not wait: a search takes the longer the more
-// processes there are, tens of milliseconds for a few thousand. All of it is for the loop's goroutine but Search.
+// processes there are, tens of milliseconds for a few thousand. All of it is for the loop's goroutine.
 type Watch struct {
 	o        WatchOptions
 	searcher *searcher
@@ -48,9 +47,6 @@ func (s *searcher) search() Result {
 
 // NewWatch makes a Watch that has not looked yet. Until it has, no kubelet is there. Close it.
 func NewWatch(o WatchOptions) *Watch {
-	if o.Every == 0 {
-		o.Every = DefaultEvery
-	}
 	var finder Finder
 	kubelet := func() (bool, string) { return finder.Kubelet(o.ProcMount) }
 	return &Watch{o: o, searcher: &searcher{kubelet}, results: make(chan Result, 1)}
@@ -60,11 +56,11 @@ func NewWatch(o WatchOptions) *Watch {
 func (w *Watch) Found() bool { return w.found }
 
 // LookNow looks for one and waits for the answer: for what is about to be done on its account. It reports whether that has changed.
-func (w *Watch) LookNow() (changed bool) { return w.learn(w.Search()) }
+func (w *Watch) LookNow() (changed bool) { return w.learn(w.searcher.search()) }
 
 // Tick starts a search beside the loop if one is due and none is under way.
 func (w *Watch) Tick(now time.Time) {
-	if w.pending != nil || now.Sub(w.looked) < w.o.Every {
+	if w.pending != nil || now.Sub(w.looked) < every {
 		return
 	}
 	s, results, done := w.searcher, w.results, make(chan struct{})
@@ -83,9 +79,6 @@ func (w *Watch) OnResult(r Result) (changed bool) {
 	w.pending = nil
 	return w.learn(r)
 }
-
-// Search looks for a kubelet and remembers nothing but its process. It is safe for concurrent use.
-func (w *Watch) Search() Result { return w.searcher.search() }
 
 // learn remembers what was found. A change is logged.
 func (w *Watch) learn(r Result) (changed bool) {

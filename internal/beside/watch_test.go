@@ -54,7 +54,7 @@ func TestAWatchSeesAKubeletComeAndGo(t *testing.T) {
 			if w.Tick(time.Now()); w.pending != nil {
 				t.Fatal("it looks again at once")
 			}
-			time.Sleep(DefaultEvery)
+			time.Sleep(every)
 			before := w.Found()
 			w.Tick(time.Now())
 			w.Tick(time.Now()) // one is under way
@@ -113,14 +113,14 @@ func TestCloseOfAWatch(t *testing.T) {
 	})
 }
 
-// Without a stub it looks at /proc, as Kubelet does.
+// Without a stub it looks at /proc, as a Finder does.
 func TestAWatchLooksAtProc(t *testing.T) {
 	proc := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)
 	w := NewWatch(WatchOptions{ProcMount: proc, Log: slog.New(slog.DiscardHandler)})
 	if !w.LookNow() || !w.Found() {
 		t.Error("the kubelet was not found")
 	}
-	if r := w.Search(); !r.Found || r.Evidence != "process 812 is a kubelet" {
+	if r := w.searcher.search(); !r.Found || r.Evidence != "process 812 is a kubelet" {
 		t.Errorf("search: %+v", r)
 	}
 }

@@ -11,11 +11,8 @@ import (
 	"jettison/stats/read"
 )
 
-const (
-	closeLimit   = 2 * time.Second // for a pass to end when the agent does
-	relieveAgain = time.Minute     // between two attempts to bring a disk back without an eviction
-	relieveLimit = 5 * time.Minute // for one, after which the look that there is decides
-)
+// closeLimit is for a pass to end when the agent does.
+const closeLimit = 2 * time.Second
 
 // PartOptions are those of NewPart. Its functions are called in the loop's goroutine.
 type PartOptions struct {
@@ -28,25 +25,17 @@ type PartOptions struct {
 	Remeasure func()
 }
 
-// Part is a loop's share in garbage collection: what passes say is logged, and a disk that is short has garbage collected before a pod
-// goes for it. All of it is for the loop's goroutine. Without Start it collects nothing.
+// Part is a loop's share in garbage collection: passes are asked for when a disk is short, what they say is logged, and evictions go first.
+// Whether a pass is worth waiting for is decided elsewhere (eviction.Manager). All of it is for the loop's goroutine. Without Start it
+// collects nothing.
 type Part struct {
 	o         PartOptions
 	collector *Collector // nil: no garbage is collected
 	ask       func(Relief)
 	results   chan Result
-	ended     chan struct{} // closed when no result is taken any more
-
-	last    attempt
-	holding bool              // the collector waits for evictions
-	said    map[string]string // what was last logged of passes, by what and kind
-}
-
-// attempt is one to bring back what is short by collecting garbage.
-type attempt struct {
-	asked time.Time                     // zero: there was none
-	done  time.Time                     // before asked: it is under way
-	what  map[eviction.Reclaimable]bool // that was asked for
+	ended     chan struct{}     // closed when no result is taken any more
+	holding   bool              // the collector waits for evictions
+	said      map[string]string // what was last logged of passes, by what and kind
 }
 
 // NewPart makes a Part that collects nothing yet.
@@ -88,12 +77,9 @@ func (p *Part) Start(o Options, s Schedule) (stop func()) {
 func (p *Part) Results() <-chan Result { return p.results }
 
 // OnResult takes the result of a pass.
-func (p *Part) OnResult(now time.Time, r *Result) {
-	if r.Trigger == reclaim.DiskPressure {
-		p.last.done = now
-		if p.o.Remeasure != nil {
-			p.o.Remeasure()
-		}
+func (p *Part) OnResult(r *Result) {
+	if r.Trigger == reclaim.DiskPressure && p.o.Remeasure != nil {
+		p.o.Remeasure()
 	}
 	log, fields := p.o.Log, r.Fields()
 	switch {
@@ -163,47 +149,20 @@ func shortened(texts []string) []string {
 	return append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", len(texts)-most))
 }
 
-// Shortage is a disk that is short, and what may be collected for it.
-type Shortage struct {
-	Wishes []eviction.Wish // of a Decision
-	// LookedSince reports whether each signal that something is wished for was observed since a time.
-	LookedSince func(time.Time) bool
-	Fields      func() []any // of what is short, for the log
-}
-
-// Relieve has garbage collected before a pod goes for a disk. waits: that is under way, or its effect is not seen yet. Else it was tried, or
-// cannot be: the look that there is decides.
-func (p *Part) Relieve(now time.Time, s Shortage) (waits bool) {
+// Acts reports whether passes remove something: they were started, and neither the config nor a kubelet keeps them from it.
+func (p *Part) Acts() bool {
 	switch {
-	case p.ask == nil || p.Observes():
+	case p.ask == nil:
 		return false
-	case !p.last.asked.IsZero() && p.last.done.Before(p.last.asked): // under way
-		return now.Sub(p.last.asked) < relieveLimit
-	case !p.last.done.IsZero() && now.Sub(p.last.done) < relieveAgain && p.last.covers(s.Wishes):
-		// A look from before the end of it says nothing of what it freed.
-		return !s.LookedSince(p.last.done)
+	case p.o.Mode != "":
+		return p.o.Mode != "observe"
 	}
-	p.last.asked, p.last.what = now, map[eviction.Reclaimable]bool{}
-	for _, w := range s.Wishes {
-		p.last.what[w.What] = true
-	}
-	p.o.Log.Info("collecting garbage before a pod is evicted", s.Fields()...)
-	p.ask(Relief{Wishes: s.Wishes})
-	return true
+	return !p.o.Kubelet()
 }
 
-// covers: all that is wished for was asked for.
-func (a *attempt) covers(wishes []eviction.Wish) bool {
-	return !slices.ContainsFunc(wishes, func(w eviction.Wish) bool { return !a.what[w.What] })
-}
-
-// Observes: passes only plan.
-func (p *Part) Observes() bool {
-	if p.o.Mode != "" {
-		return p.o.Mode == "observe"
-	}
-	return p.o.Kubelet()
-}
+// Relieve has what is wished for collected at once, for a disk that is short. It never blocks; the result comes like any other. It is for a
+// Part that Acts.
+func (p *Part) Relieve(wishes []eviction.Wish) { p.ask(Relief{Wishes: wishes}) }
 
 // OnEvicted remembers that an evicted pod was cleaned up: nothing of it is needed any more, as long as it does not come back.
 func (p *Part) OnEvicted(now time.Time, uid string) { p.o.Named.onEvicted(now, uid) }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"jettison/eviction"
 	"jettison/internal/repeat"
 	"jettison/reclaim"
-	"jettison/stats"
 )
 
 // newTestPart makes a Part without a Collector, and what it logs.
@@ -33,13 +31,12 @@ func newTestPart(change func(*PartOptions)) (*Part, *bytes.Buffer) {
 // is no known pod's, and what a kubelet has to collect.
 func TestWhatAPassSaysIsLogged(t *testing.T) {
 	p, log := newTestPart(nil)
-	now := time.Now()
 	step := reclaim.Step{Action: reclaim.RemoveContainer, ID: "c"}
 	say := func(r Result, want ...string) {
 		t.Helper()
 		log.Reset()
 		r.What = Everything
-		p.OnResult(now, &r)
+		p.OnResult(&r)
 		got := strings.Count(log.String(), "\n")
 		if got != len(want) {
 			t.Errorf("%d lines, want %d:\n%s", got, len(want), log)
@@ -73,70 +70,32 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 	say(Result{Trigger: reclaim.DiskPressure}, "garbage collected")
 }
 
-// A disk that is short has garbage collected once a minute, unless something else is wished for. The pass is waited for, and then a look
-// that has seen what it gave back.
-func TestRelieve(t *testing.T) {
+// What pods take of a disk is measured anew after a pass for one that is short, and after no other.
+func TestAReliefIsMeasured(t *testing.T) {
 	remeasured := 0
-	p, log := newTestPart(func(o *PartOptions) { o.Remeasure = func() { remeasured++ } })
-	var asked []Relief
-	looked, start := false, time.Now()
-	images := []eviction.Wish{{What: eviction.ReclaimImages, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}}
-	both := append(slices.Clone(images), eviction.Wish{What: eviction.ReclaimContainers})
-	relieve := func(what string, after time.Duration, wishes []eviction.Wish, waits bool, begun int) {
-		t.Helper()
-		got := p.Relieve(start.Add(after), Shortage{
-			Wishes: wishes, Fields: func() []any { return []any{"signal", "nodefs.available"} },
-			LookedSince: func(since time.Time) bool {
-				if !since.Equal(p.last.done) {
-					t.Errorf("%s: it asks for looks since %v, not since the end of the pass", what, since.Sub(start))
-				}
-				return looked
-			},
-		})
-		if got != waits || len(asked) != begun {
-			t.Errorf("%s: waits %v, want %v; %d asked for, want %d", what, got, waits, len(asked), begun)
-		}
+	p, _ := newTestPart(func(o *PartOptions) { o.Remeasure = func() { remeasured++ } })
+	if p.OnResult(&Result{}); remeasured != 0 {
+		t.Error("a periodic pass is taken for one that was asked for")
 	}
-	relieve("nothing collects", 0, images, false, 0)
-	p.ask = func(r Relief) { asked = append(asked, r) }
-	relieve("at first", 0, images, true, 1)
-	relieve("under way", relieveLimit-1, images, true, 1)
-	relieve("under way, something else", relieveLimit-1, both, true, 1)
-	relieve("for too long", relieveLimit, images, false, 1)
-	done := time.Minute
-	if p.OnResult(start.Add(done), &Result{}); remeasured != 0 || !p.last.done.IsZero() {
-		t.Error("a periodic pass is taken for the one that was asked for")
-	}
-	if p.OnResult(start.Add(done), &Result{Trigger: reclaim.DiskPressure}); remeasured != 1 {
+	if p.OnResult(&Result{Trigger: reclaim.DiskPressure}); remeasured != 1 {
 		t.Error("what pods take is not measured anew")
-	}
-	relieve("no look since", done+1, images, true, 1)
-	looked = true
-	relieve("looked since", done+1, images, false, 1)
-	relieve("something else", done+1, both, true, 2)
-	p.OnResult(start.Add(2*done), &Result{Trigger: reclaim.DiskPressure})
-	relieve("less than before", 2*done+1, images, false, 2)
-	relieve("a minute later", 2*done+relieveAgain, images, true, 3)
-	if !slices.EqualFunc(asked[1].Wishes, both, func(a, b eviction.Wish) bool { return a.What == b.What }) {
-		t.Errorf("asked for %v", asked[1].Wishes)
-	}
-	if n := strings.Count(log.String(), "collecting garbage before a pod is evicted\" signal=nodefs.available"); n != 3 {
-		t.Errorf("said %d times:\n%s", n, log)
 	}
 }
 
-// The config says whether passes remove something; where it does not, a kubelet does.
-func TestWhereNothingIsCollected(t *testing.T) {
+// The config says whether passes remove something; where it does not, a kubelet does. What was not started removes nothing.
+func TestWhereGarbageIsCollected(t *testing.T) {
 	for _, c := range []struct {
 		mode    string
 		kubelet bool
 		want    bool
-	}{{"", false, false}, {"", true, true}, {"act", true, false}, {"observe", false, true}} {
+	}{{"", false, true}, {"", true, false}, {"act", true, true}, {"observe", false, false}} {
 		p, _ := newTestPart(func(o *PartOptions) { o.Mode, o.Kubelet = c.mode, func() bool { return c.kubelet } })
+		if p.Acts() {
+			t.Errorf("%+v: it acts before it was started", c)
+		}
 		p.ask = func(Relief) {}
-		waits := p.Relieve(time.Now(), Shortage{Fields: func() []any { return nil }})
-		if p.Observes() != c.want || waits == c.want {
-			t.Errorf("%+v: observes %v, waits for a relief: %v", c, p.Observes(), waits)
+		if p.Acts() != c.want {
+			t.Errorf("%+v: acts %v", c, p.Acts())
 		}
 	}
 }
@@ -168,13 +127,12 @@ func TestAPartCollects(t *testing.T) {
 	if !strings.Contains(log.String(), "starts anew") {
 		t.Errorf("what is missing is not said: %q", log)
 	}
-	if !p.Relieve(time.Now(), Shortage{Wishes: []eviction.Wish{{What: eviction.ReclaimContainers}}, Fields: func() []any { return nil }}) {
-		t.Error("it does not wait for what it asks for")
-	}
+	wishes := []eviction.Wish{{What: eviction.ReclaimContainers}}
+	p.Relieve(wishes)
 	r := <-p.Results()
-	p.OnResult(time.Now(), &r)
+	p.OnResult(&r)
 	n.want(r, "container c")
-	p.ask(Relief{Wishes: []eviction.Wish{{What: eviction.ReclaimContainers}}}) // its result is taken by nothing
+	p.Relieve(wishes) // its result is taken by nothing
 	stop()
 	if strings.Contains(log.String(), "stopping") {
 		t.Errorf("it does not end: %s", log)

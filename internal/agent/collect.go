@@ -205,7 +205,7 @@ func (a *agent) relieve(now time.Time, d *eviction.Decision) (waits bool) {
 		a.relief.what[w.What] = true
 	}
 	a.log.Info("collecting garbage before a pod is evicted", signalFields(d.Met[0])...)
-	a.runner.Relieve(garbage.Relief{Wishes: d.Reclaim})
+	a.runner.Relieve(d.Reclaim)
 	return true
 }
 

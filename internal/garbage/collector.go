@@ -83,7 +83,6 @@ type Options struct {
 	Host       *read.HostRoot // nil: neither logs nor the sizes of file systems are seen
 	RootDir    string         // the kubelet's
 	PodLogsDir string
-	LinksDir   string // of symbolic links to containers' logs; empty: DefaultLinksDir
 
 	CgroupMount string // empty: cgroups are not seen
 	CgroupRoot  string
@@ -91,12 +90,10 @@ type Options struct {
 	StateDir string // for what outlives a restart; empty: nothing does
 	// Started is when the agent started, from which on it would have seen images used. Zero: no image goes for its age.
 	Started time.Time
-	// CallLimit bounds each call that changes something; 0: what cri.Client has.
-	CallLimit time.Duration
 }
 
-// DefaultLinksDir is where kubelets put links to containers' logs (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
-const DefaultLinksDir = "/var/log/containers"
+// linksDir is where kubelets put symbolic links to containers' logs (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
+const linksDir = "/var/log/containers"
 
 // Collector collects garbage on one node. Pass, Relieve, Look and Close are for one goroutine at a time; Hold and Release for any.
 type Collector struct {
@@ -107,6 +104,7 @@ type Collector struct {
 	statfs  func(path string) (Filesystem, error)
 	wait    time.Duration // under disk pressure, for a sandbox to get its container
 	slow    time.Duration // a list that takes longer: the runtime is slow
+	limit   time.Duration // of a call that changes something; 0: what cri.Client has
 	fs      *cgroup.FS
 	remover *remove.Remover
 	store   *store
@@ -132,9 +130,6 @@ func New(o Options) (*Collector, error) {
 	c := &Collector{
 		o: o, now: time.Now, beside: new(beside.Finder).Kubelet, wait: pullWait, slow: slowList,
 		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
-	}
-	if o.LinksDir == "" {
-		c.o.LinksDir = DefaultLinksDir
 	}
 	if o.ProcMount == "" {
 		c.o.ProcMount = "/proc"

@@ -28,9 +28,9 @@ func TestAPodThatIsGone(t *testing.T) {
 	gone := n.file("log/pods/default_a_" + uidA + "/main/0.log")
 	kept := n.file("log/pods/default_b_" + uidB + "/main/0.log")
 	id := strings.Repeat("a", 64)
-	n.link("/log/pods/default_a_"+uidA+"/main/1.log", "log/containers/a_default_main-"+id+".log")
-	n.link("/log/pods/default_b_"+uidB+"/main/0.log", "log/containers/b_default_main-"+strings.Repeat("b", 64)+".log")
-	n.link("/log/pods/none", "log/containers/mine.log")
+	n.link("/log/pods/default_a_"+uidA+"/main/1.log", "var/log/containers/a_default_main-"+id+".log")
+	n.link("/log/pods/default_b_"+uidB+"/main/0.log", "var/log/containers/b_default_main-"+strings.Repeat("b", 64)+".log")
+	n.link("/log/pods/none", "var/log/containers/mine.log")
 
 	if r := n.pass(Everything, reclaim.Periodic); len(r.Done) != 1 || r.Done[0].Action != reclaim.RemoveLink {
 		t.Fatalf("before podGoneAfter: %+v", r.Done)
@@ -41,10 +41,10 @@ func TestAPodThatIsGone(t *testing.T) {
 	n.clock = n.clock.Add(5 * time.Minute)
 	r := n.pass(Everything, reclaim.Periodic)
 	n.want(r, "container c-a", "sandbox s-a")
-	if exists(filepath.Dir(filepath.Dir(gone))) || !exists(kept) || exists(filepath.Join(n.root, "log/containers/a_default_main-"+id+".log")) {
+	if exists(filepath.Dir(filepath.Dir(gone))) || !exists(kept) || exists(filepath.Join(n.root, "var/log/containers/a_default_main-"+id+".log")) {
 		t.Error("the wrong logs or links are left")
 	}
-	if !exists(filepath.Join(n.root, "log/containers/mine.log")) {
+	if !exists(filepath.Join(n.root, "var/log/containers/mine.log")) {
 		t.Error("a foreign link is gone")
 	}
 	if d := outcome(t, r, "default_a_"+uidA); d.Outcome != Removed || d.Freed.V < 4096 {
@@ -301,10 +301,10 @@ func TestOneFailureHoldsUpNothing(t *testing.T) {
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted, uidB: reclaim.Evicted}, Synced: true})
 	n.sandbox("s-a", uidA, false, time.Hour)
 	n.sandbox("s-b", uidB, false, time.Minute)
-	n.o.CallLimit = 50 * time.Millisecond
+	n.limit = 50 * time.Millisecond
 	n.r.Hang["StopPodSandbox"] = true         // the first one
 	n.r.Answer["Version"] = func(m any) any { // which is asked for after it; the others may take their time
-		n.r.Hang["StopPodSandbox"], n.o.CallLimit = false, 0
+		n.r.Hang["StopPodSandbox"], n.limit = false, 0
 		return m
 	}
 	r := n.pass(Containers, reclaim.Periodic)
@@ -330,13 +330,13 @@ func TestCallsThatAreNotAnswered(t *testing.T) {
 	for i := range 5 {
 		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour-time.Duration(i)*time.Minute, "")
 	}
-	n.o.CallLimit, n.r.Hang["RemoveContainer"] = 20*time.Millisecond, true
+	n.limit, n.r.Hang["RemoveContainer"] = 20*time.Millisecond, true
 	r := n.pass(Containers, reclaim.Periodic)
 	if r.Err == nil || r.Count(Failed) != lateMost || r.Count(Skipped) != 2 || len(n.backoff) != lateMost {
 		t.Errorf("%v, %+v", r.Err, r.Done)
 	}
 	n.r.Change(func() { clear(n.r.Hang) })
-	n.o.CallLimit = 0
+	n.limit = 0
 	n.want(n.pass(Containers, reclaim.Periodic), "container c3", "container c4")
 }
 

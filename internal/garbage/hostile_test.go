@@ -88,14 +88,14 @@ func TestHostileLinks(t *testing.T) {
 	n.sandbox("s", uidA, true, time.Hour)
 	n.container(id("1"), "s", uidA, running, time.Hour, "")
 	n.container(id("2"), "s", uidA, exited, time.Hour, "")
-	n.link(nowhere, "log/containers/a_default_main-"+id("1")+".log") // rotated at this moment
-	n.link(nowhere, "log/containers/a_default_main-"+id("2")+".log")
-	n.link(nowhere, "log/containers/a_default_main-"+id("3")+".log")
-	n.link(nowhere, "log/containers/a_default_main-4.log")
-	n.link(nowhere, "log/containers/mine.log")
-	n.link("/etc/none", "log/containers/a_default_main-"+id("5")+".log")
-	n.link("/log/pods/../../etc/none", "log/containers/a_default_main-"+id("6")+".log")
-	n.file("log/containers/a_default_main-" + id("7") + ".log")
+	n.link(nowhere, "var/log/containers/a_default_main-"+id("1")+".log") // rotated at this moment
+	n.link(nowhere, "var/log/containers/a_default_main-"+id("2")+".log")
+	n.link(nowhere, "var/log/containers/a_default_main-"+id("3")+".log")
+	n.link(nowhere, "var/log/containers/a_default_main-4.log")
+	n.link(nowhere, "var/log/containers/mine.log")
+	n.link("/etc/none", "var/log/containers/a_default_main-"+id("5")+".log")
+	n.link("/log/pods/../../etc/none", "var/log/containers/a_default_main-"+id("6")+".log")
+	n.file("var/log/containers/a_default_main-" + id("7") + ".log")
 	r := n.pass(Containers, reclaim.Periodic)
 	var gone []string
 	for _, d := range r.Done {
@@ -106,7 +106,7 @@ func TestHostileLinks(t *testing.T) {
 	if !slices.Equal(gone, []string{"2", "3"}) || r.Count(Failed) > 0 {
 		t.Errorf("%v: %+v", gone, r.Done)
 	}
-	if entries, err := os.ReadDir(filepath.Join(n.root, "log/containers")); err != nil || len(entries) != 6 {
+	if entries, err := os.ReadDir(filepath.Join(n.root, "var/log/containers")); err != nil || len(entries) != 6 {
 		t.Errorf("%v, %v", entries, err)
 	}
 	if len(r.Plan.Left) != 2 {

@@ -36,17 +36,8 @@ func (v *view) doubt(err error) {
 	}
 }
 
-// Look sees all that a plan needs. It is an error if the runtime does not tell its containers, sandboxes and images; what else cannot be
-// seen is absent.
-func (c *Collector) Look(ctx context.Context) (*reclaim.Look, error) {
-	v, err := c.view(ctx, Everything, reclaim.Periodic)
-	if err != nil {
-		return nil, err
-	}
-	return v.look, nil
-}
-
-// view sees what a plan for some kinds needs. Images that cannot be seen - another service may have them, a container may not tell its
+// view sees what a plan for some kinds needs. It is an error if the runtime does not tell its containers and sandboxes, or its images where
+// these alone are asked for; what else cannot be seen is absent. Images that cannot be seen - another service may have them, a container may not tell its
 // volumes - keep nothing else from being collected.
 func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger) (*view, error) {
 	v := &view{look: &reclaim.Look{Trigger: trigger, AgentStarted: c.o.Started}}

@@ -62,7 +62,7 @@ func (n *node) open(change func(*Options)) {
 	}
 	o := Options{
 		Runtime: client, Policy: reclaim.DefaultPolicy(), PodGoneAfter: 5 * time.Minute, Known: func() Known { return *n.known.Load() }, Mode: "act",
-		Host: host, RootDir: "/kubelet", PodLogsDir: "/log/pods", LinksDir: "/log/containers", StateDir: n.state,
+		Host: host, RootDir: "/kubelet", PodLogsDir: "/log/pods", StateDir: n.state,
 	}
 	if change != nil {
 		change(&o)

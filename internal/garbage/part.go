@@ -31,7 +31,7 @@ type PartOptions struct {
 type Part struct {
 	o         PartOptions
 	collector *Collector // nil: no garbage is collected
-	ask       func(Relief)
+	ask       func([]eviction.Wish)
 	results   chan Result
 	ended     chan struct{}     // closed when no result is taken any more
 	holding   bool              // the collector waits for evictions
@@ -162,7 +162,7 @@ func (p *Part) Acts() bool {
 
 // Relieve has what is wished for collected at once, for a disk that is short. It never blocks; the result comes like any other. It is for a
 // Part that Acts.
-func (p *Part) Relieve(wishes []eviction.Wish) { p.ask(Relief{Wishes: wishes}) }
+func (p *Part) Relieve(wishes []eviction.Wish) { p.ask(wishes) }
 
 // OnEvicted remembers that an evicted pod was cleaned up: nothing of it is needed any more, as long as it does not come back.
 func (p *Part) OnEvicted(now time.Time, uid string) { p.o.Named.onEvicted(now, uid) }

@@ -93,7 +93,7 @@ func TestWhereGarbageIsCollected(t *testing.T) {
 		if p.Acts() {
 			t.Errorf("%+v: it acts before it was started", c)
 		}
-		p.ask = func(Relief) {}
+		p.ask = func([]eviction.Wish) {}
 		if p.Acts() != c.want {
 			t.Errorf("%+v: acts %v", c, p.Acts())
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"jettison/eviction"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -32,12 +33,12 @@ var errLost = errors.New("the runtime does not answer")
 
 // Pass looks, plans and carries the plan out. It comes back early if ctx ends, with what was done.
 func (c *Collector) Pass(ctx context.Context, what What, trigger reclaim.Trigger) Result {
-	return c.pass(ctx, request{what: what, trigger: trigger, act: true})
+	return c.perform(ctx, request{what: what, trigger: trigger, act: true})
 }
 
 // Plan looks and plans, and does no more.
 func (c *Collector) Plan(ctx context.Context, what What, trigger reclaim.Trigger) Result {
-	return c.pass(ctx, request{what: what, trigger: trigger})
+	return c.perform(ctx, request{what: what, trigger: trigger})
 }
 
 // request is for one pass.
@@ -45,12 +46,13 @@ type request struct {
 	what    What
 	trigger reclaim.Trigger
 	act     bool
-	relief  *Relief // nil: none is asked for
+	wishes  []eviction.Wish // of a disk that is short; nil: none asks
 	// ended, asked between two steps: something more important waits. nil: nothing does.
 	ended func() bool
 }
 
-func (c *Collector) pass(ctx context.Context, q request) (r Result) {
+// perform is one pass.
+func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	r = Result{What: q.what, Trigger: q.trigger, Began: c.now()}
 	defer func() { r.Took = c.now().Sub(r.Began) }()
 	if r.Observed = c.observes(); !q.act {
@@ -68,7 +70,7 @@ func (c *Collector) pass(ctx context.Context, q request) (r Result) {
 	if v.noImages != nil {
 		q.what &^= Images // what is remembered of them stays as it is
 	}
-	r.Plan = c.plan(v, q)
+	r.Plan = c.asked(v, q)
 	if q.what&Images != 0 {
 		c.records = r.Plan.Records
 		if err := c.store.saveImages(c.records); err != nil {
@@ -105,8 +107,8 @@ func (c *Collector) observes() string {
 	return "gc: " + c.o.Mode
 }
 
-// plan is what of the whole plan was asked for.
-func (c *Collector) plan(v *view, q request) reclaim.Plan {
+// asked is what of the whole plan was asked for.
+func (c *Collector) asked(v *view, q request) reclaim.Plan {
 	policy, defaults := c.o.Policy, reclaim.DefaultPolicy()
 	if q.what&Containers == 0 {
 		policy.Container = defaults.Container
@@ -125,8 +127,8 @@ func (c *Collector) plan(v *view, q request) reclaim.Plan {
 		}
 	}
 	p.Steps = steps
-	if q.relief != nil {
-		p.Steps = c.relieving(p.Steps, q.relief)
+	if q.wishes != nil {
+		p.Steps = c.relieving(p.Steps, q.wishes)
 	}
 	return p
 }
@@ -263,9 +265,6 @@ func (x *run) stopped() string {
 	if x.over == "" && x.q.ended != nil && x.q.ended() {
 		x.over = "the pass was ended before, for a disk that is short"
 	}
-	if r := x.q.relief; x.over == "" && r != nil && r.Enough != nil && r.Enough() {
-		x.over = "enough is free"
-	}
 	if now := x.c.now(); x.over == "" && now.Sub(x.besideAt).Abs() >= besideAgain {
 		x.besideAt = now
 		x.over = x.c.observes()
@@ -343,7 +342,7 @@ func (x *run) forget(s *reclaim.Step) {
 // call bounds a call that changes something.
 func (x *run) call(do func(ctx context.Context) error) error {
 	ctx := x.ctx
-	if limit := x.c.o.CallLimit; limit > 0 {
+	if limit := x.c.limit; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()

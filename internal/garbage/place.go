@@ -82,14 +82,14 @@ func (c *Collector) lookAtLogs(v *view) {
 }
 
 func (c *Collector) lookAtLinks(v *view) {
-	entries, err := remove.List(c.o.Host, c.o.LinksDir)
+	entries, err := remove.List(c.o.Host, linksDir)
 	v.doubt(err)
 	for _, e := range entries {
 		if !e.Link {
 			continue // nobody asked
 		}
 		// A link to elsewhere is somebody's own, and one that is gone by now is nobody's.
-		if dangles, err := c.remover.Dangling(c.o.LinksDir, e.Name); err == nil && dangles {
+		if dangles, err := c.remover.Dangling(linksDir, e.Name); err == nil && dangles {
 			v.look.Links = append(v.look.Links, reclaim.Link{Name: e.Name})
 		}
 	}

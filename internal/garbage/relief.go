@@ -10,18 +10,11 @@ import (
 	"jettison/reclaim"
 )
 
-// Relief is what a disk that is short asks for.
-type Relief struct {
-	Wishes []eviction.Wish // of a Decision
-	// Enough is asked between two steps: enough is free, and the rest may stay. nil: everything goes that may.
-	Enough func() bool
-}
-
-// Relieve makes a pass for what is wished for: what lies on the file systems whose signals ask for it, and first what gives the most
-// bytes in the least time. Afterwards look again, and call Manager.Reclaimed.
-func (c *Collector) Relieve(ctx context.Context, r Relief) Result {
-	q := request{trigger: reclaim.DiskPressure, act: true, relief: &r}
-	for _, w := range r.Wishes {
+// Relieve makes a pass for what a Decision wishes for: what lies on the file systems whose signals ask for it, and first what gives the
+// most bytes in the least time. Afterwards look again, and call Manager.Reclaimed.
+func (c *Collector) Relieve(ctx context.Context, wishes []eviction.Wish) Result {
+	q := request{trigger: reclaim.DiskPressure, act: true, wishes: wishes}
+	for _, w := range wishes {
 		switch w.What {
 		case eviction.ReclaimContainers:
 			q.what |= Containers
@@ -29,12 +22,12 @@ func (c *Collector) Relieve(ctx context.Context, r Relief) Result {
 			q.what |= Images
 		}
 	}
-	return c.pass(ctx, q)
+	return c.perform(ctx, q)
 }
 
 // relieving are the steps that help, in the order in which they help the fastest.
-func (c *Collector) relieving(steps []reclaim.Step, r *Relief) []reclaim.Step {
-	short, all := c.shortDevices(r.Wishes)
+func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []reclaim.Step {
+	short, all := c.shortDevices(wishes)
 	on := func(dir string) bool { // or may be
 		fs, err := c.statfs(dir)
 		return all || err != nil || dir == "" || slices.Contains(short, fs.Device)

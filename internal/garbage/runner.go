@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"jettison/eviction"
 	"jettison/reclaim"
 )
 
@@ -16,7 +17,7 @@ type Runner struct {
 	report   func(Result)
 	cancel   context.CancelFunc
 	done     chan struct{}
-	asked    chan Relief // one slot: the newest replaces one that was not taken
+	asked    chan []eviction.Wish // one slot: the newest replaces one that was not taken
 
 	observed time.Time // when a pass for containers last found that nothing may be removed; zero: it may
 
@@ -34,7 +35,7 @@ const endLimit = 2 * time.Second
 // goroutine. Close it.
 func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Runner{c: c, schedule: s, report: report, cancel: cancel, done: make(chan struct{}), asked: make(chan Relief, 1)}
+	r := &Runner{c: c, schedule: s, report: report, cancel: cancel, done: make(chan struct{}), asked: make(chan []eviction.Wish, 1)}
 	go func() {
 		defer close(r.done)
 		r.run(ctx)
@@ -44,14 +45,14 @@ func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 
 // Relieve has a pass made at once for a disk that is short. A periodic one ends after the step that it is at, or in its middle if
 // that takes long. It never blocks. A relief that was asked for and not begun is replaced.
-func (r *Runner) Relieve(relief Relief) {
+func (r *Runner) Relieve(wishes []eviction.Wish) {
 	select {
 	case <-r.asked:
 	default:
 	}
 	select {
-	case r.asked <- relief:
-	default: // somebody else asks at the same time
+	case r.asked <- wishes:
+	default: // another caller asks at the same time
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +87,8 @@ func (r *Runner) run(ctx context.Context) {
 			due = timer.C
 		}
 		select {
-		case relief := <-r.asked:
-			r.report(r.c.Relieve(ctx, relief))
+		case wishes := <-r.asked:
+			r.report(r.c.Relieve(ctx, wishes))
 		case <-due:
 			r.periodic(ctx, what)
 		case <-ctx.Done():
@@ -106,7 +107,7 @@ func (r *Runner) periodic(ctx context.Context, what What) {
 	r.mu.Lock()
 	r.end = cancel
 	r.mu.Unlock()
-	result := r.c.pass(ctx, request{what: what, trigger: reclaim.Periodic, act: true, ended: func() bool { return len(r.asked) > 0 }})
+	result := r.c.perform(ctx, request{what: what, trigger: reclaim.Periodic, act: true, ended: func() bool { return len(r.asked) > 0 }})
 	r.mu.Lock()
 	r.end = nil
 	r.mu.Unlock()

@@ -29,7 +29,7 @@ func TestReliefEndsAPeriodicPass(t *testing.T) {
 	n.r.Answer["RemoveContainer"] = func(m any) any {
 		if len(n.r.Removed) == 1 {
 			<-started
-			runner.Relieve(Relief{Wishes: []eviction.Wish{{What: eviction.ReclaimContainers, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}}})
+			runner.Relieve([]eviction.Wish{{What: eviction.ReclaimContainers, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}})
 		}
 		return m
 	}
@@ -66,7 +66,7 @@ func TestABrokenStateIsSaid(t *testing.T) {
 	}
 	n.r.Change(func() { delete(n.r.Fail, "ListContainers") })
 	for i, want := range []bool{true, false} {
-		r.Relieve(Relief{Wishes: []eviction.Wish{{What: eviction.ReclaimImages}}})
+		r.Relieve([]eviction.Wish{{What: eviction.ReclaimImages}})
 		if next := <-results; slices.ContainsFunc(next.Odd, func(text string) bool { return strings.HasSuffix(text, "starting anew") }) != want {
 			t.Errorf("result %d: %q", i, next.Odd)
 		}
@@ -95,7 +95,7 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 	why := "process 7 is a kubelet"
 	n.beside = func(string) (bool, string) { return why != "", why }
 	passes := 0
-	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, asked: make(chan Relief, 1)}
+	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, asked: make(chan []eviction.Wish, 1)}
 	for i, c := range []struct {
 		after time.Duration
 		what  What
@@ -119,7 +119,7 @@ func TestWhatIsOnlyPlannedIsPlannedEachFiveMinutes(t *testing.T) {
 	n.open(func(o *Options) { o.Mode = "" })
 	n.beside = func(string) (bool, string) { return true, "process 7 is a kubelet" }
 	passes := 0
-	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, asked: make(chan Relief, 1)}
+	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, asked: make(chan []eviction.Wish, 1)}
 	due := n.clock
 	for i, want := range []int{1, 1, 1, 1, 1, 2} {
 		n.clock = due.Add(time.Duration(i)*time.Minute + time.Duration(10-i)*time.Millisecond)
@@ -146,7 +146,7 @@ func TestCloseEndsACallThatHangs(t *testing.T) {
 	n.r.Hang["ListPodSandbox"] = true
 	got := make(chan Result, 1)
 	r := Start(n.Collector, Schedule{}, func(r Result) { got <- r })
-	r.Relieve(Relief{Wishes: []eviction.Wish{{What: eviction.ReclaimContainers}}})
+	r.Relieve([]eviction.Wish{{What: eviction.ReclaimContainers}})
 	for n.r.Calls("ListPodSandbox") == 0 {
 		time.Sleep(time.Millisecond) // the fake tells nobody
 	}

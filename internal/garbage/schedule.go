@@ -14,12 +14,6 @@ type Schedule struct {
 	Detect bool
 }
 
-// Default periods: the kubelet's (pkg/kubelet/kubelet.go ContainerGCPeriod, ImageGCPeriod).
-const (
-	DefaultContainers = time.Minute
-	DefaultImages     = 5 * time.Minute
-)
-
 // Next is the first pass that is due after a time, of one kind at a time. what 0: none ever is.
 func (s Schedule) Next(after time.Time) (what What, at time.Time) {
 	// The first pass for images comes half a period of containers after one for these, so that with periods that are multiples of one

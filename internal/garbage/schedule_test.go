@@ -42,7 +42,7 @@ func TestSchedule(t *testing.T) {
 			last[what], now = at, at
 		}
 	})
-	what, at := Schedule{Started: start, Containers: DefaultContainers, Images: DefaultImages, Jitter: 0.5}.Next(start)
+	what, at := Schedule{Started: start, Containers: time.Minute, Images: 5 * time.Minute, Jitter: 0.5}.Next(start)
 	if what != Containers || at != start.Add(30*time.Second) {
 		t.Errorf("%v at %v", what, at)
 	}

@@ -284,7 +284,7 @@ func (x *run) removeLink(s *reclaim.Step) (Outcome, string, error) {
 	case now.State != cri.Exited:
 		return changed("its container is %v", now.State)
 	}
-	if err := x.c.remover.Link(x.c.o.LinksDir, s.ID); err != nil {
+	if err := x.c.remover.Link(linksDir, s.ID); err != nil {
 		return Failed, "", err
 	}
 	return Removed, "", nil

@@ -17,13 +17,13 @@ func (a *agent) startRecord() (stop func(), err error) {
 	if a.o.Config.Record == "" {
 		return func() {}, nil
 	}
-	a.recorder, err = frames.NewRecorder(frames.RecorderOptions{Path: a.o.Config.Record, Report: func(n frames.Notice) {
+	a.recorder, err = frames.NewRecorder(a.o.Config.Record, func(n frames.Notice) {
 		if n.Err != nil {
 			a.log.Warn("frames are lost", "error", n.Err)
 			return
 		}
 		a.log.Info("frames are written again", "lost", n.Lost)
-	}})
+	})
 	if err != nil {
 		return nil, err
 	}

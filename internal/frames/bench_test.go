@@ -72,7 +72,7 @@ func packed(b *testing.B, text []byte) *bytes.Buffer {
 
 // BenchmarkRecord is what a frame costs the recorder's goroutine, and how large it is.
 func BenchmarkRecord(b *testing.B) {
-	r, err := NewRecorder(RecorderOptions{Path: b.TempDir() + "/frames"})
+	r, err := NewRecorder(b.TempDir()+"/frames", func(Notice) {})
 	if err != nil {
 		b.Fatal(err)
 	}

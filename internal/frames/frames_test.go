@@ -126,11 +126,20 @@ func written(t testing.TB, o *Output) string {
 	return string(b)
 }
 
+// reclaimed is a frame in which something was seen after a reclaim; nil: nothing was.
+func reclaimed(f *Frame, after *stats.Summary) *Frame {
+	if after != nil {
+		of := FromLook(Look{Summary: after, Node: "node"})
+		f.AfterReclaim, f.AgentAfterReclaim = of.Summary, of.Agent
+	}
+	return f
+}
+
 // liveOutput is what a policy decides on a live look, without any frame in between.
-func liveOutput(p *Player, l Look, f *Frame) *Output {
+func liveOutput(p *Player, l Look, after *stats.Summary, f *Frame) *Output {
 	p.objects.pods = map[string]*eviction.Pod{}
 	for _, o := range l.Pods {
 		p.objects.pods[string(o.UID)] = eviction.NewPod(o)
 	}
-	return p.decide(f, l.Summary, l.After)
+	return p.decide(f, l.Summary, after)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"jettison/internal/jsonwords"
 )
 
@@ -15,7 +17,9 @@ func FuzzReplay(f *testing.F) {
 	c := policy(f, everything+"lower\n")
 	s := node110(epoch, 1)
 	s.Node.Memory.KernelAvailableBytes = some(1)
-	whole := line(f, FromLook(Look{Time: epoch, Summary: s, After: s, Pods: objects110(s), Admit: objects110(s), KillErrors: map[string]string{"a": "b"}}))
+	all := reclaimed(FromLook(Look{Time: epoch, Summary: s, Pods: objects110(s), KillErrors: map[string]string{"a": "b"}}), s)
+	all.Admit = []v1.Pod{strip(objects110(s)[0])}
+	whole := line(f, all)
 	f.Add(whole)
 	f.Add(append(append([]byte{}, whole...), whole...))
 	f.Add([]byte(`{"time":"2026-01-01T00:00:00Z","summary":{"node":{"memory":{"availableBytes":1,"workingSetBytes":9}},"pods":[{"podRef":{"uid":"a"},"memory":{"workingSetBytes":5}}]}}`))

@@ -16,15 +16,11 @@ import (
 type Look struct {
 	Time    time.Time
 	Summary *stats.Summary // nil: every source failed
-	// After is what was seen after a reclaim in this look; nil: there was none, or it freed nothing.
-	After *stats.Summary
-	// Pods are all objects that are known, which nobody changes any more; nil: none. A Recorder writes them when they are others
+	// Pods are all objects that are known, which are not changed any more; nil: none. A Recorder writes them when they are others
 	// than those it wrote last: the same pointer is the same object.
 	Pods []*v1.Pod
 	// KillErrors of pods that did not die, by UID.
 	KillErrors map[string]string
-	// Admit are pods that asked to be taken since the look before.
-	Admit []*v1.Pod
 	// MemoryOnly and ObserveDisks are as eviction.Input had them.
 	MemoryOnly, ObserveDisks bool
 	// Node is the node's name.
@@ -35,9 +31,6 @@ type Look struct {
 // again by the same policy, it is decided as the look was.
 func FromLook(l Look) *Frame {
 	f := &Frame{at: l.Time, Time: l.Time.UTC().Format(time.RFC3339Nano), KillErrors: maps.Clone(l.KillErrors), objects: l.Pods}
-	for _, p := range l.Admit {
-		f.Admit = append(f.Admit, strip(p))
-	}
 	if f.objects == nil {
 		f.objects = []*v1.Pod{}
 	}
@@ -46,16 +39,11 @@ func FromLook(l Look) *Frame {
 		f.Summary, f.Agent = &s, agentOf(l.Summary)
 		doubtThreads(l.Summary, &s, f.Agent)
 		if layout := l.Summary.Node.Layout; layout.OK {
-			f.Layout = &Layout{DedicatedImageFs: layout.V.DedicatedImageFs, SplitContainerFs: layout.V.SplitContainerFs}
+			f.Layout = new(Layout(layout.V))
 		}
 	}
 	if f.Agent != nil {
 		f.Agent.MemoryOnly, f.Agent.ObserveDisks = l.MemoryOnly, l.ObserveDisks
-	}
-	if l.After != nil {
-		s := summaryv1.From(l.After, l.Node)
-		f.AfterReclaim, f.AgentAfterReclaim = &s, agentOf(l.After)
-		doubtThreads(l.After, &s, f.AgentAfterReclaim)
 	}
 	return f
 }
@@ -177,12 +165,12 @@ func eventsOf(e stats.Opt[stats.MemoryEvents]) *Events {
 	if !e.OK {
 		return nil
 	}
-	return &Events{Low: e.V.Low, High: e.V.High, Max: e.V.Max, OOM: e.V.OOM, OOMKill: e.V.OOMKill, OOMGroupKill: e.V.OOMGroupKill}
+	return new(Events(e.V))
 }
 
 func rangeOf(r stats.Opt[stats.Range]) *Range {
 	if !r.OK {
 		return nil
 	}
-	return &Range{Min: r.V.Min, Max: r.V.Max}
+	return new(Range(r.V))
 }

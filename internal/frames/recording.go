@@ -23,13 +23,13 @@ func StartRecording(path string, log *slog.Logger) (*Recording, error) {
 	if path == "" {
 		return nil, nil
 	}
-	recorder, err := NewRecorder(RecorderOptions{Path: path, Report: func(n Notice) {
+	recorder, err := NewRecorder(path, func(n Notice) {
 		if n.Err != nil {
 			log.Warn("frames are lost", "error", n.Err)
 			return
 		}
 		log.Info("frames are written again", "lost", n.Lost)
-	}})
+	})
 	if err != nil {
 		return nil, err
 	}

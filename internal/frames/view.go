@@ -251,10 +251,11 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 	fill(&p.Memory.ShmemBytes, e.ShmemBytes)
 	fill(&p.Memory.SwapBytes, e.SwapBytes)
 	if e.EventsLocal != nil { // what the pod's own limit did counts among all that happened below it
-		p.LocalEvents, p.Events = stats.Some(e.EventsLocal.kernel()), stats.Some(e.EventsLocal.kernel())
+		local := stats.Some(stats.MemoryEvents(*e.EventsLocal))
+		p.LocalEvents, p.Events = local, local
 	}
 	if e.Events != nil {
-		p.Events = stats.Some(e.Events.kernel())
+		p.Events = stats.Some(stats.MemoryEvents(*e.Events))
 	}
 	if t := e.PSITotals; t != nil {
 		t.CPU.addTo(&p.CPUPressure)
@@ -283,15 +284,11 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 	}
 }
 
-func (e *Events) kernel() stats.MemoryEvents {
-	return stats.MemoryEvents{Low: e.Low, High: e.High, Max: e.Max, OOM: e.OOM, OOMKill: e.OOMKill, OOMGroupKill: e.OOMGroupKill}
-}
-
 func (r *Range) known() stats.Opt[stats.Range] {
 	if r == nil {
 		return stats.Opt[stats.Range]{}
 	}
-	return stats.Some(stats.Range{Min: r.Min, Max: r.Max})
+	return stats.Some(stats.Range(*r))
 }
 
 // addTo adds totals to pressure that the Summary does not have.

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"jettison/internal/podstore/podjson"
 	"jettison/internal/summaryv1"
 	"jettison/stats"
 )
@@ -140,7 +141,7 @@ func agentPodOf(p *stats.PodStats) *AgentPod {
 		out.Announced = &no
 	}
 	for key, value := range p.Annotations {
-		if kept(key) {
+		if podjson.Keeps(key) {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
 			}

@@ -1,16 +1,11 @@
 package frames
 
 import (
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// kept are the annotations that decide.
-func kept(key string) bool {
-	return strings.HasPrefix(key, "jettison/") || strings.HasPrefix(key, "kubernetes.io/config.")
-}
+	"jettison/internal/podstore/podjson"
+)
 
 // strip is what decisions are made by in a pod's object, and nothing else: no environment, no commands, no labels. It shares
 // quantities and lists with the object.
@@ -25,7 +20,7 @@ func strip(p *v1.Pod) v1.Pod {
 		Status: v1.PodStatus{Phase: p.Status.Phase, QOSClass: p.Status.QOSClass},
 	}
 	for key, value := range p.Annotations {
-		if kept(key) {
+		if podjson.Keeps(key) {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
 			}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -40,7 +41,7 @@ func Trim(p *v1.Pod) *v1.Pod {
 
 func keptAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(key, _ string) bool { return !hasAnyPrefix(key, "kubernetes.io/config.", "jettison/") })
+	maps.DeleteFunc(out, func(key, _ string) bool { return !Keeps(key) })
 	return maps.Clone(out) // as small as it is now
 }
 
@@ -86,8 +87,9 @@ func trimVolumes(all []v1.Volume) []v1.Volume {
 	return slices.Clip(out)
 }
 
-func hasAnyPrefix(s string, prefixes ...string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return len(s) >= len(p) && s[:len(p)] == p })
+// Keeps reports whether an annotation is one that decides.
+func Keeps(annotation string) bool {
+	return strings.HasPrefix(annotation, "jettison/") || strings.HasPrefix(annotation, "kubernetes.io/config.")
 }
 
 // location is shared by all times.

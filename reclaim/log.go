@@ -64,7 +64,7 @@ func (w *planner) planLogs() {
 		if !ok || !w.look.PodsSynced {
 			continue
 		}
-		pod := name[:len(name)-len(uid)-1]
-		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLogs, ID: name, PodUID: uid, Name: strings.Replace(pod, "_", "/", 1), Reason: reason, Why: podWords[reason]})
+		pod := strings.Replace(name[:len(name)-len(uid)-1], "_", "/", 1)
+		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLogs, ID: name, PodUID: uid, Name: pod, Reason: reason, Why: podWords[reason]})
 	}
 }

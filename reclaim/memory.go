@@ -57,7 +57,7 @@ type MemoryPod struct {
 	SwapLeftBytes  stats.Opt[uint64] // what memory.swap.max leaves
 	Lists          stats.Opt[MemoryLists]
 	// StallShare is the share of the last 10 s in which some of its tasks waited for memory, 0 to 1. Absent: the kernel does not say,
-	// and nobody is spared for it.
+	// and no pod is spared for it.
 	StallShare stats.Opt[float64]
 	Above      []string // paths of the cgroups above it, without the root
 }
@@ -88,14 +88,14 @@ type MemoryWish struct {
 	Rate  float64       // bytes a second that were reclaimed lately
 }
 
-// MemoryAsk is what one pod is asked for. Whoever carries it out opens the very cgroup that was looked at.
+// MemoryAsk is what one pod is asked for. The caller that carries it out opens the very cgroup that was looked at.
 type MemoryAsk struct {
 	UID, Cgroup string
 	Bytes       uint64
 	ColdShare   float64 // of what it uses, 0 to 1: the order
 }
 
-// MemoryPlan is whom to ask for how much, in order.
+// MemoryPlan is which pods to ask for how much, in order.
 type MemoryPlan struct {
 	Kind  MemoryKind
 	Asks  []MemoryAsk
@@ -125,8 +125,8 @@ func MemoryKindFor(free stats.Opt[uint64], keep uint64) (kind MemoryKind, ok boo
 	return PageCache, free.OK
 }
 
-// PlanMemory plans whom to ask for cold memory: BestEffort pods before Burstable ones, never others, and of these the coldest first. It
-// reads the look only.
+// PlanMemory plans which pods to ask for cold memory: BestEffort pods before Burstable ones, never others, and of these the coldest first.
+// It reads the look only.
 func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
 	plan := MemoryPlan{Kind: w.Kind}
 	left, why := bound(look, w)
@@ -195,13 +195,13 @@ type cold struct {
 	share float64 // cold, of what it uses
 }
 
-// coldest is who may be asked, in order.
+// coldest are the pods that may be asked, in order.
 func coldest(look *MemoryLook, kind MemoryKind) []cold {
 	out := make([]cold, 0, len(look.Pods))
 	_, swap := swapOf(look)
 	for i := range look.Pods {
 		p := &look.Pods[i]
-		if p.Exempt || classOrder(p.QOSClass) == 0 || p.Cgroup == "" || !p.CurrentBytes.OK || !p.ProtectedBytes.OK || !p.Lists.OK || p.StallShare.OK && p.StallShare.V >= stalls {
+		if !p.mayBeAsked() {
 			continue
 		}
 		anon := uint64(0)
@@ -226,6 +226,13 @@ func coldest(look *MemoryLook, kind MemoryKind) []cold {
 	return out
 }
 
+// mayBeAsked: nothing speaks against it, and all is known that an ask is measured by.
+func (p *MemoryPod) mayBeAsked() bool {
+	known := p.Cgroup != "" && p.CurrentBytes.OK && p.ProtectedBytes.OK && p.Lists.OK
+	stalled := p.StallShare.OK && p.StallShare.V >= stalls
+	return known && !stalled && !p.Exempt && classOrder(p.QOSClass) != 0
+}
+
 // swapOf is the swap that may be used, and whether there is any.
 func swapOf(look *MemoryLook) (bytes uint64, ok bool) {
 	free := look.SwapFreeBytes
@@ -244,7 +251,7 @@ func idleAnon(l MemoryLists, generations bool) uint64 {
 	return l.InactiveAnon
 }
 
-// classOrder is 0 for who is never asked: Guaranteed, and who may be.
+// classOrder is 0 for pods that are never asked: Guaranteed ones, and those that may be.
 func classOrder(c stats.QOSClass) int {
 	switch c {
 	case stats.BestEffort:
@@ -255,7 +262,7 @@ func classOrder(c stats.QOSClass) int {
 	return 0
 }
 
-// Chunks of a plan, that it can be stopped between: each blocks whoever wants to remove the cgroup, and with it every kill.
+// Chunks of a plan, that it can be stopped between: each blocks the removal of the cgroup, and with it every kill.
 const (
 	FirstMemoryChunk = 1 << 20
 	minChunk         = 256 << 10

@@ -136,7 +136,7 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// Whom a Finder has found is asked first, and believed no longer than it is a kubelet.
+// The process that a Finder has found is asked first, and believed no longer than it is a kubelet.
 func TestFinderLooksAgain(t *testing.T) {
 	dir := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)
 	var f Finder
@@ -154,7 +154,7 @@ func TestFinderLooksAgain(t *testing.T) {
 		}
 	}
 	look("process 812")
-	process("9", "k3s", "/k3s", system).put(t, dir) // listed before it: nobody else is asked as long as that one is there
+	process("9", "k3s", "/k3s", system).put(t, dir) // listed before it: no other is asked as long as that one is there
 	look("process 812")
 	set(filepath.Join(dir, "812/cgroup"), pod)
 	look("process 9 is a k3s")
@@ -284,7 +284,7 @@ func alone(t *testing.T) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "jettison-beside-test.lock"), os.O_RDONLY|os.O_CREATE, 0o644)
 	if err != nil {
-		t.Log("another run may disturb this one: ", err) // somebody else's file
+		t.Log("another run may disturb this one: ", err) // another program's file
 		return
 	}
 	t.Cleanup(func() { f.Close() })

@@ -33,7 +33,8 @@ func (a *Agent) check() (field, what string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.SourceErrors)) {
 		if blinding(name) == nil {
-			c.fail("sourceErrors."+jsonwords.Field(jsontext.Pointer("").AppendToken(name)), "unknown source"+nearest.Question(name, maps.Keys(blinds)))
+			field := "sourceErrors." + jsonwords.Field(jsontext.Pointer("").AppendToken(name))
+			c.fail(field, "unknown source"+nearest.Question(name, maps.Keys(blinds)))
 		}
 	}
 	for uid, p := range a.Pods {

@@ -61,13 +61,14 @@ func agentOf(s *stats.Summary) *Agent {
 	n := &s.Node
 	a := &Agent{
 		Recorded: true, MemAvailableBytes: pointer(n.Memory.KernelAvailableBytes), PerCPUFreeBytes: pointer(n.Memory.PerCPUFreeBytes),
-		MemTotalBytes: pointer(n.Memory.CapacityBytes), AllocatableLimitBytes: pointer(n.Allocatable.LimitBytes), AllocatableUnlimited: n.Allocatable.Unlimited,
-		LayoutUnknown: !n.Layout.OK, Pods: make(map[string]*AgentPod, len(s.Pods)),
+		MemTotalBytes: pointer(n.Memory.CapacityBytes), AllocatableLimitBytes: pointer(n.Allocatable.LimitBytes),
+		AllocatableUnlimited: n.Allocatable.Unlimited, LayoutUnknown: !n.Layout.OK, Pods: make(map[string]*AgentPod, len(s.Pods)),
 	}
 	if t, f := n.Swap.TotalBytes, n.Swap.FreeBytes; t.OK || f.OK {
 		a.Swap = &Swap{TotalBytes: pointer(t), FreeBytes: pointer(f)}
 	}
-	if p := (Pressure{Time: n.Pressure.Memory.Time, CPU: stallsOf(&n.Pressure.CPU), Memory: stallsOf(&n.Pressure.Memory), IO: stallsOf(&n.Pressure.IO)}); p != (Pressure{}) {
+	of := &n.Pressure
+	if p := (Pressure{Time: of.Memory.Time, CPU: stallsOf(&of.CPU), Memory: stallsOf(&of.Memory), IO: stallsOf(&of.IO)}); p != (Pressure{}) {
 		a.Pressure = &p
 	}
 	a.doubt(n)

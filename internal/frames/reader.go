@@ -31,7 +31,8 @@ const (
 )
 
 // Reader reads frames, one JSON object a line; empty lines are passed over. It is strict: what it does not know or cannot be true
-// is a *jsonwords.Fault. Lines that have come already are decoded side by side, but it never waits for another one before it gives what it has.
+// is a *jsonwords.Fault. Lines that have come already are decoded side by side, but it never waits for another one before it gives what it
+// has.
 type Reader struct {
 	name  string // in errors
 	src   *bufio.Reader

@@ -79,8 +79,8 @@ type trouble struct {
 	since time.Time
 }
 
-// NewRecorder starts a recorder to a file; older ones are FILE.1 and so on. It opens nothing yet: what is wrong with the file is reported, and
-// tried again with each frame. report is called when frames begin to be lost and when they are written again, from Record and from the
+// NewRecorder starts a recorder to a file; older ones are FILE.1 and so on. It opens nothing yet: what is wrong with the file is reported,
+// and tried again with each frame. report is called when frames begin to be lost and when they are written again, from Record and from the
 // recorder's own goroutine. It must not block.
 func NewRecorder(path string, report func(Notice)) (*Recorder, error) {
 	return newRecorder(path, usual, report)

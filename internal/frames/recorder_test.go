@@ -252,7 +252,7 @@ func TestRecorderBeginsAnew(t *testing.T) {
 	r.segment.close()
 }
 
-// A disk that hangs blocks nobody: frames are dropped and counted, and Close gives up.
+// A disk that hangs blocks no caller: frames are dropped and counted, and Close gives up.
 func TestRecorderNeverBlocks(t *testing.T) {
 	hang, hangs, said := make(chan struct{}), make(chan struct{}, 1), make(chan Notice, 10)
 	few := usual
@@ -344,7 +344,7 @@ func TestRecorderHoldsItsBudgetWith110Pods(t *testing.T) {
 	t.Logf("%d bytes in a minute, %d of them regular frames", minute, regular)
 }
 
-// What is nobody's business is not in a frame, and what decides is.
+// What decides is in a frame, and a pod's secrets are not.
 func TestStrippedObjects(t *testing.T) {
 	s := node110(epoch, 1)
 	objects := objects110(s)

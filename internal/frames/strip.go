@@ -13,8 +13,9 @@ func strip(p *v1.Pod) v1.Pod {
 	out := v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
 		Spec: v1.PodSpec{
-			Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
-			Resources: p.Spec.Resources, Overhead: p.Spec.Overhead, Tolerations: p.Spec.Tolerations,
+			Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName,
+			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
+			Resources:                     p.Spec.Resources, Overhead: p.Spec.Overhead, Tolerations: p.Spec.Tolerations,
 			Containers: make([]v1.Container, len(p.Spec.Containers)), InitContainers: make([]v1.Container, len(p.Spec.InitContainers)),
 		},
 		Status: v1.PodStatus{Phase: p.Status.Phase, QOSClass: p.Status.QOSClass},

@@ -294,6 +294,7 @@ func (r *Range) known() stats.Opt[stats.Range] {
 // addTo adds totals to pressure that the Summary does not have.
 func (t *Totals) addTo(p *stats.Opt[stats.PSIStats]) {
 	if t != nil && !p.OK {
-		*p = stats.Some(stats.PSIStats{Some: stats.PSIData{Total: time.Duration(t.Some)}, Full: stats.PSIData{Total: time.Duration(t.Full)}, HasSome: true, HasFull: true})
+		some, full := stats.PSIData{Total: time.Duration(t.Some)}, stats.PSIData{Total: time.Duration(t.Full)}
+		*p = stats.Some(stats.PSIStats{Some: some, Full: full, HasSome: true, HasFull: true})
 	}
 }

@@ -63,7 +63,8 @@ func (w What) String() string {
 // Known is what is known of pods by name: from clients and manifests.
 type Known struct {
 	Pods map[string]reclaim.Phase // by UID
-	// Synced: all of them have been heard, so that a pod that is not among them is named by nobody. While it is false no pod is gone.
+	// Synced: all of them have been heard, so that no client and no manifest names a pod that is not among them. While it is false no pod is
+	// gone.
 	Synced bool
 }
 
@@ -71,10 +72,10 @@ type Known struct {
 type Options struct {
 	Runtime *cri.Client
 	Policy  reclaim.Policy
-	// PodGoneAfter is for how long a pod that nobody names has nothing alive before it is gone.
+	// PodGoneAfter is for how long a pod without a name has nothing alive before it is gone.
 	PodGoneAfter time.Duration
-	// Known is asked before each plan and again before each step that is taken because a pod is gone. nil: nobody names any pod, and
-	// that is all there is to know.
+	// Known is asked before each plan and again before each step that is taken because a pod is gone. nil: no pod is
+	// named, and that is all there is to know.
 	Known func() Known
 	// Mode is the config's gc: act, observe, or empty: observe beside a kubelet.
 	Mode      string
@@ -170,10 +171,10 @@ func (c *Collector) Locked() bool { return c.store.foreign }
 // Missing are the files of what outlives a restart that were not there: what they are for begins anew.
 func (c *Collector) Missing() []string { return c.store.missing }
 
-// Waiting is how many pods nobody names and nothing is alive in, but not for PodGoneAfter yet, as of the last look.
+// Waiting is how many pods have neither a name nor anything alive, but not for PodGoneAfter yet, as of the last look.
 func (c *Collector) Waiting() (pods int, first time.Time) { return c.quiet.waiting, c.quiet.next }
 
-// PhaseOf is what a pod's object says of it, for Known. Whom the agent itself has evicted it knows better.
+// PhaseOf is what a pod's object says of it, for Known. Of pods that the agent itself has evicted it knows better.
 func PhaseOf(p *v1.Pod) reclaim.Phase {
 	switch over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed; {
 	case p.Status.Phase == v1.PodFailed && p.Status.Reason == eviction.ReasonEvicted: // kubelet pkg/kubelet/eviction/helpers.go PodIsEvicted

@@ -16,7 +16,7 @@ import (
 	"jettison/reclaim"
 )
 
-// A pod of which nothing lives and that nobody names is gone after podGoneAfter: everything of it goes, nothing of the other does, and
+// A pod of which nothing lives and that is not named is gone after podGoneAfter: everything of it goes, nothing of the other does, and
 // then there is nothing left to do.
 func TestAPodThatIsGone(t *testing.T) {
 	n := newNode(t)
@@ -138,7 +138,7 @@ func TestWhatChangedSinceThePlanStays(t *testing.T) {
 	}
 }
 
-// The log of a dead container stays as long as another one of its pod has it too: who makes containers without a kubelet may give all
+// The log of a dead container stays as long as another one of its pod has it too: what makes containers without a kubelet may give all
 // attempts the same.
 func TestALogThatAnotherContainerHas(t *testing.T) {
 	for name, c := range map[string]struct {

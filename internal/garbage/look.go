@@ -37,8 +37,8 @@ func (v *view) doubt(err error) {
 }
 
 // view sees what a plan for some kinds needs. It is an error if the runtime does not tell its containers and sandboxes, or its images where
-// these alone are asked for; what else cannot be seen is absent. Images that cannot be seen - another service may have them, a container may not tell its
-// volumes - keep nothing else from being collected.
+// these alone are asked for; what else cannot be seen is absent. Images that cannot be seen keep nothing else from being collected: another
+// service may have them, or a container may not tell its volumes.
 func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger) (*view, error) {
 	v := &view{look: &reclaim.Look{Trigger: trigger, AgentStarted: c.o.Started}}
 	v.problems = slices.Clone(c.odd)
@@ -60,7 +60,8 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 		if v.look.Records = c.records; err != nil {
 			v.noImages = fmt.Errorf("no image goes, they cannot be seen: %w", err)
 			v.doubt(v.noImages)
-			v.look.Images, v.look.ImagesInUse, v.look.ImageFs, v.imageFs = nil, nil, stats.Opt[reclaim.ImageFsSize]{}, stats.Opt[Filesystem]{}
+			v.look.Images, v.look.ImagesInUse = nil, nil
+			v.look.ImageFs, v.imageFs = stats.Opt[reclaim.ImageFsSize]{}, stats.Opt[Filesystem]{}
 		}
 	}
 	v.time = c.now()
@@ -111,7 +112,8 @@ func (c *Collector) tooSlow(v *view, began time.Time, what string) {
 
 func containerOf(c *cri.Container) reclaim.Container {
 	out := reclaim.Container{
-		ID: c.ID, SandboxID: c.SandboxID, PodUID: c.Labels[uidLabel], Name: c.Name, Attempt: c.Attempt, State: stateOf(c.State), CreatedAt: c.CreatedAt,
+		ID: c.ID, SandboxID: c.SandboxID, PodUID: c.Labels[uidLabel], Name: c.Name, Attempt: c.Attempt,
+		State: stateOf(c.State), CreatedAt: c.CreatedAt,
 	}
 	for _, ref := range []string{c.ImageID, c.ImageRef, c.Image} {
 		if ref != "" {

@@ -14,8 +14,8 @@ import (
 // doubtFor is for how long a manifest that cannot be read keeps every pod from counting as gone.
 const doubtFor = time.Hour
 
-// Named is what is known of pods by name, for the Collector's goroutine: it cannot reach what belongs to the loop. It is safe for concurrent
-// use.
+// Named is what is known of pods by name, for the Collector's goroutine: it cannot reach what belongs to the loop. It is safe for
+// concurrent use.
 type Named struct {
 	objects   func() []*v1.Pod
 	manifests bool                                 // there may be static ones
@@ -24,8 +24,8 @@ type Named struct {
 	doubted   atomic.Int64                         // when one could not be read, in nanoseconds since 1970
 }
 
-// NewNamed makes a Named. objects, which may be called at any time, are the pods that clients and manifests name now, and are not changed any
-// more. manifests: there is a directory of static ones, and until it was read no pod is gone.
+// NewNamed makes a Named. objects, which may be called at any time, are the pods that clients and manifests name now, and are not changed
+// any more. manifests: there is a directory of static ones, and until it was read no pod is gone.
 func NewNamed(objects func() []*v1.Pod, manifests bool) *Named {
 	return &Named{objects: objects, manifests: manifests}
 }

@@ -43,8 +43,8 @@ func NewPart(o PartOptions) *Part {
 	return &Part{o: o, results: make(chan Result), ended: make(chan struct{}), said: map[string]string{}}
 }
 
-// Start begins to collect garbage: passes that are due, and those that a disk asks for. What is known of pods, and the mode, are the Part's.
-// The returned function ends it; it is called once, when no result is taken any more.
+// Start begins to collect garbage: passes that are due, and those that a disk asks for. What is known of pods, and the mode, are the
+// Part's. The returned function ends it; it is called once, when no result is taken any more.
 func (p *Part) Start(o Options, s Schedule) (stop func()) {
 	o.Known, o.Mode = p.o.Named.Known, p.o.Mode
 	collector, err := New(o)
@@ -117,7 +117,7 @@ func (p *Part) news(r *Result) {
 		log      func()
 	}{
 		{"problems", joined(problems), func() { p.o.Log.Warn("garbage collection", "what", r.What.String(), "problems", problems) }},
-		{"left", joined(left), func() { p.o.Log.Info("garbage collection leaves alone what nobody knows", "left", left) }},
+		{"left", joined(left), func() { p.o.Log.Info("garbage collection leaves alone what belongs to no known pod", "left", left) }},
 		{"observed", observed, func() { p.o.Log.Info("garbage is not collected here", r.Fields()...) }},
 	} {
 		key := line.key + " " + r.What.String()

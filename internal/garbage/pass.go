@@ -178,7 +178,8 @@ func (x *run) all() {
 	if have, err := x.available(); err == nil {
 		before := x.v.imageFs.V
 		if x.r.Plan.Short = ""; have < target.V && x.over == "" && x.images == "" {
-			x.r.Plan.Short = reclaim.Insufficient(reclaim.ImageFsSize{CapacityBytes: before.CapacityBytes, AvailableBytes: before.AvailableBytes}, have-min(have, before.AvailableBytes))
+			fs := reclaim.ImageFsSize{CapacityBytes: before.CapacityBytes, AvailableBytes: before.AvailableBytes}
+			x.r.Plan.Short = reclaim.Insufficient(fs, have-min(have, fs.AvailableBytes))
 		}
 	}
 }

@@ -74,7 +74,8 @@ func (c *Collector) lookAtLogs(v *view) {
 	v.doubt(err)
 	for _, e := range entries {
 		if !e.Dir && reclaim.PodOfLogDir(e.Name) != "" {
-			v.look.Left = append(v.look.Left, reclaim.Left{What: fmt.Sprintf("log directory entry %.128q", e.Name), Why: "not a directory, though it is called as a pod's"})
+			what := fmt.Sprintf("log directory entry %.128q", e.Name)
+			v.look.Left = append(v.look.Left, reclaim.Left{What: what, Why: "not a directory, though it is called as a pod's"})
 			continue
 		}
 		v.look.LogDir = append(v.look.LogDir, e.Name)
@@ -86,9 +87,9 @@ func (c *Collector) lookAtLinks(v *view) {
 	v.doubt(err)
 	for _, e := range entries {
 		if !e.Link {
-			continue // nobody asked
+			continue
 		}
-		// A link to elsewhere is somebody's own, and one that is gone by now is nobody's.
+		// A link to elsewhere has another owner, and one that is gone by now has none.
 		if dangles, err := c.remover.Dangling(linksDir, e.Name); err == nil && dangles {
 			v.look.Links = append(v.look.Links, reclaim.Link{Name: e.Name})
 		}

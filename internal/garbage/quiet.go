@@ -9,8 +9,9 @@ import (
 )
 
 // quiet is since when pods have nothing alive in them. It goes on from one look to the next, and over a restart, for those of which nothing
-// new is there: a sandbox that is not ready never becomes ready again, so that a pod that lived in between has another one. Of those that somebody names nothing
-// is kept: the names do not outlive a restart, and a pod that has been through for days would be gone before its client is heard again.
+// new is there: a sandbox that is not ready never becomes ready again, so that a pod that lived in between has another one. Of pods that a
+// client or a manifest names nothing is kept. The names do not outlive a restart, and a pod that ended days ago would be gone before its
+// client is heard again.
 type quiet struct {
 	since   reclaim.Quiet
 	seen    map[string]quietPod // at the last look; before the first one, as read from the file

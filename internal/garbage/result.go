@@ -49,7 +49,7 @@ type Outcome uint8
 // The outcomes.
 const (
 	Removed Outcome = iota
-	WasGone         // somebody else has removed it
+	WasGone         // something else has removed it
 	Skipped         // it may not be removed any more, or need not, or not yet
 	Failed
 )

@@ -119,8 +119,8 @@ func (r *Runner) periodic(ctx context.Context, what What) {
 	r.report(result)
 }
 
-// onlyPlanned reports whether a pass for containers would only plan what the last one has planned a moment ago. The one that is due nearest to
-// observeAgain after it is made: a timer is never late by the same amount twice.
+// onlyPlanned reports whether a pass for containers would only plan what the last one has planned a moment ago. The one that is due nearest
+// to observeAgain after it is made: a timer is never late by the same amount twice.
 func (r *Runner) onlyPlanned() bool {
 	since := r.c.now().Sub(r.observed)
 	return !r.observed.IsZero() && since >= 0 && since < observeAgain-r.schedule.Containers/2 && r.c.observes() != ""

@@ -148,7 +148,7 @@ func TestCloseEndsACallThatHangs(t *testing.T) {
 	r := Start(n.Collector, Schedule{}, func(r Result) { got <- r })
 	r.Relieve([]eviction.Wish{{What: eviction.ReclaimContainers}})
 	for n.r.Calls("ListPodSandbox") == 0 {
-		time.Sleep(time.Millisecond) // the fake tells nobody
+		time.Sleep(time.Millisecond) // the fake does not tell
 	}
 	if err := r.Close(time.Minute); err != nil {
 		t.Fatal(err)

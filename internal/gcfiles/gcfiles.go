@@ -1,6 +1,12 @@
 // Package gcfiles reads a node's garbage from files, for jettison gc --from: what crictl prints as JSON, and gc.json with the policy and
-// what crictl cannot tell. docs/gc.md has the format. What can remove something is read strictly: a state that is not known, or a file that is
-// not what its name says, is an error, never an empty list.
+// what crictl cannot tell. docs/gc.md has the format. What can remove something is read strictly: a state that is not known, or a file that
+// is not what its name says, is an error, never an empty list.
+//
+//	gcfiles.go  Read: the four files of a directory
+//	crictl.go   what crictl prints
+//	gc.go       gc.json
+//	value.go    numbers, times and durations in JSON
+//	fault.go    what is wrong with a file, by line and field
 package gcfiles
 
 import (
@@ -62,7 +68,8 @@ func Read(dir string) (*Node, error) {
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path) // before it is opened: a pipe would be waited for
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/gc.md)", err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
+		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/gc.md)",
+			err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
 	}
 	if err != nil {
 		return nil, err

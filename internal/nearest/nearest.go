@@ -12,8 +12,8 @@ import (
 // mostName is the longest name that is compared, in bytes: names come from outside, and the time grows with both lengths.
 const mostName = 64
 
-// Name is the known name most like one: at most half of its letters are others, whatever their case. Empty: none is like it. Of two that are
-// as near it is the first by the alphabet.
+// Name is the known name most like one: at most half of its letters are others, whatever their case. Empty: none is like it. Of two that
+// are as near it is the first by the alphabet.
 func Name(name string, known iter.Seq[string]) string {
 	if len(name) > mostName {
 		return ""

@@ -1,5 +1,11 @@
 // Package podjson decodes pod objects that come from outside: strictly, in bounded memory and time, one pod after another. Of each
 // it keeps what decisions and records need.
+//
+//	list.go      List: the pods of a list, one by one
+//	pod.go       Pod, Manifest: one pod
+//	guard.go     what would take too much time or memory, refused before it is decoded
+//	quantity.go  ParseQuantity
+//	trim.go      Trim: what is kept; Size: how much memory it takes
 package podjson
 
 import (

@@ -146,7 +146,7 @@ func entries(n int) string {
 	return b.String() + `"x":"1"`
 }
 
-// Errors of who sends are passed on: they are answered in another way.
+// Errors of the sender are passed on: they are answered in another way.
 func TestAReadersError(t *testing.T) {
 	gone := errors.New("gone")
 	for _, text := range []string{``, `[`, `[{`, `[{` + meta + `}`, `{"items":[`, `{"a`} {

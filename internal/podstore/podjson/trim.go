@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim is a new object with what decisions and records need of a pod: who it is, labels, owners, annotations kubernetes.io/config.*
-// and jettison/*, priority, resources, volumes that lie on the node's disks, where it may run, phase with its reason (a failed pod was evicted or not) and QoS class. It shares
-// maps and pointers with p.
+// Trim is a new object with what decisions and records need of a pod: its names and UID, labels, owners, annotations that decide (Keeps),
+// priority, resources, volumes that lie on the node's disks, where it may run, phase with its reason (a failed pod was evicted or not) and
+// QoS class. It shares maps and pointers with p.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -49,7 +49,8 @@ func trimContainers(all []v1.Container) []v1.Container {
 	var out []v1.Container
 	for i := range all {
 		c := &all[i]
-		kept := v1.Container{Name: c.Name, Resources: v1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}, RestartPolicy: c.RestartPolicy}
+		resources := v1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}
+		kept := v1.Container{Name: c.Name, Resources: resources, RestartPolicy: c.RestartPolicy}
 		for _, port := range c.Ports {
 			if port.HostPort != 0 {
 				kept.Ports = append(kept.Ports, port)

@@ -102,7 +102,7 @@ func plain(ref string) string {
 }
 
 // full is a name as runtimes list it, with the registry and the tag that are meant where there is none (github.com/distribution/reference
-// ParseDockerRef): "pause" is "docker.io/library/pause:latest". What a configuration, or whoever made a container without a kubelet,
+// ParseDockerRef): "pause" is "docker.io/library/pause:latest". What a configuration, or a client that made a container without a kubelet,
 // calls an image is often the short form: k3s has "rancher/mirrored-pause:3.6" for its sandboxes. A digest stays as it is.
 func full(name string) string {
 	if name == "" || len(name) >= 64 && isHex(name) {

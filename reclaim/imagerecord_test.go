@@ -56,7 +56,7 @@ func TestImagesAreFoundByAnyReference(t *testing.T) {
 	}
 }
 
-// Whoever names an image as people do means the one that the runtime lists in full, or whose ID begins so.
+// A short name, as people write it, means the image that the runtime lists in full, or whose ID begins so.
 func TestImagesAreFoundByShortReferences(t *testing.T) {
 	for _, c := range []struct {
 		ref, listed string

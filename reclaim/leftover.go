@@ -43,7 +43,8 @@ func (w *planner) planLinks() {
 		case id == "":
 			w.leave(fmt.Sprintf("link %.128q", l.Name), "not the name of a link to a container's log, pod_namespace_container-id.log")
 		case !alive[id]: // the log of one that runs is not there for a moment while it is rotated
-			w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLink, ID: l.Name, Reason: Dangling, Why: "what it leads to is gone, and its container does not run"})
+			why := "what it leads to is gone, and its container does not run"
+			w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveLink, ID: l.Name, Reason: Dangling, Why: why})
 		}
 	}
 }
@@ -84,6 +85,7 @@ func (w *planner) planCgroups() {
 			w.leave(fmt.Sprintf("cgroup %.128q", g.Path), "not the name of a pod's cgroup, with its UID")
 			continue
 		}
-		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveCgroup, ID: g.Path, PodUID: g.PodUID, Reason: reason, Why: "empty, and " + podWords[reason]})
+		why := "empty, and " + podWords[reason]
+		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveCgroup, ID: g.Path, PodUID: g.PodUID, Reason: reason, Why: why})
 	}
 }

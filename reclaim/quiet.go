@@ -8,8 +8,8 @@ import (
 // Quiet is since when each pod has had neither a ready sandbox nor a running container, by UID.
 type Quiet map[string]time.Time
 
-// Update brings it up to date with what is seen now: pods that the runtime, the log directory or the kernel knows, and in which nothing lives. It
-// begins anew for a pod that lives again, and with an agent that starts. A time after now is from a clock that was set back. q is
+// Update brings it up to date with what is seen now: pods that the runtime, the log directory or the kernel knows, and in which nothing
+// lives. It begins anew for a pod that lives again, and with an agent that starts. A time after now is from a clock that was set back. q is
 // not changed.
 func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	out, lives := Quiet{}, map[string]bool{}

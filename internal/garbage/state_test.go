@@ -28,7 +28,7 @@ func TestARestartRemembers(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "container c", "sandbox s")
 }
 
-// The time that a node was off is none in which somebody could have started its pods.
+// The time that a node was off is none in which its pods could have been started.
 func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
 	for _, c := range []struct {
 		then, now string
@@ -82,7 +82,7 @@ func TestAPodThatWasNamedBeforeARestart(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s")
 }
 
-// A pod that has lived while nobody looked has another sandbox, and is quiet only since then.
+// A pod that has lived between two looks has another sandbox, and is quiet only since then.
 func TestAPodThatLivedMeanwhile(t *testing.T) {
 	n := newNode(t)
 	n.sandbox("s", uidA, false, time.Hour)

@@ -69,7 +69,7 @@ func openStore(dir, boot string) *store {
 	return s
 }
 
-// acquire takes the lock if nobody has it. Without a directory, or where none can be written, there is nothing to be locked either.
+// acquire takes the lock if no other process has it. Without a directory, or where none can be written, there is nothing to be locked.
 func (s *store) acquire() {
 	if s.dir == "" || s.lock != nil {
 		return
@@ -169,9 +169,9 @@ func parseImages(text []byte) (reclaim.Records, error) {
 	return out, nil
 }
 
-// parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot: all pods are quiet after that, and whoever
-// starts them has to have time for it, however long the node was off. One that does not say of which boot it is was written by a version that
-// kept the pods that clients name in it, too: it is none to go by either.
+// parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot: all pods are quiet after that, and what
+// starts them needs time for it, however long the node was off. A file that does not say of which boot it is was written by a version that
+// kept the pods that clients name in it, too: it is not to be relied on either.
 func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	out, state := map[string]quietPod{}, podsState{}
 	err := json.Unmarshal(text, &state)

@@ -70,7 +70,7 @@ func (x *run) named(s *reclaim.Step) string {
 	return "its pod is named by now as one that is not gone"
 }
 
-// silent reports whether a step is taken because nobody names a pod, not because somebody says that it is gone.
+// silent reports whether a step is taken because a pod is not named, not because a client says that it is gone.
 func (x *run) silent(s *reclaim.Step) bool {
 	_, named := x.v.known.Pods[s.PodUID]
 	return s.Reason == reclaim.PodGone && !named
@@ -147,7 +147,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 			return Failed, "", err
 		}
 	}
-	// The log goes first, as with a kubelet (kuberuntime_container.go removeContainer): once the container is gone nobody knows where it is.
+	// The log goes first, as with a kubelet (kuberuntime_container.go removeContainer): once the container is gone its place is not known.
 	var logErr error
 	if c.remover != nil && now.LogPath != "" {
 		shared, err := x.sharesLog(s, now.LogPath)
@@ -165,7 +165,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 }
 
 // sharesLog reports whether another container of the pod has the same log, or one that would be taken for what this one was rotated to. A
-// kubelet gives each attempt a log of its own; who does without one may give them all the same, and the one that runs now writes to it.
+// kubelet gives each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it.
 func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	v, err := x.fresh(true)
 	if err != nil {

@@ -83,10 +83,10 @@ type trouble struct {
 // and tried again with each frame. report is called when frames begin to be lost and when they are written again, from Record and from the
 // recorder's own goroutine. It must not block.
 func NewRecorder(path string, report func(Notice)) (*Recorder, error) {
-	return newRecorder(path, usual, report)
+	return boundedRecorder(path, usual, report)
 }
 
-func newRecorder(path string, b bounds, report func(Notice)) (*Recorder, error) {
+func boundedRecorder(path string, b bounds, report func(Notice)) (*Recorder, error) {
 	if base := filepath.Base(path); path == "" || base == "." || base == "/" {
 		return nil, fmt.Errorf("record: %q is no file", path)
 	}

@@ -41,7 +41,7 @@ func recorder(t *testing.T, path string, change func(*bounds)) (*Recorder, *noti
 	if change != nil {
 		change(&b)
 	}
-	r, err := newRecorder(path, b, said.add)
+	r, err := boundedRecorder(path, b, said.add)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestRecorderNeverBlocks(t *testing.T) {
 	hang, hangs, said := make(chan struct{}), make(chan struct{}, 1), make(chan Notice, 10)
 	few := usual
 	few.queue = 2
-	r, err := newRecorder(filepath.Join(t.TempDir(), "no", "frames.gz"), few, func(n Notice) {
+	r, err := boundedRecorder(filepath.Join(t.TempDir(), "no", "frames.gz"), few, func(n Notice) {
 		if errors.Is(n.Err, ErrBehind) || n.Err == nil {
 			said <- n
 			return

@@ -8,13 +8,13 @@
 //	place.go     what is seen on file systems: logs, links, cgroups, sizes
 //	pass.go      Pass, Relieve: look, plan, carry out
 //	relief.go    what of a plan helps against a disk that is short, in which order
-//	step.go      removing containers, sandboxes, logs, links, cgroups
+//	removal.go   removing containers, sandboxes, logs, links, cgroups
 //	image.go     removing images, measured
 //	result.go    what a pass has done
 //	hold.go      evictions go first
 //	backoff.go   what did not work, and when it is tried again
 //	quiet.go     pods in which nothing is alive, and since when
-//	store.go     what outlives a restart
+//	state.go     what outlives a restart
 //	schedule.go  when the next pass is due
 //	runner.go    Runner: passes in a goroutine, periodic or asked for
 //	named.go     Named: what is known of pods by name, for that goroutine

@@ -59,9 +59,9 @@ type Reader struct {
 }
 
 // Start starts a Reader. Close it.
-func Start(o Options) *Reader { return start(o, period) }
+func Start(o Options) *Reader { return startEvery(o, period) }
 
-func start(o Options, every time.Duration) *Reader {
+func startEvery(o Options, every time.Duration) *Reader {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Reader{cancel: cancel, done: make(chan struct{})}
 	go func() {

@@ -227,7 +227,7 @@ func TestReader(t *testing.T) {
 	dir := t.TempDir()
 	changed, reported := make(chan []*v1.Pod), make(chan error, 10)
 	o := Options{Path: dir, Changed: func(p []*v1.Pod) { changed <- p }, Report: func(err error) { reported <- err }}
-	r := start(o, time.Millisecond)
+	r := startEvery(o, time.Millisecond)
 	if got := <-changed; len(got) != 0 {
 		t.Errorf("at first %v", got)
 	}

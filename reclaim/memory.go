@@ -119,10 +119,18 @@ func MemoryTime(headroom uint64, fill float64, margin time.Duration) time.Durati
 // MemoryKindFor is the kind that can help: anonymous memory where swap has room for some of it. ok: it is known how much swap is free;
 // without swap that is none.
 func MemoryKindFor(free stats.Opt[uint64], keep uint64) (kind MemoryKind, ok bool) {
-	if free.OK && free.V > keep && free.V-keep >= worthBytes {
+	if spareSwap(free, keep) >= worthBytes {
 		return Anonymous, true
 	}
 	return PageCache, free.OK
+}
+
+// spareSwap is how much swap may be used; 0 where it is not known.
+func spareSwap(free stats.Opt[uint64], keep uint64) uint64 {
+	if !free.OK {
+		return 0
+	}
+	return free.V - min(keep, free.V)
 }
 
 // PlanMemory plans which pods to ask for cold memory: BestEffort pods before Burstable ones, never others, and of these the coldest first.
@@ -180,7 +188,7 @@ func bound(look *MemoryLook, w MemoryWish) (bytes uint64, why string) {
 		case kind != Anonymous:
 			return 0, "swap has no room"
 		}
-		bytes = min(bytes, look.SwapFreeBytes.V-look.SwapKeepBytes)
+		bytes = min(bytes, spareSwap(look.SwapFreeBytes, look.SwapKeepBytes))
 	}
 	if bytes < minMemoryAsk {
 		return 0, fmt.Sprintf("at %.0f MiB a second nothing of worth comes back in %v", w.Rate/(1<<20), w.Time.Round(time.Millisecond))
@@ -198,7 +206,7 @@ type cold struct {
 // coldest are the pods that may be asked, in order.
 func coldest(look *MemoryLook, kind MemoryKind) []cold {
 	out := make([]cold, 0, len(look.Pods))
-	_, swap := swapOf(look)
+	swap := spareSwap(look.SwapFreeBytes, look.SwapKeepBytes) > 0
 	for i := range look.Pods {
 		p := &look.Pods[i]
 		if !p.mayBeAsked() {
@@ -231,15 +239,6 @@ func (p *MemoryPod) mayBeAsked() bool {
 	known := p.Cgroup != "" && p.CurrentBytes.OK && p.ProtectedBytes.OK && p.Lists.OK
 	stalled := p.StallShare.OK && p.StallShare.V >= stalls
 	return known && !stalled && !p.Exempt && classOrder(p.QOSClass) != 0
-}
-
-// swapOf is the swap that may be used, and whether there is any.
-func swapOf(look *MemoryLook) (bytes uint64, ok bool) {
-	free := look.SwapFreeBytes
-	if !free.OK || free.V <= look.SwapKeepBytes {
-		return 0, false
-	}
-	return free.V - look.SwapKeepBytes, true
 }
 
 // idleAnon is how much anonymous memory may be idle. With generations the lists say little of it: half is a guess, which what is read

@@ -102,7 +102,7 @@ type Collector struct {
 	o       Options
 	now     func() time.Time
 	beside  func(procMount string) (bool, string)
-	statfs  func(path string) (Filesystem, error)
+	statfs  func(path string) (filesystem, error)
 	wait    time.Duration // under disk pressure, for a sandbox to get its container
 	slow    time.Duration // a list that takes longer: the runtime is slow
 	limit   time.Duration // of a call that changes something; 0: what cri.Client has

@@ -23,10 +23,9 @@ type view struct {
 	look     *reclaim.Look
 	time     time.Time
 	problems []string
-	slow     string                // what the runtime was slow at; empty: nothing
-	known    Known                 // that Pods of look were made from
-	imageFs  stats.Opt[Filesystem] // absent: not measured
-	noImages error                 // why images were not seen although they were to be
+	slow     string // what the runtime was slow at; empty: nothing
+	known    Known  // that Pods of look were made from
+	noImages error  // why images were not seen although they were to be
 }
 
 // doubt notes what is wrong with a part of a look.
@@ -60,8 +59,7 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 		if v.look.Records = c.records; err != nil {
 			v.noImages = fmt.Errorf("no image goes, they cannot be seen: %w", err)
 			v.doubt(v.noImages)
-			v.look.Images, v.look.ImagesInUse = nil, nil
-			v.look.ImageFs, v.imageFs = stats.Opt[reclaim.ImageFsSize]{}, stats.Opt[Filesystem]{}
+			v.look.Images, v.look.ImagesInUse, v.look.ImageFs = nil, nil, stats.Opt[reclaim.ImageFsSize]{}
 		}
 	}
 	v.time = c.now()
@@ -164,8 +162,7 @@ func (c *Collector) lookAtImages(ctx context.Context, v *view) error {
 		v.doubt(err)
 		return nil
 	}
-	v.imageFs = stats.Some(fs)
-	v.look.ImageFs = stats.Some(reclaim.ImageFsSize{CapacityBytes: fs.CapacityBytes, AvailableBytes: fs.AvailableBytes})
+	v.look.ImageFs = stats.Some(fs.ImageFsSize)
 	return nil
 }
 

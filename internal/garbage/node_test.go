@@ -77,7 +77,7 @@ func (n *node) open(change func(*Options)) {
 	c.statfs = n.disk
 }
 
-func (n *node) disk(path string) (Filesystem, error) {
+func (n *node) disk(path string) (filesystem, error) {
 	used := n.other
 	n.r.Change(func() {
 		for _, i := range n.r.Images {
@@ -89,9 +89,9 @@ func (n *node) disk(path string) (Filesystem, error) {
 		}
 	})
 	if path != "/images" {
-		return Filesystem{Path: path, Device: 2, CapacityBytes: 1000, AvailableBytes: 500}, nil
+		return filesystem{2, reclaim.ImageFsSize{CapacityBytes: 1000, AvailableBytes: 500}}, nil
 	}
-	return Filesystem{Path: path, Device: 1, CapacityBytes: 1000, AvailableBytes: 1000 - min(used, 1000)}, nil
+	return filesystem{1, reclaim.ImageFsSize{CapacityBytes: 1000, AvailableBytes: 1000 - min(used, 1000)}}, nil
 }
 
 func (n *node) sandbox(id, uid string, ready bool, age time.Duration) {

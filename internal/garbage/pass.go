@@ -166,7 +166,7 @@ func (x *run) all() {
 		x.one(&steps[i])
 	}
 	target := x.r.Plan.Available
-	if !target.OK || !x.v.imageFs.OK {
+	if !target.OK || !x.v.look.ImageFs.OK {
 		return
 	}
 	for i := range x.r.Plan.Spare { // sizes are predictions
@@ -176,10 +176,9 @@ func (x *run) all() {
 		x.one(&x.r.Plan.Spare[i])
 	}
 	if have, err := x.available(); err == nil {
-		before := x.v.imageFs.V
+		before := x.v.look.ImageFs.V
 		if x.r.Plan.Short = ""; have < target.V && x.over == "" && x.images == "" {
-			fs := reclaim.ImageFsSize{CapacityBytes: before.CapacityBytes, AvailableBytes: before.AvailableBytes}
-			x.r.Plan.Short = reclaim.Insufficient(fs, have-min(have, fs.AvailableBytes))
+			x.r.Plan.Short = reclaim.Insufficient(before, have-min(have, before.AvailableBytes))
 		}
 	}
 }

@@ -15,22 +15,19 @@ import (
 	"jettison/stats/read"
 )
 
-// Filesystem is one by statfs(2).
-type Filesystem struct {
-	Path           string // that was asked
-	Device         uint64 // st_dev
-	CapacityBytes  uint64
-	AvailableBytes uint64 // what an ordinary user may still write
+// filesystem is one by statfs(2).
+type filesystem struct {
+	Device              uint64 // st_dev
+	reclaim.ImageFsSize        // available: what an ordinary user may still write
 }
 
 var errNoHost = errors.New("the host's root directory is not open")
 
 // hostFs asks for the file system that a directory of the host lies on, or would.
-func (c *Collector) hostFs(dir string) (out Filesystem, err error) {
+func (c *Collector) hostFs(dir string) (out filesystem, err error) {
 	if c.o.Host == nil {
 		return out, errNoHost
 	}
-	out.Path = dir
 	fd, err := c.o.Host.Dir(dir)
 	for errors.Is(err, os.ErrNotExist) && dir != "/" && dir != "." {
 		dir = path.Dir(dir)

@@ -33,7 +33,7 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 		return none, fmt.Errorf("quantity %q: %w", text, err)
 	}
 	if q.Sign() < 0 {
-		return none, fmt.Errorf("quantity %q: is negative", text)
+		return none, fmt.Errorf("quantity %q is negative", text)
 	}
 	return q, nil
 }

@@ -96,7 +96,7 @@ type Options struct {
 // linksDir is where kubelets put symbolic links to containers' logs (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
 const linksDir = "/var/log/containers"
 
-// Collector collects garbage on one node. Pass, Relieve, Look and Close are for one goroutine at a time; Hold and Release for any.
+// Collector collects garbage on one node. Pass, Plan, Relieve and Close are for one goroutine at a time; Hold and Release for any.
 type Collector struct {
 	barrier
 	o       Options

@@ -6,6 +6,7 @@ import (
 
 	"jettison/cri/nri"
 	"jettison/eviction"
+	"jettison/internal/bootid"
 	"jettison/internal/kill"
 	"jettison/internal/records"
 )
@@ -19,7 +20,7 @@ func (a *agent) startKeeping(now time.Time) (state records.State, running []reco
 	if a.o.DryRun {
 		return state, nil, func() {}
 	}
-	a.bootID = records.BootID(cmp.Or(a.o.ProcMount, "/proc"))
+	a.bootID = bootid.Read(cmp.Or(a.o.ProcMount, "/proc"))
 	if dir != "" {
 		var warnings []error
 		state, running, warnings = records.Load(dir, now, a.bootID)

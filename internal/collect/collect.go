@@ -29,6 +29,7 @@ import (
 	"jettison/cri"
 	"jettison/eviction"
 	"jettison/internal/beside"
+	"jettison/internal/bootid"
 	"jettison/internal/remove"
 	"jettison/reclaim"
 	"jettison/stats/read"
@@ -149,7 +150,7 @@ func New(o Options) (*Collector, error) {
 			return nil, err
 		}
 	}
-	c.store = openStore(o.StateDir, filepath.Join(c.o.ProcMount, "sys/kernel/random/boot_id"))
+	c.store = openStore(o.StateDir, bootid.Read(c.o.ProcMount))
 	var odd []error
 	c.records, c.quiet, odd = c.store.load()
 	for _, err := range odd {

@@ -4,16 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"jettison/internal/wholefile"
 	"jettison/reclaim"
 )
 
@@ -59,12 +58,9 @@ type podsState struct {
 	Pods    map[string]quietPod `json:"pods"`           // by UID
 }
 
-// openStore opens a directory. boot is a file with the ID of this boot (random(4), boot_id).
+// openStore opens a directory. boot is the ID of this boot; empty: not known.
 func openStore(dir, boot string) *store {
-	s := &store{dir: dir, written: map[string][]byte{}}
-	if text, err := os.ReadFile(boot); err == nil && len(text) <= maxID {
-		s.boot = strings.TrimSpace(string(text))
-	}
+	s := &store{dir: dir, boot: boot, written: map[string][]byte{}}
 	s.acquire()
 	return s
 }
@@ -109,12 +105,14 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 			break
 		}
 		path := filepath.Join(s.dir, f.name)
-		text, err := readState(path)
+		text, err := wholefile.Read(path, maxState, unix.O_NOFOLLOW)
 		if errors.Is(err, os.ErrNotExist) {
 			s.missing = append(s.missing, path)
 			continue
 		}
-		if err == nil {
+		if err != nil {
+			err = errors.Unwrap(err) // the path is said below
+		} else {
 			err = f.parse(text)
 		}
 		if err != nil {
@@ -124,24 +122,6 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 		s.written[f.name] = text
 	}
 	return records, pods, errs
-}
-
-// readState reads one file.
-func readState(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, errors.Unwrap(err) // the path is said by the caller
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxState+1))
-	if err == nil && len(text) > maxState {
-		err = fmt.Errorf("longer than %d bytes", maxState)
-	}
-	return text, err
 }
 
 // parseImages reads images.json. It returns an empty map beside an error.
@@ -248,41 +228,14 @@ func (s *store) write(name string, state any) error {
 	if string(text) == string(s.written[name]) {
 		return nil
 	}
-	if err := replace(s.dir, name, text); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(s.dir, name), err)
+	path := filepath.Join(s.dir, name)
+	err = wholefile.Replace(path, func(f *os.File) error {
+		_, err := f.Write(text)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	s.written[name] = text
 	return nil
-}
-
-// replace writes a file beside the old one and puts it in its place.
-func replace(dir, name string, text []byte) (err error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	temp := name + ".tmp"
-	if err := root.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(temp, name)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	d, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close()) // the new name is on the disk, too
 }

@@ -107,7 +107,7 @@ func TestAStateFileThatIsNone(t *testing.T) {
 		"another kind":    {`[]`, "cannot unmarshal"},
 		"a list":          {`{"version": 1, "images": []}`, "cannot unmarshal"},
 		"a time":          {`{"version": 1, "images": {"a": {"firstDetected": "x"}}}`, "parsing time"},
-		"huge":            {strings.Repeat(" ", maxState+1), "longer than"},
+		"huge":            {strings.Repeat(" ", maxState+1), "larger than"},
 		"empty":           {"", "unexpected end"},
 	} {
 		t.Run(name, func(t *testing.T) {

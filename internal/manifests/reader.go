@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/internal/podstore/podjson"
+	"jettison/internal/wholefile"
 )
 
 // Bounds. The kubelet takes 10 MiB a file (pkg/kubelet/config/common.go maxConfigLength) and any number; an API server would take
@@ -303,12 +304,12 @@ func readFile(path string) ([]byte, stamp, error) {
 	if err := regular(st.Mode); err != nil {
 		return nil, stamp{}, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
+	text, err := wholefile.ReadAll(f, maxFile)
+	if large := wholefile.TooLarge(0); errors.As(err, &large) {
+		return nil, stampOf(&st), fmt.Errorf("is %w", large)
+	}
+	if err != nil {
 		return nil, stamp{}, cause(err)
-	case len(text) > maxFile:
-		return nil, stampOf(&st), fmt.Errorf("is larger than %d bytes", maxFile)
 	}
 	return text, stampOf(&st), nil
 }

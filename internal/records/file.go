@@ -3,13 +3,14 @@ package records
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/internal/wholefile"
 )
 
 // File is the name of the file of records below the state directory.
@@ -95,7 +96,7 @@ func (j *journal) open() error {
 	if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
 		return err
 	}
-	f, err := openRegular(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	f, err := wholefile.Open(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (j *journal) halve() error {
 		keep--
 		size += int64(last[order[keep]].size) + 1
 	}
-	err = replace(j.path, func(w *os.File) error {
+	err = wholefile.Replace(j.path, func(w *os.File) error {
 		for _, id := range order[keep:] {
 			p := last[id]
 			if _, err := io.Copy(w, io.NewSectionReader(j.file, p.at, int64(p.size))); err != nil {
@@ -190,67 +191,4 @@ func (j *journal) close() {
 		_ = j.file.Close()
 		j.file = nil
 	}
-}
-
-// openRegular opens a regular file and nothing else: no symbolic link, no FIFO that would hang.
-func openRegular(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("%s is a symbolic link, which is not followed", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		_ = f.Close()
-		if err == nil {
-			err = fmt.Errorf("%s is no regular file", path)
-		}
-		return nil, err
-	}
-	return f, nil
-}
-
-// replace writes a file anew so that a crash leaves either the old or the new one whole.
-func replace(path string, fill func(*os.File) error) (err error) {
-	temp := path + ".tmp"
-	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) { // of a process that died in the middle
-		return err
-	}
-	f, err := openRegular(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temp)
-		}
-	}()
-	err = fill(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err2 := f.Close(); err == nil {
-		err = err2
-	}
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir has a directory's entries lie on the disk. A file system that cannot do that is no reason to fail.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
-		return err
-	}
-	return nil
 }

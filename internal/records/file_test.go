@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"jettison/internal/wholefile"
+
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
@@ -203,7 +205,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 		if err := os.Symlink(target, state+".tmp"); err != nil {
 			t.Fatal(err)
 		}
-		if err := replace(state, func(f *os.File) error { _, err := f.WriteString("state"); return err }); err != nil {
+		if err := wholefile.Replace(state, func(f *os.File) error { _, err := f.WriteString("state"); return err }); err != nil {
 			t.Fatal(err)
 		}
 		if text, _ := os.ReadFile(target); string(text) != "x" {

@@ -10,6 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/internal/wholefile"
 )
 
 // readBytes is how much of the end of a file is read: twice what the agent lets it become.
@@ -26,7 +30,7 @@ type List struct {
 func Read(path string) (*List, error) { return readTail(path, readBytes) }
 
 func readTail(path string, most int64) (*List, error) {
-	f, err := openRegular(path, os.O_RDONLY)
+	f, err := wholefile.Open(path, os.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}

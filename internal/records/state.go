@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/eviction"
+	"jettison/internal/wholefile"
 	"jettison/stats"
 )
 
@@ -58,27 +59,17 @@ type HoldOff struct {
 	Signal stats.Signal `json:"signal,omitempty"` // the hold-off lasts as long as that is short; empty: not known, so it ends with Until
 }
 
-// BootID is the identity of this boot; proc is where /proc is mounted. Empty: the kernel does not say.
-func BootID(proc string) string {
-	text, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id")) // drivers/char/random.c proc_do_uuid
-	id := strings.TrimSpace(string(text))
-	if err != nil || !validID(id) {
-		return ""
-	}
-	return id
-}
-
 // Load reads what the process before this one has left in a state directory: its State, and the records that say that their eviction
 // is running. It never fails: what is missing, corrupt or cannot be true is left out, each with one warning, and what is left is a fresh
 // start. Of another boot only hold-offs count: its cgroups are gone, and their identities may have been given to others since. boot is
-// BootID; State.Manager is checked by eviction's Resume.
+// of package bootid; State.Manager is checked by eviction's Resume.
 func Load(dir string, now time.Time, boot string) (s State, running []Record, warnings []error) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Errorf(format, args...)) }
 	path := filepath.Join(dir, StateFile)
-	switch text, err := readSmall(path); {
+	switch text, err := wholefile.Read(path, maxState, unix.O_NOFOLLOW); {
 	case errors.Is(err, os.ErrNotExist): // the first start
 	case err != nil:
-		warn("%s cannot be read, starting afresh: %w", path, err)
+		warn("%s cannot be read, starting afresh: %w", path, errors.Unwrap(err))
 	default:
 		if s, err = parseState(text); err != nil {
 			warn("%s is no state, starting afresh: %w", path, err)
@@ -103,20 +94,6 @@ func Load(dir string, now time.Time, boot string) (s State, running []Record, wa
 		}
 	}
 	return s, running, warnings
-}
-
-// readSmall reads a file that is not larger than a State may be.
-func readSmall(path string) ([]byte, error) {
-	f, err := openRegular(path, os.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxState+1))
-	if err == nil && len(text) > maxState {
-		err = fmt.Errorf("larger than %d bytes", maxState)
-	}
-	return text, err
 }
 
 func parseState(text []byte) (s State, err error) {

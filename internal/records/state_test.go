@@ -175,15 +175,6 @@ func TestAStateBehindALink(t *testing.T) {
 	}
 }
 
-func TestBootID(t *testing.T) {
-	if id := BootID("/proc"); len(id) != 36 {
-		t.Errorf("%q", id)
-	}
-	if id := BootID(t.TempDir()); id != "" {
-		t.Errorf("%q", id)
-	}
-}
-
 // Whatever a state file holds: no panic, no cgroup that is not the pod's, no time beyond the clamps, and Resume takes what is left.
 func FuzzState(f *testing.F) {
 	text, _ := json.Marshal(State{Version: Version, BootID: "boot", Evictions: []Underway{underway("a")}, HoldOffs: []HoldOff{{UID: "a", Until: epoch.Add(time.Hour)}}})

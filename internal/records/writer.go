@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"jettison/internal/wholefile"
 )
 
 // Options of a Writer. The zero value of a bound is the default.
@@ -269,7 +271,7 @@ func (w *Writer) replaceState(text []byte) error {
 	if err := os.MkdirAll(w.o.Dir, 0o700); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	err := replace(filepath.Join(w.o.Dir, StateFile), func(f *os.File) error {
+	err := wholefile.Replace(filepath.Join(w.o.Dir, StateFile), func(f *os.File) error {
 		_, err := w.journal.write(f, text)
 		return err
 	})

@@ -110,19 +110,13 @@ func (r *Remover) sharedMemory(sandbox string) (points []string, err error) {
 	if len(sandbox) < shortestID || checkName(sandbox) != nil {
 		return nil, nil
 	}
-	name := cmp.Or(r.Proc, "/proc/thread-self") + "/mountinfo"
-	f, err := os.Open(name)
+	mounts, err := readMounts(cmp.Or(r.Proc, "/proc/thread-self") + "/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	mounts, err := parseMountinfo(f)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
 	for _, m := range mounts {
-		if m.kind == "tmpfs" && m.root == "/" && path.Base(m.point) == "shm" && slices.Contains(strings.Split(m.point, "/"), sandbox) {
-			points = append(points, m.point)
+		if m.FSType == "tmpfs" && m.Root == "/" && path.Base(m.Mountpoint) == "shm" && slices.Contains(strings.Split(m.Mountpoint, "/"), sandbox) {
+			points = append(points, m.Mountpoint)
 		}
 	}
 	return points, nil

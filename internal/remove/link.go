@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"jettison/stats/read"
 	"os"
 	"path"
 	"slices"
 	"strings"
+
+	"jettison/stats/read"
 
 	"golang.org/x/sys/unix"
 )

@@ -3,10 +3,11 @@ package read
 import (
 	"errors"
 	"fmt"
-	"jettison/stats"
 	"os"
 	"path"
 	"time"
+
+	"jettison/stats"
 
 	"golang.org/x/sys/unix"
 )

@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jettison/stats"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"jettison/stats"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"

@@ -1,9 +1,10 @@
 package read
 
 import (
-	"jettison/stats"
 	"slices"
 	"testing"
+
+	"jettison/stats"
 )
 
 func TestParsePodCgroup(t *testing.T) {

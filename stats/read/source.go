@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jettison/stats"
 	"sync"
 	"time"
+
+	"jettison/stats"
 )
 
 // source asks one thing again and again on a goroutine of its own and keeps the last good answer. Where the question blocks

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jettison/stats"
 	"maps"
 	"sync"
 	"time"
+
+	"jettison/stats"
 )
 
 // storageLoop has a storageWalker measure all pods again and again, and keeps what it found.

@@ -2,12 +2,13 @@ package read
 
 import (
 	"errors"
-	"jettison/stats"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"jettison/stats"
 )
 
 const zoneinfo = `Node 0, zone      DMA

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// recordedFiles are those of a group that this package reads. Those that a kernel or a group does not have are left out.
+// recordedFiles are those of a group that this package reads, watches or asks for, and some that the reader of a record wants to see
+// beside. Those that a kernel or a group does not have are left out.
 var recordedFiles = strings.Fields(`cgroup.controllers cgroup.events cgroup.procs cgroup.stat memory.current memory.stat memory.max memory.events
 	memory.events.local memory.pressure cpu.pressure io.pressure cpu.stat io.stat pids.current pids.max pids.events memory.swap.current
 	memory.swap.max memory.peak memory.min memory.low memory.high memory.swap.high memory.swap.peak memory.swap.events cpu.weight cpu.max`)
@@ -22,7 +23,7 @@ const (
 // ErrTooMany: a record would hold more groups than it may. What was visited until then is whole.
 var ErrTooMany = errors.New("too many cgroups")
 
-// Record visits each file that this package reads of a group and, if below, of all groups in it, by its path below the root:
+// Record visits each of these files of a group and, if below, of all groups in it, by its path below the root:
 // enough to make a tree for OpenTree of. The content is valid during the call.
 func (fs *FS) Record(name string, below bool, visit func(path string, content []byte)) error {
 	left := maxRecordedGroups

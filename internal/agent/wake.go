@@ -35,7 +35,7 @@ const podEvents = cgroup.MemoryEventsChanged | cgroup.CgroupEventsChanged | cgro
 // startWatch has the kernel wake the loop. What it cannot do is logged once; the deadline poll is there all the same. The returned
 // function ends it.
 func (a *agent) startWatch() (stop func()) {
-	w, err := cgroup.NewWatcher(cgroup.WatcherOptions{})
+	w, err := cgroup.NewWatcher()
 	if err != nil {
 		a.log.Warn("the kernel wakes nobody: looking at memory by the clock", "error", err)
 		return func() {}
@@ -124,7 +124,7 @@ func (a *agent) woken(now time.Time) (look bool) {
 	if w.What&cgroup.MemoryPressed != 0 {
 		a.pressed, look = now, true
 	}
-	if w.What&(cgroup.PIDsEventsChanged|cgroup.FileReady) != 0 {
+	if w.What&cgroup.PIDsEventsChanged != 0 {
 		look = true
 	}
 	ended := false

@@ -20,7 +20,7 @@ func (c *Reader) Collect(now time.Time, pods Index, out *stats.Summary) error {
 	for i := range out.Pods {
 		p := &out.Pods[i]
 		if known := pods[p.PodRef.UID]; known != nil {
-			known.describeContainers(p, out.Node.Memory.CapacityBytes)
+			known.describeContainers(p)
 		}
 	}
 	return errors.Join(errs...)

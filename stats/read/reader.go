@@ -24,7 +24,6 @@ type Reader struct {
 	buf    []byte              // one file's content
 	stat   cgroup.MemoryStat   // one memory.stat: here, for a local one would be allocated at each look
 	detail cgroup.MemoryDetail // likewise
-	cpu    cgroup.CPUStat
 	psi    cgroup.PSIStats
 	errs   []error
 

@@ -44,12 +44,9 @@ type Client struct {
 }
 
 // Dial makes a client for an endpoint as the kubelet writes it: unix:///run/containerd/containerd.sock. An absolute path
-// alone is taken as one. It does not connect yet.
-func Dial(endpoint string) (*Client, error) { return DialWithImages(endpoint, "") }
-
-// DialWithImages makes a client for a runtime whose image service listens on an endpoint of its own (the kubelet's
-// imageServiceEndpoint). An empty one means the runtime's. It does not connect yet.
-func DialWithImages(runtimeEndpoint, imageEndpoint string) (*Client, error) {
+// alone is taken as one. The image service may listen on an endpoint of its own (the kubelet's imageServiceEndpoint); empty means the
+// runtime's. It does not connect yet.
+func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 	l, err := newLink(runtimeEndpoint)
 	if err != nil {
 		return nil, err
@@ -70,9 +67,6 @@ func DialWithImages(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 
 // Endpoint is the runtime's socket.
 func (c *Client) Endpoint() string { return c.link.endpoint }
-
-// ImageEndpoint is the socket of the runtime's image service.
-func (c *Client) ImageEndpoint() string { return c.imageLink.endpoint }
 
 // Close ends the connections and every call in flight.
 func (c *Client) Close() error {

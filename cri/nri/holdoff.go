@@ -75,18 +75,6 @@ func (h *HoldOffs) Set(now time.Time, uid string, hold Hold) {
 	}
 }
 
-// Lift lets a pod in again.
-func (h *HoldOffs) Lift(uid string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	next := h.All()
-	if first := h.first.Load(); first != nil && first.uid == uid {
-		h.first.Store(nil)
-	}
-	delete(next, uid)
-	h.held.Store(&next)
-}
-
 // Held returns the hold of a pod that is held off now.
 func (h *HoldOffs) Held(now time.Time, uid string) (Hold, bool) {
 	if first := h.first.Load(); first != nil && first.uid == uid {

@@ -31,11 +31,15 @@ import (
 // DefaultSocket is where runtimes listen for plugins.
 const DefaultSocket = "/var/run/nri/nri.sock"
 
+// The plugin among others: its name, and when it is called, after those that change containers.
+const (
+	name     = "jettison"
+	position = "90"
+)
+
 // Options of New. The zero value is a plugin that holds nobody off.
 type Options struct {
 	Socket   string    // empty: DefaultSocket; unix:///PATH is taken too
-	Name     string    // empty: "jettison"
-	Position string    // two digits: when it is called among other plugins; empty: "90", after those that change containers
 	HoldOffs *HoldOffs // who is kept out; nil: nobody
 }
 
@@ -100,15 +104,6 @@ func New(o Options) (*Plugin, error) {
 	o.Socket = strings.TrimPrefix(o.Socket, "unix://")
 	if !strings.HasPrefix(o.Socket, "/") || len(o.Socket) > 107 || strings.ContainsRune(o.Socket, 0) { // unix(7), sun_path
 		return nil, fmt.Errorf("NRI socket %.120q: want /PATH/TO/SOCKET of at most 107 bytes", o.Socket)
-	}
-	if o.Name == "" {
-		o.Name = "jettison"
-	}
-	if o.Position == "" {
-		o.Position = "90"
-	}
-	if len(o.Position) != 2 || strings.Trim(o.Position, "0123456789") != "" {
-		return nil, fmt.Errorf("NRI position %.20q: want two digits", o.Position)
 	}
 	if o.HoldOffs == nil {
 		o.HoldOffs = &HoldOffs{}
@@ -204,7 +199,7 @@ func (p *Plugin) session(ctx context.Context, c net.Conn) error {
 	}()
 	p.state = State{}
 	w := newWire(c)
-	if err := w.register(p.o.Name, p.o.Position); err != nil {
+	if err := w.register(name, position); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
 	until := time.Now().Add(handshake)

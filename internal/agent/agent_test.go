@@ -63,7 +63,7 @@ func newTestNode(t *testing.T) *testNode {
 		t.Fatal(err)
 	}
 	n.runtime = critest.Start(t)
-	client, err := cri.Dial(n.runtime.Endpoint())
+	client, err := cri.Dial(n.runtime.Endpoint(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

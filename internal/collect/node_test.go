@@ -52,7 +52,7 @@ func (n *node) open(change func(*Options)) {
 	if n.Collector != nil {
 		n.Collector.Close()
 	}
-	client, err := cri.Dial(n.r.Endpoint())
+	client, err := cri.Dial(n.r.Endpoint(), "")
 	if err != nil {
 		n.t.Fatal(err)
 	}

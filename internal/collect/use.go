@@ -64,12 +64,7 @@ func (c *Collector) inUse(ctx context.Context, v *view) error {
 }
 
 // volumes asks for the images that a container has as volumes.
-func (c *Collector) volumes(ctx context.Context, id string) (refs []string, err error) {
+func (c *Collector) volumes(ctx context.Context, id string) ([]string, error) {
 	s, err := c.o.Runtime.ContainerStatus(ctx, id)
-	for _, m := range s.Mounts {
-		if m.Image != "" {
-			refs = append(refs, m.Image)
-		}
-	}
-	return refs, err
+	return s.ImageVolumes, err
 }

@@ -86,9 +86,6 @@ func New(o Options) *Killer {
 // Refused is what was not granted to the threads that free memory: they do it all the same, at an ordinary priority.
 func (k *Killer) Refused() []error { return k.refused }
 
-// Ladder is the rungs that are in use.
-func (k *Killer) Ladder() Ladder { return k.ladder }
-
 // Close ends the threads and waits for them, 2 s at most: os.ErrDeadlineExceeded, one is still in the kernel. Victims that
 // are pinned stay usable; nobody frees their memory but they themselves.
 func (k *Killer) Close() error {

@@ -28,7 +28,7 @@ import (
 
 // Runtime is what a pass needs of a container runtime (*cri.Client).
 type Runtime interface {
-	ContainerStatus(ctx context.Context, id string) (cri.ContainerStatus, error)
+	ContainerStatus(ctx context.Context, id string) (cri.Container, error)
 	ReopenContainerLog(ctx context.Context, id string) error
 }
 

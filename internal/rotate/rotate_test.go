@@ -57,7 +57,7 @@ func newNode(t testing.TB) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := cri.Dial(n.runtime.Endpoint())
+	client, err := cri.Dial(n.runtime.Endpoint(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,8 +249,8 @@ func TestAFailedReopeningIsTakenBack(t *testing.T) {
 
 type makesAndFails struct{ *node }
 
-func (m makesAndFails) ContainerStatus(context.Context, string) (cri.ContainerStatus, error) {
-	return cri.ContainerStatus{}, nil
+func (m makesAndFails) ContainerStatus(context.Context, string) (cri.Container, error) {
+	return cri.Container{}, nil
 }
 
 func (m makesAndFails) ReopenContainerLog(context.Context, string) error {

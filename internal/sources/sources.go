@@ -122,7 +122,7 @@ func OpenProc(o Options) (*read.Proc, error) {
 
 // Dial makes the runtime's client.
 func Dial(o Options) (*cri.Client, error) {
-	return cri.DialWithImages(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
+	return cri.Dial(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
 }
 
 // FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever.

@@ -24,7 +24,7 @@ func TestFirstAnswer(t *testing.T) {
 		"the version fails":  {"Version", "hangs: check the runtime"},
 		"the list fails too": {"ListContainers", "hangs: check the runtime"},
 	} {
-		client, err := cri.Dial(r.Endpoint())
+		client, err := cri.Dial(r.Endpoint(), "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func filesystem(mountpoint string, bytes, inodes uint64) []*runtimev1.Filesystem
 // The runtime of this test says that images and writable layers lie apart; and then, that they do not any more.
 func TestASplitContainerFileSystemIsFoundAndLostAgain(t *testing.T) {
 	r := critest.Start(t)
-	client, err := cri.Dial(r.Endpoint())
+	client, err := cri.Dial(r.Endpoint(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

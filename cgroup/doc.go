@@ -33,6 +33,6 @@
 //	reclaimstat.go   what memory.stat tells of what could be reclaimed
 //	feature.go       what the kernel, the mount and the node can do
 //	mountinfo.go     how the hierarchy is mounted
-//	record.go        what a recorded tree is made of
+//	recordtree.go    what a recorded tree is made of
 //	parse.go         numbers and "key value" lines
 package cgroup

@@ -36,7 +36,7 @@ func ParseEvents(b []byte) (Events, error) {
 
 // Events reads cgroup.events. The root cgroup has none.
 func (g *Group) Events(buf []byte) (Events, error) {
-	b, err := g.readKept(cgroupEvents, buf)
+	b, err := g.readKept(fileCgroupEvents, buf)
 	if err != nil {
 		return Events{}, err
 	}
@@ -83,7 +83,7 @@ func (g *Group) WaitEmpty(ctx context.Context, limit time.Duration) error {
 		case left <= 0:
 			return fmt.Errorf("wait for cgroup /%s to be empty: %w", g.path, os.ErrDeadlineExceeded)
 		}
-		fds := []unix.PollFd{{Fd: int32(g.kept[cgroupEvents] - 1), Events: unix.POLLPRI}, {Fd: int32(ended), Events: unix.POLLIN}}
+		fds := []unix.PollFd{{Fd: int32(g.kept[fileCgroupEvents] - 1), Events: unix.POLLPRI}, {Fd: int32(ended), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
 			return fmt.Errorf("poll cgroup %s: %w", g.file("cgroup.events"), err)
 		}

@@ -53,14 +53,14 @@ func NewFeatures(fs *FS, procMount, sysMount string) *Features {
 	return &Features{fs: fs, proc: procMount, sys: sysMount, known: map[string]Feature{}}
 }
 
-// probe is how one feature is found out.
-type probe struct {
+// featureProbe is how one feature is found out.
+type featureProbe struct {
 	name    string
 	ask     func(f *Features, groups probed) (Answer, string)
 	changes bool // at run time, so that even a conclusive answer is asked for again
 }
 
-var probes = []probe{
+var probes = []featureProbe{
 	{name: "cgroup.kill", ask: (*Features).cgroupKill},
 	{name: "memory.reclaim", ask: (*Features).memoryReclaim},
 	{name: "memory.peak", ask: (*Features).memoryPeak},

@@ -128,7 +128,8 @@ func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 		return unix.Openat2(dir, name, how)
 	}
 	copy(path[:], name)
-	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(how)), unix.SizeofOpenHow, 0, 0)
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(how)),
+		unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
 		return -1, errno
 	}

@@ -54,7 +54,7 @@ func ParseMemoryDetail(b []byte, out *MemoryDetail) error {
 // MemoryDetail reads memory.stat into out; buf is scratch space of at least 8 KiB. It costs the kernel what MemoryStat does,
 // and the reader more: not for the hot path.
 func (g *Group) MemoryDetail(buf []byte, out *MemoryDetail) error {
-	b, err := g.readKept(memoryStat, buf)
+	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {
 		return err
 	}

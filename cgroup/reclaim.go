@@ -14,8 +14,8 @@ var ErrNothingLeft = errors.New("nothing left to reclaim")
 // Swappiness says what memory.reclaim takes of a group, by the numbers of vm.swappiness.
 type Swappiness int
 
-// The ends of the scale, which are where the kernel begins, not where it ends (v6.12 mm/vmscan.c, get_scan_count, isolate_folios): without swap
-// space there is nothing but page cache to take.
+// The ends of the scale, which are where the kernel begins, not where it ends (v6.12 mm/vmscan.c, get_scan_count, isolate_folios):
+// without swap space there is nothing but page cache to take.
 const (
 	SwappinessFile Swappiness = 0   // page cache
 	SwappinessAnon Swappiness = 200 // what goes to swap

@@ -17,7 +17,8 @@ func RaiseThread() (raised bool, refused []error) {
 	if err == nil {
 		return true, nil
 	}
-	refused = append(refused, fmt.Errorf("make a thread a real-time one: %w (needs CAP_SYS_NICE, and a real-time budget of its cgroup where the kernel has RT_GROUP_SCHED)", err))
+	refused = append(refused, fmt.Errorf("make a thread a real-time one: %w (needs CAP_SYS_NICE, "+
+		"and a real-time budget of its cgroup where the kernel has RT_GROUP_SCHED)", err))
 	err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: -20,
 		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
 	if err == nil {

@@ -156,14 +156,14 @@ func (w *Watcher) round(now time.Time, events []unix.EpollEvent, buf []byte, dea
 		if s.fd < 0 || s.generation != events[i].Pad {
 			continue // removed between the event and now
 		}
-		dead = w.take(now, number, s, events[i].Events, buf, dead)
+		dead = w.takeEvent(now, number, s, events[i].Events, buf, dead)
 	}
-	w.wake() // once a round: the loop that was woken by its first event takes them all
+	w.notify() // once a round: the loop that was woken by its first event takes them all
 	return dead, false
 }
 
-// take takes one source's event.
-func (w *Watcher) take(now time.Time, number int32, s *source, events uint32, buf []byte, dead []int) []int {
+// takeEvent takes one source's event.
+func (w *Watcher) takeEvent(now time.Time, number int32, s *source, events uint32, buf []byte, dead []int) []int {
 	what, ended := s.kind, false
 	switch {
 	case s.rearm:
@@ -189,8 +189,8 @@ func (w *Watcher) take(now time.Time, number int32, s *source, events uint32, bu
 	return dead
 }
 
-// wake makes sure that the loop takes what is in the slot. w.mu is held.
-func (w *Watcher) wake() {
+// notify makes sure that the loop takes what is in the slot. w.mu is held.
+func (w *Watcher) notify() {
 	if w.slot.wake.Events == 0 {
 		return
 	}
@@ -229,7 +229,7 @@ func (w *Watcher) refuse(errs ...error) {
 			w.said[text] = true
 			w.refusals = append(w.refusals, err)
 			w.slot.add(time.Now(), nil, Refused)
-			w.wake()
+			w.notify()
 		}
 	}
 }

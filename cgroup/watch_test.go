@@ -105,7 +105,7 @@ func TestABurstIsOneWake(t *testing.T) {
 	for i := range 10_000 {
 		w.mu.Lock()
 		w.slot.add(now.Add(time.Duration(i)), &groups[i%len(groups)], MemoryEventsChanged<<(i%2))
-		w.wake()
+		w.notify()
 		w.mu.Unlock()
 	}
 	w.mu.Lock()

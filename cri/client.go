@@ -23,7 +23,8 @@ type timeouts struct {
 // thousand containers 1.5 s, a stop of three containers 130 ms; an older CRI-O walks the disk for ImageFsInfo), and short
 // enough that a hung one costs a wait, not the agent.
 // change is the kubelet's runtimeRequestTimeout.
-var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second, stop: 60 * time.Second, change: 2 * time.Minute}
+var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second, stop: 60 * time.Second,
+	change: 2 * time.Minute}
 
 // Client is a connection to one runtime. It connects when first used and again after the runtime restarted. Safe for use by
 // several goroutines. Every call has a deadline of its own, and ends earlier with its context.

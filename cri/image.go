@@ -92,7 +92,8 @@ func usagesOf(list []*runtimev1.FilesystemUsage) (out []FilesystemUsage) {
 
 func usageOf(u *runtimev1.FilesystemUsage) FilesystemUsage {
 	return FilesystemUsage{
-		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: counted(u.GetUsedBytes()), InodesUsed: counted(u.GetInodesUsed()), Time: at(u.GetTimestamp()),
+		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: counted(u.GetUsedBytes()), InodesUsed: counted(u.GetInodesUsed()),
+		Time: at(u.GetTimestamp()),
 	}
 }
 

@@ -76,8 +76,8 @@ type resources struct {
 	unified           map[string]string
 }
 
-// containerResources takes each from the best that names it: the status, which follows changes in place; the OCI spec; the config that the container was
-// made from.
+// containerResources takes each from the best that names it: the status, which follows changes in place; the OCI spec; the config
+// that the container was made from.
 func (v verboseInfo) containerResources(status *runtimev1.LinuxContainerResources) (out resources) {
 	spec, config := v.RuntimeSpec.Linux.Resources, v.Config.Linux.Resources
 	if config == nil {

@@ -24,7 +24,7 @@ func TestPromiseBadNodesGetAClearError(t *testing.T) {
 		{"no socket", config("a", "containerRuntimeEndpoint: unix:///run/none.sock\n"),
 			"container runtime unix:///run/none.sock: no answer within 2s: no such socket: start the runtime, or set containerRuntimeEndpoint"},
 		{"a socket that nobody listens on", config("b", "containerRuntimeEndpoint: unix:///run/dead.sock\n"),
-			"container runtime unix:///run/dead.sock: no answer within 2s: nobody listens on that socket: start the runtime, or set containerRuntimeEndpoint"},
+			"container runtime unix:///run/dead.sock: no answer within 2s: nothing listens on that socket: start the runtime, or set containerRuntimeEndpoint"},
 		{"a service that is no CRI", config("c", "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock.ttrpc\n"),
 			"container runtime unix:///run/containerd/containerd.sock.ttrpc: no answer within 2s: it accepts connections and does not speak CRI v1, or hangs"},
 		{"cgroupfs mounted read-only", config("e", "") + " --cgroup-mount /tmp/ro",

@@ -172,14 +172,14 @@ type PodMemoryStats struct {
 
 // ContainerStats is one container.
 type ContainerStats struct {
-	Name             string // empty: the runtime has not told
-	ID               string
-	StartTime        time.Time
-	CPU              CPUStats
-	Memory           ContainerMemoryStats
-	Rootfs           Opt[FsUsage] // writable layer
-	Logs             Opt[FsUsage]
-	Processes        Opt[uint64]
+	Name      string // empty: the runtime has not told
+	ID        string
+	StartTime time.Time
+	CPU       CPUStats
+	Memory    ContainerMemoryStats
+	Rootfs    Opt[FsUsage] // writable layer
+	Logs      Opt[FsUsage]
+	Processes Opt[uint64]
 }
 
 // ContainerMemoryStats in bytes, from the container's cgroup.

@@ -17,7 +17,7 @@ type Hold struct {
 const maxHolds = 1024
 
 // HoldOffs are the pods that are held off, by UID. The loop writes, the plugin reads without a lock: a map that was handed out
-// is never written again. The zero value holds nobody.
+// is never written again. The zero value holds no pod.
 type HoldOffs struct {
 	mu    sync.Mutex // of writers
 	held  atomic.Pointer[map[string]Hold]

@@ -5,7 +5,7 @@
 // each message, and links a WebAssembly runtime.
 //
 //	nri.go      Plugin: connects, answers, hands out what it learnt
-//	holdoff.go  HoldOffs: who is kept out
+//	holdoff.go  HoldOffs: the pods that are kept out
 //	index.go    what the events told; Overlay: beside the runtime's lists
 //	wire.go     frames and messages
 //	decode.go   protobuf
@@ -37,10 +37,10 @@ const (
 	position = "90"
 )
 
-// Options of New. The zero value is a plugin that holds nobody off.
+// Options of New. The zero value is a plugin that holds no pod off.
 type Options struct {
 	Socket   string    // empty: DefaultSocket; unix:///PATH is taken too
-	HoldOffs *HoldOffs // who is kept out; nil: nobody
+	HoldOffs *HoldOffs // pods that are kept out; nil: none
 }
 
 // State is how the plugin and its runtime get on.
@@ -115,7 +115,7 @@ func New(o Options) (*Plugin, error) {
 func (p *Plugin) Updates() <-chan Update { return p.updates }
 
 // Run connects, answers the runtime, and connects again when it is gone, until ctx ends. All that it has is one goroutine, the
-// caller's: an answer never waits for anybody but the runtime itself. A failure is published once as State, and again when
+// caller's: an answer waits for nothing but the runtime itself. A failure is published once as State, and again when
 // another one follows.
 func (p *Plugin) Run(ctx context.Context) {
 	wait, everConnected := p.first, false
@@ -146,7 +146,7 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// absent reports that nobody listens.
+// absent reports that nothing listens.
 func absent(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
@@ -154,7 +154,7 @@ func absent(err error) bool {
 // lost publishes why there is no connection. What was known counts no more: events were missed.
 func (p *Plugin) lost(err error) {
 	if absent(err) {
-		err = fmt.Errorf("%w: nobody listens: the runtime is down, has no NRI (containerd before 1.7), or it is switched off there", err)
+		err = fmt.Errorf("%w: nothing listens: the runtime is down, has no NRI (containerd before 1.7), or it is switched off there", err)
 	}
 	err = fmt.Errorf("NRI %s: %w", p.o.Socket, err)
 	same := p.state.Err != nil && p.state.Err.Error() == err.Error()
@@ -360,7 +360,7 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 	}
 	if kind == eventRunPod || kind == eventCreate {
 		if hold, ok := p.o.HoldOffs.Held(now, e.pod.UID); ok {
-			return p.veto(w, stream, now, e, hold)
+			return p.keepOut(w, stream, now, e, hold)
 		}
 	}
 	if err := w.respond(stream, nil, 0, ""); err != nil {
@@ -371,8 +371,8 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 	return nil
 }
 
-// veto keeps a pod or a container out.
-func (p *Plugin) veto(w *wire, stream uint32, now time.Time, e event, hold Hold) error {
+// keepOut keeps a pod or a container out.
+func (p *Plugin) keepOut(w *wire, stream uint32, now time.Time, e event, hold Hold) error {
 	v := Veto{Time: now, Reason: hold.Reason, Container: e.container.Name,
 		Pod: stats.PodReference{UID: e.pod.UID, Name: e.pod.Name, Namespace: e.pod.Namespace}}
 	p.vetoes = append(p.vetoes, v)

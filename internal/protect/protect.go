@@ -49,7 +49,7 @@ func Lock() (refused []error) {
 	return refused
 }
 
-// dropProgram unmaps the pages of the program's file that nobody can have written to. They lie in the page cache still.
+// dropProgram unmaps the pages of the program's file that cannot have been written to. They lie in the page cache still.
 func dropProgram() {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -20,12 +20,12 @@ const (
 	tmpSuffix      = ".tmp"
 )
 
-// maxOld bounds how many files of one log are looked at: nobody makes so many, and what somebody makes up must not take memory.
+// maxOld bounds how many files of one log are looked at: no runtime makes so many, and what a tenant makes up must not take memory.
 const maxOld = 1000
 
 // log is one log in its directory.
 type log struct {
-	*pass
+	*rotation
 	dir  int    // open
 	name string // in it
 	id   string // of the container
@@ -59,7 +59,7 @@ func (l *log) rotate(ctx context.Context) error {
 	return errors.Join(append(errs, l.renew(ctx, olds))...)
 }
 
-// size is that of the log. It must be a plain file: nobody's symbolic link, pipe or device.
+// size is that of the log. It must be a plain file: no symbolic link, pipe or device.
 func (l *log) size() (int64, error) {
 	st, err := lookAt(l.dir, l.name)
 	return st.Size, err

@@ -10,6 +10,10 @@
 // The path of a log is the runtime's word. It counts only below the pod log directory, no symbolic link is followed below that and no
 // mount crossed, and everything happens relative to the open directory of the log. Of what else lies there only names of exactly
 // these shapes are touched; the kubelet takes all that begin alike.
+//
+//	rotate.go    Rotator: one pass over the logs of all containers
+//	log.go       one log and its older files
+//	compress.go  compressing one of them
 package rotate
 
 import (
@@ -55,7 +59,7 @@ const maxErrors = 8 // of one pass, in words; the rest is counted
 // Pass looks at the log of every container that runs and rotates what is too large. Times in names are now's, in its own location, as
 // the kubelet's are. What goes wrong with one log is named in the error, one line each, and the others go on. It ends early with ctx.
 func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Container) (Result, error) {
-	p := &pass{Rotator: r, now: now}
+	p := &rotation{Rotator: r, now: now}
 	if r.MaxSize < 0 {
 		return p.result, nil
 	}
@@ -92,15 +96,15 @@ func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Cont
 	return p.result, errors.Join(errs...)
 }
 
-// pass is one pass.
-type pass struct {
+// rotation is one pass.
+type rotation struct {
 	*Rotator
 	now    time.Time
 	result Result
 }
 
 // container looks at one log.
-func (p *pass) container(ctx context.Context, base int, c *cri.Container) error {
+func (p *rotation) container(ctx context.Context, base int, c *cri.Container) error {
 	logPath := c.LogPath
 	if logPath == "" { // what was listed may lack it
 		status, err := p.Runtime.ContainerStatus(ctx, c.ID)
@@ -120,7 +124,7 @@ func (p *pass) container(ctx context.Context, base int, c *cri.Container) error 
 		return fmt.Errorf("open directory of %.256q: %w", logPath, err)
 	}
 	defer unix.Close(dir)
-	l := &log{pass: p, dir: dir, name: path.Base(rel), id: c.ID}
+	l := &log{rotation: p, dir: dir, name: path.Base(rel), id: c.ID}
 	if err := l.rotate(ctx); err != nil {
 		return fmt.Errorf("%.256q: %w", logPath, err)
 	}
@@ -141,8 +145,8 @@ func below(dir, file string) (rel string, err error) {
 	return rel, nil
 }
 
-// openDir opens a directory below another one, to be listed and worked in. EXDEV: something is mounted there; ELOOP: a symbolic link is on the
-// way.
+// openDir opens a directory below another one, to be listed and worked in. EXDEV: something is mounted there; ELOOP: a symbolic link
+// is on the way.
 func openDir(base int, rel string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,

@@ -327,7 +327,7 @@ func TestManyErrorsAndTheEnd(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	n.write("0.log.20260101-000000", large("x"))
-	l := &log{pass: &pass{Rotator: n.Rotator, now: noon}, name: "0.log", id: "app"}
+	l := &log{rotation: &rotation{Rotator: n.Rotator, now: noon}, name: "0.log", id: "app"}
 	if l.dir, err = unix.Open(n.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}

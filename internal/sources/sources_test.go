@@ -42,7 +42,7 @@ func TestFirstAnswer(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	for path, want := range map[string]string{"/nowhere.sock": "no such socket", dead: "nobody listens"} {
+	for path, want := range map[string]string{"/nowhere.sock": "no such socket", dead: "nothing listens"} {
 		if got := Diagnose("unix://"+path, errors.New("x")); !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q", path, got, want)
 		}

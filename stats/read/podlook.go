@@ -109,7 +109,7 @@ func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, f
 	if p.Threads, err = optional(g.PIDsCurrent(c.buf)); err != nil {
 		return err
 	}
-	if p.MemoryPressure, err = c.pressure(g, cgroup.Memory); err != nil {
+	if p.MemoryPressure, err = c.psiOf(g, cgroup.Memory); err != nil {
 		return err
 	}
 	if full || p.QOSClass == stats.Guaranteed {
@@ -142,7 +142,7 @@ func memoryEvents(events cgroup.MemoryEvents, err error) (stats.Opt[stats.Memory
 	return optional(stats.MemoryEvents(events), err)
 }
 
-func (c *Reader) pressure(g *cgroup.Group, r cgroup.Resource) (stats.Opt[stats.PSIStats], error) {
+func (c *Reader) psiOf(g *cgroup.Group, r cgroup.Resource) (stats.Opt[stats.PSIStats], error) {
 	err := g.Pressure(r, c.buf, &c.psi)
 	p := &c.psi
 	return optional(stats.PSIStats{Some: stats.PSIData(p.Some), Full: stats.PSIData(p.Full), HasSome: p.HasSome, HasFull: p.HasFull}, err)
@@ -155,8 +155,8 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	m.FreedBytes = stats.Some(freed(&c.detail))
 	var errs [7]error
 	p.LocalEvents, errs[0] = memoryEvents(g.MemoryEventsLocal(c.buf))
-	p.CPUPressure, errs[1] = c.pressure(g, cgroup.CPU)
-	p.IOPressure, errs[2] = c.pressure(g, cgroup.IO)
+	p.CPUPressure, errs[1] = c.psiOf(g, cgroup.CPU)
+	p.IOPressure, errs[2] = c.psiOf(g, cgroup.IO)
 	var io cgroup.IOStat
 	ioErr := g.IOStat(c.buf, &io)
 	p.IO, errs[3] = optional(stats.IOStat(io), ioErr)

@@ -37,7 +37,8 @@ func NewReader(fs *cgroup.FS, proc *Proc, cgroupRoot string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot), buf: make([]byte, 32<<10)}, nil
+	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot),
+		buf: make([]byte, 32<<10)}, nil
 }
 
 // Close gives every descriptor back but those of the FS and Proc it was made with.

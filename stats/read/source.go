@@ -11,7 +11,7 @@ import (
 )
 
 // source asks one thing again and again on a goroutine of its own and keeps the last good answer. Where the question blocks
-// for ever (statfs of a dead network file system, a runtime that hangs) nobody else waits: the answer grows old, and beyond its
+// for ever (statfs of a dead network file system, a runtime that hangs) no other source waits: the answer grows old, and beyond its
 // limit counts as absent.
 type source[T any] struct {
 	name  string

@@ -140,7 +140,7 @@ func (s *storageWalker) subdirectories(fd int, visit func(string)) error {
 	}
 }
 
-// errUnannounced: the pod has directories, but which containers write for it nobody has said.
+// errUnannounced: the pod has directories, but which containers write for it is not known.
 var errUnannounced = errors.New("the runtime has not told of its containers")
 
 // measure walks one pod. Whatever of it cannot be measured is in err: no sum is made then.

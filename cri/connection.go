@@ -97,7 +97,7 @@ func ParseEndpoint(endpoint string) (string, error) {
 	return "unix://" + path, nil
 }
 
-// wrap makes an error that says what was asked, of whom, and what was the matter.
+// wrap makes an error that says what was asked, of which runtime, and what was the matter.
 func (l *link) wrap(verb string, err error) error {
 	if err == nil {
 		return nil
@@ -119,13 +119,15 @@ func (l *link) wrap(verb string, err error) error {
 	case codes.ResourceExhausted:
 		// grpc-go rpc_util.go: "received message larger than max". A runtime may answer with this code for reasons of its own.
 		if strings.Contains(s.Message(), "larger than max") {
-			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that streams its lists (containerd 2.4)", ErrTooLarge, s.Message())
+			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that streams its lists (containerd 2.4)",
+				ErrTooLarge, s.Message())
 		}
 	case codes.Unavailable:
 		l.epoch.Add(1)
 		// grpc reports a peer that does not speak HTTP/2 so: the preface came back as something else. A peer that sends none may be a
 		// runtime that hangs, or is about to end: grpc gives up on it and closes the connection.
-		if m := s.Message(); strings.Contains(m, "frame too large") || strings.Contains(m, "error reading server preface") && !strings.Contains(m, "use of closed network connection") && !strings.Contains(m, "timeout") {
+		if m := s.Message(); strings.Contains(m, "frame too large") || strings.Contains(m, "error reading server preface") &&
+			!strings.Contains(m, "use of closed network connection") && !strings.Contains(m, "timeout") {
 			cause = fmt.Errorf("%w: %s", ErrNotCRI, m)
 		}
 	}

@@ -46,15 +46,15 @@ type Step struct {
 // maxSteps bounds what is kept of one victim. A runtime that has to be asked for hours takes one place.
 const maxSteps = 24
 
-// steps is what was done so far.
-type steps struct {
+// stepLog is what was done so far.
+type stepLog struct {
 	mu  sync.Mutex
 	of  [maxSteps]Step // mu guards it
 	len int            // mu guards it
 }
 
 // add notes a step. It allocates nothing. The last place is that of the latest.
-func (s *steps) add(name string, n int, err error) {
+func (s *stepLog) add(name string, n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.len = min(s.len+1, maxSteps)
@@ -62,7 +62,7 @@ func (s *steps) add(name string, n int, err error) {
 }
 
 // call notes a call of the runtime. Calls of the same name in a row are one step: the latest, and how many there were.
-func (s *steps) call(name string, err error) {
+func (s *stepLog) call(name string, err error) {
 	s.mu.Lock()
 	if s.len == 0 || s.of[s.len-1].Name != name {
 		s.mu.Unlock()
@@ -74,8 +74,8 @@ func (s *steps) call(name string, err error) {
 	last.At, last.Err, last.N = monotonic(), err, last.N+1
 }
 
-// all is a copy.
-func (s *steps) all() []Step {
+// copied are the steps so far.
+func (s *stepLog) copied() []Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Step(nil), s.of[:s.len]...)

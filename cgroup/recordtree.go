@@ -7,9 +7,11 @@ import (
 
 // recordedFiles are those of a group that this package reads, watches or asks for, and some that the reader of a record wants to see
 // beside. Those that a kernel or a group does not have are left out.
-var recordedFiles = strings.Fields(`cgroup.controllers cgroup.events cgroup.procs cgroup.stat memory.current memory.stat memory.max memory.events
-	memory.events.local memory.pressure cpu.pressure io.pressure cpu.stat io.stat pids.current pids.max pids.events memory.swap.current
-	memory.swap.max memory.peak memory.min memory.low memory.high memory.swap.high memory.swap.peak memory.swap.events cpu.weight cpu.max`)
+var recordedFiles = strings.Fields(`
+	cgroup.controllers cgroup.events cgroup.procs cgroup.stat memory.current memory.stat memory.max memory.events
+	memory.events.local memory.pressure cpu.pressure io.pressure cpu.stat io.stat pids.current pids.max pids.events
+	memory.swap.current memory.swap.max memory.peak memory.min memory.low memory.high memory.swap.high memory.swap.peak
+	memory.swap.events cpu.weight cpu.max`)
 
 // recordedEmpty cannot be read; that a group has them is recorded as an empty file.
 var recordedEmpty = []string{"cgroup.kill", "memory.reclaim"}
@@ -27,10 +29,10 @@ var ErrTooMany = errors.New("too many cgroups")
 // enough to make a tree for OpenTree of. The content is valid during the call.
 func (fs *FS) Record(name string, below bool, visit func(path string, content []byte)) error {
 	left := maxRecordedGroups
-	return fs.record(strings.Trim(name, "/"), below, &left, make([]byte, maxRecordedFile), visit)
+	return fs.recordFrom(strings.Trim(name, "/"), below, &left, make([]byte, maxRecordedFile), visit)
 }
 
-func (fs *FS) record(name string, below bool, left *int, buf []byte, visit func(path string, content []byte)) error {
+func (fs *FS) recordFrom(name string, below bool, left *int, buf []byte, visit func(path string, content []byte)) error {
 	if *left--; *left < 0 {
 		return ErrTooMany
 	}
@@ -64,7 +66,7 @@ func (fs *FS) record(name string, below bool, left *int, buf []byte, visit func(
 		return err
 	}
 	for _, child := range names {
-		if err := fs.record(prefix+child, true, left, buf, visit); err != nil {
+		if err := fs.recordFrom(prefix+child, true, left, buf, visit); err != nil {
 			return err
 		}
 	}

@@ -85,7 +85,7 @@ const shortestID = 32
 // from outside its files stay in memory until the sandbox is removed. No mount, and one that the runtime takes away meanwhile, are no
 // errors.
 func (r *Remover) SharedMemory(sandbox string) (bytes uint64, err error) {
-	points, err := r.sharedMemory(sandbox)
+	points, err := r.sharedMemoryPoints(sandbox)
 	if err != nil {
 		return 0, fmt.Errorf("unmount /dev/shm of sandbox %s: %w", sandbox, err)
 	}
@@ -96,17 +96,17 @@ func (r *Remover) SharedMemory(sandbox string) (bytes uint64, err error) {
 		if err == nil {
 			continue
 		}
-		if left, again := r.sharedMemory(sandbox); again != nil || slices.Contains(left, point) {
+		if left, again := r.sharedMemoryPoints(sandbox); again != nil || slices.Contains(left, point) {
 			errs = append(errs, fmt.Errorf("unmount /dev/shm of sandbox %s, %s: %w", sandbox, point, err))
 		}
 	}
 	return bytes, errors.Join(errs...)
 }
 
-// sharedMemory is where a sandbox's /dev/shm is mounted: a whole tmpfs whose path has the sandbox's id and ends in "/shm"
+// sharedMemoryPoints is where a sandbox's /dev/shm is mounted: a whole tmpfs whose path has the sandbox's id and ends in "/shm"
 // (containerd: /run/containerd/io.containerd.grpc.v1.cri/sandboxes/ID/shm; CRI-O:
 // /run/containers/storage/overlay-containers/ID/userdata/shm).
-func (r *Remover) sharedMemory(sandbox string) (points []string, err error) {
+func (r *Remover) sharedMemoryPoints(sandbox string) (points []string, err error) {
 	if len(sandbox) < shortestID || checkName(sandbox) != nil {
 		return nil, nil
 	}
@@ -115,7 +115,8 @@ func (r *Remover) sharedMemory(sandbox string) (points []string, err error) {
 		return nil, err
 	}
 	for _, m := range mounts {
-		if m.FSType == "tmpfs" && m.Root == "/" && path.Base(m.Mountpoint) == "shm" && slices.Contains(strings.Split(m.Mountpoint, "/"), sandbox) {
+		if m.FSType == "tmpfs" && m.Root == "/" && path.Base(m.Mountpoint) == "shm" &&
+			slices.Contains(strings.Split(m.Mountpoint, "/"), sandbox) {
 			points = append(points, m.Mountpoint)
 		}
 	}

@@ -51,7 +51,8 @@ func fsStats(fs *unix.Statfs_t) stats.FsStats {
 	if unit == 0 {
 		unit = uint64(fs.Bsize)
 	}
-	out := stats.FsStats{AvailableBytes: stats.Some(fs.Bavail * unit), CapacityBytes: stats.Some(fs.Blocks * unit), UsedBytes: stats.Some((fs.Blocks - min(fs.Bfree, fs.Blocks)) * unit)}
+	out := stats.FsStats{AvailableBytes: stats.Some(fs.Bavail * unit), CapacityBytes: stats.Some(fs.Blocks * unit),
+		UsedBytes: stats.Some((fs.Blocks - min(fs.Bfree, fs.Blocks)) * unit)}
 	if fs.Files > 0 {
 		out.InodesFree, out.Inodes, out.InodesUsed = stats.Some(fs.Ffree), stats.Some(fs.Files), stats.Some(fs.Files-min(fs.Ffree, fs.Files))
 	}

@@ -31,7 +31,7 @@ func storeTime(dst *time.Duration, key, value []byte) error {
 // CPUUsage reads from cpu.stat what the group and all below it used since it was made, as time of one CPU: two busy CPUs use two
 // seconds a second. Every cgroup has it, the root included.
 func (g *Group) CPUUsage(buf []byte) (time.Duration, error) {
-	b, err := g.readKept(fileCpuStat, buf)
+	b, err := g.readKept(fileCPUStat, buf)
 	if err != nil {
 		return 0, err
 	}

@@ -94,7 +94,7 @@ func device(word []byte) (major, minor uint32, ok bool) {
 // once for each layer.
 func (g *Group) IOStat(buf []byte, out *IOStat) error {
 	*out = IOStat{}
-	b, err := g.readKept(fileIoStat, buf)
+	b, err := g.readKept(fileIOStat, buf)
 	if err != nil {
 		return err
 	}

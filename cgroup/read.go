@@ -16,12 +16,12 @@ const (
 	fileMemoryEventsLocal
 	fileMemoryMax
 	fileMemorySwapCurrent
-	fileCpuPressure
+	fileCPUPressure
 	fileMemoryPressure
-	fileIoPressure
-	fileCpuStat
-	fileIoStat
-	filePidsCurrent
+	fileIOPressure
+	fileCPUStat
+	fileIOStat
+	filePIDsCurrent
 	fileCgroupEvents
 )
 
@@ -32,12 +32,12 @@ var keptFiles = [...]string{
 	fileMemoryEventsLocal: "memory.events.local",
 	fileMemoryMax:         "memory.max",
 	fileMemorySwapCurrent: "memory.swap.current",
-	fileCpuPressure:       "cpu.pressure",
+	fileCPUPressure:       "cpu.pressure",
 	fileMemoryPressure:    "memory.pressure",
-	fileIoPressure:        "io.pressure",
-	fileCpuStat:           "cpu.stat",
-	fileIoStat:            "io.stat",
-	filePidsCurrent:       "pids.current",
+	fileIOPressure:        "io.pressure",
+	fileCPUStat:           "cpu.stat",
+	fileIOStat:            "io.stat",
+	filePIDsCurrent:       "pids.current",
 	fileCgroupEvents:      "cgroup.events",
 }
 

@@ -68,8 +68,10 @@ func Start(t testing.TB) *Runtime {
 	r := &Runtime{
 		Info: map[string]string{}, SandboxStatuses: map[string]*runtimev1.PodSandboxStatus{},
 		ContainerStatuses: map[string]*runtimev1.ContainerStatus{},
-		Conditions:        []*runtimev1.RuntimeCondition{{Type: runtimev1.RuntimeReady, Status: true}, {Type: runtimev1.NetworkReady, Status: true}},
-		Fail:              map[string]error{}, Hang: map[string]bool{}, Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
+		Conditions: []*runtimev1.RuntimeCondition{
+			{Type: runtimev1.RuntimeReady, Status: true}, {Type: runtimev1.NetworkReady, Status: true},
+		},
+		Fail: map[string]error{}, Hang: map[string]bool{}, Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
 		Break: map[string]int{}, Stall: map[string]int{}, Repeat: map[string]bool{},
 		calls: map[string]int{}, ended: map[string]int{}, socket: filepath.Join(t.TempDir(), "cri.sock"),
 	}

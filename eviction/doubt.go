@@ -103,7 +103,7 @@ func (p *settingsParser) failed(signal stats.Signal) bool {
 
 // allSignals that a threshold can be set for, in order.
 var allSignals = append(append([]stats.Signal{}, stats.Signals...),
-	SignalMemoryPressureFull, SignalMemoryPressureSome, SignalIOPressureFull, SignalCPUPressureSome)
+	stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome, stats.SignalIOPressureFull, stats.SignalCPUPressureSome)
 
 // CheckCapacity is the second check, at start, once the signals were observed: of thresholds that the node cannot satisfy, which the
 // kubelet never looks at (weakness 28). observed may answer with a zero Observation for what is not known; that is not judged.

@@ -24,7 +24,7 @@ func managerOf(t interface{ Fatal(...any) }, period time.Duration, lines ...stri
 	if errs != nil {
 		t.Fatal(errs[0])
 	}
-	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, MaxPodGracePeriodSeconds: 600,
+	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, MaxPodGracePeriodSeconds: 600, Replay: true,
 		PressureTransitionPeriod: period, Policy: Policy{AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"}}})
 }
 
@@ -167,7 +167,7 @@ func TestInvariants(t *testing.T) {
 			}
 			for _, e := range d.Evictions {
 				uid := e.Pod.PodRef.UID
-				m.Begin(e, d.Signal.Observed.Available)
+				m.Begin(e, d.Signal.Observed.Value)
 				switch rapid.IntRange(0, 3).Draw(t, "fate") {
 				case 0:
 					m.Done(now, uid, false)
@@ -208,7 +208,7 @@ func TestSoftNeverDelaysHard(t *testing.T) {
 			for i, d := range []Decision{one, two} {
 				for _, e := range d.Evictions {
 					m := []*Manager{hard, full}[i]
-					m.Begin(e, d.Signal.Observed.Available)
+					m.Begin(e, d.Signal.Observed.Value)
 					if e.GracePeriodSeconds == 1 { // gentle ones take their time
 						m.Done(now, e.Pod.PodRef.UID, true)
 						m.Cleaned(now, e.Pod.PodRef.UID)
@@ -261,7 +261,7 @@ func FuzzStep(f *testing.F) {
 				all = append(all, d.Evictions...)
 			}
 			for _, e := range all {
-				if e.Disruption && e.Signal != SignalMemoryPressureFull && e.Signal != SignalIOPressureFull && e.Signal != SignalCPUPressureSome &&
+				if e.Disruption && e.Signal != stats.SignalMemoryPressureFull && e.Signal != stats.SignalIOPressureFull && e.Signal != stats.SignalCPUPressureSome &&
 					(capacity == 0 || capacity > implausible || used > implausible && e.kind == kindPID || available > implausible && (e.kind == kindBytes || e.kind == kindSwap)) {
 					t.Errorf("a victim for %s: capacity %d, used %d, available %d", e.Signal, capacity, used, available)
 				}

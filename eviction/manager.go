@@ -21,9 +21,8 @@ type Config struct {
 	LocalStorage bool
 	// Breaker stops evictions after three that did not lower the pressure.
 	Breaker bool
-	// MaxAge is the age at which a reading of memory, swap or tasks is no observation any more; 0: none is too old. Those of
-	// file systems have the limit of their source, and one without a time has no age.
-	MaxAge time.Duration
+	// Replay: readings were recorded, so that none is too old (see stats.Summary.Observe).
+	Replay bool
 }
 
 // Input is one look, and what goes with it.
@@ -140,7 +139,7 @@ func (m *Manager) Near(node *stats.NodeStats, times uint64) bool {
 		if w.Signal != stats.SignalMemoryAvailable || !o.OK {
 			continue
 		}
-		if o.Available/times < w.Value.Of(o.Capacity) || w.held && o.Available < m.enough(w, o.Capacity) {
+		if o.Near(w.Value.Of(o.Capacity), times) || w.held && o.Short(w.enough(o.Capacity)) {
 			return true
 		}
 	}
@@ -191,11 +190,11 @@ func (m *Manager) Headroom(signal stats.Signal) (left uint64, short bool) {
 	for i := range m.watched {
 		w := &m.watched[i]
 		switch {
-		case w.Signal != signal || !w.observed.OK || w.info.kind.pressure():
+		case w.Signal != signal || !w.observed.OK:
 		case w.met:
 			short = true
 		default:
-			left = min(left, w.observed.Available-w.limit)
+			left = min(left, w.observed.Left(w.limit))
 		}
 	}
 	return left, short
@@ -289,7 +288,7 @@ func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 		w := &m.watched[i]
 		o := m.observe(now, in.Summary, w)
 		// Not observed is no reason to kill. What asks for a victim stays as it was observed before, for the message.
-		w.due = o.OK && (w.info.kind.pressure() && o.Available > w.limit || !w.info.kind.pressure() && o.Available < m.enough(w, o.Capacity))
+		w.due = o.OK && o.Short(w.enough(o.Capacity))
 		switch {
 		case w.asked && !o.OK:
 			d.Reason = "it is not known what was reclaimed for " + string(w.Signal)

@@ -68,7 +68,7 @@ func (m *Manager) over(now time.Time, p *pending) bool {
 		if m.watched[i].Signal != p.e.Signal || !o.OK || o.Time.IsZero() || p.ended.IsZero() {
 			continue
 		}
-		back := o.Available > p.level && o.Available-p.level >= p.e.Returns/2
+		back := o.Better(p.level) && o.Value-p.level >= p.e.Returns/2
 		return o.Time.After(p.ended) && (back || now.Sub(p.ended) >= diskSettle)
 	}
 	return true
@@ -112,7 +112,7 @@ func (m *Manager) Done(now time.Time, uid string, died bool) {
 		if p.e.Pod.PodRef.UID == uid {
 			p.died, p.until = true, now.Add(p.e.settles())
 			if o := m.Observed(p.e.Signal); p.e.kind.disk() && o.OK { // it wrote on while it was being stopped
-				p.level = min(p.level, o.Available)
+				p.level = min(p.level, o.Value)
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func (p *pending) gentle() bool { return !p.e.hard && !p.e.Local() }
 func (m *Manager) Worse(met Met) bool {
 	for i := len(m.pending) - 1; i >= 0; i-- {
 		if p := m.pending[i]; p.e.Signal == met.Threshold.Signal && !p.cleaned {
-			return met.Observed.Available < p.level/2
+			return met.Observed.HalfGone(p.level)
 		}
 	}
 	return false
@@ -193,14 +193,13 @@ func (m *Manager) blocked(now time.Time, w *watched) string {
 // own work. Once the victim is dead, some of what it returns is there already, and what one returns that was not measured is not
 // known: then less than half of what was available when it was killed must be left.
 func (m *Manager) outgrown(w *watched, last *pending, returns uint64) bool {
-	available := w.observed.Available
 	switch {
-	case w.info.kind.pressure() || available >= last.level:
+	case !w.Amount() || w.observed.Value >= last.level:
 		return false
 	case last.died || returns == 0:
-		return (!last.cleaned || last.e.kind.disk()) && available < last.level/2
+		return (!last.cleaned || last.e.kind.disk()) && w.observed.HalfGone(last.level)
 	}
-	return last.level-available > max(returns, last.level/dip)
+	return last.level-w.observed.Value > max(returns, last.level/dip)
 }
 
 // remeasure follows pods that are being evicted gently: one that leaks goes on leaking, and what it takes meanwhile it returns, too.
@@ -254,11 +253,7 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 			if !w.observed.OK {
 				return false
 			}
-			lower := w.observed.Available > p.level
-			if w.info.kind.pressure() {
-				lower = w.observed.Available < p.level
-			}
-			if w.met && !lower {
+			if w.met && !w.observed.Better(p.level) {
 				m.futile[p.e.kind]++
 			} else {
 				m.futile[p.e.kind] = 0

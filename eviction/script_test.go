@@ -122,7 +122,7 @@ func (s *script) act(cmd string, now time.Time, args map[string]string) (string,
 	for _, e := range s.killed {
 		uid := e.Pod.PodRef.UID
 		if cmd == "begin" || cmd == "kill" {
-			level := s.last.Signal.Observed.Available
+			level := s.last.Signal.Observed.Value
 			if args["level"] != "" {
 				level = quantity(args["level"])
 			}
@@ -146,7 +146,7 @@ func (s *script) act(cmd string, now time.Time, args map[string]string) (string,
 
 func (s *script) create(input string) (string, error) {
 	settings := Settings{EvictionHard: map[string]string{}, EvictionSoft: map[string]string{}, EvictionSoftGracePeriod: map[string]string{}, EvictionMinimumReclaim: map[string]string{}, OwnSignals: true}
-	c := Config{MemoryAvailable: stats.MemoryAvailableKernel, PressureTransitionPeriod: 5 * time.Minute, Policy: Policy{
+	c := Config{Replay: true, MemoryAvailable: stats.MemoryAvailableKernel, PressureTransitionPeriod: 5 * time.Minute, Policy: Policy{
 		AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"},
 	}}
 	for line := range strings.Lines(input) {

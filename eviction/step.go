@@ -34,14 +34,8 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 		if !w.observed.OK {
 			continue
 		}
-		available, capacity := w.observed.Available, w.observed.Capacity
-		w.limit = w.Value.Of(capacity)
-		if w.info.kind.pressure() {
-			w.limit = uint64(float64(w.Value.Percentage) * shareUnit)
-			w.met = available > w.limit
-		} else {
-			w.met = available < w.limit || w.held && available < m.enough(w, capacity)
-		}
+		w.limit = w.Value.Of(w.observed.Capacity)
+		w.met = w.observed.Short(w.limit) || w.held && w.observed.Short(w.enough(w.observed.Capacity))
 		switch {
 		case !w.met:
 			w.since, w.held = time.Time{}, false
@@ -51,8 +45,8 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 	}
 }
 
-// enough is what must be available for an eviction to be over: the threshold and the minimum reclaim.
-func (m *Manager) enough(w *watched, capacity uint64) uint64 {
+// enough is what must be available for an eviction to be over: the threshold and the minimum reclaim, which a signal that rises has not.
+func (w *watched) enough(capacity uint64) uint64 {
 	limit := w.Value.Of(capacity)
 	if w.MinReclaim != nil {
 		limit = add(limit, w.MinReclaim.Of(capacity))

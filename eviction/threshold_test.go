@@ -144,7 +144,7 @@ func TestCheckCapacity(t *testing.T) {
 		if s == stats.SignalPIDAvailable {
 			return stats.Observation{}
 		}
-		return stats.Observation{Capacity: 1 << 30, Available: 1 << 29, OK: true}
+		return stats.Observation{Capacity: 1 << 30, Value: 1 << 29, OK: true}
 	}
 	for want, s := range map[string]Settings{
 		"": in("hard memory.available 1Mi", "hard pid.available 100E"),

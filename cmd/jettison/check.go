@@ -191,7 +191,7 @@ func printSignals(w io.Writer, now time.Time, s *stats.Summary, o observe.Option
 		if signal == stats.SignalMemoryAvailable {
 			note = fmt.Sprintf("%s: workingSet %s, kernel %s", o.Config.MemoryAvailable, by(s, stats.MemoryAvailableWorkingSet), by(s, stats.MemoryAvailableKernel))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%v\t%s\n", signal, amount(signal, v.Available), amount(signal, v.Capacity), percent(v), threshold, now.Sub(v.Time).Round(time.Millisecond), note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%v\t%s\n", signal, amount(signal, v.Value), amount(signal, v.Capacity), percent(v), threshold, now.Sub(v.Time).Round(time.Millisecond), note)
 	}
 }
 
@@ -213,7 +213,7 @@ func thresholds(o observe.Options, signal stats.Signal) string {
 
 func by(s *stats.Summary, how stats.MemoryAvailable) string {
 	o := s.Node.Memory.Available(how)
-	return size(stats.Opt[uint64]{V: o.Available, OK: o.OK})
+	return size(stats.Opt[uint64]{V: o.Value, OK: o.OK})
 }
 
 // printPressure prints the share of time stalled, of each resource.

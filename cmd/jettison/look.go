@@ -125,7 +125,7 @@ func printStats(stdout io.Writer, look *observe.Look, by stats.MemoryAvailable) 
 	now := look.Time
 	for _, signal := range stats.Signals {
 		if o := look.Summary.Observe(now, signal, by); o.OK {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", signal, amount(signal, o.Available), amount(signal, o.Capacity), percent(o))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", signal, amount(signal, o.Value), amount(signal, o.Capacity), percent(o))
 		}
 	}
 	fmt.Fprintln(w, "\nPOD\tQOS\tWORKING SET\tREQUEST\tFREED BY KILL\tTHREADS\tCPU\tDISK\tOOM KILLS\tRESTARTS")
@@ -167,7 +167,7 @@ func percent(o stats.Observation) string {
 	if o.Capacity == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f%%", float64(o.Available)/float64(o.Capacity)*100)
+	return fmt.Sprintf("%.1f%%", float64(o.Value)/float64(o.Capacity)*100)
 }
 
 func size(v stats.Opt[uint64]) string {

@@ -66,7 +66,6 @@ const (
 	cleanGrace   = 3 * time.Second        // for the runtime to clean up once the agent is told to stop
 	stopLimit    = 5 * time.Second        // for all that is under way to end then
 	repeatLog    = 10 * time.Second       // between two lines that say the same
-	readingLimit = 10 * time.Second       // age at which a reading of the kernel's is none any more
 )
 
 // asks bounds how often the runtime is asked about one pod that only the kernel knows: a cgroup may be left behind by a pod
@@ -283,7 +282,7 @@ func newAgent(o Options, s *sources.Sources) *agent {
 			Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
 			Policy:                   eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
 			MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod), PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
-			LocalStorage: c.LocalStorageCapacityIsolation, Breaker: c.Breaker, MaxAge: readingLimit,
+			LocalStorage: c.LocalStorageCapacityIsolation, Breaker: c.Breaker,
 		}),
 		ladder:    ladderTest{test: kill.SelfTest, done: make(chan kill.Report, 1)},
 		collected: make(chan collect.Result), ended: make(chan struct{}),

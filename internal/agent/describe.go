@@ -45,7 +45,7 @@ func signalFields(m eviction.Met) []any {
 	if !m.Observed.OK { // of an eviction that another process has begun
 		return []any{"signal", m.Threshold.Signal}
 	}
-	return []any{"signal", m.Threshold.Signal, "observed", m.Observed.Available, "threshold", m.Limit}
+	return []any{"signal", m.Threshold.Signal, "observed", m.Observed.Value, "threshold", m.Limit}
 }
 
 // name is a pod's namespace and name; where the runtime had not told of it yet, what it has told since counts.
@@ -164,7 +164,7 @@ func (a *agent) report(now time.Time, u *underway, back bool) {
 		fields = append(fields, "killToMemoryBack", "not back")
 	}
 	if o := a.manager.Observed(u.eviction.Signal); o.OK {
-		fields = append(fields, "available", o.Available)
+		fields = append(fields, "available", o.Value)
 	}
 	fields = append(fields, "killedAtMonotonic", killed.Monotonic, "message", u.eviction.Message, "ranking", a.named(u.ranking))
 	fields = append(fields, squeezeFields(u)...)

@@ -175,7 +175,7 @@ type way struct {
 }
 
 // level is how much is available of what an eviction is for.
-func (a *agent) level(e *eviction.Eviction) uint64 { return a.manager.Observed(e.Signal).Available }
+func (a *agent) level(e *eviction.Eviction) uint64 { return a.manager.Observed(e.Signal).Value }
 
 // hasten ends the grace period of a pod that is being stopped gently: a hard threshold does not wait for it. false: the kernel refuses
 // that, so the eviction has to begin anew.

@@ -96,8 +96,8 @@ func (a *agent) recordOutcome(u *underway, outcome records.Outcome, err error) {
 	if o := a.manager.Observed(u.eviction.Signal); u.met.Threshold.Signal != "" {
 		r.After = records.ReadingOf(u.met.Threshold, o, stampAt(cmp.Or(o.Time, time.Now())))
 		amount := u.met.Threshold.Window == 0 // a share of stalled time is none: nothing of it is returned
-		if amount && r.Decided != nil && r.Decided.Available != nil && o.OK && o.Available >= *r.Decided.Available && !u.emptied.IsZero() {
-			released := o.Available - *r.Decided.Available
+		if amount && r.Decided != nil && r.Decided.Available != nil && o.OK && o.Value >= *r.Decided.Available && !u.emptied.IsZero() {
+			released := o.Value - *r.Decided.Available
 			r.Released = &released
 		}
 	}

@@ -44,7 +44,7 @@ func TestWhatCameBackOfAPressureSignalIsNotKnown(t *testing.T) {
 		after := observe(500, 0.9)
 		n.a.recordOutcome(u, records.NotBack, nil)
 		r := &u.record
-		if r.After == nil || r.After.Available == nil || *r.After.Available != after.Available || after.Available <= met.Observed.Available {
+		if r.After == nil || r.After.Available == nil || *r.After.Available != after.Value || after.Value <= met.Observed.Value {
 			t.Fatalf("%s: %+v, after %+v", threshold, met.Observed, r.After)
 		}
 		if (r.Released != nil) != c.released || c.released && *r.Released != 410<<20 {

@@ -90,7 +90,7 @@ func (a *agent) shortOf(signals ...stats.Signal) bool {
 	for i := range a.o.Config.Thresholds {
 		t := &a.o.Config.Thresholds[i]
 		for _, s := range signals {
-			if o := a.manager.Observed(s); t.Signal == s && o.OK && o.Available/nearThreshold < t.Value.Of(o.Capacity) {
+			if o := a.manager.Observed(s); t.Signal == s && o.OK && o.Value/nearThreshold < t.Value.Of(o.Capacity) {
 				return true
 			}
 		}
@@ -155,7 +155,7 @@ func (a *agent) blindFor(now time.Time) {
 			}
 		case !absent:
 			a.unseen[signal] = now
-		case now.Sub(since) >= readingLimit && a.blind[source] == "":
+		case now.Sub(since) >= stats.MaxAge && a.blind[source] == "":
 			a.blind[source] = o.Reason
 			a.log.Warn("the signal is not observed: its thresholds do nothing", "signal", signal, "reason", o.Reason)
 		}

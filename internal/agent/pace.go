@@ -46,7 +46,7 @@ func (p *pace) see(o stats.Observation) {
 	}
 	if span := o.Time.Sub(p.last.Time); p.last.OK && span > 0 {
 		p.slope *= math.Exp2(-span.Seconds() / slopeHalf.Seconds())
-		if fell := float64(p.last.Available) - float64(o.Available); fell > 0 {
+		if fell := float64(p.last.Value) - float64(o.Value); fell > 0 {
 			p.slope = max(p.slope, fell/span.Seconds())
 			if fell/span.Seconds() > p.floor/100 {
 				p.fell = o.Time

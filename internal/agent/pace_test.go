@@ -40,7 +40,7 @@ func TestALeakIsSeenAtOnce(t *testing.T) {
 		p, now, looks := pace{floor: 3 * gib}, time.Unix(1000, 0), 0
 		start, at := now, func(now time.Time) float64 { return 4*gib - rate*now.Sub(time.Unix(1000, 0)).Seconds() }
 		for at(now) > threshold {
-			p.see(stats.Observation{OK: true, Time: now, Available: uint64(at(now))})
+			p.see(stats.Observation{OK: true, Time: now, Value: uint64(at(now))})
 			now = now.Add(p.next(uint64(at(now)) - threshold))
 			looks++
 		}
@@ -57,7 +57,7 @@ func TestALeakIsSeenAtOnce(t *testing.T) {
 // One that eats faster than the floor is believed once it was seen, and forgotten when it is over.
 func TestASlopeIsRemembered(t *testing.T) {
 	p, now := pace{floor: 100 << 20}, time.Unix(1000, 0)
-	see := func(available uint64) { p.see(stats.Observation{OK: true, Time: now, Available: available}) }
+	see := func(available uint64) { p.see(stats.Observation{OK: true, Time: now, Value: available}) }
 	see(4 * gib)
 	now = now.Add(time.Second)
 	see(3 * gib)
@@ -97,7 +97,7 @@ func TestNearAThresholdForLong(t *testing.T) {
 	p, now := pace{floor: 1 << 30}, time.Unix(1000, 0)
 	see := func(available uint64) {
 		now = now.Add(10 * time.Millisecond)
-		p.see(stats.Observation{OK: true, Time: now, Available: available})
+		p.see(stats.Observation{OK: true, Time: now, Value: available})
 	}
 	see(20 << 20)
 	see(10 << 20)

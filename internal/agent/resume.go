@@ -91,7 +91,7 @@ func (a *agent) cameBack(e *eviction.Eviction) bool {
 func (a *agent) metThen(e *eviction.Eviction, r *records.Record) eviction.Met {
 	m := eviction.Met{Threshold: a.thresholdOf(e), Since: r.Began.Time}
 	if d := r.Decided; d != nil && d.Available != nil && d.Capacity != nil {
-		m.Observed = stats.Observation{Available: *d.Available, Capacity: *d.Capacity, Time: d.Time, OK: true}
+		m.Observed = stats.Observation{Value: *d.Available, Capacity: *d.Capacity, Time: d.Time, OK: true}
 		m.Limit = m.Threshold.Value.Of(*d.Capacity)
 	}
 	if r.Crossed != nil {

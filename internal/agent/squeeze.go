@@ -109,13 +109,13 @@ func (a *agent) available(signal stats.Signal) stats.Opt[uint64] {
 		a.Reader.PerCPU(&node)
 		o = a.manager.Memory(&node)
 	}
-	return stats.Opt[uint64]{V: o.Available, OK: o.OK}
+	return stats.Opt[uint64]{V: o.Value, OK: o.OK}
 }
 
 // need is how the node stands by a signal.
 func (a *agent) need(now time.Time, signal stats.Signal) (n reclaim.MemoryNeed) {
 	o := a.manager.Observed(signal)
-	n.Margin, n.Available = squeezeMargin, o.Available
+	n.Margin, n.Available = squeezeMargin, o.Value
 	if !o.OK {
 		return n
 	}

@@ -157,7 +157,7 @@ func (a *agent) signals(s *State) {
 		i, ok := at[t.Signal]
 		if !ok {
 			o := a.manager.Observed(t.Signal)
-			out := SignalState{Signal: t.Signal, Observed: o.OK, Available: o.Available, Capacity: o.Capacity, Reason: o.Reason}
+			out := SignalState{Signal: t.Signal, Observed: o.OK, Available: o.Value, Capacity: o.Capacity, Reason: o.Reason}
 			if o.OK && !o.Time.IsZero() {
 				out.Time = &o.Time
 			}

@@ -31,7 +31,7 @@ func NewPlayer(c *config.Config) *Player {
 		Policy:                   eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
 		MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod),
 		PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
-		LocalStorage:             c.LocalStorageCapacityIsolation,
+		LocalStorage:             c.LocalStorageCapacityIsolation, Replay: true,
 	})}
 }
 
@@ -87,7 +87,7 @@ func (p *Player) carryOut(now time.Time, f *Frame, decisions ...*eviction.Decisi
 	for _, d := range decisions {
 		for _, e := range d.Evictions {
 			uid := e.Pod.PodRef.UID
-			p.manager.Begin(e, d.Signal.Observed.Available)
+			p.manager.Begin(e, d.Signal.Observed.Value)
 			if _, failed := f.KillErrors[uid]; failed {
 				p.failed = append(p.failed, uid)
 				continue

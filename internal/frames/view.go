@@ -125,7 +125,7 @@ func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects, layout stats.L
 	}
 	// Without the kernel's estimate availableBytes is memory.available, whatever way the configuration has.
 	if m := &out.Node.Memory; !a.Recorded && !m.KernelAvailableBytes.OK && m.CapacityBytes.OK && m.WorkingSetBytes.OK {
-		m.KernelAvailableBytes = stats.Some(m.Available(stats.MemoryAvailableWorkingSet).Available)
+		m.KernelAvailableBytes = stats.Some(m.Available(stats.MemoryAvailableWorkingSet).Value)
 	}
 	return &out
 }

@@ -132,7 +132,7 @@ type Reading struct {
 func ReadingOf(t eviction.Threshold, o stats.Observation, at Stamp) *Reading {
 	r := &Reading{Stamp: at, Reason: o.Reason}
 	if o.OK {
-		available, capacity := o.Available, o.Capacity
+		available, capacity := o.Value, o.Capacity
 		r.Available, r.Capacity, r.Reason = &available, &capacity, ""
 		r.Text = eviction.Met{Threshold: t, Observed: o}.ObservedText()
 	}

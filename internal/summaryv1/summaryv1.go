@@ -48,7 +48,7 @@ func node(n *stats.NodeStats, name string) v1alpha1.NodeStats {
 		Rlimit:  &v1alpha1.RlimitStats{Time: metav1.NewTime(n.PIDs.Time), MaxPID: signed(n.PIDs.Max), NumOfRunningProcesses: signed(n.PIDs.Current)},
 	}
 	if o := n.Memory.Available(stats.MemoryAvailableWorkingSet); o.OK { // the API's meaning, whatever this agent acts on
-		out.Memory.AvailableBytes = &o.Available
+		out.Memory.AvailableBytes = &o.Value
 	}
 	if t, f := n.Swap.TotalBytes, n.Swap.FreeBytes; t.OK && f.OK {
 		out.Swap = swap(n.Swap.Time, stats.Some(t.V-min(f.V, t.V)), f)

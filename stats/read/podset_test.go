@@ -110,7 +110,7 @@ func TestTheFullLookOfARecordedNode(t *testing.T) {
 			if a := s.Node.Allocatable; a.LimitBytes != stats.Some[uint64](200<<20) || a.WorkingSetBytes != stats.Some[uint64](100000000) {
 				t.Errorf("allocatable: %+v", a)
 			}
-			if o := s.Observe(first, stats.SignalAllocatableMemoryAvailable, ""); !o.OK || o.Available != 200<<20-100000000 {
+			if o := s.Observe(first, stats.SignalAllocatableMemoryAvailable, ""); !o.OK || o.Value != 200<<20-100000000 {
 				t.Errorf("allocatable: %+v", o)
 			}
 			if n := s.Node; n.CPUs != 1 || n.StartTime.IsZero() || !n.PIDs.Current.OK || !n.PIDs.Max.OK || !n.CPU.Usage.OK || n.CPU.NanoCores.OK || !n.Pressure.Memory.Stats.OK {

@@ -94,14 +94,19 @@ func TestAVictimIsACopy(t *testing.T) {
 // A pod that never dies is set aside for 30 s, a minute, two, four, then five each time; one that died starts afresh.
 func TestHowLongPodsAreSetAside(t *testing.T) {
 	m := managerOf(t, 0, hardLines...)
+	begin := func() *Life {
+		e := Eviction{Signal: stats.SignalMemoryAvailable}
+		e.Pod.PodRef.UID = "a"
+		return m.Begin(Stamp{Time: epoch}, e, Met{})
+	}
 	for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
-		m.Done(epoch, "a", false)
+		m.Refused(epoch, begin())
 		if got := m.aside["a"].until.Sub(epoch); got != want {
 			t.Errorf("set aside for %v, want %v", got, want)
 		}
 	}
-	m.Done(epoch, "a", true)
-	m.Done(epoch, "a", false)
+	m.Emptied(Stamp{Time: epoch}, begin())
+	m.Refused(epoch, begin())
 	if got := m.aside["a"].until.Sub(epoch); got != 30*time.Second {
 		t.Errorf("after it died: %v", got)
 	}

@@ -56,7 +56,7 @@ type script struct {
 	objects map[string]*Pod
 	layout  stats.Opt[stats.Layout]
 	last    Decision
-	killed  []Eviction
+	lives   []*Life // of the last evictions
 }
 
 func (s *script) run(d *datadriven.TestData) (string, error) {
@@ -90,8 +90,9 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 		if err := s.look(&in, now, args); err != nil {
 			return "", err
 		}
-		d := Decision{Time: now, Met: s.m.Observe(now, &in.Summary.Node), Conditions: s.m.Conditions()}
-		memory, full := s.m.Asks(now, in.ObserveDisks)
+		r := s.m.Observe(now, &in.Summary.Node, Situation{ObserveDisks: in.ObserveDisks})
+		d := Decision{Time: now, Met: r.Met, Conditions: r.Conditions}
+		memory, full := s.m.asks(now)
 		return fmt.Sprintf("%sasks: memory %v, full %v\n", d.text(true), memory, full), nil
 	case "step", "reclaimed":
 		in := Input{Summary: &stats.Summary{Time: now, Pods: s.pods}, Pods: s.objects}
@@ -117,25 +118,28 @@ func (s *script) act(cmd string, now time.Time, args map[string]string) (string,
 		return "", fmt.Errorf("the last step evicted nobody")
 	}
 	if cmd == "begin" || cmd == "kill" {
-		s.killed = s.last.Evictions
-	}
-	for _, e := range s.killed {
-		uid := e.Pod.PodRef.UID
-		if cmd == "begin" || cmd == "kill" {
-			level := s.last.Signal.Observed.Value
+		s.lives = nil
+		for _, e := range s.last.Evictions {
+			l := s.m.Begin(Stamp{Time: s.last.Time}, e, s.last.Signal)
 			if args["level"] != "" {
-				level = quantity(args["level"])
+				l.level = quantity(args["level"])
 			}
-			s.m.Begin(e, level)
+			s.lives = append(s.lives, l)
 		}
+	}
+	for _, l := range s.lives {
 		switch cmd {
 		case "done":
-			s.m.Done(now, uid, args["died"] == "true")
+			if args["died"] == "true" {
+				s.m.Emptied(Stamp{Time: now}, l)
+			} else {
+				s.m.Refused(now, l)
+			}
 		case "cleaned":
-			s.m.Cleaned(now, uid)
+			s.m.Cleaned(Stamp{Time: now}, l)
 		case "kill":
-			s.m.Done(s.last.Time, uid, true)
-			s.m.Cleaned(time.Time{}, uid)
+			s.m.Emptied(Stamp{Time: s.last.Time}, l)
+			s.m.Cleaned(Stamp{}, l)
 		case "begin":
 		default:
 			return "", fmt.Errorf("no command %q", cmd)

@@ -84,6 +84,9 @@ const implausible = math.MaxInt64
 // observe is the state of a threshold's signal. A reading that cannot be true is none: a broken source must not cost a
 // pod its life.
 func (m *Manager) observe(now time.Time, s *stats.Summary, w *watched) stats.Observation {
+	if w.info.fs == containerFs && !m.layout.OK {
+		return stats.Observation{Reason: "the layout of the file systems is not known yet"}
+	}
 	if m.config.Replay {
 		now = time.Time{}
 	}

@@ -23,17 +23,17 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 	for i := range m.watched {
 		w := &m.watched[i]
 		w.met, w.due = false, false
-		if w.info.fs == containerFs && !m.layout.OK {
-			w.observed = stats.Observation{Reason: "the layout of the file systems is not known yet"}
-			continue
-		}
 		w.observed = m.observe(now, s, w)
 		if w.observed.Gone {
-			w.since, w.held = time.Time{}, false
+			w.since, w.held, w.unseen = time.Time{}, false, time.Time{}
 		}
 		if !w.observed.OK {
+			if w.unseen.IsZero() && !w.observed.Gone {
+				w.unseen = now
+			}
 			continue
 		}
+		w.unseen = time.Time{}
 		w.limit = w.Value.Of(w.observed.Capacity)
 		w.met = w.observed.Short(w.limit) || w.held && w.observed.Short(w.enough(w.observed.Capacity))
 		switch {
@@ -296,11 +296,11 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			out.mayNot = append(out.mayNot, c)
 			return
 		}
-		if p := m.dying(pod.PodRef.UID); p != nil {
-			if p.e.hard || !w.Hard() { // it is on its way out as fast as this threshold could have it
+		if l := m.dying(pod.PodRef.UID); l != nil {
+			if l.e.hard || !w.Hard() { // it is on its way out as fast as this threshold could have it
 				return
 			}
-			c.Keys.Dying, c.Keys.eases = true, p.e.eases(w.info.kind)
+			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind)
 		}
 		m.measure(&c, w)
 		c.Keys.SetAside = now.Before(m.aside[pod.PodRef.UID].until)

@@ -3,8 +3,6 @@ package agent
 import (
 	"math"
 	"time"
-
-	"jettison/stats"
 )
 
 // Headroom advice: how much memory.available a hard threshold has to leave so that the node lives through a process that takes memory as
@@ -72,11 +70,8 @@ func (a *agent) headroomAdvice() HeadroomState {
 	react, release := a.advice.slowest()
 	s := HeadroomState{FillBytesPerSecond: uint64(a.advice.fill), React: react, Release: release, NeededBytes: a.advice.needed()}
 	capacity := a.node.Memory.CapacityBytes
-	for i := range a.o.Config.Thresholds {
-		t := &a.o.Config.Thresholds[i]
-		if t.Signal == stats.SignalMemoryAvailable && t.Hard() && capacity.OK {
-			s.ThresholdBytes = max(s.ThresholdBytes, t.Value.Of(capacity.V))
-		}
+	if capacity.OK {
+		s.ThresholdBytes = a.manager.HardBytes(capacity.V)
 	}
 	return s
 }

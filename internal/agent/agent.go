@@ -52,17 +52,10 @@ import (
 // Times of the loop.
 const (
 	poll         = 100 * time.Millisecond // between two cheap looks while a threshold is met and nobody is found to evict
-	pollEviction = 5 * time.Millisecond   // the same while the memory of a victim is on its way back
 	slowTick     = time.Second            // between two slow looks
-	fullAgain    = 2 * time.Second        // between two full looks that found nobody to evict
 	period       = 10 * time.Second       // between two full looks that are made whatever is met
 	kubeletEvery = time.Minute            // between two searches for a kubelet; one comes before each eviction that is for disks, too
 	unannounced  = 50 * time.Millisecond  // how long a kill waits for the runtime to name a pod that only the kernel knows
-	dieLimit     = 10 * time.Second       // from the kill until the victim counts as one that will not die
-	backLimit    = 2 * time.Second        // from the empty cgroup until memory counts as not coming back
-	diskLimit    = time.Minute            // the same for a disk, from the removal of the pod's files: a runtime frees them in its own time
-	freshLimit   = 20 * time.Second       // for pods' disk usage to be measured anew before a victim is chosen by it
-	removeLimit  = 5 * time.Minute        // for the removal of a pod's files
 	cleanGrace   = 3 * time.Second        // for the runtime to clean up once the agent is told to stop
 	stopLimit    = 5 * time.Second        // for all that is under way to end then
 	repeatLog    = 10 * time.Second       // between two lines that say the same
@@ -71,9 +64,6 @@ const (
 // asks bounds how often the runtime is asked about one pod that only the kernel knows: a cgroup may be left behind by a pod
 // that is gone for good.
 const asks = 5
-
-// nearThreshold times the threshold is when the runtime is listed each second: a decision may be due soon.
-const nearThreshold = 2
 
 // Options of Run.
 type Options struct {
@@ -214,9 +204,8 @@ type agent struct {
 	collector        *collect.Collector // nil: no garbage is collected
 	runner           *collect.Runner    // likewise
 	collected        chan collect.Result
-	garbageSaid      map[string]string // what was last logged of passes, by kind
-	ended            chan struct{}     // closed when the loop takes no results any more
-	relief           relief
+	garbageSaid      map[string]string                    // what was last logged of passes, by kind
+	ended            chan struct{}                        // closed when the loop takes no results any more
 	holding          bool                                 // garbage collection waits for evictions
 	evictedPods      atomic.Pointer[map[string]time.Time] // when they were cleaned up; never written again
 	manifestsRead    atomic.Bool                          // of the manifests' goroutine, as the next
@@ -225,14 +214,13 @@ type agent struct {
 	advice   advice
 	lastKill time.Time
 
-	conditions  map[eviction.Condition]conditionState
-	underway    map[string]*underway // evictions until their effect is known, by pod UID
-	history     []Evicted            // the last ones, oldest first
-	stopped     string               // why the breaker holds back; empty: it does not
-	missed      bool                 // the victim was gone before it could be pinned
-	diskCleaned time.Time            // when the last victim's files were removed
-	lastFull    time.Time            // when pods were last looked at in full
-	fruitless   [2]time.Time         // when a look at memory, a full one, last found nobody to evict
+	conditions map[eviction.Condition]conditionState
+	underway   map[string]*underway // evictions until their effect is known, by pod UID
+	history    []Evicted            // the last ones, oldest first
+	stopped    string               // why the breaker holds back; empty: it does not
+	missed     bool                 // the victim was gone before it could be pinned
+	lives      map[*eviction.Life]*underway
+	ready      eviction.Ready
 
 	blind  map[string]string          // errors of sources, as logged
 	unseen map[stats.Signal]time.Time // signals that are not observed, since when
@@ -276,7 +264,7 @@ func newAgent(o Options, s *sources.Sources) *agent {
 	c, store := o.Config, podstore.New()
 	return &agent{
 		Sources: s, o: o, log: o.Log, watcher: newWatcher(s.Client, store.SetRuntime), store: store,
-		conditions: map[eviction.Condition]conditionState{}, underway: map[string]*underway{},
+		conditions: map[eviction.Condition]conditionState{}, underway: map[string]*underway{}, lives: map[*eviction.Life]*underway{},
 		blind: map[string]string{}, unseen: map[stats.Signal]time.Time{}, said: map[string]time.Time{}, asked: map[string]int{}, killErrors: map[string]string{}, limits: map[string]*ownLimit{}, wanted: map[string]bool{}, held: map[string]heldOff{},
 		manager: eviction.NewManager(eviction.Config{
 			Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
@@ -440,21 +428,15 @@ func (a *agent) loop(ctx context.Context) {
 
 // due is how long the next cheap look may wait.
 func (a *agent) due() time.Duration {
-	due := latest
-	for i, signal := range quick {
-		headroom, short := a.manager.Headroom(signal)
-		if due = min(due, a.paces[i].next(headroom)); short {
-			due = min(due, poll)
-		}
-	}
-	if a.urgent() {
-		return min(due, pollEviction)
+	r := a.manager.Ready(time.Now())
+	due := r.Within
+	for i := range quick {
+		due = min(due, a.paces[i].next(r.Headroom[i].Left))
 	}
 	return min(due, a.pressedDue())
 }
 
-// quick are the signals that may be used up within less than a second.
-var quick = [...]stats.Signal{stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalPIDAvailable}
+var quick = eviction.Quick
 
 // listed takes an answer of the runtime. Its loss and its return are logged once each.
 func (a *agent) listed(u update) {

@@ -108,12 +108,20 @@ func (n *testNode) victim(mib int, now time.Time) eviction.Decision {
 // kill brings the node into the state after a kill at so many MiB, the victim's cgroup empty.
 func (n *testNode) kill(mib int, now time.Time) *underway {
 	n.t.Helper()
-	d := n.victim(mib, now)
-	e := d.Evictions[0]
-	n.a.manager.Begin(e, n.a.level(&e))
-	u := &underway{eviction: e, met: d.Signal, reason: d.Reason, victim: &kill.Victim{Pod: e.Pod.PodRef}, began: now, killed: kill.Stamp{Time: now}, cancel: func() {}}
-	n.a.underway[uid] = u
+	u := n.written(mib, now)
 	n.a.happened(now, event{u, emptied, nil})
+	return u
+}
+
+// written brings the node into the state after a kill was written at so many MiB.
+func (n *testNode) written(mib int, now time.Time) *underway {
+	n.t.Helper()
+	d := n.victim(mib, now)
+	at := eviction.Stamp{Time: now}
+	e := d.Evictions[0]
+	u := &underway{Life: n.a.manager.Begin(at, e, d.Signal), reason: d.Reason, victim: &kill.Victim{Pod: e.Pod.PodRef}, cancel: func() {}}
+	n.a.manager.Killed(at, u.Life)
+	n.a.underway[uid], n.a.lives[u.Life] = u, u
 	return u
 }
 
@@ -152,7 +160,7 @@ func TestWhenAnEvictionIsOver(t *testing.T) {
 		{"still on its way", 95, time.Second, false, false, ""},
 		{"no better yet", 90, time.Second, false, false, ""},
 		{"back", 300, 20 * time.Millisecond, true, false, "killToMemoryBack=20ms"},
-		{"does not come", 95, backLimit, true, true, `killToMemoryBack="not back"`},
+		{"does not come", 95, 2 * time.Second, true, true, `killToMemoryBack="not back"`},
 		{"a dip", 80, time.Second, false, false, ""},
 		{"much worse than before", 44, 20 * time.Millisecond, true, true, `killToMemoryBack="not back"`},
 	} {
@@ -161,10 +169,11 @@ func TestWhenAnEvictionIsOver(t *testing.T) {
 		u := n.kill(90, start)
 		n.available(c.available)
 		now := start.Add(c.after)
-		n.a.progress(now, n.a.measure(now))
-		asks, _ := n.a.manager.Asks(now, false)
-		if u.reported != c.over || asks != c.asks || !strings.Contains(n.log.String(), c.says) {
-			t.Errorf("%s: over %v, asks for the next one %v, log %s", c.name, u.reported, asks, n.log)
+		n.a.measure(now)
+		n.a.progress(now)
+		asks := n.a.manager.Ready(now.Add(poll)).Look == eviction.LookMemory
+		if (u.Outcome() != eviction.OutcomeUnknown) != c.over || asks != c.asks || !strings.Contains(n.log.String(), c.says) {
+			t.Errorf("%s: over %v, asks for the next one %v, log %s", c.name, u.Outcome(), asks, n.log)
 		}
 	}
 }
@@ -208,12 +217,12 @@ func TestWithoutCgroupKillTheRuntimeKills(t *testing.T) {
 func TestAnUndyingVictimIsSetAside(t *testing.T) {
 	n := newTestNode(t)
 	now := time.Now()
-	u := n.kill(90, now)
+	u := n.written(90, now)
 	n.a.happened(now, event{u, emptied, os.ErrDeadlineExceeded})
 	if s := n.a.state(now); !strings.Contains(n.log.String(), "the victim does not die, set aside") || len(s.SetAside) != 1 {
 		t.Errorf("set aside %v, log: %s", s.SetAside, n.log)
 	}
-	if n.a.urgent() {
+	if n.a.manager.Ready(now).Within < poll {
 		t.Error("the loop hurries for a victim that does not die")
 	}
 }
@@ -242,16 +251,16 @@ func TestAHardThresholdCutsAGraceShort(t *testing.T) {
 	now = now.Add(10 * time.Second)
 	n.a.look(t.Context(), now)
 	u := n.a.underway[uid]
-	if u == nil || !u.killed.Time.IsZero() || u.eviction.GracePeriodSeconds != 60 {
+	if u == nil || !u.Killed().Time.IsZero() || u.Eviction().GracePeriodSeconds != 60 {
 		t.Fatalf("under way %+v\n%s", u, n.log)
 	}
 	n.a.look(t.Context(), now.Add(time.Second))
-	if n.a.underway[uid] != u || !u.killed.Time.IsZero() {
+	if n.a.underway[uid] != u || !u.Killed().Time.IsZero() {
 		t.Fatalf("not left in peace: %+v\n%s", n.a.underway[uid], n.log)
 	}
 	n.available(90)
 	n.a.look(t.Context(), now.Add(2*time.Second))
-	if n.a.underway[uid] != u || u.killed.Time.IsZero() || u.eviction.GracePeriodSeconds != 1 || !strings.Contains(n.log.String(), "the grace period is cut short") {
+	if n.a.underway[uid] != u || u.Killed().Time.IsZero() || u.Eviction().GracePeriodSeconds != 1 || !strings.Contains(n.log.String(), "the grace period is cut short") {
 		t.Fatalf("under way %+v\n%s", u, n.log)
 	}
 	n.runtime.Change(func() { clear(n.runtime.Hang) })
@@ -261,7 +270,8 @@ func TestAHardThresholdCutsAGraceShort(t *testing.T) {
 	}
 	n.available(500)
 	now = time.Now()
-	n.a.progress(now, n.a.measure(now))
+	n.a.measure(now)
+	n.a.progress(now)
 	if len(n.a.history) != 1 || !n.a.history[0].Back {
 		t.Errorf("history %+v\n%s", n.a.history, n.log)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/nri"
+	"jettison/eviction"
 	"jettison/internal/kill"
 	"jettison/stats/read"
 )
@@ -54,7 +55,7 @@ func TestNothingIsAllocatedBetweenTheCrossingAndTheKill(t *testing.T) {
 	run := func() {
 		now = now.Add(poll)
 		n.a.measure(now)
-		if memory, _ := n.a.manager.Asks(now, false); !memory {
+		if n.a.ready.Look != eviction.LookMemory {
 			failed = errors.New("nothing is met")
 			return
 		}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,17 +14,8 @@ import (
 
 const (
 	collectClose = 2 * time.Second // for a pass to end when the agent does
-	relieveAgain = time.Minute     // between two attempts to bring a disk back without an eviction
-	relieveLimit = 5 * time.Minute // for one, after which the look that there is decides
 	doubtFor     = time.Hour       // for which a manifest that cannot be read keeps every pod from counting as gone
 )
-
-// relief is an attempt to bring back what is short by collecting garbage, before a pod goes for it.
-type relief struct {
-	asked time.Time                     // zero: none was
-	done  time.Time                     // before asked: it is under way
-	what  map[eviction.Reclaimable]bool // that was asked for
-}
 
 // startCollector begins to collect garbage: passes that are due, and those that a disk asks for. The returned function ends it. A dry run
 // collects nothing.
@@ -119,7 +109,7 @@ func (a *agent) backAgain() {
 func (a *agent) garbage(now time.Time, r *collect.Result) {
 	a.untrimmed = true
 	if r.Trigger == reclaim.DiskPressure {
-		a.relief.done = now
+		a.manager.Relieved(now)
 		if a.background != nil {
 			a.background.Remeasure()
 		}
@@ -191,37 +181,15 @@ func some(texts []string) []string {
 
 // relieve has garbage collected before a pod goes for a disk. false: that was tried, or cannot be; the look that there is decides.
 func (a *agent) relieve(now time.Time, d *eviction.Decision) (waits bool) {
-	switch {
-	case a.runner == nil || a.gcObserves():
+	if a.runner == nil || a.gcObserves() {
 		return false
-	case !a.relief.asked.IsZero() && a.relief.done.Before(a.relief.asked): // under way
-		return now.Sub(a.relief.asked) < relieveLimit
-	case !a.relief.done.IsZero() && now.Sub(a.relief.done) < relieveAgain && a.relief.covers(d.Reclaim):
-		// A look from before the end of it says nothing of what it freed.
-		return !a.lookedSince(d, a.relief.done)
 	}
-	a.relief.asked, a.relief.what = now, map[eviction.Reclaimable]bool{}
-	for _, w := range d.Reclaim {
-		a.relief.what[w.What] = true
-	}
-	a.log.Info("collecting garbage before a pod is evicted", signalFields(d.Met[0])...)
-	a.runner.Relieve(collect.Relief{Wishes: d.Reclaim})
-	return true
-}
-
-// covers: all that is wished for was asked for.
-func (r *relief) covers(wishes []eviction.Wish) bool {
-	return !slices.ContainsFunc(wishes, func(w eviction.Wish) bool { return !r.what[w.What] })
-}
-
-// lookedSince: each signal that something was wished for was observed since then.
-func (a *agent) lookedSince(d *eviction.Decision, since time.Time) bool {
-	for _, w := range d.Reclaim {
-		for _, signal := range w.Signals {
-			if o := a.manager.Observed(signal); o.OK && !o.Time.After(since) {
-				return false
-			}
-		}
+	switch a.manager.Relief(now, d) {
+	case eviction.ReliefNone:
+		return false
+	case eviction.ReliefBegin:
+		a.log.Info("collecting garbage before a pod is evicted", signalFields(d.Met[0])...)
+		a.runner.Relieve(collect.Relief{Wishes: d.Reclaim})
 	}
 	return true
 }
@@ -236,12 +204,7 @@ func (a *agent) gcObserves() bool {
 
 // evicting: an eviction is under way that others wait for: not one whose victim does not die, nor one that takes minutes.
 func (a *agent) evicting() bool {
-	for _, u := range a.underway {
-		if u.cleaned.IsZero() && !u.failed && time.Since(cmp.Or(u.killed.Time, u.began)) < relieveAgain {
-			return true
-		}
-	}
-	return false
+	return a.manager.Ready(time.Now()).Evicting
 }
 
 // evictionsFirst keeps garbage collection from taking a step while an eviction is under way: what it asks of the runtime would be

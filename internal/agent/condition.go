@@ -15,7 +15,7 @@ type conditionState struct {
 
 // conditionsChanged logs each condition that has become true or is not any more, with the kubelet's reasons.
 func (a *agent) conditionsChanged(now time.Time, met []eviction.Met) {
-	held := a.manager.Conditions()
+	held := a.manager.Ready(now).Conditions
 	for _, c := range eviction.Conditions {
 		status := slices.Contains(held, c)
 		if status == a.conditions[c].status {

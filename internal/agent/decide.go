@@ -15,42 +15,34 @@ const (
 	fullLook
 )
 
-// rush serves hard thresholds for memory and tasks, before anything else is done: from the measurement that finds one met to the kill
-// nothing is logged, asked or allocated, unless there is a pod that the runtime has not told of. begun: an eviction was.
+// situation is what decides whether a look is worth its price.
+func (a *agent) situation() eviction.Situation {
+	return eviction.Situation{ObserveDisks: a.observeDisks(), Limited: a.limited, Recording: a.recorder != nil}
+}
+
+// rush serves hard thresholds for memory and tasks, before anything else is done.
 func (a *agent) rush(ctx context.Context, now time.Time) (begun bool) {
-	if memory, _ := a.manager.Asks(now, a.observeDisks()); !memory || now.Sub(a.fruitless[memoryLook]) < poll {
+	if a.ready.Look != eviction.LookMemory {
 		return false
 	}
-	a.decide(ctx, now, memoryLook)
-	return a.fruitless[memoryLook].Before(now)
+	begun, _ = a.decide(ctx, now, memoryLook)
+	return begun
 }
 
 // consider makes the full look at pods where it is worth it now: nobody was found by the quick one.
 func (a *agent) consider(ctx context.Context, now time.Time) {
-	_, full := a.manager.Asks(now, a.observeDisks())
-	if periodic := a.periodic(now); periodic || full && now.Sub(a.fruitless[fullLook]) >= fullAgain {
-		recorded := a.decide(ctx, time.Now(), fullLook)
-		if periodic && !recorded {
+	if r := a.manager.Ready(now); r.Look == eviction.LookFull {
+		_, recorded := a.decide(ctx, time.Now(), fullLook)
+		if r.Periodic && !recorded {
 			a.record(time.Now(), fullLook, false)
 		}
 	}
 }
 
-// periodic: pods have limits of their own to be held against, or counters to be followed, whatever is met.
-func (a *agent) periodic(now time.Time) bool {
-	if now.Sub(a.lastFull) < period {
-		return false
-	}
-	if a.manager.Follows() || a.recorder != nil {
-		return true
-	}
-	return a.limited && a.o.Config.LocalStorageCapacityIsolation && !a.observeDisks()
-}
-
 // decide looks at every pod, takes a step, and carries out what is decided. recorded: the look has a frame, for somebody was chosen.
-func (a *agent) decide(ctx context.Context, now time.Time, look int) (recorded bool) {
+func (a *agent) decide(ctx context.Context, now time.Time, look int) (begun, recorded bool) {
 	d, now, err := a.choose(ctx, now, look)
-	begun := a.evictAll(ctx, &d)
+	begun = a.evictAll(ctx, &d)
 	if a.missed && !begun && look == memoryLook { // the next one, at once
 		d, now, err = a.choose(ctx, time.Now(), look)
 		begun = a.evictAll(ctx, &d)
@@ -62,15 +54,11 @@ func (a *agent) decide(ctx context.Context, now time.Time, look int) (recorded b
 	a.conditionsChanged(now, d.Met)
 	a.breaker(&d)
 	if len(d.Evictions) == 0 {
-		a.fruitless[look] = now
 		a.nobody(&d)
-		return false
+		return false, false
 	}
 	a.record(now, look, true)
-	if !begun { // others get their turn, and the next look is not made at once
-		a.fruitless[look] = now
-	}
-	return true
+	return begun, true
 }
 
 func (a *agent) evictAll(ctx context.Context, d *eviction.Decision) (begun bool) {
@@ -93,7 +81,7 @@ func (a *agent) choose(ctx context.Context, now time.Time, look int) (eviction.D
 		Summary: &a.summary, Pods: a.objects, ObserveDisks: a.observeDisks(), MemoryOnly: look == memoryLook,
 		Measuring: look == fullLook && a.measuring(now), Terse: look == memoryLook,
 	}
-	if a.manager.Stops() { // nothing is to be lost by looking who it is
+	if a.manager.Ready(now).Stopped { // nothing is to be lost by looking who it is
 		in.Growing = a.growth.since(a.Reader)
 	}
 	d := a.manager.Step(now, in)
@@ -115,16 +103,8 @@ func (a *agent) measuring(now time.Time) bool {
 	if a.background == nil {
 		return false
 	}
-	since := a.diskCleaned
-	for _, m := range a.manager.Met() {
-		if m.Disk() && m.Since.After(since) {
-			since = m.Since
-		}
-	}
-	if since.IsZero() || now.Sub(since) >= freshLimit {
-		return false
-	}
-	if a.background.Fresh(since) {
+	since := a.manager.Ready(now).DiskFresh
+	if since.IsZero() || a.background.Fresh(since) {
 		return false
 	}
 	a.background.Demand(since)
@@ -164,7 +144,6 @@ func (a *agent) lookAtPods(now time.Time, look int) error {
 	if look == memoryLook {
 		err = a.readVictims(now)
 	} else {
-		a.lastFull = now
 		err = a.Reader.Collect(now, a.pods, &a.summary)
 		if a.background != nil {
 			a.background.Fill(time.Now(), &a.summary)
@@ -249,10 +228,6 @@ func (a *agent) breaker(d *eviction.Decision) {
 
 // stillMet reports whether a threshold is met by a fresh cheap look. Another one for the same signal, softer, may well be.
 func (a *agent) stillMet(t *eviction.Threshold) bool {
-	for _, m := range a.measure(time.Now()) {
-		if m.Threshold.Signal == t.Signal && m.Threshold.Grace == t.Grace {
-			return true
-		}
-	}
-	return false
+	a.measure(time.Now())
+	return a.ready.Meets(t)
 }

@@ -24,21 +24,22 @@ func (a *agent) repeat(key string, log func()) {
 
 // describe are the fields of an eviction's log line: signal, observed, threshold, victim, reason.
 func (a *agent) describe(d *eviction.Decision, e *eviction.Eviction) []any {
-	u := underway{eviction: *e, reason: d.Reason, counts: [2]int{len(d.Ranking), len(d.Protected)}}
-	if !e.Local() {
-		u.met = d.Signal
-	}
-	return a.fields(&u)
+	met := metOf(d, e)
+	return a.evictionFields(e, &met, d.Reason, [2]int{len(d.Ranking), len(d.Protected)})
 }
 
 func (a *agent) fields(u *underway) []any {
-	v := &u.eviction.Pod
-	out := []any{"signal", u.eviction.Signal}
-	if u.met.Threshold.Signal != "" {
-		out = signalFields(u.met)
+	return a.evictionFields(u.Eviction(), u.Met(), u.reason, u.counts)
+}
+
+func (a *agent) evictionFields(e *eviction.Eviction, met *eviction.Met, reason string, counts [2]int) []any {
+	v := &e.Pod
+	out := []any{"signal", e.Signal}
+	if met.Threshold.Signal != "" {
+		out = signalFields(*met)
 	}
 	return append(out, "victim", a.name(v.PodRef), "uid", v.PodRef.UID, "qos", v.QOSClass, "cgroup", v.Cgroup,
-		"reason", u.reason, "candidates", u.counts[0], "protected", u.counts[1])
+		"reason", reason, "candidates", counts[0], "protected", counts[1])
 }
 
 func signalFields(m eviction.Met) []any {
@@ -135,38 +136,38 @@ const historySize = 32
 // report logs an eviction and remembers it.
 func (a *agent) report(now time.Time, u *underway, back bool) {
 	fields := a.fields(u)
-	killed := u.killed
+	killed := kill.Stamp(u.Killed())
 	if killed == (kill.Stamp{}) {
-		killed.Time = u.began
-		fields = append(fields, "stopToEmpty", u.emptied.Sub(u.began).Round(time.Microsecond))
+		killed.Time = u.Began().Time
+		fields = append(fields, "stopToEmpty", u.Emptied().Time.Sub(u.Began().Time).Round(time.Microsecond))
 	} else {
-		if !u.met.Since.IsZero() {
-			if !u.resumed && u.eviction.Signal == stats.SignalMemoryAvailable && u.met.Threshold.Hard() && u.met.Since.After(a.lastKill) { // else it had to wait, for its grace period or for another victim
-				a.advice.react(killed.Time.Sub(u.met.Since))
+		if !u.Met().Since.IsZero() {
+			if !u.Resumed() && u.Eviction().Signal == stats.SignalMemoryAvailable && u.Met().Threshold.Hard() && u.Met().Since.After(a.lastKill) { // else it had to wait, for its grace period or for another victim
+				a.advice.react(killed.Time.Sub(u.Met().Since))
 			}
 			a.lastKill = killed.Time
-			fields = append(fields, "crossedToKill", killed.Time.Sub(u.met.Since).Round(time.Microsecond))
+			fields = append(fields, "crossedToKill", killed.Time.Sub(u.Met().Since).Round(time.Microsecond))
 		}
-		fields = append(fields, "killToEmpty", u.emptied.Sub(killed.Time).Round(time.Microsecond))
+		fields = append(fields, "killToEmpty", u.Emptied().Time.Sub(killed.Time).Round(time.Microsecond))
 	}
 	switch {
-	case u.eviction.Local():
-	case back && !u.eviction.Disk():
-		if u.eviction.Signal == stats.SignalMemoryAvailable && !u.killed.Time.IsZero() && !u.resumed {
+	case u.Eviction().Local():
+	case back && !u.Eviction().Disk():
+		if u.Eviction().Signal == stats.SignalMemoryAvailable && !u.Killed().Time.IsZero() && !u.Resumed() {
 			a.advice.release(now.Sub(killed.Time))
 		}
 		fields = append(fields, "killToMemoryBack", now.Sub(killed.Time).Round(time.Microsecond))
 	case back:
 		fields = append(fields, "stopToDiskBack", now.Sub(killed.Time).Round(time.Microsecond))
-	case u.eviction.Disk():
+	case u.Eviction().Disk():
 		fields = append(fields, "stopToDiskBack", "not back")
 	default:
 		fields = append(fields, "killToMemoryBack", "not back")
 	}
-	if o := a.manager.Observed(u.eviction.Signal); o.OK {
+	if o := a.manager.Observed(u.Eviction().Signal); o.OK {
 		fields = append(fields, "available", o.Value)
 	}
-	fields = append(fields, "killedAtMonotonic", killed.Monotonic, "message", u.eviction.Message, "ranking", a.named(u.ranking))
+	fields = append(fields, "killedAtMonotonic", killed.Monotonic, "message", u.Eviction().Message, "ranking", a.named(u.ranking))
 	fields = append(fields, squeezeFields(u)...)
 	if u.killErr != nil {
 		fields = append(fields, "killError", u.killErr)
@@ -178,7 +179,7 @@ func (a *agent) report(now time.Time, u *underway, back bool) {
 		a.record(now, memoryLook, true)
 	}
 	a.history = append(a.history, Evicted{
-		Time: u.began, Pod: u.eviction.Pod.PodRef, Signal: u.eviction.Signal, Reason: u.eviction.Reason, Message: u.eviction.Message,
+		Time: u.Began().Time, Pod: u.Eviction().Pod.PodRef, Signal: u.Eviction().Signal, Reason: u.Eviction().Reason, Message: u.Eviction().Message,
 		Explained: u.reason, Back: back,
 	})
 	if len(a.history) > historySize {

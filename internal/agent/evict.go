@@ -18,25 +18,18 @@ import (
 // underway is an eviction from its beginning until the runtime has cleaned up and its effect is known. It belongs to the loop; a
 // goroutine of its own carries it out and reports by events.
 type underway struct {
-	eviction eviction.Eviction
-	met      eviction.Met // the threshold that asked for it; zero: the pod's own limit
-	reason   string
-	ranking  []row // the decision's, which points into a Summary that is written again
-	counts   [2]int
-	victim   *kill.Victim
-	cancel   context.CancelFunc // ends its goroutine
-	began    time.Time
-	killed   kill.Stamp // zero: it is being stopped gently
-	emptied  time.Time  // zero: the cgroup still has processes
-	cleaned  time.Time  // zero: the runtime has not cleaned up yet
-	reported bool       // its effect is known and logged
-	failed   bool       // it did not die
-	killErr  error
-	record   records.Record   // as last kept
-	squeeze  *records.Squeeze // that came before it; nil: none, or its effect is not known yet. Never written again
-	resumed  bool             // it was begun by the process before this one
-	remove   atomic.Bool      // what it leaves on disk is removed too; for the goroutine as well
-	unmount  atomic.Bool      // its volumes in memory are unmounted, likewise
+	*eviction.Life
+	reason  string
+	ranking []row // the decision's, which points into a Summary that is written again
+	counts  [2]int
+	victim  *kill.Victim
+	cancel  context.CancelFunc // ends its goroutine
+	killErr error
+	dieErr  error
+	record  records.Record   // as last kept
+	squeeze *records.Squeeze // that came before it; nil: none, or its effect is not known yet. Never written again
+	remove  atomic.Bool      // what it leaves on disk is removed too; for the goroutine as well
+	unmount atomic.Bool      // its volumes in memory are unmounted, likewise
 }
 
 // event is what the goroutine of an eviction reports.
@@ -53,16 +46,6 @@ const (
 	cleaned              // the runtime has cleaned up, or err
 )
 
-// urgent: every millisecond counts, for the memory of a victim is on its way back.
-func (a *agent) urgent() bool {
-	for _, u := range a.underway {
-		if !u.reported && !u.killed.Time.IsZero() && (u.emptied.IsZero() || time.Since(u.emptied) < backLimit) {
-			return true
-		}
-	}
-	return false
-}
-
 // evict begins one eviction: it pins the victim, measures once more where that takes no time, and kills, or has it stopped. false:
 // nothing was done.
 func (a *agent) evict(ctx context.Context, d *eviction.Decision, i int) bool {
@@ -75,10 +58,10 @@ func (a *agent) evict(ctx context.Context, d *eviction.Decision, i int) bool {
 		a.repeat("dry run: "+uid, func() { a.log.Info("would evict", a.describe(d, &d.Evictions[i])...) })
 		return false
 	}
-	if old := a.underway[uid]; old != nil && e.Hastens && old.emptied.IsZero() && a.hasten(old, d, i) {
+	if old := a.underway[uid]; old != nil && e.Hastens && !old.Dead() && a.hasten(old, d, i) {
 		return true
 	}
-	if old := a.underway[uid]; old != nil && old.failed && time.Since(old.began) < dieLimit {
+	if old := a.underway[uid]; old != nil && old.Resting(time.Now()) {
 		return false // nobody else is left to try; not at every look
 	}
 	b, ok := a.strike(d, e)
@@ -91,23 +74,19 @@ func (a *agent) evict(ctx context.Context, d *eviction.Decision, i int) bool {
 	pod = &e.Pod
 	if old := a.underway[uid]; old != nil {
 		old.cancel() // it did not die then; this attempt cleans up too
-		if !old.reported {
-			a.recordOutcome(old, records.Undying, old.killErr)
-		}
 	}
-	a.manager.Begin(*e, a.level(e))
 	a.holdOff(time.Now(), e)
 	u := &underway{
-		eviction: *e, reason: d.Reason, victim: b.victim, began: time.Now(), killed: b.killed, killErr: b.err,
+		Life: a.manager.Begin(eviction.Stamp(kill.Now()), *e, metOf(d, e)), reason: d.Reason, victim: b.victim, killErr: b.err,
 		counts: [2]int{len(d.Ranking), len(d.Protected)},
 	}
-	if !e.Local() {
-		u.met = d.Signal
+	if !b.killed.Time.IsZero() && b.err == nil {
+		a.manager.Killed(eviction.Stamp(b.killed), u.Life)
 	}
 	u.ranking = a.ranking(d) // before the next look
 	a.afterSqueeze(u)
 	a.recordBegin(d, u)
-	a.underway[uid] = u
+	a.underway[uid], a.lives[u.Life] = u, u
 	if !pod.Announced {
 		a.watcher.ask() // for its name in the log
 	}
@@ -119,7 +98,8 @@ func (a *agent) evict(ctx context.Context, d *eviction.Decision, i int) bool {
 		urgent: e.Urgent(), grace: time.Duration(e.GracePeriodSeconds) * time.Second, killErr: u.killErr,
 		cgroup: pod.Cgroup != "",
 	}
-	u.remove.Store(e.Disk() && !a.kubelet)   // nobody else gives back what lies on disk,
+	u.RemoveFiles = e.Disk() && !a.kubelet
+	u.remove.Store(u.RemoveFiles)            // nobody else gives back what lies on disk,
 	u.unmount.Store(!e.Disk() && !a.kubelet) // or in volumes in memory
 	a.evictions.Go(func() { a.carryOut(ctx, u, how) })
 	return true
@@ -156,7 +136,7 @@ func (a *agent) unpinned(pod *stats.PodStats, err error) {
 	a.missed = pod.Cgroup != ""
 	a.repeat("pin: "+err.Error(), func() { a.log.Warn("the victim cannot be evicted", "pod", a.name(pod.PodRef), "error", err) })
 	if pod.Cgroup == "" { // known by its object only, and for long perhaps: whoever can be killed goes before it
-		a.manager.Done(time.Now(), pod.PodRef.UID, false)
+		a.manager.Aside(time.Now(), pod.PodRef.UID)
 	}
 }
 
@@ -174,9 +154,6 @@ type way struct {
 	cgroup  bool // it is known, so the kernel's word counts
 }
 
-// level is how much is available of what an eviction is for.
-func (a *agent) level(e *eviction.Eviction) uint64 { return a.manager.Observed(e.Signal).Value }
-
 // hasten ends the grace period of a pod that is being stopped gently: a hard threshold does not wait for it. false: the kernel refuses
 // that, so the eviction has to begin anew.
 func (a *agent) hasten(u *underway, d *eviction.Decision, i int) bool {
@@ -187,15 +164,16 @@ func (a *agent) hasten(u *underway, d *eviction.Decision, i int) bool {
 	if err := u.victim.Kill(); err != nil {
 		return false
 	}
-	u.killed = kill.Now()
+	at := kill.Now()
 	d.Words()
 	e = &d.Evictions[i]
-	a.manager.Begin(*e, a.level(e))
+	a.manager.Hasten(eviction.Stamp(at), u.Life, *e, metOf(d, e))
 	a.holdOff(time.Now(), e)
-	u.eviction, u.met, u.reason = *e, d.Signal, d.Reason
+	u.reason = d.Reason
 	a.afterSqueeze(u)
 	if e.Disk() && !a.kubelet {
 		u.remove.Store(true)
+		u.RemoveFiles = true
 	}
 	a.recordBegin(d, u)
 	a.log.Info("the grace period is cut short", a.fields(u)...)
@@ -222,9 +200,9 @@ func (a *agent) carryOut(ctx context.Context, u *underway, how way) {
 	var alive error // why the victim is not known to be dead
 	switch {
 	case how.urgent && how.killErr == nil:
-		alive = u.victim.WaitEmpty(ctx, dieLimit)
+		alive = u.victim.WaitEmpty(ctx, eviction.DieLimit)
 	case how.urgent: // the kernel's way was refused, so the runtime is what kills
-		short, stop := context.WithTimeout(cleaning, dieLimit)
+		short, stop := context.WithTimeout(cleaning, eviction.DieLimit)
 		err := clean(short)
 		stop()
 		if alive = u.victim.WaitEmpty(ctx, 0); !how.cgroup {
@@ -251,7 +229,7 @@ func (a *agent) carryOut(ctx context.Context, u *underway, how way) {
 	default:
 		a.unmountShared(u.victim) // of sandboxes that were not known before
 		if u.unmount.Load() {
-			a.unmountVolumes(cleaning, u.victim, u.began)
+			a.unmountVolumes(cleaning, u.victim, u.Began().Time)
 		}
 	}
 	report(cleaned, err)
@@ -260,7 +238,7 @@ func (a *agent) carryOut(ctx context.Context, u *underway, how way) {
 // happened takes the word of an eviction's goroutine.
 func (a *agent) happened(now time.Time, e event) {
 	u := e.u
-	uid := u.eviction.Pod.PodRef.UID
+	uid := u.Eviction().Pod.PodRef.UID
 	if a.underway[uid] != u || errors.Is(e.err, context.Canceled) {
 		return // a later attempt took its place, or the agent is being stopped
 	}
@@ -268,88 +246,65 @@ func (a *agent) happened(now time.Time, e event) {
 	switch {
 	case e.stage == emptied && e.err != nil:
 		a.log.Error("the victim does not die, set aside", append(a.fields(u), "error", errors.Join(u.killErr, e.err))...)
-		a.manager.Done(now, uid, false)
-		u.reported, u.failed = true, true
+		a.manager.Refused(now, u.Life)
 		if a.recorder != nil {
 			a.killErrors[uid] = e.err.Error()
 		}
-		a.recordOutcome(u, records.Undying, errors.Join(u.killErr, e.err))
+		u.dieErr = e.err
 	case e.stage == emptied:
-		u.emptied = now
-		u.reported, u.failed = false, false // if it did not die in time
-		a.manager.Done(now, uid, true)
+		u.dieErr = nil
+		a.manager.Emptied(eviction.Stamp{Time: now}, u.Life)
 	case e.err != nil:
-		a.log.Error("the runtime did not clean up after an evicted pod", "pod", a.name(u.eviction.Pod.PodRef), "error", e.err)
+		a.log.Error("the runtime did not clean up after an evicted pod", "pod", a.name(u.Eviction().Pod.PodRef), "error", e.err)
 		fallthrough
 	default:
-		u.cleaned = now
 		a.wasEvicted(uid)
-		a.manager.Cleaned(now, uid)
-		if u.eviction.Disk() && a.background != nil {
-			a.diskCleaned = now
+		a.manager.Cleaned(eviction.Stamp{Time: now}, u.Life)
+		if u.Eviction().Disk() && a.background != nil {
 			a.background.Remeasure()
 		}
 	}
 }
 
 // progress logs each eviction once its effect is known, and forgets it when nothing more is to come.
-func (a *agent) progress(now time.Time, met []eviction.Met) {
-	for uid, u := range a.underway {
-		if !u.reported && !u.emptied.IsZero() {
-			a.judge(now, u, met)
+func (a *agent) progress(now time.Time) {
+	r := a.manager.Ready(now)
+	for _, l := range r.Outcomes {
+		u := a.lives[l]
+		if u == nil {
+			continue
 		}
-		if u.reported && !u.cleaned.IsZero() {
+		if l.Outcome() != eviction.OutcomeUndying {
+			a.report(now, u, l.Outcome() == eviction.OutcomeBack)
+			clear(a.said)
+		}
+		a.recordOutcome(u, records.Outcome(l.Outcome().String()), errors.Join(u.killErr, u.dieErr))
+	}
+	for _, l := range r.Finished {
+		if u := a.lives[l]; u != nil {
 			a.recordSteps(u)
-			delete(a.underway, uid)
+			if uid := l.Eviction().Pod.PodRef.UID; a.underway[uid] == u {
+				delete(a.underway, uid)
+			}
+			delete(a.lives, l)
 			a.changed = true
 		}
 	}
+	a.manager.Advance()
 }
 
-// judge finds out whether what was short is back.
-func (a *agent) judge(now time.Time, u *underway, met []eviction.Met) {
-	e := &u.eviction
-	limit, known := backLimit, true
-	if e.Disk() {
-		limit, known = diskLimit, !u.cleaned.IsZero() && a.manager.Observed(e.Signal).Time.After(u.cleaned)
-	}
-	back := known
-	for _, m := range met {
-		if m.Threshold.Signal == e.Signal && m.Threshold.Grace == u.met.Threshold.Grace {
-			back = false
-		}
-	}
+func metOf(d *eviction.Decision, e *eviction.Eviction) eviction.Met {
 	if e.Local() {
-		back = !u.cleaned.IsZero()
+		return eviction.Met{}
 	}
-	waited := now.Sub(u.emptied) >= limit
-	if e.Disk() { // a removal that takes long is not waited for for ever either
-		waited = !u.cleaned.IsZero() && now.Sub(u.cleaned) >= limit || now.Sub(u.emptied) >= removeLimit
-	}
-	if !back && !waited && !a.worse(u) {
-		return
-	}
-	u.reported = true
-	outcome := records.NotBack
-	if back {
-		outcome = records.Back
-	}
-	a.report(now, u, back)
-	a.recordOutcome(u, outcome, u.killErr)
-	clear(a.said)
-}
-
-// worse: somebody else is eating what the victim returns.
-func (a *agent) worse(u *underway) bool {
-	o := a.manager.Observed(u.eviction.Signal)
-	return !u.eviction.Local() && a.manager.Worse(eviction.Met{Threshold: u.met.Threshold, Observed: o})
+	return d.Signal
 }
 
 // interrupted leaves a trace of evictions that were under way when the agent was told to stop.
 func (a *agent) interrupted() {
 	for _, u := range a.underway {
-		if !u.reported {
-			a.log.Info("stopped during an eviction", append(a.fields(u), "killedAtMonotonic", u.killed.Monotonic)...)
+		if u.Outcome() == eviction.OutcomeUnknown {
+			a.log.Info("stopped during an eviction", append(a.fields(u), "killedAtMonotonic", u.Killed().Monotonic)...)
 		}
 	}
 }
@@ -401,7 +356,7 @@ func (a *agent) unmountVolumes(ctx context.Context, v *kill.Victim, began time.T
 
 // removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest is gone all the same.
 func (a *agent) removeFiles(ctx context.Context, v *kill.Victim) {
-	ctx, cancel := context.WithTimeout(ctx, removeLimit)
+	ctx, cancel := context.WithTimeout(ctx, eviction.RemoveLimit)
 	defer cancel()
 	errs := []error{v.Remove(ctx, a.Client)}
 	// The pod may be back under its UID, and with it its logs and volumes are in use.

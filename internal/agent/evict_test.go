@@ -45,8 +45,8 @@ func TestAVictimWithoutACgroupHoldsUpNobody(t *testing.T) {
 	n.available(90)
 	now := time.Now()
 	n.a.look(t.Context(), now)
-	if n.a.fruitless[memoryLook].IsZero() || len(n.a.manager.SetAside(now)) != 1 {
-		t.Errorf("fruitless %v, set aside %v\n%s", n.a.fruitless, n.a.manager.SetAside(now), n.log)
+	if n.a.manager.Ready(now).Look == eviction.LookMemory || len(n.a.manager.SetAside(now)) != 1 {
+		t.Errorf("set aside %v\n%s", n.a.manager.SetAside(now), n.log)
 	}
 }
 
@@ -76,7 +76,7 @@ func softNode(t *testing.T, ctx context.Context) (*testNode, *underway) {
 	n.a.look(ctx, now)
 	n.a.look(ctx, now.Add(10*time.Second))
 	u := n.a.underway[uid]
-	if u == nil || !u.killed.Time.IsZero() {
+	if u == nil || !u.Killed().Time.IsZero() {
 		t.Fatalf("under way %+v\n%s", u, n.log)
 	}
 	return n, u
@@ -110,17 +110,18 @@ func TestAPodThatIsHastenedForADiskLeavesNothing(t *testing.T) {
 func TestALateDeathIsReported(t *testing.T) {
 	n := newTestNode(t)
 	now := time.Now()
-	u := n.kill(90, now)
-	u.emptied = time.Time{}
+	u := n.written(90, now)
 	n.a.happened(now, event{u, emptied, os.ErrDeadlineExceeded})
 	n.available(500)
-	n.a.progress(now, n.a.measure(now))
-	if len(n.a.history) != 0 || !u.failed {
+	n.a.measure(now)
+	n.a.progress(now)
+	if len(n.a.history) != 0 || u.Outcome() != eviction.OutcomeUndying {
 		t.Fatalf("history %v", n.a.history)
 	}
 	n.a.happened(now, event{u, emptied, nil})
 	n.a.happened(now, event{u, cleaned, nil})
-	n.a.progress(now, n.a.measure(now))
+	n.a.measure(now)
+	n.a.progress(now)
 	if s := n.a.state(now); len(s.Evicted) != 1 || len(s.SetAside) != 0 || len(s.Underway) != 0 {
 		t.Errorf("state %+v\n%s", s, n.log)
 	}
@@ -299,7 +300,7 @@ func TestAForkBombIsEvictedByAQuickLook(t *testing.T) {
 	n.available(500)
 	ctx, cancel := context.WithCancel(t.Context())
 	n.a.look(ctx, time.Now())
-	if u := n.a.underway[uid]; u == nil || u.eviction.Signal != stats.SignalPIDAvailable || u.killed.Time.IsZero() {
+	if u := n.a.underway[uid]; u == nil || u.Eviction().Signal != stats.SignalPIDAvailable || u.Killed().Time.IsZero() {
 		t.Errorf("under way %v\n%s", n.a.underway, n.log)
 	}
 	cancel()

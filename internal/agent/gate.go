@@ -113,8 +113,8 @@ func (a *agent) holdOff(now time.Time, e *eviction.Eviction) {
 // holdOn keeps those out whose pressure lasts. It is called once a second.
 func (a *agent) holdOn(now time.Time, met []eviction.Met) {
 	for uid, u := range a.underway {
-		if hold := a.holds.All()[uid]; u.cleaned.IsZero() && !u.failed && hold.Until.Sub(now) < holdOnFor {
-			a.holds.Set(now, uid, nri.Hold{Until: now.Add(holdFirst), Reason: u.eviction.Message})
+		if hold := a.holds.All()[uid]; u.Leaving() && hold.Until.Sub(now) < holdOnFor {
+			a.holds.Set(now, uid, nri.Hold{Until: now.Add(holdFirst), Reason: u.Eviction().Message})
 			a.changed = true
 		}
 	}

@@ -64,18 +64,18 @@ func (a *agent) recordBegin(d *eviction.Decision, u *underway) {
 	if a.keeper == nil {
 		return
 	}
-	r := records.Begin(d, &u.eviction, stampAt(u.began), stamp(u.killed), a.name)
-	if m := u.met; m.Threshold.Signal != "" {
+	r := records.Begin(d, u.Eviction(), stampAt(u.Began().Time), records.Stamp(u.Killed()), a.name)
+	if m := *u.Met(); m.Threshold.Signal != "" {
 		r.Crossed = records.ReadingOf(m.Threshold, m.First, stampAt(m.Since))
 	}
 	if u.killErr != nil {
 		r.Killed, r.Error = records.Stamp{}, u.killErr.Error()
 	}
-	r.Reclaimed, r.Squeeze = a.reclaimed(u.began, u.eviction.Signal), u.squeeze
+	r.Reclaimed, r.Squeeze = a.reclaimed(u.Began().Time, u.Eviction().Signal), u.squeeze
 	if a.synced && a.o.Config.Gate { // else nobody keeps it out
 		r.HoldOffUntil = a.holds.All()[r.Pod.UID].Until
 	}
-	u.record = r
+	u.record, u.Record = r, r.ID
 	a.keeper.Begin(r)
 	a.changed = true
 }
@@ -86,18 +86,16 @@ func (a *agent) recordOutcome(u *underway, outcome records.Outcome, err error) {
 		return
 	}
 	r := &u.record
-	r.Outcome, r.Killed, r.Emptied = outcome, stamp(u.killed), stampAt(u.emptied)
+	r.Outcome, r.Killed, r.Emptied = outcome, records.Stamp(u.Killed()), stampAt(u.Emptied().Time)
 	if u.killErr != nil {
 		r.Killed = records.Stamp{}
 	}
 	if r.Error = ""; err != nil {
 		r.Error = err.Error()
 	}
-	if o := a.manager.Observed(u.eviction.Signal); u.met.Threshold.Signal != "" {
-		r.After = records.ReadingOf(u.met.Threshold, o, stampAt(cmp.Or(o.Time, time.Now())))
-		amount := u.met.Threshold.Window == 0 // a share of stalled time is none: nothing of it is returned
-		if amount && r.Decided != nil && r.Decided.Available != nil && o.OK && o.Value >= *r.Decided.Available && !u.emptied.IsZero() {
-			released := o.Value - *r.Decided.Available
+	if o := u.After(); u.Met().Threshold.Signal != "" {
+		r.After = records.ReadingOf(u.Met().Threshold, o, stampAt(cmp.Or(o.Time, time.Now())))
+		if released, ok := u.Released(); ok {
 			r.Released = &released
 		}
 	}
@@ -127,23 +125,7 @@ func (a *agent) save(now time.Time) {
 		return
 	}
 	a.changed = false
-	s := records.State{Version: records.Version, BootID: a.bootID, Time: now, Manager: a.manager.Save()}
-	for _, u := range a.underway {
-		if !u.cleaned.IsZero() {
-			continue
-		}
-		saved := records.Underway{
-			Record: u.record.ID, Eviction: eviction.SaveEviction(&u.eviction), Began: stampAt(u.began), Emptied: stampAt(u.emptied),
-			RemoveFiles: u.remove.Load(),
-		}
-		if u.killErr == nil {
-			saved.Killed = stamp(u.killed)
-		}
-		if saved.Killed.Time.IsZero() {
-			saved.Deadline = u.began.Add(time.Duration(u.eviction.GracePeriodSeconds) * time.Second)
-		}
-		s.Evictions = append(s.Evictions, saved)
-	}
+	s := records.State{BootID: a.bootID, Time: now, Manager: a.manager.Save()}
 	for uid, h := range a.holds.All() {
 		if now.Before(h.Until) {
 			held := a.held[uid]
@@ -153,26 +135,10 @@ func (a *agent) save(now time.Time) {
 	a.keeper.Save(s)
 }
 
-// thresholdOf is the configured threshold that an eviction is for.
-func (a *agent) thresholdOf(e *eviction.Eviction) (t eviction.Threshold) {
-	for i := range a.o.Config.Thresholds {
-		if c := &a.o.Config.Thresholds[i]; c.Signal == e.Signal && c.Hard() == e.Hard() {
-			return *c
-		}
-	}
-	return t
-}
-
 // holdAgain keeps those out who were kept out before.
 func (a *agent) holdAgain(now time.Time, s *records.State) {
 	for _, h := range s.HoldOffs {
 		a.holds.Set(now, h.UID, nri.Hold{Until: h.Until, Reason: h.Reason})
 		a.held[h.UID] = heldOff{times: h.Times, last: now, signal: h.Signal}
-	}
-	for i := range s.Evictions { // a state of an older agent has no signal in its hold-offs
-		uid := s.Evictions[i].Eviction.Pod.UID
-		held := a.held[uid]
-		held.signal = s.Evictions[i].Eviction.Signal
-		a.held[uid] = held
 	}
 }

@@ -38,10 +38,12 @@ func TestWhatCameBackOfAPressureSignalIsNotKnown(t *testing.T) {
 		met := eviction.Met{Threshold: threshold, Observed: observe(90, 0.3)}
 		now := time.Now()
 		u := &underway{
-			eviction: eviction.Eviction{Signal: threshold.Signal}, met: met, victim: &kill.Victim{}, began: now, killed: kill.Stamp{Time: now}, emptied: now,
+			Life: n.a.manager.Begin(eviction.Stamp{Time: now}, eviction.Eviction{Signal: threshold.Signal}, met), victim: &kill.Victim{},
 			record: records.Record{ID: "r", Decided: records.ReadingOf(threshold, met.Observed, stampAt(now))},
 		}
+		n.a.manager.Emptied(eviction.Stamp{Time: now}, u.Life)
 		after := observe(500, 0.9)
+		n.a.manager.Observe(now.Add(3*time.Second), &n.a.node, eviction.Situation{})
 		n.a.recordOutcome(u, records.NotBack, nil)
 		r := &u.record
 		if r.After == nil || r.After.Available == nil || *r.After.Available != after.Value || after.Value <= met.Observed.Value {

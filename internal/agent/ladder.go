@@ -36,7 +36,7 @@ func (a *agent) rehearse(ctx context.Context) {
 	if a.o.DryRun {
 		return
 	}
-	if hard(a.manager.Met()) { // no time for it: the first look waits
+	if a.manager.Ready(time.Now()).HardMet { // no time for it: the first look waits
 		a.ladder.putOff = true
 		a.log.Warn("self-test put off until no threshold is met any more: it is not known yet what kills here")
 		return
@@ -59,7 +59,7 @@ func (a *agent) rehearseLate(ctx context.Context) {
 	if !l.putOff || l.cancel != nil || len(a.underway) > 0 {
 		return
 	}
-	if slices.ContainsFunc(a.manager.Met(), func(m eviction.Met) bool { return !m.Disk() }) {
+	if slices.ContainsFunc(a.manager.Ready(time.Now()).Met, func(m eviction.Met) bool { return !m.Disk() }) {
 		return
 	}
 	l.putOff = false

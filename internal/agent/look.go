@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"jettison/eviction"
@@ -15,18 +16,19 @@ func (a *agent) look(ctx context.Context, now time.Time) {
 	met := a.measure(now)
 	begun := false
 	if len(met) > 0 {
-		if hard(met) {
+		if a.ready.HardMet {
 			a.stopSqueezing()
 		}
 		begun = a.rush(ctx, now)
-		met = a.manager.Met() // of the last measurement
-		if hard(met) {
+		a.ready = a.manager.Ready(now)
+		met = a.ready.Met // of the last measurement
+		if a.ready.HardMet {
 			a.breakOff()
 		}
 	}
 	a.conditionsChanged(now, met)
-	a.progress(now, met)
-	if !begun && (len(met) > 0 || now.Sub(a.lastFull) >= period) {
+	a.progress(now)
+	if !begun {
 		a.consider(ctx, now)
 	}
 	a.squeeze(now)
@@ -39,30 +41,20 @@ func (a *agent) look(ctx context.Context, now time.Time) {
 // is short.
 func (a *agent) measure(now time.Time) []eviction.Met {
 	a.readable("memory", a.Reader.Node(now, &a.node))
-	if a.manager.Near(&a.node, 1) {
+	if a.manager.LooksShort(&a.node) {
 		a.Reader.PerCPU(&a.node)
 	}
 	if a.node.Allocatable.LimitBytes.OK { // the slow look finds out whether there is a limit
 		a.readable("pods' cgroup", a.Reader.Allocatable(now, &a.node.Allocatable))
 	}
-	if a.watchesTasks() {
+	if a.manager.Watches(stats.SignalPIDAvailable) {
 		a.readable("tasks", a.Reader.PIDs(now, &a.node.PIDs))
 	}
-	met := a.manager.Observe(now, &a.node)
-	for i, signal := range quick {
-		a.paces[i].see(a.manager.Observed(signal))
+	a.ready = a.manager.Observe(now, &a.node, a.situation())
+	for i := range quick {
+		a.paces[i].see(a.ready.Headroom[i].Observed)
 	}
-	return met
-}
-
-// watchesTasks: a fork bomb is through in less than a second.
-func (a *agent) watchesTasks() bool {
-	for i := range a.o.Config.Thresholds {
-		if a.o.Config.Thresholds[i].Signal == stats.SignalPIDAvailable {
-			return true
-		}
-	}
-	return false
+	return a.ready.Met
 }
 
 // slow is what is done once a second: the signals that change slowly, and whatever the runtime should be asked.
@@ -70,37 +62,26 @@ func (a *agent) slow(now time.Time) {
 	a.readable("node", a.Reader.Slow(now, &a.node))
 	if a.background != nil {
 		a.background.FillNode(now, &a.node)
-		a.background.Hurry(!a.observeDisks() && a.shortOf(stats.SignalNodeFsAvailable, stats.SignalNodeFsInodesFree, stats.SignalImageFsAvailable, stats.SignalImageFsInodesFree))
+		a.background.Hurry(a.manager.Ready(now).DisksShort)
 	}
 	a.blindFor(now)
 	a.searchKubelet(now)
-	a.holdOn(now, a.manager.Met())
-	a.growth.watch(now, a.Reader, a.manager.Near(&a.node, nearThreshold))
+	a.ready = a.manager.Ready(now)
+	near := a.ready.Near >= eviction.NearShort
+	a.holdOn(now, a.ready.Met)
+	a.growth.watch(now, a.Reader, near)
 	a.keepUp(now)
 	a.watchCgroups(now)
 	a.trim(now)
-	if a.manager.Near(&a.node, nearThreshold) { // so that all is at hand when one has to be chosen
+	if near { // so that all is at hand when one has to be chosen
 		a.summary.Node = a.node
 		_ = a.readVictims(now) // a decision says what is wrong
 	}
 }
 
-// shortOf reports whether less than nearThreshold times a threshold is left of one of the signals.
-func (a *agent) shortOf(signals ...stats.Signal) bool {
-	for i := range a.o.Config.Thresholds {
-		t := &a.o.Config.Thresholds[i]
-		for _, s := range signals {
-			if o := a.manager.Observed(s); t.Signal == s && o.OK && o.Value/nearThreshold < t.Value.Of(o.Capacity) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // keepUp has the runtime listed when there is something to learn: a pod that only the kernel knows, or a shortage near.
 func (a *agent) keepUp(now time.Time) {
-	near := a.manager.Near(&a.node, nearThreshold)
+	near := a.manager.Ready(now).Near >= eviction.NearShort
 	if a.synced && !near && now.Sub(a.counted) < countTold { // the runtime tells
 		return
 	}
@@ -126,7 +107,7 @@ const countTold = 10 * time.Second
 // collection, which are what takes most of it for a moment, and now and then without one.
 func (a *agent) trim(now time.Time) {
 	since := now.Sub(a.trimmed)
-	if since < trimSoonest || !a.untrimmed && since < trimEvery || a.manager.Near(&a.node, plenty) || len(a.underway) > 0 {
+	if since < trimSoonest || !a.untrimmed && since < trimEvery || a.manager.Ready(now).Near >= eviction.Enough || len(a.underway) > 0 {
 		return
 	}
 	a.trimmed, a.untrimmed = now, false
@@ -142,22 +123,19 @@ const (
 // blindFor logs once that a signal which some threshold is for has not been observed for so long that it counts as lost (a file
 // system that hangs, a runtime that does not tell where its images are), and once that it is observed again.
 func (a *agent) blindFor(now time.Time) {
-	for i := range a.o.Config.Thresholds {
-		signal := a.o.Config.Thresholds[i].Signal
-		o := a.manager.Observed(signal)
-		since, absent := a.unseen[signal]
-		switch source := "signal " + string(signal); {
-		case o.OK || o.Gone || signal == stats.SignalAllocatableMemoryAvailable: // whose cgroup comes with the first pod
-			delete(a.unseen, signal)
-			if a.blind[source] != "" {
-				delete(a.blind, source)
-				a.log.Info("the signal is observed again", "signal", signal)
-			}
-		case !absent:
-			a.unseen[signal] = now
-		case now.Sub(since) >= stats.MaxAge && a.blind[source] == "":
-			a.blind[source] = o.Reason
-			a.log.Warn("the signal is not observed: its thresholds do nothing", "signal", signal, "reason", o.Reason)
+	lost := map[string]bool{}
+	for _, l := range a.manager.Lost(now) {
+		source := "signal " + string(l.Signal)
+		lost[source] = true
+		if a.blind[source] == "" {
+			a.blind[source] = l.Reason
+			a.log.Warn("the signal is not observed: its thresholds do nothing", "signal", l.Signal, "reason", l.Reason)
+		}
+	}
+	for source := range a.blind {
+		if signal, ok := strings.CutPrefix(source, "signal "); ok && !lost[source] {
+			delete(a.blind, source)
+			a.log.Info("the signal is observed again", "signal", signal)
 		}
 	}
 }

@@ -60,11 +60,12 @@ func TestTheSocketAndTheLoop(t *testing.T) {
 	}
 	<-n.a.store.Changed()
 	n.a.known(n.a.store.Snapshot())
-	if !n.a.limited || !n.a.periodic(time.Now()) {
+	periodic := func() bool { n.a.measure(time.Now()); return n.a.ready.Periodic }
+	if !n.a.limited || !periodic() {
 		t.Error("a pod with a limit on local storage is not looked at")
 	}
 	n.a.o.Config.Disk = "observe"
-	if n.a.periodic(time.Now()) {
+	if periodic() {
 		t.Error("limits are a kubelet's business")
 	}
 	served := make(chan struct{})
@@ -140,7 +141,7 @@ func TestDisksAreMeasuredFasterWhenShort(t *testing.T) {
 		fs.AvailableBytes.V = available
 		n.a.node.Fs = stats.Some(fs)
 		n.a.measure(time.Now())
-		if got := n.a.shortOf(stats.SignalNodeFsAvailable); got != want {
+		if got := n.a.ready.DisksShort; got != want {
 			t.Errorf("%d%% available: short %v", available, got)
 		}
 	}
@@ -161,14 +162,16 @@ func TestADiskVictimWaitsForFreshFigures(t *testing.T) {
 		t.Error("no disk is short, and something is waited for")
 	}
 	n.a.background.WaitFirst(t.Context()) // nothing is measured from here until it is asked for
-	n.a.diskCleaned = time.Now()
-	if !n.a.measuring(n.a.diskCleaned) {
+	cleaned := time.Now()
+	at := eviction.Stamp{Time: cleaned}
+	n.a.manager.Cleaned(at, n.a.manager.Begin(at, eviction.Eviction{Signal: eviction.SignalEphemeralPodFsLimit}, eviction.Met{}))
+	if !n.a.measuring(cleaned) {
 		t.Error("figures from before the files were removed are good enough")
 	}
-	if n.a.measuring(n.a.diskCleaned.Add(freshLimit)) {
+	if n.a.measuring(cleaned.Add(20 * time.Second)) {
 		t.Error("they are waited for for ever")
 	}
-	for end := time.Now().Add(time.Minute); n.a.measuring(n.a.diskCleaned); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); n.a.measuring(cleaned); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("they are never measured anew")
 		}

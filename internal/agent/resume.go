@@ -8,30 +8,28 @@ import (
 	"jettison/eviction"
 	"jettison/internal/kill"
 	"jettison/internal/records"
-	"jettison/stats"
 )
 
 // resume goes on where the process before this one was: it was killed, it crashed, or it was told to stop in the middle of an eviction.
 func (a *agent) resume(ctx context.Context, now time.Time, s records.State, running []records.Record) {
 	a.holdAgain(now, &s)
-	alive, dropped := a.manager.Resume(now, s.Manager)
-	for _, err := range dropped {
+	for _, err := range a.manager.Resume(now, s.Manager) {
 		a.log.Warn("what was kept is not whole", "error", err)
 	}
 	open := map[string]records.Record{}
 	for _, r := range running {
 		open[r.ID] = r
 	}
-	for i := range s.Evictions {
-		if a.again(ctx, now, &s.Evictions[i], open[s.Evictions[i].Record]) {
-			delete(open, s.Evictions[i].Record)
+	for _, l := range a.manager.Lives() {
+		e := l.Eviction()
+		held := a.held[e.Pod.PodRef.UID]
+		held.signal = e.Signal
+		a.held[e.Pod.PodRef.UID] = held
+		if l.Phase() == eviction.Cleaned || a.again(ctx, now, l, open[l.Record]) {
+			delete(open, l.Record)
+			continue
 		}
-	}
-	for i := range alive { // others wait for them, so their end has to be told
-		if uid := alive[i].Pod.PodRef.UID; a.underway[uid] == nil {
-			a.manager.Done(now, uid, true)
-			a.manager.Cleaned(now, uid)
-		}
+		a.manager.Gone(now, l)
 	}
 	for _, r := range open {
 		if a.keeper != nil {
@@ -39,42 +37,36 @@ func (a *agent) resume(ctx context.Context, now time.Time, s records.State, runn
 			a.keeper.Update(r)
 		}
 	}
-	if len(s.Evictions)+len(s.HoldOffs)+len(s.Manager.Aside) > 0 {
+	if len(s.Manager.Lives)+len(s.HoldOffs)+len(s.Manager.Aside) > 0 {
 		a.log.Info("going on where the agent was", "evictions", len(a.underway), "heldOff", len(s.HoldOffs), "setAside", len(s.Manager.Aside), "savedAt", s.Time)
 	}
 	a.changed = true
 }
 
-// again takes up one eviction that was under way. The pod's cgroup counts only if it is still the one that was chosen; where it is
-// gone, the clean-up is left. One that was killed is not killed again: whoever lives in its cgroup now and is not dying came later. false:
-// nothing is left to do.
-func (a *agent) again(ctx context.Context, now time.Time, s *records.Underway, r records.Record) bool {
-	e, err := s.Eviction.Eviction()
-	if err != nil {
-		return false // Load has said so
+// again takes up one eviction that was under way. false: nothing is left to do.
+func (a *agent) again(ctx context.Context, now time.Time, l *eviction.Life, r records.Record) bool {
+	if l.Lapsed(now) {
+		return false
 	}
-	if s.Killed.Time.IsZero() && s.Emptied.Time.IsZero() && now.Sub(s.Deadline) > dieLimit {
-		return false // what was short then may be plenty now: whoever is to go is chosen anew
-	}
-	gone := !s.Emptied.Time.IsZero() || a.cameBack(&e)
+	e := l.Eviction()
+	pod := e.Pod
+	gone := l.Dead() || a.cameBack(e)
 	var victim *kill.Victim
+	var err error
 	if !gone {
-		victim, err = a.pin(&e.Pod)
+		victim, err = a.pin(&pod)
 	}
 	if gone || err != nil {
-		e.Pod.Cgroup, gone = "", true
-		if victim, err = a.pin(&e.Pod); err != nil { // no sandbox is known either
+		pod.Cgroup, gone = "", true
+		if victim, err = a.pin(&pod); err != nil { // no sandbox is known either
 			return false
 		}
 	}
-	victim.Since(s.Began.Time)
-	u := &underway{
-		eviction: e, reason: e.Reason, victim: victim, began: s.Began.Time, killed: kill.Stamp(s.Killed), record: r,
-		met: a.metThen(&e, &r), resumed: true,
-	}
-	how := way{urgent: gone || !s.Killed.Time.IsZero(), cgroup: !gone, grace: max(s.Deadline.Sub(now), 0)}
-	u.remove.Store(s.RemoveFiles && !a.kubelet)
-	a.underway[e.Pod.PodRef.UID] = u
+	victim.Since(l.Began().Time)
+	u := &underway{Life: l, reason: e.Reason, victim: victim, record: r}
+	how := way{urgent: gone || !l.Killed().Time.IsZero(), cgroup: !gone, grace: max(l.Deadline().Sub(now), 0)}
+	u.remove.Store(l.RemoveFiles && !a.kubelet)
+	a.underway[e.Pod.PodRef.UID], a.lives[l] = u, u
 	a.log.Info("going on with an eviction", append(a.fields(u), "dead", gone, "killed", how.urgent && !gone)...)
 	ctx, u.cancel = context.WithCancel(ctx)
 	a.evictions.Go(func() { a.carryOut(ctx, u, how) })
@@ -85,17 +77,4 @@ func (a *agent) again(ctx context.Context, now time.Time, s *records.Underway, r
 func (a *agent) cameBack(e *eviction.Eviction) bool {
 	p := a.pods[e.Pod.PodRef.UID]
 	return p != nil && len(e.Pod.SandboxIDs) > 0 && len(p.Sandboxes) > 0 && !slices.Contains(e.Pod.SandboxIDs, p.Sandboxes[0].ID)
-}
-
-// metThen is the threshold that an eviction is for, as it was when that began, as far as its record tells.
-func (a *agent) metThen(e *eviction.Eviction, r *records.Record) eviction.Met {
-	m := eviction.Met{Threshold: a.thresholdOf(e), Since: r.Began.Time}
-	if d := r.Decided; d != nil && d.Available != nil && d.Capacity != nil {
-		m.Observed = stats.Observation{Value: *d.Available, Capacity: *d.Capacity, Time: d.Time, OK: true}
-		m.Limit = m.Threshold.Value.Of(*d.Capacity)
-	}
-	if r.Crossed != nil {
-		m.Since = r.Crossed.Time
-	}
-	return m
 }

@@ -26,7 +26,7 @@ func keepingNode(t *testing.T, ctx context.Context) (n *testNode, dir string, st
 	now := time.Now()
 	n.a.look(ctx, now)
 	n.a.look(ctx, now.Add(10*time.Second))
-	if u := n.a.underway[uid]; u == nil || !u.killed.Time.IsZero() {
+	if u := n.a.underway[uid]; u == nil || !u.Killed().Time.IsZero() {
 		t.Fatalf("under way %+v\n%s", u, n.log)
 	}
 	return n, dir, stop
@@ -60,7 +60,7 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	n, dir, _ := keepingNode(t, ctx)
 	id := n.a.underway[uid].record.ID
-	began := n.a.underway[uid].began
+	began := n.a.underway[uid].Began().Time
 	if err := n.a.keeper.Close(time.Minute); err != nil { // nothing is written at the end: what was written at each change is what counts
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestAnAgentThatIsKilledGoesOn(t *testing.T) {
 	n.runs()
 	n.a.resume(ctx, began.Add(59*time.Second), state, running) // with one more of 60
 	u := n.a.underway[uid]
-	if u == nil || !u.killed.Time.IsZero() || u.record.ID != id || !u.began.Equal(began.Round(0)) {
+	if u == nil || !u.Killed().Time.IsZero() || u.record.ID != id || !u.Began().Time.Equal(began.Round(0)) {
 		t.Fatalf("under way %+v, want record %s\n%s", u, id, n.log)
 	}
 	if _, held := n.a.holds.Held(time.Now(), uid); !held {
@@ -191,8 +191,8 @@ func TestALateRestartKillsNobody(t *testing.T) {
 	n.runs()
 	n.a.resume(t.Context(), later, state, running)
 	n.a.evictions.Wait()
-	if len(state.Evictions) != 1 || len(n.a.underway) != 0 || n.runtime.Calls("StopPodSandbox") != 0 {
-		t.Errorf("saved %d, under way %v\n%s", len(state.Evictions), n.a.underway, n.log)
+	if len(state.Manager.Lives) != 1 || len(n.a.underway) != 0 || n.runtime.Calls("StopPodSandbox") != 0 {
+		t.Errorf("saved %d, under way %v\n%s", len(state.Manager.Lives), n.a.underway, n.log)
 	}
 }
 

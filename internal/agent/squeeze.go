@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"jettison/cgroup"
-	"jettison/eviction"
 	"jettison/internal/records"
 	"jettison/internal/squeeze"
 	"jettison/reclaim"
@@ -26,10 +25,9 @@ type squeezing struct {
 }
 
 const (
-	squeezeMargin = 250 * time.Millisecond // of the time that there is, for the kill
-	squeezeAgain  = 10 * time.Second       // after one that found nothing to ask for
-	squeezeLimit  = time.Second            // for the kernel to finish a chunk when the agent ends
-	squeezeOld    = time.Minute            // after which it has nothing to do with an eviction any more
+	squeezeAgain = 10 * time.Second // after one that found nothing to ask for
+	squeezeLimit = time.Second      // for the kernel to finish a chunk when the agent ends
+	squeezeOld   = time.Minute      // after which it has nothing to do with an eviction any more
 )
 
 // startSqueezer starts the thread. The returned function ends it.
@@ -72,7 +70,7 @@ func (a *agent) squeeze(now time.Time) {
 		if !ok {
 			continue
 		}
-		keep := a.swapKeep()
+		keep := a.manager.Need(now, signal).SwapKeep
 		kind, known := reclaim.MemoryKindFor(a.node.Swap.FreeBytes, keep)
 		if allowed, why := a.governor.Allows(now, kind); !known || !allowed {
 			a.nextSqueeze = now.Add(squeezeAgain)
@@ -114,39 +112,8 @@ func (a *agent) available(signal stats.Signal) stats.Opt[uint64] {
 
 // need is how the node stands by a signal.
 func (a *agent) need(now time.Time, signal stats.Signal) (n reclaim.MemoryNeed) {
-	o := a.manager.Observed(signal)
-	n.Margin, n.Available = squeezeMargin, o.Value
-	if !o.OK {
-		return n
-	}
-	for i := range a.o.Config.Thresholds {
-		t := &a.o.Config.Thresholds[i]
-		if t.Signal != signal {
-			continue
-		}
-		limit := t.Value.Of(o.Capacity)
-		if t.Hard() {
-			n.Hard = stats.Some(max(n.Hard.V, limit))
-		} else {
-			n.Soft = stats.Some(max(n.Soft.V, limit))
-		}
-	}
-	for _, m := range a.manager.Met() {
-		if left := m.Threshold.Grace - now.Sub(m.Since); m.Threshold.Signal == signal && !m.Threshold.Hard() && (!n.Grace.OK || left < n.Grace.V) {
-			n.Grace = stats.Some(left)
-		}
-	}
-	return n
-}
-
-// swapKeep is what a threshold for swap needs, and as much again.
-func (a *agent) swapKeep() (bytes uint64) {
-	for i := range a.o.Config.Thresholds {
-		if t := &a.o.Config.Thresholds[i]; t.Signal == stats.SignalSwapAvailable {
-			bytes = max(bytes, 2*t.Value.Of(a.node.Swap.TotalBytes.V))
-		}
-	}
-	return bytes
+	m := a.manager.Need(now, signal)
+	return reclaim.MemoryNeed{Available: m.Available, Hard: m.Hard, Soft: m.Soft, Grace: m.Grace, Margin: m.Margin}
 }
 
 // unsqueezed are the pods that are not asked: those that the kubelet marks as critical.
@@ -198,22 +165,12 @@ func (a *agent) hasSqueezed(now time.Time, e reclaim.MemoryEffect) {
 	fields := []any{"signal", e.Signal, "kind", e.Kind.String(), "observed", e.Before.V, "after", e.After.V, "asked", e.Asked, "gain", gain,
 		"freed", e.Freed.V, "refaulted", e.Refaulted.V, "took", e.Took, "pods", len(e.Pods), "stopped", e.Stopped, "pays", v.Pays, "reason", v.Why}
 	if u := a.before; u != nil { // its own line may have been written before this was known
-		fields = append(fields, "evicted", a.name(u.eviction.Pod.PodRef), "uid", u.eviction.Pod.PodRef.UID)
+		fields = append(fields, "evicted", a.name(u.Eviction().Pod.PodRef), "uid", u.Eviction().Pod.PodRef.UID)
 	}
 	a.log.Info("reclaimed memory", fields...)
 	if !v.Off.IsZero() {
 		a.log.Info("memory reclaim is off: it does not pay", "kind", e.Kind.String(), "for", v.Off.Sub(now), "reason", v.Why)
 	}
-}
-
-// hard reports whether a hard threshold is among those that are met.
-func hard(met []eviction.Met) bool {
-	for i := range met {
-		if met[i].Threshold.Hard() && !met[i].Disk() {
-			return true
-		}
-	}
-	return false
 }
 
 // reclaimed is what was lately given back of a signal, for the record of an eviction that came all the same; nil: nothing was.
@@ -229,7 +186,7 @@ func (a *agent) reclaimed(now time.Time, signal stats.Signal) *uint64 {
 // afterSqueeze finds out which squeeze an eviction follows, after the kill: the last one, if it was for the same signal, or if a crossing
 // has stopped it. What it got may not be known yet; squeezeKnown adds that.
 func (a *agent) afterSqueeze(u *underway) {
-	if a.tried.IsZero() || u.began.Sub(a.tried) > squeezeOld || u.eviction.Disk() || a.before != nil && a.before != u {
+	if a.tried.IsZero() || u.Began().Time.Sub(a.tried) > squeezeOld || u.Eviction().Disk() || a.before != nil && a.before != u {
 		return
 	}
 	a.before = u
@@ -259,7 +216,7 @@ func (a *agent) squeezeKnown(e *reclaim.MemoryEffect) {
 // tell puts the effect of the last squeeze into an eviction. false: they have nothing to do with each other.
 func (a *agent) tell(u *underway) bool {
 	e := &a.effect
-	if !e.Stopped && e.Signal != u.eviction.Signal {
+	if !e.Stopped && e.Signal != u.Eviction().Signal {
 		a.before = nil
 		return false
 	}

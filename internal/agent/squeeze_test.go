@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jettison/cgroup"
+	"jettison/eviction"
 	"jettison/internal/records"
 	"jettison/internal/squeeze"
 	"jettison/reclaim"
@@ -105,7 +106,7 @@ func stoppedSqueeze(t *testing.T) (stopped bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n.a.look(ctx, time.Now())
 	u := n.a.underway[uid]
-	if u == nil || u.killed.Time.IsZero() || u.record.Squeeze != nil {
+	if u == nil || u.Killed().Time.IsZero() || u.record.Squeeze != nil {
 		t.Fatalf("under way %+v\n%s", u, n.log)
 	}
 	release() // only now
@@ -118,7 +119,8 @@ func stoppedSqueeze(t *testing.T) (stopped bool) {
 	n.available(500)
 	n.runtime.Change(func() { n.runtime.Containers = nil })
 	n.a.happened(time.Now(), event{u, emptied, nil})
-	n.a.progress(time.Now(), n.a.measure(time.Now()))
+	n.a.measure(time.Now())
+	n.a.progress(time.Now())
 	n.a.hasSqueezed(time.Now(), <-n.a.squeezed())
 	if text := n.log.String(); e.Stopped && !(strings.Contains(text, "squeezeFreed=1048576 squeezeStopped=true") && strings.Contains(text, "evicted=default/pod uid="+uid)) {
 		t.Errorf("log: %s", text)
@@ -169,8 +171,9 @@ func TestWhichEvictionASqueezeCameBefore(t *testing.T) {
 			if c.effect.Began.IsZero() {
 				c.effect.Began = now
 			}
-			first, second := &underway{began: now.Add(c.after)}, &underway{began: now.Add(c.after)}
-			first.eviction.Signal, second.eviction.Signal = c.signal, c.signal
+			at := eviction.Stamp{Time: now.Add(c.after)}
+			e := eviction.Eviction{Signal: c.signal}
+			first, second := &underway{Life: n.a.manager.Begin(at, e, eviction.Met{})}, &underway{Life: n.a.manager.Begin(at, e, eviction.Met{})}
 			if early {
 				n.a.squeezeKnown(&c.effect)
 			}
@@ -188,7 +191,7 @@ func TestWhichEvictionASqueezeCameBefore(t *testing.T) {
 
 // An agent without a squeezer is none the wiser.
 func TestNoSqueezeNoFigures(t *testing.T) {
-	u := &underway{}
+	u := &underway{Life: &eviction.Life{}}
 	newTestNode(t).a.afterSqueeze(u)
 	if u.squeeze != nil || squeezeFields(u) != nil {
 		t.Errorf("%+v", u.squeeze)

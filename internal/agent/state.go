@@ -134,12 +134,12 @@ func (a *agent) state(now time.Time) *State {
 	}
 	a.signals(s)
 	s.AtOwnLimit = a.atOwnLimit(now)
-	for _, m := range a.manager.Met() {
+	for _, m := range a.manager.Ready(now).Met {
 		s.Met = append(s.Met, MetState{m.Threshold.Signal, m.ObservedText(), m.LimitText(), m.Since, m.AttemptingToReclaim()})
 	}
 	for _, u := range a.underway {
-		e := &u.eviction
-		s.Underway = append(s.Underway, UnderwayState{e.Pod.PodRef, e.Signal, e.GracePeriodSeconds, e.Message, u.began, !u.emptied.IsZero(), !u.cleaned.IsZero()})
+		e := u.Eviction()
+		s.Underway = append(s.Underway, UnderwayState{e.Pod.PodRef, e.Signal, e.GracePeriodSeconds, e.Message, u.Began().Time, !u.Emptied().Time.IsZero(), !u.Cleaned().Time.IsZero()})
 	}
 	slices.SortFunc(s.Underway, func(x, y UnderwayState) int {
 		return cmp.Or(x.Began.Compare(y.Began), cmp.Compare(x.Pod.UID, y.Pod.UID))
@@ -152,22 +152,13 @@ func (a *agent) state(now time.Time) *State {
 }
 
 func (a *agent) signals(s *State) {
-	at := map[stats.Signal]int{}
-	for _, t := range a.o.Config.Thresholds {
-		i, ok := at[t.Signal]
-		if !ok {
-			o := a.manager.Observed(t.Signal)
-			out := SignalState{Signal: t.Signal, Observed: o.OK, Available: o.Value, Capacity: o.Capacity, Reason: o.Reason}
-			if o.OK && !o.Time.IsZero() {
-				out.Time = &o.Time
-			}
-			i = len(s.Signals)
-			at[t.Signal], s.Signals = i, append(s.Signals, out)
+	for _, o := range a.manager.Signals() {
+		out := SignalState{
+			Signal: o.Signal, Observed: o.Observed.OK, Available: o.Observed.Value, Capacity: o.Observed.Capacity, Reason: o.Observed.Reason, Threshold: o.Thresholds,
 		}
-		text := t.String()
-		if t.Grace > 0 {
-			text += " for " + t.Grace.String()
+		if o.Observed.OK && !o.Observed.Time.IsZero() {
+			out.Time = &o.Observed.Time
 		}
-		s.Signals[i].Threshold = append(s.Signals[i].Threshold, text)
+		s.Signals = append(s.Signals, out)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jettison/cgroup"
+	"jettison/eviction"
 	"jettison/stats/read"
 )
 
@@ -158,7 +159,7 @@ func (a *agent) pressedDue() time.Duration {
 	switch {
 	case time.Since(a.pressed) >= stallWindow:
 		return math.MaxInt64
-	case a.manager.Near(&a.node, plenty):
+	case a.manager.Ready(time.Now()).Near >= eviction.Enough:
 		return pollPressed
 	}
 	return pollStalled

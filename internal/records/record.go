@@ -6,6 +6,7 @@
 //	read.go     reading it back, whatever it has become
 //	kmsg.go     the line in the kernel's log
 //	state.go    State: what a restart must not lose
+//	state1.go   the State of version 1, read by what came after it
 //	writer.go   Writer: the goroutine that all of this is written by
 package records
 
@@ -21,7 +22,7 @@ import (
 	"jettison/stats"
 )
 
-// Version of a Record's and a State's format. A field may be added without a new one.
+// Version of a Record's format. A field may be added without a new one.
 const Version = 1
 
 // Record is one eviction. A file has it twice: with the outcome running when the eviction begins, and whole when its outcome is known;

@@ -22,31 +22,21 @@ const StateFile = "state.json"
 // Bounds of a State.
 const (
 	maxState    = 2 << 20
-	maxUnderway = 128
 	maxHoldOffs = 1024            // as nri.HoldOffs
 	maxHoldOff  = 5 * time.Minute // from now, when it is read
 	runningTail = 256 << 10       // how much of the end of the records is searched for those that are running
 )
 
+// StateVersion is that of a State's format. A field may be added without a new one. The one before is read, too.
+const StateVersion = 2
+
 // State is what the next process needs to go on where this one was. All times are absolute.
 type State struct {
-	Version   int            `json:"version"`
-	BootID    string         `json:"bootId"`
-	Time      time.Time      `json:"time"` // when it was written
-	Evictions []Underway     `json:"evictions,omitempty"`
-	Manager   eviction.Saved `json:"manager"`
-	HoldOffs  []HoldOff      `json:"holdOffs,omitempty"`
-}
-
-// Underway is an eviction that is not over for the agent: the pod lives, or the runtime has not cleaned up.
-type Underway struct {
-	Record      string                 `json:"record"` // its ID
-	Eviction    eviction.SavedEviction `json:"eviction"`
-	Began       Stamp                  `json:"began"`
-	Killed      Stamp                  `json:"killed,omitzero"`   // zero: it is in its grace period
-	Deadline    time.Time              `json:"deadline,omitzero"` // the end of that
-	Emptied     Stamp                  `json:"emptied,omitzero"`  // zero: not known to be dead
-	RemoveFiles bool                   `json:"removeFiles,omitempty"`
+	Version  int            `json:"version"`
+	BootID   string         `json:"bootId"`
+	Time     time.Time      `json:"time"` // when it was written
+	Manager  eviction.Saved `json:"manager"`
+	HoldOffs []HoldOff      `json:"holdOffs,omitempty"`
 }
 
 // HoldOff is a pod that is not let in again for a while.
@@ -75,20 +65,21 @@ func BootID(proc string) string {
 func Load(dir string, now time.Time, boot string) (s State, running []Record, warnings []error) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Errorf(format, args...)) }
 	path := filepath.Join(dir, StateFile)
+	said := func(format string, args ...any) { warn(path+": "+format, args...) }
 	switch text, err := readSmall(path); {
 	case errors.Is(err, os.ErrNotExist): // the first start
 	case err != nil:
 		warn("%s cannot be read, starting afresh: %w", path, err)
 	default:
-		if s, err = parseState(text); err != nil {
+		if s, err = parseState(text, said); err != nil {
 			warn("%s is no state, starting afresh: %w", path, err)
 			s = State{}
 		}
 	}
 	if boot == "" || s.BootID != boot {
-		s.Evictions, s.Manager = nil, eviction.Saved{}
+		s.Manager = eviction.Saved{}
 	}
-	s.check(now, func(format string, args ...any) { warn(path+": "+format, args...) })
+	s.check(now, said)
 	path = Path(dir)
 	list, err := readTail(path, runningTail)
 	if err != nil {
@@ -102,6 +93,7 @@ func Load(dir string, now time.Time, boot string) (s State, running []Record, wa
 			running = append(running, r)
 		}
 	}
+	s.recall(running)
 	return s, running, warnings
 }
 
@@ -119,55 +111,37 @@ func readSmall(path string) ([]byte, error) {
 	return text, err
 }
 
-func parseState(text []byte) (s State, err error) {
-	if err := json.Unmarshal(text, &s); err != nil {
-		return State{}, errors.New(oneLine(err.Error(), 256))
+func parseState(text []byte, warn func(string, ...any)) (s State, err error) {
+	var old state1
+	var version struct {
+		Version int `json:"version"`
 	}
-	if s.Version != Version {
-		return State{}, fmt.Errorf("version %d, want %d", s.Version, Version)
+	into := any(&s)
+	if err = json.Unmarshal(text, &version); err == nil && version.Version == 1 {
+		into = &old
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	switch {
+	case err != nil:
+		return State{}, errors.New(oneLine(err.Error(), 256))
+	case version.Version == 1:
+		return old.migrate(warn), nil
+	case version.Version != StateVersion:
+		return State{}, fmt.Errorf("version %d, want %d", version.Version, StateVersion)
 	}
 	return s, nil
 }
 
-// check leaves out what cannot be true, and clamps what is too far in the future.
+// check leaves out what cannot be true, and clamps what is too far in the future. What is wrong with an eviction itself its Resume says.
 func (s *State) check(now time.Time, warn func(string, ...any)) {
-	var evictions []Underway
-	seen := map[string]bool{}
-	for i, u := range s.Evictions {
-		e, err := u.Eviction.Eviction()
-		switch {
-		case err == nil && seen[e.Pod.PodRef.UID]:
-			err = fmt.Errorf("pod %s comes twice", e.Pod.PodRef.UID)
-		case err == nil && u.Record != "" && !validID(u.Record):
-			err = fmt.Errorf("%.64q is no ID of a record", u.Record)
+	s.Manager.Lives = slices.DeleteFunc(s.Manager.Lives, func(l eviction.SavedLife) bool {
+		wrong := l.Record != "" && !validID(l.Record)
+		if wrong {
+			warn("an eviction: %.64q is no ID of a record", l.Record)
 		}
-		if len(evictions) == maxUnderway {
-			warn("%d evictions too many", len(s.Evictions)-i)
-			break
-		}
-		if err != nil {
-			warn("an eviction: %w", err)
-			continue
-		}
-		seen[e.Pod.PodRef.UID] = true
-		for _, at := range []*Stamp{&u.Began, &u.Killed, &u.Emptied} {
-			if at.Monotonic = max(at.Monotonic, 0); at.Time.After(now) {
-				at.Time = now
-			}
-		}
-		if most := now.Add(time.Duration(e.GracePeriodSeconds) * time.Second); u.Deadline.After(most) {
-			warn("the grace period of pod %s ends at %s, which is too far: %d s from now", e.Pod.PodRef.UID, u.Deadline.Format(time.RFC3339), e.GracePeriodSeconds)
-			u.Deadline = most
-		}
-		evictions = append(evictions, u)
-	}
-	s.Evictions = evictions
-	s.Manager.Pending = slices.DeleteFunc(s.Manager.Pending, func(p eviction.SavedPending) bool {
-		lost := !p.Died && !seen[p.Eviction.Pod.UID]
-		if lost { // others would wait for it for ever
-			warn("the eviction of pod %.64q is awaited, and nobody carries it out", p.Eviction.Pod.UID)
-		}
-		return lost
+		return wrong
 	})
 	var holds []HoldOff
 	held := map[string]bool{}

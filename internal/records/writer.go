@@ -238,8 +238,7 @@ func (w *Writer) writeState(s *State) error {
 	if s == nil {
 		return nil
 	}
-	s.Version, s.BootID, s.Time = Version, w.o.BootID, time.Time{}
-	slices.SortFunc(s.Evictions, func(x, y Underway) int { return strings.Compare(x.Eviction.Pod.UID, y.Eviction.Pod.UID) })
+	s.Version, s.BootID, s.Time = StateVersion, w.o.BootID, time.Time{}
 	slices.SortFunc(s.HoldOffs, func(x, y HoldOff) int { return strings.Compare(x.UID, y.UID) }) // they come out of maps
 	text, err := s.encode()
 	if err != nil { // it never will be

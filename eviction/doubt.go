@@ -7,7 +7,7 @@ import (
 	"jettison/stats"
 )
 
-// plainPercentage is how everybody writes one. ParseFloat takes more: NaN%, 10%%, 1e1%, 0x1p3%.
+// plainPercentage is the usual way to write one. ParseFloat takes more: NaN%, 10%%, 1e1%, 0x1p3%.
 var plainPercentage = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?%$`)
 
 // percentage warns of a share that the kubelet takes and that does not do what it says.
@@ -129,7 +129,8 @@ func CheckCapacity(thresholds []Threshold, observed func(stats.Signal) stats.Obs
 		case limit == o.Capacity:
 			warn(t, field, "%v is met by everything that is in use at all: the capacity is %s", t, capacity)
 		case t.MinReclaim != nil && add(limit, t.MinReclaim.Of(o.Capacity)) >= o.Capacity:
-			warn(t, fieldMin, "%v and a minimum reclaim of %v leave nothing of the capacity of %s: evictions would never end", t, t.MinReclaim, capacity)
+			warn(t, fieldMin, "%v and a minimum reclaim of %v leave nothing of the capacity of %s: evictions would never end",
+				t, t.MinReclaim, capacity)
 		}
 		for j := range thresholds {
 			h := &thresholds[j]

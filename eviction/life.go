@@ -65,11 +65,6 @@ const (
 	Undying               // it did not die, and is set aside
 )
 
-// String is the phase in a word.
-func (p Phase) String() string {
-	return [...]string{"stopping", "killed", "emptied", "cleaned", "over", "undying"}[p]
-}
-
 // Outcome is what became of an eviction.
 type Outcome uint8
 
@@ -86,8 +81,8 @@ var outcomeWords = [...]string{"", "back", "notBack", "undying"}
 // String is the outcome in a word; empty while it is not known.
 func (o Outcome) String() string { return outcomeWords[o] }
 
-// Life is one eviction, from the moment its victim is pinned until all it returns is there. The Manager owns it and moves it on with what the
-// caller reports; others only read it. The two fields are the caller's: they are kept with the rest, and mean nothing here.
+// Life is one eviction, from the moment its victim is pinned until all it returns is there. The Manager owns it and moves it on with
+// what the caller reports; others only read it. The two fields are the caller's: they are kept with the rest, and mean nothing here.
 type Life struct {
 	Record      string // ID of its record
 	RemoveFiles bool   // what it leaves on disk is to be removed
@@ -104,7 +99,7 @@ type Life struct {
 	shared   bool      // much of what it returns is shared memory
 	back     bool      // another cgroup or sandbox has its UID: what was killed is gone
 	undying  bool
-	gone     bool // nothing is carried out any more, and nobody waits for an outcome
+	gone     bool // nothing is carried out any more, and its outcome is not asked for
 	resumed  bool // a process before this one has begun it
 	settled  bool // others do not wait for it any more
 
@@ -217,8 +212,8 @@ type evicted struct {
 	last  time.Time
 }
 
-// Begin takes that an eviction is carried out: its victim is pinned. met is the threshold that asked for it, zero for a pod's own limit. How
-// much was available then is what was observed last. An earlier eviction of the same pod ends with it.
+// Begin takes that an eviction is carried out: its victim is pinned. met is the threshold that asked for it, zero for a pod's own limit.
+// How much was available then is what was observed last. An earlier eviction of the same pod ends with it.
 func (m *Manager) Begin(at Stamp, e Eviction, met Met) *Life {
 	for _, l := range m.lives {
 		if l.e.Pod.PodRef.UID == e.Pod.PodRef.UID {
@@ -283,7 +278,7 @@ func (m *Manager) Refused(now time.Time, l *Life) {
 	m.Aside(now, l.e.Pod.PodRef.UID)
 }
 
-// Gone takes that nothing is left to be carried out for an eviction that a process before this one has begun: nobody waits for it.
+// Gone takes that nothing is left to be carried out for an eviction that a process before this one has begun: its outcome is not told.
 func (m *Manager) Gone(now time.Time, l *Life) {
 	if l.gone = true; !l.dead() {
 		l.emptied, l.cleaned, l.clean = Stamp{Time: now}, Stamp{Time: now}, true

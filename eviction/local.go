@@ -15,7 +15,7 @@ const (
 )
 
 // offenders are all pods that exceed their own limits on local storage, each to be evicted on its own. Without an object a pod's
-// limits are unknown, so it exceeds none. One that was killed for it and is still there blocks nobody: it is left out while it is
+// limits are unknown, so it exceeds none. One that was killed for it and is still there holds up no other: it is left out while it is
 // dying, and while it is set aside.
 func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 	if !m.config.LocalStorage || in.ObserveDisks || in.MemoryOnly || len(in.Pods) == 0 {

@@ -31,13 +31,13 @@ type Input struct {
 	Pods map[string]*Pod
 	// Growing are cgroups at the top of the hierarchy and by how much they grew lately, for the breaker to name one. Optional.
 	Growing []Growth
-	// MemoryOnly: nothing was measured of pods but memory and tasks. Thresholds for anything else ask for nobody in this step, and
-	// are none the wiser for it.
+	// MemoryOnly: nothing was measured of pods but memory and tasks. Thresholds for anything else ask for no victim in this step,
+	// and are none the wiser for it.
 	MemoryOnly bool
-	// Measuring: what pods take of the disks was measured before they were short. Thresholds for disks ask for nobody yet; what can be
+	// Measuring: what pods take of the disks was measured before they were short. Thresholds for disks ask for no victim yet; what can be
 	// reclaimed is.
 	Measuring bool
-	// ObserveDisks: a kubelet takes care of the disks. Their signals only set conditions: nothing is reclaimed and nobody evicted
+	// ObserveDisks: a kubelet takes care of the disks. Their signals only set conditions: nothing is reclaimed and no pod evicted
 	// for them, nor for a pod's own limits on local storage.
 	ObserveDisks bool
 	// Terse: the Decision has no words, and its eviction points into the Summary, until Words completes it. Such a step allocates

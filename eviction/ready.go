@@ -161,11 +161,17 @@ func (m *Manager) report(now time.Time, r *Ready) {
 			hit = l.killed.Time
 		}
 		r.Evicting = r.Evicting || l.Leaving() && now.Sub(hit) < busyLimit
-		if l.outcome == OutcomeUnknown && !l.gone && (l.e.Urgent() || !l.killed.Time.IsZero()) && (!l.Dead() || now.Sub(l.emptied.Time) < settleLimit) {
+		if l.returns(now) {
 			r.Within = pollReturn
 		}
 	}
 	r.Outcomes, r.Finished = m.known, m.finished
+}
+
+// returns reports whether the memory of a victim is on its way back, so that each millisecond counts.
+func (l *Life) returns(now time.Time) bool {
+	return l.outcome == OutcomeUnknown && !l.gone && (l.e.Urgent() || !l.killed.Time.IsZero()) &&
+		(!l.Dead() || now.Sub(l.emptied.Time) < settleLimit)
 }
 
 // Advance takes that the Outcomes and Finished of the last Ready were seen to: they are not told again.

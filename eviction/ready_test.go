@@ -10,6 +10,8 @@ import (
 	"jettison/stats"
 )
 
+var phaseWords = [...]string{Stopping: "stopping", Killed: "killed", Emptied: "emptied", Cleaned: "cleaned", Over: "over", Undying: "undying"}
+
 // ask is what a script asks of the manager beside steps.
 func (s *script) ask(cmd string, now time.Time, args map[string]string) (string, error) {
 	var b strings.Builder
@@ -55,7 +57,7 @@ func (s *script) ask(cmd string, now time.Time, args map[string]string) (string,
 		s.m.Relieved(now)
 	case "lives":
 		for _, l := range s.m.Lives() {
-			fmt.Fprintf(&b, "%s %v, leaving %v\n", l.e.Pod.PodRef.UID, l.Phase(), l.Leaving())
+			fmt.Fprintf(&b, "%s %s, leaving %v\n", l.e.Pod.PodRef.UID, phaseWords[l.Phase()], l.Leaving())
 		}
 	}
 	return cmp.Or(strings.TrimSuffix(b.String(), "\n"), "nothing") + "\n", nil

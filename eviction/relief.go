@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// relieveAgain is between two passes of garbage collection that bring a disk back without an eviction. relieveLimit is how long one may take,
-// after which the look that there is decides.
+// relieveAgain is between two passes of garbage collection that bring a disk back without an eviction. relieveLimit is how long one may
+// take, after which the look that there is decides.
 const (
 	relieveAgain = time.Minute
 	relieveLimit = 5 * time.Minute

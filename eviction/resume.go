@@ -121,7 +121,8 @@ func (m *Manager) resumeEvicted(now time.Time, saved []SavedEvicted, drop func(s
 // save is what is kept of a life.
 func (l *Life) save() SavedLife {
 	s := SavedLife{
-		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles, Level: l.level, Began: l.began.round(), Deadline: l.deadline.Round(0),
+		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles, Level: l.level,
+		Began: l.began.round(), Deadline: l.deadline.Round(0),
 		Killed: l.killed.round(), Emptied: l.emptied.round(), Clean: l.clean, Cleaned: l.cleaned.round(), Shared: l.shared, CameBack: l.back,
 		Undying: l.undying, Gone: l.gone, Settled: l.settled, Outcome: l.outcome.String(),
 	}

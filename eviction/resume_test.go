@@ -36,7 +36,7 @@ func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
 	}
 	phases := func(m *Manager) (out []string) {
 		for _, l := range m.Lives() {
-			out = append(out, l.e.Pod.PodRef.UID+" "+l.Phase().String())
+			out = append(out, l.e.Pod.PodRef.UID+" "+phaseWords[l.Phase()])
 		}
 		return out
 	}

@@ -206,7 +206,7 @@ func find(met []Met, w *watched) *Met {
 	return &Met{Threshold: w.Threshold} // it is there: w is due
 }
 
-// choose ranks the pods for one threshold and evicts the first, if anybody may go now. The first threshold's ranking and reason
+// choose ranks the pods for one threshold and evicts the first, if one may go now. The first threshold's ranking and reason
 // stay in the decision until another one has a victim.
 func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool {
 	met := find(d.Met, w)
@@ -253,7 +253,7 @@ func (m *Manager) gracePeriod(w *watched, object *Pod) int64 {
 	return max(seconds, hardGrace)
 }
 
-// whyNot says why nobody may be evicted for a threshold now; empty: the first in the ranking goes.
+// whyNot says why no pod may be evicted for a threshold now; empty: the first in the ranking goes.
 func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, causes int) (reason string, stopped bool) {
 	if m.config.Breaker && m.futile[w.info.kind] >= breakerLimit {
 		return m.stoppedBecause(w, in.Growing), true
@@ -322,7 +322,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 	return causes
 }
 
-// unseen considers the pods that somebody told of and the Summary does not have: as the kubelet does, but they are not measured,
+// unseen considers the pods whose object is known and that the Summary does not have: as the kubelet does, but they are not measured,
 // so they come last.
 func (m *Manager) unseen(in Input, consider func(*stats.PodStats, *Pod)) {
 	has := make(map[string]struct{}, len(in.Summary.Pods))
@@ -336,7 +336,7 @@ func (m *Manager) unseen(in Input, consider func(*stats.PodStats, *Pod)) {
 	}
 }
 
-// empty: nothing lives in the pod, so there is nobody to evict.
+// empty: nothing lives in the pod, so there is no pod to evict.
 func empty(p *stats.PodStats, object *Pod) bool {
 	return p.Populated.OK && !p.Populated.V || object != nil && object.finished
 }

@@ -119,7 +119,7 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 	m.forget()
 }
 
-// forget drops the evictions of which nothing more is to come, and that were told to be over. In a replay there is nobody to be told.
+// forget drops the evictions of which nothing more is to come, and that were told to be over. In a replay no caller waits to be told.
 func (m *Manager) forget() {
 	m.lives = slices.DeleteFunc(m.lives, func(l *Life) bool { return l.settled && (l.ended || l.gone || m.config.Replay) })
 }

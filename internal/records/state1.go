@@ -59,7 +59,7 @@ func (o *state1) migrate(warn func(string, ...any)) State {
 		uid := p.Eviction.Pod.UID
 		u := carried[uid]
 		if u == nil && !p.Died { // others would wait for it for ever
-			warn("the eviction of pod %.64q is awaited, and nobody carries it out", uid)
+			warn("the eviction of pod %.64q is awaited, and is not carried out", uid)
 			continue
 		}
 		waited[uid] = true

@@ -186,10 +186,11 @@ func TestTheStateOfTheVersionBeforeIsRead(t *testing.T) {
 	for _, err := range m.Resume(epoch, s.Manager) {
 		t.Error(err)
 	}
+	phases := [...]string{eviction.Stopping: "stopping", eviction.Killed: "killed", eviction.Emptied: "emptied", eviction.Undying: "undying"}
 	var got strings.Builder
 	for _, l := range m.Lives() {
 		e := l.Eviction()
-		fmt.Fprintf(&got, "%s %s %v hard=%v returns=%d record=%s began=%v", e.Pod.PodRef.UID, e.Signal, l.Phase(), e.Hard(), e.Returns>>20, l.Record, l.Began().Time.Sub(epoch))
+		fmt.Fprintf(&got, "%s %s %s hard=%v returns=%d record=%s began=%v", e.Pod.PodRef.UID, e.Signal, phases[l.Phase()], e.Hard(), e.Returns>>20, l.Record, l.Began().Time.Sub(epoch))
 		for _, f := range []struct {
 			name string
 			at   eviction.Stamp

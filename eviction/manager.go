@@ -96,9 +96,13 @@ type watched struct {
 	asked    bool // something is being reclaimed for it
 }
 
+// atOnce is how many evictions Ready has room for from the start, so that it does not allocate between a crossing and its kill.
+const atOnce = 16
+
 // NewManager makes a manager that has seen nothing yet.
 func NewManager(c Config) *Manager {
 	m := &Manager{config: c, aside: map[string]setAside{}, evicted: map[string]evicted{}}
+	m.known, m.finished = make([]*Life, 0, atOnce), make([]*Life, 0, atOnce)
 	m.config.Policy.texts = map[protection]string{}
 	m.watch(c.Thresholds)
 	for i := range m.watched {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// The house (docs/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
+// The house (docs/build/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
 var mayImport = map[string][]string{
 	"stats":        {},
 	"stats/read":   {"stats", "cgroup", "cri"},

@@ -159,7 +159,7 @@ var ladderPurpose = map[string]string{
 func printLadder(ctx context.Context, w io.Writer, s *sources.Sources) {
 	fmt.Fprintln(w, "\nRUNG\tANSWER\tTIME\tDETAIL\tWHAT FOR")
 	if s.FS.ReadOnly() || os.Geteuid() != 0 {
-		fmt.Fprintln(w, "all\tnot tested\t-\tneeds root and a writable cgroup v2 hierarchy (docs/privileges.md)\t-")
+		fmt.Fprintln(w, "all\tnot tested\t-\tneeds root and a writable cgroup v2 hierarchy (docs/use/privileges.md)\t-")
 		return
 	}
 	for _, r := range kill.SelfTest(ctx, s.FS, s.Reader.Self()).Rungs {

@@ -25,11 +25,11 @@ func gcCommand(stdout io.Writer) *cobra.Command {
 		Long: `gc makes one pass on this node: it removes dead containers, sandboxes, logs, links, cgroups and images by the rules of the
 configuration, each step checked again right before it is done, and prints what became of each. --dry-run prints the plan. Beside a kubelet
 it only plans, unless the configuration says gc: act. Which pods are gone it knows from the runtime, static manifests and what an
-earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/gc.md.
+earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/use/gc.md.
 
 gc --from DIR plans from files what garbage collection would remove, in which order and why. It needs no runtime, and
 removes nothing. DIR holds containers.json, sandboxes.json and images.json, as "crictl ps -a", "crictl pods" and "crictl images"
-print them with -o json, and gc.json: the time, the policy, and which pods there are. docs/gc.md has the format.
+print them with -o json, and gc.json: the time, the policy, and which pods there are. docs/reference/formats.md has the format.
 
 A step that failed, a runtime that does not answer or is slow, a malformed file or a policy that cannot be: exit code 1, after the rest.`,
 		Example: "  jettison gc --dry-run\n  jettison gc -o json\n  jettison gc --dry-run --from node1 -o json",

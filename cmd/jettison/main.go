@@ -119,7 +119,7 @@ func runCommand(stderr io.Writer) *cobra.Command {
 		Use:   "run",
 		Short: "Watch this node and evict when it runs out of memory, tasks or disk",
 		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). It needs root, the node's cgroup v2 hierarchy,
-its /proc and the socket of its container runtime; docs/privileges.md says how a DaemonSet gives it these.
+its /proc and the socket of its container runtime; docs/use/privileges.md says how a DaemonSet gives it these.
 
 Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own KubeletConfiguration as it is. Without
 --config, ` + config.DefaultPath + ` is read if it is there; else the defaults hold: memory.available<100Mi.`,

@@ -21,7 +21,7 @@ func replayCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		Long: `replay reads frames, one JSON object a line, and prints for each what the policy of --config decides: conditions,
 thresholds met, what is reclaimed, who is evicted and why, and who is admitted. Nothing is carried out: a kill that a frame
 does not call failed is complete before the next one. Frames are what "run --record FILE" writes, compressed or not, or what
-you write yourself; docs/replay.md has the format. "-" reads standard input.
+you write yourself; docs/reference/formats.md has the format. "-" reads standard input.
 
 --diff prints instead, a JSON object a line, where another policy decides otherwise. Frames are what was seen, not what would
 have been: after the first difference each policy goes on with its own past, but the pods and figures of the recording stay as

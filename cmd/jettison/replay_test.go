@@ -320,9 +320,9 @@ func nodeFigure(t *testing.T, node object, key, value string, at time.Time) {
 	of["time"] = at.Format(time.RFC3339Nano)
 }
 
-// The example in docs/replay.md prints what it says.
+// The example in docs/use/replay.md prints what it says.
 func TestReplayExampleOfTheDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/replay.md")
+	text, err := os.ReadFile("../../docs/use/replay.md")
 	if err != nil {
 		t.Fatal(err)
 	}

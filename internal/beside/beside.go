@@ -1,5 +1,5 @@
 // Package beside finds out whether a kubelet runs on this node. Beside one the agent leaves to it what is the kubelet's: garbage
-// collection, disks, admission (docs/architecture.md).
+// collection, disks, admission (docs/use/configuration.md).
 package beside
 
 import (

@@ -1,4 +1,4 @@
-// Package frames writes down what the agent saw and plays it again: one frame a look, one JSON object a line (docs/replay.md).
+// Package frames writes down what the agent saw and plays it again: one frame a look, one JSON object a line (docs/reference/formats.md).
 //
 //	frame.go   Frame; agent.go: what a Summary cannot hold
 //	json.go    how both are read and written; fault.go: errors with line and field

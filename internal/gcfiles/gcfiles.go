@@ -1,5 +1,5 @@
 // Package gcfiles reads a node's garbage from files, for jettison gc --from: what crictl prints as JSON, and gc.json with the policy and
-// what crictl cannot tell. docs/gc.md has the format. What can remove something is read strictly: a state that is not known, or a file that is
+// what crictl cannot tell. docs/reference/formats.md has the format. What can remove something is read strictly: a state that is not known, or a file that is
 // not what its name says, is an error, never an empty list.
 package gcfiles
 
@@ -62,7 +62,7 @@ func Read(dir string) (*Node, error) {
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path) // before it is opened: a pipe would be waited for
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/gc.md)", err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
+		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/reference/formats.md)", err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
 	}
 	if err != nil {
 		return nil, err

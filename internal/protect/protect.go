@@ -14,7 +14,7 @@ import (
 // Limits of this process, for the Go runtime.
 const (
 	// memoryLimit is soft: near it the collector works harder. It lies well below the container's limit in
-	// deploy/daemonset.yaml, and well above what the agent uses (see docs/architecture.md).
+	// deploy/daemonset.yaml, and well above what the agent uses (see docs/build/performance.md).
 	memoryLimit = 32 << 20
 	// gcPercent trades a little CPU for a heap that stays near what is live; the agent's is a few MiB.
 	gcPercent = 30

@@ -25,7 +25,7 @@ import (
 const Version = 1
 
 // Record is one eviction. A file has it twice: with the outcome running when the eviction begins, and whole when its outcome is known;
-// the later line counts. Amounts are in the signal's unit, bytes, tasks or inodes (docs/records.md); a nil one is unknown.
+// the later line counts. Amounts are in the signal's unit, bytes, tasks or inodes (docs/reference/formats.md); a nil one is unknown.
 type Record struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"`               // of NewID: by time, sortable

@@ -16,7 +16,7 @@ import (
 	"jettison/internal/podstore"
 )
 
-// handler answers requests. What is served is in docs/socket.md.
+// handler answers requests. What is served is in docs/reference/socket.md.
 type handler struct {
 	pods  *podstore.Store
 	state func() any

@@ -103,10 +103,10 @@ func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 		return fs, nil
 	}
 	if fs.ReadOnly() {
-		return nil, fmt.Errorf("%s: mounted read-only, so nothing can be killed: run the agent privileged (docs/privileges.md), or with --dry-run", fs.Mount())
+		return nil, fmt.Errorf("%s: mounted read-only, so nothing can be killed: run the agent privileged (docs/use/privileges.md), or with --dry-run", fs.Mount())
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("%s: user %d may not kill: run the agent as root (docs/privileges.md), or with --dry-run", fs.Mount(), os.Geteuid())
+		return nil, fmt.Errorf("%s: user %d may not kill: run the agent as root (docs/use/privileges.md), or with --dry-run", fs.Mount(), os.Geteuid())
 	}
 	return fs, nil
 }

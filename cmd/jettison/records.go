@@ -25,7 +25,8 @@ func recordsCommand(stdout, stderr io.Writer) *cobra.Command {
 		Short: "List the evictions of this node, or show one in full",
 		Long: `records lists the evictions that "run" has recorded on this node, the newest last: when, which pod, for which signal, how long from
 the crossing of the threshold to the kill and from the kill until enough was available again, and what became of it. With the ID
-of one, or the beginning of it, it shows that one in full: the figures, the ranking, each step. docs/reference/formats.md has the file's format.
+of one, or the beginning of it, it shows that one in full: the figures, the ranking, each step.
+docs/reference/formats.md has the file's format.
 
 -o json prints the records as they lie in the file, a JSON object a line. What cannot be read of the file is named on stderr.
 Where nothing was recorded it says so; an ID that no record has ends it with exit code 1.`,

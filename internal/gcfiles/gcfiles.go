@@ -1,6 +1,6 @@
 // Package gcfiles reads a node's garbage from files, for jettison gc --from: what crictl prints as JSON, and gc.json with the policy and
-// what crictl cannot tell. docs/reference/formats.md has the format. What can remove something is read strictly: a state that is not known, or a file that is
-// not what its name says, is an error, never an empty list.
+// what crictl cannot tell. docs/reference/formats.md has the format. What can remove something is read strictly: a state that is not
+// known, or a file that is not what its name says, is an error, never an empty list.
 package gcfiles
 
 import (

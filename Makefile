@@ -81,8 +81,10 @@ deps:
 		echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends$$missing"; exit 1; fi; \
 	echo "installing$$missing"; apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $$missing
 
+# What must not allocate is tested without the race detector, which allocates.
 unit:
 	go test -race -short ./...
+	go test -short -run Alloc $$(grep -rl --include='*_test.go' 'func Test.*Alloc' . | xargs -n1 dirname | sort -u)
 
 parts:
 	go run ./e2e/vm/prepare 6.12 6.1

@@ -2,38 +2,53 @@
 package jettison
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// The house (docs/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
+// The house (docs/build/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
 var mayImport = map[string][]string{
-	"stats":        {},
-	"stats/read":   {"stats", "cgroup", "cri"},
-	"cgroup":       {},
-	"cri":          {},
-	"cri/critest":  {},
-	"cri/nri":      {"cri", "stats", "stats/read"},
-	"eviction":     {"stats"},
-	"reclaim":      {"stats"},
-	"admit":        {"stats"},
-	"internal":     {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "internal/"},
-	"cmd/jettison": {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "internal/"},
-	"deploy/oci":   {"deploy/oci"},
-	"e2e":          {"e2e/", "deploy/oci"},
+	"stats":             {},
+	"stats/read":        {"stats", "cgroup", "cri"},
+	"cgroup":            {},
+	"cri":               {},
+	"cri/critest":       {},
+	"cri/nri":           {"cri"},
+	"eviction":          {"stats"},
+	"reclaim":           {"stats"},
+	"admit":             {"stats"},
+	"api":               {"stats"},
+	"internal":          {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
+	"internal/nodetest": {"cgroup", "cri", "cri/critest", "stats/read", "internal/"},
+	"cmd/jettison":      {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
+	"deploy/oci":        {"deploy/oci"},
+	"e2e":               {"e2e/", "api", "deploy/oci"},
 }
 
-// pure packages decide; they neither read nor wait nor start goroutines.
+// pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.
 var pure = []string{"stats", "eviction", "reclaim", "admit"}
 
 // impure are the imports that a pure package has no use for.
-var impure = []string{"os", "os/exec", "net", "net/http", "io/ioutil", "syscall", "golang.org/x/sys/unix", "log", "log/slog", "context", "jettison/cgroup", "jettison/cri"}
+var impure = []string{
+	"os", "os/exec", "net", "net/http", "io/ioutil", "syscall", "golang.org/x/sys/unix", "log", "log/slog", "context",
+	"jettison/cgroup", "jettison/cri",
+}
+
+// impureAtLast is what no pure package may link, through whatever package: I/O of any kind. net/http comes with k8s.io/api.
+var impureAtLast = []string{
+	"google.golang.org/grpc", "github.com/vishvananda/netlink", "github.com/godbus/dbus", "github.com/coreos/go-systemd", "os/exec",
+	"k8s.io/client-go", "k8s.io/cri-api", "jettison/cgroup", "jettison/cri",
+}
 
 func TestImportsFollowTheHouse(t *testing.T) {
 	for dir, imports := range importsByFolder(t) {
@@ -44,6 +59,9 @@ func TestImportsFollowTheHouse(t *testing.T) {
 		}
 		for _, path := range imports {
 			own, isOwn := strings.CutPrefix(path, "jettison/")
+			if own == "internal/agent" && dir != "internal/agent" && dir != "cmd/jettison" {
+				t.Errorf("%s imports the loop, of which it may be a part", dir)
+			}
 			if isOwn && own != dir && !slices.ContainsFunc(rule, func(allowed string) bool {
 				return own == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(own+"/", allowed)
 			}) {
@@ -70,11 +88,12 @@ func ruleFor(dir string) ([]string, bool) {
 	return nil, false
 }
 
-// importsByFolder reads every Go file of the checkout but tests.
+// importsByFolder reads every Go file of the checkout but tests of packages.
 func importsByFolder(t *testing.T) map[string][]string {
 	out := map[string][]string{}
 	for _, path := range goFiles(t) {
-		if strings.HasSuffix(path, "_test.go") {
+		// Scenarios are tests, and stand outside the agent all the same.
+		if strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(filepath.ToSlash(path), "e2e/") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -129,15 +148,169 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 // What the agent's binary must not drag in: each of these is megabytes of resident memory, or a client of an API that the
 // privileged agent does not talk to.
 func TestTheAgentStaysLean(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "./cmd/jettison").Output()
+	forbid(t, "cmd/jettison", linked(t, "cmd/jettison"), []string{
+		"k8s.io/client-go", "k8s.io/kubernetes", "go.opentelemetry.io", "github.com/google/go-containerregistry", "testing", "jettison/e2e",
+		"jettison/deploy",
+	})
+}
+
+// maxLinked bounds the packages that the agent's binary is made of, the standard library's included. Raise it with a reason in the commit:
+// each of them is code that runs privileged.
+const maxLinked = 470
+
+func TestTheAgentLinksABoundedNumberOfPackages(t *testing.T) {
+	if n := len(linked(t, "cmd/jettison")); n > maxLinked {
+		t.Errorf("the agent links %d packages, more than %d", n, maxLinked)
+	}
+}
+
+// Purity is transitive.
+func TestPureCoresLinkNoIO(t *testing.T) {
+	for _, dir := range pure {
+		forbid(t, dir, linked(t, dir), impureAtLast)
+	}
+}
+
+// linked are all packages that one is made of.
+func linked(t *testing.T, dir string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", "./"+dir).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dep := range strings.FieldsSeq(string(out)) {
-		for _, heavy := range []string{"k8s.io/client-go", "k8s.io/kubernetes", "go.opentelemetry.io/", "github.com/google/go-containerregistry", "testing", "jettison/e2e", "jettison/deploy"} {
-			if dep == strings.TrimSuffix(heavy, "/") || strings.HasPrefix(dep, strings.TrimSuffix(heavy, "/")+"/") {
-				t.Errorf("the agent links %s", dep)
+	return strings.Fields(string(out))
+}
+
+// forbid complains of packages among those that are linked, by themselves or by what they lie below.
+func forbid(t *testing.T, dir string, linked, forbidden []string) {
+	t.Helper()
+	for _, dep := range linked {
+		for _, f := range forbidden {
+			if dep == f || strings.HasPrefix(dep, f+"/") {
+				t.Errorf("%s links %s", dir, dep)
 			}
+		}
+	}
+}
+
+// product is the code that is shipped.
+func product(path string) bool {
+	first, _, _ := strings.Cut(filepath.ToSlash(path), "/")
+	helper := strings.Contains(path, "critest") || strings.Contains(path, "nodetest")
+	return first != "e2e" && !strings.HasSuffix(path, "_test.go") && !helper
+}
+
+// ownFile is the name of a file of the package itself, in the table that its comment has.
+var ownFile = regexp.MustCompile(`(?:^|[^/\w.])(\w+\.go)\b`)
+
+// A package of more than two files says in its comment what each is for. What the table names is there, and nothing else is.
+func TestPackagesNameTheirFiles(t *testing.T) {
+	files, table := map[string][]string{}, map[string][]string{}
+	for _, path := range goFiles(t) {
+		if !product(path) {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, name := filepath.Split(path)
+		if name != "doc.go" {
+			files[dir] = append(files[dir], name)
+		}
+		if file.Doc != nil {
+			for line := range strings.Lines(file.Doc.Text()) {
+				if !strings.HasPrefix(line, "\t") { // no line of a table
+					continue
+				}
+				for _, m := range ownFile.FindAllStringSubmatch(line, -1) {
+					table[dir] = append(table[dir], m[1])
+				}
+			}
+		}
+	}
+	for dir, names := range files {
+		if len(names) <= 2 && len(table[dir]) == 0 {
+			continue
+		}
+		for _, name := range names {
+			if !slices.Contains(table[dir], name) {
+				t.Errorf("%s: the package's comment does not name %s", dir, name)
+			}
+		}
+		for _, name := range table[dir] {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s: the package's comment names %s, which is not there", dir, name)
+			}
+		}
+	}
+}
+
+// maxLine is how wide a line of product code may be, in characters; a tab is one.
+const maxLine = 140
+
+func TestLinesAreReadable(t *testing.T) {
+	for _, path := range goFiles(t) {
+		if !product(path) {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(string(text)) {
+			if n++; utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > maxLine {
+				t.Errorf("%s:%d: wider than %d", path, n, maxLine)
+			}
+		}
+	}
+}
+
+// maxFields is how many fields the loop of the agent may have: what does not fit belongs to a part.
+const maxFields = 15
+
+func TestTheLoopIsSmall(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "internal/agent/loop.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.Name == "loop" {
+			for _, f := range spec.Type.(*ast.StructType).Fields.List {
+				fields += max(1, len(f.Names))
+			}
+		}
+		return true
+	})
+	if fields == 0 || fields > maxFields {
+		t.Errorf("the loop has %d fields, want at most %d", fields, maxFields)
+	}
+}
+
+// testsOnly is product code that only tests reach, with the reason.
+var testsOnly = []string{
+	"AddFile", // of cgroup.Watcher and wakes.Wakes: stands for the events of a pod, which a tree of files has none of
+}
+
+// A function of product code that no command reaches is dead, or lives for tests only. Package api is for other programs, too.
+func TestProductCodeIsReached(t *testing.T) {
+	out, err := exec.Command("go", "tool", "-modfile=tools.mod", "deadcode", "-filter=^jettison/(admit|cgroup|cri|eviction|internal|reclaim|stats)",
+		"./cmd/...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	reached := linked(t, "cmd/...")
+	for dir := range importsByFolder(t) {
+		if product(dir) && dir != "." && !strings.HasPrefix(dir, "deploy") && !slices.Contains(reached, "jettison/"+dir) {
+			t.Errorf("no command links %s", dir)
+		}
+	}
+	for line := range strings.Lines(string(out)) {
+		exempt := slices.ContainsFunc(testsOnly, func(name string) bool { return strings.Contains(line, name) })
+		if product(line) && !exempt {
+			t.Error(strings.TrimSpace(line))
 		}
 	}
 }

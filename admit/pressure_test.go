@@ -27,7 +27,7 @@ func requesting(list v1.ResourceList) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = list }
 }
 
-// D21 (kubelet TestAdmitUnderNodeConditions): who is taken under which conditions.
+// D21 (kubelet TestAdmitUnderNodeConditions): which pods are taken under which conditions.
 func TestUnderPressure(t *testing.T) {
 	none := func(*v1.Pod) {}
 	memory := v1.Toleration{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoSchedule}

@@ -27,7 +27,7 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 		"MemoryEventsLocal": func() error { _, err := g.MemoryEventsLocal(buf); return err },
 		"MemoryStat":        func() error { var s MemoryStat; return g.MemoryStat(buf, &s) },
 		"MemoryDetail":      func() error { var d MemoryDetail; return g.MemoryDetail(buf, &d) },
-		"CPUStat":           func() error { var s CPUStat; return g.CPUStat(buf, &s) },
+		"CPUUsage":          func() error { _, err := g.CPUUsage(buf); return err },
 		"IOStat":            func() error { var s IOStat; return g.IOStat(buf, &s) },
 		"PIDsCurrent":       func() error { _, err := g.PIDsCurrent(buf); return err },
 		"Events":            func() error { _, err := g.Events(buf); return err },
@@ -63,7 +63,7 @@ func TestParsingDoesNotAllocate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n != 0 || d.Kernel != value(t, text, "kernel") {
-		t.Errorf("%v allocations, kernel %d", n, d.Kernel)
+	if n != 0 || d.KernelStack != value(t, text, "kernel_stack") {
+		t.Errorf("%v allocations, kernel_stack %d", n, d.KernelStack)
 	}
 }

@@ -5,51 +5,17 @@ import (
 	"time"
 )
 
-// CPUStat is cpu.stat: what a group and all below it used since it was made (v6.12 kernel/cgroup/rstat.c,
-// cgroup_base_stat_cputime_show; kernel/sched/core.c, cpu_extra_stat_show). Times are of one CPU: two busy CPUs use two
-// seconds a second.
-type CPUStat struct {
-	Usage, User, System time.Duration
-
-	// What cpu.max did. Without the cpu controller the file does not say: then HasThrottling is false and these are 0.
-	Throttled        time.Duration // over all CPUs that were held back
-	Periods          uint64        // periods of cpu.max with something to run
-	ThrottledPeriods uint64        // those of them in which it was held back
-	HasThrottling    bool
-}
-
-// ParseCPUStat reads cpu.stat. usage_usec, user_usec and system_usec must be there. It does not allocate.
-func ParseCPUStat(b []byte, out *CPUStat) error {
-	*out = CPUStat{}
-	const base, throttling = 1 | 2 | 4, 8 | 16 | 32
-	seen := 0
+// parseCPUUsage reads the usage_usec of cpu.stat, which must be there (v6.12 kernel/cgroup/rstat.c, cgroup_base_stat_cputime_show). It does
+// not allocate.
+func parseCPUUsage(b []byte) (usage time.Duration, err error) {
 	for len(b) > 0 {
 		var key, value []byte
-		key, value, b = nextPair(b)
-		var err error
-		switch string(key) {
-		case "usage_usec":
-			seen, err = seen|1, storeTime(&out.Usage, key, value)
-		case "user_usec":
-			seen, err = seen|2, storeTime(&out.User, key, value)
-		case "system_usec":
-			seen, err = seen|4, storeTime(&out.System, key, value)
-		case "nr_periods":
-			seen, err = seen|8, store(&out.Periods, key, value)
-		case "nr_throttled":
-			seen, err = seen|16, store(&out.ThrottledPeriods, key, value)
-		case "throttled_usec":
-			seen, err = seen|32, storeTime(&out.Throttled, key, value)
-		}
-		if err != nil {
-			return err
+		if key, value, b = nextPair(b); string(key) == "usage_usec" {
+			err = storeTime(&usage, key, value)
+			return usage, err
 		}
 	}
-	if seen&base != base {
-		return missing("usage_usec, user_usec, system_usec")
-	}
-	out.HasThrottling = seen&throttling == throttling
-	return nil
+	return 0, missing("usage_usec")
 }
 
 // storeTime reads the value of a known key that is a time in microseconds.
@@ -62,19 +28,21 @@ func storeTime(dst *time.Duration, key, value []byte) error {
 	return err
 }
 
-// CPUStat reads cpu.stat into out. Every cgroup has it, the root included.
-func (g *Group) CPUStat(buf []byte, out *CPUStat) error {
-	b, err := g.readKept(cpuStat, buf)
+// CPUUsage reads from cpu.stat what the group and all below it used since it was made, as time of one CPU: two busy CPUs use two
+// seconds a second. Every cgroup has it, the root included.
+func (g *Group) CPUUsage(buf []byte) (time.Duration, error) {
+	b, err := g.readKept(fileCPUStat, buf)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if err := ParseCPUStat(b, out); err != nil {
-		return g.parseError("cpu.stat", err)
+	usage, err := parseCPUUsage(b)
+	if err != nil {
+		return 0, g.parseError("cpu.stat", err)
 	}
-	return nil
+	return usage, nil
 }
 
-// CPUWeight reads cpu.weight: the group's share among its siblings, 1 to 10000, 100 if nobody set it; 0 for an idle group
+// CPUWeight reads cpu.weight: the group's share among its siblings, 1 to 10000, 100 if it was never set; 0 for an idle group
 // (cpu.idle). The root cgroup has none.
 func (g *Group) CPUWeight(buf []byte) (uint64, error) { return g.number("cpu.weight", buf) }
 

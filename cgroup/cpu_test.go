@@ -6,23 +6,16 @@ import (
 	"time"
 )
 
-func TestParseCPUStat(t *testing.T) {
+func TestParseCPUUsage(t *testing.T) {
 	const base = "usage_usec 3000001\nuser_usec 2000000\nsystem_usec 1000001\n"
-	const whole = base + "nice_usec 1\nnr_periods 10\nnr_throttled 4\nthrottled_usec 5\nnr_bursts x\n"
-	used := CPUStat{Usage: 3*time.Second + time.Microsecond, User: 2 * time.Second, System: time.Second + time.Microsecond}
-	throttled := used
-	throttled.Periods, throttled.ThrottledPeriods, throttled.Throttled, throttled.HasThrottling = 10, 4, 5*time.Microsecond, true
-	for text, want := range map[string]CPUStat{base: used, whole: throttled} {
-		var got CPUStat
-		if err := ParseCPUStat([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%q: got %+v, %v", text, got, err)
+	for _, text := range []string{base, base + "nice_usec 1\nnr_periods 10\nnr_throttled 4\nthrottled_usec 5\nnr_bursts x\n", "first 1\n" + base} {
+		if got, err := parseCPUUsage([]byte(text)); err != nil || got != 3*time.Second+time.Microsecond {
+			t.Errorf("%q: got %v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "usage_usec 1\nuser_usec 1\n", base + "nr_periods\n", base + "throttled_usec -1\n",
-		"usage_usec 9223372036854776\nuser_usec 1\nsystem_usec 1\n"} {
-		var got CPUStat
-		if err := ParseCPUStat([]byte(text), &got); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: got %+v, %v", text, got, err)
+	for _, text := range []string{"", "user_usec 1\nsystem_usec 1\n", "usage_usec\n", "usage_usec -1\n", "usage_usec 9223372036854776\nuser_usec 1\n"} {
+		if got, err := parseCPUUsage([]byte(text)); !errors.Is(err, ErrMalformed) || got != 0 {
+			t.Errorf("%q: got %v, %v", text, got, err)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (g *Group) RaiseCPU() error {
 	return weight
 }
 
-// RestoreCPU puts back what RaiseCPU changed. What somebody else has set meanwhile stays.
+// RestoreCPU puts back what RaiseCPU changed. What another process has set meanwhile stays.
 func (g *Group) RestoreCPU(before CPUSettings, buf []byte) error {
 	now, err := g.CPUSettings(buf)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 // cgroup, never a successor of the same name. Close it. A Dir is used by one goroutine at a time.
 type Dir struct {
 	path string
-	id   ID
 	fd   int
 }
 
@@ -25,16 +24,8 @@ func (fs *FS) OpenDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup %s: %w", fs.join(name), err)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("stat cgroup %s: %w", fs.join(name), err)
-	}
-	return &Dir{path: fs.join(name), id: ID{st.Dev, st.Ino}, fd: fd}, nil
+	return &Dir{path: fs.join(name), fd: fd}, nil
 }
-
-// ID is the identity of the cgroup: that of a Group of it.
-func (d *Dir) ID() ID { return d.id }
 
 // Close gives the descriptor back.
 func (d *Dir) Close() {

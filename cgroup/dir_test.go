@@ -35,9 +35,6 @@ func TestDirIsListedAgainAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if g := group(t, fs, "kubepods"); d.ID() != g.ID() {
-		t.Errorf("identity %v, that of the group is %v", d.ID(), g.ID())
-	}
 	for _, size := range []int{300, 1024, 1 << 16} {
 		if got := children(t, d, size); !slices.Equal(got, want) {
 			t.Errorf("with %d bytes: %d children", size, len(got))

@@ -13,35 +13,30 @@ import (
 // Events is cgroup.events.
 type Events struct {
 	Populated bool // the cgroup or one below it has a live process
-	Frozen    bool
 }
 
 // ParseEvents reads cgroup.events; without a populated line it is malformed.
 func ParseEvents(b []byte) (Events, error) {
-	populated, frozen := uint64(2), uint64(0)
+	populated := uint64(2)
 	for len(b) > 0 {
 		var key, value []byte
 		key, value, b = nextPair(b)
-		var err error
-		switch string(key) {
-		case "populated":
-			err = store(&populated, key, value)
-		case "frozen":
-			err = store(&frozen, key, value)
+		if string(key) != "populated" {
+			continue
 		}
-		if err != nil {
+		if err := store(&populated, key, value); err != nil {
 			return Events{}, err
 		}
 	}
-	if populated > 1 || frozen > 1 {
-		return Events{}, fmt.Errorf("%w: populated and frozen are 0 or 1", ErrMalformed)
+	if populated > 1 {
+		return Events{}, fmt.Errorf("%w: populated is 0 or 1", ErrMalformed)
 	}
-	return Events{Populated: populated == 1, Frozen: frozen == 1}, nil
+	return Events{Populated: populated == 1}, nil
 }
 
 // Events reads cgroup.events. The root cgroup has none.
 func (g *Group) Events(buf []byte) (Events, error) {
-	b, err := g.readKept(cgroupEvents, buf)
+	b, err := g.readKept(fileCgroupEvents, buf)
 	if err != nil {
 		return Events{}, err
 	}
@@ -88,7 +83,7 @@ func (g *Group) WaitEmpty(ctx context.Context, limit time.Duration) error {
 		case left <= 0:
 			return fmt.Errorf("wait for cgroup /%s to be empty: %w", g.path, os.ErrDeadlineExceeded)
 		}
-		fds := []unix.PollFd{{Fd: int32(g.kept[cgroupEvents] - 1), Events: unix.POLLPRI}, {Fd: int32(ended), Events: unix.POLLIN}}
+		fds := []unix.PollFd{{Fd: int32(g.kept[fileCgroupEvents] - 1), Events: unix.POLLPRI}, {Fd: int32(ended), Events: unix.POLLIN}}
 		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
 			return fmt.Errorf("poll cgroup %s: %w", g.file("cgroup.events"), err)
 		}

@@ -53,14 +53,14 @@ func NewFeatures(fs *FS, procMount, sysMount string) *Features {
 	return &Features{fs: fs, proc: procMount, sys: sysMount, known: map[string]Feature{}}
 }
 
-// probe is how one feature is found out.
-type probe struct {
+// featureProbe is how one feature is found out.
+type featureProbe struct {
 	name    string
 	ask     func(f *Features, groups probed) (Answer, string)
 	changes bool // at run time, so that even a conclusive answer is asked for again
 }
 
-var probes = []probe{
+var probes = []featureProbe{
 	{name: "cgroup.kill", ask: (*Features).cgroupKill},
 	{name: "memory.reclaim", ask: (*Features).memoryReclaim},
 	{name: "memory.peak", ask: (*Features).memoryPeak},
@@ -305,12 +305,17 @@ func (f *Features) mglru(probed) (Answer, string) {
 
 func (f *Features) recursiveProt(probed) (Answer, string) {
 	path := filepath.Join(f.proc, "self", "mountinfo")
-	text, err := os.ReadFile(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return Unknown, err.Error()
 	}
-	options, ok := mountOptions(string(text), f.fs.mount, f.fs.device())
+	defer file.Close()
+	var st unix.Stat_t
+	_ = unix.Fstat(f.fs.fd, &st) // else the path decides: no mount has the device 0
+	options, ok, err := mountOptions(file, f.fs.mount, st.Dev)
 	switch {
+	case err != nil:
+		return Unknown, fmt.Sprintf("%s: %v", path, err)
 	case !ok:
 		return Unknown, fmt.Sprintf("%s names no cgroup2 mount at %s", path, f.fs.mount)
 	case slices.Contains(strings.Split(options, ","), "memory_recursiveprot"):

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func probeNode(t *testing.T, kernel string) (dir string, f *Features) {
@@ -176,17 +178,23 @@ func TestMountOptions(t *testing.T) {
 33 24 0:28 / /sys/fs/cgroup rw,nosuid shared:4 master:5 - cgroup2 cgroup2 rw,under
 34 24 0:29 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,over
 35 24 0:30 / /with\040space rw - cgroup2 cgroup2 rw,space
-short - cgroup2
 `
-	for _, c := range []struct{ path, device, want string }{
-		{"/elsewhere", "0:28", "rw,under"},
-		{"/sys/fs/cgroup", "8:1", "rw,over"},
-		{"/sys/fs/cgroup", "0:28", "rw,under"},
-		{"/with space", "", "rw,space"},
-		{"/", "254:0", ""},
+	for _, c := range []struct {
+		path   string
+		device uint64
+		want   string
+	}{
+		{"/elsewhere", unix.Mkdev(0, 28), "rw,under"},
+		{"/sys/fs/cgroup", unix.Mkdev(8, 1), "rw,over"},
+		{"/sys/fs/cgroup", unix.Mkdev(0, 28), "rw,under"},
+		{"/with space", 0, "rw,space"},
+		{"/", unix.Mkdev(254, 0), ""},
 	} {
-		if got, ok := mountOptions(mountinfo, c.path, c.device); got != c.want || ok != (c.want != "") {
-			t.Errorf("%s, device %s: got %q, %v", c.path, c.device, got, ok)
+		if got, ok, err := mountOptions(strings.NewReader(mountinfo), c.path, c.device); got != c.want || ok != (c.want != "") || err != nil {
+			t.Errorf("%s, device %d: got %q, %v, %v", c.path, c.device, got, ok, err)
 		}
+	}
+	if _, _, err := mountOptions(strings.NewReader("short - cgroup2\n"), "/", 0); err == nil {
+		t.Error("a line that cannot be is no error")
 	}
 }

@@ -1,35 +1,3 @@
-// Package cgroup reads and acts on a cgroup v2 hierarchy directly: a root is a value, a Group is held by the file
-// descriptor of its directory, files are read with pread on kept descriptors into reused buffers, and every parser takes
-// bytes. It never uses package os on cgroup files: those would go to the netpoller, where a file that answers EAGAIN
-// (memory.reclaim) blocks for ever (os/file_unix.go, newFile).
-//
-//	fs.go            FS: the root
-//	dir.go           Dir: the groups below one, listed again and again
-//	group.go         Group: descriptor, identity
-//	groupinto.go     a Group opened where no memory may be asked for
-//	read.go          reading and writing a group's files
-//	memory.go        memory.current, memory.stat, memory.events, the limits, swap
-//	memorydetail.go  all that memory.stat tells
-//	cpu.go           cpu.stat, cpu.weight, cpu.max
-//	io.go            io.stat
-//	pids.go          pids.current, pids.max, pids.events
-//	psi.go           cpu.pressure, memory.pressure, io.pressure
-//	stat.go          cgroup.stat
-//	events.go        cgroup.events, waiting until a group is empty
-//	procs.go         cgroup.procs
-//	kill.go          cgroup.kill
-//	killprocs.go     killing process by process
-//	pidfd.go         process descriptors: signals, reaping memory
-//	cpuwrite.go      cpu.max, cpu.weight, cpu.idle as they are written
-//	memorywrite.go   memory.min as it is written, and what it was before
-//	walk.go          a group and all below it
-//	thread.go        the priority of a thread
-//	reclaim.go       memory.reclaim
-//	reclaimstat.go   what memory.stat tells of what could be reclaimed
-//	feature.go       what the kernel, the mount and the node can do
-//	mountinfo.go     how the hierarchy is mounted
-//	record.go        what a recorded tree is made of
-//	parse.go         numbers and "key value" lines
 package cgroup
 
 import (
@@ -160,7 +128,8 @@ func openat2(dir int, name string, how *unix.OpenHow) (int, error) {
 		return unix.Openat2(dir, name, how)
 	}
 	copy(path[:], name)
-	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(how)), unix.SizeofOpenHow, 0, 0)
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(how)),
+		unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
 		return -1, errno
 	}

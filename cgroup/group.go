@@ -9,14 +9,11 @@ type ID struct{ Dev, Ino uint64 }
 // Group is one cgroup, held by the descriptor of its directory: what is read or killed through it is that very cgroup, or
 // ErrVanished, never a successor of the same name. Close it. A Group is used by one goroutine at a time.
 type Group struct {
-	path string
+	path string // below the root when it was opened, without a leading slash; "" is the root
 	id   ID
 	dir  int
 	kept [len(keptFiles)]int // descriptor + 1 of each kept file; 0: not opened yet
 }
-
-// Path is the group's path below the root when it was opened, without a leading slash; "" is the root.
-func (g *Group) Path() string { return g.path }
 
 // ID is the group's identity.
 func (g *Group) ID() ID { return g.id }

@@ -69,7 +69,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(fs.Mount(), "b")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.MemoryPeak(buf[:]); !errors.Is(err, ErrVanished) {
+	if _, err := b.MemoryMin(buf[:]); !errors.Is(err, ErrVanished) {
 		t.Errorf("removed: got %v, want ErrVanished", err)
 	}
 	if _, err := fs.Group("b"); !errors.Is(err, ErrVanished) {
@@ -187,7 +187,7 @@ func live(t *testing.T) (*FS, *Group) {
 // sleeper starts a process in a group; the test waits for it.
 func sleeper(t *testing.T, fs *FS, g *Group) *exec.Cmd {
 	t.Helper()
-	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,8 +213,8 @@ func TestKillThenWaitEmpty(t *testing.T) {
 	}
 	empty := make(chan error)
 	go func() { empty <- g.WaitEmpty(t.Context(), time.Minute) }()
-	other := group(t, fs, g.Path()) // a Group is used by one goroutine at a time
-	if err := other.Kill(); err != nil {
+	other := group(t, fs, g.path) // a Group is used by one goroutine at a time
+	if err := kill(other); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-empty; err != nil {
@@ -235,8 +235,8 @@ func TestWaitEmptyEndsWithItsContext(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	other := group(t, fs, g.Path())
-	if err := other.Kill(); err != nil {
+	other := group(t, fs, g.path)
+	if err := kill(other); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.WaitEmpty(t.Context(), time.Minute); err != nil {
@@ -250,7 +250,7 @@ func TestAVanishedGroup(t *testing.T) {
 	if _, err := g.Events(make([]byte, 256)); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Rmdir(filepath.Join(fs.Mount(), g.Path())); err != nil {
+	if err := unix.Rmdir(filepath.Join(fs.Mount(), g.path)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := g.Events(make([]byte, 256)); !errors.Is(err, ErrVanished) {
@@ -259,7 +259,17 @@ func TestAVanishedGroup(t *testing.T) {
 	if err := g.WaitEmpty(t.Context(), time.Minute); err != nil {
 		t.Errorf("wait: %v", err)
 	}
-	if err := g.Kill(); !errors.Is(err, ErrVanished) {
+	if err := kill(g); !errors.Is(err, ErrVanished) {
 		t.Errorf("kill: got %v, want ErrVanished", err)
 	}
+}
+
+// kill kills all of a group, as the agent does.
+func kill(g *Group) error {
+	fd, err := g.OpenKill()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return g.WriteKill(fd)
 }

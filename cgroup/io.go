@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// IOStat is what a group and all below it moved to and from a device since it was made: bytes, and numbers of operations
-// (v6.12 block/blk-cgroup.c, blkcg_print_one_stat).
+// IOStat is what a group and all below it moved to and from a device since it was made (v6.12 block/blk-cgroup.c,
+// blkcg_print_one_stat).
 type IOStat struct {
-	ReadBytes, WriteBytes, Reads, Writes, DiscardBytes, Discards uint64
+	ReadBytes, WriteBytes uint64
 }
 
 // field is where the value of a key belongs; nil if it is not known.
@@ -19,29 +19,14 @@ func (s *IOStat) field(key []byte) *uint64 {
 		return &s.ReadBytes
 	case "wbytes":
 		return &s.WriteBytes
-	case "rios":
-		return &s.Reads
-	case "wios":
-		return &s.Writes
-	case "dbytes":
-		return &s.DiscardBytes
-	case "dios":
-		return &s.Discards
 	}
 	return nil
 }
 
 // add saturates: a sum of counters that wrapped around would look like a reset.
 func (s *IOStat) add(o IOStat) {
-	for _, p := range [...]struct {
-		sum *uint64
-		v   uint64
-	}{
-		{&s.ReadBytes, o.ReadBytes}, {&s.WriteBytes, o.WriteBytes}, {&s.Reads, o.Reads},
-		{&s.Writes, o.Writes}, {&s.DiscardBytes, o.DiscardBytes}, {&s.Discards, o.Discards},
-	} {
-		*p.sum += min(p.v, math.MaxUint64-*p.sum)
-	}
+	s.ReadBytes += min(o.ReadBytes, math.MaxUint64-s.ReadBytes)
+	s.WriteBytes += min(o.WriteBytes, math.MaxUint64-s.WriteBytes)
 }
 
 // ParseIOStat reads io.stat, nested keyed: "MAJOR:MINOR KEY=VALUE ...", a line a device. It calls visit for each device with
@@ -109,7 +94,7 @@ func device(word []byte) (major, minor uint32, ok bool) {
 // once for each layer.
 func (g *Group) IOStat(buf []byte, out *IOStat) error {
 	*out = IOStat{}
-	b, err := g.readKept(ioStat, buf)
+	b, err := g.readKept(fileIOStat, buf)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func NewProcKiller() *ProcKiller {
 // Kill sends SIGKILL to every process of the group and of those below it, by pidfds (since v5.3), and returns how many. A
 // number may be used again between the list and the signal: a process is signalled only if it is still listed once its
 // descriptor is open. Processes that fork meanwhile: the groups are frozen first where the kernel can (cgroup.freeze, since
-// v5.2), and all is done again until a round finds nobody new: whoever is listed then had its signal before that round, and a
+// v5.2), and all is done again until a round finds no new process: one that is listed then had its signal before that round, and a
 // process with SIGKILL pending begins no fork. One that it is in the middle of it may finish, and the child is listed only in the end
 // (v6.12 kernel/fork.c copy_process: the last look at signals is before cgroup_post_fork): until the group is empty, Kill it again. limit
 // bounds a call: os.ErrDeadlineExceeded says that some may live. The agent's own process is never signalled.
@@ -77,9 +77,11 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 			k.now, k.before = k.before, k.now
 			continue
 		case k.foreign:
-			return n, fmt.Errorf("kill the processes of cgroup /%s one by one: some are in another pid namespace: run the agent with hostPID", g.path)
+			return n, fmt.Errorf("kill the processes of cgroup /%s one by one: "+
+				"some are in another pid namespace: run the agent with hostPID", g.path)
 		case deep:
-			return n, fmt.Errorf("kill the processes of cgroup /%s one by one: groups more than %d levels down were not looked at", g.path, walkDepth)
+			return n, fmt.Errorf("kill the processes of cgroup /%s one by one: "+
+				"groups more than %d levels down were not looked at", g.path, walkDepth)
 		}
 		if e, err := g.Events(k.buf[:]); n == 0 && err == nil && e.Populated {
 			return 0, fmt.Errorf("kill the processes of cgroup /%s one by one: it has some, and lists none", g.path)
@@ -89,7 +91,7 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 	return n, fmt.Errorf("kill the processes of cgroup /%s one by one: there were new ones %d times", g.path, killRounds)
 }
 
-// freeze stops the group's processes. false: the kernel cannot, or somebody else has stopped them already.
+// freeze stops the group's processes. false: the kernel cannot, or another process has stopped them already.
 func (k *ProcKiller) freeze(g *Group) bool {
 	b, err := g.read("cgroup.freeze", k.buf[:])
 	return err == nil && string(chomp(b)) == "0" && g.write("cgroup.freeze", "1") == nil

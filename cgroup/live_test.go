@@ -13,7 +13,7 @@ import (
 // What a real kernel says of a group that is removed: every kept descriptor and the directory tell.
 func TestLiveFilesOfAVanishedGroup(t *testing.T) {
 	fs, g := live(t)
-	dir, err := fs.OpenDir(g.Path())
+	dir, err := fs.OpenDir(g.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +30,10 @@ func TestLiveFilesOfAVanishedGroup(t *testing.T) {
 	if opened < 3 { // cgroup.events, cgroup.stat and cpu.stat need no controller
 		t.Errorf("%d files", opened)
 	}
-	if err := dir.Children(buf, func(name []byte) { t.Errorf("child %q", name) }); err != nil || dir.ID() != g.ID() {
-		t.Errorf("directory %v of group %v: %v", dir.ID(), g.ID(), err)
+	if err := dir.Children(buf, func(name []byte) { t.Errorf("child %q", name) }); err != nil {
+		t.Errorf("list: %v", err)
 	}
-	if err := unix.Rmdir(filepath.Join(fs.Mount(), g.Path())); err != nil {
+	if err := unix.Rmdir(filepath.Join(fs.Mount(), g.path)); err != nil {
 		t.Fatal(err)
 	}
 	for name, from := range readers {

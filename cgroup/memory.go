@@ -69,7 +69,7 @@ func keyLength(b []byte, key string) int {
 // MemoryStat reads memory.stat into out; buf is scratch space of at least 8 KiB. This file is dear: the kernel flushes
 // its per-CPU counters first (mm/memcontrol.c, mem_cgroup_flush_stats).
 func (g *Group) MemoryStat(buf []byte, out *MemoryStat) error {
-	b, err := g.readKept(memoryStat, buf)
+	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {
 		return err
 	}
@@ -80,44 +80,33 @@ func (g *Group) MemoryStat(buf []byte, out *MemoryStat) error {
 }
 
 // MemoryCurrent reads memory.current, in bytes, the groups below included. The root cgroup has none.
-func (g *Group) MemoryCurrent(buf []byte) (uint64, error) { return g.numberKept(memoryCurrent, buf) }
-
-// MemoryPeak reads memory.peak (since v5.19): the most that memory.current was since the group was made, in bytes. The
-// root cgroup has none.
-func (g *Group) MemoryPeak(buf []byte) (uint64, error) { return g.number("memory.peak", buf) }
+func (g *Group) MemoryCurrent(buf []byte) (uint64, error) {
+	return g.numberKept(fileMemoryCurrent, buf)
+}
 
 // MemorySwapCurrent reads memory.swap.current, in bytes of swap that the group and those below it occupy. The root cgroup
 // has none, nor has a kernel without CONFIG_SWAP.
 func (g *Group) MemorySwapCurrent(buf []byte) (uint64, error) {
-	return g.numberKept(memorySwapCurrent, buf)
+	return g.numberKept(fileMemorySwapCurrent, buf)
 }
 
-// MemorySwapPeak reads memory.swap.peak (since v6.5), in bytes.
-func (g *Group) MemorySwapPeak(buf []byte) (uint64, error) { return g.number("memory.swap.peak", buf) }
-
 // MemoryMin reads memory.min, in bytes: what is never reclaimed. The root cgroup has none of the limits.
-func (g *Group) MemoryMin(buf []byte) (Limit, error) { return g.limit("memory.min", buf) }
+func (g *Group) MemoryMin(buf []byte) (Limit, error) { return g.readLimit("memory.min", buf) }
 
 // MemoryLow reads memory.low, in bytes: what is reclaimed only if nothing else is left.
-func (g *Group) MemoryLow(buf []byte) (Limit, error) { return g.limit("memory.low", buf) }
-
-// MemoryHigh reads memory.high, in bytes: beyond it the group is slowed down and made to reclaim.
-func (g *Group) MemoryHigh(buf []byte) (Limit, error) { return g.limit("memory.high", buf) }
+func (g *Group) MemoryLow(buf []byte) (Limit, error) { return g.readLimit("memory.low", buf) }
 
 // MemoryMax reads memory.max, in bytes: beyond it the group's processes are OOM-killed.
 func (g *Group) MemoryMax(buf []byte) (Limit, error) {
-	b, err := g.readKept(memoryMax, buf)
+	b, err := g.readKept(fileMemoryMax, buf)
 	if err != nil {
 		return Limit{}, err
 	}
-	return g.parseLimit("memory.max", b)
+	return g.limitIn("memory.max", b)
 }
 
 // MemorySwapMax reads memory.swap.max, in bytes of swap.
-func (g *Group) MemorySwapMax(buf []byte) (Limit, error) { return g.limit("memory.swap.max", buf) }
-
-// MemorySwapHigh reads memory.swap.high (since v5.8), in bytes of swap.
-func (g *Group) MemorySwapHigh(buf []byte) (Limit, error) { return g.limit("memory.swap.high", buf) }
+func (g *Group) MemorySwapMax(buf []byte) (Limit, error) { return g.readLimit("memory.swap.max", buf) }
 
 // MemoryEvents is memory.events (with the groups below) or memory.events.local (the group alone): how often each happened
 // since the group was made (v6.12 mm/memcontrol.c, __memory_events_show).
@@ -173,15 +162,15 @@ func ParseMemoryEvents(b []byte) (MemoryEvents, error) {
 
 // MemoryEvents reads memory.events: of the group and all below it. The root cgroup has none.
 func (g *Group) MemoryEvents(buf []byte) (MemoryEvents, error) {
-	return g.memoryEvents(memoryEvents, buf)
+	return g.eventsOf(fileMemoryEvents, buf)
 }
 
 // MemoryEventsLocal reads memory.events.local: of the group without those below it.
 func (g *Group) MemoryEventsLocal(buf []byte) (MemoryEvents, error) {
-	return g.memoryEvents(memoryEventsLocal, buf)
+	return g.eventsOf(fileMemoryEventsLocal, buf)
 }
 
-func (g *Group) memoryEvents(which int, buf []byte) (MemoryEvents, error) {
+func (g *Group) eventsOf(which int, buf []byte) (MemoryEvents, error) {
 	b, err := g.readKept(which, buf)
 	if err != nil {
 		return MemoryEvents{}, err
@@ -189,55 +178,6 @@ func (g *Group) memoryEvents(which int, buf []byte) (MemoryEvents, error) {
 	e, err := ParseMemoryEvents(b)
 	if err != nil {
 		return e, g.parseError(keptFiles[which], err)
-	}
-	return e, nil
-}
-
-// SwapEvents is memory.swap.events: how often each happened, the groups below included (v6.12 mm/memcontrol.c,
-// swap_events_show).
-type SwapEvents struct {
-	High uint64 // was above memory.swap.high; since v5.8, 0 before
-	Max  uint64 // about to go beyond memory.swap.max
-	Fail uint64 // swap could not be had: none left, or the limit reached
-}
-
-// ParseSwapEvents reads memory.swap.events. max and fail must be there.
-func ParseSwapEvents(b []byte) (SwapEvents, error) {
-	var e SwapEvents
-	seen := 0
-	for len(b) > 0 {
-		var key, value []byte
-		key, value, b = nextPair(b)
-		var dst *uint64
-		switch string(key) {
-		case "high":
-			dst = &e.High
-		case "max":
-			dst, seen = &e.Max, seen|1
-		case "fail":
-			dst, seen = &e.Fail, seen|2
-		default:
-			continue
-		}
-		if err := store(dst, key, value); err != nil {
-			return SwapEvents{}, err
-		}
-	}
-	if seen != 3 {
-		return SwapEvents{}, missing("max, fail")
-	}
-	return e, nil
-}
-
-// MemorySwapEvents reads memory.swap.events. The root cgroup has none.
-func (g *Group) MemorySwapEvents(buf []byte) (SwapEvents, error) {
-	b, err := g.read("memory.swap.events", buf)
-	if err != nil {
-		return SwapEvents{}, err
-	}
-	e, err := ParseSwapEvents(b)
-	if err != nil {
-		return e, g.parseError("memory.swap.events", err)
 	}
 	return e, nil
 }

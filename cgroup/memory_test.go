@@ -52,20 +52,16 @@ func TestParseMemoryStat(t *testing.T) {
 }
 
 func TestParseMemoryDetail(t *testing.T) {
-	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nslab_reclaimable 5\npgmajfault 0\nworkingset_refault_file 7\n"
+	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nkernel_stack 5\npgmajfault 0\nworkingset_refault_file x\n"
 	var d MemoryDetail
 	if err := ParseMemoryDetail([]byte(text), &d); err != nil {
 		t.Fatal(err)
 	}
-	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, SlabReclaimable: 5, WorkingsetRefaultFile: 7}
-	want.Has = 1<<DetailSlabReclaimable | 1<<DetailPgMajFault | 1<<DetailWorkingsetRefaultFile
+	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, KernelStack: 5, HasPgMajFault: true} // absent is not zero
 	if d != want {
 		t.Errorf("got %+v, want %+v", d, want)
 	}
-	if !d.Has.Has(DetailPgMajFault) || d.Has.Has(DetailKernel) {
-		t.Error("absent is not zero")
-	}
-	for _, bad := range []string{"", "anon 1\nfile 2\nshmem 3\n", text + "kernel\n", text + "kernel x\n", text + "anon 1.5\n"} {
+	for _, bad := range []string{"", "anon 1\nfile 2\nshmem 3\n", text + "pgfault\n", text + "pagetables x\n", text + "anon 1.5\n"} {
 		if err := ParseMemoryDetail([]byte(bad), &d); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %v, want ErrMalformed", bad, err)
 		}
@@ -79,15 +75,14 @@ func TestMemoryDetailOfRealKernels(t *testing.T) {
 		if err := ParseMemoryDetail(text, &d); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if d.Has != 1<<(DetailWorkingsetRefaultFile+1)-1 {
-			t.Errorf("%s: has %b", name, d.Has)
+		if !d.HasPgFault || !d.HasPgMajFault {
+			t.Errorf("%s: %+v", name, d)
 		}
 		var s MemoryStat
 		if err := ParseMemoryStat(text, &s); err != nil || s != d.MemoryStat {
 			t.Errorf("%s: %+v, %v and %+v", name, s, err, d.MemoryStat)
 		}
-		for field, dst := range map[string]uint64{"kernel": d.Kernel, "pagetables": d.PageTables, "active_file": d.ActiveFile,
-			"workingset_refault_file": d.WorkingsetRefaultFile, "pgfault": d.PgFault, "unevictable": d.Unevictable} {
+		for field, dst := range map[string]uint64{"kernel_stack": d.KernelStack, "pagetables": d.PageTables, "pgfault": d.PgFault, "pgmajfault": d.PgMajFault} {
 			if want := value(t, text, field); dst != want {
 				t.Errorf("%s: %s is %d, want %d", name, field, dst, want)
 			}
@@ -107,19 +102,6 @@ func TestParseMemoryEvents(t *testing.T) {
 	}
 	for _, text := range []string{"", "low 1\nhigh 2\nmax 3\noom 4\n", old + "oom_group_kill x\n", old + "max\n"} {
 		if got, err := ParseMemoryEvents([]byte(text)); !errors.Is(err, ErrMalformed) || got != (MemoryEvents{}) {
-			t.Errorf("%q: got %+v, %v", text, got, err)
-		}
-	}
-}
-
-func TestParseSwapEvents(t *testing.T) {
-	for text, want := range map[string]SwapEvents{"high 1\nmax 2\nfail 3\n": {1, 2, 3}, "fail 3\nmax 2\nx\n": {0, 2, 3}} {
-		if got, err := ParseSwapEvents([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: got %+v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "high 1\nmax 2\n", "max 2\nfail\n"} {
-		if got, err := ParseSwapEvents([]byte(text)); !errors.Is(err, ErrMalformed) || got != (SwapEvents{}) {
 			t.Errorf("%q: got %+v, %v", text, got, err)
 		}
 	}

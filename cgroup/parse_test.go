@@ -68,7 +68,7 @@ func TestParseEvents(t *testing.T) {
 	}
 	for text, want := range map[string]Events{
 		"populated 1\nfrozen 0\n":           {Populated: true},
-		"populated 0\nfrozen 1\n":           {Frozen: true},
+		"populated 0\nfrozen 1\n":           {},
 		"populated 0\n":                     {}, // before v5.2
 		"frozen 0\nfuture x\npopulated 1\n": {Populated: true},
 	} {

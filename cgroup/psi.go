@@ -121,7 +121,7 @@ func (g *Group) Pressure(r Resource, buf []byte, out *PSIStats) error {
 	if r < 0 || int(r) >= len(resourceNames) {
 		return fmt.Errorf("read cgroup %s: no such file: %w", g.file(r.String()+".pressure"), unix.EINVAL)
 	}
-	which := cpuPressure + int(r)
+	which := fileCPUPressure + int(r)
 	b, err := g.readKept(which, buf)
 	if err != nil {
 		return pressureOff(err)

@@ -10,35 +10,35 @@ import (
 // The files that are read again and again keep their descriptor: open and close cost more than the read. The order of the
 // pressure files is that of Resource.
 const (
-	memoryCurrent = iota
-	memoryStat
-	memoryEvents
-	memoryEventsLocal
-	memoryMax
-	memorySwapCurrent
-	cpuPressure
-	memoryPressure
-	ioPressure
-	cpuStat
-	ioStat
-	pidsCurrent
-	cgroupEvents
+	fileMemoryCurrent = iota
+	fileMemoryStat
+	fileMemoryEvents
+	fileMemoryEventsLocal
+	fileMemoryMax
+	fileMemorySwapCurrent
+	fileCPUPressure
+	fileMemoryPressure
+	fileIOPressure
+	fileCPUStat
+	fileIOStat
+	filePIDsCurrent
+	fileCgroupEvents
 )
 
 var keptFiles = [...]string{
-	memoryCurrent:     "memory.current",
-	memoryStat:        "memory.stat",
-	memoryEvents:      "memory.events",
-	memoryEventsLocal: "memory.events.local",
-	memoryMax:         "memory.max",
-	memorySwapCurrent: "memory.swap.current",
-	cpuPressure:       "cpu.pressure",
-	memoryPressure:    "memory.pressure",
-	ioPressure:        "io.pressure",
-	cpuStat:           "cpu.stat",
-	ioStat:            "io.stat",
-	pidsCurrent:       "pids.current",
-	cgroupEvents:      "cgroup.events",
+	fileMemoryCurrent:     "memory.current",
+	fileMemoryStat:        "memory.stat",
+	fileMemoryEvents:      "memory.events",
+	fileMemoryEventsLocal: "memory.events.local",
+	fileMemoryMax:         "memory.max",
+	fileMemorySwapCurrent: "memory.swap.current",
+	fileCPUPressure:       "cpu.pressure",
+	fileMemoryPressure:    "memory.pressure",
+	fileIOPressure:        "io.pressure",
+	fileCPUStat:           "cpu.stat",
+	fileIOStat:            "io.stat",
+	filePIDsCurrent:       "pids.current",
+	fileCgroupEvents:      "cgroup.events",
 }
 
 func (g *Group) file(name string) string { return "/" + g.path + "/" + name }
@@ -153,16 +153,16 @@ func (g *Group) parseNumber(name string, b []byte) (uint64, error) {
 	return v, nil
 }
 
-// limit reads a file that is one number or "max".
-func (g *Group) limit(name string, buf []byte) (Limit, error) {
+// readLimit reads a file that is one number or "max".
+func (g *Group) readLimit(name string, buf []byte) (Limit, error) {
 	b, err := g.read(name, buf)
 	if err != nil {
 		return Limit{}, err
 	}
-	return g.parseLimit(name, b)
+	return g.limitIn(name, b)
 }
 
-func (g *Group) parseLimit(name string, b []byte) (Limit, error) {
+func (g *Group) limitIn(name string, b []byte) (Limit, error) {
 	l, err := ParseLimit(b)
 	if err != nil {
 		return Limit{}, g.parseError(name, err)

@@ -11,15 +11,14 @@ import (
 // ErrNothingLeft: the kernel found less to reclaim than it was asked for, after going through the group again and again.
 var ErrNothingLeft = errors.New("nothing left to reclaim")
 
-// Swappiness says what memory.reclaim takes of a group. Numbers from 0 on are those of vm.swappiness.
+// Swappiness says what memory.reclaim takes of a group, by the numbers of vm.swappiness.
 type Swappiness int
 
-// The ways. Both ends are where the kernel begins, not where it ends (v6.12 mm/vmscan.c, get_scan_count, isolate_folios): without swap
-// space there is nothing but page cache to take.
+// The ends of the scale, which are where the kernel begins, not where it ends (v6.12 mm/vmscan.c, get_scan_count, isolate_folios):
+// without swap space there is nothing but page cache to take.
 const (
-	SwappinessKernel Swappiness = -1  // as the kernel sees fit
-	SwappinessFile   Swappiness = 0   // page cache
-	SwappinessAnon   Swappiness = 200 // what goes to swap
+	SwappinessFile Swappiness = 0   // page cache
+	SwappinessAnon Swappiness = 200 // what goes to swap
 )
 
 // Reclaimer is memory.reclaim of one group, kept open. Close it. It is used by one goroutine at a time.
@@ -48,11 +47,11 @@ func (g *Group) OpenReclaim() (*Reclaimer, error) {
 // cgroup_mutex): ask for little at a time.
 //
 // ErrNothingLeft: it got less than that. ErrVanished: the group is gone. A call that a signal interrupted is no error: how much it
-// got, nobody says. A swappiness that the kernel does not know (v6.1 knows none) is left out from its first refusal on.
+// got, the kernel does not say. A swappiness that the kernel does not know (v6.1 knows none) is left out from its first refusal on.
 func (r *Reclaimer) Reclaim(bytes uint64, s Swappiness) error {
 	for {
 		b := strconv.AppendUint(r.buf[:0], bytes, 10)
-		named := s >= 0 && !r.plain
+		named := !r.plain
 		if named {
 			b = strconv.AppendInt(append(b, " swappiness="...), int64(s), 10)
 		}
@@ -72,9 +71,6 @@ func (r *Reclaimer) Reclaim(bytes uint64, s Swappiness) error {
 		return fmt.Errorf("reclaim %d bytes by cgroup %s: %w", bytes, r.path, err)
 	}
 }
-
-// Plain reports whether the kernel has refused to be told a swappiness.
-func (r *Reclaimer) Plain() bool { return r.plain }
 
 // Close gives the descriptor back.
 func (r *Reclaimer) Close() {

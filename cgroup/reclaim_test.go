@@ -77,21 +77,21 @@ func TestReclaimWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	for _, s := range []Swappiness{SwappinessKernel, SwappinessFile, SwappinessAnon} {
+	for _, s := range []Swappiness{SwappinessFile, SwappinessAnon} {
 		if err := r.Reclaim(4096, s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(fs.Mount(), "pod/memory.reclaim"))
-	if want := "40964096 swappiness=04096 swappiness=200"; err != nil || string(text) != want || r.Plain() {
-		t.Errorf("%q, %v, plain %v; want %q", text, err, r.Plain(), want)
+	if want := "4096 swappiness=04096 swappiness=200"; err != nil || string(text) != want || r.plain {
+		t.Errorf("%q, %v, plain %v; want %q", text, err, r.plain, want)
 	}
 	if _, err := group(t, fs, "old").OpenReclaim(); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrVanished) {
 		t.Errorf("a kernel without the file: %v", err)
 	}
 	r.Close()
 	r.Close()
-	if err := r.Reclaim(1, SwappinessKernel); !errors.Is(err, unix.EBADF) {
+	if err := r.Reclaim(1, SwappinessFile); !errors.Is(err, unix.EBADF) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -118,8 +118,9 @@ func TestReclaimAnswers(t *testing.T) {
 	}
 	old := &Reclaimer{path: "/pod/memory.reclaim", fd: fd, buf: make([]byte, 0, 64)}
 	defer old.Close()
-	if err := old.Reclaim(1, SwappinessKernel); !errors.Is(err, unix.EINVAL) || old.Plain() {
-		t.Errorf("EINVAL without a swappiness: %v, plain %v", err, old.Plain())
+	old.plain = true
+	if err := old.Reclaim(1, SwappinessFile); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("EINVAL without a swappiness: %v", err)
 	}
 }
 
@@ -131,7 +132,7 @@ func TestLiveReclaim(t *testing.T) {
 		t.Skip("no memory.reclaim here, the virtual machine's run of this test covers it (make e2e RUN=LiveTests): ", err)
 	}
 	defer r.Close()
-	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +148,8 @@ func TestLiveReclaim(t *testing.T) {
 	}
 	began := time.Now()
 	err = r.Reclaim(64<<20, SwappinessAnon)
-	t.Logf("64 MiB of a process that sleeps, anonymous memory first: %v after %v, plain %v", err, time.Since(began), r.Plain())
-	if !errors.Is(err, ErrNothingLeft) || !strings.Contains(err.Error(), g.Path()+"/memory.reclaim") {
+	t.Logf("64 MiB of a process that sleeps, anonymous memory first: %v after %v, plain %v", err, time.Since(began), r.plain)
+	if !errors.Is(err, ErrNothingLeft) || !strings.Contains(err.Error(), g.path+"/memory.reclaim") {
 		t.Errorf("%v, want ErrNothingLeft with the file", err)
 	}
 	_ = input.Close()
@@ -159,10 +160,10 @@ func TestLiveReclaim(t *testing.T) {
 	began = time.Now()
 	err = r.Reclaim(64<<20, SwappinessFile)
 	t.Logf("an empty group, page cache: %v after %v", err, time.Since(began))
-	if err := unix.Rmdir(filepath.Join(fs.Mount(), g.Path())); err != nil {
+	if err := unix.Rmdir(filepath.Join(fs.Mount(), g.path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Reclaim(4096, SwappinessKernel); !errors.Is(err, ErrVanished) {
+	if err := r.Reclaim(4096, SwappinessFile); !errors.Is(err, ErrVanished) {
 		t.Errorf("removed: %v, want ErrVanished", err)
 	}
 	if _, err := g.OpenReclaim(); !errors.Is(err, ErrVanished) {
@@ -185,7 +186,7 @@ func TestLiveReclaimPageCache(t *testing.T) {
 	}
 	defer os.RemoveAll(folder)
 	file := filepath.Join(folder, "cold")
-	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.path))
 	if err != nil {
 		t.Fatal(err)
 	}

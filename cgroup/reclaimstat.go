@@ -57,7 +57,7 @@ func ParseReclaimStat(b []byte, out *ReclaimStat) error {
 
 // ReclaimStat reads memory.stat into out; buf is scratch space of at least 8 KiB. It costs what MemoryDetail does.
 func (g *Group) ReclaimStat(buf []byte, out *ReclaimStat) error {
-	b, err := g.readKept(memoryStat, buf)
+	b, err := g.readKept(fileMemoryStat, buf)
 	if err != nil {
 		return err
 	}

@@ -11,16 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatcherOptions configure a Watcher. The zero value is what an agent wants.
-type WatcherOptions struct {
-	// MaxFiles bounds the descriptors that are held, but for three of the Watcher's own. 0: 2048.
-	MaxFiles int
-	// KeepPriority leaves the priority of the thread that waits alone.
-	KeepPriority bool
-}
-
 const (
-	defaultMaxFiles = 2048
+	// maxFiles bounds the descriptors that are held, but for three of the Watcher's own.
+	maxFiles = 2048
 	// pace is between two rounds of the thread while events come in a row: what comes meanwhile is one wake. A first event never
 	// waits.
 	pace = time.Millisecond
@@ -32,7 +25,8 @@ const (
 //
 // What cannot be had (a descriptor, a short window, the priority) is missing from then on, and said once: see Refusals.
 type Watcher struct {
-	o      WatcherOptions
+	most   int  // files; fewer in a test
+	plain  bool // tests: the priority of the thread that waits is left alone
 	epoll  int
 	signal int // eventfd: Close
 	wakes  chan struct{}
@@ -68,14 +62,10 @@ type source struct {
 	generation int32 // of this number, so that an event of a source that was removed is not taken for its successor's
 	of         *watched
 	rearm      bool // by reading it
-	borrowed   bool // the caller's own
 }
 
 // NewWatcher makes a Watcher of nothing yet. Close it.
-func NewWatcher(o WatcherOptions) (*Watcher, error) {
-	if o.MaxFiles <= 0 {
-		o.MaxFiles = defaultMaxFiles
-	}
+func NewWatcher() (*Watcher, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("make epoll: %w", err)
@@ -91,7 +81,7 @@ func NewWatcher(o WatcherOptions) (*Watcher, error) {
 		unix.Close(epoll)
 		return nil, fmt.Errorf("make eventfd: %w", err)
 	}
-	return &Watcher{o: o, epoll: epoll, signal: signal, wakes: make(chan struct{}, 1), groups: map[string]*watched{},
+	return &Watcher{most: maxFiles, epoll: epoll, signal: signal, wakes: make(chan struct{}, 1), groups: map[string]*watched{},
 		said: map[string]bool{}, left: make(chan struct{})}, nil
 }
 
@@ -108,14 +98,14 @@ func (w *Watcher) Wait() error {
 	defer close(w.left)
 	runtime.LockOSThread()
 	raised := false
-	if !w.o.KeepPriority {
+	if !w.plain {
 		var refused []error
-		raised, refused = raisePriority()
+		raised, refused = RaiseThread()
 		w.refuse(refused...)
 	}
 	defer func() {
 		// A thread that stays raised must not run anything else: locked, it ends with its goroutine.
-		if !raised || lowerPriority() == nil {
+		if !raised || lowerThread() == nil {
 			runtime.UnlockOSThread()
 		}
 	}()
@@ -166,14 +156,14 @@ func (w *Watcher) round(now time.Time, events []unix.EpollEvent, buf []byte, dea
 		if s.fd < 0 || s.generation != events[i].Pad {
 			continue // removed between the event and now
 		}
-		dead = w.take(now, number, s, events[i].Events, buf, dead)
+		dead = w.takeEvent(now, number, s, events[i].Events, buf, dead)
 	}
-	w.wake() // once a round: the loop that was woken by its first event takes them all
+	w.notify() // once a round: the loop that was woken by its first event takes them all
 	return dead, false
 }
 
-// take takes one source's event.
-func (w *Watcher) take(now time.Time, number int32, s *source, events uint32, buf []byte, dead []int) []int {
+// takeEvent takes one source's event.
+func (w *Watcher) takeEvent(now time.Time, number int32, s *source, events uint32, buf []byte, dead []int) []int {
 	what, ended := s.kind, false
 	switch {
 	case s.rearm:
@@ -181,17 +171,12 @@ func (w *Watcher) take(now time.Time, number int32, s *source, events uint32, bu
 		// read tells that the cgroup is gone.
 		_, err := unix.Pread(s.fd, buf, 0)
 		ended = err != nil && err != unix.EINTR
-	case s.borrowed:
-		ended = events&(unix.EPOLLERR|unix.EPOLLHUP) != 0
 	default:
 		// A trigger's event is cleared by the poll itself; EPOLLERR: its cgroup is gone (kernel/sched/psi.c, psi_trigger_poll).
 		ended = events&unix.EPOLLERR != 0
 	}
 	if ended {
 		what = Ended
-		if s.borrowed {
-			what |= s.kind
-		}
 	}
 	of := s.of
 	w.slot.add(now, of, what)
@@ -204,8 +189,8 @@ func (w *Watcher) take(now time.Time, number int32, s *source, events uint32, bu
 	return dead
 }
 
-// wake makes sure that the loop takes what is in the slot. w.mu is held.
-func (w *Watcher) wake() {
+// notify makes sure that the loop takes what is in the slot. w.mu is held.
+func (w *Watcher) notify() {
 	if w.slot.wake.Events == 0 {
 		return
 	}
@@ -244,12 +229,12 @@ func (w *Watcher) refuse(errs ...error) {
 			w.said[text] = true
 			w.refusals = append(w.refusals, err)
 			w.slot.add(time.Now(), nil, Refused)
-			w.wake()
+			w.notify()
 		}
 	}
 }
 
-// Close ends Wait and gives all descriptors back, but those of AddFile, which are the caller's.
+// Close ends Wait and gives all descriptors back.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	if w.closed {
@@ -281,7 +266,7 @@ func closeFiles(fds []int) {
 	}
 }
 
-// Errors of a process that has no more to give.
+// exhausted reports whether an error means that there is no more to be had: descriptors, watches or memory.
 func exhausted(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.ENOMEM)
 }

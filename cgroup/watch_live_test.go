@@ -17,7 +17,7 @@ import (
 // child makes a cgroup below one.
 func child(t testing.TB, fs *FS, parent *Group, name string) *Group {
 	t.Helper()
-	path := filepath.Join(parent.Path(), name)
+	path := filepath.Join(parent.path, name)
 	if err := unix.Mkdir(filepath.Join(fs.Mount(), path), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func child(t testing.TB, fs *FS, parent *Group, name string) *Group {
 func remove(t testing.TB, fs *FS, g *Group) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		err := unix.Rmdir(filepath.Join(fs.Mount(), g.Path()))
+		err := unix.Rmdir(filepath.Join(fs.Mount(), g.path))
 		if err == nil {
 			return
 		}
@@ -50,12 +50,12 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 	fs, parent := live(t)
 	g := child(t, fs, parent, "pod")
 	fd := eventfd(t)
-	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	w := watching(t, WatcherOptions{})
+	w := watching(t)
 	got, err := w.Add("uid", g, Watch{Events: CgroupEventsChanged})
 	if err != nil || got != CgroupEventsChanged {
 		t.Fatalf("%v, %v", got, err)
@@ -63,14 +63,14 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 	if again, err := w.Add("uid", g, Watch{Events: CgroupEventsChanged}); again != got || err != nil || w.files != 1 {
 		t.Errorf("again: %v, %v, %d files", again, err, w.files)
 	}
-	if err := w.AddFile("end", fd, unix.EPOLLIN); err != nil {
+	if err := w.AddFile("end", fd); err != nil {
 		t.Fatal(err)
 	}
 	signal(t, fd)
 	<-w.Wakes()
 	var wake Wake
 	w.Take(&wake)
-	if wake.What != FileReady && wake.What != FileReady|Refused { // the priority, where this process may not raise it
+	if wake.What != PIDsEventsChanged && wake.What != PIDsEventsChanged|Refused { // the priority, where this process may not raise it
 		t.Errorf("woken by %v", wake.What)
 	}
 	wake.What = 0
@@ -88,12 +88,12 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 		_ = cmd.Wait()
 	}
 	// What was told is not told again.
-	for tries := 0; wake.What != FileReady; tries++ {
+	for tries := 0; wake.What != PIDsEventsChanged; tries++ {
 		if tries == 100 {
 			t.Fatalf("still woken by %v", wake.What)
 		}
 		signal(t, fd)
-		for wake.What = 0; wake.What&FileReady == 0; {
+		for wake.What = 0; wake.What&PIDsEventsChanged == 0; {
 			<-w.Wakes()
 			w.Take(&wake)
 		}
@@ -120,7 +120,7 @@ func TestLiveWatchTrigger(t *testing.T) {
 	if _, err := pressure(g, CPU, make([]byte, 1024)); err != nil {
 		t.Skip("no pressure on this kernel, the virtual machine's run of this test covers it (make e2e RUN=LiveTests): ", err)
 	}
-	w := watching(t, WatcherOptions{KeepPriority: true})
+	w := watching(t, keepPriority)
 	got, err := w.Add("uid", g, Watch{Triggers: []Trigger{
 		{CPU, false, 50 * time.Millisecond, 500 * time.Millisecond}, {Memory, true, 50 * time.Millisecond, 700 * time.Millisecond},
 	}})
@@ -137,7 +137,7 @@ func TestLiveWatchTrigger(t *testing.T) {
 	if got, err := w.AddNode("/proc", []Trigger{{CPU, false, 20 * time.Millisecond, 2 * time.Second}}); err != nil || got != CPUPressed {
 		t.Errorf("the node: %v, %v, refused %q", got, err, w.Refusals())
 	}
-	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,12 +173,12 @@ func TestLiveWatchLimits(t *testing.T) {
 		}
 	}
 	enable("")
-	enable(parent.Path())
+	enable(parent.path)
 	g := child(t, fs, parent, "pod")
 	if g.has("memory.high") != Yes || g.has("pids.max") != Yes {
 		t.Skip("no memory and pids controllers here: the virtual machine's scenarios cover this")
 	}
-	w := watching(t, WatcherOptions{})
+	w := watching(t)
 	want := MemoryEventsChanged | MemoryEventsLocalChanged | PIDsEventsChanged | CgroupEventsChanged
 	if got, err := w.Add("uid", g, Watch{Events: want}); got != want || err != nil {
 		t.Fatalf("%v, %v", got, err)
@@ -188,7 +188,7 @@ func TestLiveWatchLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dir, err := os.Open(filepath.Join(fs.Mount(), g.Path()))
+	dir, err := os.Open(filepath.Join(fs.Mount(), g.path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestLiveWatchLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, w, "uid", want)
-		if err := g.Kill(); err != nil {
+		if err := kill(g); err != nil {
 			t.Error(err)
 		}
 		_ = cmd.Wait()
@@ -214,14 +214,14 @@ func TestLiveWatchLimits(t *testing.T) {
 // Without triggers: see Trigger.
 func TestLiveWatchChurn(t *testing.T) {
 	fs, parent := live(t)
-	w := watching(t, WatcherOptions{})
+	w := watching(t)
 	const workers, rounds = 4, 100
 	var wg sync.WaitGroup
 	start := time.Now()
 	for worker := range workers {
 		wg.Go(func() {
 			for i := range rounds {
-				name := filepath.Join(parent.Path(), fmt.Sprintf("pod%d-%d", worker, i%5))
+				name := filepath.Join(parent.path, fmt.Sprintf("pod%d-%d", worker, i%5))
 				dir := filepath.Join(fs.Mount(), name)
 				if err := unix.Mkdir(dir, 0o755); err != nil {
 					t.Error(err)

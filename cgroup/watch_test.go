@@ -14,12 +14,15 @@ import (
 )
 
 // watching runs a Watcher until the test ends, and then counts what it left behind.
-func watching(t testing.TB, o WatcherOptions) *Watcher {
+func watching(t testing.TB, set ...func(*Watcher)) *Watcher {
 	t.Helper()
 	before, ignore := openFiles(t), goleak.IgnoreCurrent()
-	w, err := NewWatcher(o)
+	w, err := NewWatcher()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, set := range set {
+		set(w)
 	}
 	done := make(chan error, 1)
 	go func() { done <- w.Wait() }()
@@ -35,6 +38,9 @@ func watching(t testing.TB, o WatcherOptions) *Watcher {
 	})
 	return w
 }
+
+// keepPriority has the thread that waits run as the others do.
+func keepPriority(w *Watcher) { w.plain = true }
 
 func openFiles(t testing.TB) int {
 	t.Helper()
@@ -90,7 +96,7 @@ func await(t testing.TB, w *Watcher, key string, what Happened) Happened {
 
 // 10,000 events that nobody looks at in between are one wake.
 func TestABurstIsOneWake(t *testing.T) {
-	w := watching(t, WatcherOptions{KeepPriority: true})
+	w := watching(t, keepPriority)
 	groups := make([]watched, 300)
 	for i := range groups {
 		groups[i].key = fmt.Sprint("pod", i)
@@ -99,7 +105,7 @@ func TestABurstIsOneWake(t *testing.T) {
 	for i := range 10_000 {
 		w.mu.Lock()
 		w.slot.add(now.Add(time.Duration(i)), &groups[i%len(groups)], MemoryEventsChanged<<(i%2))
-		w.wake()
+		w.notify()
 		w.mu.Unlock()
 	}
 	w.mu.Lock()
@@ -136,9 +142,9 @@ func TestABurstThroughTheKernelCostsFewLooks(t *testing.T) {
 	for i := range fds {
 		fds[i] = eventfd(t)
 	}
-	w := watching(t, WatcherOptions{})
+	w := watching(t)
 	for i, fd := range fds {
-		if err := w.AddFile(fmt.Sprint(i), fd, unix.EPOLLIN); err != nil {
+		if err := w.AddFile(fmt.Sprint(i), fd); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,10 +154,10 @@ func TestABurstThroughTheKernelCostsFewLooks(t *testing.T) {
 		}
 	}
 	signal(t, fds[0])
-	await(t, w, "0", FileReady) // and the loop is busy with that
+	await(t, w, "0", PIDsEventsChanged) // and the loop is busy with that
 	burst()
 	last := eventfd(t)
-	if err := w.AddFile("last", last, unix.EPOLLIN); err != nil {
+	if err := w.AddFile("last", last); err != nil {
 		t.Fatal(err)
 	}
 	signal(t, last)
@@ -196,7 +202,7 @@ func TestWakingDoesNotAllocate(t *testing.T) {
 	if raced {
 		t.Skip("the race detector allocates")
 	}
-	w, err := NewWatcher(WatcherOptions{})
+	w, err := NewWatcher()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +219,7 @@ func TestWakingDoesNotAllocate(t *testing.T) {
 	var events [100]unix.EpollEvent
 	for i := range events {
 		of := &watched{key: fmt.Sprint(i)}
-		w.sources = append(w.sources, source{fd: fd, kind: MemoryEventsChanged, of: of, rearm: true, borrowed: true})
+		w.sources = append(w.sources, source{fd: fd, kind: MemoryEventsChanged, of: of, rearm: true})
 		of.sources = append(of.sources, int32(i))
 		events[i] = unix.EpollEvent{Fd: int32(i), Events: unix.EPOLLPRI | unix.EPOLLERR}
 	}
@@ -231,7 +237,7 @@ func TestWakingDoesNotAllocate(t *testing.T) {
 
 // An event of a source that was removed after the kernel told of it is nobody's, though its number is used again.
 func TestALateEventIsNotTheSuccessors(t *testing.T) {
-	w, err := NewWatcher(WatcherOptions{})
+	w, err := NewWatcher()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +245,7 @@ func TestALateEventIsNotTheSuccessors(t *testing.T) {
 	fd := eventfd(t)
 	add := func(key string) {
 		t.Helper()
-		if err := w.AddFile(key, fd, unix.EPOLLIN); err != nil {
+		if err := w.AddFile(key, fd); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -256,55 +262,48 @@ func TestALateEventIsNotTheSuccessors(t *testing.T) {
 	}
 	late[0].Pad = 1
 	w.round(time.Now(), late, nil, nil)
-	if !w.Take(&wake) || wake.Keys[0] != (Woken{"new", FileReady}) {
+	if !w.Take(&wake) || wake.Keys[0] != (Woken{"new", PIDsEventsChanged}) {
 		t.Errorf("not woken: %+v", wake.Keys[0])
 	}
 }
 
-// A descriptor of the caller's stays open, is replaced under its key, and its end is told.
-func TestFilesOfTheCaller(t *testing.T) {
-	w := watching(t, WatcherOptions{})
-	fd := eventfd(t)
+// A source is replaced under its key, and its end is told.
+func TestASourceThatEnds(t *testing.T) {
+	w := watching(t)
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(pipe[0]) })
-	for _, add := range []int{fd, pipe[0]} {
-		if err := w.AddFile("mine", add, unix.EPOLLIN); err != nil {
+	for _, fd := range []int{eventfd(t), pipe[1]} {
+		if err := w.AddFile("uid", fd); err != nil {
 			t.Fatal(err)
 		}
 	}
+	if w.files != 1 {
+		t.Errorf("%d files", w.files)
+	}
 	unix.Close(pipe[1])
-	if got := await(t, w, "mine", Ended); got != Ended|FileReady {
+	unix.Close(pipe[0])
+	if got := await(t, w, "uid", Ended); got != Ended {
 		t.Error(got)
-	}
-	if _, err := unix.FcntlInt(uintptr(pipe[0]), unix.F_GETFD, 0); err != nil {
-		t.Errorf("the caller's descriptor: %v", err)
-	}
-	if err := w.AddFile("", fd, unix.EPOLLIN); err == nil {
-		t.Error("no key")
-	}
-	if err := w.AddFile("closed", 1<<20, unix.EPOLLIN); err == nil {
-		t.Error("no descriptor")
 	}
 }
 
 func TestWatcherIsOver(t *testing.T) {
 	fd := eventfd(t)
-	w := watching(t, WatcherOptions{})
-	if err := w.AddFile("x", fd, unix.EPOLLIN); err != nil {
+	w := watching(t)
+	if err := w.AddFile("x", fd); err != nil {
 		t.Fatal(err)
 	}
 	signal(t, fd)
-	await(t, w, "x", FileReady)
+	await(t, w, "x", PIDsEventsChanged)
 	if err := w.Wait(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a second Wait: %v", err)
 	}
 	w.Close()
 	w.Close()
-	if err := w.AddFile("y", fd, unix.EPOLLIN); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("AddFile: %v", err)
+	if err := w.AddFile("y", fd); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("add: %v", err)
 	}
 	w.Remove("x")
 	w.Keep(func(string) bool { return false })
@@ -312,13 +311,13 @@ func TestWatcherIsOver(t *testing.T) {
 		t.Error("still watched")
 	}
 
-	never := watching(t, WatcherOptions{})
+	never := watching(t)
 	never.Close() // maybe before its Wait began
 }
 
 // A bound on descriptors, and a process that has no more of them, leave sources out, and say so once.
 func TestNoMoreDescriptors(t *testing.T) {
-	for name, o := range map[string]WatcherOptions{"bound": {MaxFiles: 3, KeepPriority: true}, "process": {KeepPriority: true}} {
+	for name, most := range map[string]int{"bound": 3, "process": maxFiles} {
 		t.Run(name, func(t *testing.T) {
 			fs := tree(t, map[string]string{"a/cgroup.procs": "", "a/cgroup.events": "populated 0\n", "b/cgroup.procs": ""})
 			a, b := group(t, fs, "a"), group(t, fs, "b")
@@ -326,7 +325,7 @@ func TestNoMoreDescriptors(t *testing.T) {
 			for i := range fds {
 				fds[i] = eventfd(t)
 			}
-			w := watching(t, o)
+			w := watching(t, keepPriority, func(w *Watcher) { w.most = most })
 			if name == "process" {
 				fillDescriptors(t)
 				for range 3 {
@@ -337,7 +336,7 @@ func TestNoMoreDescriptors(t *testing.T) {
 				}
 			} else {
 				for i, fd := range fds {
-					if err := w.AddFile(fmt.Sprint(i), fd, unix.EPOLLIN); err != nil {
+					if err := w.AddFile(fmt.Sprint(i), fd); err != nil {
 						t.Error(err)
 					}
 				}
@@ -403,7 +402,7 @@ func TestTriggers(t *testing.T) {
 	if text := (Trigger{Memory, false, 150 * ms, 1000 * ms}).String(); text != "memory: some 150000 1000000" {
 		t.Error(text)
 	}
-	w := watching(t, WatcherOptions{KeepPriority: true})
+	w := watching(t, keepPriority)
 	for _, bad := range []Trigger{{}, {Memory, true, 0, 1000 * ms}, {Memory, true, 2000 * ms, 1000 * ms}, {Memory, true, ms, 499 * ms},
 		{Memory, true, ms, 10_001 * ms}, {Resource(3), true, ms, 1000 * ms}, {Resource(-1), true, ms, 1000 * ms}, {IO, true, -ms, 1000 * ms}} {
 		if _, err := w.AddNode("/proc", []Trigger{bad}); !errors.Is(err, errTrigger) {
@@ -415,14 +414,5 @@ func TestTriggers(t *testing.T) {
 	}
 	if said := w.Refusals(); len(said) != 2 || !errors.Is(said[0], os.ErrNotExist) || !strings.Contains(said[0].Error(), "psi=0") {
 		t.Errorf("refusals %q", said)
-	}
-}
-
-func TestHappenedInWords(t *testing.T) {
-	for h, want := range map[Happened]string{0: "none", MemoryPressed: "memory.pressure", IOPressed | Ended: "io.pressure|ended",
-		PIDsEventsChanged | Refused | MemoryEventsLocalChanged: "memory.events.local|pids.events|refused", CPUPressed << IO: "io.pressure"} {
-		if got := h.String(); got != want {
-			t.Errorf("%d: %q, want %q", h, got, want)
-		}
 	}
 }

@@ -16,7 +16,7 @@ func TestPriorityOfTheThread(t *testing.T) {
 	go func() { // a thread of its own, which ends with the goroutine
 		defer close(done)
 		runtime.LockOSThread()
-		raised, refused := raisePriority()
+		raised, refused := RaiseThread()
 		attr, err := unix.SchedGetAttr(0, 0)
 		switch {
 		case err != nil:
@@ -25,7 +25,7 @@ func TestPriorityOfTheThread(t *testing.T) {
 			t.Errorf("raised %v, refused %v: %+v", raised, refused, attr)
 		}
 		t.Logf("raised %v, refused %v", raised, refused)
-		if err := lowerPriority(); raised && err != nil {
+		if err := lowerThread(); raised && err != nil {
 			t.Error(err)
 		}
 		if attr, err = unix.SchedGetAttr(0, 0); err != nil || attr.Policy != unix.SCHED_NORMAL || raised && attr.Nice != 0 {
@@ -41,13 +41,13 @@ func TestWatcherAtOnce(t *testing.T) {
 	for i := range fds {
 		fds[i] = eventfd(t)
 	}
-	w := watching(t, WatcherOptions{KeepPriority: true})
+	w := watching(t, keepPriority)
 	done := make(chan struct{})
 	for i, fd := range fds {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			for range 300 {
-				if err := w.AddFile(fmt.Sprint(i), fd, unix.EPOLLIN); err != nil {
+				if err := w.AddFile(fmt.Sprint(i), fd); err != nil {
 					t.Error(err)
 				}
 				_, _ = unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
@@ -55,7 +55,7 @@ func TestWatcherAtOnce(t *testing.T) {
 					w.Remove(fmt.Sprint(i))
 				}
 			}
-			_ = w.AddFile(fmt.Sprint(i), fd, unix.EPOLLIN)
+			_ = w.AddFile(fmt.Sprint(i), fd)
 		}()
 	}
 	var wake Wake
@@ -69,7 +69,7 @@ func TestWatcherAtOnce(t *testing.T) {
 	}
 	for i, fd := range fds {
 		signal(t, fd)
-		await(t, w, fmt.Sprint(i), FileReady)
+		await(t, w, fmt.Sprint(i), PIDsEventsChanged)
 	}
 	if w.files != len(fds) || len(w.groups) != len(fds) {
 		t.Errorf("%d files, %d keys", w.files, len(w.groups))
@@ -79,7 +79,7 @@ func TestWatcherAtOnce(t *testing.T) {
 // BenchmarkWake is from the event to the loop that took it: write, epoll, channel, Take.
 func BenchmarkWake(b *testing.B) {
 	fd := eventfd(b)
-	w, err := NewWatcher(WatcherOptions{})
+	w, err := NewWatcher()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func BenchmarkWake(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	if err := w.AddFile("x", fd, unix.EPOLLIN); err != nil {
+	if err := w.AddFile("x", fd); err != nil {
 		b.Fatal(err)
 	}
 	for _, between := range []time.Duration{0, 3 * pace} {

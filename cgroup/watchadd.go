@@ -49,7 +49,7 @@ func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 			o.kind = f.kind
 			opened = append(opened, o)
 		} else if err = w.missing("watch", err); err != nil {
-			closeFiles(own(nil, opened...))
+			closeOpened(opened)
 			return 0, err
 		}
 	}
@@ -58,7 +58,7 @@ func (w *Watcher) Add(key string, g *Group, watch Watch) (Happened, error) {
 		if err == nil {
 			opened = append(opened, o)
 		} else if err = w.missing("set a trigger on", err); err != nil {
-			closeFiles(own(nil, opened...))
+			closeOpened(opened)
 			return 0, err
 		}
 	}
@@ -84,21 +84,11 @@ func (w *Watcher) AddNode(procMount string, triggers []Trigger) (Happened, error
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrPressureOff) {
 			w.refuse(fmt.Errorf("no pressure triggers: %w: the kernel is built without PSI, or booted with psi=0", err))
 		} else if err = w.missing("set a trigger on", err); err != nil {
-			closeFiles(own(nil, opened...))
+			closeOpened(opened)
 			return 0, err
 		}
 	}
 	return w.put(&watched{key: nodeKey}, opened)
-}
-
-// AddFile watches a descriptor of the caller's own for epoll events (unix.EPOLLIN), edge triggered: after a wake the caller
-// takes all that is there. It must be removed before it is closed. What was watched under the key before is not any more.
-func (w *Watcher) AddFile(key string, fd int, events uint32) error {
-	if key == nodeKey {
-		return errors.New("watch a descriptor: no key")
-	}
-	_, err := w.put(&watched{key: key}, []opening{{fd: fd, kind: FileReady, events: events | unix.EPOLLET, borrowed: true}})
-	return err
 }
 
 // Watches reports whether this very cgroup is watched under the key.
@@ -138,7 +128,7 @@ func (w *Watcher) Remove(key string) {
 }
 
 // Keep ends the watch of every cgroup whose key is not wanted any more. The kernel does not tell when an event file's cgroup is
-// removed: whoever lists the cgroups calls it then.
+// removed: the loop that lists the cgroups calls it then.
 func (w *Watcher) Keep(wanted func(key string) bool) {
 	var dead []int
 	w.mu.Lock()
@@ -154,21 +144,17 @@ func (w *Watcher) Keep(wanted func(key string) bool) {
 
 // opening is a descriptor on its way into the epoll.
 type opening struct {
-	fd       int
-	kind     Happened
-	events   uint32
-	rearm    bool
-	borrowed bool
+	fd     int
+	kind   Happened
+	events uint32
+	rearm  bool
 }
 
-// own adds the descriptors that are the watcher's to close.
-func own(dead []int, opened ...opening) []int {
+// closeOpened closes descriptors that did not get there.
+func closeOpened(opened []opening) {
 	for _, o := range opened {
-		if !o.borrowed {
-			dead = append(dead, o.fd)
-		}
+		unix.Close(o.fd)
 	}
-	return dead
 }
 
 // openEvents opens an event file and reads it once: until then the kernel calls it changed (kernfs: of->event begins behind).
@@ -223,8 +209,8 @@ func (w *Watcher) put(of *watched, opened []opening) (got Happened, err error) {
 		case err != nil:
 		case w.closed:
 			err = fmt.Errorf("watch %q: %w", of.key, os.ErrClosed)
-		case w.files >= w.o.MaxFiles:
-			refused = append(refused, fmt.Errorf("cannot watch all cgroups: more than %d files", w.o.MaxFiles))
+		case w.files >= w.most:
+			refused = append(refused, fmt.Errorf("cannot watch all cgroups: more than %d files", w.most))
 		default:
 			var addErr error
 			if addErr = w.addSource(of, o); addErr == nil {
@@ -237,7 +223,7 @@ func (w *Watcher) put(of *watched, opened []opening) (got Happened, err error) {
 				err = fmt.Errorf("watch %q: add to epoll: %w", of.key, addErr)
 			}
 		}
-		dead = own(dead, o)
+		dead = append(dead, o.fd)
 	}
 	switch {
 	case err != nil:
@@ -270,7 +256,7 @@ func (w *Watcher) addSource(of *watched, o opening) error {
 	if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, o.fd, &event); err != nil {
 		return err
 	}
-	s := source{fd: o.fd, kind: o.kind, generation: generation, of: of, rearm: o.rearm, borrowed: o.borrowed}
+	s := source{fd: o.fd, kind: o.kind, generation: generation, of: of, rearm: o.rearm}
 	if int(number) < len(w.sources) {
 		w.sources[number] = s
 		w.free = w.free[:len(w.free)-1]
@@ -290,14 +276,12 @@ func (w *Watcher) drop(of *watched, dead []int) []int {
 	return dead
 }
 
-// dropSource takes one descriptor out of the epoll. w.mu is held, so that nobody reads it meanwhile, or later: it is not among
+// dropSource takes one descriptor out of the epoll. w.mu is held, so that it is not read meanwhile, nor later: it is not among
 // the sources any more.
 func (w *Watcher) dropSource(number int32, dead []int) []int {
 	s := &w.sources[number]
 	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, s.fd, nil)
-	if !s.borrowed {
-		dead = append(dead, s.fd)
-	}
+	dead = append(dead, s.fd)
 	of := s.of
 	for i, n := range of.sources {
 		if n == number {

@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"strings"
 	"time"
 )
 
@@ -17,27 +16,9 @@ const (
 	MemoryEventsLocalChanged                      // memory.events.local changed: limits of the cgroup itself
 	CgroupEventsChanged                           // cgroup.events changed: populated, frozen
 	PIDsEventsChanged                             // pids.events changed: a fork was refused
-	FileReady                                     // a descriptor of AddFile has something
 	Ended                                         // a source is gone, with its cgroup; what else it had to tell went with it
 	Refused                                       // see Watcher.Refusals
 )
-
-var happenedNames = [...]string{"cpu.pressure", "memory.pressure", "io.pressure", "memory.events", "memory.events.local",
-	"cgroup.events", "pids.events", "file", "ended", "refused"}
-
-// String names all that happened, "none" where nothing did.
-func (h Happened) String() string {
-	var names []string
-	for i, name := range happenedNames {
-		if h&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, "|")
-}
 
 // maxWoken is how many keys a Wake names. More at once are a storm, and looking at all is what is left.
 const maxWoken = 64

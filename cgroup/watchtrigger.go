@@ -46,7 +46,8 @@ func (t Trigger) line() string {
 var errTrigger = errors.New("trigger out of range")
 
 func (t Trigger) validate() error {
-	if t.Resource < CPU || t.Resource > IO || t.Stall < time.Microsecond || t.Stall > t.Window || t.Window < minWindow || t.Window > maxWindow {
+	if t.Resource < CPU || t.Resource > IO || t.Stall < time.Microsecond || t.Stall > t.Window || t.Window < minWindow ||
+		t.Window > maxWindow {
 		return fmt.Errorf("%w: %v: want 1 us <= stall <= window, and window 500 ms to 10 s", errTrigger, t)
 	}
 	return nil
@@ -85,8 +86,8 @@ func (w *Watcher) openTrigger(t Trigger, open func() (int, error)) (opening, err
 			w.mu.Lock()
 			w.longOnly = true
 			w.mu.Unlock()
-			w.refuse(fmt.Errorf("the kernel refuses pressure windows that are no multiple of %v (needs CAP_SYS_RESOURCE): %v has become %v, others alike",
-				plainWindow, t, plain))
+			w.refuse(fmt.Errorf("the kernel refuses pressure windows that are no multiple of %v (needs CAP_SYS_RESOURCE): "+
+				"%v has become %v, others alike", plainWindow, t, plain))
 		}
 	}
 	if err == nil {

@@ -23,7 +23,8 @@ type timeouts struct {
 // thousand containers 1.5 s, a stop of three containers 130 ms; an older CRI-O walks the disk for ImageFsInfo), and short
 // enough that a hung one costs a wait, not the agent.
 // change is the kubelet's runtimeRequestTimeout.
-var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second, stop: 60 * time.Second, change: 2 * time.Minute}
+var defaults = timeouts{list: 10 * time.Second, status: 3 * time.Second, usage: 30 * time.Second, stop: 60 * time.Second,
+	change: 2 * time.Minute}
 
 // Client is a connection to one runtime. It connects when first used and again after the runtime restarted. Safe for use by
 // several goroutines. Every call has a deadline of its own, and ends earlier with its context.
@@ -44,12 +45,9 @@ type Client struct {
 }
 
 // Dial makes a client for an endpoint as the kubelet writes it: unix:///run/containerd/containerd.sock. An absolute path
-// alone is taken as one. It does not connect yet.
-func Dial(endpoint string) (*Client, error) { return DialWithImages(endpoint, "") }
-
-// DialWithImages makes a client for a runtime whose image service listens on an endpoint of its own (the kubelet's
-// imageServiceEndpoint). An empty one means the runtime's. It does not connect yet.
-func DialWithImages(runtimeEndpoint, imageEndpoint string) (*Client, error) {
+// alone is taken as one. The image service may listen on an endpoint of its own (the kubelet's imageServiceEndpoint); empty means the
+// runtime's. It does not connect yet.
+func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 	l, err := newLink(runtimeEndpoint)
 	if err != nil {
 		return nil, err
@@ -70,9 +68,6 @@ func DialWithImages(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 
 // Endpoint is the runtime's socket.
 func (c *Client) Endpoint() string { return c.link.endpoint }
-
-// ImageEndpoint is the socket of the runtime's image service.
-func (c *Client) ImageEndpoint() string { return c.imageLink.endpoint }
 
 // Close ends the connections and every call in flight.
 func (c *Client) Close() error {

@@ -23,7 +23,7 @@ import (
 
 func dial(t *testing.T, endpoint string) *Client {
 	t.Helper()
-	c, err := Dial(endpoint)
+	c, err := Dial(endpoint, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func TestWhatIsNoCRI(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	for _, bad := range []string{"", "run/x.sock", "tcp://127.0.0.1:1", "unix://x.sock", "npipe:////./pipe/x"} {
-		if c, err := Dial(bad); err == nil {
+		if c, err := Dial(bad, ""); err == nil {
 			c.Close()
 			t.Errorf("%q: accepted", bad)
 		}

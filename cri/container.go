@@ -41,8 +41,7 @@ type Container struct {
 	State     ContainerState
 	Running   bool // State is Running
 	CreatedAt time.Time
-	// Labels and Annotations are the container's own: of the pod's they hold the few that the kubelet copies.
-	Labels, Annotations map[string]string
+	Labels    map[string]string // its own: of the pod's they hold the few that the kubelet copies
 	// ImageID is the Image.ID of its image on the node. ImageRef is the same or a digested name, and Image the reference
 	// asked for: what a runtime writes there differs (containerd 2.4 lists the id in all three).
 	ImageID, ImageRef, Image string
@@ -52,73 +51,53 @@ type Container struct {
 	// OOMScoreAdj as asked for; nil: the runtime did not say. The kubelet writes QoS class and memory request into it
 	// (pkg/kubelet/qos/policy.go).
 	OOMScoreAdj *int64
-	// Limits as in LinuxResources.
-	MemoryLimit *uint64
-	CPUShares   *uint64
-	CPUQuota    *int64
-	CPUPeriod   *int64
-	Unified     map[string]string
+	// Limits as the kubelet told them to the runtime. nil: none was set.
+	MemoryLimit *uint64           // bytes
+	CPUShares   *uint64           // relative weight, 1024 a CPU requested; the kubelet writes 2 for none
+	Unified     map[string]string // cgroup v2 file to what is written into it: "memory.high" to "1073741824"
 	// LogPath is the log file on the node; empty: unknown.
 	LogPath string
-	Mounts  []Mount
+	// ImageVolumes are the references or ids of images that it has as volumes.
+	ImageVolumes []string
 	// PID of its first process on the node. 0: unknown, or none. It may have been given to another process since.
 	PID       int
 	StartedAt time.Time // zero: not started, or unknown
 }
 
-// Mount is a part of the node, or of an image, that a container sees.
-type Mount struct {
-	HostPath      string // empty where Image is set
-	ContainerPath string
-	Readonly      bool
-	Image         string // reference or id of an image volume
-}
-
-// ContainerStatus is one container with how it ended.
-type ContainerStatus struct {
-	Container
-	FinishedAt      time.Time // zero: it has not
-	ExitCode        int32     // 0 until it has finished; 128+N: killed by signal N; CRI-O writes -1 for unknown
-	Reason, Message string    // of its state: "Completed", "Error", "OOMKilled" (racy), or the runtime's own
-}
-
 // ContainerStatus asks for one container of any state, with all its details. One that the runtime does not know is
 // ErrNotFound.
-func (c *Client) ContainerStatus(ctx context.Context, id string) (ContainerStatus, error) {
+func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()
 	verb := "ask status of container " + id + " of"
 	res, err := c.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
-		return ContainerStatus{}, c.link.wrap(verb, err)
+		return Container{}, c.link.wrap(verb, err)
 	}
 	if res.GetStatus() == nil {
-		return ContainerStatus{}, fmt.Errorf("%s runtime %s: no status in its answer", verb, c.link.endpoint)
+		return Container{}, fmt.Errorf("%s runtime %s: no status in its answer", verb, c.link.endpoint)
 	}
 	out := containerStatusOf(res)
 	out.ID = id
 	return out, nil
 }
 
-func containerStatusOf(res *runtimev1.ContainerStatusResponse) ContainerStatus {
+func containerStatusOf(res *runtimev1.ContainerStatusResponse) Container {
 	s := res.GetStatus()
-	out := ContainerStatus{
-		Container: Container{
-			ID: s.GetId(), SandboxID: parseVerbose(res.GetInfo()).SandboxID, Name: s.GetMetadata().GetName(), Attempt: s.GetMetadata().GetAttempt(),
-			State: stateOf(s.GetState()), CreatedAt: at(s.GetCreatedAt()), Labels: s.GetLabels(), Annotations: s.GetAnnotations(),
-			ImageID: s.GetImageId(), ImageRef: s.GetImageRef(), Image: s.GetImage().GetImage(),
-		},
-		FinishedAt: at(s.GetFinishedAt()), ExitCode: s.GetExitCode(), Reason: s.GetReason(), Message: s.GetMessage(),
+	out := Container{
+		ID: s.GetId(), SandboxID: parseVerbose(res.GetInfo()).SandboxID, Name: s.GetMetadata().GetName(), Attempt: s.GetMetadata().GetAttempt(),
+		State: stateOf(s.GetState()), CreatedAt: at(s.GetCreatedAt()), Labels: s.GetLabels(),
+		ImageID: s.GetImageId(), ImageRef: s.GetImageRef(), Image: s.GetImage().GetImage(),
 	}
 	out.Running = out.State == Running
-	containerDetailOf(res).fill(&out.Container)
+	containerDetailOf(res).fill(&out)
 	return out
 }
 
 func containerOf(c *runtimev1.Container) Container {
 	out := Container{
 		ID: c.GetId(), SandboxID: c.GetPodSandboxId(), Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
-		State: stateOf(c.GetState()), CreatedAt: at(c.GetCreatedAt()), Labels: c.GetLabels(), Annotations: c.GetAnnotations(),
+		State: stateOf(c.GetState()), CreatedAt: at(c.GetCreatedAt()), Labels: c.GetLabels(),
 		ImageID: c.GetImageId(), ImageRef: c.GetImageRef(), Image: c.GetImage().GetImage(),
 	}
 	out.Running = out.State == Running
@@ -134,12 +113,12 @@ func stateOf(s runtimev1.ContainerState) ContainerState {
 
 // containerDetail is what the verbose status adds to a list.
 type containerDetail struct {
-	oomScoreAdj *int64
-	resources   LinuxResources
-	logPath     string
-	mounts      []Mount
-	pid         int
-	startedAt   time.Time
+	oomScoreAdj  *int64
+	resources    resources
+	logPath      string
+	imageVolumes []string
+	pid          int
+	startedAt    time.Time
 }
 
 func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
@@ -153,15 +132,16 @@ func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
 		d.oomScoreAdj = v.Config.Linux.Resources.OOMScoreAdj
 	}
 	for _, m := range s.GetMounts() {
-		d.mounts = append(d.mounts, Mount{HostPath: m.GetHostPath(), ContainerPath: m.GetContainerPath(), Readonly: m.GetReadonly(), Image: m.GetImage().GetImage()})
+		if image := m.GetImage().GetImage(); image != "" {
+			d.imageVolumes = append(d.imageVolumes, image)
+		}
 	}
 	return d
 }
 
 func (d containerDetail) fill(c *Container) {
-	c.OOMScoreAdj, c.LogPath, c.Mounts, c.StartedAt = d.oomScoreAdj, d.logPath, d.mounts, d.startedAt
-	c.MemoryLimit, c.CPUShares, c.CPUQuota, c.CPUPeriod, c.Unified =
-		d.resources.MemoryLimit, d.resources.CPUShares, d.resources.CPUQuota, d.resources.CPUPeriod, d.resources.Unified
+	c.OOMScoreAdj, c.LogPath, c.ImageVolumes, c.StartedAt = d.oomScoreAdj, d.logPath, d.imageVolumes, d.startedAt
+	c.MemoryLimit, c.CPUShares, c.Unified = d.resources.memory, d.resources.cpuShares, d.resources.unified
 	if c.State != Exited {
 		c.PID = d.pid
 	}

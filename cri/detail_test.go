@@ -17,11 +17,7 @@ import (
 
 func TestSandboxDetails(t *testing.T) {
 	r := node(t)
-	r.Sandboxes[0].Labels, r.Sandboxes[0].RuntimeHandler = map[string]string{"app": "web"}, "kata"
-	namespaces := func(mode runtimev1.NamespaceMode) *runtimev1.PodSandboxStatus {
-		return &runtimev1.PodSandboxStatus{Linux: &runtimev1.LinuxPodSandboxStatus{Namespaces: &runtimev1.Namespace{Options: &runtimev1.NamespaceOption{Network: mode}}}}
-	}
-	r.SandboxStatuses["s1"], r.SandboxStatuses["s0"] = namespaces(runtimev1.NamespaceMode_POD), namespaces(runtimev1.NamespaceMode_NODE)
+	r.Sandboxes[0].RuntimeHandler = "kata"
 	r.Info["s1"] = containerdSandbox
 	r.Info["s0"] = `{"pid":77,"resources":{"linux":{"cpu_shares":512}},"config":{"linux":{"resources":{"cpu_shares":256}}}}`
 	got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
@@ -29,13 +25,10 @@ func TestSandboxDetails(t *testing.T) {
 		t.Fatal(err)
 	}
 	s1, s0 := got.Sandboxes[0], got.Sandboxes[1]
-	if s1.Labels["app"] != "web" || s1.RuntimeHandler != "kata" || s1.HostNetwork == nil || *s1.HostNetwork || s1.PID != 4242 || s1.NetNS != "/var/run/netns/cni-1" {
+	if s1.RuntimeHandler != "kata" || s1.CgroupParent != "/kubepods/burstable/podu" || s1.PID != 4242 {
 		t.Errorf("s1: %+v", s1)
 	}
-	if r := s1.Resources; r == nil || *r.MemoryLimit != 1<<30 || *r.CPUShares != 512 || *r.CPUQuota != 50000 || *r.CPUPeriod != 100000 || r.Unified["memory.low"] != "7" {
-		t.Errorf("resources of s1: %+v", r)
-	}
-	if s0.HostNetwork == nil || !*s0.HostNetwork || s0.PID != 0 || s0.NetNS != "" || *s0.Resources.CPUShares != 512 {
+	if s0.PID != 0 {
 		t.Errorf("s0, which is not ready: %+v", s0)
 	}
 }
@@ -56,12 +49,12 @@ func TestContainerDetails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	adj, memory, shares, quota, period := int64(934), uint64(8192), uint64(512), int64(50000), int64(100000)
+	adj, memory, shares := int64(934), uint64(8192), uint64(512)
 	want := Container{
 		ID: "c1", SandboxID: "s1", Name: "app", Attempt: 5, State: Running, Running: true, CreatedAt: time.Unix(0, 3),
-		Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "1"}, ImageID: "sha256:1", ImageRef: "a@sha256:1", Image: "a:1",
-		OOMScoreAdj: &adj, MemoryLimit: &memory, CPUShares: &shares, CPUQuota: &quota, CPUPeriod: &period, Unified: map[string]string{"memory.high": "1"},
-		LogPath: "/var/log/pods/x/0.log", Mounts: []Mount{{HostPath: "/h", ContainerPath: "/c", Readonly: true}, {ContainerPath: "/i", Image: "sha256:2"}},
+		Labels: map[string]string{"l": "1"}, ImageID: "sha256:1", ImageRef: "a@sha256:1", Image: "a:1",
+		OOMScoreAdj: &adj, MemoryLimit: &memory, CPUShares: &shares, Unified: map[string]string{"memory.high": "1"},
+		LogPath: "/var/log/pods/x/0.log", ImageVolumes: []string{"sha256:2"},
 		PID: 4343, StartedAt: time.Unix(0, 4),
 	}
 	if !reflect.DeepEqual(got.Containers[0], want) {
@@ -81,11 +74,10 @@ func TestContainerStatus(t *testing.T) {
 	r.Info["c0"] = crioContainer
 	c := dial(t, r.Endpoint())
 	got, err := c.ContainerStatus(t.Context(), "c0")
-	if err != nil || got.ID != "c0" || got.SandboxID != "s0" || got.State != Exited || got.Running || got.Attempt != 2 || got.PID != 0 || *got.CPUShares != 512 ||
-		!got.FinishedAt.Equal(time.Unix(0, 3)) || got.ExitCode != 137 || got.Reason != "OOMKilled" || got.Message != "too much" {
+	if err != nil || got.ID != "c0" || got.SandboxID != "s0" || got.State != Exited || got.Running || got.Attempt != 2 || got.PID != 0 || *got.CPUShares != 512 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err = c.ContainerStatus(t.Context(), "c1"); err != nil || got.State != Running || !got.FinishedAt.IsZero() {
+	if got, err = c.ContainerStatus(t.Context(), "c1"); err != nil || got.State != Running {
 		t.Errorf("one that runs: %+v, %v", got, err)
 	}
 	if _, err = c.ContainerStatus(t.Context(), "none"); !errors.Is(err, ErrNotFound) {

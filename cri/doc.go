@@ -2,4 +2,17 @@
 // types hold what the agent needs, and nothing that the protocol merely carries along. Every call has a deadline. Nothing
 // is subscribed to, and a list that comes as a stream is read to its end or cancelled, so that no runtime ever waits for
 // this client.
+//
+//	client.go      Client: dial, lists as streams or not
+//	connection.go  one socket: errors in words, whether another runtime may be behind it
+//	list.go        Lister: all sandboxes and containers, with details remembered
+//	stream.go      a list that comes as a stream, within bounds
+//	sandbox.go     PodSandbox
+//	container.go   Container, its status
+//	verbose.go     what the verbose status says beyond the protocol
+//	image.go       Image, image file systems, writable layers
+//	runtime.go     name, version, conditions, cgroup driver
+//	stop.go        stopping containers and sandboxes
+//	remove.go      removing containers, sandboxes and images; what the runtime itself keeps
+//	reopen.go      reopening a container's log
 package cri

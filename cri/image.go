@@ -14,11 +14,10 @@ type Image struct {
 	ID string // as in Container.ImageID
 	// Other names of it: "docker.io/library/busybox:1.36" and "docker.io/library/busybox@sha256:...". Both empty: untagged.
 	RepoTags, RepoDigests []string
-	Size                  uint64            // bytes on the node as the runtime counts them (containerd: compressed); 0: unknown
-	Pinned                bool              // the runtime asks that it be kept; it would remove it all the same (runtime/v1 api.proto)
-	Spec                  string            // the reference it was pulled by; often empty
-	RuntimeHandler        string            // that it was pulled for; empty: the default one
-	Annotations           map[string]string // of that reference
+	Size                  uint64 // bytes on the node as the runtime counts them (containerd: compressed); 0: unknown
+	Pinned                bool   // the runtime asks that it be kept; it would remove it all the same (runtime/v1 api.proto)
+	Spec                  string // the reference it was pulled by; often empty
+	RuntimeHandler        string // that it was pulled for; empty: the default one
 }
 
 // ListImages lists the images of the image service, each once for each runtime handler that it was pulled for.
@@ -50,7 +49,7 @@ func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 func imageOf(i *runtimev1.Image) Image {
 	out := Image{
 		ID: i.GetId(), RepoTags: i.GetRepoTags(), RepoDigests: i.GetRepoDigests(), Pinned: i.GetPinned(),
-		Spec: i.GetSpec().GetImage(), Annotations: i.GetSpec().GetAnnotations(), RuntimeHandler: i.GetSpec().GetRuntimeHandler(),
+		Spec: i.GetSpec().GetImage(), RuntimeHandler: i.GetSpec().GetRuntimeHandler(),
 	}
 	if size := i.GetSize(); size <= math.MaxInt64 {
 		out.Size = size
@@ -93,7 +92,8 @@ func usagesOf(list []*runtimev1.FilesystemUsage) (out []FilesystemUsage) {
 
 func usageOf(u *runtimev1.FilesystemUsage) FilesystemUsage {
 	return FilesystemUsage{
-		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: counted(u.GetUsedBytes()), InodesUsed: counted(u.GetInodesUsed()), Time: at(u.GetTimestamp()),
+		Mountpoint: u.GetFsId().GetMountpoint(), UsedBytes: counted(u.GetUsedBytes()), InodesUsed: counted(u.GetInodesUsed()),
+		Time: at(u.GetTimestamp()),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func TestListImages(t *testing.T) {
 	r := critest.Start(t)
 	r.Images = []*runtimev1.Image{
-		{Id: "sha256:1", RepoTags: []string{"a:1"}, RepoDigests: []string{"a@sha256:x"}, Size: 42, Pinned: true, Spec: &runtimev1.ImageSpec{Image: "a:1", Annotations: map[string]string{"k": "v"}}},
+		{Id: "sha256:1", RepoTags: []string{"a:1"}, RepoDigests: []string{"a@sha256:x"}, Size: 42, Pinned: true, Spec: &runtimev1.ImageSpec{Image: "a:1"}},
 		{},
 		{Id: "sha256:1", Size: 43},
 		{Id: "../\x00", Size: math.MaxUint64},
@@ -26,7 +26,7 @@ func TestListImages(t *testing.T) {
 	if err != nil || len(got) != 2 {
 		t.Fatalf("want the first of each id: %+v, %v", got, err)
 	}
-	if i := got[0]; i.Size != 42 || !i.Pinned || i.Spec != "a:1" || i.Annotations["k"] != "v" || !slices.Equal(i.RepoTags, []string{"a:1"}) || !slices.Equal(i.RepoDigests, []string{"a@sha256:x"}) {
+	if i := got[0]; i.Size != 42 || !i.Pinned || i.Spec != "a:1" || !slices.Equal(i.RepoTags, []string{"a:1"}) || !slices.Equal(i.RepoDigests, []string{"a@sha256:x"}) {
 		t.Errorf("got %+v", i)
 	}
 	if i := got[1]; i.ID != "../\x00" || i.Size != 0 {
@@ -81,7 +81,7 @@ func TestListContainerStats(t *testing.T) {
 func TestImagesOfAnotherEndpoint(t *testing.T) {
 	runtime, images := many(t, 1), many(t, 2)
 	for image, want := range map[string]int{"": 1, runtime.Endpoint(): 1, images.Endpoint(): 2} {
-		c, err := DialWithImages(runtime.Endpoint(), image)
+		c, err := Dial(runtime.Endpoint(), image)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,14 +91,14 @@ func TestImagesOfAnotherEndpoint(t *testing.T) {
 		if got, err := NewLister(c).List(t.Context()); err != nil || len(got.Containers) != 1 {
 			t.Errorf("%q: containers of the other one: %+v, %v", image, got, err)
 		}
-		if same := c.ImageEndpoint() == c.Endpoint(); same != (want == 1) {
-			t.Errorf("%q: endpoints %s and %s", image, c.Endpoint(), c.ImageEndpoint())
+		if same := c.imageLink.endpoint == c.Endpoint(); same != (want == 1) {
+			t.Errorf("%q: endpoints %s and %s", image, c.Endpoint(), c.imageLink.endpoint)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if c, err := DialWithImages(runtime.Endpoint(), "tcp://1.2.3.4"); err == nil {
+	if c, err := Dial(runtime.Endpoint(), "tcp://1.2.3.4"); err == nil {
 		c.Close()
 		t.Error("took an image endpoint that is none")
 	}

@@ -58,8 +58,8 @@ func NewLister(c *Client) *Lister {
 
 // List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
-// minute (of sandboxes: ten), the oldest 32 at most. A sandbox or container that goes away between two calls, or whose status fails, is left
-// without details, or with those known: that is no error, and a later List asks again. When ctx ends, or a status is not
+// minute (of sandboxes: ten), the oldest 32 at most. A sandbox or container that goes away between two calls, or whose status fails,
+// is left without details, or with those known: that is no error, and a later List asks again. When ctx ends, or a status is not
 // answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.client.timeouts.list)
@@ -133,7 +133,8 @@ func carry[D any](old map[string]*known[D], id string) *known[D] {
 }
 
 // due adds to asks if this is to be asked for: it never was answered, or has another state since, or is so old that it may have changed.
-func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, old time.Duration, status func(context.Context) (D, error)) []ask {
+func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, old time.Duration,
+	status func(context.Context) (D, error)) []ask {
 	urgent := !k.answered || k.state != state
 	if now.Before(k.notBefore) || !urgent && (!alive || now.Sub(k.asked) < old) {
 		return asks

@@ -15,7 +15,6 @@ type PodSandbox struct {
 	Attempt         uint32
 	Ready           bool
 	CreatedAt       time.Time         // zero: unknown
-	Labels          map[string]string // of the pod
 	Annotations     map[string]string // of the pod, all of them (kubelet pkg/kubelet/kuberuntime/labels.go)
 	RuntimeHandler  string            // of the RuntimeClass; empty: the default one
 
@@ -24,16 +23,9 @@ type PodSandbox struct {
 	// CgroupParent is the pod's cgroup as the runtime was told it: "/kubepods/burstable/pod<uid>" or
 	// "kubepods-burstable-pod<uid>.slice". Empty: the runtime did not say.
 	CgroupParent string
-	// HostNetwork: the pod uses the node's network. nil: unknown.
-	HostNetwork *bool
 	// PID of the sandbox's own process on the node (pause). 0: unknown, none (CRI-O's drop_infra_ctr), or not Ready. It
 	// may have been given to another process since.
 	PID int
-	// NetNS is the file of the pod's network namespace ("/var/run/netns/cni-..."), gone once the sandbox was stopped.
-	// Empty: unknown, or the node's.
-	NetNS string
-	// Resources of the pod as a whole, as the kubelet told the runtime. nil: unknown.
-	Resources *LinuxResources
 }
 
 func sandboxOf(s *runtimev1.PodSandbox) PodSandbox {
@@ -41,39 +33,27 @@ func sandboxOf(s *runtimev1.PodSandbox) PodSandbox {
 	return PodSandbox{
 		ID: s.GetId(), UID: m.GetUid(), Name: m.GetName(), Namespace: m.GetNamespace(), Attempt: m.GetAttempt(),
 		Ready: s.GetState() == runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: at(s.GetCreatedAt()),
-		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), RuntimeHandler: s.GetRuntimeHandler(),
+		Annotations: s.GetAnnotations(), RuntimeHandler: s.GetRuntimeHandler(),
 	}
 }
 
 // sandboxDetail is what the verbose status adds to a list.
 type sandboxDetail struct {
 	cgroupParent string
-	hostNetwork  *bool
 	pid          int
-	netNS        string
-	resources    *LinuxResources
 }
 
 func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 	v := parseVerbose(res.GetInfo())
-	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid(), resources: v.podResources()}
+	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid()}
 	if d.cgroupParent == "" {
 		d.cgroupParent = parentOfCgroupsPath(v.RuntimeSpec.Linux.CgroupsPath)
-	}
-	if options := res.GetStatus().GetLinux().GetNamespaces().GetOptions(); options != nil {
-		host := options.GetNetwork() == runtimev1.NamespaceMode_NODE
-		d.hostNetwork = &host
-	}
-	for _, ns := range v.RuntimeSpec.Linux.Namespaces {
-		if ns.Type == "network" {
-			d.netNS = ns.Path
-		}
 	}
 	return d
 }
 
 func (d sandboxDetail) fill(s *PodSandbox) {
-	s.CgroupParent, s.HostNetwork, s.NetNS, s.Resources = d.cgroupParent, d.hostNetwork, d.netNS, d.resources
+	s.CgroupParent = d.cgroupParent
 	if s.Ready {
 		s.PID = d.pid
 	}

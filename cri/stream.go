@@ -14,7 +14,7 @@ import (
 )
 
 // limits bound a list, of which the receive limit bounds each message only. A container takes about 1 KiB with the kubelet's
-// labels and annotations, and its decoded form as much again: both leave room for a node that nobody ever cleaned.
+// labels and annotations, and its decoded form as much again: both leave room for a node that was never cleaned.
 type limits struct {
 	items int // a message without any counts as one
 	bytes int // of a stream's messages, encoded
@@ -27,7 +27,8 @@ func (l limits) exceeded(items, bytes int) error {
 	if items <= l.items && bytes <= l.bytes {
 		return nil
 	}
-	return fmt.Errorf("%w: more than %d items or %d bytes: remove dead containers and unused images, or restart the runtime", ErrTooLarge, l.items, l.bytes)
+	return fmt.Errorf("%w: more than %d items or %d bytes: remove dead containers and unused images, or restart the runtime",
+		ErrTooLarge, l.items, l.bytes)
 }
 
 // absence remembers that a runtime lacks a stream: the link's epoch in which it said so, plus one; 0: it never did.

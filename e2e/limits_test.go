@@ -1,14 +1,13 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"jettison/api"
 	"jettison/e2e/vm"
 )
 
@@ -20,28 +19,12 @@ func (n *node) putPods(pods ...*vm.Pod) {
 	}
 }
 
-// agentState is of the agent's GET /v1/state what scenarios look at.
-type agentState struct {
-	Conditions []struct {
-		Type   string
-		Status bool
-	}
-	Evicted []struct {
-		Pod             struct{ Namespace, Name, UID string }
-		Signal, Message string
-	}
-	Pods struct{ Objects int }
-}
-
 // state asks the agent for its state.
-func (n *node) state() (s agentState) {
+func (n *node) state() *api.State {
 	n.t.Helper()
-	answer, err := n.Ask(n.ctx, http.MethodGet, "/v1/state", nil)
-	if err == nil {
-		err = json.Unmarshal(answer, &s)
-	}
+	s, err := n.API().State(n.ctx)
 	if err != nil {
-		n.t.Fatalf("the agent's state: %v: %.2000s", err, answer)
+		n.t.Fatal(err)
 	}
 	return s
 }

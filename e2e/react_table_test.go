@@ -13,7 +13,7 @@ import (
 	"jettison/e2e/guestapi"
 )
 
-// table is printed twice: in columns for whoever reads it now, and as markdown for docs/performance.md.
+// table is printed twice: in columns for whoever reads it now, and as markdown for docs/build/performance.md.
 type table struct {
 	title string
 	head  []string

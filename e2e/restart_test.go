@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"jettison/api"
 	"jettison/e2e/vm"
 )
 
@@ -45,14 +46,11 @@ evictionMaxPodGracePeriod: 60`)
 		if err != nil {
 			return err
 		}
-		var record struct {
-			Pod     struct{ UID string }
-			Outcome string
-		}
+		var record api.Record
 		if err := json.Unmarshal([]byte(text), &record); err != nil {
 			return fmt.Errorf("%w in %s", err, text)
 		}
-		if record.Pod.UID != string(holder.Object.UID) || record.Outcome != "back" {
+		if record.Pod.UID != string(holder.Object.UID) || record.Outcome != api.OutcomeBack {
 			return fmt.Errorf("record %+v", record)
 		}
 		return nil

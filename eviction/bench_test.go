@@ -74,7 +74,7 @@ func TestACalmStepDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Step(now, in) }); n != 0 {
 			t.Errorf("with pressure %v: %v allocations", pressure, n)
 		}
-		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Observe(now, &in.Summary.Node) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond); m.Observe(now, &in.Summary.Node, Situation{}) }); n != 0 {
 			t.Errorf("the cheap half, with pressure %v: %v allocations", pressure, n)
 		}
 	}
@@ -109,7 +109,8 @@ func BenchmarkStep(b *testing.B) {
 				m.Step(now, in)
 				c.short(&in.Summary.Node)
 				if c.begin {
-					m.Begin(m.Step(now, in).Evictions[0], little)
+					d := m.Step(now, in)
+					m.Begin(Stamp{Time: now}, d.Evictions[0], d.Signal)
 				}
 				b.ReportAllocs()
 				for b.Loop() {
@@ -165,7 +166,7 @@ func TestATerseStepDoesNotAllocate(t *testing.T) {
 		var d Decision
 		if n := testing.AllocsPerRun(100, func() {
 			now = now.Add(time.Millisecond)
-			m.Observe(now, &in.Summary.Node)
+			m.Observe(now, &in.Summary.Node, Situation{})
 			d = m.Step(now, in)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", c.name, n)

@@ -64,7 +64,7 @@ func (p *Policy) text(of protection) string {
 // Candidate is a pod as the ranking sees it. Pod and Object are valid until the Summary of the step is written again.
 type Candidate struct {
 	Pod    *stats.PodStats // never nil
-	Object *Pod            // nil: nobody has told of it
+	Object *Pod            // nil: it is not known
 	// Protected says in words why the pod is never a victim; empty: it may be one.
 	Protected string
 	Keys      Keys
@@ -89,8 +89,8 @@ type Keys struct {
 	eases bool // what it is being evicted for is what is short here
 }
 
-// annotation of a pod: its object's word, else the runtime's. A pod that the runtime calls static or a mirror is one: whoever hands over
-// objects must not make an ordinary one of it.
+// annotation of a pod: its object's word, else the runtime's. A pod that the runtime calls static or a mirror is one: a client that
+// hands over objects must not make an ordinary one of it.
 func (c *Candidate) annotation(key string) (string, bool) {
 	said, told := c.Pod.Annotations[key]
 	if told && strings.HasPrefix(key, "kubernetes.io/") && said != "api" || c.Object == nil {

@@ -35,7 +35,7 @@ func TestEveryCaseIsCovered(t *testing.T) {
 		}
 		return ids
 	}
-	tests, page := named("*_test.go", "testdata/*.txt"), named("../docs/kubelet-parity.md")
+	tests, page := named("*_test.go", "testdata/*.txt"), named("../docs/reference/kubelet-parity.md")
 	list, err := os.ReadFile("testdata/cases")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestEveryCaseIsCovered(t *testing.T) {
 		case id == "#":
 			continue
 		case mark == "differs" && !page[id]:
-			t.Errorf("case %s differs, and docs/kubelet-parity.md does not say how", id)
+			t.Errorf("case %s differs, and docs/reference/kubelet-parity.md does not say how", id)
 		case mark == "" && !tests[id]:
 			t.Errorf("no test and no script names case %s", id)
 		}
@@ -58,9 +58,9 @@ func TestEveryCaseIsCovered(t *testing.T) {
 	}
 }
 
-// What docs/kubelet-parity.md names as a test is one: a function of some package, a script of this one, or a case in it.
+// What docs/reference/kubelet-parity.md names as a test is one: a function of some package, a script of this one, or a case in it.
 func TestThePageNamesTests(t *testing.T) {
-	page, err := os.ReadFile("../docs/kubelet-parity.md")
+	page, err := os.ReadFile("../docs/reference/kubelet-parity.md")
 	if err != nil {
 		t.Fatal(err)
 	}

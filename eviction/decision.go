@@ -52,7 +52,7 @@ func (m Met) Disk() bool { return signals[m.Threshold.Signal].kind.disk() }
 
 // ObservedText is what was observed as the kubelet's messages write it: 50Mi.
 func (m Met) ObservedText() string {
-	return amountText(signals[m.Threshold.Signal].kind, m.Observed.Available)
+	return amountText(signals[m.Threshold.Signal].kind, m.Observed.Value)
 }
 
 // LimitText is the threshold's value likewise.
@@ -63,7 +63,7 @@ type Reclaimable string
 
 // The kubelet's ways for disks, in the order in which it goes them.
 const (
-	ReclaimContainers Reclaimable = "containers" // dead ones, with their logs and sandboxes
+	ReclaimContainers Reclaimable = "containers" // departed ones, with their logs and sandboxes
 	ReclaimImages     Reclaimable = "images"     // unused ones
 )
 

@@ -1,21 +1,31 @@
-// Package eviction decides which pod must go, and why. It is pure: Manager.Step takes the time, a stats.Summary and what is known of
-// pods, and returns a Decision; what becomes of the decision is reported back with Begin, Done and Cleaned. It reads nothing,
-// waits for nothing and has no clock.
+// Package eviction decides which pod must go, and why, and follows each eviction to its end. It is pure: a Manager takes the time, a
+// stats.Summary and what is known of pods, and returns values; what becomes of them is reported back. It reads nothing, waits for
+// nothing and has no clock.
 //
-//	d := m.Step(now, in)                    conditions, what is met, what to reclaim first, who is to be evicted
+//	r := m.Observe(now, node, s)            the cheap half: all that has to be done, in order; what follows is worth its price if r says so
+//	d := m.Step(now, in)                    conditions, what is met, what to reclaim first, which pod is to be evicted
 //	if len(d.Reclaim) > 0 { ...; d2 := m.Reclaimed(now, after) }    the second half, on a look taken after the reclaim
-//	for e of d.Evictions and d2.Evictions:  m.Begin(e, available); ...; m.Done(now, uid, died); m.Cleaned(now, uid)
+//	for e of d.Evictions and d2.Evictions:  l := m.Begin(at, e, d.Signal); m.Killed(at, l); m.Emptied(at, l); m.Cleaned(at, l)
+//	r = m.Ready(now); ...; m.Advance()      what has become of them
 //
-//	signal.go     the signals, and when one is observed
-//	threshold.go  Threshold; parse.go, doubt.go: the kubelet's grammar, its error texts, and what it takes and should not
+//	signal.go     the signals, and when one is observed; observed.go: what was, and what is lost
+//	threshold.go  Threshold; parse.go, settingsdoubt.go: the kubelet's grammar, its error texts, and what it takes and should not;
+//	              quantity.go: quantities of any origin
 //	condition.go  Condition: its words
 //	pod.go        Pod: what is taken of an object; request.go: its requests, limits and class
-//	candidate.go  Candidate: who may be evicted at all, and the keys it is compared by
-//	usage.go      what a pod uses of what is short; cause.go: who causes a pressure
+//	candidate.go  Candidate: which pods may be evicted at all, and the keys they are compared by
+//	usage.go      what a pod uses of what is short; cause.go: which pods cause a pressure
 //	rank.go       the order among candidates
 //	local.go      pods over limits of their own
-//	manager.go    Manager: its state; step.go: one step of it
-//	pending.go    evictions under way, pods that will not die, the breaker
-//	resume.go     what outlives a restart
+//	manager.go    Manager: its state; step.go: one step of it; terse.go: one that allocates nothing
+//	fresh.go      how long a victim for a disk waits for fresh figures
+//	ready.go      Ready: what an observation asks of the caller, and when to look again
+//	need.go       Need: memory to be reclaimed before a pod goes; relief.go: garbage likewise, for a disk
+//	life.go       Life: an eviction's phases, limits and outcome; wait.go: which of them others wait for; breaker.go: those that do not help
+//	saved.go      what outlives a restart; resume.go: saving it and taking it back
 //	decision.go   Decision: a value that explains itself; message.go: the kubelet's messages
+//
+// An eviction is over when what was short is back, not when a call returned. Meanwhile no other pod is evicted for the same shortage, for a
+// runtime that tears a pod down takes memory first. If less than half of what was available at the kill is left, the next one goes at once.
+// For a disk the wait is longer: a runtime frees layers in its own time.
 package eviction

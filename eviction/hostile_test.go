@@ -44,22 +44,23 @@ func TestARequestThatCannotBeTrue(t *testing.T) {
 	}
 }
 
-// A reading beyond MaxAge is no observation; without one none is too old, and one without a time never is.
+// A reading beyond MaxAge is no observation; in a replay none is too old, and one without a time never is.
 func TestMaxAge(t *testing.T) {
 	in := Input{Summary: &stats.Summary{}}
 	in.Summary.Node.Memory = stats.NodeMemoryStats{Time: epoch, CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
 	for _, c := range []struct {
-		most, age time.Duration
-		met       bool
-	}{{0, time.Hour, true}, {5 * time.Second, 5 * time.Second, true}, {5 * time.Second, 6 * time.Second, false}} {
+		replay bool
+		age    time.Duration
+		met    bool
+	}{{true, time.Hour, true}, {false, stats.MaxAge, true}, {false, stats.MaxAge + 1, false}} {
 		m := managerOf(t, 0, hardLines...)
-		m.config.MaxAge = c.most
+		m.config.Replay = c.replay
 		if d := m.Step(epoch.Add(c.age), in); len(d.Met) > 0 != c.met {
 			t.Errorf("%+v: met %v", c, d.Met)
 		}
 	}
 	m := managerOf(t, 0, hardLines...)
-	m.config.MaxAge = time.Second
+	m.config.Replay = false
 	disk := Input{Summary: &stats.Summary{}}
 	disk.Summary.Node.Fs = stats.Some(stats.FsStats{Time: epoch, CapacityBytes: stats.Some(uint64(16 << 30)), AvailableBytes: stats.Some(uint64(1))})
 	if d := m.Step(epoch.Add(time.Minute), disk); len(d.Met) == 0 {
@@ -93,14 +94,19 @@ func TestAVictimIsACopy(t *testing.T) {
 // A pod that never dies is set aside for 30 s, a minute, two, four, then five each time; one that died starts afresh.
 func TestHowLongPodsAreSetAside(t *testing.T) {
 	m := managerOf(t, 0, hardLines...)
+	begin := func() *Life {
+		e := Eviction{Signal: stats.SignalMemoryAvailable}
+		e.Pod.PodRef.UID = "a"
+		return m.Begin(Stamp{Time: epoch}, e, Met{})
+	}
 	for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
-		m.Done(epoch, "a", false)
+		m.Refused(epoch, begin())
 		if got := m.aside["a"].until.Sub(epoch); got != want {
 			t.Errorf("set aside for %v, want %v", got, want)
 		}
 	}
-	m.Done(epoch, "a", true)
-	m.Done(epoch, "a", false)
+	m.Emptied(Stamp{Time: epoch}, begin())
+	m.Refused(epoch, begin())
 	if got := m.aside["a"].until.Sub(epoch); got != 30*time.Second {
 		t.Errorf("after it died: %v", got)
 	}

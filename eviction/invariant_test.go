@@ -24,7 +24,7 @@ func managerOf(t interface{ Fatal(...any) }, period time.Duration, lines ...stri
 	if errs != nil {
 		t.Fatal(errs[0])
 	}
-	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, MaxPodGracePeriodSeconds: 600,
+	return NewManager(Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableLower, LocalStorage: true, MaxPodGracePeriodSeconds: 600, Replay: true,
 		PressureTransitionPeriod: period, Policy: Policy{AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"}}})
 }
 
@@ -136,6 +136,16 @@ func check(t *rapid.T, d Decision, e Eviction) {
 	}
 }
 
+// metBy is the threshold that an eviction of a step is for; zero: the pod's own limit.
+func metBy(d Decision, e *Eviction) (met Met) {
+	for _, m := range d.Met {
+		if m.Threshold.Signal == e.Signal && m.Threshold.Hard() == e.hard {
+			return m
+		}
+	}
+	return met
+}
+
 func victims(d Decision) (n int) {
 	for _, e := range d.Evictions {
 		if e.Disruption {
@@ -166,16 +176,15 @@ func TestInvariants(t *testing.T) {
 				}
 			}
 			for _, e := range d.Evictions {
-				uid := e.Pod.PodRef.UID
-				m.Begin(e, d.Signal.Observed.Available)
+				l := m.Begin(Stamp{Time: now}, e, metBy(d, &e))
 				switch rapid.IntRange(0, 3).Draw(t, "fate") {
 				case 0:
-					m.Done(now, uid, false)
+					m.Refused(now, l)
 				case 1:
-					m.Cleaned(now, uid)
-					m.Done(now, uid, true)
+					m.Cleaned(Stamp{Time: now}, l)
+					m.Emptied(Stamp{Time: now}, l)
 				case 2:
-					m.Done(now, uid, true)
+					m.Emptied(Stamp{Time: now}, l)
 				}
 			}
 		}
@@ -208,10 +217,10 @@ func TestSoftNeverDelaysHard(t *testing.T) {
 			for i, d := range []Decision{one, two} {
 				for _, e := range d.Evictions {
 					m := []*Manager{hard, full}[i]
-					m.Begin(e, d.Signal.Observed.Available)
+					l := m.Begin(Stamp{Time: now}, e, metBy(d, &e))
 					if e.GracePeriodSeconds == 1 { // gentle ones take their time
-						m.Done(now, e.Pod.PodRef.UID, true)
-						m.Cleaned(now, e.Pod.PodRef.UID)
+						m.Emptied(Stamp{Time: now}, l)
+						m.Cleaned(Stamp{Time: now}, l)
 					}
 				}
 			}
@@ -261,7 +270,7 @@ func FuzzStep(f *testing.F) {
 				all = append(all, d.Evictions...)
 			}
 			for _, e := range all {
-				if e.Disruption && e.Signal != SignalMemoryPressureFull && e.Signal != SignalIOPressureFull && e.Signal != SignalCPUPressureSome &&
+				if e.Disruption && e.Signal != stats.SignalMemoryPressureFull && e.Signal != stats.SignalIOPressureFull && e.Signal != stats.SignalCPUPressureSome &&
 					(capacity == 0 || capacity > implausible || used > implausible && e.kind == kindPID || available > implausible && (e.kind == kindBytes || e.kind == kindSwap)) {
 					t.Errorf("a victim for %s: capacity %d, used %d, available %d", e.Signal, capacity, used, available)
 				}
@@ -271,9 +280,13 @@ func FuzzStep(f *testing.F) {
 				if share != share && signals[e.Signal].kind.pressure() {
 					t.Errorf("a victim for a share of %v", share)
 				}
-				m.Begin(e, available)
-				if i%2 == 0 {
-					m.Done(now, e.Pod.PodRef.UID, i == 0)
+				l := m.Begin(Stamp{Time: now}, e, metBy(d, &e))
+				l.level = available
+				switch i {
+				case 0:
+					m.Emptied(Stamp{Time: now}, l)
+				case 2:
+					m.Refused(now, l)
 				}
 			}
 			now = at.Add(time.Second)

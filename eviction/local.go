@@ -15,7 +15,7 @@ const (
 )
 
 // offenders are all pods that exceed their own limits on local storage, each to be evicted on its own. Without an object a pod's
-// limits are unknown, so it exceeds none. One that was killed for it and is still there blocks nobody: it is left out while it is
+// limits are unknown, so it exceeds none. One that was killed for it and is still there holds up no other: it is left out while it is
 // dying, and while it is set aside.
 func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 	if !m.config.LocalStorage || in.ObserveDisks || in.MemoryOnly || len(in.Pods) == 0 {
@@ -54,12 +54,12 @@ func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal
 	for i := range object.emptyDirs {
 		dir := &object.emptyDirs[i]
 		for j := range s.Volumes {
-			if v := &s.Volumes[j]; v.Name == dir.name && over(v.UsedBytes, dir.limit) {
+			if v := &s.Volumes[j]; v.Name == dir.name && beyond(v.UsedBytes, dir.limit) {
 				return SignalEmptyDirFsLimit, fmt.Sprintf(emptyDirMessage, dir.name, dir.text)
 			}
 		}
 	}
-	if l := object.storageLimit; l != nil && s.UsedBytes.OK && over(s.UsedBytes.V, bytes(*l)) {
+	if l := object.storageLimit; l != nil && s.UsedBytes.OK && beyond(s.UsedBytes.V, bytes(*l)) {
 		return SignalEphemeralPodFsLimit, fmt.Sprintf(podStorage, l.String())
 	}
 	for i := range pod.Containers {
@@ -72,7 +72,7 @@ func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal
 			used = add(used, c.Rootfs.V.UsedBytes)
 		}
 		for j := range object.containers {
-			if o := &object.containers[j]; o.name == c.Name && o.storageLimit.OK && over(used, o.storageLimit.V) {
+			if o := &object.containers[j]; o.name == c.Name && o.storageLimit.OK && beyond(used, o.storageLimit.V) {
 				return SignalEphemeralContainerFsLimit, fmt.Sprintf(containerStorage, o.name, o.storageLimitText)
 			}
 		}
@@ -81,4 +81,4 @@ func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal
 }
 
 // over is strict; a number that cannot be true is over nothing.
-func over(used, limit uint64) bool { return used > limit && used <= implausible }
+func beyond(used, limit uint64) bool { return used > limit && used <= implausible }

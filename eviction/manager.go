@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"math"
 	"time"
 
 	"jettison/stats"
@@ -21,9 +20,8 @@ type Config struct {
 	LocalStorage bool
 	// Breaker stops evictions after three that did not lower the pressure.
 	Breaker bool
-	// MaxAge is the age at which a reading of memory, swap or tasks is no observation any more; 0: none is too old. Those of
-	// file systems have the limit of their source, and one without a time has no age.
-	MaxAge time.Duration
+	// Replay: readings were recorded, so that none is too old (see stats.Summary.Observe).
+	Replay bool
 }
 
 // Input is one look, and what goes with it.
@@ -33,24 +31,18 @@ type Input struct {
 	Pods map[string]*Pod
 	// Growing are cgroups at the top of the hierarchy and by how much they grew lately, for the breaker to name one. Optional.
 	Growing []Growth
-	// MemoryOnly: nothing was measured of pods but memory and tasks. Thresholds for anything else ask for nobody in this step, and
-	// are none the wiser for it.
+	// MemoryOnly: nothing was measured of pods but memory and tasks. Thresholds for anything else ask for no victim in this step,
+	// and are none the wiser for it.
 	MemoryOnly bool
-	// Measuring: what pods take of the disks was measured before they were short. Thresholds for disks ask for nobody yet; what can be
+	// Measuring: what pods take of the disks was measured before they were short. Thresholds for disks ask for no victim yet; what can be
 	// reclaimed is.
 	Measuring bool
-	// ObserveDisks: a kubelet takes care of the disks. Their signals only set conditions: nothing is reclaimed and nobody evicted
+	// ObserveDisks: a kubelet takes care of the disks. Their signals only set conditions: nothing is reclaimed and no pod evicted
 	// for them, nor for a pod's own limits on local storage.
 	ObserveDisks bool
 	// Terse: the Decision has no words, and its eviction points into the Summary, until Words completes it. Such a step allocates
 	// nothing: there may be no memory to be had between a threshold that is crossed and the kill.
 	Terse bool
-}
-
-// Growth of a cgroup.
-type Growth struct {
-	Cgroup string // path below the root
-	Bytes  int64  // memory that it uses more than before
 }
 
 // Manager decides. It remembers since when thresholds are met, who is being evicted, and who would not die. It is for one
@@ -64,15 +56,24 @@ type Manager struct {
 	conditions  []Condition  // as last reported
 	reported    uint8        // the same, as bits
 
-	pending []*pending
-	aside   map[string]setAside // by pod UID
-	evicted map[string]evicted  // by pod UID
-	futile  [kinds]int          // evictions in a row that did not lower the pressure
-	uses    map[string]*podUse  // by pod UID; nil: no pressure threshold is set
-	order   []int               // scratch: indices of watched that ask for a victim, most urgent first
-	cheap   stats.Summary       // scratch of Observe
-	scratch scratch             // what a Decision points into
-	seen    []Met               // what Observe returned
+	lives       []*Life             // evictions that are not forgotten, in the order in which they were begun or hastened
+	aside       map[string]setAside // by pod UID
+	evicted     map[string]evicted  // by pod UID
+	futile      [kinds]int          // evictions in a row that did not lower the pressure
+	diskCleaned time.Time           // when the last victim's files were removed
+	relief      lastRelief
+
+	situation Situation
+	lastLook  Look                    // of the last step
+	lastFull  time.Time               // when a full one was made last
+	fruitless [LookFull + 1]time.Time // when each was made last, if no eviction was begun after it
+
+	uses            map[string]*podUse // by pod UID; nil: no pressure threshold is set
+	order           []int              // scratch: indices of watched that ask for a victim, most urgent first
+	cheap           stats.Summary      // the node as last observed; its memory as of the last step
+	scratch         scratch            // what a Decision points into
+	seen            []Met              // what Ready returned, as the next two
+	known, finished []*Life
 
 	before Decision // the step's, as Reclaimed needs it
 }
@@ -80,11 +81,12 @@ type Manager struct {
 // watched is a threshold and its state.
 type watched struct {
 	Threshold
-	info  signalInfo
-	since time.Time         // first observed met, without a break; zero: it is not met
-	first stats.Observation // what was observed then
-	held  bool              // its grace period was over at the last step, so that it is met until the minimum reclaim is there too
-	seen  time.Time         // observation time of the last step
+	info   signalInfo
+	since  time.Time         // first observed met, without a break; zero: it is not met
+	first  stats.Observation // what was observed then
+	held   bool              // its grace period was over at the last step, so that it is met until the minimum reclaim is there too
+	seen   time.Time         // observation time of the last step
+	unseen time.Time         // since when it has not been observed; zero: it is, or the node does not have it
 
 	// Of the current look.
 	observed stats.Observation
@@ -94,9 +96,13 @@ type watched struct {
 	asked    bool // something is being reclaimed for it
 }
 
+// atOnce is how many evictions Ready has room for from the start, so that it does not allocate between a crossing and its kill.
+const atOnce = 16
+
 // NewManager makes a manager that has seen nothing yet.
 func NewManager(c Config) *Manager {
 	m := &Manager{config: c, aside: map[string]setAside{}, evicted: map[string]evicted{}}
+	m.known, m.finished = make([]*Life, 0, atOnce), make([]*Life, 0, atOnce)
 	m.config.Policy.texts = map[protection]string{}
 	m.watch(c.Thresholds)
 	for i := range m.watched {
@@ -119,7 +125,7 @@ func (m *Manager) watch(thresholds []Threshold) {
 		w := watched{Threshold: t, info: info}
 		for i := range old {
 			if old[i].Signal == t.Signal && old[i].Grace == t.Grace {
-				w.since, w.first, w.held, w.seen = old[i].since, old[i].first, old[i].held, old[i].seen
+				w.since, w.first, w.held, w.seen, w.unseen = old[i].since, old[i].first, old[i].held, old[i].seen, old[i].unseen
 			}
 		}
 		m.watched = append(m.watched, w)
@@ -127,122 +133,16 @@ func (m *Manager) watch(thresholds []Threshold) {
 	m.order = make([]int, 0, len(m.watched))
 }
 
-// Memory is the observation that memory thresholds are judged by.
-func (m *Manager) Memory(node *stats.NodeStats) stats.Observation {
-	return node.Memory.Available(m.config.MemoryAvailable)
-}
-
-// Near reports whether less memory is available than so many times a threshold of memory.available.
-func (m *Manager) Near(node *stats.NodeStats, times uint64) bool {
-	o := m.Memory(node)
-	for i := range m.watched {
-		w := &m.watched[i]
-		if w.Signal != stats.SignalMemoryAvailable || !o.OK {
-			continue
-		}
-		if o.Available/times < w.Value.Of(o.Capacity) || w.held && o.Available < m.enough(w, o.Capacity) {
-			return true
-		}
-	}
-	return false
-}
-
-// Observe is the cheap half of Step: it judges what is known of the node, remembers since when thresholds are met and which
-// conditions hold, and returns the thresholds that are met, until it is called again. A signal that was not observed is neither met nor
-// unmet: what was known of it stays. It does not allocate.
-func (m *Manager) Observe(now time.Time, node *stats.NodeStats) []Met {
-	m.cheap.Node = *node
-	m.arrange(node)
-	m.judge(now, &m.cheap)
-	m.settle(now, &m.cheap)
-	m.hold(now)
-	return m.met(&m.seen)
-}
-
-// Conditions of the node that are true, sorted, as of the last Observe or Step. The slice must not be changed.
-func (m *Manager) Conditions() []Condition { return m.conditions }
-
-// Asks tells which looks a step would be worth now, by what was last observed: memory, that some threshold asks for a victim whom
-// Input.MemoryOnly will find; full, that one asks for whom it will not. What has to wait for evictions under way asks for nothing.
-// observeDisks is what Input.ObserveDisks would be.
-func (m *Manager) Asks(now time.Time, observeDisks bool) (memory, full bool) {
-	var hard, soft bool
-	for i := range m.watched {
-		w := &m.watched[i]
-		if !w.observed.OK || !w.met || observeDisks && w.info.kind.disk() || now.Sub(w.since) < w.Grace || m.blocked(now, w) != "" {
-			continue
-		}
-		switch {
-		case !w.info.kind.memoryView():
-			full = true
-		case w.Hard():
-			hard = true
-		default:
-			soft = true
-		}
-	}
-	return hard || soft && !full, full // a hard threshold for a disk comes before a soft one for memory
-}
-
-// Headroom is how much is left of a signal above the nearest threshold that is not met, by what was last observed; without one, or
-// while it is not observed, as much as there may be. short: some threshold of it is met.
-func (m *Manager) Headroom(signal stats.Signal) (left uint64, short bool) {
-	left = math.MaxUint64
-	for i := range m.watched {
-		w := &m.watched[i]
-		switch {
-		case w.Signal != signal || !w.observed.OK || w.info.kind.pressure():
-		case w.met:
-			short = true
-		default:
-			left = min(left, w.observed.Available-w.limit)
-		}
-	}
-	return left, short
-}
-
-// Observed is what was last observed of a signal that some threshold is for.
-func (m *Manager) Observed(signal stats.Signal) (o stats.Observation) {
-	for i := range m.watched {
-		if m.watched[i].Signal == signal {
-			return m.watched[i].observed
-		}
-	}
-	return o
-}
-
-// Met are the thresholds that were met when they were last observed, most urgent first.
-func (m *Manager) Met() []Met { return m.met(new([]Met)) }
-
-// SetAside are the pods that were killed and did not die, by UID, and until when they are ranked last.
-func (m *Manager) SetAside(now time.Time) map[string]time.Time {
-	out := map[string]time.Time{}
-	for uid, a := range m.aside {
-		if now.Before(a.until) {
-			out[uid] = a.until
-		}
-	}
-	return out
-}
-
-// Stops reports whether the breaker holds back evictions for something that is short: then Input.Growing is worth its price.
-func (m *Manager) Stops() bool {
-	for _, n := range m.futile {
-		if m.config.Breaker && n >= breakerLimit {
-			return true
-		}
-	}
-	return false
-}
-
-// Follows reports whether steps are needed even while nothing is met: pods' counters tell who causes a pressure only against what
-// they were before.
-func (m *Manager) Follows() bool { return m.uses != nil }
-
 // Step decides on one look: which conditions hold, what to reclaim first, and who is to be evicted. At most one pod is evicted for
 // a threshold, and none while what another one returns is on its way: the next look tells whether it was enough. What becomes of
-// a decision is told with Begin, Done and Cleaned.
+// a decision is told with Begin and the events of its Life.
 func (m *Manager) Step(now time.Time, in Input) Decision {
+	look := LookFull
+	if in.MemoryOnly {
+		look = LookMemory
+	}
+	m.looked(now, look)
+	m.cheap.Node.Memory = in.Summary.Node.Memory
 	m.arrange(&in.Summary.Node)
 	m.judge(now, in.Summary)
 	m.ripen(now, in.MemoryOnly)
@@ -289,7 +189,7 @@ func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 		w := &m.watched[i]
 		o := m.observe(now, in.Summary, w)
 		// Not observed is no reason to kill. What asks for a victim stays as it was observed before, for the message.
-		w.due = o.OK && (w.info.kind.pressure() && o.Available > w.limit || !w.info.kind.pressure() && o.Available < m.enough(w, o.Capacity))
+		w.due = o.OK && o.Short(w.enough(o.Capacity))
 		switch {
 		case w.asked && !o.OK:
 			d.Reason = "it is not known what was reclaimed for " + string(w.Signal)

@@ -116,11 +116,11 @@ func TestAnnotationsWithoutFigures(t *testing.T) {
 // The node event of each signal names its resource (pkg/kubelet/eviction/helpers.go signalToResource); the last ones are ours.
 func TestAttemptingNamesTheResource(t *testing.T) {
 	for resource, signals := range map[string][]stats.Signal{
-		"memory":            {stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, SignalMemoryPressureFull, SignalMemoryPressureSome},
+		"memory":            {stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome},
 		"ephemeral-storage": {stats.SignalNodeFsAvailable, stats.SignalImageFsAvailable, stats.SignalContainerFsAvailable},
 		"inodes":            {stats.SignalNodeFsInodesFree, stats.SignalImageFsInodesFree, stats.SignalContainerFsInodesFree},
 		"pids":              {stats.SignalPIDAvailable},
-		"swap":              {stats.SignalSwapAvailable}, "io": {SignalIOPressureFull}, "cpu": {SignalCPUPressureSome},
+		"swap":              {stats.SignalSwapAvailable}, "io": {stats.SignalIOPressureFull}, "cpu": {stats.SignalCPUPressureSome},
 	} {
 		for _, signal := range signals {
 			if got := (Met{Threshold: Threshold{Signal: signal}}).AttemptingToReclaim(); got != "Attempting to reclaim "+resource {

@@ -62,13 +62,13 @@ func TestOneVictimIsEnough(t *testing.T) {
 		}
 		e := d.Evictions[0]
 		uid, returns := e.Pod.PodRef.UID, e.Pod.Memory.WorkingSetBytes.V
-		s.m.Begin(e, level)
+		l := s.m.Begin(Stamp{Time: s.now}, e, d.Signal)
 		freed := uint64(0)
 		for range rapid.IntRange(0, 5).Draw(t, "looks while it dies") {
 			s.dip(level, freed)
 			freed = rapid.Uint64Range(freed, returns).Draw(t, "freed")
 		}
-		s.m.Done(s.now, uid, true)
+		s.m.Emptied(Stamp{Time: s.now}, l)
 		for i := range s.pods {
 			if s.pods[i].PodRef.UID == uid {
 				s.pods[i].Populated = stats.Some(false)
@@ -78,7 +78,7 @@ func TestOneVictimIsEnough(t *testing.T) {
 			s.dip(level, freed)
 			freed = rapid.Uint64Range(freed, returns).Draw(t, "freed")
 		}
-		s.m.Cleaned(s.now, uid)
+		s.m.Cleaned(Stamp{Time: s.now}, l)
 		for range 3 {
 			s.step(level + returns)
 		}
@@ -105,7 +105,7 @@ func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 			t.Fatalf("%+v: %s", d.Evictions, d.Reason)
 		}
 		gentle := d.Evictions[0]
-		s.m.Begin(gentle, 2<<30)
+		s.m.Begin(Stamp{Time: s.now}, gentle, d.Signal)
 		for range rapid.IntRange(0, 5).Draw(t, "looks in the grace period") {
 			if d = s.step(rapid.Uint64Range(1<<30+1<<29, 3<<30).Draw(t, "available")); victims(d) > 0 {
 				t.Fatalf("a second victim, %s", d.Evictions[0].Pod.PodRef.UID)

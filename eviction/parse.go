@@ -29,11 +29,6 @@ type FieldError struct {
 	Err   error
 }
 
-func (e *FieldError) Error() string { return e.Err.Error() }
-
-// Unwrap is what is wrong.
-func (e *FieldError) Unwrap() error { return e.Err }
-
 // Line is the error with its field before it, for a log.
 func (e *FieldError) Line() string { return strings.Join(e.Field, ": ") + ": " + e.Err.Error() }
 

@@ -94,7 +94,8 @@ func NewPod(p *v1.Pod) *Pod {
 }
 
 func newContainer(c *v1.Container, regular bool) podContainer {
-	out := podContainer{name: c.Name, memoryRequest: c.Resources.Requests[v1.ResourceMemory], storageRequest: c.Resources.Requests[v1.ResourceEphemeralStorage]}
+	requests := c.Resources.Requests
+	out := podContainer{name: c.Name, memoryRequest: requests[v1.ResourceMemory], storageRequest: requests[v1.ResourceEphemeralStorage]}
 	if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && regular && limit.Value() != 0 {
 		out.storageLimit, out.storageLimitText = stats.Some(bytes(limit)), limit.String()
 	}

@@ -18,8 +18,8 @@ const (
 )
 
 // whole is a quantity as a number, rounded up, floor 0; one that no int64 holds is the greatest number there is. Quantity.Value makes
-// 0 of 100E, and anything of longer ones: a threshold that is always met would never be, a limit that nobody reaches be exceeded by
-// everybody.
+// 0 of 100E, and anything of longer ones: a threshold that is always met would never be, a limit that no pod reaches be exceeded by
+// each.
 func whole(q *resource.Quantity) uint64 {
 	if n, ok := q.AsInt64(); ok {
 		return uint64(max(n, 0))
@@ -38,7 +38,8 @@ func parseQuantity(text string) (resource.Quantity, error) {
 	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
 		n, err := strconv.Atoi(text[i+1:])
 		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxQuantityExponent || n < -maxQuantityExponent) {
-			return resource.Quantity{}, fmt.Errorf("quantity %q: the exponent is not between -%d and %d", text, maxQuantityExponent, maxQuantityExponent)
+			return resource.Quantity{}, fmt.Errorf("quantity %q: the exponent is not between -%d and %d",
+				text, maxQuantityExponent, maxQuantityExponent)
 		}
 	}
 	return resource.ParseQuantity(text)

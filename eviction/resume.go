@@ -2,101 +2,23 @@ package eviction
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"jettison/stats"
 )
 
-// Saved is what a Manager knows that a restart must not lose: the evictions that are not over, who was killed and did not die, who
-// was evicted lately, and what the breaker has counted. Since when thresholds are met and conditions hold is not in it: the next
-// look tells what is met, and that it was so without a break nobody knows. Times are absolute.
-type Saved struct {
-	Pending []SavedPending `json:"pending,omitempty"`
-	Aside   []SavedAside   `json:"setAside,omitempty"`
-	Evicted []SavedEvicted `json:"evicted,omitempty"`
-	Futile  map[string]int `json:"futile,omitempty"` // evictions in a row that did not help, by what was short
-}
-
-// SavedPending is an eviction whose effect is not known yet.
-type SavedPending struct {
-	Eviction SavedEviction `json:"eviction"`
-	Level    uint64        `json:"level"` // available when it began, in the signal's unit
-	Died     bool          `json:"died,omitempty"`
-	Until    time.Time     `json:"until,omitzero"` // of a dead one: what it returns is awaited
-	Cleaned  bool          `json:"cleaned,omitempty"`
-	Ended    time.Time     `json:"ended,omitzero"`
-}
-
-// SavedEviction is an Eviction as a file holds it: without what was measured of the pod.
-type SavedEviction struct {
-	Pod                SavedPod          `json:"pod"`
-	Signal             stats.Signal      `json:"signal"`
-	Hard               bool              `json:"hard,omitempty"`
-	GracePeriodSeconds int64             `json:"gracePeriodSeconds"`
-	Reason             string            `json:"reason,omitempty"`
-	Message            string            `json:"message,omitempty"`
-	Annotations        map[string]string `json:"annotations,omitempty"`
-	Disruption         bool              `json:"disruption,omitempty"`
-	Returns            uint64            `json:"returns,omitempty"` // in the signal's unit; 0: unknown
-}
-
-// SavedPod is who a victim is: enough to tell it from a pod that has its UID now.
-type SavedPod struct {
-	UID        string         `json:"uid"`
-	Namespace  string         `json:"namespace,omitempty"`
-	Name       string         `json:"name,omitempty"`
-	QOSClass   stats.QOSClass `json:"qos,omitempty"`
-	Cgroup     string         `json:"cgroup,omitempty"` // path below the root; empty: none was found
-	CgroupDev  uint64         `json:"cgroupDev,omitempty"`
-	CgroupIno  uint64         `json:"cgroupIno,omitempty"`
-	SandboxIDs []string       `json:"sandboxIds,omitempty"` // newest first
-}
-
-// SavedAside is a pod that was killed and did not die.
-type SavedAside struct {
-	UID   string    `json:"uid"`
-	Until time.Time `json:"until"`
-	Times int       `json:"times"` // in a row
-}
-
-// SavedEvicted is a pod that died.
-type SavedEvicted struct {
-	UID   string    `json:"uid"`
-	Times int       `json:"times"`
-	Last  time.Time `json:"last"`
-}
-
-// Bounds of what is saved and taken back. A node has a few hundred pods and evicts one at a time.
-const (
-	maxPending    = 128
-	maxRemembered = 1024 // pods set aside, and pods evicted
-	maxSandboxes  = 64
-	maxName       = 253 // k8s.io/apimachinery/pkg/util/validation DNS1123SubdomainMaxLength
-	maxPath       = 4096
-	maxMessage    = 4096
-	maxTimes      = 1000
-	maxSetAsides  = 5         // after so many the time does not grow any more
-	maxSavedGrace = 24 * 3600 // seconds
-)
-
-// kindNames name what is short in a file, by kind.
-var kindNames = [kinds]string{"memory", "swap", "pids", "bytes", "inodes", "memoryPressure", "ioPressure", "cpuPressure"}
-
 // Save is what Resume needs. It shares nothing with the manager.
 func (m *Manager) Save() Saved {
 	var s Saved
-	for _, p := range m.pending[max(0, len(m.pending)-maxPending):] {
-		s.Pending = append(s.Pending, SavedPending{
-			Eviction: SaveEviction(&p.e), Level: p.level, Died: p.died, Until: p.until.Round(0), Cleaned: p.cleaned, Ended: p.ended.Round(0),
-		})
+	for _, l := range m.lives {
+		if !l.settled || l.Phase() != Over || l.untold() {
+			s.Lives = append(s.Lives, l.save())
+		}
 	}
+	s.Lives = s.Lives[max(0, len(s.Lives)-maxLives):]
 	for uid, a := range m.aside {
 		s.Aside = append(s.Aside, SavedAside{UID: uid, Until: a.until.Round(0), Times: a.times()})
 	}
@@ -128,29 +50,40 @@ func (a setAside) times() int {
 }
 
 // Resume takes back what a manager before this one has saved. The manager must not have seen anything yet. What cannot be true is
-// dropped or put right, each with one error that says why; nobody is held up longer by it than by an eviction that began now. alive are
-// the evictions whose pods were not known to be dead: others wait for them, so that Done has to be told of each one.
-func (m *Manager) Resume(now time.Time, s Saved) (alive []Eviction, dropped []error) {
+// dropped or put right, each with one error that says why; nothing waits longer for it than for an eviction that began now. What is
+// left to be carried out of each of Lives has to be taken up, or Gone reported, for others wait for it.
+func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	drop := func(format string, args ...any) { dropped = append(dropped, fmt.Errorf(format, args...)) }
-	for i := range s.Pending {
-		if len(m.pending) == maxPending {
-			drop("%d evictions too many", len(s.Pending)-i)
+	for i := range s.Lives {
+		if len(m.lives) == maxLives {
+			drop("%d evictions too many", len(s.Lives)-i)
 			break
 		}
-		p, err := m.resume(now, &s.Pending[i], drop)
+		l, err := m.resume(now, &s.Lives[i], drop)
 		if err != nil {
 			drop("an eviction: %w", err)
 			continue
 		}
-		m.pending = append(m.pending, p)
-		if !p.died {
-			alive = append(alive, p.e)
-		}
+		m.lives = append(m.lives, l)
 	}
-	for i, a := range s.Aside {
+	m.resumeAside(now, s.Aside, drop)
+	m.resumeEvicted(now, s.Evicted, drop)
+	for _, name := range slices.Sorted(maps.Keys(s.Futile)) {
+		k := slices.Index(kindNames[:], name)
+		if k < 0 || s.Futile[name] < 0 {
+			drop("what the breaker counted: %d of %.64q", s.Futile[name], name)
+			continue
+		}
+		m.futile[k] = min(s.Futile[name], breakerLimit)
+	}
+	return dropped
+}
+
+func (m *Manager) resumeAside(now time.Time, saved []SavedAside, drop func(string, ...any)) {
+	for i, a := range saved {
 		if len(m.aside) == maxRemembered {
-			drop("%d pods set aside too many", len(s.Aside)-i)
-			break
+			drop("%d pods set aside too many", len(saved)-i)
+			return
 		}
 		if err := checkWord("a UID", a.UID); err != nil || a.Times < 1 {
 			drop("a pod set aside: %w", cmp.Or(err, fmt.Errorf("%d times", a.Times)))
@@ -166,10 +99,13 @@ func (m *Manager) Resume(now time.Time, s Saved) (alive []Eviction, dropped []er
 		}
 		m.aside[a.UID] = back
 	}
-	for i, e := range s.Evicted {
+}
+
+func (m *Manager) resumeEvicted(now time.Time, saved []SavedEvicted, drop func(string, ...any)) {
+	for i, e := range saved {
 		if len(m.evicted) == maxRemembered {
-			drop("%d evicted pods too many", len(s.Evicted)-i)
-			break
+			drop("%d evicted pods too many", len(saved)-i)
+			return
 		}
 		if err := checkWord("a UID", e.UID); err != nil || e.Times < 1 {
 			drop("an evicted pod: %w", cmp.Or(err, fmt.Errorf("%d times", e.Times)))
@@ -180,151 +116,98 @@ func (m *Manager) Resume(now time.Time, s Saved) (alive []Eviction, dropped []er
 		}
 		m.evicted[e.UID] = evicted{times: min(e.Times, maxTimes), last: e.Last}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Futile)) {
-		k := slices.Index(kindNames[:], name)
-		if k < 0 || s.Futile[name] < 0 {
-			drop("what the breaker counted: %d of %.64q", s.Futile[name], name)
-			continue
-		}
-		m.futile[k] = min(s.Futile[name], breakerLimit)
-	}
-	return alive, dropped
 }
 
-// resume makes one eviction of what was saved of it.
-func (m *Manager) resume(now time.Time, s *SavedPending, say func(string, ...any)) (*pending, error) {
+// save is what is kept of a life.
+func (l *Life) save() SavedLife {
+	s := SavedLife{
+		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles, Level: l.level,
+		Began: wallOnly(l.began), Deadline: l.deadline.Round(0),
+		Killed: wallOnly(l.killed), Emptied: wallOnly(l.emptied), Clean: l.clean, Cleaned: wallOnly(l.cleaned),
+		Shared: l.shared, CameBack: l.back,
+		Undying: l.undying, Gone: l.gone, Settled: l.settled, Outcome: l.outcome.String(),
+	}
+	s.Untold = l.outcome != OutcomeUnknown && !l.told
+	if o := &l.met.Observed; o.OK || !l.met.Since.IsZero() {
+		s.Met = &SavedMet{Since: l.met.Since.Round(0)}
+		if o.OK {
+			s.Met.Time, s.Met.Value, s.Met.Capacity = o.Time.Round(0), o.Value, o.Capacity
+		}
+	}
+	return s
+}
+
+// resume makes one life of what was saved of it.
+func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) (*Life, error) {
 	e, err := s.Eviction.Eviction()
 	if err != nil {
 		return nil, err
 	}
 	uid := e.Pod.PodRef.UID
-	if slices.ContainsFunc(m.pending, func(p *pending) bool { return p.e.Pod.PodRef.UID == uid }) {
+	if slices.ContainsFunc(m.lives, func(l *Life) bool { return l.e.Pod.PodRef.UID == uid }) {
 		return nil, fmt.Errorf("pod %s comes twice", uid)
 	}
+	grace := e.GracePeriodSeconds
 	if !e.hard && !e.Local() {
 		e.GracePeriodSeconds = max(min(e.GracePeriodSeconds, m.config.MaxPodGracePeriodSeconds), hardGrace)
 	}
-	p := &pending{e: e, level: s.Level, died: s.Died, cleaned: s.Cleaned, until: s.Until, ended: s.Ended}
-	if p.level > implausible { // as if nothing had been left: so nothing is worse than that
+	l := &Life{
+		Record: s.Record, RemoveFiles: s.RemoveFiles, e: e, met: m.metThen(&e, s.Met), level: s.Level, began: s.Began, deadline: s.Deadline,
+		killed: s.Killed, emptied: s.Emptied, clean: s.Clean, cleaned: s.Cleaned, shared: s.Shared, back: s.CameBack, gone: s.Gone, resumed: true,
+	}
+	if l.level > implausible { // as if nothing had been left: so nothing is worse than that
 		say("the eviction of pod %s: a number that cannot be true", uid)
-		p.level = 0
+		l.level = 0
 	}
-	switch limit := now.Add(settleLimit); {
-	case !p.died:
-		p.until = time.Time{}
-	case p.until.After(limit):
-		say("the eviction of pod %s is to return something until %s, which is too far: for %v from now", uid, p.until.Format(time.RFC3339), settleLimit)
-		p.until = limit
-	case p.until.IsZero():
-		p.until = now
+	if l.emptied.Time.After(now) {
+		say("pod %s died at %s, which is to come: what it returns is awaited from now", uid, l.emptied.Time.Format(time.RFC3339))
 	}
-	if p.ended.After(now) { // a clock that was set back: no reading would ever be newer
-		p.ended = now
-	}
-	return p, nil
-}
-
-// SaveEviction is an eviction as a file holds it. It shares nothing with it.
-func SaveEviction(e *Eviction) SavedEviction {
-	p := &e.Pod
-	return SavedEviction{
-		Pod: SavedPod{
-			UID: p.PodRef.UID, Namespace: p.PodRef.Namespace, Name: p.PodRef.Name, QOSClass: p.QOSClass, Cgroup: p.Cgroup,
-			CgroupDev: p.CgroupID.Dev, CgroupIno: p.CgroupID.Ino, SandboxIDs: slices.Clone(p.SandboxIDs[:min(len(p.SandboxIDs), maxSandboxes)]),
-		},
-		Signal: e.Signal, Hard: e.hard, GracePeriodSeconds: e.GracePeriodSeconds, Reason: e.Reason, Message: cut(e.Message, maxMessage),
-		Annotations: maps.Clone(e.Annotations), Disruption: e.Disruption, Returns: e.Returns,
-	}
-}
-
-// Eviction makes one that can be carried out of what was saved of it, or says why it cannot be one. It never names a cgroup that is not
-// the pod's own by its name, and none without its identity: what is killed by it must be what was ranked.
-func (s *SavedEviction) Eviction() (Eviction, error) {
-	info, known := signals[s.Signal]
-	e := Eviction{
-		Signal: s.Signal, GracePeriodSeconds: min(max(s.GracePeriodSeconds, hardGrace), maxSavedGrace), Reason: cut(s.Reason, maxName),
-		Message: cut(s.Message, maxMessage), Disruption: s.Disruption, Returns: s.Returns, kind: info.kind,
-	}
-	if !known && !e.Local() {
-		return Eviction{}, fmt.Errorf("for %.64q, which is no signal", string(s.Signal))
-	}
-	if e.hard = s.Hard && !e.Local(); e.hard || e.Local() {
-		e.GracePeriodSeconds = hardGrace
-	}
-	if e.Returns > implausible {
-		e.Returns = 0
-	}
-	size := 0
-	for key, value := range s.Annotations {
-		size += len(key) + len(value)
-	}
-	if size > 0 && size <= 4*maxMessage {
-		e.Annotations = maps.Clone(s.Annotations)
-	}
-	return e, s.Pod.into(&e.Pod)
-}
-
-// into makes the pod, as far as it was saved.
-func (s *SavedPod) into(p *stats.PodStats) error {
-	if err := checkWord("a UID", s.UID); err != nil {
-		return err
-	}
-	for _, w := range [][2]string{{"a namespace", s.Namespace}, {"a name", s.Name}} {
-		if err := checkWord(w[0], w[1]); err != nil && w[1] != "" {
-			return fmt.Errorf("pod %s: %w", s.UID, err)
+	// A clock that was set back: no reading would ever be newer.
+	for _, at := range []*Stamp{&l.began, &l.killed, &l.emptied, &l.cleaned} {
+		if at.Monotonic = max(at.Monotonic, 0); at.Time.After(now) {
+			at.Time = now
 		}
 	}
-	if !slices.Contains([]stats.QOSClass{stats.BestEffort, stats.Burstable, stats.Guaranteed, ""}, s.QOSClass) {
-		return fmt.Errorf("pod %s: %.64q is no QoS class", s.UID, string(s.QOSClass))
+	if l.began.Time.IsZero() {
+		l.began.Time = now
 	}
-	if len(s.SandboxIDs) > maxSandboxes {
-		return fmt.Errorf("pod %s: %d sandboxes", s.UID, len(s.SandboxIDs))
+	if most := now.Add(time.Duration(grace) * time.Second); l.deadline.After(most) {
+		say("the grace period of pod %s ends at %s, which is too far: %d s from now", uid, l.deadline.Format(time.RFC3339), grace)
+		l.deadline = most
 	}
-	for _, id := range s.SandboxIDs {
-		if err := checkWord("the ID of a sandbox", id); err != nil {
-			return fmt.Errorf("pod %s: %w", s.UID, err)
-		}
+	l.undying = s.Undying && !l.Dead()
+	l.settled = l.undying || s.Settled && l.departed()
+	if at := slices.Index(outcomeWords[:], s.Outcome); at > 0 && (l.undying || l.departed()) {
+		l.outcome, l.told = Outcome(at), !s.Untold
 	}
-	if s.Cgroup == "" && len(s.SandboxIDs) == 0 {
-		return fmt.Errorf("pod %s: neither its cgroup nor a sandbox is known", s.UID)
-	}
-	if s.Cgroup != "" {
-		dir, base := path.Split(s.Cgroup)
-		c, ok := stats.ParsePodCgroup(strings.Trim(dir, "/"), base)
-		switch {
-		case len(s.Cgroup) > maxPath || s.Cgroup != c.Path || s.Cgroup != path.Clean(s.Cgroup) || strings.HasPrefix(s.Cgroup, ".."):
-			return fmt.Errorf("pod %s: %.300q is no path of a cgroup", s.UID, s.Cgroup)
-		case !ok || c.UID != s.UID:
-			return fmt.Errorf("pod %s: %q is not its cgroup", s.UID, s.Cgroup)
-		case s.CgroupIno == 0:
-			return fmt.Errorf("pod %s: which cgroup %q was is not known", s.UID, s.Cgroup)
-		}
-	}
-	p.PodRef = stats.PodReference{UID: s.UID, Namespace: s.Namespace, Name: s.Name}
-	p.QOSClass, p.Cgroup, p.SandboxIDs, p.Announced = s.QOSClass, s.Cgroup, slices.Clone(s.SandboxIDs), s.Name != ""
-	p.CgroupID.Dev, p.CgroupID.Ino = s.CgroupDev, s.CgroupIno
-	return nil
+	l.ended = l.Phase() == Over && l.told
+	return l, nil
 }
 
-// checkWord holds what names are: something, not too long, on one line, without spaces and slashes.
-func checkWord(what, text string) error {
-	switch {
-	case text == "":
-		return errors.New(what + " is missing")
-	case len(text) > maxName:
-		return fmt.Errorf("%s of %d bytes", what, len(text))
-	case strings.ContainsFunc(text, func(r rune) bool {
-		return r == '/' || r == unicode.ReplacementChar || unicode.IsSpace(r) || !unicode.IsPrint(r)
-	}):
-		return fmt.Errorf("%.64q is not %s", text, what)
-	}
-	return nil
-}
+// wallOnly leaves out what only this process can compare.
+func wallOnly(s Stamp) Stamp { return Stamp{Time: s.Time.Round(0), Monotonic: s.Monotonic} }
 
-// cut bounds a text that comes from outside, at a whole character.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
+// metThen is the threshold that an eviction is for, as far as it is configured still, as it was when that was decided on.
+func (m *Manager) metThen(e *Eviction, s *SavedMet) (met Met) {
+	if e.Local() {
+		return met
 	}
-	return strings.ToValidUTF8(text[:most], "")
+	for i := range m.config.Thresholds {
+		if t := &m.config.Thresholds[i]; t.Signal == e.Signal && t.Hard() == e.Hard() {
+			met.Threshold = *t
+			break
+		}
+	}
+	if s == nil {
+		return met
+	}
+	met.Since = s.Since
+	if s.Capacity > 0 {
+		met.Observed = stats.Observation{Value: s.Value, Capacity: s.Capacity, Time: s.Time, OK: true}
+		met.Limit = met.Threshold.Value.Of(s.Capacity)
+		if met.Threshold.Window > 0 {
+			met.Observed.Direction = stats.Rising
+		}
+	}
+	return met
 }

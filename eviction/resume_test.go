@@ -31,18 +31,17 @@ func onFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
 // restarted is a manager after a restart that took no time: what was saved came through a file, what is met the next look tells at once.
 func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
 	again := NewManager(m.config)
-	alive, dropped := again.Resume(now, onFile(t, m.Save()))
-	if len(dropped) > 0 {
+	if dropped := again.Resume(now, onFile(t, m.Save())); len(dropped) > 0 {
 		t.Fatalf("dropped of what was saved: %v", dropped)
 	}
-	n := 0
-	for _, p := range m.pending {
-		if !p.died {
-			n++
+	phases := func(m *Manager) (out []string) {
+		for _, l := range m.Lives() {
+			out = append(out, l.e.Pod.PodRef.UID+" "+phaseWords[l.Phase()])
 		}
+		return out
 	}
-	if len(alive) != n {
-		t.Fatalf("%d of %d evictions are alive", len(alive), n)
+	if diff := cmp.Diff(phases(m), phases(again)); diff != "" {
+		t.Fatalf("evictions that are not over: %s", diff)
 	}
 	again.layout, again.watched = m.layout, slices.Clone(m.watched)
 	again.conditionAt, again.conditions, again.reported = m.conditionAt, m.conditions, m.reported
@@ -53,7 +52,7 @@ func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
 func TestResumeDecidesTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, now := managerOf(t, 30*time.Second, append(hardLines, softLines...)...), epoch
-		one.config.Breaker = rapid.Bool().Draw(t, "breaker")
+		one.config.Breaker, one.config.Replay = rapid.Bool().Draw(t, "breaker"), rapid.Bool().Draw(t, "replay")
 		two := one
 		for range rapid.IntRange(1, 15).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20000).Draw(t, "ms")) * time.Millisecond)
@@ -77,20 +76,32 @@ func TestResumeDecidesTheSame(t *testing.T) {
 			}
 			level := rapid.Uint64Range(0, 4<<30).Draw(t, "level")
 			for i, e := range a.Evictions {
-				uid, fate := e.Pod.PodRef.UID, rapid.IntRange(0, 3).Draw(t, "fate")
-				one.Begin(e, level)
-				two.Begin(b.Evictions[i], level)
-				for _, m := range []*Manager{one, two} {
-					if fate > 0 {
-						m.Done(now, uid, fate > 1)
-					}
-					if fate > 2 {
-						m.Cleaned(now, uid)
+				fate, at := rapid.IntRange(0, 4).Draw(t, "fate"), Stamp{Time: now, Monotonic: time.Duration(now.UnixNano())}
+				for j, m := range []*Manager{one, two} {
+					e, d := []Eviction{e, b.Evictions[i]}[j], []Decision{a, b}[j]
+					l := m.Begin(at, e, metBy(d, &e))
+					l.level = level
+					switch fate {
+					case 1:
+						m.Refused(now, l)
+					case 2:
+						m.Killed(at, l)
+					case 3:
+						m.Emptied(at, l)
+					case 4:
+						m.Emptied(at, l)
+						m.Cleaned(at, l)
 					}
 				}
 			}
 			if diff := cmp.Diff(one.Save(), two.Save()); diff != "" {
 				t.Fatalf("after a restart it remembers otherwise:\n%s", diff)
+			}
+			if rapid.Bool().Draw(t, "told") {
+				for _, m := range []*Manager{one, two} {
+					m.Ready(now)
+					m.Advance()
+				}
 			}
 		}
 	})
@@ -100,21 +111,22 @@ func TestResumeDecidesTheSame(t *testing.T) {
 func TestResumeClamps(t *testing.T) {
 	m, far := managerOf(t, 0, append(hardLines, softLines...)...), epoch.Add(1000*time.Hour)
 	pod := SavedPod{UID: "a", SandboxIDs: []string{"s"}}
-	alive, dropped := m.Resume(epoch, Saved{
-		Pending: []SavedPending{
-			{Eviction: SavedEviction{Pod: pod, Signal: "memory.available", Hard: true, GracePeriodSeconds: 99}, Level: math.MaxUint64, Died: true, Until: far, Ended: far},
-			{Eviction: SavedEviction{Pod: SavedPod{UID: "b", SandboxIDs: []string{"s"}}, Signal: "memory.available", GracePeriodSeconds: math.MaxInt64, Returns: math.MaxUint64}, Until: far},
+	to := Stamp{Time: far, Monotonic: -5}
+	dropped := m.Resume(epoch, Saved{
+		Lives: []SavedLife{
+			{Eviction: SavedEviction{Pod: pod, Signal: "memory.available", Hard: true, GracePeriodSeconds: 99}, Level: math.MaxUint64, Killed: to, Emptied: to, Clean: true, Cleaned: to},
+			{Eviction: SavedEviction{Pod: SavedPod{UID: "b", SandboxIDs: []string{"s"}}, Signal: "memory.available", GracePeriodSeconds: math.MaxInt64, Returns: math.MaxUint64}, Deadline: far, Settled: true, Outcome: "back"},
 		},
 		Aside:   []SavedAside{{"c", far, 1}, {"d", far, math.MaxInt}, {"e", epoch.Add(time.Second), 2}},
 		Evicted: []SavedEvicted{{"f", math.MaxInt, far}},
 		Futile:  map[string]int{"memory": math.MaxInt},
 	})
-	if len(alive) != 1 || alive[0].Pod.PodRef.UID != "b" || alive[0].GracePeriodSeconds != 600 || alive[0].Returns != 0 {
-		t.Errorf("alive: %+v", alive)
+	a, b, now := m.lives[0], m.lives[1], Stamp{Time: epoch}
+	if a.level != 0 || a.killed != now || a.emptied != now || a.cleaned != now || a.began.Time != epoch || a.e.GracePeriodSeconds != 1 {
+		t.Errorf("a dead one: %+v", a)
 	}
-	a, b := m.pending[0], m.pending[1]
-	if a.level != 0 || !a.until.Equal(epoch.Add(settleLimit)) || !a.ended.Equal(epoch) || a.e.GracePeriodSeconds != 1 || !b.until.IsZero() {
-		t.Errorf("pending: %+v, %+v", a, b)
+	if b.Phase() != Stopping || b.settled || b.outcome != OutcomeUnknown || b.e.GracePeriodSeconds != 600 || b.e.Returns != 0 || !b.deadline.Equal(epoch.Add(maxSavedGrace*time.Second)) {
+		t.Errorf("one that lives: %+v", b)
 	}
 	for uid, want := range map[string]time.Duration{"c": 30 * time.Second, "d": 5 * time.Minute, "e": time.Second} {
 		if got := m.aside[uid].until.Sub(epoch); got != want {
@@ -124,10 +136,10 @@ func TestResumeClamps(t *testing.T) {
 	if m.evicted["f"] != (evicted{maxTimes, epoch}) || m.futile[kindMemory] != breakerLimit {
 		t.Errorf("evicted %+v, futile %v", m.evicted, m.futile)
 	}
-	if len(dropped) != 4 {
+	if len(dropped) != 5 {
 		t.Errorf("said: %v", dropped)
 	}
-	m.Done(epoch, "e", false)
+	m.Aside(epoch, "e")
 	if got := m.aside["e"].until.Sub(epoch); got != 2*time.Minute {
 		t.Errorf("the third time it is set aside for %v", got)
 	}
@@ -163,21 +175,21 @@ func TestResumeDropsNonsense(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		m := managerOf(t, 0, hardLines...)
-		if alive, dropped := m.Resume(epoch, Saved{Pending: []SavedPending{{Eviction: s}}}); len(alive)+len(m.pending) > 0 || len(dropped) != 1 {
-			t.Errorf("%s: resumed %v, dropped %v", want, alive, dropped)
+		if dropped := m.Resume(epoch, Saved{Lives: []SavedLife{{Eviction: s}}}); len(m.lives) > 0 || len(dropped) != 1 {
+			t.Errorf("%s: resumed %v, dropped %v", want, m.lives, dropped)
 		}
 	}
 	var many Saved
 	for i := range 3000 {
 		uid := fmt.Sprint(i)
-		many.Pending = append(many.Pending, SavedPending{Eviction: SavedEviction{Signal: "pid.available", Pod: SavedPod{UID: uid, SandboxIDs: []string{uid}}}})
+		many.Lives = append(many.Lives, SavedLife{Eviction: SavedEviction{Signal: "pid.available", Pod: SavedPod{UID: uid, SandboxIDs: []string{uid}}}})
 		many.Aside, many.Evicted = append(many.Aside, SavedAside{uid, epoch, 1}), append(many.Evicted, SavedEvicted{uid, 1, epoch})
 	}
 	m := managerOf(t, 0, hardLines...)
-	if _, dropped := m.Resume(epoch, many); len(m.pending) != maxPending || len(m.aside) != maxRemembered || len(m.evicted) != maxRemembered || len(dropped) != 3 {
-		t.Errorf("%d, %d, %d, %v", len(m.pending), len(m.aside), len(m.evicted), dropped)
+	if dropped := m.Resume(epoch, many); len(m.lives) != maxLives || len(m.aside) != maxRemembered || len(m.evicted) != maxRemembered || len(dropped) != 3 {
+		t.Errorf("%d, %d, %d, %v", len(m.lives), len(m.aside), len(m.evicted), dropped)
 	}
-	if s := m.Save(); len(s.Pending) != maxPending || len(s.Aside) != maxRemembered {
+	if s := m.Save(); len(s.Lives) != maxLives || len(s.Aside) != maxRemembered {
 		t.Error("it does not save what it has")
 	}
 }
@@ -185,7 +197,7 @@ func TestResumeDropsNonsense(t *testing.T) {
 // Whatever a file says: no panic, nobody is held up for longer than the clamps allow, and what was resumed can be saved again.
 func FuzzResume(f *testing.F) {
 	f.Add([]byte(`{}`))
-	f.Add([]byte(`{"pending":[{"eviction":{"pod":{"uid":"a","cgroup":"kubepods/poda","cgroupIno":3},"signal":"memory.available","hard":true},"level":18446744073709551615,"died":true,"until":"9999-01-01T00:00:00Z"}]}`))
+	f.Add([]byte(`{"lives":[{"eviction":{"pod":{"uid":"a","cgroup":"kubepods/poda","cgroupIno":3},"signal":"memory.available","hard":true},"level":18446744073709551615,"emptied":{"time":"9999-01-01T00:00:00Z"}}]}`))
 	f.Add([]byte(`{"setAside":[{"uid":"a","until":"2999-01-01T00:00:00Z","times":-1},{"uid":"b","until":"2999-01-01T00:00:00Z","times":9}],"evicted":[{"uid":"a","times":1}],"futile":{"memory":9,"x":1}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var s Saved
@@ -194,7 +206,7 @@ func FuzzResume(f *testing.F) {
 		}
 		m := managerOf(t, time.Minute, append(hardLines, softLines...)...)
 		m.config.Breaker = true
-		alive, dropped := m.Resume(epoch, s)
+		dropped := m.Resume(epoch, s)
 		for _, err := range dropped {
 			if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 2000 {
 				t.Errorf("%q", err)
@@ -205,16 +217,19 @@ func FuzzResume(f *testing.F) {
 				t.Errorf("%s is set aside until %v", uid, until)
 			}
 		}
-		for _, e := range alive {
+		for _, l := range m.Lives() {
+			e := l.Eviction()
 			if c := e.Pod.Cgroup; c != "" && (!strings.Contains(c, strings.ReplaceAll(e.Pod.PodRef.UID, "-", "_")) && !strings.Contains(c, e.Pod.PodRef.UID) || e.Pod.CgroupID.Ino == 0) {
 				t.Errorf("it would kill %q for pod %q", c, e.Pod.PodRef.UID)
 			}
-			m.Done(epoch, e.Pod.PodRef.UID, true)
+			m.Gone(epoch, l)
 		}
 		again := managerOf(t, time.Minute, hardLines...)
-		if _, dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
+		if dropped := again.Resume(epoch, onFile(t, m.Save())); len(dropped) > 0 {
 			t.Errorf("what it saves itself it drops: %v", dropped)
 		}
+		m.config.Breaker = false
+		m.Step(epoch, Input{Summary: &stats.Summary{}})
 		short := Input{Summary: &stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: "zz"}}}}}
 		short.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}
 		m.config.Breaker = false

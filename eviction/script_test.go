@@ -19,15 +19,18 @@ import (
 // reviewed as a diff.
 //
 //	new                                 a manager; one setting a line: hard SIGNAL VALUE, soft SIGNAL VALUE GRACE, min SIGNAL VALUE,
-//	                                    maxgrace SECONDS, transition DURATION, pods (allocatable copies), local, breaker, byrelease
+//	                                    live (not a replay), maxgrace SECONDS, transition DURATION, pods (allocatable copies), local, breaker, byrelease
 //	pods                                the pods from now on, one a line: name, then fields (see podFields)
 //	step t=1m mem=1Gi [brief]           one look: mem alloc swap nodefs imagefs containerfs (bytes), nodefsi imagefsi (inodes), pid=used/max,
 //	                                    memfull iofull cpusome (shares of the last second), stats=1m (time of the figures, default t),
 //	                                    layout=one|dedicated|split|unknown, growing=CGROUP
 //	                                    kubelet: one takes care of the disks; memoryonly; measuring
 //	observe t=1m mem=1Gi                the cheap half of a step, and how much the next one would have to know
+//	ready t=1m mem=1Gi                  the same, and all that it asks for; [limited] [recording] of the situation, [again]: without a new
+//	                                    observation, [advance]: its outcomes were seen to
+//	need t=1m SIGNAL | signals | lost t=1m | relief t=1m | relieved t=1m | lives
 //	reclaimed t=1m nodefs=5Gi           the look after the reclaim that the last step wished for
-//	begin level=N | done t=1s died=true | cleaned      what becomes of the last evictions
+//	begin level=N | killed | hasten | done t=1s died=true | cleaned | gone | resting t=1s     what becomes of the last evictions
 //	kill                                all of these at once, as in replay
 func TestManagerScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt") // not fuzz, which go test keeps there too
@@ -56,7 +59,7 @@ type script struct {
 	objects map[string]*Pod
 	layout  stats.Opt[stats.Layout]
 	last    Decision
-	killed  []Eviction
+	lives   []*Life // of the last evictions
 }
 
 func (s *script) run(d *datadriven.TestData) (string, error) {
@@ -90,8 +93,9 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 		if err := s.look(&in, now, args); err != nil {
 			return "", err
 		}
-		d := Decision{Time: now, Met: s.m.Observe(now, &in.Summary.Node), Conditions: s.m.Conditions()}
-		memory, full := s.m.Asks(now, in.ObserveDisks)
+		r := s.m.Observe(now, &in.Summary.Node, Situation{ObserveDisks: in.ObserveDisks})
+		d := Decision{Time: now, Met: r.Met, Conditions: r.Conditions}
+		memory, full := s.m.asks(now)
 		return fmt.Sprintf("%sasks: memory %v, full %v\n", d.text(true), memory, full), nil
 	case "step", "reclaimed":
 		in := Input{Summary: &stats.Summary{Time: now, Pods: s.pods}, Pods: s.objects}
@@ -105,6 +109,8 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 		}
 		_, brief := args["brief"]
 		return s.last.text(brief), nil
+	case "ready", "need", "signals", "lost", "relief", "relieved", "lives":
+		return s.ask(d.Cmd, now, args)
 	default:
 		return s.act(d.Cmd, now, args)
 	}
@@ -117,25 +123,36 @@ func (s *script) act(cmd string, now time.Time, args map[string]string) (string,
 		return "", fmt.Errorf("the last step evicted nobody")
 	}
 	if cmd == "begin" || cmd == "kill" {
-		s.killed = s.last.Evictions
-	}
-	for _, e := range s.killed {
-		uid := e.Pod.PodRef.UID
-		if cmd == "begin" || cmd == "kill" {
-			level := s.last.Signal.Observed.Available
+		s.lives = nil
+		for _, e := range s.last.Evictions {
+			l := s.m.Begin(Stamp{Time: s.last.Time}, e, s.last.Signal)
 			if args["level"] != "" {
-				level = quantity(args["level"])
+				l.level = quantity(args["level"])
 			}
-			s.m.Begin(e, level)
+			s.lives = append(s.lives, l)
 		}
+	}
+	for _, l := range s.lives {
 		switch cmd {
+		case "killed":
+			s.m.Killed(Stamp{Time: now}, l)
+		case "hasten":
+			s.m.Hasten(Stamp{Time: now}, l, s.last.Evictions[0], s.last.Signal)
+		case "gone":
+			s.m.Gone(now, l)
+		case "resting":
+			return fmt.Sprintln(l.Resting(now)), nil
 		case "done":
-			s.m.Done(now, uid, args["died"] == "true")
+			if args["died"] == "true" {
+				s.m.Emptied(Stamp{Time: now}, l)
+			} else {
+				s.m.Refused(now, l)
+			}
 		case "cleaned":
-			s.m.Cleaned(now, uid)
+			s.m.Cleaned(Stamp{Time: now}, l)
 		case "kill":
-			s.m.Done(s.last.Time, uid, true)
-			s.m.Cleaned(time.Time{}, uid)
+			s.m.Emptied(Stamp{Time: s.last.Time}, l)
+			s.m.Cleaned(Stamp{}, l)
 		case "begin":
 		default:
 			return "", fmt.Errorf("no command %q", cmd)
@@ -146,7 +163,7 @@ func (s *script) act(cmd string, now time.Time, args map[string]string) (string,
 
 func (s *script) create(input string) (string, error) {
 	settings := Settings{EvictionHard: map[string]string{}, EvictionSoft: map[string]string{}, EvictionSoftGracePeriod: map[string]string{}, EvictionMinimumReclaim: map[string]string{}, OwnSignals: true}
-	c := Config{MemoryAvailable: stats.MemoryAvailableKernel, PressureTransitionPeriod: 5 * time.Minute, Policy: Policy{
+	c := Config{Replay: true, MemoryAvailable: stats.MemoryAvailableKernel, PressureTransitionPeriod: 5 * time.Minute, Policy: Policy{
 		AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"},
 	}}
 	for line := range strings.Lines(input) {
@@ -164,6 +181,8 @@ func (s *script) create(input string) (string, error) {
 			c.PressureTransitionPeriod, _ = time.ParseDuration(f[1])
 		case "pods":
 			settings.EnforceNodeAllocatable = []string{"pods"}
+		case "live":
+			c.Replay = false
 		case "local":
 			c.LocalStorage = true
 		case "breaker":
@@ -219,7 +238,7 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 	}
 	for key, v := range args {
 		switch key {
-		case "t", "brief", "stats":
+		case "t", "brief", "stats", "again", "advance", "limited", "recording":
 		case "kubelet":
 			in.ObserveDisks = true
 		case "measuring":
@@ -273,7 +292,7 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 	return nil
 }
 
-// podFields: qos use(memory) request(runtime's) priority(annotation) ns source mirror critical self stranger uid empty age anon
+// podFields: qos use(memory) shmem request(runtime's) priority(annotation) ns source mirror critical self stranger uid empty age anon
 // freed swap hit io cpu threads procs rootfs=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory)
 // es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps annotated(never-evict) static(annotation) finished podlogs=BYTES(of the pod, not of a container)
 func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
@@ -322,6 +341,8 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 		p.QOSClass = stats.QOSClass(value)
 	case "use":
 		p.Memory.WorkingSetBytes = stats.Some(quantity(value))
+	case "shmem":
+		p.Memory.ShmemBytes = stats.Some(quantity(value))
 	case "anon":
 		p.Memory.AnonBytes = stats.Some(quantity(value))
 	case "freed":

@@ -9,15 +9,6 @@ import (
 	"jettison/stats"
 )
 
-// Pressure signals are this project's own: the share of time in which tasks stalled (PSI), met when it is above the
-// threshold. They are off unless configured.
-const (
-	SignalMemoryPressureFull stats.Signal = "memory.pressure.full"
-	SignalMemoryPressureSome stats.Signal = "memory.pressure.some"
-	SignalIOPressureFull     stats.Signal = "io.pressure.full"
-	SignalCPUPressureSome    stats.Signal = "cpu.pressure.some"
-)
-
 // Signals of evictions for a pod's own limits; no threshold can be set for them (pkg/kubelet/eviction/eviction_manager.go).
 const (
 	SignalEmptyDirFsLimit           stats.Signal = "emptydirfs.limit"
@@ -71,13 +62,14 @@ var signals = map[stats.Signal]signalInfo{
 	stats.SignalImageFsInodesFree:          {7, kindInodes, imageFs, "inodes", DiskPressure, false},
 	stats.SignalContainerFsAvailable:       {8, kindBytes, containerFs, v1.ResourceEphemeralStorage, DiskPressure, false},
 	stats.SignalContainerFsInodesFree:      {9, kindInodes, containerFs, "inodes", DiskPressure, false},
-	SignalMemoryPressureFull:               {10, kindMemoryPressure, noFs, v1.ResourceMemory, MemoryPressure, true},
-	SignalMemoryPressureSome:               {11, kindMemoryPressure, noFs, v1.ResourceMemory, MemoryPressure, true},
-	SignalIOPressureFull:                   {12, kindIOPressure, noFs, "io", IOPressure, true},
-	SignalCPUPressureSome:                  {13, kindCPUPressure, noFs, v1.ResourceCPU, CPUPressure, true},
+	stats.SignalMemoryPressureFull:         {10, kindMemoryPressure, noFs, v1.ResourceMemory, MemoryPressure, true},
+	stats.SignalMemoryPressureSome:         {11, kindMemoryPressure, noFs, v1.ResourceMemory, MemoryPressure, true},
+	stats.SignalIOPressureFull:             {12, kindIOPressure, noFs, "io", IOPressure, true},
+	stats.SignalCPUPressureSome:            {13, kindCPUPressure, noFs, v1.ResourceCPU, CPUPressure, true},
 }
 
-// pressure reports whether the signal is a share of time stalled, which is met when above.
+// pressure reports whether the signal is a share of time stalled: it names sufferers, so that a victim must have caused it, and what a
+// victim returns is not counted in its unit.
 func (k kind) pressure() bool { return k >= kindMemoryPressure }
 
 // memoryView reports whether a look at the memory and tasks of pods is enough to find a victim.
@@ -86,70 +78,37 @@ func (k kind) memoryView() bool { return k == kindMemory || k == kindPID }
 // disk reports whether files take what is short.
 func (k kind) disk() bool { return k == kindBytes || k == kindInodes }
 
-// shareUnit is the unit of an observed share of time: its Observation counts millionths.
-const shareUnit = 1_000_000
-
 // implausible is more than any node has; a counter that says so is broken, or was negative.
 const implausible = math.MaxInt64
 
 // observe is the state of a threshold's signal. A reading that cannot be true is none: a broken source must not cost a
 // pod its life.
 func (m *Manager) observe(now time.Time, s *stats.Summary, w *watched) stats.Observation {
-	if w.info.kind.pressure() {
-		return observePressure(&s.Node.Pressure, w.Signal, w.Window)
+	if w.info.fs == containerFs && !m.layout.OK {
+		return stats.Observation{Reason: "the layout of the file systems is not known yet"}
 	}
-	n := &s.Node
-	broken := func(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }
-	switch w.info.kind {
-	case kindMemory:
-		if broken(n.Memory.CapacityBytes) || broken(n.Memory.WorkingSetBytes) || broken(n.Memory.KernelAvailableBytes) ||
-			broken(n.Memory.PerCPUFreeBytes) || w.Signal == stats.SignalAllocatableMemoryAvailable && broken(n.Allocatable.WorkingSetBytes) {
-			return stats.Observation{Reason: "a number that cannot be true"}
-		}
-	case kindPID:
-		if broken(n.PIDs.Current) {
-			return stats.Observation{Reason: "a number that cannot be true"}
-		}
+	if m.config.Replay {
+		now = time.Time{}
 	}
-	o := s.Observe(time.Time{}, w.Signal, m.config.MemoryAvailable) // at that time no reading is too old
-	switch {
-	case o.OK && (o.Capacity == 0 || o.Capacity > implausible || o.Available > implausible):
+	if w.Window > 0 {
+		return s.ObservePressure(now, w.Signal, w.Window)
+	}
+	o := s.Observe(now, w.Signal, m.config.MemoryAvailable)
+	if o.OK && (o.Capacity == 0 || o.Capacity > implausible || o.Value > implausible) || cannotBe(&s.Node, w) {
 		return stats.Observation{Reason: "a number that cannot be true"}
-	case o.OK && m.config.MaxAge > 0 && !o.Time.IsZero() && !w.info.kind.disk() && now.Sub(o.Time) > m.config.MaxAge:
-		return stats.Observation{Reason: "read too long ago"}
 	}
 	return o
 }
 
-// observePressure is the share of time stalled over a window: as this process watched it, else the kernel's average, which is up
-// to 2 s old.
-func observePressure(p *stats.NodePressure, signal stats.Signal, window time.Duration) stats.Observation {
-	of, full := &p.Memory, signal == SignalMemoryPressureFull || signal == SignalIOPressureFull
-	switch signal {
-	case SignalIOPressureFull:
-		of = &p.IO
-	case SignalCPUPressureSome:
-		of = &p.CPU
+// cannotBe reports whether a number that a signal is computed from is broken.
+func cannotBe(n *stats.NodeStats, w *watched) bool {
+	broken := func(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }
+	switch w.info.kind {
+	case kindMemory:
+		return broken(n.Memory.CapacityBytes) || broken(n.Memory.WorkingSetBytes) || broken(n.Memory.KernelAvailableBytes) ||
+			broken(n.Memory.PerCPUFreeBytes) || w.Signal == stats.SignalAllocatableMemoryAvailable && broken(n.Allocatable.WorkingSetBytes)
+	case kindPID:
+		return broken(n.PIDs.Current)
 	}
-	watched, kernel, has := &of.Some, &of.Stats.V.Some, of.Stats.OK && of.Stats.V.HasSome
-	if full {
-		watched, kernel, has = &of.Full, &of.Stats.V.Full, of.Stats.OK && of.Stats.V.HasFull
-	}
-	share := stats.Opt[float64]{}
-	switch {
-	case window == time.Second:
-		share = watched.Over1s
-	case window == 10*time.Second && watched.Over10s.OK:
-		share = watched.Over10s
-	case window == 10*time.Second:
-		share = stats.Opt[float64]{V: kernel.Avg10 / 100, OK: has}
-	case window == time.Minute:
-		share = stats.Opt[float64]{V: kernel.Avg60 / 100, OK: has}
-	case window == 5*time.Minute:
-		share = stats.Opt[float64]{V: kernel.Avg300 / 100, OK: has}
-	}
-	if !share.OK || !(share.V >= 0 && share.V <= 1) { // NaN is no share either
-		return stats.Observation{Reason: "no pressure was read over that window"}
-	}
-	return stats.Observation{Available: uint64(share.V * shareUnit), Capacity: shareUnit, Time: of.Time, OK: true}
+	return false
 }

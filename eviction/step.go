@@ -23,25 +23,19 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 	for i := range m.watched {
 		w := &m.watched[i]
 		w.met, w.due = false, false
-		if w.info.fs == containerFs && !m.layout.OK {
-			w.observed = stats.Observation{Reason: "the layout of the file systems is not known yet"}
-			continue
-		}
 		w.observed = m.observe(now, s, w)
 		if w.observed.Gone {
-			w.since, w.held = time.Time{}, false
+			w.since, w.held, w.unseen = time.Time{}, false, time.Time{}
 		}
 		if !w.observed.OK {
+			if w.unseen.IsZero() && !w.observed.Gone {
+				w.unseen = now
+			}
 			continue
 		}
-		available, capacity := w.observed.Available, w.observed.Capacity
-		w.limit = w.Value.Of(capacity)
-		if w.info.kind.pressure() {
-			w.limit = uint64(float64(w.Value.Percentage) * shareUnit)
-			w.met = available > w.limit
-		} else {
-			w.met = available < w.limit || w.held && available < m.enough(w, capacity)
-		}
+		w.unseen = time.Time{}
+		w.limit = w.Value.Of(w.observed.Capacity)
+		w.met = w.observed.Short(w.limit) || w.held && w.observed.Short(w.enough(w.observed.Capacity))
 		switch {
 		case !w.met:
 			w.since, w.held = time.Time{}, false
@@ -51,8 +45,8 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 	}
 }
 
-// enough is what must be available for an eviction to be over: the threshold and the minimum reclaim.
-func (m *Manager) enough(w *watched, capacity uint64) uint64 {
+// enough is what must be available for an eviction to be over: the threshold and the minimum reclaim, which a signal that rises has not.
+func (w *watched) enough(capacity uint64) uint64 {
 	limit := w.Value.Of(capacity)
 	if w.MinReclaim != nil {
 		limit = add(limit, w.MinReclaim.Of(capacity))
@@ -212,7 +206,7 @@ func find(met []Met, w *watched) *Met {
 	return &Met{Threshold: w.Threshold} // it is there: w is due
 }
 
-// choose ranks the pods for one threshold and evicts the first, if anybody may go now. The first threshold's ranking and reason
+// choose ranks the pods for one threshold and evicts the first, if one may go now. The first threshold's ranking and reason
 // stay in the decision until another one has a victim.
 func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool {
 	met := find(d.Met, w)
@@ -259,7 +253,7 @@ func (m *Manager) gracePeriod(w *watched, object *Pod) int64 {
 	return max(seconds, hardGrace)
 }
 
-// whyNot says why nobody may be evicted for a threshold now; empty: the first in the ranking goes.
+// whyNot says why no pod may be evicted for a threshold now; empty: the first in the ranking goes.
 func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, causes int) (reason string, stopped bool) {
 	if m.config.Breaker && m.futile[w.info.kind] >= breakerLimit {
 		return m.stoppedBecause(w, in.Growing), true
@@ -302,11 +296,11 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			out.mayNot = append(out.mayNot, c)
 			return
 		}
-		if p := m.dying(pod.PodRef.UID); p != nil {
-			if p.e.hard || !w.Hard() { // it is on its way out as fast as this threshold could have it
+		if l := m.dying(pod.PodRef.UID); l != nil {
+			if l.e.hard || !w.Hard() { // it is on its way out as fast as this threshold could have it
 				return
 			}
-			c.Keys.Dying, c.Keys.eases = true, p.e.eases(w.info.kind)
+			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind)
 		}
 		m.measure(&c, w)
 		c.Keys.SetAside = now.Before(m.aside[pod.PodRef.UID].until)
@@ -328,7 +322,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 	return causes
 }
 
-// unseen considers the pods that somebody told of and the Summary does not have: as the kubelet does, but they are not measured,
+// unseen considers the pods whose object is known and that the Summary does not have: as the kubelet does, but they are not measured,
 // so they come last.
 func (m *Manager) unseen(in Input, consider func(*stats.PodStats, *Pod)) {
 	has := make(map[string]struct{}, len(in.Summary.Pods))
@@ -342,7 +336,7 @@ func (m *Manager) unseen(in Input, consider func(*stats.PodStats, *Pod)) {
 	}
 }
 
-// empty: nothing lives in the pod, so there is nobody to evict.
+// empty: nothing lives in the pod, so there is no pod to evict.
 func empty(p *stats.PodStats, object *Pod) bool {
 	return p.Populated.OK && !p.Populated.V || object != nil && object.finished
 }

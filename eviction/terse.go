@@ -42,7 +42,7 @@ func (d *Decision) Words() {
 
 // Unread returns the index in the Summary of a pod that has to be read in full before the next step, which would be decided by no
 // more than its upper bound: a pod that a threshold for memory would have first, or one that is on its way out. -1: none has to.
-// Whoever does not come first by an upper bound does not by the truth either, so nobody else needs to be read. It does not allocate.
+// A pod that does not come first by an upper bound does not by the truth either, so no other one needs to be read. It does not allocate.
 func (m *Manager) Unread(now time.Time, in Input) int {
 	s := in.Summary
 	for i := range s.Pods {

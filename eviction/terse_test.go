@@ -34,9 +34,9 @@ func TestAQuickLookHasTheSameVictim(t *testing.T) {
 		decide := func(s *stats.Summary, terse bool) Decision {
 			m := NewManager(Config{MemoryAvailable: stats.MemoryAvailableLower, Thresholds: benchManager(false).config.Thresholds})
 			if aside >= 0 {
-				m.Done(epoch, s.Pods[aside].PodRef.UID, false)
+				m.Aside(epoch, s.Pods[aside].PodRef.UID)
 			}
-			m.Observe(epoch, &s.Node)
+			m.Observe(epoch, &s.Node, Situation{})
 			in := Input{Summary: s, MemoryOnly: true, Terse: terse}
 			reads := 0
 			for {
@@ -79,17 +79,17 @@ func TestAVictimIsReadBeforeOthers(t *testing.T) {
 	in.Summary.Node.Memory.KernelAvailableBytes = stats.Some(uint64(50 << 20))
 	in.MemoryOnly = true
 	d := m.Step(epoch, in)
-	m.Begin(d.Evictions[0], 50<<20)
+	m.Begin(Stamp{Time: epoch}, d.Evictions[0], d.Signal)
 	for i := range in.Summary.Pods {
 		in.Summary.Pods[i].Memory.Quick = true
 	}
 	if i := m.Unread(epoch, in); i < 0 || in.Summary.Pods[i].PodRef.UID != d.Evictions[0].Pod.PodRef.UID {
 		t.Errorf("asks for %d, the victim is %s", i, d.Evictions[0].Pod.PodRef.UID)
 	}
-	before := m.pending[0].e.Returns
+	before := m.lives[0].e.Returns
 	in.Summary.Pods[2].Memory.WorkingSetBytes.V = 1 << 30
 	m.Step(epoch.Add(time.Second), in)
-	if m.pending[0].e.Returns != before {
+	if m.lives[0].e.Returns != before {
 		t.Error("an upper bound was taken for what the victim returns")
 	}
 }
@@ -104,8 +104,7 @@ func TestSharedMemoryIsWaitedFor(t *testing.T) {
 			in.Summary.Pods[i].Memory.ShmemBytes = stats.Some(shared)
 		}
 		d := m.Step(epoch, in)
-		m.Begin(d.Evictions[0], 50<<20)
-		m.Done(epoch, d.Evictions[0].Pod.PodRef.UID, true)
+		m.Emptied(Stamp{Time: epoch}, m.Begin(Stamp{Time: epoch}, d.Evictions[0], d.Signal))
 		if waits := len(m.Step(epoch.Add(settleLimit+time.Second), in).Evictions) == 0; waits != (shared > 0) {
 			t.Errorf("%d bytes shared: waits %v", shared, waits)
 		}

@@ -23,6 +23,9 @@ type Threshold struct {
 	Window time.Duration
 }
 
+// Amount reports whether the signal counts something that a victim returns; not so a share of time stalled.
+func (t *Threshold) Amount() bool { return t.Window == 0 }
+
 // Hard reports whether the threshold evicts at once.
 func (t Threshold) Hard() bool { return t.Grace == 0 }
 
@@ -76,7 +79,7 @@ func shortDuration(d time.Duration) string {
 func amountText(k kind, v uint64) string {
 	switch {
 	case k.pressure():
-		return strconv.FormatFloat(float64(v)*100/shareUnit, 'f', -1, 64) + "%"
+		return strconv.FormatFloat(float64(v)*100/stats.ShareUnit, 'f', -1, 64) + "%"
 	case k == kindPID || k == kindInodes:
 		return resource.NewQuantity(int64(min(v, math.MaxInt64)), resource.DecimalSI).String()
 	}

@@ -102,7 +102,7 @@ func TestParseSettings(t *testing.T) {
 		if c.err == "" && (len(errs) > 0 || !slices.Equal(got, c.want)) {
 			t.Errorf("%s: got %q, %v, want %q", c.id, got, errs, c.want)
 		}
-		if c.err != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.err) || thresholds != nil) {
+		if c.err != "" && (len(errs) != 1 || !strings.Contains(errs[0].Err.Error(), c.err) || thresholds != nil) {
 			t.Errorf("%s: errors %v, want %q", c.id, errs, c.err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestCheckCapacity(t *testing.T) {
 		if s == stats.SignalPIDAvailable {
 			return stats.Observation{}
 		}
-		return stats.Observation{Capacity: 1 << 30, Available: 1 << 29, OK: true}
+		return stats.Observation{Capacity: 1 << 30, Value: 1 << 29, OK: true}
 	}
 	for want, s := range map[string]Settings{
 		"": in("hard memory.available 1Mi", "hard pid.available 100E"),

@@ -25,7 +25,7 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 		use = m.diskUsage(c, w)
 		k.Requests = true
 		switch {
-		case w.info.kind == kindInodes: // nobody can request them, so whoever has any is over
+		case w.info.kind == kindInodes: // they cannot be requested, so a pod that has any is over
 			k.Request = stats.Some(uint64(0))
 		case c.Object != nil:
 			k.Request = stats.Some(c.Object.storageRequest)

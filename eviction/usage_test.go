@@ -12,9 +12,9 @@ func TestWhatAnEndIsExpectedToReturn(t *testing.T) {
 	for signal, info := range signals {
 		want := stats.Some[uint64](7)
 		switch signal {
-		case stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, SignalMemoryPressureFull, SignalMemoryPressureSome:
+		case stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome:
 			want.V = 5
-		case SignalIOPressureFull, SignalCPUPressureSome:
+		case stats.SignalIOPressureFull, stats.SignalCPUPressureSome:
 			want = stats.Opt[uint64]{}
 		}
 		c := &Candidate{Pod: pod, Keys: Keys{Usage: 7, Measured: true, kind: info.kind}}

@@ -32,7 +32,8 @@ func (w *planner) planContainers() map[string]bool {
 			continue
 		}
 		if n := policy.MaxPerPodContainer; n >= 0 && len(u) > n {
-			surplus = appendSteps(surplus, u[:len(u)-n], PerContainer, fmt.Sprintf("%d dead containers of this name in the pod, the newest %d stay", len(u), n))
+			why := fmt.Sprintf("%d dead containers of this name in the pod, the newest %d stay", len(u), n)
+			surplus = appendSteps(surplus, u[:len(u)-n], PerContainer, why)
 			u = u[len(u)-n:]
 		}
 		if len(u) > 0 {
@@ -140,7 +141,9 @@ func appendSteps(to []Step, of []dead, reason Reason, why string) []Step {
 		if stop {
 			why += "; the runtime does not know whether it runs: stop it first"
 		}
-		to = append(to, Step{Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop, Since: d.CreatedAt, Bytes: d.Bytes, Reason: reason, Why: why})
+		to = append(to, Step{
+			Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop, Since: d.CreatedAt, Reason: reason, Why: why,
+		})
 	}
 	return to
 }

@@ -50,7 +50,8 @@ func (w *planner) planImages() {
 		n := len(w.plan.Steps) - first
 		w.plan.Steps, w.plan.Errors = w.plan.Steps[:first], w.plan.Errors[:errs]
 		w.plan.Spare, w.plan.Short, w.plan.Available = nil, "", stats.Opt[uint64]{}
-		w.fail("images: none goes for now (planned: %d): sandbox %.64q is younger than %v and has no container yet, its image may be among them", n, name, youngSandbox)
+		w.fail("images: none goes for now (planned: %d): sandbox %.64q is younger than %v and has no container yet, its image may be among them",
+			n, name, youngSandbox)
 	}
 }
 
@@ -130,7 +131,8 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 	}
 	w.plan.Available = stats.Some(want)
 	want -= available
-	why := fmt.Sprintf("unused; the image filesystem is %d%% full, the high threshold is %d%%: %s to free down to %d%%", usage, policy.HighThresholdPercent, formatSize(want), policy.LowThresholdPercent)
+	why := fmt.Sprintf("unused; the image filesystem is %d%% full, the high threshold is %d%%: %s to free down to %d%%",
+		usage, policy.HighThresholdPercent, formatSize(want), policy.LowThresholdPercent)
 	got := uint64(0)
 	for _, i := range images {
 		switch {

@@ -17,7 +17,7 @@ type Look struct {
 	Cgroups    []PodCgroup // of pods, with processes or without
 	Left       []Left      // what was seen and is none of these: it stays, and the plan says so
 
-	// Pods are those that somebody names, by UID. One that nobody names is gone once PodsSynced; while that is false no pod is.
+	// Pods are those that clients or manifests name, by UID. Any other is gone once PodsSynced; while that is false no pod is.
 	Pods       map[string]Phase
 	PodsSynced bool
 
@@ -44,7 +44,7 @@ func (t Trigger) String() string {
 	return "periodic"
 }
 
-// Phase is what those who name a pod say of it.
+// Phase is what the clients and manifests that name a pod say of it.
 type Phase uint8
 
 // The phases.
@@ -77,8 +77,6 @@ type Container struct {
 	State     ContainerState
 	CreatedAt time.Time
 	Images    []string // every reference to its image: ID, name, digest
-	// Bytes are those of its writable layer and its logs. Absent: not known.
-	Bytes stats.Opt[uint64]
 }
 
 // Sandbox is one that the runtime lists.

@@ -57,7 +57,7 @@ type MemoryPod struct {
 	SwapLeftBytes  stats.Opt[uint64] // what memory.swap.max leaves
 	Lists          stats.Opt[MemoryLists]
 	// StallShare is the share of the last 10 s in which some of its tasks waited for memory, 0 to 1. Absent: the kernel does not say,
-	// and nobody is spared for it.
+	// and no pod is spared for it.
 	StallShare stats.Opt[float64]
 	Above      []string // paths of the cgroups above it, without the root
 }
@@ -88,14 +88,14 @@ type MemoryWish struct {
 	Rate  float64       // bytes a second that were reclaimed lately
 }
 
-// MemoryAsk is what one pod is asked for. Whoever carries it out opens the very cgroup that was looked at.
+// MemoryAsk is what one pod is asked for. The caller that carries it out opens the very cgroup that was looked at.
 type MemoryAsk struct {
 	UID, Cgroup string
 	Bytes       uint64
 	ColdShare   float64 // of what it uses, 0 to 1: the order
 }
 
-// MemoryPlan is whom to ask for how much, in order.
+// MemoryPlan is which pods to ask for how much, in order.
 type MemoryPlan struct {
 	Kind  MemoryKind
 	Asks  []MemoryAsk
@@ -119,14 +119,22 @@ func MemoryTime(headroom uint64, fill float64, margin time.Duration) time.Durati
 // MemoryKindFor is the kind that can help: anonymous memory where swap has room for some of it. ok: it is known how much swap is free;
 // without swap that is none.
 func MemoryKindFor(free stats.Opt[uint64], keep uint64) (kind MemoryKind, ok bool) {
-	if free.OK && free.V > keep && free.V-keep >= worthBytes {
+	if spareSwap(free, keep) >= worthBytes {
 		return Anonymous, true
 	}
 	return PageCache, free.OK
 }
 
-// PlanMemory plans whom to ask for cold memory: BestEffort pods before Burstable ones, never others, and of these the coldest first. It
-// reads the look only.
+// spareSwap is how much swap may be used; 0 where it is not known.
+func spareSwap(free stats.Opt[uint64], keep uint64) uint64 {
+	if !free.OK {
+		return 0
+	}
+	return free.V - min(keep, free.V)
+}
+
+// PlanMemory plans which pods to ask for cold memory: BestEffort pods before Burstable ones, never others, and of these the coldest first.
+// It reads the look only.
 func PlanMemory(look *MemoryLook, w MemoryWish) MemoryPlan {
 	plan := MemoryPlan{Kind: w.Kind}
 	left, why := bound(look, w)
@@ -180,7 +188,7 @@ func bound(look *MemoryLook, w MemoryWish) (bytes uint64, why string) {
 		case kind != Anonymous:
 			return 0, "swap has no room"
 		}
-		bytes = min(bytes, look.SwapFreeBytes.V-look.SwapKeepBytes)
+		bytes = min(bytes, spareSwap(look.SwapFreeBytes, look.SwapKeepBytes))
 	}
 	if bytes < minMemoryAsk {
 		return 0, fmt.Sprintf("at %.0f MiB a second nothing of worth comes back in %v", w.Rate/(1<<20), w.Time.Round(time.Millisecond))
@@ -195,13 +203,13 @@ type cold struct {
 	share float64 // cold, of what it uses
 }
 
-// coldest is who may be asked, in order.
+// coldest are the pods that may be asked, in order.
 func coldest(look *MemoryLook, kind MemoryKind) []cold {
 	out := make([]cold, 0, len(look.Pods))
-	_, swap := swapOf(look)
+	swap := spareSwap(look.SwapFreeBytes, look.SwapKeepBytes) > 0
 	for i := range look.Pods {
 		p := &look.Pods[i]
-		if p.Exempt || classOrder(p.QOSClass) == 0 || p.Cgroup == "" || !p.CurrentBytes.OK || !p.ProtectedBytes.OK || !p.Lists.OK || p.StallShare.OK && p.StallShare.V >= stalls {
+		if !p.mayBeAsked() {
 			continue
 		}
 		anon := uint64(0)
@@ -226,13 +234,11 @@ func coldest(look *MemoryLook, kind MemoryKind) []cold {
 	return out
 }
 
-// swapOf is the swap that may be used, and whether there is any.
-func swapOf(look *MemoryLook) (bytes uint64, ok bool) {
-	free := look.SwapFreeBytes
-	if !free.OK || free.V <= look.SwapKeepBytes {
-		return 0, false
-	}
-	return free.V - look.SwapKeepBytes, true
+// mayBeAsked: nothing speaks against it, and all is known that an ask is measured by.
+func (p *MemoryPod) mayBeAsked() bool {
+	known := p.Cgroup != "" && p.CurrentBytes.OK && p.ProtectedBytes.OK && p.Lists.OK
+	stalled := p.StallShare.OK && p.StallShare.V >= stalls
+	return known && !stalled && !p.Exempt && classOrder(p.QOSClass) != 0
 }
 
 // idleAnon is how much anonymous memory may be idle. With generations the lists say little of it: half is a guess, which what is read
@@ -244,7 +250,7 @@ func idleAnon(l MemoryLists, generations bool) uint64 {
 	return l.InactiveAnon
 }
 
-// classOrder is 0 for who is never asked: Guaranteed, and who may be.
+// classOrder is 0 for pods that are never asked: Guaranteed ones, and those that may be.
 func classOrder(c stats.QOSClass) int {
 	switch c {
 	case stats.BestEffort:
@@ -255,7 +261,7 @@ func classOrder(c stats.QOSClass) int {
 	return 0
 }
 
-// Chunks of a plan, that it can be stopped between: each blocks whoever wants to remove the cgroup, and with it every kill.
+// Chunks of a plan, that it can be stopped between: each blocks the removal of the cgroup, and with it every kill.
 const (
 	FirstMemoryChunk = 1 << 20
 	minChunk         = 256 << 10

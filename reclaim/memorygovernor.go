@@ -42,7 +42,7 @@ type MemoryEffect struct {
 }
 
 // Gain is what came back of the signal, in bytes, below 0 where it went on falling faster than before. What the pods' cgroups did not
-// give is somebody else's. ok: it is known.
+// give came from elsewhere. ok: it is known.
 func (e *MemoryEffect) Gain() (bytes int64, ok bool) {
 	if !e.Before.OK || !e.After.OK {
 		return 0, false

@@ -10,7 +10,7 @@ import (
 const (
 	// NearMemory times the highest threshold is where it begins, and where it is content.
 	NearMemory = 2
-	// soon: what will not be short within this time is not anybody's concern yet.
+	// soon: what will not be short within this time is no concern yet.
 	soon = time.Minute
 )
 
@@ -25,8 +25,8 @@ type MemoryNeed struct {
 	Margin time.Duration // for the reaction to a hard threshold
 }
 
-// Wish is how much should come back and how long there is for it. ok is false where nothing is to be reclaimed: enough is available, nobody
-// takes more and nobody is about to be evicted for what is taken already, or it is too late: a hard threshold is met.
+// Wish is how much should come back and how long there is for it. ok is false where nothing is to be reclaimed: enough is available,
+// no more is taken and no pod is about to be evicted for what is taken already, or it is too late: a hard threshold is met.
 func (n *MemoryNeed) Wish() (w MemoryWish, ok bool) {
 	limit := max(n.Hard.V, n.Soft.V) // 0 where absent
 	if limit == 0 || n.Available/NearMemory >= limit || n.Hard.OK && n.Available < n.Hard.V {

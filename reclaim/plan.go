@@ -30,7 +30,7 @@ type Plan struct {
 	Records Records
 }
 
-// Step removes one thing. Whoever carries it out looks again first: it may run, be used or be named by now.
+// Step removes one thing. The caller that carries it out looks again first: it may run, be used or be named by now.
 type Step struct {
 	Action Action
 	ID     string // of the container, sandbox or image; the name of a log directory or link; the path of a cgroup

@@ -9,7 +9,7 @@ import (
 
 // planSandboxes follows the kubelet's evictSandboxes: one that is not ready and has no container may go; pods that are not gone
 // keep their newest, whether that one may go or not. Unlike containers it does not wait until all pods are known, save for pods that
-// nobody names. removed are the IDs of the containers that go before.
+// are not named. removed are the IDs of the containers that go before.
 func (w *planner) planSandboxes(removed map[string]bool) {
 	full := make(map[string]bool, len(w.look.Sandboxes))
 	for i := range w.look.Containers {
@@ -39,8 +39,10 @@ func (w *planner) planSandboxes(removed map[string]bool) {
 		if !ok || !s.NotReady || full[s.ID] {
 			continue
 		}
-		steps = append(steps, Step{Action: RemoveSandbox, ID: s.ID, PodUID: s.PodUID, Name: s.Namespace + "/" + s.Name, Since: s.CreatedAt, Reason: reason,
-			Why: "not ready, without containers, and " + why})
+		steps = append(steps, Step{
+			Action: RemoveSandbox, ID: s.ID, PodUID: s.PodUID, Name: s.Namespace + "/" + s.Name, Since: s.CreatedAt, Reason: reason,
+			Why: "not ready, without containers, and " + why,
+		})
 	}
 	slices.SortFunc(steps, func(a, b Step) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
 	w.plan.Steps = append(w.plan.Steps, steps...)

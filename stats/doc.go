@@ -6,6 +6,7 @@
 //	kernel.go     what the kernel tells of a cgroup: PSIStats, MemoryEvents, IOStat, CgroupID
 //	fs.go         FsStats, Layout, and what a pod takes of the disks
 //	network.go    NetworkStats
+//	stamp.go      Stamp: an instant on both clocks
 //	source.go     SourceStatus: how a source of a Summary stands
 //	signal.go     Signal, Observation, Observe
 //	qos.go        QOSClass

@@ -34,7 +34,7 @@ type MemoryEvents struct {
 	OOMGroupKill uint64 // whole-group kills (memory.oom.group); since v5.17, 0 before
 }
 
-// IOStat is what a cgroup and all below it moved to and from a device since it was made: bytes, and numbers of operations.
+// IOStat is what a cgroup and all below it moved to and from all devices since it was made.
 type IOStat struct {
-	ReadBytes, WriteBytes, Reads, Writes, DiscardBytes, Discards uint64
+	ReadBytes, WriteBytes uint64
 }

@@ -80,7 +80,6 @@ type CPUStats struct {
 	Usage Opt[time.Duration]
 	// NanoCores is the usage per second between this look and the one before, in billionths of a core.
 	NanoCores Opt[uint64]
-	Throttled Opt[time.Duration]
 }
 
 // NodePressure is pressure stall information of the whole node.
@@ -145,10 +144,8 @@ type PodStats struct {
 	IOPressure       Opt[PSIStats]
 	LocalEvents      Opt[MemoryEvents] // memory.events.local: of the pod's cgroup itself, so of its own limit
 	Processes        Opt[uint64]       // lines of cgroup.procs, all levels
-	PIDLimit         Opt[uint64]       // pids.max; absent: none
 	Restarts         Opt[uint64]       // of all containers, those that are dead now included
 	CPURequestMillis Opt[Range]
-	CPULimitMillis   Opt[uint64] // absent: none, or not known
 	EphemeralStorage PodStorageStats
 	Network          Opt[NetworkStats]
 }
@@ -159,7 +156,6 @@ type PodMemoryStats struct {
 	UsageBytes      Opt[uint64] // memory.current
 	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0; Quick: memory.current, which it is not above
 	AnonBytes       Opt[uint64]
-	FileBytes       Opt[uint64] // page cache, shmem included
 	ShmemBytes      Opt[uint64] // tmpfs and shared memory
 	LimitBytes      Opt[uint64] // memory.max; absent: none, or not read (the memory view reads a Guaranteed pod's only)
 	// Quick: of all that, only usage and a Guaranteed pod's limit were read (Reader.Quick).
@@ -176,17 +172,14 @@ type PodMemoryStats struct {
 
 // ContainerStats is one container.
 type ContainerStats struct {
-	Name             string // empty: the runtime has not told
-	ID               string
-	StartTime        time.Time
-	Restarts         uint64
-	CPU              CPUStats
-	Memory           ContainerMemoryStats
-	Rootfs           Opt[FsUsage] // writable layer
-	Logs             Opt[FsUsage]
-	Processes        Opt[uint64]
-	MemoryRequest    Opt[Range]
-	CPURequestMillis Opt[Range]
+	Name      string // empty: the runtime has not told
+	ID        string
+	StartTime time.Time
+	CPU       CPUStats
+	Memory    ContainerMemoryStats
+	Rootfs    Opt[FsUsage] // writable layer
+	Logs      Opt[FsUsage]
+	Processes Opt[uint64]
 }
 
 // ContainerMemoryStats in bytes, from the container's cgroup.

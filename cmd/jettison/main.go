@@ -1,4 +1,15 @@
-// Command jettison keeps a node alive under pressure. See README.md.
+// Command jettison keeps a node alive under pressure. See README.md. It holds flags and wiring; what a command does is in a room of
+// internal.
+//
+//	main.go            the root command, exit codes
+//	flags.go           what several commands have flags for
+//	runcommand.go      run: internal/agent
+//	replaycommand.go   replay: internal/replay
+//	recordscommand.go  records: internal/show
+//	gccommand.go       gc: internal/gcpass
+//	statscommand.go    stats: internal/observe, shown by internal/show or written by internal/summaryv1
+//	checkcommand.go    check: internal/check
+//	treecommand.go     tree: internal/nodefiles
 package main
 
 import (
@@ -6,20 +17,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"jettison/internal/agent"
-	"jettison/internal/config"
 	"jettison/internal/kill"
-	"jettison/internal/logpipe"
+	"jettison/internal/show"
 )
 
 // version is set by the linker.
@@ -57,7 +62,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(stderr, "jettison:", oneLine(err.Error()))
+	fmt.Fprintln(stderr, "jettison:", show.OneLine(err.Error()))
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
@@ -65,14 +70,14 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
 func command(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "jettison",
 		Short: "Keeps a node alive under pressure",
-		Long: `jettison keeps a node alive under pressure: it reads cgroup v2 itself, computes the kubelet's memory.available
-and, when that falls below its threshold, evicts the one pod that a kubelet would evict, at once.
+		Long: `jettison keeps a node alive under pressure: it reads cgroup v2 and file systems itself and computes the kubelet's eviction
+signals. By default it acts on memory, disks and inodes; on swap, tasks and pressure only where a threshold is configured. When
+a signal crosses its threshold, it evicts the one pod that a kubelet would evict: at once for memory and tasks, and for a disk where
+removing garbage was not enough. Beside a kubelet disks are the kubelet's.
 
 Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line on stderr.`,
 		SilenceErrors: true, SilenceUsage: true,
@@ -91,7 +96,10 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(runCommand(stderr), replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(stdout), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout), versionCommand(stdout))
+	root.AddCommand(
+		runCommand(stderr), replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(stdout),
+		statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout), versionCommand(stdout),
+	)
 	return root
 }
 
@@ -110,71 +118,4 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 			return err
 		},
 	}
-}
-
-func runCommand(stderr io.Writer) *cobra.Command {
-	var path, format, level, record, ladder string
-	o := agent.Options{Version: version}
-	cmd := &cobra.Command{
-		Use:   "run",
-		Short: "Watch this node and evict when it runs out of memory, tasks or disk",
-		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). It needs root, the node's cgroup v2 hierarchy,
-its /proc and the socket of its container runtime; docs/privileges.md says how a DaemonSet gives it these.
-
-Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own KubeletConfiguration as it is. Without
---config, ` + config.DefaultPath + ` is read if it is there; else the defaults hold: memory.available<100Mi.`,
-		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			pipe := logpipe.New(stderr)
-			defer pipe.Close(time.Second)
-			var err error
-			if o.Log, err = logger(pipe, format, level); err != nil {
-				return usageError{err}
-			}
-			if o.Config, err = config.Load(path); err != nil {
-				return usageError{err}
-			}
-			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {
-				return usageError{fmt.Errorf("--ladder: %w", err)}
-			}
-			if record != "" {
-				if o.Config.Record, err = filepath.Abs(record); err != nil {
-					return usageError{err}
-				}
-			}
-			err = agent.Run(cmd.Context(), o)
-			if wrong := (agent.ConfigError{}); errors.As(err, &wrong) {
-				return usageError{err}
-			}
-			return err
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
-	f.StringVar(&record, "record", "", "record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
-	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
-	f.StringVar(&format, "log-format", "text", "text or json")
-	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
-	f.StringVar(&o.CgroupMount, "cgroup-mount", "/sys/fs/cgroup", "where the node's cgroup v2 hierarchy is mounted")
-	f.StringVar(&o.ProcMount, "proc-mount", "/proc", "where the node's /proc is mounted")
-	f.StringVar(&o.HostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
-	f.StringVar(&ladder, "ladder", "", "rungs of the kill ladder to use, for comparisons (default all)")
-	_ = f.MarkHidden("ladder") // it is there
-	return cmd
-}
-
-func logger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
-	}
-	o := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: want text or json", format)
 }

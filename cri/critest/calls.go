@@ -43,7 +43,8 @@ func (r *Runtime) Version(ctx context.Context, _ *runtimev1.VersionRequest) (*ru
 // Status implements the CRI.
 func (r *Runtime) Status(ctx context.Context, _ *runtimev1.StatusRequest) (*runtimev1.StatusResponse, error) {
 	return unary(ctx, r, "Status", func() (*runtimev1.StatusResponse, error) {
-		return &runtimev1.StatusResponse{Status: &runtimev1.RuntimeStatus{Conditions: clones(r.Conditions)}, Info: map[string]string{"config": r.Config}}, nil
+		return &runtimev1.StatusResponse{Status: &runtimev1.RuntimeStatus{Conditions: clones(r.Conditions)},
+			Info: map[string]string{"config": r.Config}}, nil
 	})
 }
 
@@ -69,7 +70,8 @@ func (r *Runtime) ListContainers(ctx context.Context, req *runtimev1.ListContain
 }
 
 // PodSandboxStatus implements the CRI.
-func (r *Runtime) PodSandboxStatus(ctx context.Context, req *runtimev1.PodSandboxStatusRequest) (*runtimev1.PodSandboxStatusResponse, error) {
+func (r *Runtime) PodSandboxStatus(ctx context.Context,
+	req *runtimev1.PodSandboxStatusRequest) (*runtimev1.PodSandboxStatusResponse, error) {
 	return unary(ctx, r, "PodSandboxStatus", func() (*runtimev1.PodSandboxStatusResponse, error) {
 		for _, s := range r.Sandboxes {
 			if s.GetId() != req.GetPodSandboxId() {
@@ -108,7 +110,8 @@ func (r *Runtime) ContainerStatus(ctx context.Context, req *runtimev1.ContainerS
 }
 
 // ListContainerStats implements the CRI.
-func (r *Runtime) ListContainerStats(ctx context.Context, _ *runtimev1.ListContainerStatsRequest) (*runtimev1.ListContainerStatsResponse, error) {
+func (r *Runtime) ListContainerStats(ctx context.Context,
+	_ *runtimev1.ListContainerStatsRequest) (*runtimev1.ListContainerStatsResponse, error) {
 	return unary(ctx, r, "ListContainerStats", func() (*runtimev1.ListContainerStatsResponse, error) {
 		return &runtimev1.ListContainerStatsResponse{Stats: clones(r.Stats)}, nil
 	})
@@ -142,7 +145,8 @@ func (r *Runtime) StopContainer(ctx context.Context, req *runtimev1.StopContaine
 }
 
 // ReopenContainerLog implements the CRI. It makes no file: see Answer.
-func (r *Runtime) ReopenContainerLog(ctx context.Context, req *runtimev1.ReopenContainerLogRequest) (*runtimev1.ReopenContainerLogResponse, error) {
+func (r *Runtime) ReopenContainerLog(ctx context.Context,
+	req *runtimev1.ReopenContainerLogRequest) (*runtimev1.ReopenContainerLogResponse, error) {
 	return unary(ctx, r, "ReopenContainerLog", func() (*runtimev1.ReopenContainerLogResponse, error) {
 		for _, c := range r.Containers {
 			switch {
@@ -159,7 +163,8 @@ func (r *Runtime) ReopenContainerLog(ctx context.Context, req *runtimev1.ReopenC
 }
 
 // RemovePodSandbox implements the CRI.
-func (r *Runtime) RemovePodSandbox(ctx context.Context, req *runtimev1.RemovePodSandboxRequest) (*runtimev1.RemovePodSandboxResponse, error) {
+func (r *Runtime) RemovePodSandbox(ctx context.Context,
+	req *runtimev1.RemovePodSandboxRequest) (*runtimev1.RemovePodSandboxResponse, error) {
 	return unary(ctx, r, "RemovePodSandbox", func() (*runtimev1.RemovePodSandboxResponse, error) {
 		id, before := req.GetPodSandboxId(), len(r.Sandboxes)
 		r.Sandboxes = slices.DeleteFunc(r.Sandboxes, func(s *runtimev1.PodSandbox) bool { return s.GetId() == id })

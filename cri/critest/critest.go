@@ -1,5 +1,10 @@
 // Package critest is a container runtime for unit tests: a gRPC server on a unix socket that holds what the test puts in,
 // and can hang, fail, dawdle and lie per call.
+//
+//	critest.go  Runtime: what it holds and how it misbehaves
+//	calls.go    the calls that ask and stop
+//	remove.go   the calls that remove
+//	stream.go   the lists as streams
 package critest
 
 import (
@@ -61,9 +66,12 @@ type Runtime struct {
 func Start(t testing.TB) *Runtime {
 	t.Helper()
 	r := &Runtime{
-		Info: map[string]string{}, SandboxStatuses: map[string]*runtimev1.PodSandboxStatus{}, ContainerStatuses: map[string]*runtimev1.ContainerStatus{},
-		Conditions: []*runtimev1.RuntimeCondition{{Type: runtimev1.RuntimeReady, Status: true}, {Type: runtimev1.NetworkReady, Status: true}},
-		Fail:       map[string]error{}, Hang: map[string]bool{}, Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
+		Info: map[string]string{}, SandboxStatuses: map[string]*runtimev1.PodSandboxStatus{},
+		ContainerStatuses: map[string]*runtimev1.ContainerStatus{},
+		Conditions: []*runtimev1.RuntimeCondition{
+			{Type: runtimev1.RuntimeReady, Status: true}, {Type: runtimev1.NetworkReady, Status: true},
+		},
+		Fail: map[string]error{}, Hang: map[string]bool{}, Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
 		Break: map[string]int{}, Stall: map[string]int{}, Repeat: map[string]bool{},
 		calls: map[string]int{}, ended: map[string]int{}, socket: filepath.Join(t.TempDir(), "cri.sock"),
 	}

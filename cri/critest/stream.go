@@ -49,14 +49,16 @@ func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], 
 }
 
 // StreamPodSandboxes implements the CRI.
-func (r *Runtime) StreamPodSandboxes(_ *runtimev1.StreamPodSandboxesRequest, s grpc.ServerStreamingServer[runtimev1.StreamPodSandboxesResponse]) error {
+func (r *Runtime) StreamPodSandboxes(_ *runtimev1.StreamPodSandboxesRequest,
+	s grpc.ServerStreamingServer[runtimev1.StreamPodSandboxesResponse]) error {
 	return stream(r, "StreamPodSandboxes", s, r.sandboxes, func(part []*runtimev1.PodSandbox) *runtimev1.StreamPodSandboxesResponse {
 		return &runtimev1.StreamPodSandboxesResponse{PodSandboxes: part}
 	})
 }
 
 // StreamContainers implements the CRI, with the filters that are used.
-func (r *Runtime) StreamContainers(req *runtimev1.StreamContainersRequest, s grpc.ServerStreamingServer[runtimev1.StreamContainersResponse]) error {
+func (r *Runtime) StreamContainers(req *runtimev1.StreamContainersRequest,
+	s grpc.ServerStreamingServer[runtimev1.StreamContainersResponse]) error {
 	list := func() []*runtimev1.Container { return r.containers(req.GetFilter()) }
 	return stream(r, "StreamContainers", s, list, func(part []*runtimev1.Container) *runtimev1.StreamContainersResponse {
 		return &runtimev1.StreamContainersResponse{Containers: part}

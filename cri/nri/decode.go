@@ -276,28 +276,8 @@ const maxPID = 4 << 20
 func parseLinuxPod(f field, p *cri.PodSandbox) error {
 	return f.message(func(f field) error {
 		switch f.number {
-		case 2:
-			if p.Resources == nil {
-				p.Resources = &cri.LinuxResources{}
-			}
-			return parseResources(f, p.Resources)
 		case 3:
 			return f.string(&p.CgroupParent, maxName)
-		case 5:
-			var kind, path string
-			err := f.message(func(f field) error {
-				switch f.number {
-				case 1:
-					return f.string(&kind, maxName)
-				case 2:
-					return f.string(&path, maxName)
-				}
-				return nil
-			})
-			if kind == "network" {
-				p.NetNS = path
-			}
-			return err
 		}
 		return nil
 	})
@@ -381,10 +361,7 @@ func parseLinuxContainer(f field, c *cri.Container) error {
 	return f.message(func(f field) error {
 		switch f.number {
 		case 3:
-			var r cri.LinuxResources
-			err := parseResources(f, &r)
-			c.MemoryLimit, c.CPUShares, c.CPUQuota, c.CPUPeriod, c.Unified = r.MemoryLimit, r.CPUShares, r.CPUQuota, r.CPUPeriod, r.Unified
-			return err
+			return parseResources(f, c)
 		case 4:
 			v, err := f.optional()
 			if adj := int64(v); err == nil && adj >= -1000 && adj <= 1000 {
@@ -396,52 +373,34 @@ func parseLinuxContainer(f field, c *cri.Container) error {
 	})
 }
 
-// parseResources reads a LinuxResources. A limit of 0 or less is none, as in package cri.
-func parseResources(f field, r *cri.LinuxResources) error {
-	limit := func(f field, out **int64) error {
-		v, err := f.optional()
-		if n := int64(v); err == nil && n > 0 && n != math.MaxInt64 {
-			*out = &n
-		}
-		return err
-	}
-	size := func(f field, out **uint64) error {
-		var n *int64
-		err := limit(f, &n)
-		if n != nil {
-			v := uint64(*n)
-			*out = &v
-		}
-		return err
+// parseResources reads a LinuxResources, which are all that the container has. A limit of 0 or less is none, as in package cri.
+func parseResources(f field, c *cri.Container) error {
+	c.MemoryLimit, c.CPUShares, c.Unified = nil, nil, nil
+	first := func(f field, out **uint64) error {
+		return f.message(func(f field) error {
+			if f.number != 1 {
+				return nil
+			}
+			v, err := f.optional()
+			if n := int64(v); err == nil && n > 0 && n != math.MaxInt64 {
+				*out = &v
+			}
+			return err
+		})
 	}
 	return f.message(func(f field) error {
 		switch f.number {
-		case 1:
-			return f.message(func(f field) error {
-				if f.number == 1 {
-					return size(f, &r.MemoryLimit)
-				}
-				return nil
-			})
-		case 2:
-			return f.message(func(f field) error {
-				switch f.number {
-				case 1:
-					return size(f, &r.CPUShares)
-				case 2:
-					return limit(f, &r.CPUQuota)
-				case 3:
-					return limit(f, &r.CPUPeriod)
-				}
-				return nil
-			})
+		case 1: // memory: its limit
+			return first(f, &c.MemoryLimit)
+		case 2: // CPU: its shares
+			return first(f, &c.CPUShares)
 		case 6:
 			key, value, err := f.entry()
-			if err == nil && len(key) <= maxName && len(value) <= maxName && len(r.Unified) < maxAnnotation {
-				if r.Unified == nil {
-					r.Unified = map[string]string{}
+			if err == nil && len(key) <= maxName && len(value) <= maxName && len(c.Unified) < maxAnnotation {
+				if c.Unified == nil {
+					c.Unified = map[string]string{}
 				}
-				r.Unified[string(key)] = string(value)
+				c.Unified[string(key)] = string(value)
 			}
 			return err
 		}

@@ -186,7 +186,7 @@ func TestHugeAnnotations(t *testing.T) {
 	big.Annotations["jettison/never-evict"] = strings.Repeat("t", 200_000)
 	r.call("RunPodSandbox", &api.RunPodSandboxRequest{Pod: big})
 	u := wait(t, p, "the pod", func(u Update) bool { return u.Pods["uid-1"] != nil })
-	if a := u.Pods["uid-1"].Annotations; len(a) != maxAnnotation || a["jettison/never-evict"] != "" {
+	if a := u.Pods["uid-1"].Sandboxes[0].Annotations; len(a) != maxAnnotation || a["jettison/never-evict"] != "" {
 		t.Errorf("%d annotations", len(a))
 	}
 }

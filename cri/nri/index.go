@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"jettison/cri"
-	"jettison/stats/read"
 )
 
 // Limits of what is kept of a runtime. A node runs some hundred pods.
@@ -20,6 +19,10 @@ type sandbox struct {
 	containers []cri.Container
 }
 
+// Pods are the sandboxes of each pod, and their containers that are not dead, by the pod's UID. Neither the map nor what it points to is
+// changed once made; a pod that has not changed points to the same as before.
+type Pods map[string]*cri.Listing
+
 // index is what the events have told. It is used by the plugin's goroutine only; what snapshot returned is not written again.
 type index struct {
 	sandboxes  map[string]*sandbox   // by ID
@@ -27,11 +30,11 @@ type index struct {
 	containers int
 	skipped    uint64              // pods, containers and events that were malformed, or one too many
 	dirty      map[string]struct{} // UIDs that changed since current was made
-	current    read.Index
+	current    Pods
 }
 
 func newIndex() *index {
-	return &index{sandboxes: map[string]*sandbox{}, pods: map[string][]*sandbox{}, dirty: map[string]struct{}{}, current: read.Index{}}
+	return &index{sandboxes: map[string]*sandbox{}, pods: map[string][]*sandbox{}, dirty: map[string]struct{}{}, current: Pods{}}
 }
 
 // synchronized is an index of what a Synchronize listed.
@@ -56,7 +59,7 @@ func synchronized(l *listing) *index {
 
 // put adds a sandbox, or changes one that is known, and returns it; nil: it cannot be kept.
 func (x *index) put(p cri.PodSandbox) *sandbox {
-	if p.ID == "" || p.UID == "" { // without a UID pods cannot be told apart, as in read.NewIndex
+	if p.ID == "" || p.UID == "" { // without a UID pods cannot be told apart, as in a list
 		return nil
 	}
 	s := x.sandboxes[p.ID]
@@ -142,72 +145,24 @@ func (s *sandbox) find(id string) int {
 }
 
 // snapshot is the pods as of now. Pods that did not change are shared with the one before.
-func (x *index) snapshot() read.Index {
+func (x *index) snapshot() Pods {
 	if len(x.dirty) == 0 {
 		return x.current
 	}
 	next := maps.Clone(x.current)
 	for uid := range x.dirty {
 		delete(next, uid)
-		var l cri.Listing
+		if len(x.pods[uid]) == 0 {
+			continue
+		}
+		l := &cri.Listing{}
 		for _, s := range x.pods[uid] {
 			l.Sandboxes = append(l.Sandboxes, s.PodSandbox)
 			l.Containers = append(l.Containers, s.containers...)
 		}
-		if p := read.NewIndex(l)[uid]; p != nil {
-			next[uid] = p
-		}
+		next[uid] = l
 	}
 	clear(x.dirty)
 	x.current = next
 	return next
-}
-
-// Overlay is what the runtime listed, with what its events have told since. A pod that the list names with all the sandboxes
-// and containers that the events know is taken from the list, which knows more of it: attempts, times, mounts, logs. Neither
-// argument is changed; where there is nothing to add, the list itself is returned. What ended after the list was made stays
-// until the next one: its cgroup tells meanwhile.
-func Overlay(listed, events read.Index) read.Index {
-	out, own := listed, false
-	for uid, p := range events {
-		if l := listed[uid]; l != nil {
-			joined := join(l, p)
-			if joined == l {
-				continue
-			}
-			p = joined
-		}
-		if !own {
-			own = true
-			if out = maps.Clone(listed); out == nil {
-				out = read.Index{}
-			}
-		}
-		out[uid] = p
-	}
-	return out
-}
-
-// join is a listed pod with the sandboxes and containers that only events know.
-func join(listed, events *read.Pod) *read.Pod {
-	l := cri.Listing{Sandboxes: listed.Sandboxes, Containers: listed.Containers}
-	attempt := uint32(0)
-	for _, s := range listed.Sandboxes {
-		attempt = max(attempt, s.Attempt)
-	}
-	for _, s := range events.Sandboxes {
-		if !slices.ContainsFunc(listed.Sandboxes, func(o cri.PodSandbox) bool { return o.ID == s.ID }) {
-			s.Attempt = attempt + 1 // events do not tell it; the kubelet counts up
-			l.Sandboxes = append(slices.Clip(l.Sandboxes), s)
-		}
-	}
-	for _, c := range events.Containers {
-		if !slices.ContainsFunc(listed.Containers, func(o cri.Container) bool { return o.ID == c.ID }) {
-			l.Containers = append(slices.Clip(l.Containers), c)
-		}
-	}
-	if len(l.Sandboxes) == len(listed.Sandboxes) && len(l.Containers) == len(listed.Containers) {
-		return listed
-	}
-	return read.NewIndex(l)[listed.PodRef.UID]
 }

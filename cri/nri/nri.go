@@ -5,7 +5,7 @@
 // each message, and links a WebAssembly runtime.
 //
 //	nri.go      Plugin: connects, answers, hands out what it learnt
-//	holdoff.go  HoldOffs: who is kept out
+//	holds.go    HoldOffs: the pods that are kept out
 //	index.go    what the events told; Overlay: beside the runtime's lists
 //	wire.go     frames and messages
 //	decode.go   protobuf
@@ -24,19 +24,21 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"jettison/cri"
-	"jettison/stats"
-	"jettison/stats/read"
 )
 
-// DefaultSocket is where runtimes listen for plugins.
-const DefaultSocket = "/var/run/nri/nri.sock"
+// DefaultSocket is where runtimes listen for plugins: below /run, which /var/run is a link to.
+const DefaultSocket = "/run/nri/nri.sock"
 
-// Options of New. The zero value is a plugin that holds nobody off.
+// The plugin among others: its name, and when it is called, after those that change containers.
+const (
+	name     = "jettison"
+	position = "90"
+)
+
+// Options of New. The zero value is a plugin that holds no pod off.
 type Options struct {
 	Socket   string    // empty: DefaultSocket; unix:///PATH is taken too
-	Name     string    // empty: "jettison"
-	Position string    // two digits: when it is called among other plugins; empty: "90", after those that change containers
-	HoldOffs *HoldOffs // who is kept out; nil: nobody
+	HoldOffs *HoldOffs // pods that are kept out; nil: none
 }
 
 // State is how the plugin and its runtime get on.
@@ -51,10 +53,10 @@ type State struct {
 
 // Veto is a pod, or a container of it, that was kept out.
 type Veto struct {
-	Time      time.Time
-	Pod       stats.PodReference
-	Container string // empty: the pod's sandbox
-	Reason    string // of the Hold
+	Time                 time.Time
+	UID, Namespace, Name string // of the pod
+	Container            string // empty: the pod's sandbox
+	Reason               string // of the Hold
 }
 
 // maxVetoes is how many vetoes an Update holds; of more, the latest.
@@ -62,7 +64,7 @@ const maxVetoes = 64
 
 // Update is all that is known now.
 type Update struct {
-	Pods   read.Index // nil: not known, see State.Synced. It is never changed.
+	Pods   Pods // nil: not known, see State.Synced
 	State  State
 	Vetoes []Veto // since the Update that was taken last
 }
@@ -101,15 +103,6 @@ func New(o Options) (*Plugin, error) {
 	if !strings.HasPrefix(o.Socket, "/") || len(o.Socket) > 107 || strings.ContainsRune(o.Socket, 0) { // unix(7), sun_path
 		return nil, fmt.Errorf("NRI socket %.120q: want /PATH/TO/SOCKET of at most 107 bytes", o.Socket)
 	}
-	if o.Name == "" {
-		o.Name = "jettison"
-	}
-	if o.Position == "" {
-		o.Position = "90"
-	}
-	if len(o.Position) != 2 || strings.Trim(o.Position, "0123456789") != "" {
-		return nil, fmt.Errorf("NRI position %.20q: want two digits", o.Position)
-	}
 	if o.HoldOffs == nil {
 		o.HoldOffs = &HoldOffs{}
 	}
@@ -120,7 +113,7 @@ func New(o Options) (*Plugin, error) {
 func (p *Plugin) Updates() <-chan Update { return p.updates }
 
 // Run connects, answers the runtime, and connects again when it is gone, until ctx ends. All that it has is one goroutine, the
-// caller's: an answer never waits for anybody but the runtime itself. A failure is published once as State, and again when
+// caller's: an answer waits for nothing but the runtime itself. A failure is published once as State, and again when
 // another one follows.
 func (p *Plugin) Run(ctx context.Context) {
 	wait, everConnected := p.first, false
@@ -151,7 +144,7 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// absent reports that nobody listens.
+// absent reports that nothing listens.
 func absent(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
@@ -159,7 +152,7 @@ func absent(err error) bool {
 // lost publishes why there is no connection. What was known counts no more: events were missed.
 func (p *Plugin) lost(err error) {
 	if absent(err) {
-		err = fmt.Errorf("%w: nobody listens: the runtime is down, has no NRI (containerd before 1.7), or it is switched off there", err)
+		err = fmt.Errorf("%w: nothing listens: the runtime is down, has no NRI (containerd before 1.7), or it is switched off there", err)
 	}
 	err = fmt.Errorf("NRI %s: %w", p.o.Socket, err)
 	same := p.state.Err != nil && p.state.Err.Error() == err.Error()
@@ -204,7 +197,7 @@ func (p *Plugin) session(ctx context.Context, c net.Conn) error {
 	}()
 	p.state = State{}
 	w := newWire(c)
-	if err := w.register(p.o.Name, p.o.Position); err != nil {
+	if err := w.register(name, position); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
 	until := time.Now().Add(handshake)
@@ -365,7 +358,7 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 	}
 	if kind == eventRunPod || kind == eventCreate {
 		if hold, ok := p.o.HoldOffs.Held(now, e.pod.UID); ok {
-			return p.veto(w, stream, now, e, hold)
+			return p.keepOut(w, stream, now, e, hold)
 		}
 	}
 	if err := w.respond(stream, nil, 0, ""); err != nil {
@@ -376,14 +369,14 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 	return nil
 }
 
-// veto keeps a pod or a container out.
-func (p *Plugin) veto(w *wire, stream uint32, now time.Time, e event, hold Hold) error {
+// keepOut keeps a pod or a container out.
+func (p *Plugin) keepOut(w *wire, stream uint32, now time.Time, e event, hold Hold) error {
 	v := Veto{Time: now, Reason: hold.Reason, Container: e.container.Name,
-		Pod: stats.PodReference{UID: e.pod.UID, Name: e.pod.Name, Namespace: e.pod.Namespace}}
+		UID: e.pod.UID, Name: e.pod.Name, Namespace: e.pod.Namespace}
 	p.vetoes = append(p.vetoes, v)
 	p.vetoes = p.vetoes[max(0, len(p.vetoes)-maxVetoes):]
 	p.changed = true
-	text := fmt.Sprintf("jettison holds pod %s/%s off for another %v: %.1000s", v.Pod.Namespace, v.Pod.Name,
+	text := fmt.Sprintf("jettison holds pod %s/%s off for another %v: %.1000s", v.Namespace, v.Name,
 		hold.Until.Sub(now).Round(time.Second), hold.Reason)
 	if err := w.respond(stream, nil, codeUnknown, text); err != nil {
 		return fmt.Errorf("answer with a veto: %w", err)

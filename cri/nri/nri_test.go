@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"jettison/cri"
-	"jettison/stats"
 )
 
 // patience is how long tests wait for what has to come.
@@ -153,20 +152,16 @@ func TestPodsAreWhatTheRuntimeTells(t *testing.T) {
 		t.Errorf("pods %v", u.Pods)
 	}
 	one := u.Pods["uid-1"]
-	if want := (stats.PodReference{Name: "pod-1", Namespace: "default", UID: "uid-1"}); one.PodRef != want || one.Cgroup != "kubepods/burstable/poduid-1" {
-		t.Errorf("pod %+v", one)
-	}
-	memory := uint64(1 << 30)
 	wantSandbox := cri.PodSandbox{ID: "sandbox1", UID: "uid-1", Name: "pod-1", Namespace: "default", Ready: true, PID: 1001,
 		Annotations:  map[string]string{"kubernetes.io/config.source": "api", "jettison/priority": "7"},
-		CgroupParent: "/kubepods/burstable/poduid-1", NetNS: "/var/run/netns/cni-1", Resources: &cri.LinuxResources{MemoryLimit: &memory}}
+		CgroupParent: "/kubepods/burstable/poduid-1"}
 	if d := cmp.Diff([]cri.PodSandbox{wantSandbox}, one.Sandboxes); d != "" {
 		t.Error(d)
 	}
-	adj, limit, shares, period := int64(-997), uint64(64<<20), uint64(512), int64(100000)
+	adj, limit, shares := int64(-997), uint64(64<<20), uint64(512)
 	wantContainer := cri.Container{ID: "c1-1", SandboxID: "sandbox1", Name: "main1", Attempt: 3, State: cri.Running, Running: true,
 		CreatedAt: time.Unix(0, 1e18), StartedAt: time.Unix(0, 1e18+1), Image: "img:1", ImageID: "sha256:1", OOMScoreAdj: &adj,
-		MemoryLimit: &limit, CPUShares: &shares, CPUPeriod: &period, Unified: map[string]string{"memory.low": "1024"}, PID: 5001}
+		MemoryLimit: &limit, CPUShares: &shares, Unified: map[string]string{"memory.low": "1024"}, PID: 5001}
 	if d := cmp.Diff([]cri.Container{wantContainer}, one.Containers); d != "" {
 		t.Error(d)
 	}
@@ -229,7 +224,7 @@ func TestAHeldOffPodIsKeptOut(t *testing.T) {
 		vetoes = append(vetoes, u.Vetoes...)
 		return len(vetoes) == 2
 	})
-	if vetoes[0].Container != "" || vetoes[1].Container != "main1" || vetoes[0].Pod.UID != "uid-1" || u.Pods["uid-1"] != nil {
+	if vetoes[0].Container != "" || vetoes[1].Container != "main1" || vetoes[0].UID != "uid-1" || u.Pods["uid-1"] != nil {
 		t.Errorf("vetoes %+v, pods %v", vetoes, u.Pods)
 	}
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}))
@@ -298,7 +293,7 @@ func TestVetoesAreNotLost(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{{Socket: "nri.sock"}, {Socket: "/" + strings.Repeat("x", 107)}, {Socket: "/a\x00b"}, {Position: "1"}, {Position: "1a"}, {Position: "123"}} {
+	for _, o := range []Options{{Socket: "nri.sock"}, {Socket: "/" + strings.Repeat("x", 107)}, {Socket: "/a\x00b"}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("taken: %+v", o)
 		}

@@ -76,7 +76,7 @@ func (i Image) Write(path string) (digest string, err error) {
 func (i Image) index() (v1.ImageIndex, error) {
 	named := map[string]string{
 		"io.containerd.image.name":          i.Name, // containerd's importer
-		"org.opencontainers.image.ref.name": i.Name, // everybody else's
+		"org.opencontainers.image.ref.name": i.Name, // that of all other tools
 	}
 	var images []mutate.IndexAddendum
 	for _, arch := range architectures {
@@ -125,7 +125,7 @@ func (i Image) image(arch, binary string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// binaryLayer is a layer of one file, owned by root, executable by everybody, of the year 1970.
+// binaryLayer is a layer of one file, owned by root, executable by every user, of the year 1970.
 func binaryLayer(from, to string) (v1.Layer, error) {
 	content, err := os.ReadFile(from)
 	if err != nil {
@@ -134,7 +134,7 @@ func binaryLayer(from, to string) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	name := path.Clean(to)[1:]
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}); err != nil {
+	if err := w.WriteHeader(regular(name, 0o755, len(content))); err != nil {
 		return nil, err
 	}
 	if _, err := w.Write(content); err != nil {
@@ -159,7 +159,7 @@ func tarFolder(w io.Writer, folder fs.FS) error {
 		if err != nil {
 			return err
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+		header := regular(name, 0o644, len(content))
 		if err := t.WriteHeader(header); err != nil {
 			return err
 		}
@@ -170,4 +170,9 @@ func tarFolder(w io.Writer, folder fs.FS) error {
 		return err
 	}
 	return t.Close()
+}
+
+// regular is the header of a file, the same whenever it is made.
+func regular(name string, mode int64, size int) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(size), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
 }

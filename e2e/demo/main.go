@@ -143,7 +143,7 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 			}
 		}
 		if time.Now().After(deadline) {
-			return line, errors.New("the agent did not evict anybody within three minutes")
+			return line, errors.New("the agent did not evict a pod within three minutes")
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // hangMount mounts a FUSE file system on dir and never answers what the kernel asks of it, as a storage server that has gone
-// does: whoever asks for its statfs, its root or a file waits until this process is killed, and gets ENOTCONN then.
+// does: a process that asks for its statfs, its root or a file waits until this process is killed, and gets ENOTCONN then.
 func hangMount(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// deadSocket leaves a unix socket behind that nobody listens on, as a runtime that was killed does.
+// deadSocket leaves a unix socket behind that nothing listens on, as a runtime that was killed does.
 func deadSocket(path string) error {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	PortAgent   = 7002 // raw bytes to and from AgentSocket
 )
 
-// Sockets behind the forwarded ports.
+// Sockets behind the forwarded ports. AgentSocket is api.DefaultSocket, written out: the guest's init stays without the Kubernetes types.
 const (
 	CRISocket   = "/run/containerd/containerd.sock"
 	AgentSocket = "/run/jettison/jettison.sock"

@@ -289,7 +289,7 @@ func (n *Node) PID() int { return n.pid }
 // Console is what the guest and QEMU wrote to the serial console, at most its last 64 KiB.
 func (n *Node) Console() string { return n.console.String() }
 
-// freePorts finds loopback ports that nobody listens on.
+// freePorts finds loopback ports that nothing listens on.
 func freePorts(count int) ([]int, error) {
 	var ports []int
 	for range count {

@@ -87,7 +87,7 @@ func patiently(what string, say Say, run func() error) error {
 	}
 }
 
-// prune removes the entries matching a pattern that nobody has used for so long. An image that a running QEMU has open
+// prune removes the entries matching a pattern that were not used for so long. An image that a running QEMU has open
 // stays readable to it.
 func prune(pattern string, unused time.Duration) {
 	base, err := cacheDir()

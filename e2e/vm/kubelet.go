@@ -211,7 +211,7 @@ func (n *Node) RunManyStatic(ctx context.Context, objects []*v1.Pod) (pods []*Po
 // KubeletPID is the kubelet's process id in the guest.
 func (n *Node) KubeletPID() int { return n.kubeletPID }
 
-// StopKubelet kills the kubelet and waits until it is gone. Its pods live on, and nobody looks after them.
+// StopKubelet kills the kubelet and waits until it is gone. Its pods live on without it.
 func (n *Node) StopKubelet(ctx context.Context) error {
 	if _, err := n.Shell(ctx, fmt.Sprintf("kill -9 %d", n.kubeletPID)); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // differs by version; what they stand on is read from the modules themselves.
 var (
 	diskModules = []string{"virtio_pci", "virtio_blk"}
-	// lzo_rle: zram of 6.1 asks for it by its name, which nobody answers in the guest.
+	// lzo_rle: zram of 6.1 asks for it by its name, which no program answers in the guest.
 	nodeModules = []string{"overlay", "virtio_net", "veth", "bridge", "lzo_rle", "zram", "fuse", "loop", "quota_v2"}
 )
 

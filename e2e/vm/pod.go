@@ -126,7 +126,7 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 	}
 	pod.Cgroup = strings.TrimPrefix(cgroupPath(pod.QOS, object.UID, n.systemd), "/")
 	if err := pod.run(ctx); err != nil {
-		if pod.Sandbox != "" { // or nobody could try again
+		if pod.Sandbox != "" { // or it could not be tried again
 			err = errors.Join(err, pod.Remove(ctx))
 		}
 		return nil, fmt.Errorf("run pod %s: %w", pod, err)

@@ -88,7 +88,7 @@ func again(args []string) error {
 		if err := child.Start(); err != nil {
 			return err
 		}
-		// Not Wait: whoever reaps first here is the process's own reaper.
+		// Not Wait: the process that reaps first here is the process's own reaper.
 		pid := child.Process.Pid
 		if err := child.Process.Release(); err != nil {
 			return err

@@ -51,7 +51,7 @@ func onSIGTERM(args []string) error {
 	return nil
 }
 
-// forkDying keeps one short-lived process running: each starts its successor and exits, so that whoever kills by a list
+// forkDying keeps one short-lived process running: each starts its successor and exits, so that a killer that goes by a list
 // of process ids is always one generation late.
 func forkDying([]string) error {
 	if err := exec.Command("/proc/self/exe", "relay").Start(); err != nil {

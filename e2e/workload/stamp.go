@@ -10,7 +10,7 @@ import (
 )
 
 // stamp writes the time to stdout, in nanoseconds of CLOCK_MONOTONIC, again and again: how far two lines are apart tells how long
-// the process, and so everybody else's like it, had to wait. A line is one write, and nothing is allocated.
+// the process, and so all others like it, had to wait. A line is one write, and nothing is allocated.
 func stamp(args []string) error {
 	f := flag.NewFlagSet("stamp", flag.ContinueOnError)
 	every := f.Duration("every", 10*time.Millisecond, "")

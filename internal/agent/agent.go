@@ -1,80 +1,65 @@
-// Package agent is the loop: look, decide, act, look again. One goroutine owns all state; others wait for what may block (the
-// runtime, file systems, the end of a victim) and hand it what they learn. Run waits for all of them when it ends.
+// Package agent is the loop that keeps a node alive: look, decide, act, look again. One goroutine owns all mutable state, in parts: each
+// has its own fields and a handler for what it is told. What may block runs beside the loop, in types that cannot reach those fields.
 //
-//	agent.go       Run, and the loop
-//	look.go        the cheap look, many times a second; the slow one, each second
-//	decide.go      the dear look and the decision, when a threshold asks for a victim
-//	evict.go       evictions under way
-//	ladder.go      what kills, and whether it works here
-//	condition.go   conditions and thresholds, as they are logged
-//	capacity.go    thresholds that this node cannot satisfy
-//	wake.go        what the kernel tells by itself
-//	limit.go       pods at limits of their own
-//	gate.go        what the runtime tells by itself; evicted pods are kept out
-//	squeeze.go     cold memory, given back before a pod goes
-//	rotate.go      logs of live containers, where no kubelet rotates them
-//	collect.go     garbage: collected in passes, and before a pod goes for a disk
-//	growth.go      what else grows
-//	objects.go     the socket and static manifests: pod objects
-//	keep.go        records of evictions, and what a restart must not lose
-//	resume.go      going on after a restart
-//	record.go      frames of what was seen, for jettison replay
-//	advice.go      how much headroom this node needs
-//	pace.go        when the next cheap look is due
-//	runtime.go     the watcher, which lists the runtime's pods
-//	state.go       State, as others may read it
-//	describe.go    decisions in words
+//	agent.go      Options, Run: what is begun, in order, and ended
+//	loop.go       the loop: it selects, and hands each event to the part that it belongs to
+//	look.go       the cheap look and what follows from it; what is done once a second
+//	decide.go     the dear looks and the decision, when a threshold asks for a victim
+//	capacity.go   thresholds that this node cannot satisfy
+//	shown.go      conditions in the log, and the State that others read
+//
+// The parts:
+//
+//	internal/looks      reads the node and its pods
+//	internal/pace       when to look again
+//	internal/wakes      what the kernel tells by itself
+//	internal/lister     the runtime's pods
+//	internal/gate       what the runtime tells by itself; evicted pods are kept out
+//	internal/objects    pod objects: the socket and static manifests
+//	internal/beside     whether a kubelet is on this node
+//	internal/evictions  evictions under way, and their records
+//	internal/squeeze    cold memory, given back before a pod goes
+//	internal/garbage    garbage, collected in passes and before a pod goes for a disk
+//	internal/rotate     logs of live containers, where no kubelet rotates them
+//	internal/trim       memory of the agent's own
+//	internal/kill       the self-test of the kill ladder
+//	internal/frames     recordings for jettison replay
 package agent
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"sync"
-	"sync/atomic"
+	"math/rand/v2"
+	"path/filepath"
 	"time"
 
-	"jettison/cgroup"
-	"jettison/cri/nri"
-	"jettison/eviction"
+	"jettison/api"
+	"jettison/internal/advice"
 	"jettison/internal/beside"
-	"jettison/internal/collect"
 	"jettison/internal/config"
+	"jettison/internal/evictions"
 	"jettison/internal/frames"
+	"jettison/internal/garbage"
+	"jettison/internal/gate"
 	"jettison/internal/kill"
-	"jettison/internal/podstore"
+	"jettison/internal/lister"
+	"jettison/internal/looks"
+	"jettison/internal/objects"
+	"jettison/internal/pace"
 	"jettison/internal/protect"
 	"jettison/internal/records"
+	"jettison/internal/remove"
+	"jettison/internal/repeat"
+	"jettison/internal/rotate"
 	"jettison/internal/sources"
+	"jettison/internal/squeeze"
+	"jettison/internal/wakes"
+
+	"jettison/eviction"
 	"jettison/stats"
 	"jettison/stats/read"
 )
-
-// Times of the loop.
-const (
-	poll         = 100 * time.Millisecond // between two cheap looks while a threshold is met and nobody is found to evict
-	pollEviction = 5 * time.Millisecond   // the same while the memory of a victim is on its way back
-	slowTick     = time.Second            // between two slow looks
-	fullAgain    = 2 * time.Second        // between two full looks that found nobody to evict
-	period       = 10 * time.Second       // between two full looks that are made whatever is met
-	kubeletEvery = time.Minute            // between two searches for a kubelet; one comes before each eviction that is for disks, too
-	unannounced  = 50 * time.Millisecond  // how long a kill waits for the runtime to name a pod that only the kernel knows
-	dieLimit     = 10 * time.Second       // from the kill until the victim counts as one that will not die
-	backLimit    = 2 * time.Second        // from the empty cgroup until memory counts as not coming back
-	diskLimit    = time.Minute            // the same for a disk, from the removal of the pod's files: a runtime frees them in its own time
-	freshLimit   = 20 * time.Second       // for pods' disk usage to be measured anew before a victim is chosen by it
-	removeLimit  = 5 * time.Minute        // for the removal of a pod's files
-	cleanGrace   = 3 * time.Second        // for the runtime to clean up once the agent is told to stop
-	stopLimit    = 5 * time.Second        // for all that is under way to end then
-	repeatLog    = 10 * time.Second       // between two lines that say the same
-	readingLimit = 10 * time.Second       // age at which a reading of the kernel's is none any more
-)
-
-// asks bounds how often the runtime is asked about one pod that only the kernel knows: a cgroup may be left behind by a pod
-// that is gone for good.
-const asks = 5
-
-// nearThreshold times the threshold is when the runtime is listed each second: a decision may be due soon.
-const nearThreshold = 2
 
 // Options of Run.
 type Options struct {
@@ -97,379 +82,294 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer s.Close()
 	refused := protect.Self()
-	a := newAgent(o, s)
-	closeSocket, err := a.serve(ctx)
+	b := newBuilder(o, s)
+	defer b.close()
+	if err := b.listen(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	l, err := b.build(ctx)
 	if err != nil {
 		return err
 	}
-	defer closeSocket()
-	closeRecord, err := a.startRecord()
+	b.announce(l, refused)
+	b.protect(l)
+	l.tryOut(ctx)
+	for _, err := range protect.Lock() {
+		l.log.Warn("not as it should be", "error", err)
+	}
+	l.warmUp(time.Now()) // what a decision takes is in memory from now on
+	ctx, cancel := context.WithCancel(ctx)
+	b.later(cancel)
+	l.onObjects() // what was handed over meanwhile counts at the first look already
+	b.later(l.pods.Start(ctx))
+	b.later(l.wakes.Start())
+	b.later(l.gate.Start(ctx))
+	b.later(cancel)
+	b.resume(ctx, l, time.Now())
+	l.run(ctx)
+	l.evictions.Interrupted()
+	cancel()
+	l.end()
+	return nil
+}
+
+// builder opens what the parts of the loop need, and closes it in the opposite order.
+type builder struct {
+	o       Options
+	s       *sources.Sources
+	log     *repeat.Logger
+	closers []func()
+
+	shown     *shown
+	named     *garbage.Named
+	objects   *objects.Objects
+	recording *frames.Recording
+	manager   *eviction.Manager
+	lister    *lister.Lister
+	runtime   string // its name and version
+	pods      read.Index
+	host      *read.HostRoot // nil: the host's root directory cannot be opened
+	keeper    *records.Keeper
+	state     records.State // of the process before this one
+	running   []api.Record
+	doubts    []error
+}
+
+func newBuilder(o Options, s *sources.Sources) *builder {
+	b := &builder{
+		o: o, s: s, log: repeat.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
+	}
+	b.objects = objects.New(objects.Options{
+		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
+		State: b.shown.forOthers, Log: b.log,
+		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(now time.Time) { b.named.OnManifestDoubt(now) },
+	})
+	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")
+	b.lister = lister.New(s.Client, b.objects.Store().SetRuntime)
+	return b
+}
+
+// later has something closed at the end, before all that was said so far.
+func (b *builder) later(closer func()) { b.closers = append(b.closers, closer) }
+
+func (b *builder) close() {
+	for i := len(b.closers) - 1; i >= 0; i-- {
+		b.closers[i]()
+	}
+}
+
+// closing has something closed at the end that may not succeed.
+func (b *builder) closing(closer func() error) {
+	b.later(func() {
+		if err := closer(); err != nil {
+			b.log.Warn("stopping", "error", err)
+		}
+	})
+}
+
+// listen opens what others reach the agent by, and waits for the runtime's first answer: without one list of its pods it is not known
+// which are protected, so this comes before the first look.
+func (b *builder) listen(ctx context.Context) error {
+	stop, err := b.objects.Start()
 	if err != nil {
 		return err
 	}
-	defer closeRecord()
-	// Without one list of the runtime nobody knows which pods are protected, so this comes before the first look.
-	runtime, listing, err := sources.FirstAnswer(ctx, s.Client, a.watcher.lister, time.Duration(o.Config.RuntimeWait))
+	b.later(stop)
+	if b.recording, err = frames.StartRecording(b.o.Config.Record, b.o.Log); err != nil {
+		return err
+	}
+	b.closing(func() error { return b.recording.Close(time.Second) })
+	version, listing, err := sources.FirstAnswer(ctx, b.s.Client, b.lister.Client(), time.Duration(b.o.Config.RuntimeWait))
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	pods := read.NewIndex(listing)
-	a.store.SetRuntime(pods)
-	a.listed(update{pods: pods})
-	a.paces[0].floor = measureFill(cores())
-	a.paces[1].floor, a.paces[2].floor = a.paces[0].floor, forkFloor*float64(cores())
-	stop := a.startBackground()
-	defer stop()
-	closeKiller := a.startKiller()
-	defer closeKiller()
-	kept, running, closeKeeper := a.startKeeping(time.Now())
-	defer closeKeeper()
-	closeCollector := a.startCollector(time.Now())
-	defer closeCollector()
-	stopSqueezer := a.startSqueezer()
-	defer stopSqueezer()
-	doubts, err := a.checkCapacity(ctx)
-	if err != nil {
-		return err
-	}
-	a.announce(runtime.Name+" "+runtime.Version, append(refused, doubts...))
-	unprotect := a.protect()
-	defer unprotect()
-	a.rehearse(ctx)
-	for _, err := range protect.Lock() {
-		a.log.Warn("not as it should be", "error", err)
-	}
-	a.rehearsal(time.Now()) // what a decision takes is in memory from now on
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	a.known(a.store.Snapshot()) // what was handed over meanwhile counts at the first look already
-	go a.watcher.run(ctx)
-	stopWatch := a.startWatch()
-	defer stopWatch()
-	waitGate := a.startGate(ctx)
-	defer waitGate()
-	defer cancel()
-	a.resume(ctx, time.Now(), kept, running)
-	a.loop(ctx)
-	a.interrupted()
-	cancel()
-	a.await()
-	<-a.watcher.done
-	o.Log.Info("stopped")
+	b.runtime, b.pods = version.Name+" "+version.Version, read.NewIndex(listing)
+	b.objects.Store().SetRuntime(b.pods)
 	return nil
 }
 
-// await waits for the goroutines of evictions, which have cleanGrace to end. One that the kernel holds, in a file system that hangs,
-// is left behind.
-func (a *agent) await() {
-	done := make(chan struct{})
-	go func() { a.evictions.Wait(); close(done) }()
-	timer := time.NewTimer(stopLimit)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-		a.log.Warn("stopping", "error", "an eviction does not end: a file system that hangs")
+// build makes the loop of its parts.
+func (b *builder) build(ctx context.Context) (*loop, error) {
+	o, c := b.o, b.o.Config
+	l := &loop{
+		o: o, log: b.log, manager: b.manager, objects: b.objects, recording: b.recording, shown: b.shown,
+		pace: pace.New(pace.MeasureFill(pace.Cores()), pace.Cores()),
 	}
-}
-
-// agent is the loop's state. Everything in it belongs to the loop's goroutine but what is said otherwise.
-type agent struct {
-	*sources.Sources
-	o          Options
-	log        *slog.Logger
-	manager    *eviction.Manager
-	watcher    *watcher
-	store      *podstore.Store
-	host       *read.HostRoot   // nil: the host's root directory cannot be opened
-	background *read.Background // nil: likewise
-
-	pods    read.Index               // the runtime's: what it listed last, and what it told its plugin since
-	objects map[string]*eviction.Pod // that somebody told of, by UID
-	lost    bool                     // the runtime did not answer last time
-	node    stats.NodeStats          // each part as last read
-	summary stats.Summary            // of the last look at pods
-	limited bool                     // one of the objects has limits on local storage
-	kubelet bool                     // one is on this node, as last looked for
-	looked  time.Time                // for it
-
-	finder    beside.Finder
-	searching bool        // for a kubelet, beside the loop
-	search    chan search // one slot: what that has found
-	growth    growth
-	ladder    ladderTest
-	squeezing
-	rotating  bool             // beside the loop
-	rotatedAt time.Time        // when that last began
-	rotated   chan rotation    // one slot: what it did
-	paces     [len(quick)]pace // of quick, in its order
-
-	pin     func(*stats.PodStats) (*kill.Victim, error)
-	keeper  *records.Writer // nil: nothing is kept
-	bootID  string
-	changed bool // what is kept for a restart
-
-	collector        *collect.Collector // nil: no garbage is collected
-	runner           *collect.Runner    // likewise
-	collected        chan collect.Result
-	garbageSaid      map[string]string // what was last logged of passes, by kind
-	ended            chan struct{}     // closed when the loop takes no results any more
-	relief           relief
-	holding          bool                                 // garbage collection waits for evictions
-	evictedPods      atomic.Pointer[map[string]time.Time] // when they were cleaned up; never written again
-	manifestsRead    atomic.Bool                          // of the manifests' goroutine, as the next
-	manifestsDoubted atomic.Int64                         // when one could not be read, in nanoseconds since 1970
-
-	advice   advice
-	lastKill time.Time
-
-	conditions  map[eviction.Condition]conditionState
-	underway    map[string]*underway // evictions until their effect is known, by pod UID
-	history     []Evicted            // the last ones, oldest first
-	stopped     string               // why the breaker holds back; empty: it does not
-	missed      bool                 // the victim was gone before it could be pinned
-	diskCleaned time.Time            // when the last victim's files were removed
-	lastFull    time.Time            // when pods were last looked at in full
-	fruitless   [2]time.Time         // when a look at memory, a full one, last found nobody to evict
-
-	blind  map[string]string          // errors of sources, as logged
-	unseen map[stats.Signal]time.Time // signals that are not observed, since when
-	said   map[string]time.Time       // what was logged when, of lines that repeat
-	asked  map[string]int             // pods that only the kernel knows, by UID: how often the runtime was asked about them
-
-	events    chan event       // from the goroutines of evictions
-	requests  chan chan *State // for the state, see state.go
-	evictions sync.WaitGroup   // goroutines of evictions and of searches
-
-	kernel    *cgroup.Watcher      // nil: it wakes nobody
-	wake      cgroup.Wake          // scratch
-	pressed   time.Time            // when a pressure trigger fired last
-	looks     uint64               // cheap ones that were made
-	lastLook  time.Time            // when the last one was
-	limits    map[string]*ownLimit // pods whose event files are watched, by UID
-	swept     time.Time            // when it was last checked that they are the same cgroups
-	wanted    map[string]bool      // scratch of watchCgroups
-	watchedAt time.Time            // when that last did something
-	unwatched bool                 // a pod's events are not watched for the moment
-	// watchedBefore: a pod that is not watched yet is new, or has a new cgroup.
-	watchedBefore bool
-	trimmed       time.Time // when memory was last given back
-	untrimmed     bool      // the runtime was listed since, or garbage collected
-	counted       time.Time // when the hierarchy was last searched for pods that nobody told of
-
-	plugin               *nri.Plugin // nil: there is none
-	fromList, fromEvents read.Index  // what pods is made of
-	synced, saidNRI      bool
-	holds                nri.HoldOffs       // read by the plugin too
-	held                 map[string]heldOff // who was kept out, by UID
-
-	recorder   *frames.Recorder  // nil: nothing is recorded
-	recorded   time.Time         // the last frame's
-	killErrors map[string]string // of pods that did not die since the last frame, by UID
-	metBefore  []string          // thresholds that were met at the last look
-	nodeName   string            // in frames
-}
-
-func newAgent(o Options, s *sources.Sources) *agent {
-	c, store := o.Config, podstore.New()
-	return &agent{
-		Sources: s, o: o, log: o.Log, watcher: newWatcher(s.Client, store.SetRuntime), store: store,
-		conditions: map[eviction.Condition]conditionState{}, underway: map[string]*underway{},
-		blind: map[string]string{}, unseen: map[stats.Signal]time.Time{}, said: map[string]time.Time{}, asked: map[string]int{}, killErrors: map[string]string{}, limits: map[string]*ownLimit{}, wanted: map[string]bool{}, held: map[string]heldOff{},
-		manager: eviction.NewManager(eviction.Config{
-			Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
-			Policy:                   eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
-			MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod), PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
-			LocalStorage: c.LocalStorageCapacityIsolation, Breaker: c.Breaker, MaxAge: readingLimit,
-		}),
-		ladder:    ladderTest{test: kill.SelfTest, done: make(chan kill.Report, 1)},
-		collected: make(chan collect.Result), ended: make(chan struct{}),
-		pin:    func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(s.FS, p) },
-		events: make(chan event, 64), requests: make(chan chan *State), search: make(chan search, 1), rotated: make(chan rotation, 1),
-	}
-}
-
-// startBackground opens the host's root directory and measures below it. The returned function ends that.
-func (a *agent) startBackground() (stop func()) {
-	host, err := read.OpenHostRoot(a.o.HostRoot)
-	if err != nil {
-		a.log.Warn("file systems and disk usage are not measured: name the node's root directory with --host-root", "error", err)
-		return func() {}
-	}
-	a.host = host
-	a.background = read.StartBackground(read.BackgroundOptions{
-		Host: host, Runtime: a.Client, Proc: a.o.ProcMount, RootDir: a.o.Config.RootDir, PodLogsDir: a.o.Config.PodLogsDir,
-		Pods: a.pods, NoNetwork: true, Lazy: a.recorder == nil,
+	l.kubelet = beside.NewWatch(beside.WatchOptions{
+		ProcMount: o.ProcMount, Log: o.Log, Fields: func() []any { return []any{"disk", l.diskMode()} },
 	})
-	return a.background.Close // the host's root stays open: a file system that hangs may hold a goroutine on it
+	b.closing(func() error { return l.kubelet.Close(time.Second) })
+	l.pods = lister.NewPods(b.lister, b.log, l.onPods)
+	l.gate = gate.New(gate.Options{Log: b.log, Name: l.pods.Name}, c.Gate && !o.DryRun)
+	l.looks = looks.New(looks.Options{
+		Reader: b.s.Reader, Background: b.background(), Tasks: b.manager.Watches(stats.SignalPIDAvailable), All: b.recording.On(), Log: b.log,
+	})
+	l.wakes = wakes.New(wakes.Options{
+		FS: b.s.FS, ProcMount: o.ProcMount, CgroupRoot: c.CgroupRoot, Log: b.log, Ref: l.pods.Ref, Name: l.pods.Name,
+	})
+	l.upkeep.trial = kill.NewTrial(b.s.FS, b.s.Reader.Self, b.log)
+	pin := b.killer()
+	b.keep(time.Now())
+	b.collect(l, time.Now())
+	l.relief.memory = b.squeeze(l)
+	l.upkeep.rotation = b.rotation()
+	l.evictions = evictions.New(evictions.Options{
+		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(), Pods: l.pods, Gate: l.gate,
+		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: advice.New(l.pace.Fill(), b.log), Log: b.log, DryRun: o.DryRun,
+		Kubelet: l.kubelet.Found, StillMet: l.stillMet, NotKilled: b.recording.NotKilled, OnCleaned: l.onCleaned,
+	})
+	l.pods.OnListed(lister.Update{Pods: b.pods})
+	var err error
+	b.doubts, err = l.checkCapacity(ctx)
+	return l, err
+}
+
+// background opens the host's root directory and measures below it; nil: it cannot.
+func (b *builder) background() *read.Background {
+	host, err := read.OpenHostRoot(b.o.HostRoot)
+	if err != nil {
+		b.log.Warn("file systems and disk usage are not measured: name the node's root directory with --host-root", "error", err)
+		return nil
+	}
+	b.host = host // it stays open: a file system that hangs may hold a goroutine on it
+	background := read.StartBackground(read.BackgroundOptions{
+		Host: host, Runtime: b.s.Client, Proc: b.o.ProcMount, RootDir: b.o.Config.RootDir, PodLogsDir: b.o.Config.PodLogsDir,
+		Pods: b.pods, NoNetwork: true, Lazy: !b.recording.On(),
+	})
+	b.later(background.Close)
+	return background
+}
+
+// killer starts the threads that free what victims leave. A dry run kills no pod.
+func (b *builder) killer() (pin func(*stats.PodStats) (*kill.Victim, error)) {
+	if b.o.DryRun {
+		return func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(b.s.FS, p) }
+	}
+	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder})
+	for _, err := range killer.Refused() {
+		b.log.Warn("not as it should be", "error", err)
+	}
+	b.closing(killer.Close)
+	return killer.Pin
+}
+
+// keep begins to write records and state. A dry run leaves no trace.
+func (b *builder) keep(now time.Time) {
+	if b.o.DryRun {
+		return
+	}
+	b.keeper, b.state, b.running = records.StartKeeper(now, records.KeeperOptions{
+		Dir: b.o.Config.StateDir, Proc: cmp.Or(b.o.ProcMount, "/proc"), Agent: b.o.Version, Log: b.log,
+	})
+	b.closing(b.keeper.Close)
+}
+
+// collect begins to collect garbage. A dry run collects none.
+func (b *builder) collect(l *loop, now time.Time) {
+	c := b.o.Config
+	l.relief.disk = garbage.NewPart(garbage.PartOptions{
+		Log: b.log, Named: b.named, Mode: c.GC, Kubelet: l.kubelet.Found, Remeasure: l.remeasure,
+	})
+	if b.o.DryRun {
+		return
+	}
+	b.later(l.relief.disk.Start(garbage.Options{
+		Collect: c.Collect(), Runtime: b.s.Client, ProcMount: b.o.ProcMount, Host: b.host, CgroupMount: b.s.FS.Mount(), StateDir: c.StateDir,
+		Started: now,
+	}, garbage.Schedule{
+		Started: now, Containers: time.Duration(c.ContainerGCPeriod), Images: time.Duration(c.ImageGCPeriod), Jitter: rand.Float64(),
+		Detect: true,
+	}))
+}
+
+// squeeze starts what has pods give back cold memory. A dry run does not.
+func (b *builder) squeeze(l *loop) *squeeze.Loop {
+	if b.o.DryRun {
+		return nil
+	}
+	node := squeeze.Node{Need: l.need, Available: l.available, Swap: l.swap}
+	loop, stop := squeeze.StartLoop(b.o.CgroupMount, b.o.Config.CgroupRoot, node, b.log)
+	b.later(stop)
+	return loop
+}
+
+// rotation rotates logs; nil: it does not.
+func (b *builder) rotation() *rotate.Rotation {
+	c := b.o.Config
+	if b.host == nil || b.o.DryRun || c.LogMaxBytes < 0 {
+		return nil
+	}
+	return rotate.NewRotation(rotate.Rotator{
+		Host: b.host, Runtime: b.s.Client, PodLogsDir: c.PodLogsDir, MaxSize: c.LogMaxBytes, MaxFiles: int(c.ContainerLogMaxFiles),
+	}, b.log)
+}
+
+// remover deletes and unmounts on the host.
+func (b *builder) remover() remove.Remover {
+	return remove.Remover{
+		Host: b.host, RootDir: b.o.Config.RootDir, PodLogsDir: b.o.Config.PodLogsDir, Proc: filepath.Join(cmp.Or(b.o.ProcMount, "/proc"), "1"),
+	}
 }
 
 // announce logs what the agent starts with, and once each thing that it has to do without.
-func (a *agent) announce(runtime string, refused []error) {
-	selfErr := a.Reader.FindSelf()
+func (b *builder) announce(l *loop, refused []error) {
+	c, reader := b.o.Config, l.looks.Reader()
+	selfErr := reader.FindSelf()
 	var thresholds []string
-	for _, t := range a.o.Config.Thresholds {
+	for _, t := range c.Thresholds {
 		thresholds = append(thresholds, t.String())
 	}
-	a.lookForKubelet()
-	a.log.Info("started", "version", a.o.Version, "runtime", runtime, "endpoint", a.Client.Endpoint(), "cgroup", a.FS.Mount(),
-		"thresholds", thresholds, "memoryAvailable", a.o.Config.MemoryAvailable, "config", a.o.Config.Path, "dryRun", a.o.DryRun,
-		"self", a.Reader.Self(), "kubelet", a.kubelet, "disk", a.diskMode(), "fillFloor", int64(a.paces[0].floor))
-	for _, w := range a.o.Config.Warnings {
-		a.log.Warn("config: " + w)
+	l.kubelet.LookNow()
+	b.log.Info("started", "version", b.o.Version, "runtime", b.runtime, "endpoint", b.s.Client.Endpoint(), "cgroup", b.s.FS.Mount(),
+		"thresholds", thresholds, "memoryAvailable", c.MemoryAvailable, "config", c.Path, "dryRun", b.o.DryRun,
+		"self", reader.Self(), "kubelet", l.kubelet.Found(), "disk", l.diskMode(), "fillFloor", int64(l.pace.Fill()))
+	for _, w := range c.Warnings {
+		b.log.Warn("config: " + w)
 	}
-	for _, err := range refused {
-		a.log.Warn("not as it should be", "error", err)
+	for _, err := range append(refused, b.doubts...) {
+		b.log.Warn("not as it should be", "error", err)
 	}
 	if selfErr != nil {
-		a.log.Warn("the agent's own pod is not known: only its namespace or priority protects it", "error", selfErr)
+		b.log.Warn("the agent's own pod is not known: only its namespace or priority protects it", "error", selfErr)
 	}
-	if text := sources.NoPressure(a.o.ProcMount); text != "" {
-		a.log.Warn(text)
+	if text := sources.NoPressure(b.o.ProcMount); text != "" {
+		b.log.Warn(text)
 	}
 	if len(thresholds) == 0 {
-		a.log.Warn("no threshold is set: nothing will be evicted but pods over limits of their own")
+		b.log.Warn("no threshold is set: nothing will be evicted but pods over limits of their own")
 	}
 }
 
-// search is what a search for a kubelet has found.
-type search struct {
-	found bool
-	why   string
-}
-
-// lookForKubelet finds out whether one takes care of the disks. It takes the longer the more processes there are, tens of
-// milliseconds for a few thousand.
-func (a *agent) lookForKubelet() { a.searched(a.lookFor()) }
-
-func (a *agent) lookFor() search {
-	found, why := a.finder.Kubelet(a.o.ProcMount)
-	return search{found, why}
-}
-
-// searchKubelet does the same beside the loop, which gets what is found, now and then: at most one is under way.
-func (a *agent) searchKubelet(now time.Time) {
-	if a.searching || now.Sub(a.looked) < kubeletEvery {
+// protect keeps the agent's memory from being reclaimed, and undoes at the end what would outlive the agent.
+func (b *builder) protect(l *loop) {
+	own := l.looks.Reader().Self()
+	if own == "" || b.o.DryRun {
 		return
 	}
-	a.searching = true
-	a.evictions.Go(func() { a.search <- a.lookFor() })
+	restore, refused := protect.Memory(b.s.FS, own, !l.kubelet.Found())
+	for _, err := range refused {
+		b.log.Warn("not as it should be", "error", err)
+	}
+	b.closing(restore)
 }
 
-func (a *agent) searched(s search) {
-	a.looked = time.Now()
-	if s.found == a.kubelet {
-		return
+// resume goes on where the process before this one was: it was killed, it crashed, or it was told to stop in the middle of an eviction.
+func (b *builder) resume(ctx context.Context, l *loop, now time.Time) {
+	l.gate.Resume(now, b.state.HoldOffs)
+	for _, err := range b.manager.Resume(now, b.state.Manager) {
+		b.log.Warn("what was kept is not whole", "error", err)
 	}
-	a.kubelet = s.found
-	a.log.Info("kubelet", "beside", s.found, "evidence", s.why, "disk", a.diskMode())
-}
-
-// observeDisks: disk signals only set conditions.
-func (a *agent) observeDisks() bool { return a.diskMode() == "observe" }
-
-func (a *agent) diskMode() string {
-	switch mode := a.o.Config.Disk; {
-	case mode != "":
-		return mode
-	case a.kubelet:
-		return "observe"
+	lives := b.manager.Lives()
+	for _, life := range lives { // the state of an older agent has no signal in its hold-offs
+		l.gate.For(life.Eviction().Pod.PodRef.UID, life.Eviction().Signal)
 	}
-	return "act"
-}
-
-// loop is the agent's life.
-func (a *agent) loop(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	slow := time.NewTicker(slowTick)
-	defer slow.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case u := <-a.watcher.updates:
-			a.listed(u)
-			continue
-		case u := <-a.gateUpdates():
-			a.told(u)
-			continue
-		case <-a.wakes():
-			now := time.Now()
-			if !a.woken(now) {
-				continue
-			}
-			if rest := soonest - now.Sub(a.lastLook); rest > 0 { // however many wakes there are, looks are as far apart as ever
-				timer.Reset(rest)
-				continue
-			}
-		case <-a.store.Changed():
-			a.known(a.store.Snapshot())
-			continue
-		case reply := <-a.requests:
-			reply <- a.state(time.Now())
-			continue
-		case r := <-a.rotated:
-			a.hasRotated(r)
-			continue
-		case r := <-a.ladder.done:
-			a.rehearsedLate(ctx, r)
-			continue
-		case s := <-a.search:
-			a.searching = false
-			a.searched(s)
-			continue
-		case r := <-a.collected:
-			a.garbage(time.Now(), &r)
-		case e := <-a.squeezed():
-			a.hasSqueezed(time.Now(), e)
-		case e := <-a.events:
-			a.happened(time.Now(), e)
-		case <-slow.C:
-			a.slow(time.Now())
-			a.rotateLogs(ctx, time.Now())
-			a.rehearseLate(ctx)
-		case <-timer.C:
-		}
-		a.look(ctx, time.Now())
-		timer.Reset(a.due())
+	n := len(lives)
+	going := l.evictions.Resume(ctx, now, b.running)
+	if n+len(b.state.HoldOffs)+len(b.state.Manager.Aside) > 0 {
+		b.log.Info("going on where the agent was", "evictions", going, "heldOff", len(b.state.HoldOffs),
+			"setAside", len(b.state.Manager.Aside), "savedAt", b.state.Time)
 	}
-}
-
-// due is how long the next cheap look may wait.
-func (a *agent) due() time.Duration {
-	due := latest
-	for i, signal := range quick {
-		headroom, short := a.manager.Headroom(signal)
-		if due = min(due, a.paces[i].next(headroom)); short {
-			due = min(due, poll)
-		}
-	}
-	if a.urgent() {
-		return min(due, pollEviction)
-	}
-	return min(due, a.pressedDue())
-}
-
-// quick are the signals that may be used up within less than a second.
-var quick = [...]stats.Signal{stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalPIDAvailable}
-
-// listed takes an answer of the runtime. Its loss and its return are logged once each.
-func (a *agent) listed(u update) {
-	if u.err != nil {
-		if !a.lost {
-			a.log.Warn("lost the runtime, going on with what the kernel tells", "error", u.err)
-		}
-		a.lost = true
-		return
-	}
-	if a.lost {
-		a.log.Info("the runtime is back")
-	}
-	a.lost, a.untrimmed = false, true
-	a.fromList = u.pods
-	a.join()
 }

@@ -1,11 +1,7 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,208 +9,82 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"jettison/cgroup"
-	"jettison/cri"
-	"jettison/cri/critest"
-	"jettison/eviction"
 	"jettison/internal/config"
-	"jettison/internal/kill"
-	"jettison/internal/sources"
-	"jettison/stats/read"
+	"jettison/internal/lister"
+	"jettison/internal/nodetest"
+	"jettison/stats"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const uid = "12345678-1234-1234-1234-123456789abc"
-
-// testNode is a tree of files that an agent takes for a node: 1 GiB, one pod that uses 400 MiB.
-type testNode struct {
-	t   *testing.T
-	dir string
-	a   *agent
-	log *bytes.Buffer
-
-	runtime *critest.Runtime
+// testLoop is the loop of an agent on a node of files, which it keeps nothing on.
+type testLoop struct {
+	*loop
+	*nodetest.Node
+	b *builder
 }
 
-func newTestNode(t *testing.T) *testNode {
+// newLoop makes one by a configuration of our own kind; empty: the defaults. change may change what it is built of.
+func newLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 	t.Helper()
-	n := &testNode{t: t, dir: t.TempDir(), log: &bytes.Buffer{}}
-	pod := "cgroup/kubepods/besteffort/pod" + uid + "/"
-	n.write("cgroup/cgroup.procs", "")
-	n.write("cgroup/memory.stat", "anon 0\nfile 0\nshmem 0\ninactive_file 0\n")
-	n.write(pod+"cgroup.procs", "")
-	n.write(pod+"cgroup.events", "populated 1\nfrozen 0\n")
-	n.write(pod+"memory.current", "419430400\n")
-	n.write(pod+"memory.stat", "anon 419430400\nfile 0\nshmem 0\ninactive_file 0\n")
-	n.available(500)
-	fs, err := cgroup.OpenTree(filepath.Join(n.dir, "cgroup"))
+	n := nodetest.New(t)
+	o := Options{Config: configOf(t, text), ProcMount: n.Proc(), HostRoot: t.TempDir(), CgroupMount: filepath.Join(n.Dir, "none"), Log: n.Log.Logger}
+	o.Config.Socket, o.Config.StateDir = "", ""
+	if change != nil {
+		change(&o)
+	}
+	return buildLoop(t, n, o)
+}
+
+func buildLoop(t *testing.T, n *nodetest.Node, o Options) *testLoop {
+	t.Helper()
+	b := newBuilder(o, n.Sources)
+	l, err := b.build(t.Context())
+	t.Cleanup(b.close)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proc, err := read.OpenProc(filepath.Join(n.dir, "proc"))
+	return &testLoop{loop: l, Node: n, b: b}
+}
+
+func configOf(t *testing.T, text string) *config.Loaded {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text = "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n" + strings.TrimPrefix(text, "\n")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	collector, err := read.NewReader(fs, proc, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.runtime = critest.Start(t)
-	client, err := cri.Dial(n.runtime.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &sources.Sources{FS: fs, Proc: proc, Reader: collector, Client: client}
-	t.Cleanup(s.Close)
-	n.a = newAgent(Options{Config: &config.Loaded{Config: config.Default()}, Log: slog.New(slog.NewTextHandler(n.log, nil))}, s)
-	return n
+	return l
 }
 
-func (n *testNode) write(name, text string) {
-	n.t.Helper()
-	path := filepath.Join(n.dir, name)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o644)
-	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
-}
+// killable gives a pod the file by which the kernel kills it.
+func (l *testLoop) killable() { l.Write("cgroup/"+nodetest.Pod+"/cgroup.kill", "") }
 
-// available sets how many MiB are, by the kernel's word.
-func (n *testNode) available(mib int) {
-	n.write("proc/meminfo", fmt.Sprintf("MemTotal: 1048576 kB\nMemAvailable: %d kB\n", mib<<10))
-}
-
-// victim is what is decided at so many MiB.
-func (n *testNode) victim(mib int, now time.Time) eviction.Decision {
-	n.t.Helper()
-	n.available(mib)
-	n.a.measure(now)
-	if err := n.a.lookAtPods(now, memoryLook); err != nil {
-		n.t.Fatal(err)
-	}
-	d := n.a.manager.Step(now, eviction.Input{Summary: &n.a.summary, MemoryOnly: true})
-	if len(d.Evictions) == 0 {
-		n.t.Fatalf("no victim: %s", d.Reason)
-	}
-	return d
-}
-
-// kill brings the node into the state after a kill at so many MiB, the victim's cgroup empty.
-func (n *testNode) kill(mib int, now time.Time) *underway {
-	n.t.Helper()
-	d := n.victim(mib, now)
-	e := d.Evictions[0]
-	n.a.manager.Begin(e, n.a.level(&e))
-	u := &underway{eviction: e, met: d.Signal, reason: d.Reason, victim: &kill.Victim{Pod: e.Pod.PodRef}, began: now, killed: kill.Stamp{Time: now}, cancel: func() {}}
-	n.a.underway[uid] = u
-	n.a.happened(now, event{u, emptied, nil})
-	return u
-}
-
-// take hands the loop what an eviction's goroutine reports, once.
-func (n *testNode) take() event {
-	n.t.Helper()
-	e := <-n.a.events
-	n.a.happened(time.Now(), e)
-	return e
-}
-
-// runs gives the fake runtime the node's pod, with one container.
-func (n *testNode) runs() {
-	n.runtime.Change(func() {
-		n.runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: "pod", Namespace: "default"}, CreatedAt: 1}}
-		n.runtime.Containers = []*runtimev1.Container{{Id: "c", PodSandboxId: "s", State: runtimev1.ContainerState_CONTAINER_RUNNING, Metadata: &runtimev1.ContainerMetadata{Name: "c"}}}
-	})
-	listing, err := n.a.watcher.lister.List(n.t.Context())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.a.listed(update{pods: read.NewIndex(listing)})
-}
-
-// An eviction is over when the memory is back, when it does not come, or when the shortage has become much worse than the
-// one that the victim died for; until then nobody else is looked at.
-func TestWhenAnEvictionIsOver(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		available int // MiB, after a kill at 90
-		after     time.Duration
-		over      bool
-		asks      bool // for the next one
-		says      string
-	}{
-		{"still on its way", 95, time.Second, false, false, ""},
-		{"no better yet", 90, time.Second, false, false, ""},
-		{"back", 300, 20 * time.Millisecond, true, false, "killToMemoryBack=20ms"},
-		{"does not come", 95, backLimit, true, true, `killToMemoryBack="not back"`},
-		{"a dip", 80, time.Second, false, false, ""},
-		{"much worse than before", 44, 20 * time.Millisecond, true, true, `killToMemoryBack="not back"`},
-	} {
-		n := newTestNode(t)
-		start := time.Now()
-		u := n.kill(90, start)
-		n.available(c.available)
-		now := start.Add(c.after)
-		n.a.progress(now, n.a.measure(now))
-		asks, _ := n.a.manager.Asks(now, false)
-		if u.reported != c.over || asks != c.asks || !strings.Contains(n.log.String(), c.says) {
-			t.Errorf("%s: over %v, asks for the next one %v, log %s", c.name, u.reported, asks, n.log)
+// A threshold that this node can never satisfy ends an agent whose own file says so, and is a doubt where a kubelet's does.
+func TestThresholdsAreHeldAgainstTheNode(t *testing.T) {
+	l := newLoop(t, "", nil)
+	for _, own := range []bool{true, false} {
+		l.o.Config = configOf(t, "evictionHard: {memory.available: 2Gi}\n")
+		if !own {
+			l.o.Config.Kind = config.KindKubelet
 		}
-	}
-}
-
-// Told to stop in the middle of an eviction, the agent leaves a trace of it, and does not call the victim undying.
-func TestAStopInAnEvictionLeavesATrace(t *testing.T) {
-	n := newTestNode(t)
-	u := n.kill(90, time.Now())
-	n.a.happened(time.Now(), event{u, emptied, fmt.Errorf("wait: %w", context.Canceled)})
-	n.a.interrupted()
-	if text := n.log.String(); !strings.Contains(text, `msg="stopped during an eviction"`) || !strings.Contains(text, uid) || strings.Contains(text, "does not die") {
-		t.Errorf("log: %s", text)
-	}
-}
-
-// A kernel without cgroup.kill (the tree has none): the runtime is the next rung, and is asked until it has done it.
-func TestWithoutCgroupKillTheRuntimeKills(t *testing.T) {
-	n := newTestNode(t)
-	n.runtime.Change(func() {
-		n.runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid}, CreatedAt: 1}}
-		n.runtime.Fail["StopPodSandbox"] = errors.New("busy")
-	})
-	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.procs", "0\n") // of another pid namespace: nor can they be killed one by one
-	n.available(90)
-	n.a.look(t.Context(), time.Now())
-	if u := n.a.underway[uid]; u == nil || u.killErr == nil {
-		t.Fatalf("under way %+v\n%s", u, n.log)
-	}
-	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.events", "populated 0\nfrozen 0\n")
-	n.runtime.Change(func() { clear(n.runtime.Fail) })
-	if e := n.take(); e.stage != emptied || e.err != nil {
-		t.Error(e)
-	}
-	if e := n.take(); e.stage != cleaned || e.err != nil || n.runtime.Calls("StopPodSandbox") == 0 {
-		t.Errorf("cleaned: %v", e)
-	}
-	n.a.evictions.Wait()
-}
-
-// A victim that does not die is set aside aloud.
-func TestAnUndyingVictimIsSetAside(t *testing.T) {
-	n := newTestNode(t)
-	now := time.Now()
-	u := n.kill(90, now)
-	n.a.happened(now, event{u, emptied, os.ErrDeadlineExceeded})
-	if s := n.a.state(now); !strings.Contains(n.log.String(), "the victim does not die, set aside") || len(s.SetAside) != 1 {
-		t.Errorf("set aside %v, log: %s", s.SetAside, n.log)
-	}
-	if n.a.urgent() {
-		t.Error("the loop hurries for a victim that does not die")
+		doubts, err := l.checkCapacity(t.Context())
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		for _, d := range doubts {
+			text += d.Error()
+		}
+		const want = ":3: evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi"
+		if (err != nil) != own || (len(doubts) == 0) != own || !strings.Contains(text, want) {
+			t.Errorf("own %v: %v, doubts %v", own, err, doubts)
+		}
 	}
 }
 
@@ -228,126 +98,169 @@ evictionMaxPodGracePeriod: 60
 
 // A soft threshold stops a pod gently; a hard one that is met meanwhile does not wait for its grace period.
 func TestAHardThresholdCutsAGraceShort(t *testing.T) {
-	n := newTestNode(t)
-	n.a = newAgent(Options{Log: n.a.log, Config: configOf(t, softAndHard)}, n.a.Sources)
-	n.runs()
-	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.kill", "")
-	n.runtime.Change(func() { n.runtime.Hang = map[string]bool{"StopContainer": true} })
-	n.available(150)
+	l := newLoop(t, softAndHard, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.onListed(lister.Update{Pods: l.Runs()})
+	l.killable()
+	l.Runtime.Change(func() { l.Runtime.Hang = map[string]bool{"StopContainer": true} })
+	l.Available(150)
 	now := time.Now()
-	n.a.look(t.Context(), now)
-	if len(n.a.underway) != 0 || !strings.Contains(n.log.String(), "msg=condition condition=MemoryPressure status=true reason=KubeletHasInsufficientMemory event=NodeHasInsufficientMemory") {
-		t.Fatalf("in the grace period of the threshold: under way %v\n%s", n.a.underway, n.log)
+	l.look(ctx, now)
+	if lives := l.manager.Lives(); len(lives) != 0 || !strings.Contains(l.Text(),
+		"msg=condition condition=MemoryPressure status=true reason=KubeletHasInsufficientMemory event=NodeHasInsufficientMemory") {
+		t.Fatalf("in the grace period of the threshold: under way %v\n%s", lives, l.Text())
 	}
 	now = now.Add(10 * time.Second)
-	n.a.look(t.Context(), now)
-	u := n.a.underway[uid]
-	if u == nil || !u.killed.Time.IsZero() || u.eviction.GracePeriodSeconds != 60 {
-		t.Fatalf("under way %+v\n%s", u, n.log)
+	l.look(ctx, now)
+	life := l.manager.Life(nodetest.UID)
+	if life == nil || !life.Killed().Time.IsZero() || life.Eviction().GracePeriodSeconds != 60 {
+		t.Fatalf("under way %+v\n%s", life, l.Text())
 	}
-	n.a.look(t.Context(), now.Add(time.Second))
-	if n.a.underway[uid] != u || !u.killed.Time.IsZero() {
-		t.Fatalf("not left in peace: %+v\n%s", n.a.underway[uid], n.log)
+	l.look(ctx, now.Add(time.Second))
+	if l.manager.Life(nodetest.UID) != life || !life.Killed().Time.IsZero() {
+		t.Fatalf("not left in peace: %+v\n%s", life, l.Text())
 	}
-	n.available(90)
-	n.a.look(t.Context(), now.Add(2*time.Second))
-	if n.a.underway[uid] != u || u.killed.Time.IsZero() || u.eviction.GracePeriodSeconds != 1 || !strings.Contains(n.log.String(), "the grace period is cut short") {
-		t.Fatalf("under way %+v\n%s", u, n.log)
+	l.Available(90)
+	l.look(ctx, now.Add(2*time.Second))
+	if l.manager.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().GracePeriodSeconds != 1 ||
+		!strings.Contains(l.Text(), "the grace period is cut short") {
+		t.Fatalf("under way %+v\n%s", life, l.Text())
 	}
-	n.runtime.Change(func() { clear(n.runtime.Hang) })
-	n.write("cgroup/kubepods/besteffort/pod"+uid+"/cgroup.events", "populated 0\nfrozen 0\n")
-	if e := n.take(); e.stage != emptied || e.err != nil {
-		t.Errorf("emptied: %v", e.err)
+	l.Runtime.Change(func() { clear(l.Runtime.Hang) })
+	l.Populated(nodetest.Pod, false)
+	l.evictions.OnEvent(time.Now(), <-l.evictions.Events()) // no process is left
+	l.Available(500)
+	l.look(ctx, time.Now())
+	if h := l.evictions.History(); len(h) != 1 || !h[0].Back {
+		t.Errorf("history %+v\n%s", h, l.Text())
 	}
-	n.available(500)
-	now = time.Now()
-	n.a.progress(now, n.a.measure(now))
-	if len(n.a.history) != 1 || !n.a.history[0].Back {
-		t.Errorf("history %+v\n%s", n.a.history, n.log)
-	}
-	u.cancel()
-	n.a.evictions.Wait()
+	cancel()
+	l.end()
 }
 
-// A threshold that this node can never satisfy ends an agent whose own file says so, and is a doubt where a kubelet's does.
-func TestThresholdsAreHeldAgainstTheNode(t *testing.T) {
-	n := newTestNode(t)
-	n.available(500)
-	for _, own := range []bool{true, false} {
-		loaded := configOf(t, "evictionHard: {memory.available: 2Gi}\n")
-		if !own {
-			loaded.Kind = config.KindKubelet
-		}
-		n.a.o.Config = loaded
-		doubts, err := n.a.checkCapacity(t.Context())
-		text := fmt.Sprint(err, doubts)
-		if (err != nil) != own || (len(doubts) == 0) != own || !strings.Contains(text, ":3: evictionHard: memory.available: memory.available<2Gi can never be satisfied: the capacity is 1Gi") {
-			t.Errorf("own %v: %v, doubts %v", own, err, doubts)
-		}
-	}
-}
-
-func configOf(t *testing.T, text string) *config.Loaded {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, []byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n"+strings.TrimPrefix(text, "\n")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	l, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// The runtime's loss and return, and a source that cannot be read, are one line each.
-func TestLossesAreLoggedOnce(t *testing.T) {
-	n := newTestNode(t)
-	for range 3 {
-		n.a.listed(update{err: errors.New("down")})
-	}
-	for range 3 {
-		n.a.listed(update{})
-	}
-	n.write("cgroup/memory.stat", "anon what\n")
-	for range 3 {
-		n.a.look(t.Context(), time.Now())
-	}
-	n.write("cgroup/memory.stat", "anon 0\nfile 0\nshmem 0\ninactive_file 0\n")
-	n.a.look(t.Context(), time.Now())
-	for _, line := range []string{"lost the runtime", "the runtime is back", "cannot read the node's memory", "everything is read again"} {
-		if got := strings.Count(n.log.String(), line); got != 1 {
-			t.Errorf("%q is logged %d times:\n%s", line, got, n.log)
-		}
-	}
-}
-
-// A dry run says whom it would evict, once, and kills nobody: the tree has no cgroup.kill to write to.
+// A dry run says which pod it would evict, once, and kills none: the tree has no cgroup.kill to write to.
 func TestADryRunOnlySays(t *testing.T) {
-	n := newTestNode(t)
-	n.a.o.DryRun = true
-	n.available(90)
-	for range 5 {
-		n.a.look(t.Context(), time.Now())
+	l := newLoop(t, "", func(o *Options) { o.DryRun = true })
+	l.Available(90)
+	now := time.Now()
+	for i := range 5 {
+		l.look(t.Context(), now.Add(time.Duration(i)*time.Second))
 	}
-	if got := strings.Count(n.log.String(), `msg="would evict"`); got != 1 || len(n.a.underway) > 0 {
-		t.Errorf("%d lines, under way %v:\n%s", got, n.a.underway, n.log)
+	if got := strings.Count(l.Text(), `msg="would evict"`); got != 1 || len(l.manager.Lives()) > 0 {
+		t.Errorf("%d lines, under way %v:\n%s", got, l.manager.Lives(), l.Text())
 	}
 }
 
-// A pod that only the kernel knows is asked about a few times, not for ever: its cgroup may be left over.
-func TestALeftOverCgroupIsNotAskedAboutForEver(t *testing.T) {
-	n := newTestNode(t)
-	asked := 0
-	for range 3 * asks {
-		n.a.keepUp(time.Now())
-		select {
-		case <-n.a.watcher.refresh:
-			asked++
-		default:
+// Tasks are counted in the quick look itself: their victim is chosen at once, though nothing more was read of it.
+func TestAForkBombIsEvictedByAQuickLook(t *testing.T) {
+	l := newLoop(t, `evictionHard: {pid.available: "25%"}`, nil)
+	l.killable()
+	l.Write("cgroup/"+nodetest.Pod+"/pids.current", "900\n")
+	l.Write("proc/sys/kernel/pid_max", "1000\n")
+	l.Write("proc/sys/kernel/threads-max", "5000\n")
+	l.Write("proc/loadavg", "1.00 1.00 1.00 1/950 4242\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	l.look(ctx, time.Now())
+	life := l.manager.Life(nodetest.UID)
+	if life == nil || life.Eviction().Signal != stats.SignalPIDAvailable || life.Killed().Time.IsZero() {
+		t.Errorf("under way %+v\n%s", life, l.Text())
+	}
+	cancel()
+	l.end()
+}
+
+// A victim that is known by its object only cannot be killed: it holds up neither the other looks nor the processor.
+func TestAVictimWithoutACgroupHoldsUpNothing(t *testing.T) {
+	l := newLoop(t, "", nil)
+	l.Populated(nodetest.Pod, false)
+	const ghost = `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"uid": "ghost", "name": "ghost", "namespace": "default"},
+		"spec": {"containers": [{"name": "c", "image": "i"}]}}]}`
+	if _, _, err := l.objects.Store().Put(strings.NewReader(ghost), false); err != nil {
+		t.Fatal(err)
+	}
+	<-l.objects.Changed()
+	l.onObjects()
+	l.Available(90)
+	now := time.Now()
+	l.look(t.Context(), now)
+	if aside := l.manager.SetAside(now); len(aside) != 1 || len(l.manager.Lives()) != 0 {
+		t.Errorf("set aside %v, under way %v\n%s", aside, l.manager.Lives(), l.Text())
+	}
+	if l.due() < 50*time.Millisecond {
+		t.Errorf("the next look is due in %v", l.due())
+	}
+}
+
+// A kubelet that came since the last search saves the pods that were to go for a disk; with disk: act they go, but their files are its.
+func TestAKubeletIsLookedForBeforeADiskVictimDies(t *testing.T) {
+	l := newLoop(t, "", nil)
+	for _, name := range []string{"comm", "cgroup", "net/tcp", "net/tcp6"} {
+		l.Write("proc/1/"+name, "header\n")
+	}
+	d := l.diskVictim()
+	if l.spare(&d); len(d.Evictions) != 1 || l.kubelet.Found() {
+		t.Fatalf("without a kubelet: %+v\n%s", d.Evictions, l.Text())
+	}
+	l.Write("proc/812/comm", "kubelet\n")
+	l.Write("proc/812/cgroup", "0::/system.slice/kubelet.service\n")
+	for _, act := range []bool{true, false} {
+		if l.o.Config.Disk = config.ModeUnset; act {
+			l.o.Config.Disk = config.ModeAct
+		}
+		if l.spare(&d); (len(d.Evictions) == 1) != act || !l.kubelet.Found() {
+			t.Errorf("act %v: %+v\n%s", act, d.Evictions, l.Text())
 		}
 	}
-	if asked != asks {
-		t.Errorf("asked %d times, want %d", asked, asks)
+}
+
+// The runtime is asked once for a pod that the kernel alone knows, and a kill waits for its answer a moment: the name is in the log.
+func TestAKillWaitsForAName(t *testing.T) {
+	for try := 1; !killNames(t); try++ { // the moment may be over before a machine that is very busy has answered
+		if try == 10 {
+			t.Fatal("no kill waits for a name")
+		}
 	}
+}
+
+func killNames(t *testing.T) (named bool) {
+	l := newLoop(t, "", nil)
+	l.killable()
+	ctx, cancel := context.WithCancel(t.Context())
+	l.Runs()
+	wait := l.pods.Start(ctx)
+	l.Available(90)
+	l.look(ctx, time.Now())
+	life := l.manager.Life(nodetest.UID)
+	if life == nil {
+		t.Fatalf("no eviction\n%s", l.Text())
+	}
+	named = life.Eviction().Pod.PodRef.Name == "pod"
+	cancel()
+	wait()
+	l.end()
+	return named
+}
+
+// The self-test that was put off is made by the loop itself, once nothing is short.
+func TestTheLoopMakesTheSelfTest(t *testing.T) {
+	l := newLoop(t, "", nil)
+	l.Available(90)
+	l.tryOut(t.Context())
+	if !strings.Contains(l.Text(), "self-test put off") {
+		t.Fatalf("not put off:\n%s", l.Text())
+	}
+	l.Available(500)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { l.run(ctx); close(ended) }()
+	for !strings.Contains(l.Text(), `msg="self-test: no way`) && !strings.Contains(l.Text(), "msg=self-test ") {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("no self-test")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	<-ended
+	l.end()
 }

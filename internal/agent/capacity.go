@@ -20,23 +20,16 @@ func (e ConfigError) Unwrap() error { return e.error }
 
 // checkCapacity looks at the node once and holds the thresholds against it: what it cannot satisfy is an error where our own file
 // says so, and else a doubt to be logged. A signal that is not observed is not judged.
-func (a *agent) checkCapacity(ctx context.Context) (doubts []error, err error) {
-	now := time.Now()
-	_ = a.Reader.Node(now, &a.node) // what cannot be read is logged by the loop
-	_ = a.Reader.Slow(now, &a.node)
-	if a.background != nil {
-		wait, cancel := context.WithTimeout(ctx, capacityWait)
-		a.background.WaitNode(wait)
-		cancel()
-		a.background.FillNode(time.Now(), &a.node)
-	}
-	s := stats.Summary{Node: a.node}
-	wrong := eviction.CheckCapacity(a.o.Config.Thresholds, func(signal stats.Signal) stats.Observation {
-		return s.Observe(time.Now(), signal, a.o.Config.MemoryAvailable)
+func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
+	c := l.o.Config
+	l.looks.First(ctx, capacityWait)
+	s := stats.Summary{Node: *l.looks.Node()}
+	wrong := eviction.CheckCapacity(c.Thresholds, func(signal stats.Signal) stats.Observation {
+		return s.Observe(time.Now(), signal, c.MemoryAvailable)
 	})
 	for _, w := range wrong {
-		blamed := a.o.Config.Blame(w)
-		if a.o.Config.Kind == config.KindAgent && a.o.Config.Path != "" {
+		blamed := c.Blame(w)
+		if c.Kind == config.KindAgent && c.Path != "" {
 			return nil, ConfigError{blamed}
 		}
 		doubts = append(doubts, blamed)

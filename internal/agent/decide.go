@@ -7,252 +7,176 @@ import (
 	"time"
 
 	"jettison/eviction"
+	"jettison/internal/evictions"
+	"jettison/internal/frames"
 )
 
-// The two looks at pods, as indices of fruitless.
-const (
-	memoryLook = iota
-	fullLook
-)
+// unannounced is how long a kill waits for the runtime to name a pod that only the kernel knows.
+const unannounced = 50 * time.Millisecond
 
-// rush serves hard thresholds for memory and tasks, before anything else is done: from the measurement that finds one met to the kill
-// nothing is logged, asked or allocated, unless there is a pod that the runtime has not told of. begun: an eviction was.
-func (a *agent) rush(ctx context.Context, now time.Time) (begun bool) {
-	if memory, _ := a.manager.Asks(now, a.observeDisks()); !memory || now.Sub(a.fruitless[memoryLook]) < poll {
-		return false
-	}
-	a.decide(ctx, now, memoryLook)
-	return a.fruitless[memoryLook].Before(now)
-}
-
-// consider makes the full look at pods where it is worth it now: nobody was found by the quick one.
-func (a *agent) consider(ctx context.Context, now time.Time) {
-	_, full := a.manager.Asks(now, a.observeDisks())
-	if periodic := a.periodic(now); periodic || full && now.Sub(a.fruitless[fullLook]) >= fullAgain {
-		recorded := a.decide(ctx, time.Now(), fullLook)
-		if periodic && !recorded {
-			a.record(time.Now(), fullLook, false)
-		}
+// consider makes the full look at pods: it is worth it now, and no pod was found by the quick one.
+func (l *loop) consider(ctx context.Context, ready *eviction.Ready) {
+	recorded := l.decide(ctx, time.Now(), eviction.LookFull, ready)
+	if ready.Periodic && !recorded {
+		l.record(time.Now(), eviction.LookFull, false)
 	}
 }
 
-// periodic: pods have limits of their own to be held against, or counters to be followed, whatever is met.
-func (a *agent) periodic(now time.Time) bool {
-	if now.Sub(a.lastFull) < period {
-		return false
-	}
-	if a.manager.Follows() || a.recorder != nil {
-		return true
-	}
-	return a.limited && a.o.Config.LocalStorageCapacityIsolation && !a.observeDisks()
-}
-
-// decide looks at every pod, takes a step, and carries out what is decided. recorded: the look has a frame, for somebody was chosen.
-func (a *agent) decide(ctx context.Context, now time.Time, look int) (recorded bool) {
-	d, now, err := a.choose(ctx, now, look)
-	begun := a.evictAll(ctx, &d)
-	if a.missed && !begun && look == memoryLook { // the next one, at once
-		d, now, err = a.choose(ctx, time.Now(), look)
-		begun = a.evictAll(ctx, &d)
+// decide looks at every pod, takes a step, and carries out what is decided. Of a look at memory it says whether an eviction was begun, of a
+// full one whether the look has a frame, for a pod was chosen. From the measurement that finds a hard threshold met to the kill nothing is
+// logged, asked or allocated, unless there is a pod that the runtime has not told of.
+func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look, ready *eviction.Ready) bool {
+	d, now, err := l.choose(ctx, now, look, ready)
+	begun := l.evictions.OnDecided(ctx, &d)
+	if l.evictions.Missed() && !begun && look == eviction.LookMemory { // the next one, at once
+		d, now, err = l.choose(ctx, time.Now(), look, ready)
+		begun = l.evictions.OnDecided(ctx, &d)
 	}
 	// After the kill, which cannot wait:
 	if err != nil {
-		a.repeat("reading pods: "+err.Error(), func() { a.log.Warn("some pods could not be measured", "error", err) })
+		l.log.Repeat("reading pods: "+err.Error(), func() { l.log.Warn("some pods could not be measured", "error", err) })
 	}
-	a.conditionsChanged(now, d.Met)
-	a.breaker(&d)
-	if len(d.Evictions) == 0 {
-		a.fruitless[look] = now
-		a.nobody(&d)
-		return false
+	l.shown.conditions(now, l.log, d.Conditions, d.Met)
+	l.shown.breaker(l.log, &d)
+	chosen := len(d.Evictions) > 0
+	if chosen {
+		l.record(now, look, true)
+		l.shown.changed()
+	} else {
+		l.noEviction(&d)
 	}
-	a.record(now, look, true)
-	if !begun { // others get their turn, and the next look is not made at once
-		a.fruitless[look] = now
+	if look == eviction.LookMemory {
+		return begun
 	}
-	return true
-}
-
-func (a *agent) evictAll(ctx context.Context, d *eviction.Decision) (begun bool) {
-	a.missed = false
-	for i := range d.Evictions {
-		begun = a.evict(ctx, d, i) || begun
-	}
-	return begun
+	return chosen
 }
 
 // choose looks at every pod and decides. Of a quick look whose victim is clear it allocates nothing.
-func (a *agent) choose(ctx context.Context, now time.Time, look int) (eviction.Decision, time.Time, error) {
-	err := a.lookAtPods(now, look)
-	if a.strangers() {
-		a.ask(ctx)
+func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look, ready *eviction.Ready) (eviction.Decision, time.Time, error) {
+	err := l.lookAtPods(now, look)
+	if l.pods.Strangers(l.looks.Summary()) {
+		l.askRuntime(ctx)
 		now = time.Now()
-		err = a.lookAtPods(now, look)
+		err = l.lookAtPods(now, look)
 	}
 	in := eviction.Input{
-		Summary: &a.summary, Pods: a.objects, ObserveDisks: a.observeDisks(), MemoryOnly: look == memoryLook,
-		Measuring: look == fullLook && a.measuring(now), Terse: look == memoryLook,
+		Summary: l.looks.Summary(), Pods: l.objects.Pods(), ObserveDisks: l.observeDisks(), MemoryOnly: look == eviction.LookMemory,
+		Measuring: look == eviction.LookFull && l.measuring(ready.DiskFresh), Terse: look == eviction.LookMemory,
 	}
-	if a.manager.Stops() { // nothing is to be lost by looking who it is
-		in.Growing = a.growth.since(a.Reader)
+	if ready.Stopped { // nothing is to be lost by looking what grows
+		in.Growing = l.looks.Growing()
 	}
-	d := a.manager.Step(now, in)
+	d := l.manager.Step(now, in)
 	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() { // a threshold that was not met before the step
 		now = time.Now()
-		err = errors.Join(err, a.Reader.Memory(now, a.pods, &a.summary))
-		d = a.manager.Step(now, in)
+		err = errors.Join(err, l.looks.Memory(now, l.pods.All()))
+		d = l.manager.Step(now, in)
 	}
-	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 && !a.relieve(now, &d) {
-		d = a.manager.Reclaimed(now, in) // it was collected, or nothing can be: the look that there is decides
+	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 && !l.relieve(now, &d) {
+		d = l.manager.Reclaimed(now, in) // it was collected, or nothing can be: the look that there is decides
 	}
-	a.spare(&d)
+	l.spare(&d)
 	return d, now, err
 }
 
-// measuring: what pods take of a disk that is short is not known as of now. It is measured anew since the disk became short, and since
-// the last victim's files were removed; not waited for very long, for a walk may take its time.
-func (a *agent) measuring(now time.Time) bool {
-	if a.background == nil {
+func (l *loop) lookAtPods(now time.Time, look eviction.Look) error {
+	if look == eviction.LookMemory {
+		return l.lookAtVictims(now)
+	}
+	return l.looks.Pods(now, l.pods.All())
+}
+
+func (l *loop) lookAtVictims(now time.Time) error {
+	return l.looks.Victims(now, l.pods.All(), l.objects.Pods(), l.manager)
+}
+
+// measuring: what pods take of a disk that is short is not known as of then. It is measured anew.
+func (l *loop) measuring(since time.Time) bool {
+	b := l.looks.Background()
+	if b == nil || since.IsZero() || b.Fresh(since) {
 		return false
 	}
-	since := a.diskCleaned
-	for _, m := range a.manager.Met() {
-		if m.Disk() && m.Since.After(since) {
-			since = m.Since
-		}
-	}
-	if since.IsZero() || now.Sub(since) >= freshLimit {
-		return false
-	}
-	if a.background.Fresh(since) {
-		return false
-	}
-	a.background.Demand(since)
+	b.Demand(since)
 	return true
 }
 
-// nobody logs why a threshold gets no victim.
-func (a *agent) nobody(d *eviction.Decision) {
-	if d.Signal.Threshold.Signal == "" {
-		return
-	}
-	key := "nobody: " + d.Reason
-	if d.Stopped { // the reason has figures that grow from look to look
-		key = "stopped: " + string(d.Signal.Threshold.Signal)
-	}
-	a.repeat(key, func() {
-		a.log.Warn("no eviction", append(signalFields(d.Signal), "reason", d.Reason, "protected", len(d.Protected))...)
-	})
-}
-
-// spare looks for a kubelet before somebody is evicted for what he takes of a disk: its files may be at stake, so that what was found
-// a minute ago does not do. Beside one, nobody is.
-func (a *agent) spare(d *eviction.Decision) {
-	if !slices.ContainsFunc(d.Evictions, func(e eviction.Eviction) bool { return e.Disk() }) {
-		return
-	}
-	a.lookForKubelet()
-	if a.observeDisks() {
-		d.Evictions, d.Reason = nil, "a kubelet is there now"
-	}
-}
-
-// lookAtPods reads what a decision needs to know. The node's figures that are not read anew are as they were.
-func (a *agent) lookAtPods(now time.Time, look int) error {
-	a.summary.Node = a.node
-	var err error
-	if look == memoryLook {
-		err = a.readVictims(now)
-	} else {
-		a.lastFull = now
-		err = a.Reader.Collect(now, a.pods, &a.summary)
-		if a.background != nil {
-			a.background.Fill(time.Now(), &a.summary)
-		}
-	}
-	a.node = a.summary.Node
-	return err
-}
-
-// quickReads is how many pods are read one by one before all are: somebody may have a lot of page cache in each of his.
-const quickReads = 16
-
-// readVictims is the look that an eviction for memory is decided by: little of every pod, and all of those who may be chosen. While
-// frames are recorded all is read of all, so that they can be decided again by other rules.
-func (a *agent) readVictims(now time.Time) error {
-	if a.recorder != nil {
-		return a.Reader.Memory(now, a.pods, &a.summary)
-	}
-	err := a.Reader.Quick(now, a.pods, &a.summary)
-	in := eviction.Input{Summary: &a.summary, Pods: a.objects, MemoryOnly: true}
-	for n := 0; ; n++ {
-		i := a.manager.Unread(now, in)
-		switch {
-		case i < 0:
-			return err
-		case n == quickReads:
-			return errors.Join(err, a.Reader.Memory(now, a.pods, &a.summary))
-		}
-		if wrong := a.Reader.QuickPod(now, a.pods, &a.summary, i); wrong != nil {
-			err = errors.Join(err, wrong)
-		}
-	}
-}
-
-// strangers reports whether the hierarchy has pods that the runtime has not told of. One that it was asked about in vain often
-// enough holds up no kill any more.
-func (a *agent) strangers() bool {
-	for i := range a.summary.Pods {
-		if p := &a.summary.Pods[i]; !p.Announced && p.Populated.V && a.asked[p.PodRef.UID] < asks {
-			return true
-		}
-	}
-	return false
-}
-
-// ask has the runtime listed now and waits a moment for its answer.
-func (a *agent) ask(ctx context.Context) {
+// askRuntime has the runtime listed now and waits a moment for its answer.
+func (l *loop) askRuntime(ctx context.Context) {
 	select {
-	case u := <-a.watcher.updates: // an older answer, which must not be taken for the one to come
-		a.listed(u)
+	case u := <-l.pods.Updates(): // an older answer, which must not be taken for the one to come
+		l.onListed(u)
 	default:
 	}
 	select {
-	case u := <-a.gateUpdates(): // the runtime has told of it already
-		a.told(u)
+	case u := <-l.gate.Updates(): // the runtime has told of it already
+		l.onTold(u)
 	default:
 	}
-	a.watcher.ask()
+	l.pods.Ask()
 	timer := time.NewTimer(unannounced)
 	defer timer.Stop()
 	select {
-	case u := <-a.watcher.updates:
-		a.listed(u)
+	case u := <-l.pods.Updates():
+		l.onListed(u)
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 }
 
-// breaker logs once that evictions were stopped, and once that they are not any more.
-func (a *agent) breaker(d *eviction.Decision) {
-	switch {
-	case d.Stopped && a.stopped == "":
-		a.log.Error("evictions are stopped: they did not help", "reason", d.Reason)
-		a.stopped = d.Reason
-	case d.Stopped:
-		a.stopped = d.Reason
-	case a.stopped != "" && len(d.Evictions) > 0:
-		a.log.Info("evictions go on")
-		a.stopped = ""
+// relieve has garbage collected before a pod goes for a disk. false: that was tried, or cannot be; the look that there is decides.
+func (l *loop) relieve(now time.Time, d *eviction.Decision) (waits bool) {
+	if !l.relief.disk.Acts() {
+		return false
+	}
+	switch l.manager.Relief(now, d) {
+	case eviction.ReliefBegin:
+		l.log.Info("collecting garbage before a pod is evicted", evictions.SignalFields(d.Met[0])...)
+		l.relief.disk.Relieve(d.Reclaim)
+		return true
+	case eviction.ReliefWait:
+		return true
+	}
+	return false
+}
+
+// spare looks for a kubelet before a pod is evicted for what it takes of a disk: its files may be at stake, so that what was found a
+// minute ago does not do. Beside one, none is.
+func (l *loop) spare(d *eviction.Decision) {
+	if !slices.ContainsFunc(d.Evictions, func(e eviction.Eviction) bool { return e.Disk() }) {
+		return
+	}
+	l.kubelet.LookNow()
+	if l.observeDisks() {
+		d.Evictions, d.Reason = nil, "a kubelet is there now"
 	}
 }
 
-// stillMet reports whether a threshold is met by a fresh cheap look. Another one for the same signal, softer, may well be.
-func (a *agent) stillMet(t *eviction.Threshold) bool {
-	for _, m := range a.measure(time.Now()) {
-		if m.Threshold.Signal == t.Signal && m.Threshold.Grace == t.Grace {
-			return true
-		}
+// observeDisks: disk signals only set conditions.
+func (l *loop) observeDisks() bool { return !l.o.Config.Disk.Acts(l.kubelet.Found()) }
+
+// diskMode is what disk signals do, in words.
+func (l *loop) diskMode() string { return string(l.o.Config.Disk.Resolve(l.kubelet.Found())) }
+
+// noEviction logs why a threshold gets no victim.
+func (l *loop) noEviction(d *eviction.Decision) {
+	if d.Signal.Threshold.Signal == "" {
+		return
 	}
-	return false
+	key := "no eviction: " + d.Reason
+	if d.Stopped { // the reason has figures that grow from look to look
+		key = "stopped: " + string(d.Signal.Threshold.Signal)
+	}
+	l.log.Repeat(key, func() {
+		l.log.Warn("no eviction", append(evictions.SignalFields(d.Signal), "reason", d.Reason, "protected", len(d.Protected))...)
+	})
+}
+
+// record has the last look at pods recorded. extra: it was not the regular one.
+func (l *loop) record(now time.Time, look eviction.Look, extra bool) {
+	if !l.recording.On() {
+		return
+	}
+	l.recording.Record(frames.Look{
+		Time: now, Summary: l.looks.Summary(), Pods: l.objects.All(), MemoryOnly: look == eviction.LookMemory, ObserveDisks: l.observeDisks(),
+	}, extra)
 }

@@ -2,175 +2,181 @@ package agent
 
 import (
 	"context"
-	"runtime/debug"
 	"time"
 
 	"jettison/eviction"
+	"jettison/internal/pace"
+	"jettison/internal/records"
+	"jettison/internal/squeeze"
+	"jettison/reclaim"
 	"jettison/stats"
 )
 
-// look is one cheap look and what follows from it.
-func (a *agent) look(ctx context.Context, now time.Time) {
-	a.lastLook, a.looks = now, a.looks+1
-	met := a.measure(now)
+// look is one cheap look and what follows from it, in the order that eviction.Ready has.
+func (l *loop) look(ctx context.Context, now time.Time) {
+	l.looks.Begin(now)
+	ready := l.measure(now)
 	begun := false
-	if len(met) > 0 {
-		if hard(met) {
-			a.stopSqueezing()
-		}
-		begun = a.rush(ctx, now)
-		met = a.manager.Met() // of the last measurement
-		if hard(met) {
-			a.breakOff()
-		}
+	if ready.HardMet {
+		l.relief.memory.Stop()
 	}
-	a.conditionsChanged(now, met)
-	a.progress(now, met)
-	if !begun && (len(met) > 0 || now.Sub(a.lastFull) >= period) {
-		a.consider(ctx, now)
+	if ready.Look == eviction.LookMemory {
+		begun = l.decide(ctx, now, eviction.LookMemory, &ready)
+		ready = l.manager.Ready(now)
 	}
-	a.squeeze(now)
-	a.recordMet(now, met)
-	a.evictionsFirst()
-	a.save(now)
+	if ready.HardMet {
+		l.upkeep.trial.Stop()
+	}
+	l.shown.conditions(now, l.log, ready.Conditions, ready.Met)
+	newlyMet := l.recording.NewlyMet(ready.Met)
+	l.reported(now, &ready)
+	if !begun && ready.Look == eviction.LookFull {
+		l.consider(ctx, &ready)
+		ready = l.manager.Ready(now)
+	}
+	if !ready.Evicting && !l.o.DryRun {
+		l.relief.memory.Tick(now, l.pods.All(), l.looks.Reader().Self())
+	}
+	if newlyMet {
+		_ = l.lookAtVictims(now) // what is wrong was logged, or will be
+		l.record(now, eviction.LookMemory, true)
+	}
+	l.relief.disk.EvictionsFirst(ready.Evicting)
+	l.save(now)
 }
 
-// measure is the cheap look: memory and swap, the cgroup above all pods where it has a limit, tasks where a threshold is for them, and what MemAvailable does not count where memory
-// is short.
-func (a *agent) measure(now time.Time) []eviction.Met {
-	a.readable("memory", a.Reader.Node(now, &a.node))
-	if a.manager.Near(&a.node, 1) {
-		a.Reader.PerCPU(&a.node)
-	}
-	if a.node.Allocatable.LimitBytes.OK { // the slow look finds out whether there is a limit
-		a.readable("pods' cgroup", a.Reader.Allocatable(now, &a.node.Allocatable))
-	}
-	if a.watchesTasks() {
-		a.readable("tasks", a.Reader.PIDs(now, &a.node.PIDs))
-	}
-	met := a.manager.Observe(now, &a.node)
-	for i, signal := range quick {
-		a.paces[i].see(a.manager.Observed(signal))
-	}
-	return met
+// measure is the cheap look at the node, and what the manager says of it.
+func (l *loop) measure(now time.Time) eviction.Ready {
+	n := l.looks.Cheap(now, l.manager.LooksShort)
+	ready := l.manager.Observe(now, n, eviction.Situation{
+		ObserveDisks: l.observeDisks(), Limited: l.objects.Limited() && l.o.Config.LocalStorageCapacityIsolation, Recording: l.recording.On(),
+	})
+	l.pace.See(&ready)
+	return ready
 }
 
-// watchesTasks: a fork bomb is through in less than a second.
-func (a *agent) watchesTasks() bool {
-	for i := range a.o.Config.Thresholds {
-		if a.o.Config.Thresholds[i].Signal == stats.SignalPIDAvailable {
+// stillMet reports whether a threshold is met by a measurement made now. Another one for the same signal, softer, may well be.
+func (l *loop) stillMet(t eviction.Threshold) bool {
+	ready := l.measure(time.Now())
+	return ready.Meets(&t)
+}
+
+// reported has evictions logged whose effect is known, and recorded.
+func (l *loop) reported(now time.Time, ready *eviction.Ready) {
+	if len(ready.Outcomes)+len(ready.Finished) == 0 {
+		return
+	}
+	reported := l.evictions.OnReady(now, ready)
+	l.manager.Advance()
+	if reported {
+		l.evictions.Advise(l.hardBytes())
+		if l.recording.On() {
+			_ = l.lookAtVictims(now) // the effect; what is wrong is logged by decisions
+			l.record(now, eviction.LookMemory, true)
+		}
+		l.shown.changed()
+	}
+}
+
+// onTick is what is done once a second: the signals that change slowly, and whatever the runtime should be asked.
+func (l *loop) onTick(ctx context.Context, now time.Time) {
+	ready := l.manager.Ready(now)
+	l.looks.Slow(now, ready.DisksShort)
+	l.looks.Lost(l.manager.Lost(now))
+	l.kubelet.Tick(now)
+	l.holdOn(now, ready.Met)
+	near := ready.Near >= eviction.NearShort
+	l.looks.Grew(now, near)
+	l.pods.KeepUp(now, near, l.looks.Reader().Strangers)
+	l.wakes.Tick(now, l.looks.Reader().EachPod)
+	calm := len(l.manager.Lives()) == 0
+	if calm && ready.Near < eviction.Enough {
+		l.upkeep.trim.Tick(now)
+	}
+	if near { // so that all is at hand when a victim has to be chosen
+		_ = l.lookAtVictims(now) // a decision says what is wrong
+	}
+	if !l.kubelet.Found() {
+		l.upkeep.rotation.Tick(ctx, now, l.pods.All())
+	}
+	if calm && !shortOfMore(ready.Met) {
+		l.upkeep.trial.Tick(ctx)
+	}
+	l.shown.changed()
+}
+
+// shortOfMore: something that processes take is short. A disk may stay short for days.
+func shortOfMore(met []eviction.Met) bool {
+	for i := range met {
+		if !met[i].Disk() {
 			return true
 		}
 	}
 	return false
 }
 
-// slow is what is done once a second: the signals that change slowly, and whatever the runtime should be asked.
-func (a *agent) slow(now time.Time) {
-	a.readable("node", a.Reader.Slow(now, &a.node))
-	if a.background != nil {
-		a.background.FillNode(now, &a.node)
-		a.background.Hurry(!a.observeDisks() && a.shortOf(stats.SignalNodeFsAvailable, stats.SignalNodeFsInodesFree, stats.SignalImageFsAvailable, stats.SignalImageFsInodesFree))
+// holdOn keeps evicted pods out while they die, and while what they were evicted for is short.
+func (l *loop) holdOn(now time.Time, met []eviction.Met) {
+	changed := false
+	for _, life := range l.manager.Lives() {
+		if e := life.Eviction(); life.Leaving() {
+			changed = l.gate.Dying(now, e.Pod.PodRef.UID, e.Message) || changed
+		}
 	}
-	a.blindFor(now)
-	a.searchKubelet(now)
-	a.holdOn(now, a.manager.Met())
-	a.growth.watch(now, a.Reader, a.manager.Near(&a.node, nearThreshold))
-	a.keepUp(now)
-	a.watchCgroups(now)
-	a.trim(now)
-	if a.manager.Near(&a.node, nearThreshold) { // so that all is at hand when one has to be chosen
-		a.summary.Node = a.node
-		_ = a.readVictims(now) // a decision says what is wrong
+	if l.gate.Lasting(now, met) || changed {
+		l.evictions.Changed()
 	}
 }
 
-// shortOf reports whether less than nearThreshold times a threshold is left of one of the signals.
-func (a *agent) shortOf(signals ...stats.Signal) bool {
-	for i := range a.o.Config.Thresholds {
-		t := &a.o.Config.Thresholds[i]
-		for _, s := range signals {
-			if o := a.manager.Observed(s); t.Signal == s && o.OK && o.Available/nearThreshold < t.Value.Of(o.Capacity) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// keepUp has the runtime listed when there is something to learn: a pod that only the kernel knows, or a shortage near.
-func (a *agent) keepUp(now time.Time) {
-	near := a.manager.Near(&a.node, nearThreshold)
-	if a.synced && !near && now.Sub(a.counted) < countTold { // the runtime tells
-		return
-	}
-	a.counted = now
-	here, ask := map[string]int{}, false
-	a.Reader.Strangers(a.pods, func(uid string) {
-		here[uid] = a.asked[uid]
-		if here[uid] < asks {
-			here[uid]++
-			ask = true
-		}
+// save hands over what the next process needs, if that has changed.
+func (l *loop) save(now time.Time) {
+	l.evictions.Save(now, func(s *records.State) {
+		s.Manager, s.HoldOffs = l.manager.Save(), l.gate.Save(now)
 	})
-	a.asked = here
-	if ask || near {
-		a.watcher.ask()
+}
+
+// need is how the node stands by the i-th signal that memory is reclaimed for.
+func (l *loop) need(now time.Time, i int) reclaim.MemoryNeed {
+	need := l.manager.Need(now, squeeze.Signals[i])
+	return reclaim.MemoryNeed{
+		Available: need.Available, Hard: need.Hard, Soft: need.Soft, Grace: need.Grace, Margin: need.Margin, Fill: l.pace.Slope(i),
 	}
 }
 
-// countTold is between two searches of the hierarchy for pods that nobody told of, where the runtime tells of its pods.
-const countTold = 10 * time.Second
+// swap is what is free of it, and what a threshold for it keeps.
+func (l *loop) swap() (free stats.Opt[uint64], keep uint64) {
+	return l.looks.Node().Swap.FreeBytes, l.manager.Need(time.Now(), squeeze.Signals[0]).SwapKeep
+}
 
-// trim gives memory that the heap does not need back to the kernel, while nothing is short: soon after a list, or a pass of garbage
-// collection, which are what takes most of it for a moment, and now and then without one.
-func (a *agent) trim(now time.Time) {
-	since := now.Sub(a.trimmed)
-	if since < trimSoonest || !a.untrimmed && since < trimEvery || a.manager.Near(&a.node, plenty) || len(a.underway) > 0 {
+// available is what there is of a signal, memory on per-CPU lists included.
+func (l *loop) available(signal stats.Signal) stats.Opt[uint64] {
+	o := l.manager.Observed(signal)
+	if signal == stats.SignalMemoryAvailable {
+		n := l.looks.WithPerCPU()
+		o = l.manager.Memory(&n)
+	}
+	return stats.Opt[uint64]{V: o.Value, OK: o.OK}
+}
+
+// hardBytes is the hard threshold of memory.available on this node; 0: none.
+func (l *loop) hardBytes() uint64 { return l.manager.HardBytes(l.looks.Node().Memory.CapacityBytes.V) }
+
+// tryOut finds out which rungs of the kill ladder work here, on processes of the agent's own, and how long a look and a kill take.
+func (l *loop) tryOut(ctx context.Context) {
+	start := time.Now()
+	l.warmUp(start)
+	l.evictions.Rehearsed(pace.Soonest + time.Since(start))
+	if l.o.DryRun {
 		return
 	}
-	a.trimmed, a.untrimmed = now, false
-	a.evictions.Go(debug.FreeOSMemory)
-}
-
-// Between two calls of it: after a list or a pass, and without.
-const (
-	trimSoonest = 10 * time.Second
-	trimEvery   = time.Minute
-)
-
-// blindFor logs once that a signal which some threshold is for has not been observed for so long that it counts as lost (a file
-// system that hangs, a runtime that does not tell where its images are), and once that it is observed again.
-func (a *agent) blindFor(now time.Time) {
-	for i := range a.o.Config.Thresholds {
-		signal := a.o.Config.Thresholds[i].Signal
-		o := a.manager.Observed(signal)
-		since, absent := a.unseen[signal]
-		switch source := "signal " + string(signal); {
-		case o.OK || o.Gone || signal == stats.SignalAllocatableMemoryAvailable: // whose cgroup comes with the first pod
-			delete(a.unseen, signal)
-			if a.blind[source] != "" {
-				delete(a.blind, source)
-				a.log.Info("the signal is observed again", "signal", signal)
-			}
-		case !absent:
-			a.unseen[signal] = now
-		case now.Sub(since) >= readingLimit && a.blind[source] == "":
-			a.blind[source] = o.Reason
-			a.log.Warn("the signal is not observed: its thresholds do nothing", "signal", signal, "reason", o.Reason)
-		}
+	ready := l.manager.Ready(time.Now())
+	if report, made := l.upkeep.trial.AtStart(ctx, ready.HardMet); made {
+		l.onTested(&report)
 	}
 }
 
-// readable logs once that a source cannot be read, and once that it can be again.
-func (a *agent) readable(source string, err error) {
-	before := a.blind[source]
-	switch {
-	case err == nil && before != "":
-		a.log.Info("everything is read again", "source", source)
-		delete(a.blind, source)
-	case err != nil && before != err.Error():
-		a.log.Error("cannot read the node's "+source, "error", err)
-		a.blind[source] = err.Error()
-	}
+// warmUp looks at the node and its pods as a decision does.
+func (l *loop) warmUp(now time.Time) {
+	l.measure(now)
+	_ = l.lookAtVictims(now) // a decision says what is wrong
 }

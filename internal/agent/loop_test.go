@@ -3,108 +3,197 @@ package agent
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"jettison/internal/collect"
+	"golang.org/x/sys/unix"
+
+	"jettison/api"
+	"jettison/cri"
+	"jettison/cri/nri"
+	"jettison/eviction"
+	"jettison/internal/lister"
+	"jettison/internal/nodetest"
+	"jettison/internal/pace"
+	"jettison/stats"
 )
 
 // The whole loop with everything that talks to it at once, ended in the middle of an eviction: nothing races, hangs or stays behind.
 func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
-	n := newTestNode(t)
-	n.a.o.Config.Socket = ""
-	n.a.o.HostRoot = t.TempDir()
-	n.runs()
-	n.runtime.Change(func() { n.runtime.Hang = map[string]bool{"StopPodSandbox": true} })
-	pod := "cgroup/kubepods/besteffort/pod" + uid + "/"
-	n.write(pod+"cgroup.kill", "")
+	l := newLoop(t, "", nil)
+	l.onListed(lister.Update{Pods: l.Runs()})
+	l.Runtime.Change(func() { l.Runtime.Hang = map[string]bool{"StopPodSandbox": true} })
+	l.killable()
 	ctx, cancel := context.WithCancel(t.Context())
-	stop := n.a.startBackground()
-	defer stop()
-	go n.a.watcher.run(ctx)
+	wait := l.pods.Start(ctx)
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = n.a.State(ctx)
+				_ = l.shown.forOthers()
 			}
 		})
 	}
 	all.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			pod := fmt.Sprintf(`{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"uid": %q, "name": "p%d", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}`, uid, i)
-			if _, _, err := n.a.store.Put(strings.NewReader(pod), true); err != nil {
+			pod := fmt.Sprintf(`{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"uid": %q, "name": "p%d",
+				"namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}`, nodetest.UID, i)
+			if _, _, err := l.objects.Store().Put(strings.NewReader(pod), true); err != nil {
 				t.Error(err)
 				return
 			}
 		}
 	})
 	ended := make(chan struct{})
-	go func() { n.a.loop(ctx); close(ended) }()
-	n.available(90)
-	for {
-		s, err := n.a.State(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(s.Underway) > 0 {
-			break
-		}
+	go func() { l.run(ctx); close(ended) }()
+	l.Available(90)
+	for !under(l.shown) {
+		time.Sleep(time.Millisecond)
 	}
 	cancel()
 	start := time.Now()
 	<-ended
-	n.a.interrupted()
-	n.a.await()
-	n.a.evictions.Wait()
-	<-n.a.watcher.done
+	l.evictions.Interrupted()
+	l.end()
+	wait()
 	all.Wait()
 	// The call of StopPodSandbox that hangs would take its whole minute, again and again.
-	if took := time.Since(start); took > time.Minute/2 || !strings.Contains(n.log.String(), "stopped during an eviction") {
-		t.Errorf("ended after %v\n%s", took, n.log)
+	if took := time.Since(start); took > time.Minute/2 || !strings.Contains(l.Text(), "stopped during an eviction") {
+		t.Errorf("ended after %v\n%s", took, l.Text())
 	}
 }
 
-// Memory is given back soon after a list, now and then without one, and never while it may be short or somebody is evicted.
-func TestMemoryIsGivenBack(t *testing.T) {
-	n := newTestNode(t)
+// under reports whether an eviction is under way, as others see it.
+func under(s *shown) bool {
+	state, ok := s.forOthers().(*api.State)
+	return ok && len(state.Underway) > 0
+}
+
+// However many events come at once, looks are as far apart as ever. What comes after the burst is seen, too.
+func TestABurstOfEventsCostsABoundedNumberOfLooks(t *testing.T) {
+	l := newLoop(t, "", nil)
+	stop := l.wakes.Start()
+	defer stop()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := l.wakes.AddFile("burst", fd); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	began := time.Now()
+	go func() { l.run(ctx); close(ended) }()
+	const events = 10_000
+	one := []byte{1, 0, 0, 0, 0, 0, 0, 0}
 	start := time.Now()
-	for name, c := range map[string]struct {
-		since     time.Duration
-		listed    bool
-		mib       int
-		evictions int
-		want      bool
-	}{
-		"after a list":         {trimSoonest, true, 900, 0, true},
-		"so soon again":        {trimSoonest - 1, true, 900, 0, false},
-		"without a list":       {trimEvery - 1, false, 900, 0, false},
-		"without one for long": {trimEvery, false, 900, 0, true},
-		"it may be short":      {trimEvery, true, 390, 0, false},
-		"somebody is evicted":  {trimEvery, true, 900, 1, false},
-	} {
-		n.available(c.mib)
-		n.a.measure(start)
-		n.a.underway = map[string]*underway{}
-		for i := range c.evictions {
-			n.a.underway[fmt.Sprint(i)] = &underway{}
+	for i := range events {
+		for time.Since(start) < time.Duration(i)*10*time.Microsecond { // a tenth of a second in all, fifty times as long as between two looks
 		}
-		n.a.trimmed, n.a.untrimmed = start, c.listed
-		now := start.Add(c.since)
-		if n.a.trim(now); n.a.trimmed.Equal(now) != c.want || c.want && n.a.untrimmed {
-			t.Errorf("%s: trimmed %v", name, n.a.trimmed.Sub(start))
+		if _, err := unix.Write(fd, one); err != nil {
+			t.Fatal(err)
 		}
 	}
-	n.a.evictions.Wait()
-	for what, come := range map[string]func(){
-		"a list":                       func() { n.a.listed(update{}) },
-		"a pass of garbage collection": func() { n.a.garbage(start, &collect.Result{}) },
-	} {
-		n.a.untrimmed = false
-		if come(); !n.a.untrimmed {
-			t.Errorf("%s takes memory that nobody gives back", what)
-		}
+	before := l.looked()
+	if _, err := unix.Write(fd, one); err != nil {
+		t.Fatal(err)
+	}
+	for l.looked() == before { // what comes after the burst is seen
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-ended
+	looks, took := l.looks.Count(), time.Since(began)
+	if most := uint64(took/pace.Soonest) + 4; looks > most { // one at the start, for the first event, for the last, and for the one after
+		t.Errorf("%d looks for %d events in %v, want at most %d", looks, events, took, most)
+	}
+	t.Logf("%d looks in %v", looks, took)
+}
+
+// looked is how many looks the published State counts.
+func (l *testLoop) looked() uint64 {
+	if state, ok := l.shown.forOthers().(*api.State); ok {
+		return state.Looks
+	}
+	return 0
+}
+
+// What the runtime tells is looked for at once: a new pod is watched from the next second on.
+func TestWhatTheRuntimeTellsIsHandedOn(t *testing.T) {
+	l := newLoop(t, "", nil)
+	l.onTold(nri.Update{Pods: nri.Pods{nodetest.UID: {Sandboxes: []cri.PodSandbox{
+		{ID: "s", UID: nodetest.UID, Name: "pod", Namespace: "default", Ready: true},
+	}}}, State: nri.State{Synced: true}})
+	if len(l.pods.All()) != 1 || !l.gate.Keeps() {
+		t.Errorf("known: %v, kept out: %v", l.pods.All(), l.gate.Keeps())
+	}
+	if name := l.pods.Name(stats.PodReference{UID: nodetest.UID}); name != "default/pod" {
+		t.Error(name)
+	}
+}
+
+// A list and a pass of garbage collection take memory that is given back soon; a failed list does not.
+func TestWhatTakesMemory(t *testing.T) {
+	l := newLoop(t, "", nil)
+	start := time.Now().Add(time.Hour)
+	l.upkeep.trim.Tick(start)
+	soon := start.Add(30 * time.Second)
+	if l.onListed(lister.Update{Err: context.Canceled}); l.upkeep.trim.Tick(soon) {
+		t.Error("a list that failed takes memory")
+	}
+	if l.onListed(lister.Update{}); !l.upkeep.trim.Tick(soon) {
+		t.Error("a list takes memory that is not given back")
+	}
+	l.upkeep.trim.Wait()
+}
+
+// diskVictim is what is decided while the pods' disk is full.
+func (l *testLoop) diskVictim() eviction.Decision {
+	if err := l.lookAtVictims(time.Now()); err != nil {
+		panic(err)
+	}
+	s := stats.Summary{Node: *l.looks.Node(), Pods: l.looks.Summary().Pods}
+	s.Node.Fs = stats.Some(stats.FsStats{
+		Time: time.Now(), AvailableBytes: stats.Some(uint64(1)), CapacityBytes: stats.Some(uint64(1 << 40)),
+	})
+	s.Node.Layout = stats.Some(stats.Layout{})
+	m := eviction.NewManager(eviction.Config{Thresholds: l.o.Config.Thresholds})
+	in := eviction.Input{Summary: &s}
+	d := m.Step(time.Now(), in)
+	if len(d.Reclaim) > 0 {
+		d = m.Reclaimed(time.Now(), in)
+	}
+	return d
+}
+
+// A signal that is not observed for long, whatever the cause, is said to be lost once, and to be back once.
+func TestALostSignalIsLoggedOnce(t *testing.T) {
+	l := newLoop(t, "evictionHard: {memory.available: 100Mi, nodefs.available: 10%}\n", func(o *Options) {
+		o.HostRoot = filepath.Join(t.TempDir(), "none")
+	})
+	now := time.Now()
+	for i := range 20 {
+		at := now.Add(time.Duration(i) * time.Second)
+		l.measure(at)
+		l.looks.Lost(l.manager.Lost(at))
+	}
+	if strings.Count(l.Text(), "signal is not observed") != 1 || len(l.looks.Errors()) != 1 {
+		t.Errorf("errors %v, log: %s", l.looks.Errors(), l.Text())
+	}
+	now = now.Add(time.Minute)
+	l.looks.Node().Fs = stats.Some(stats.FsStats{
+		Time: now, AvailableBytes: stats.Some(uint64(1 << 30)), CapacityBytes: stats.Some(uint64(1 << 30)),
+	})
+	for range 2 {
+		l.measure(now)
+		l.looks.Lost(l.manager.Lost(now))
+	}
+	if strings.Count(l.Text(), "observed again") != 1 || len(l.looks.Errors()) != 0 {
+		t.Errorf("log: %s", l.Text())
 	}
 }

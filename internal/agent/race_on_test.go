@@ -2,5 +2,4 @@
 
 package agent
 
-// raced: the race detector allocates where the code does not.
 const raced = true

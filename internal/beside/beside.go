@@ -1,5 +1,9 @@
 // Package beside finds out whether a kubelet runs on this node. Beside one the agent leaves to it what is the kubelet's: garbage
-// collection, disks, admission (docs/architecture.md).
+// collection, disks, admission (docs/use/configuration.md).
+//
+//	beside.go  Finder: the processes that are a kubelet
+//	listen.go  what listens on a kubelet's ports
+//	watch.go   Watch: what is known of it, for a loop that must not wait
 package beside
 
 import (
@@ -22,23 +26,20 @@ var names = []string{
 
 const maxPath = 4096 // of a program's path
 
+// Finder looks for a kubelet, again and again, and begins with the process that it has found: as long as that is a kubelet, no other is
+// asked. Zero is one that has found none. It is safe for concurrent use.
+type Finder struct{ pid atomic.Int64 }
+
 // Kubelet says whether a kubelet runs on the node whose /proc is mounted at procMount (empty: /proc), and by what: "process
 // 812 is a kubelet". Doubt counts as one: what cannot be read may be one.
 //
 // Counted is what runs on the node under a kubelet's name (/proc/PID/comm, or the file of its program, /proc/PID/exe),
-// and who listens on a kubelet's ports in the node's network. What a pod runs is not: a tenant could stop garbage collection
+// and what listens on a kubelet's ports in the node's network. What a pod runs is not: a tenant could stop garbage collection
 // by a name. A kubelet inside a pod (vcluster, a node in a pod) is another node's; a container that is no pod (RKE, Talos,
 // kind's nodes as seen from their host) lies outside kubepods and counts.
 //
-// It reads a short file and a link of each process each time, since any process may become a kubelet by exec: that none is one is not
+// It reads a short file and a link of each process each time, since any process may become a kubelet by exec. That a process is none is not
 // remembered.
-func Kubelet(procMount string) (beside bool, why string) { return new(Finder).Kubelet(procMount) }
-
-// Finder looks again and again, and begins with the process that it has found: as long as that is a kubelet, no other is asked. Zero
-// is one that has found none. It is safe for concurrent use.
-type Finder struct{ pid atomic.Int64 }
-
-// Kubelet is the function Kubelet.
 func (f *Finder) Kubelet(procMount string) (beside bool, why string) {
 	if procMount == "" {
 		procMount = "/proc"

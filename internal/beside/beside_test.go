@@ -128,7 +128,7 @@ func TestKubelet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := node(c.more).write(t)
-			beside, why := Kubelet(dir)
+			beside, why := new(Finder).Kubelet(dir)
 			if beside != (c.why != "") || !strings.Contains(why, c.why) || strings.Contains(why, "\n") || len(why) > 300 {
 				t.Errorf("%v, %.400q; want %q", beside, why, c.why)
 			}
@@ -136,7 +136,7 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// Whom a Finder has found is asked first, and believed no longer than it is a kubelet.
+// The process that a Finder has found is asked first, and believed no longer than it is a kubelet.
 func TestFinderLooksAgain(t *testing.T) {
 	dir := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)
 	var f Finder
@@ -154,7 +154,7 @@ func TestFinderLooksAgain(t *testing.T) {
 		}
 	}
 	look("process 812")
-	process("9", "k3s", "/k3s", system).put(t, dir) // listed before it: nobody else is asked as long as that one is there
+	process("9", "k3s", "/k3s", system).put(t, dir) // listed before it: no other is asked as long as that one is there
 	look("process 812")
 	set(filepath.Join(dir, "812/cgroup"), pod)
 	look("process 9 is a k3s")
@@ -196,7 +196,7 @@ func TestDoubtCountsAsAKubelet(t *testing.T) {
 		"no process 1": tree{"77/comm": "x\n", "77/cgroup": system, "77/cmdline": ""}.write(t),
 		"no network":   noTCP.write(t),
 	} {
-		if beside, why := Kubelet(dir); !beside || !strings.Contains(why, "cannot be seen") {
+		if beside, why := new(Finder).Kubelet(dir); !beside || !strings.Contains(why, "cannot be seen") {
 			t.Errorf("%s: %v, %q", name, beside, why)
 		}
 	}
@@ -210,7 +210,7 @@ func TestManyListeners(t *testing.T) {
 		b.WriteString(listens(20000+i, strconv.Itoa(i)))
 	}
 	for want, text := range map[bool]string{false: b.String(), true: b.String() + listens(10250, "1")} {
-		if beside, why := Kubelet(node(tree{"1/net/tcp": text}).write(t)); beside != want {
+		if beside, why := new(Finder).Kubelet(node(tree{"1/net/tcp": text}).write(t)); beside != want {
 			t.Errorf("%v, %q", beside, why)
 		}
 	}
@@ -220,7 +220,7 @@ func TestManyListeners(t *testing.T) {
 // and go.
 func TestThisMachine(t *testing.T) {
 	alone(t)
-	if beside, why := Kubelet(""); beside {
+	if beside, why := new(Finder).Kubelet(""); beside {
 		t.Skipf("this machine has a kubelet (%s): the virtual machine's scenarios run without one and beside one", why)
 	}
 	sleep, err := exec.LookPath("sleep")
@@ -240,7 +240,7 @@ func TestThisMachine(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	beside, why := Kubelet("/proc")
+	beside, why := new(Finder).Kubelet("/proc")
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if want := fmt.Sprintf("process %d is a kubelet", cmd.Process.Pid); !beside || why != want {
@@ -250,7 +250,7 @@ func TestThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside, why = Kubelet("/proc")
+	beside, why = new(Finder).Kubelet("/proc")
 	l.Close()
 	if !inNodesNetwork(t) {
 		t.Log("process 1 has another network")
@@ -270,7 +270,7 @@ func TestThisMachine(t *testing.T) {
 		}
 	}()
 	for range 200 {
-		if beside, why := Kubelet("/proc"); beside {
+		if beside, why := new(Finder).Kubelet("/proc"); beside {
 			t.Errorf("while processes come and go: %q", why)
 			break
 		}
@@ -284,7 +284,7 @@ func alone(t *testing.T) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "jettison-beside-test.lock"), os.O_RDONLY|os.O_CREATE, 0o644)
 	if err != nil {
-		t.Log("another run may disturb this one: ", err) // somebody else's file
+		t.Log("another run may disturb this one: ", err) // another program's file
 		return
 	}
 	t.Cleanup(func() { f.Close() })
@@ -331,7 +331,7 @@ func BenchmarkKubelet(b *testing.B) {
 	b.Run("all", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			Kubelet("/proc")
+			new(Finder).Kubelet("/proc")
 		}
 	})
 	p, err := openProc("/proc")

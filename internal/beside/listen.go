@@ -19,7 +19,7 @@ type socket struct {
 	inode string
 }
 
-// listener looks for who listens on a kubelet's port in the node's network: process 1's.
+// listener looks for a socket that listens on a kubelet's port in the node's network: process 1's.
 func (p *proc) listener() (why string, err error) {
 	for _, file := range []string{"1/net/tcp", "1/net/tcp6"} {
 		sockets, err := p.listening(file)

@@ -1,13 +1,22 @@
 // Package config loads the agent's configuration: a file of its own (kind AgentConfiguration), where every unknown or wrong
 // field is an error with its line, or a kubelet's own KubeletConfiguration, which is taken as it is.
+//
+//	config.go    Config: the fields, their defaults, what is checked when all are known
+//	load.go      Load and Parse: a file's text, with the line of each field
+//	mode.go      Mode: act, or observe beside a kubelet
+//	eviction.go  Eviction, Replay: what decisions go by
+//	gcpolicy.go  Collect, GCPolicy: what garbage collection goes by
+//	logs.go      when logs of containers are rotated
 package config
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"time"
 
+	"jettison/api"
 	"jettison/cri"
 	"jettison/eviction"
 	"jettison/stats"
@@ -46,7 +55,8 @@ type Taint struct {
 }
 
 // Config is a loaded configuration. The first group of fields has the kubelet's names, grammar and defaults
-// (k8s.io/kubelet config/v1beta1); the second is this project's own.
+// (k8s.io/kubelet config/v1beta1); the second is this project's own, and a kubelet's file cannot set it (own). Fields that this version
+// does nothing with (idle) are read, checked for their type, and named in a warning where a file sets them.
 type Config struct {
 	EvictionHard                     map[string]string `yaml:"evictionHard"`
 	EvictionSoft                     map[string]string `yaml:"evictionSoft"`
@@ -60,9 +70,9 @@ type Config struct {
 	ImageMinimumGCAge                Duration          `yaml:"imageMinimumGCAge"`
 	ImageMaximumGCAge                Duration          `yaml:"imageMaximumGCAge"`
 	EnforceNodeAllocatable           []string          `yaml:"enforceNodeAllocatable"`
-	KubeReserved                     map[string]string `yaml:"kubeReserved"`
-	SystemReserved                   map[string]string `yaml:"systemReserved"`
-	RegisterWithTaints               []Taint           `yaml:"registerWithTaints"`
+	KubeReserved                     map[string]string `yaml:"kubeReserved" idle:"true"`
+	SystemReserved                   map[string]string `yaml:"systemReserved" idle:"true"`
+	RegisterWithTaints               []Taint           `yaml:"registerWithTaints" idle:"true"`
 	LocalStorageCapacityIsolation    bool              `yaml:"localStorageCapacityIsolation"`
 	ContainerRuntimeEndpoint         string            `yaml:"containerRuntimeEndpoint"`
 	ImageServiceEndpoint             string            `yaml:"imageServiceEndpoint"`
@@ -74,14 +84,14 @@ type Config struct {
 	ContainerLogMaxFiles             int32             `yaml:"containerLogMaxFiles"`
 
 	RootDir              string                `yaml:"rootDir" own:"true"`
-	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true"`
+	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true" idle:"true"`
 	ContainerGC          ContainerGC           `yaml:"containerGC" own:"true"`
 	MemoryAvailable      stats.MemoryAvailable `yaml:"memoryAvailable" own:"true"`
 	AnnotationNamespaces []string              `yaml:"annotationNamespaces" own:"true"`
 	ProtectedNamespaces  []string              `yaml:"protectedNamespaces" own:"true"`
 	Breaker              bool                  `yaml:"breaker" own:"true"`
-	Disk                 string                `yaml:"disk" own:"true"` // act, observe; empty: act, observe beside a kubelet
-	GC                   string                `yaml:"gc" own:"true"`   // likewise
+	Disk                 Mode                  `yaml:"disk" own:"true"` // whether signals of disks and inodes evict
+	GC                   Mode                  `yaml:"gc" own:"true"`   // whether garbage is removed
 	ContainerGCPeriod    Duration              `yaml:"containerGCPeriod" own:"true"`
 	ImageGCPeriod        Duration              `yaml:"imageGCPeriod" own:"true"`
 	PodGoneAfter         Duration              `yaml:"podGoneAfter" own:"true"`
@@ -131,7 +141,7 @@ func defaults(kind string) *Config {
 		PodGoneAfter:         Duration(5 * time.Minute),
 		Gate:                 true,
 		RuntimeWait:          Duration(30 * time.Second),
-		Socket:               "/run/jettison/jettison.sock",
+		Socket:               api.DefaultSocket,
 		StateDir:             "/var/lib/jettison",
 	}
 	if kind == KindKubelet {
@@ -153,35 +163,10 @@ func wrong(err error, field ...string) error { return &fieldError{field: field, 
 // complete fills in what depends on other fields and checks values. What a kubelet takes and should not is an error in a file of
 // our own, and a warning in a kubelet's.
 func (c *Config) complete(kind string) (warnings []string, err error) {
-	switch {
-	case c.EvictionHard == nil:
-		c.EvictionHard = eviction.DefaultHard()
-	case c.MergeDefaultEvictionSettings:
-		merged := eviction.DefaultHard()
-		for signal, value := range c.EvictionHard {
-			merged[signal] = value
-		}
-		c.EvictionHard = merged
-	}
+	c.mergeDefaults()
 	c.zeroIsDefault()
-	if _, err := cri.ParseEndpoint(c.ContainerRuntimeEndpoint); err != nil {
-		return nil, wrong(err, "containerRuntimeEndpoint")
-	}
-	if c.ImageServiceEndpoint != "" {
-		if _, err := cri.ParseEndpoint(c.ImageServiceEndpoint); err != nil {
-			return nil, wrong(err, "imageServiceEndpoint")
-		}
-	}
-	for _, f := range []struct{ field, value string }{
-		{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath}, {"socket", c.Socket}, {"record", c.Record},
-		{"stateDir", c.StateDir},
-	} {
-		if f.value != "" && !filepath.IsAbs(f.value) {
-			return nil, wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
-		}
-	}
-	if c.Socket == "" && c.SocketGroup != "" { // only a file of our own can say so
-		return nil, wrong(fmt.Errorf("%.64q may use a socket that there is none of: set socket to a path, or remove socketGroup", c.SocketGroup), "socketGroup")
+	if err := c.checkPlaces(); err != nil {
+		return nil, err
 	}
 	if warnings, err = c.parseThresholds(kind); err != nil {
 		return nil, err
@@ -190,32 +175,89 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	warnings = append(warnings, logs...)
+	if err := c.checkWords(); err != nil {
+		return nil, err
+	}
+	if err := c.checkGC(); err != nil {
+		return nil, err
+	}
+	return append(warnings, logs...), c.checkTimes()
+}
+
+// mergeDefaults gives thresholds their defaults, all or those that a file does not name.
+func (c *Config) mergeDefaults() {
+	switch {
+	case c.EvictionHard == nil:
+		c.EvictionHard = eviction.DefaultHard()
+	case c.MergeDefaultEvictionSettings:
+		merged := eviction.DefaultHard()
+		maps.Copy(merged, c.EvictionHard)
+		c.EvictionHard = merged
+	}
+}
+
+// checkPlaces checks endpoints and paths.
+func (c *Config) checkPlaces() error {
+	if _, err := cri.ParseEndpoint(c.ContainerRuntimeEndpoint); err != nil {
+		return wrong(err, "containerRuntimeEndpoint")
+	}
+	if c.ImageServiceEndpoint != "" {
+		if _, err := cri.ParseEndpoint(c.ImageServiceEndpoint); err != nil {
+			return wrong(err, "imageServiceEndpoint")
+		}
+	}
+	for _, f := range []struct{ field, value string }{
+		{"rootDir", c.RootDir}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath}, {"socket", c.Socket}, {"record", c.Record},
+		{"stateDir", c.StateDir},
+	} {
+		if f.value != "" && !filepath.IsAbs(f.value) {
+			return wrong(fmt.Errorf("%q: want an absolute path", f.value), f.field)
+		}
+	}
+	if c.Socket == "" && c.SocketGroup != "" { // only a file of our own can say so
+		err := fmt.Errorf("%.64q may use a socket that there is none of: set socket to a path, or remove socketGroup", c.SocketGroup)
+		return wrong(err, "socketGroup")
+	}
+	return nil
+}
+
+// checkWords checks fields that are one of a few words.
+func (c *Config) checkWords() error {
 	for _, f := range []struct {
 		field, value string
 		allowed      []string
 	}{
 		{"memoryAvailable", string(c.MemoryAvailable), []string{"workingSet", "kernel", "lower"}},
 		{"cgroupDriver", c.CgroupDriver, []string{"cgroupfs", "systemd"}},
-		{"disk", c.Disk, []string{"act", "observe", ""}},
-		{"gc", c.GC, []string{"act", "observe", ""}},
+		{"disk", string(c.Disk), modes},
+		{"gc", string(c.GC), modes},
 	} {
 		if err := oneOf(f.value, f.allowed); err != nil {
-			return nil, wrong(err, f.field)
+			return wrong(err, f.field)
 		}
 	}
-	if err := c.checkGC(); err != nil {
-		return nil, err
-	}
+	return nil
+}
+
+// checkTimes checks durations that have no meaning below 0.
+func (c *Config) checkTimes() error {
 	for _, f := range []struct {
 		field string
 		value Duration
-	}{{"runtimeWait", c.RuntimeWait}, {"podGoneAfter", c.PodGoneAfter}, {"imageMinimumGCAge", c.ImageMinimumGCAge}, {"imageMaximumGCAge", c.ImageMaximumGCAge}} {
+	}{
+		{"runtimeWait", c.RuntimeWait}, {"podGoneAfter", c.PodGoneAfter},
+		{"imageMinimumGCAge", c.ImageMinimumGCAge}, {"imageMaximumGCAge", c.ImageMaximumGCAge},
+	} {
 		if f.value < 0 {
-			return nil, wrong(fmt.Errorf("%v is negative", f.value), f.field)
+			return wrong(fmt.Errorf("%v is negative", f.value), f.field)
 		}
 	}
-	return warnings, nil
+	return nil
+}
+
+// allocatables are what enforceNodeAllocatable may have (pkg/kubelet/apis/config/validation/validation.go).
+var allocatables = []string{
+	"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible",
 }
 
 // parseThresholds makes thresholds of the maps.
@@ -228,13 +270,13 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	odd := func(f, format string, args ...any) {
 		doubts = append(doubts, &eviction.FieldError{Field: []string{f}, Err: fmt.Errorf(format, args...)})
 	}
-	for _, name := range c.EnforceNodeAllocatable { // pkg/kubelet/apis/config/validation/validation.go
-		if err := oneOf(name, []string{"none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"}); err != nil {
+	for _, name := range c.EnforceNodeAllocatable {
+		if err := oneOf(name, allocatables); err != nil {
 			errs = append(errs, &eviction.FieldError{Field: []string{"enforceNodeAllocatable"}, Err: err})
 		}
 	}
-	if c.EvictionMaxPodGracePeriod < 0 { // the flag's help promises that the pod's own counts then
-		odd("evictionMaxPodGracePeriod", "%d is negative: evictions for soft thresholds have a grace period of 1 s then", c.EvictionMaxPodGracePeriod)
+	if most := c.EvictionMaxPodGracePeriod; most < 0 { // the flag's help promises that the pod's own counts then
+		odd("evictionMaxPodGracePeriod", "%d is negative: evictions for soft thresholds have a grace period of 1 s then", most)
 	}
 	if c.EvictionPressureTransitionPeriod < 0 {
 		odd("evictionPressureTransitionPeriod", "%v is negative: conditions end at once then", c.EvictionPressureTransitionPeriod)
@@ -277,19 +319,4 @@ func oneOf(value string, allowed []string) error {
 		}
 	}
 	return fmt.Errorf("%q: want one of %v", value, named)
-}
-
-// actedOn are the fields that this version does something with. The others are read, checked for their type, and named in
-// a warning where a file sets them.
-var actedOn = map[string]bool{
-	"apiVersion": true, "kind": true,
-	"evictionHard": true, "evictionSoft": true, "evictionSoftGracePeriod": true, "evictionMinimumReclaim": true,
-	"evictionPressureTransitionPeriod": true, "evictionMaxPodGracePeriod": true, "mergeDefaultEvictionSettings": true,
-	"enforceNodeAllocatable": true, "localStorageCapacityIsolation": true,
-	"containerRuntimeEndpoint": true, "imageServiceEndpoint": true, "cgroupRoot": true, "cgroupDriver": true, "rootDir": true,
-	"podLogsDir": true, "staticPodPath": true,
-	"imageGCHighThresholdPercent": true, "imageGCLowThresholdPercent": true, "imageMinimumGCAge": true, "imageMaximumGCAge": true, "containerGC": true,
-	"containerGCPeriod": true, "imageGCPeriod": true, "gc": true, "podGoneAfter": true,
-	"memoryAvailable": true, "annotationNamespaces": true, "protectedNamespaces": true, "runtimeWait": true, "breaker": true, "disk": true, "gate": true,
-	"socket": true, "socketGroup": true, "record": true, "stateDir": true, "containerLogMaxSize": true, "containerLogMaxFiles": true,
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -12,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agnivade/levenshtein"
 	"go.yaml.in/yaml/v3"
 
 	"jettison/eviction"
+	"jettison/internal/nearest"
 )
 
 // maxSize of a configuration file. A kubelet's has a few KiB.
@@ -81,27 +82,9 @@ func lineError(line int, format string, args ...any) error {
 
 // Parse reads the text of a configuration file.
 func Parse(text []byte) (*Loaded, error) {
-	var doc yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&doc); err == io.EOF {
-		return nil, lineError(1, "the file is empty: want apiVersion: %s, kind: %s", APIVersionAgent, KindAgent)
-	} else if err != nil {
-		return nil, syntaxError(err)
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, lineError(root.Line, "want fields, as in \"kind: %s\"", KindAgent)
-	}
-	for {
-		var more yaml.Node
-		if err := d.Decode(&more); err == io.EOF {
-			break
-		} else if err != nil {
-			return nil, syntaxError(err)
-		}
-		if more.Content[0].Tag != "!!null" { // a trailing --- is no document
-			return nil, lineError(more.Line, "the file holds more than one document")
-		}
+	root, err := document(text)
+	if err != nil {
+		return nil, err
 	}
 	p := &parser{lines: map[string]int{}}
 	kind, err := p.kind(root)
@@ -129,6 +112,32 @@ func Parse(text []byte) (*Loaded, error) {
 		loaded.Warnings = append(loaded.Warnings, "not acted on by this version: "+strings.Join(p.idle, ", "))
 	}
 	return loaded, nil
+}
+
+// document finds the one mapping that a file holds.
+func document(text []byte) (*yaml.Node, error) {
+	var doc yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&doc); err == io.EOF {
+		return nil, lineError(1, "the file is empty: want apiVersion: %s, kind: %s", APIVersionAgent, KindAgent)
+	} else if err != nil {
+		return nil, syntaxError(err)
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, lineError(root.Line, "want fields, as in \"kind: %s\"", KindAgent)
+	}
+	for {
+		var more yaml.Node
+		if err := d.Decode(&more); err == io.EOF {
+			return root, nil
+		} else if err != nil {
+			return nil, syntaxError(err)
+		}
+		if more.Content[0].Tag != "!!null" { // a trailing --- is no document
+			return nil, lineError(more.Line, "the file holds more than one document")
+		}
+	}
 }
 
 // syntaxError puts yaml's "yaml: line 3: what" into this package's form.
@@ -203,7 +212,7 @@ func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 			}
 			return lineError(key.Line, "%s", unknown(key.Value, known))
 		}
-		if !actedOn[key.Value] {
+		if target.Type().Field(index).Tag.Get("idle") != "" {
 			p.idle = append(p.idle, key.Value)
 		}
 		return p.decode(value, target.Field(index), []string{key.Value})
@@ -223,17 +232,7 @@ func knownFields(t reflect.Type, kubelet bool) map[string]int {
 }
 
 func unknown(name string, known map[string]int) string {
-	best, distance := "", len(name)/2+1
-	for candidate := range known {
-		d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate))
-		if d < distance || d == distance && candidate < best {
-			best, distance = candidate, d
-		}
-	}
-	if best == "" {
-		return fmt.Sprintf("unknown field %q", name)
-	}
-	return fmt.Sprintf("unknown field %q: did you mean %q?", name, best)
+	return fmt.Sprintf("unknown field %q", name) + nearest.Question(name, maps.Keys(known))
 }
 
 // mapping visits the pairs of a mapping; a key that comes twice is an error.
@@ -266,66 +265,86 @@ func (p *parser) decode(n *yaml.Node, into reflect.Value, path []string) error {
 	if n.Tag == "!!null" {
 		return nil
 	}
-	fail := func(want string) error {
-		return lineError(n.Line, "%s: want %s, got %s", strings.Join(path, ": "), want, describe(n))
-	}
 	switch v := into.Addr().Interface().(type) {
 	case *Duration:
 		d, err := time.ParseDuration(n.Value)
 		if err != nil || n.Kind != yaml.ScalarNode {
-			return fail(`a duration as "1m30s"`)
+			return mistyped(n, path, `a duration as "1m30s"`)
 		}
 		*v = Duration(d)
 		return nil
 	case *map[string]string:
-		if n.Kind != yaml.MappingNode {
-			return fail("a mapping")
-		}
-		*v = map[string]string{}
-		return p.mapping(n, path, func(key, value *yaml.Node) error {
-			var text string
-			if err := p.decode(value, reflect.ValueOf(&text).Elem(), append(slices.Clone(path), key.Value)); err != nil {
-				return err
-			}
-			(*v)[key.Value] = text
-			return nil
-		})
+		return p.decodeTexts(n, v, path)
 	case *[]string, *[]Taint:
-		if n.Kind != yaml.SequenceNode {
-			return fail("a list")
-		}
-		list := reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content))
-		for i, item := range n.Content {
-			if err := p.decode(item, list.Index(i), append(slices.Clone(path), strconv.Itoa(i))); err != nil {
-				return err
-			}
-		}
-		into.Set(list)
-		return nil
+		return p.decodeList(n, into, path)
 	}
 	if into.Kind() == reflect.Struct {
-		if n.Kind != yaml.MappingNode {
-			return fail("a mapping")
-		}
-		known := knownFields(into.Type(), false)
-		return p.mapping(n, path, func(key, value *yaml.Node) error {
-			index, ok := known[key.Value]
-			if !ok && p.lenient {
-				p.ignored = append(p.ignored, strings.Join(append(slices.Clone(path), key.Value), ": "))
-				return nil
-			}
-			if !ok {
-				return lineError(key.Line, "%s: %s", strings.Join(path, ": "), unknown(key.Value, known))
-			}
-			return p.decode(value, into.Field(index), append(slices.Clone(path), key.Value))
-		})
+		return p.decodeStruct(n, into, path)
 	}
-	want := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.String: "text"}[into.Kind()]
-	// The library rounds fractions to whole numbers and writes truths as text. A number for text is taken: in a map of
-	// thresholds nobody misses the quotes.
-	if n.Kind != yaml.ScalarNode || into.Kind() == reflect.Int32 && n.ShortTag() != "!!int" || into.Kind() == reflect.String && n.ShortTag() == "!!bool" ||
-		n.Decode(into.Addr().Interface()) != nil {
-		return fail(want)
+	return decodeScalar(n, into, path)
+}
+
+// mistyped says that a node is not of a field's type.
+func mistyped(n *yaml.Node, path []string, want string) error {
+	return lineError(n.Line, "%s: want %s, got %s", strings.Join(path, ": "), want, describe(n))
+}
+
+func (p *parser) decodeTexts(n *yaml.Node, into *map[string]string, path []string) error {
+	if n.Kind != yaml.MappingNode {
+		return mistyped(n, path, "a mapping")
+	}
+	*into = map[string]string{}
+	return p.mapping(n, path, func(key, value *yaml.Node) error {
+		var text string
+		if err := p.decode(value, reflect.ValueOf(&text).Elem(), append(slices.Clone(path), key.Value)); err != nil {
+			return err
+		}
+		(*into)[key.Value] = text
+		return nil
+	})
+}
+
+func (p *parser) decodeList(n *yaml.Node, into reflect.Value, path []string) error {
+	if n.Kind != yaml.SequenceNode {
+		return mistyped(n, path, "a list")
+	}
+	list := reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content))
+	for i, item := range n.Content {
+		if err := p.decode(item, list.Index(i), append(slices.Clone(path), strconv.Itoa(i))); err != nil {
+			return err
+		}
+	}
+	into.Set(list)
+	return nil
+}
+
+func (p *parser) decodeStruct(n *yaml.Node, into reflect.Value, path []string) error {
+	if n.Kind != yaml.MappingNode {
+		return mistyped(n, path, "a mapping")
+	}
+	known := knownFields(into.Type(), false)
+	return p.mapping(n, path, func(key, value *yaml.Node) error {
+		index, ok := known[key.Value]
+		if !ok && p.lenient {
+			p.ignored = append(p.ignored, strings.Join(append(slices.Clone(path), key.Value), ": "))
+			return nil
+		}
+		if !ok {
+			return lineError(key.Line, "%s: %s", strings.Join(path, ": "), unknown(key.Value, known))
+		}
+		return p.decode(value, into.Field(index), append(slices.Clone(path), key.Value))
+	})
+}
+
+// scalars are what people call a field's kind.
+var scalars = map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.String: "text"}
+
+func decodeScalar(n *yaml.Node, into reflect.Value, path []string) error {
+	// The library rounds fractions to whole numbers and writes truths as text. A number for text is taken: a threshold needs no quotes.
+	fits := n.Kind == yaml.ScalarNode && (into.Kind() != reflect.Int32 || n.ShortTag() == "!!int") &&
+		(into.Kind() != reflect.String || n.ShortTag() != "!!bool")
+	if !fits || n.Decode(into.Addr().Interface()) != nil {
+		return mistyped(n, path, scalars[into.Kind()])
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkReplay is the whole way of a frame of 110 pods with two containers each: read, decide, write. The figures of ten frames
-// come again and again, calm in one half; in the other memory is short in every frame, so that somebody is evicted.
+// come again and again, calm in one half; in the other memory is short in every frame, so that a pod is evicted.
 func BenchmarkReplay(b *testing.B) {
 	for _, name := range []string{"calm", "short", "packed"} {
 		short := name == "short"
@@ -72,7 +72,7 @@ func packed(b *testing.B, text []byte) *bytes.Buffer {
 
 // BenchmarkRecord is what a frame costs the recorder's goroutine, and how large it is.
 func BenchmarkRecord(b *testing.B) {
-	r, err := NewRecorder(RecorderOptions{Path: b.TempDir() + "/frames"})
+	r, err := NewRecorder(b.TempDir()+"/frames", func(Notice) {})
 	if err != nil {
 		b.Fatal(err)
 	}

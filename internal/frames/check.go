@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"jettison/internal/jsonwords"
+	"jettison/internal/nearest"
 )
 
 // check refuses figures that cannot be true, and names that are none.
@@ -31,7 +33,8 @@ func (a *Agent) check() (field, what string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.SourceErrors)) {
 		if blinding(name) == nil {
-			c.fail("sourceErrors."+jsonwords.Field(jsontext.Pointer("").AppendToken(name)), "unknown source"+didYouMean(closest(name, slices.Collect(maps.Keys(blinds)))))
+			field := "sourceErrors." + jsonwords.Field(jsontext.Pointer("").AppendToken(name))
+			c.fail(field, "unknown source"+nearest.Question(name, maps.Keys(blinds)))
 		}
 	}
 	for uid, p := range a.Pods {
@@ -46,7 +49,7 @@ func (a *Agent) check() (field, what string) {
 type figures struct{ field, what string }
 
 func (c *figures) fail(field, what string) {
-	if c.what == "" || field < c.field && len(field) > 5 && len(c.field) > 5 && field[:5] == "pods." && c.field[:5] == "pods." {
+	if c.what == "" || field < c.field && strings.HasPrefix(field, "pods.") && strings.HasPrefix(c.field, "pods.") {
 		c.field, c.what = field, what
 	}
 }
@@ -67,7 +70,8 @@ func (c *figures) stalls(field string, s *Stalls) {
 		}
 		for j, v := range []*float64{shares.Over1s, shares.Over10s} {
 			if v != nil && !(*v >= 0 && *v <= 1) {
-				c.fail(fmt.Sprintf("%s.%s.%s", field, []string{"some", "full"}[i], []string{"over1s", "over10s"}[j]), fmt.Sprintf("%v is no share: want 0 to 1", *v))
+				name := fmt.Sprintf("%s.%s.%s", field, []string{"some", "full"}[i], []string{"over1s", "over10s"}[j])
+				c.fail(name, fmt.Sprintf("%v is no share: want 0 to 1", *v))
 			}
 		}
 	}

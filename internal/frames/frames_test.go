@@ -37,7 +37,7 @@ func node110(at time.Time, pods int) *stats.Summary {
 		v := uint64(i)*7919*4096 + uint64(at.UnixNano()/1000%(1<<28))
 		p := stats.PodStats{PodRef: stats.PodReference{UID: fmt.Sprintf("%08x-1234-1234-1234-%012d", i*2654435761, i), Name: fmt.Sprintf("web-%d-%x", i, i*7919), Namespace: "default"}, StartTime: epoch, Announced: true}
 		p.Cgroup, p.QOSClass, p.Populated = "kubepods/burstable/pod"+p.PodRef.UID, stats.Burstable, stats.Some(true)
-		p.Memory = stats.PodMemoryStats{Time: at, UsageBytes: some(v + 1<<20), WorkingSetBytes: some(v), AnonBytes: some(v / 2), FileBytes: some(v / 3), ShmemBytes: some(4096), PageFaults: some(v / 4096), MajorPageFaults: some(10), LimitBytes: some(1 << 40), SwapBytes: some(0), FreedBytes: stats.Some(stats.Range{Min: v / 2, Max: v})}
+		p.Memory = stats.PodMemoryStats{Time: at, UsageBytes: some(v + 1<<20), WorkingSetBytes: some(v), AnonBytes: some(v / 2), ShmemBytes: some(4096), PageFaults: some(v / 4096), MajorPageFaults: some(10), LimitBytes: some(1 << 40), SwapBytes: some(0), FreedBytes: stats.Some(stats.Range{Min: v / 2, Max: v})}
 		p.CPU = stats.CPUStats{Time: at, Usage: stats.Some(time.Duration(v) * 1000), NanoCores: some(v % 1e9)}
 		p.CPUPressure, p.MemoryPressure, p.IOPressure = psi, psi, psi
 		p.Events, p.LocalEvents = stats.Some(stats.MemoryEvents{Max: 3}), stats.Some(stats.MemoryEvents{Max: 3})
@@ -126,11 +126,20 @@ func written(t testing.TB, o *Output) string {
 	return string(b)
 }
 
+// reclaimed is a frame in which something was seen after a reclaim; nil: nothing was.
+func reclaimed(f *Frame, after *stats.Summary) *Frame {
+	if after != nil {
+		of := FromLook(Look{Summary: after, Node: "node"})
+		f.AfterReclaim, f.AgentAfterReclaim = of.Summary, of.Agent
+	}
+	return f
+}
+
 // liveOutput is what a policy decides on a live look, without any frame in between.
-func liveOutput(p *Player, l Look, f *Frame) *Output {
+func liveOutput(p *Player, l Look, after *stats.Summary, f *Frame) *Output {
 	p.objects.pods = map[string]*eviction.Pod{}
 	for _, o := range l.Pods {
 		p.objects.pods[string(o.UID)] = eviction.NewPod(o)
 	}
-	return p.decide(f, l.Summary, l.After)
+	return p.decide(f, l.Summary, after)
 }

@@ -6,14 +6,20 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/internal/jsonwords"
 )
 
-// Whatever a file holds: frames or a Fault with its line, never a panic; and no victim where nothing was observed.
+// Whatever a file holds: frames or a fault with its line, never a panic; and no victim where nothing was observed.
 func FuzzReplay(f *testing.F) {
 	c := policy(f, everything+"lower\n")
 	s := node110(epoch, 1)
 	s.Node.Memory.KernelAvailableBytes = some(1)
-	whole := line(f, FromLook(Look{Time: epoch, Summary: s, After: s, Pods: objects110(s), Admit: objects110(s), KillErrors: map[string]string{"a": "b"}}))
+	all := reclaimed(FromLook(Look{Time: epoch, Summary: s, Pods: objects110(s), KillErrors: map[string]string{"a": "b"}}), s)
+	all.Admit = []v1.Pod{strip(objects110(s)[0])}
+	whole := line(f, all)
 	f.Add(whole)
 	f.Add(append(append([]byte{}, whole...), whole...))
 	f.Add([]byte(`{"time":"2026-01-01T00:00:00Z","summary":{"node":{"memory":{"availableBytes":1,"workingSetBytes":9}},"pods":[{"podRef":{"uid":"a"},"memory":{"workingSetBytes":5}}]}}`))
@@ -36,7 +42,7 @@ func FuzzReplay(f *testing.F) {
 				t.Fatalf("nothing was observed, and it decides %+v", o)
 			}
 		}
-		var fault *Fault
+		var fault *jsonwords.Fault
 		if err != io.EOF && (!errors.As(err, &fault) || fault.Line < 1 || strings.Contains(err.Error(), "\n")) {
 			t.Fatalf("an error without a line, or of more than one: %v", err)
 		}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/internal/jsonwords"
+	"jettison/internal/podstore/podjson"
 )
 
 // The JSON of frames. The library (encoding/json/v2 before it is the default) reads twice as fast as encoding/json, refuses keys
@@ -74,13 +73,6 @@ func parseTime(text string) (time.Time, error) {
 	return at, nil
 }
 
-// Bounds of a quantity's text, as in eviction/quantity.go: resource.ParseQuantity computes with as many digits as an exponent asks
-// for.
-const (
-	maxQuantityText     = 100
-	maxQuantityExponent = 1000
-)
-
 // readQuantity takes a quantity of a pod's object; none of them may be negative.
 func readQuantity(d *jsontext.Decoder, out *resource.Quantity) error {
 	t, err := d.ReadToken()
@@ -97,21 +89,9 @@ func readQuantity(d *jsontext.Decoder, out *resource.Quantity) error {
 	default:
 		return fmt.Errorf("want a quantity, got %s", jsonwords.Kind(t.Kind()))
 	}
-	if len(text) > maxQuantityText {
-		return fmt.Errorf("quantity %.40q...: longer than %d characters", text, maxQuantityText)
-	}
-	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
-		n, err := strconv.Atoi(text[i+1:])
-		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxQuantityExponent || n < -maxQuantityExponent) {
-			return fmt.Errorf("quantity %q: the exponent is not between -%d and %d", text, maxQuantityExponent, maxQuantityExponent)
-		}
-	}
-	q, err := resource.ParseQuantity(text)
+	q, err := podjson.ParseQuantity(text)
 	if err != nil {
-		return fmt.Errorf("%q is no quantity", text)
-	}
-	if q.Sign() < 0 {
-		return fmt.Errorf("quantity %q is negative", text)
+		return err
 	}
 	*out = q
 	return nil

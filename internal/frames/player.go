@@ -20,19 +20,13 @@ type Player struct {
 	manager *eviction.Manager
 	objects objects
 	layout  stats.Layout
-	disk    string   // of the configuration: act, observe or empty
-	failed  []string // UIDs of pods that were evicted in the frame before and did not die
+	disk    config.Mode
+	failed  []*eviction.Life // of the frame before, whose victims did not die
 }
 
 // NewPlayer makes a player of a configuration. The breaker and the reclaim of memory are off, and no reading is too old.
 func NewPlayer(c *config.Config) *Player {
-	return &Player{disk: c.Disk, manager: eviction.NewManager(eviction.Config{
-		Thresholds: c.Thresholds, MemoryAvailable: c.MemoryAvailable,
-		Policy:                   eviction.Policy{AnnotationNamespaces: c.AnnotationNamespaces, ProtectedNamespaces: c.ProtectedNamespaces},
-		MaxPodGracePeriodSeconds: int64(c.EvictionMaxPodGracePeriod),
-		PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
-		LocalStorage:             c.LocalStorageCapacityIsolation,
-	})}
+	return &Player{disk: c.Disk, manager: eviction.NewManager(c.Replay())}
 }
 
 // Play decides on the next frame.
@@ -57,13 +51,15 @@ func (p *Player) Play(f *Frame) *Output {
 
 // decide is one step, and its second half where something was reclaimed; after is nil where that freed nothing.
 func (p *Player) decide(f *Frame, summary, after *stats.Summary) *Output {
-	now, in := f.At(), eviction.Input{Summary: summary, Pods: p.objects.pods, ObserveDisks: p.disk == "observe"}
+	now, in := f.At(), eviction.Input{Summary: summary, Pods: p.objects.pods}
+	observed := false // the agent that recorded the frame did not act on disks: a kubelet was there, or its configuration said so
 	if a := f.Agent; a != nil {
-		in.MemoryOnly, in.ObserveDisks = a.MemoryOnly, in.ObserveDisks || a.ObserveDisks && p.disk == ""
+		in.MemoryOnly, observed = a.MemoryOnly, a.ObserveDisks
 	}
+	in.ObserveDisks = !p.disk.Acts(observed)
 	// From this frame on, so that they are ranked last here however long it was until it.
-	for _, uid := range p.failed {
-		p.manager.Done(now, uid, false)
+	for _, l := range p.failed {
+		p.manager.Refused(now, l)
 	}
 	p.failed = p.failed[:0]
 	d := p.manager.Step(now, in)
@@ -86,14 +82,13 @@ func (p *Player) decide(f *Frame, summary, after *stats.Summary) *Output {
 func (p *Player) carryOut(now time.Time, f *Frame, decisions ...*eviction.Decision) {
 	for _, d := range decisions {
 		for _, e := range d.Evictions {
-			uid := e.Pod.PodRef.UID
-			p.manager.Begin(e, d.Signal.Observed.Available)
-			if _, failed := f.KillErrors[uid]; failed {
-				p.failed = append(p.failed, uid)
+			l := p.manager.Begin(eviction.Stamp{Time: now}, e, d.Signal)
+			if _, failed := f.KillErrors[e.Pod.PodRef.UID]; failed {
+				p.failed = append(p.failed, l)
 				continue
 			}
-			p.manager.Done(now, uid, true)
-			p.manager.Cleaned(time.Time{}, uid)
+			p.manager.Emptied(eviction.Stamp{Time: now}, l)
+			p.manager.Cleaned(eviction.Stamp{}, l)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"jettison/internal/jsonwords"
 	"jettison/internal/summaryv1"
 )
 
@@ -30,7 +31,8 @@ const (
 )
 
 // Reader reads frames, one JSON object a line; empty lines are passed over. It is strict: what it does not know or cannot be true
-// is a *Fault. Lines that have come already are decoded side by side, but it never waits for another one before it gives what it has.
+// is a *jsonwords.Fault. Lines that have come already are decoded side by side, but it never waits for another one before it gives what it
+// has.
 type Reader struct {
 	name  string // in errors
 	src   *bufio.Reader
@@ -66,7 +68,7 @@ func NewReader(r io.Reader, name string) (*Reader, error) {
 	}
 	unpacked, err := gzip.NewReader(packed)
 	if err != nil {
-		return nil, &Fault{Name: name, Line: 1, What: fmt.Sprintf("it begins as a compressed file and is none: %v", err)}
+		return nil, &jsonwords.Fault{File: name, Line: 1, What: fmt.Sprintf("it begins as a compressed file and is none: %v", err)}
 	}
 	unpacked.Multistream(false)
 	out.src = bufio.NewReaderSize(&eager{unpacked: unpacked, packed: packed}, plainBuffer)
@@ -185,7 +187,7 @@ func (r *Reader) decode(d *decoding) (*Frame, error) {
 }
 
 func (r *Reader) fault(line int, field, what string) error {
-	return &Fault{Name: r.name, Line: line, Field: field, What: what}
+	return &jsonwords.Fault{File: r.name, Line: line, Field: field, What: what}
 }
 
 // readLine reads one line into d.text. cut: it is the last one and has no end.

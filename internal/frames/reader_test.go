@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"jettison/internal/jsonwords"
 )
 
 func frameAt(i int) string {
@@ -75,7 +77,7 @@ func TestReaderKeepsTheOrder(t *testing.T) {
 			t.Fatal(i, f, err)
 		}
 	}
-	var fault *Fault
+	var fault *jsonwords.Fault
 	for range 2 {
 		if _, err = r.Next(); !errors.As(err, &fault) || fault.Line != 500+2*72+1 || fault.Field != "time" {
 			t.Fatal(err)

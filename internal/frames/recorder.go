@@ -16,29 +16,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// RecorderOptions are where and how much is recorded. The zero value of a bound is the default.
-type RecorderOptions struct {
-	Path string // FILE; older ones are FILE.1 and so on
-	// FileBytes and FileAge are when a new file is begun; Files is how many there are at most, FILE included.
-	FileBytes int64         // default 16 MiB
-	FileAge   time.Duration // default 6 h
-	Files     int           // default 4
-	// BytesPerMinute, of compressed frames, is never exceeded; frames of events may take half of it. Default 2 MB.
-	BytesPerMinute int64
-	Queue          int // frames that wait to be written; default 8
-	// Report is called when frames begin to be lost and when they are written again, from Record and from the recorder's own
-	// goroutine. It must not block. nil: nobody wants to know.
-	Report func(Notice)
+// bounds are how much is recorded.
+type bounds struct {
+	// fileBytes and fileAge are when a new file is begun; files is how many there are at most, the one that is written to included.
+	fileBytes int64
+	fileAge   time.Duration
+	files     int
+	// perMinute, in bytes of compressed frames, is never exceeded; frames of events may take half of it.
+	perMinute int64
+	queue     int // frames that wait to be written
 }
 
-// Defaults of RecorderOptions. A frame of 110 pods with 2 containers each takes some 25 KB: 4 files last a day or two.
-const (
-	defaultFileBytes      = 16 << 20
-	defaultFileAge        = 6 * time.Hour
-	defaultFiles          = 4
-	defaultBytesPerMinute = 2_000_000
-	defaultQueue          = 8
-)
+// usual are the bounds. A frame of 110 pods with 2 containers each takes some 25 KB: 4 files last a day or two.
+var usual = bounds{fileBytes: 16 << 20, fileAge: 6 * time.Hour, files: 4, perMinute: 2_000_000, queue: 8}
 
 // Notice is what a recorder has to say.
 type Notice struct {
@@ -55,11 +45,12 @@ var (
 )
 
 // Recorder writes frames to a file, each compressed on its own and whole in the file before the next one: a process that dies loses
-// at most those that wait. It never blocks who records.
+// at most those that wait. It never blocks its caller.
 type Recorder struct {
-	o     RecorderOptions
-	queue chan queued
-	done  chan struct{}
+	path   string
+	report func(Notice)
+	queue  chan queued
+	done   chan struct{}
 
 	mu     sync.Mutex
 	closed bool
@@ -88,25 +79,20 @@ type trouble struct {
 	since time.Time
 }
 
-// NewRecorder starts a recorder. It opens nothing yet: what is wrong with the file is reported, and tried again with each frame.
-func NewRecorder(o RecorderOptions) (*Recorder, error) {
-	if o.Path == "" || filepath.Base(o.Path) == "." || filepath.Base(o.Path) == "/" {
-		return nil, fmt.Errorf("record: %q is no file", o.Path)
-	}
-	if o.FileBytes < 0 || o.FileAge < 0 || o.Files < 0 || o.BytesPerMinute < 0 || o.Queue < 0 {
-		return nil, fmt.Errorf("record: a bound is negative")
-	}
-	setDefault(&o.FileBytes, defaultFileBytes)
-	setDefault(&o.FileAge, defaultFileAge)
-	setDefault(&o.Files, defaultFiles)
-	setDefault(&o.BytesPerMinute, defaultBytesPerMinute)
-	setDefault(&o.Queue, defaultQueue)
-	if o.Report == nil {
-		o.Report = func(Notice) {}
+// NewRecorder starts a recorder to a file; older ones are FILE.1 and so on. It opens nothing yet: what is wrong with the file is reported,
+// and tried again with each frame. report is called when frames begin to be lost and when they are written again, from Record and from the
+// recorder's own goroutine. It must not block.
+func NewRecorder(path string, report func(Notice)) (*Recorder, error) {
+	return boundedRecorder(path, usual, report)
+}
+
+func boundedRecorder(path string, b bounds, report func(Notice)) (*Recorder, error) {
+	if base := filepath.Base(path); path == "" || base == "." || base == "/" {
+		return nil, fmt.Errorf("record: %q is no file", path)
 	}
 	r := &Recorder{
-		o: o, queue: make(chan queued, o.Queue), done: make(chan struct{}), budget: budget{perMinute: o.BytesPerMinute},
-		segment: segment{path: o.Path, files: o.Files, most: o.FileBytes, age: o.FileAge},
+		path: path, report: report, queue: make(chan queued, b.queue), done: make(chan struct{}), budget: budget{perMinute: b.perMinute},
+		segment: segment{path: path, files: b.files, most: b.fileBytes, age: b.fileAge},
 	}
 	var err error
 	if r.gzip, err = gzip.NewWriterLevel(&r.buf, gzip.BestSpeed); err != nil {
@@ -114,13 +100,6 @@ func NewRecorder(o RecorderOptions) (*Recorder, error) {
 	}
 	go r.run()
 	return r, nil
-}
-
-func setDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
 }
 
 // Record has a frame written that FromLook made; the recorder owns it from now on. An extra one, of an event between the regular
@@ -139,7 +118,7 @@ func (r *Recorder) Record(f *Frame, extra bool) {
 	}
 	r.mu.Unlock()
 	if lost == 1 {
-		r.o.Report(Notice{Err: ErrBehind, Lost: 1})
+		r.report(Notice{Err: ErrBehind, Lost: 1})
 	}
 }
 
@@ -158,7 +137,7 @@ func (r *Recorder) Close(atMost time.Duration) error {
 	case <-r.done:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("record: %s did not take the last frames within %v", r.o.Path, atMost)
+		return fmt.Errorf("record: %s did not take the last frames within %v", r.path, atMost)
 	}
 }
 
@@ -171,7 +150,7 @@ func (r *Recorder) run() {
 		r.behind = 0
 		r.mu.Unlock()
 		if lost > 0 {
-			r.o.Report(Notice{Lost: lost})
+			r.report(Notice{Lost: lost})
 		}
 		r.take(q)
 	}
@@ -228,14 +207,14 @@ func (r *Recorder) lose(t *trouble, at time.Time, err error) {
 	}
 	if t.text != err.Error() {
 		t.text = err.Error()
-		r.o.Report(Notice{Err: err, Lost: t.lost})
+		r.report(Notice{Err: err, Lost: t.lost})
 	}
 }
 
 // found ends a row.
 func (r *Recorder) found(t *trouble) {
 	if t.lost > 0 {
-		r.o.Report(Notice{Lost: t.lost})
+		r.report(Notice{Lost: t.lost})
 		*t = trouble{}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/internal/jsonwords"
 	"jettison/stats"
 )
 
@@ -32,16 +33,15 @@ func (n *notices) add(what Notice) {
 	n.all = append(n.all, what)
 }
 
-func recorder(t *testing.T, o RecorderOptions) (*Recorder, *notices) {
+// recorder is one with room for all frames of a test and bounds that change.
+func recorder(t *testing.T, path string, change func(*bounds)) (*Recorder, *notices) {
 	t.Helper()
-	said := &notices{}
-	if o.Report == nil {
-		o.Report = said.add
+	said, b := &notices{}, usual
+	b.queue = 1000
+	if change != nil {
+		change(&b)
 	}
-	if o.Queue == 0 {
-		o.Queue = 1000
-	}
-	r, err := NewRecorder(o)
+	r, err := boundedRecorder(path, b, said.add)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestRecorderFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	objects := objects110(node110(epoch, 2))
-	r, said := recorder(t, RecorderOptions{Path: path, FileAge: time.Minute, Files: 3})
+	r, said := recorder(t, path, func(b *bounds) { b.fileAge, b.files = time.Minute, 3 })
 	for i := range 14 { // 0..70 s: a new file after a minute, with objects
 		given := objects
 		if i >= 3 {
@@ -113,7 +113,7 @@ func TestRecorderFiles(t *testing.T) {
 func TestRecorderSize(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "frames.gz")
-	r, _ := recorder(t, RecorderOptions{Path: path, FileBytes: 4000, Files: 3})
+	r, _ := recorder(t, path, func(b *bounds) { b.fileBytes, b.files = 4000, 3 })
 	for i := range 60 {
 		r.Record(FromLook(small(epoch.Add(time.Duration(i)*10*time.Second))), false)
 	}
@@ -143,7 +143,7 @@ func TestRecorderSize(t *testing.T) {
 func TestRecorderBudget(t *testing.T) {
 	const perMinute = 40_000
 	path := filepath.Join(t.TempDir(), "frames.gz")
-	r, said := recorder(t, RecorderOptions{Path: path, BytesPerMinute: perMinute})
+	r, said := recorder(t, path, func(b *bounds) { b.perMinute = perMinute })
 	closed(t, r) // its goroutine is not needed: the frames are taken here, one by one
 	regular := 0
 	for i := range 1200 { // two minutes, an event each tenth of a second
@@ -199,7 +199,7 @@ func TestRecorderErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"), "frames.gz")
 			undo := make(path)
-			r, said := recorder(t, RecorderOptions{Path: path})
+			r, said := recorder(t, path, nil)
 			closed(t, r) // its goroutine is not needed: the frames are taken here, one by one
 			for i := range 3 {
 				r.take(queued{FromLook(small(epoch.Add(time.Duration(i) * time.Second))), false})
@@ -221,7 +221,7 @@ func TestRecorderErrors(t *testing.T) {
 // set back.
 func TestRecorderBeginsAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "frames.gz")
-	r, _ := recorder(t, RecorderOptions{Path: path, Files: 9})
+	r, _ := recorder(t, path, func(b *bounds) { b.files = 9 })
 	closed(t, r)
 	at := epoch
 	take := func() { at = at.Add(time.Second); r.take(queued{FromLook(small(at)), false}) }
@@ -252,17 +252,22 @@ func TestRecorderBeginsAnew(t *testing.T) {
 	r.segment.close()
 }
 
-// A disk that hangs blocks nobody: frames are dropped and counted, and Close gives up.
+// A disk that hangs blocks no caller: frames are dropped and counted, and Close gives up.
 func TestRecorderNeverBlocks(t *testing.T) {
 	hang, hangs, said := make(chan struct{}), make(chan struct{}, 1), make(chan Notice, 10)
-	r, _ := recorder(t, RecorderOptions{Path: filepath.Join(t.TempDir(), "no", "frames.gz"), Queue: 2, Report: func(n Notice) {
+	few := usual
+	few.queue = 2
+	r, err := boundedRecorder(filepath.Join(t.TempDir(), "no", "frames.gz"), few, func(n Notice) {
 		if errors.Is(n.Err, ErrBehind) || n.Err == nil {
 			said <- n
 			return
 		}
 		hangs <- struct{}{}
 		<-hang
-	}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.Record(FromLook(small(epoch)), false)
 	<-hangs // there is no such directory; saying so is what hangs here
 	for i := range 10 {
@@ -284,7 +289,7 @@ func TestRecorderNeverBlocks(t *testing.T) {
 // A process that dies in the middle of a frame leaves whole ones before it; the reader says where the file was cut off.
 func TestCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "frames.gz")
-	r, _ := recorder(t, RecorderOptions{Path: path})
+	r, _ := recorder(t, path, nil)
 	for i := range 3 {
 		r.Record(FromLook(small(epoch.Add(time.Duration(i)*time.Second))), false)
 	}
@@ -305,7 +310,7 @@ func TestCutOff(t *testing.T) {
 			}
 			n++
 		}
-		var fault *Fault
+		var fault *jsonwords.Fault
 		if n == 2 && err == io.EOF { // between two frames
 			continue
 		}
@@ -318,7 +323,7 @@ func TestCutOff(t *testing.T) {
 // Two minutes of a node with 110 pods of two containers, with as many events as can be: the budget of 2 MB a minute holds, and the
 // regular frames alone take a tenth of it.
 func TestRecorderHoldsItsBudgetWith110Pods(t *testing.T) {
-	r, _ := recorder(t, RecorderOptions{Path: filepath.Join(t.TempDir(), "frames.gz")})
+	r, _ := recorder(t, filepath.Join(t.TempDir(), "frames.gz"), nil)
 	closed(t, r)
 	objects := objects110(node110(epoch, 110))
 	minute, regular := int64(0), int64(0)
@@ -339,14 +344,14 @@ func TestRecorderHoldsItsBudgetWith110Pods(t *testing.T) {
 	t.Logf("%d bytes in a minute, %d of them regular frames", minute, regular)
 }
 
-// What is nobody's business is not in a frame, and what decides is.
+// What decides is in a frame, and a pod's secrets are not.
 func TestStrippedObjects(t *testing.T) {
 	s := node110(epoch, 1)
 	objects := objects110(s)
 	objects[0].Annotations = map[string]string{"kubernetes.io/config.source": "api", "jettison/priority": "5", "other": "secret"}
-	text := string(line(t, FromLook(Look{Time: epoch, Summary: s, Pods: objects, Admit: objects})))
+	text := string(line(t, FromLook(Look{Time: epoch, Summary: s, Pods: objects})))
 	for _, want := range []string{"kubernetes.io/config.source", "jettison/priority", `"memory":"100Mi"`} {
-		if strings.Count(text, want) != 2 {
+		if strings.Count(text, want) != 1 {
 			t.Errorf("%s is not in %s", want, text)
 		}
 	}

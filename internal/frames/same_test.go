@@ -240,9 +240,10 @@ func TestReplayDecidesAsTheLiveLook(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(rt, "looks") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 20_000).Draw(rt, "ms")) * time.Millisecond)
 			l := Look{Time: now, Summary: d.summary(now), Node: "node"}
+			var after *stats.Summary
 			if d.yes("after a reclaim") {
-				l.After = d.summary(now)
-				l.After.Node.Layout = l.Summary.Node.Layout
+				after = d.summary(now)
+				after.Node.Layout = l.Summary.Node.Layout
 			}
 			l.MemoryOnly, l.ObserveDisks = !d.often("full"), !d.often("disks")
 			if i == 0 || d.yes("other objects") {
@@ -256,8 +257,8 @@ func TestReplayDecidesAsTheLiveLook(t *testing.T) {
 			if l.Pods = objects; d.yes("some will not die") {
 				l.KillErrors = map[string]string{"uid-0": "hangs", "uid-2": "hangs"}
 			}
-			f := FromLook(l)
-			want := written(t, liveOutput(live, l, f))
+			f := reclaimed(FromLook(l), after)
+			want := written(t, liveOutput(live, l, after, f))
 			rec.prepare(f, i == 0)
 			rec.objects = f.objects
 			text := marshaled(t, f)

@@ -1,16 +1,11 @@
 package frames
 
 import (
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// kept are the annotations that decide.
-func kept(key string) bool {
-	return strings.HasPrefix(key, "jettison/") || strings.HasPrefix(key, "kubernetes.io/config.")
-}
+	"jettison/internal/podstore/podjson"
+)
 
 // strip is what decisions are made by in a pod's object, and nothing else: no environment, no commands, no labels. It shares
 // quantities and lists with the object.
@@ -18,14 +13,15 @@ func strip(p *v1.Pod) v1.Pod {
 	out := v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
 		Spec: v1.PodSpec{
-			Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
-			Resources: p.Spec.Resources, Overhead: p.Spec.Overhead, Tolerations: p.Spec.Tolerations,
+			Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName,
+			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
+			Resources:                     p.Spec.Resources, Overhead: p.Spec.Overhead, Tolerations: p.Spec.Tolerations,
 			Containers: make([]v1.Container, len(p.Spec.Containers)), InitContainers: make([]v1.Container, len(p.Spec.InitContainers)),
 		},
 		Status: v1.PodStatus{Phase: p.Status.Phase, QOSClass: p.Status.QOSClass},
 	}
 	for key, value := range p.Annotations {
-		if kept(key) {
+		if podjson.Keeps(key) {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
 			}

@@ -125,7 +125,7 @@ func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects, layout stats.L
 	}
 	// Without the kernel's estimate availableBytes is memory.available, whatever way the configuration has.
 	if m := &out.Node.Memory; !a.Recorded && !m.KernelAvailableBytes.OK && m.CapacityBytes.OK && m.WorkingSetBytes.OK {
-		m.KernelAvailableBytes = stats.Some(m.Available(stats.MemoryAvailableWorkingSet).Available)
+		m.KernelAvailableBytes = stats.Some(m.Available(stats.MemoryAvailableWorkingSet).Value)
 	}
 	return &out
 }
@@ -251,10 +251,11 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 	fill(&p.Memory.ShmemBytes, e.ShmemBytes)
 	fill(&p.Memory.SwapBytes, e.SwapBytes)
 	if e.EventsLocal != nil { // what the pod's own limit did counts among all that happened below it
-		p.LocalEvents, p.Events = stats.Some(e.EventsLocal.kernel()), stats.Some(e.EventsLocal.kernel())
+		local := stats.Some(stats.MemoryEvents(*e.EventsLocal))
+		p.LocalEvents, p.Events = local, local
 	}
 	if e.Events != nil {
-		p.Events = stats.Some(e.Events.kernel())
+		p.Events = stats.Some(stats.MemoryEvents(*e.Events))
 	}
 	if t := e.PSITotals; t != nil {
 		t.CPU.addTo(&p.CPUPressure)
@@ -283,20 +284,17 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 	}
 }
 
-func (e *Events) kernel() stats.MemoryEvents {
-	return stats.MemoryEvents{Low: e.Low, High: e.High, Max: e.Max, OOM: e.OOM, OOMKill: e.OOMKill, OOMGroupKill: e.OOMGroupKill}
-}
-
 func (r *Range) known() stats.Opt[stats.Range] {
 	if r == nil {
 		return stats.Opt[stats.Range]{}
 	}
-	return stats.Some(stats.Range{Min: r.Min, Max: r.Max})
+	return stats.Some(stats.Range(*r))
 }
 
 // addTo adds totals to pressure that the Summary does not have.
 func (t *Totals) addTo(p *stats.Opt[stats.PSIStats]) {
 	if t != nil && !p.OK {
-		*p = stats.Some(stats.PSIStats{Some: stats.PSIData{Total: time.Duration(t.Some)}, Full: stats.PSIData{Total: time.Duration(t.Full)}, HasSome: true, HasFull: true})
+		some, full := stats.PSIData{Total: time.Duration(t.Some)}, stats.PSIData{Total: time.Duration(t.Full)}
+		*p = stats.Some(stats.PSIStats{Some: some, Full: full, HasSome: true, HasFull: true})
 	}
 }

@@ -1,18 +1,24 @@
 // Package gcfiles reads a node's garbage from files, for jettison gc --from: what crictl prints as JSON, and gc.json with the policy and
-// what crictl cannot tell. docs/gc.md has the format. What can remove something is read strictly: a state that is not known, or a file that is
-// not what its name says, is an error, never an empty list.
+// what crictl cannot tell. docs/reference/formats.md has the format. What can remove something is read strictly: a state that is not known,
+// or a file that is not what its name says, is an error, never an empty list.
+//
+//	gcfiles.go  Read: the four files of a directory
+//	crictl.go   what crictl prints
+//	gc.go       gc.json
+//	value.go    numbers, times and durations in JSON
+//	fault.go    what is wrong with a file, by line and field
 package gcfiles
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"jettison/internal/wholefile"
 	"jettison/reclaim"
 )
 
@@ -37,7 +43,7 @@ type Node struct {
 // Plan is what to remove.
 func (n *Node) Plan() reclaim.Plan { return n.Policy.Plan(n.Now, &n.Look) }
 
-// Read reads the four files of a directory. What is wrong with one is a *Fault with its line and field.
+// Read reads the four files of a directory. What is wrong with one is a *jsonwords.Fault with its line and field.
 func Read(dir string) (*Node, error) {
 	n := &Node{}
 	for _, f := range []struct {
@@ -60,28 +66,12 @@ func Read(dir string) (*Node, error) {
 
 // readFile reads a regular file of at most MaxFile bytes.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path) // before it is opened: a pipe would be waited for
+	text, err := wholefile.Read(path, MaxFile, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/gc.md)", err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
+		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/reference/formats.md)",
+			err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if len(text) > MaxFile {
-		return nil, fmt.Errorf("%s: longer than %d bytes", path, MaxFile)
-	}
-	return text, nil
+	return text, err
 }
 
 // unmarshal reads one JSON object. strict: fields that are not known are errors; in a runtime's files they are the runtime's.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"jettison/internal/jsonwords"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -195,7 +196,7 @@ func TestFaults(t *testing.T) {
 		}
 		dir := directory(t, map[string]string{test.file: changed})
 		_, err := Read(dir)
-		var fault *Fault
+		var fault *jsonwords.Fault
 		if !errors.As(err, &fault) {
 			t.Errorf("%s with %q: got %v, want a fault: %s", test.file, test.new, err, test.want)
 			continue
@@ -208,8 +209,8 @@ func TestFaults(t *testing.T) {
 
 func TestWhatIsNoFile(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
-		"no such file":       os.Remove,
-		"not a regular file": func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
+		"no such file":    os.Remove,
+		"no regular file": func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
 	} {
 		dir := directory(t, nil)
 		path := filepath.Join(dir, SandboxesFile)

@@ -1,4 +1,7 @@
-// Package jsonwords names places and kinds of JSON as a person writes them, for errors.
+// Package jsonwords says in words what is wrong with JSON, and where.
+//
+//	jsonwords.go  places and kinds as a person writes them
+//	fault.go      Fault: an error with its line and field; what a type would have taken instead
 package jsonwords
 
 import (

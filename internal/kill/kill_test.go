@@ -116,7 +116,7 @@ func fake(t *testing.T) (*critest.Runtime, *cri.Client) {
 	r := critest.Start(t)
 	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u"}, CreatedAt: 1}}
 	r.Containers = []*runtimev1.Container{{Id: "c", PodSandboxId: "s", State: runtimev1.ContainerState_CONTAINER_RUNNING}}
-	c, err := cri.Dial(r.Endpoint())
+	c, err := cri.Dial(r.Endpoint(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func New(o Options) *Killer {
 	if !o.Ladder.has(CPU | Mrelease) {
 		return k
 	}
-	// One CPU is left to everybody else, for a real-time thread that frees memory stays in the kernel.
+	// One CPU is left to all other work, for a real-time thread that frees memory stays in the kernel.
 	k.reapers = max(1, min(maxReapers, runtime.NumCPU()-1))
 	raised := make(chan []error)
 	for range k.reapers {
@@ -86,11 +86,8 @@ func New(o Options) *Killer {
 // Refused is what was not granted to the threads that free memory: they do it all the same, at an ordinary priority.
 func (k *Killer) Refused() []error { return k.refused }
 
-// Ladder is the rungs that are in use.
-func (k *Killer) Ladder() Ladder { return k.ladder }
-
 // Close ends the threads and waits for them, 2 s at most: os.ErrDeadlineExceeded, one is still in the kernel. Victims that
-// are pinned stay usable; nobody frees their memory but they themselves.
+// are pinned stay usable; they free their memory themselves.
 func (k *Killer) Close() error {
 	k.mu.Lock()
 	closed := k.closed
@@ -162,7 +159,7 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 		v = newVictim()
 	}
 	v.killer, v.ladder = k, k.ladder
-	if err := v.pin(k.fs, pod); err != nil {
+	if err := v.attach(k.fs, pod); err != nil {
 		return nil, err
 	}
 	if v.group != nil && k.ladder.has(Mrelease) && k.reapers > 0 {
@@ -171,7 +168,7 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 	return v, nil
 }
 
-// Bounds of the pidfds that are opened before the kill. Whoever has none is found after it.
+// Bounds of the pidfds that are opened before the kill. A process without one is found after it.
 const (
 	maxPidfds  = 64
 	pidfdLimit = time.Millisecond

@@ -231,19 +231,19 @@ func TestKillerGivesEverythingBack(t *testing.T) {
 }
 
 func TestStepsAreBounded(t *testing.T) {
-	var s steps
+	var s stepLog
 	for range 1000 {
 		s.call(stepStop, errBusy)
 	}
 	s.call(stepStop, nil)
-	if got := s.all(); len(got) != 1 || got[0].N != 1001 || got[0].Err != nil {
+	if got := s.copied(); len(got) != 1 || got[0].N != 1001 || got[0].Err != nil {
 		t.Errorf("%+v", got)
 	}
 	for range 1000 {
 		s.add(stepPin, 0, nil)
 	}
 	s.add(stepEmptied, 0, nil)
-	if got := s.all(); len(got) != maxSteps || got[maxSteps-1].Name != stepEmptied {
+	if got := s.copied(); len(got) != maxSteps || got[maxSteps-1].Name != stepEmptied {
 		t.Errorf("%d steps: %+v", len(got), got)
 	}
 }

@@ -119,7 +119,7 @@ func (r *reaping) lift() {
 	v.steps.add(CPU.String(), r.groups, err)
 }
 
-// boostGroup raises one group below the victim's own, unless the victim is dead: who is there then is somebody else.
+// boostGroup raises one group below the victim's own, unless the victim is dead: what is there then is another.
 func (r *reaping) boostGroup(g *cgroup.Group) bool {
 	if r.top {
 		r.top = false
@@ -165,7 +165,7 @@ func (r *reaping) release(pid, fd int) (done bool) {
 	case unix.EAGAIN:
 		r.again++
 		return false
-	case unix.ESRCH, unix.EINVAL: // gone; or it shares its memory with somebody who lives, so nothing of it can be freed
+	case unix.ESRCH, unix.EINVAL: // gone; or it shares its memory with a process that lives, so nothing of it can be freed
 		r.see(pid)
 	case unix.ENOSYS, unix.EPERM: // for good
 		text := os.NewSyscallError("process_mrelease", err)
@@ -223,7 +223,7 @@ func (r *reaping) sweepGroup(g *cgroup.Group) bool {
 	}
 }
 
-// freeProcess frees one process of a list. Its number may belong to somebody else by now: the kernel frees the memory only of
+// freeProcess frees one process of a list. Its number may be another process's by now: the kernel frees the memory only of
 // who is dying anyway.
 func (r *reaping) freeProcess(pid int) {
 	if pid == 0 || r.seen[pid] || time.Now().After(r.until) {

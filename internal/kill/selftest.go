@@ -84,10 +84,10 @@ func (r *Report) Kills() bool {
 // are made in the pod that it lies in, or beside it. It takes 2 s at most and leaves nothing behind; what a crash of an earlier
 // one left is removed.
 func SelfTest(ctx context.Context, fs *cgroup.FS, own string) Report {
-	return selfTest(ctx, fs, own, testLimit)
+	return selfTestWithin(ctx, fs, own, testLimit)
 }
 
-func selfTest(ctx context.Context, fs *cgroup.FS, own string, limit time.Duration) Report {
+func selfTestWithin(ctx context.Context, fs *cgroup.FS, own string, limit time.Duration) Report {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	report := Report{Where: scratchParent(own)}
@@ -182,7 +182,7 @@ func timed(rung Ladder, do func() error) Result {
 	switch {
 	case r.Err == nil:
 		r.Outcome = Works
-	case errors.Is(r.Err, context.Canceled): // somebody did not want to know
+	case errors.Is(r.Err, context.Canceled): // the caller did not want to know
 		r.Outcome = Untested
 	case errors.Is(r.Err, os.ErrNotExist), errors.Is(r.Err, unix.ENOSYS):
 		r.Outcome = Absent

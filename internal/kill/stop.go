@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"jettison/cri"
+	"jettison/eviction"
 )
 
 const (
-	stopBound = 2 * time.Second  // beyond the grace period, for the runtime to do what it was asked
-	dieLimit  = 10 * time.Second // from SIGKILL until the victim counts as one that will not die
-	stopMax   = 64               // calls of StopContainer under way at a time: a pod with more containers is a rare one
+	stopBound = 2 * time.Second // beyond the grace period, for the runtime to do what it was asked
+	stopMax   = 64              // calls of StopContainer under way at a time: a pod with more containers is a rare one
 	lookFirst = 100 * time.Millisecond
 	lookMax   = 2 * time.Second
 	maxGrace  = 365 * 24 * time.Hour // as good as for ever
@@ -22,7 +22,7 @@ const (
 // Stop has the runtime end all containers of the victim, with a grace period, and then its sandboxes, whose own processes
 // live in the pod's cgroup too. It returns as soon as the cgroup is empty by the kernel's word, whatever the runtime says,
 // or does not. Containers that appear meanwhile get what is left of the grace period. 2 s after it the cgroup is killed
-// through the kernel. A Kill by somebody else meanwhile ends the grace period. An error means that something of the pod may
+// through the kernel. A Kill by another goroutine meanwhile ends the grace period. An error means that something of the pod may
 // still live: the kernel refused the kill, or the victim was alive 10 s after it (os.ErrDeadlineExceeded), or ctx ended.
 //
 // Without a known cgroup the runtime's answers are all there is: Stop returns when it calls no container running any more,
@@ -59,7 +59,7 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 			return fmt.Errorf("stop pod %s: its grace period is over: %w", v.Pod.UID, err)
 		}
 	}
-	if err := v.WaitEmpty(ctx, dieLimit); err != nil {
+	if err := v.WaitEmpty(ctx, eviction.DieLimit); err != nil {
 		return fmt.Errorf("stop pod %s: %w", v.Pod.UID, err)
 	}
 	return nil
@@ -102,7 +102,7 @@ func (s *stopping) run(ctx context.Context) error {
 			if down {
 				return nil
 			}
-			if err = s.sandboxes(ctx); err == nil {
+			if err = s.stopSandboxes(ctx); err == nil {
 				down = true
 				continue
 			}
@@ -134,14 +134,14 @@ func (s *stopping) look(ctx context.Context) (busy bool, err error) {
 		}
 		for _, c := range containers {
 			busy = busy || c.State != cri.Created // which StopPodSandbox takes care of
-			s.stop(ctx, c)
+			s.stopContainer(ctx, c)
 		}
 	}
 	return busy, err
 }
 
-// stop asks one container, unless that was done lately.
-func (s *stopping) stop(ctx context.Context, c cri.Container) {
+// stopContainer asks one container, unless that was done lately.
+func (s *stopping) stopContainer(ctx context.Context, c cri.Container) {
 	now := time.Now()
 	a := s.asked[c.ID]
 	switch {
@@ -179,8 +179,8 @@ func (s *stopping) pause(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// sandboxes stops what is left of the sandboxes themselves.
-func (s *stopping) sandboxes(ctx context.Context) error {
+// stopSandboxes stops what is left of the sandboxes themselves.
+func (s *stopping) stopSandboxes(ctx context.Context) error {
 	for _, id := range s.v.ids {
 		err := s.r.StopPodSandbox(ctx, id)
 		s.v.steps.call(stepStop, err)

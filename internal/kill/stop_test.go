@@ -21,6 +21,7 @@ import (
 	"jettison/cgroup"
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/eviction"
 	"jettison/stats"
 )
 
@@ -103,7 +104,7 @@ func TestStopKillsWhatTheRuntimeDoesNot(t *testing.T) {
 			spoil(r)
 			start := time.Now()
 			err := v.Stop(t.Context(), c, -time.Second)
-			if took := time.Since(start); err != nil || took < stopBound || took > stopBound+dieLimit {
+			if took := time.Since(start); err != nil || took < stopBound || took > stopBound+eviction.DieLimit {
 				t.Errorf("%v after %v", err, took)
 			}
 			if v.WaitEmpty(t.Context(), 0) != nil {

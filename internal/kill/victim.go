@@ -1,35 +1,330 @@
 package kill
 
 import (
-	"io"
+	"context"
+	"errors"
+	"fmt"
 	"os"
-	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+	"jettison/cri"
+	"jettison/stats"
 )
 
-// VictimCommand is the hidden command by which the self-test starts this very program as a process to be killed.
-const VictimCommand = "selftest-victim"
+// Runtime is what the ladder needs of a container runtime (*cri.Client).
+type Runtime interface {
+	StopContainer(ctx context.Context, id string, timeout time.Duration) error
+	StopPodSandbox(ctx context.Context, id string) error
+	RemovePodSandbox(ctx context.Context, id string) error
+	ContainersOf(ctx context.Context, sandboxID string) ([]cri.Container, error)
+	Running(ctx context.Context, sandboxID string) (int, error)
+	SandboxesOf(ctx context.Context, uid string, before time.Time) ([]string, error)
+}
 
-const victimBytes = 4 << 20 // of memory that a process to be killed takes
+// Victim is a pinned pod: the very cgroup and the very sandboxes that were ranked. A pod that comes back under the same UID
+// is another Victim. Kill, Killed, Steps and Close may be called at any time by any goroutine; the other methods by one goroutine at
+// a time.
+type Victim struct {
+	Pod     stats.PodReference
+	group   *cgroup.Group // &wait; nil: none was found, only the runtime can kill it
+	ids     []string
+	since   time.Time // when it was pinned: sandboxes made later are not its own
+	ladder  Ladder
+	killer  *Killer // nil: it frees its memory itself
+	steps   stepLog
+	alive   context.Context // ended by end, which the first Kill that worked calls, and Close
+	end     context.CancelFunc
+	killed  atomic.Bool
+	singly  atomic.Bool   // process by process
+	limit   time.Duration // of that: eachLimit
+	emptied sync.Once
 
-// BeVictim is that process: it takes memory (args: how many bytes), says so with one byte on its standard output, and waits
-// until it is killed, or until its standard input ends: it does not outlive who has started it.
-func BeVictim(args []string) {
-	size := victimBytes
-	if len(args) > 0 {
-		if n, err := strconv.Atoi(args[0]); err == nil && n > 0 {
-			size = n
-		}
+	// The same cgroup three times, for each has a goroutine of its own. Closed when the victim is not retained any more.
+	wait cgroup.Group // for the caller that waits
+	kill cgroup.Group // for Kill; mu guards it
+	reap cgroup.Group // for the thread that frees its memory
+	file int          // cgroup.kill, open for writing; -1: it could not be opened, and why says the error
+	why  error
+
+	// What the threads that free its memory share. The pidfds were opened before the kill.
+	pidfds   [maxPidfds]process
+	pids     int
+	first    atomic.Bool  // a thread has begun
+	next     atomic.Int64 // the next of pidfds
+	freeing  atomic.Int64 // threads at it
+	freed    atomic.Int64 // processes whose memory was freed
+	freeErr  atomic.Pointer[error]
+	freeDone atomic.Bool
+
+	mu     sync.Mutex
+	closed bool // mu guards it
+	users  int  // mu guards it: how many need the descriptors, the caller and threads
+
+	// What was done to the CPU limits of its own cgroup.
+	cpu struct {
+		sync.Mutex
+		dead   bool // no process was left in it: nothing is raised any more
+		raised bool
+		before cgroup.CPUSettings
 	}
-	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
+}
+
+// Pin is Killer.Pin without a Killer, and so without its threads: the rungs that kill, nothing that hastens death.
+func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
+	v := newVictim()
+	v.ladder = All &^ (CPU | Mrelease)
+	if err := v.attach(fs, pod); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// attach opens the victim's cgroup. It allocates nothing where all is well.
+func (v *Victim) attach(fs *cgroup.FS, pod *stats.PodStats) error {
+	v.Pod, v.since = pod.PodRef, time.Now()
+	v.ids = append(v.ids[:0], pod.SandboxIDs...)
+	if pod.Cgroup == "" {
+		if len(v.ids) == 0 {
+			return fmt.Errorf("pin pod %s: neither a cgroup nor a sandbox of it is known", pod.PodRef.UID)
+		}
+		v.steps.add(stepPin, 0, nil)
+		return nil
+	}
+	if err := v.open(fs, pod); err != nil {
+		v.wait.Close()
+		v.kill.Close()
+		v.reap.Close()
+		return fmt.Errorf("pin pod %s: %w", pod.PodRef.UID, err)
+	}
+	v.group, v.users = &v.wait, 1
+	v.steps.add(stepPin, 0, nil)
+	return nil
+}
+
+func (v *Victim) open(fs *cgroup.FS, pod *stats.PodStats) error {
+	v.kill.Forget()
+	v.reap.Forget()
+	if err := fs.GroupInto(pod.Cgroup, &v.wait); err != nil {
+		return err
+	}
+	if stats.CgroupID(v.wait.ID()) != pod.CgroupID && pod.CgroupID != (stats.CgroupID{}) {
+		return fmt.Errorf("cgroup /%s is another one now", pod.Cgroup)
+	}
+	if err := v.wait.DupInto(&v.kill); err != nil {
+		return err
+	}
+	if err := v.wait.DupInto(&v.reap); err != nil {
+		return err
+	}
+	v.file, v.why = -1, nil
+	if v.ladder.has(CgroupKill) {
+		v.file, v.why = v.kill.OpenKill()
+	}
+	return nil
+}
+
+// retain keeps the descriptors open until release. v.mu is not held.
+func (v *Victim) retain() {
+	v.mu.Lock()
+	v.users++
+	v.mu.Unlock()
+}
+
+// release gives them back when they are not needed any more.
+func (v *Victim) release() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.users--; v.users > 0 {
 		return
 	}
-	for i := 0; i < len(memory); i += os.Getpagesize() {
-		memory[i] = 1
+	v.restore()
+	v.wait.Close()
+	v.kill.Close()
+	v.reap.Close()
+	if v.file >= 0 {
+		unix.Close(v.file)
+		v.file = -1
 	}
-	if _, err := os.Stdout.Write([]byte("r")); err == nil {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+	for _, p := range v.pidfds[:v.pids] {
+		unix.Close(p.fd)
+	}
+	v.pids = 0
+}
+
+// Close gives the descriptors back, once the threads that free memory are done with them. Nothing but Kill may be under way.
+func (v *Victim) Close() {
+	v.mu.Lock()
+	closed := v.closed
+	v.closed = true
+	v.mu.Unlock()
+	if closed || v.group == nil {
+		return
+	}
+	v.end()
+	v.release()
+	if v.killer != nil {
+		v.killer.refill()
+	}
+}
+
+// Steps is what was done to the victim so far, in its order.
+func (v *Victim) Steps() []Step { return v.steps.copied() }
+
+// Kill sends SIGKILL to every process of the victim and returns at once: cgroup.kill, or where the kernel has none or refuses,
+// process by process, which takes half a second at most. A victim that is gone already is no error. An error means that
+// something of it may live; Clean then has the runtime kill it. What hastens the death goes on in threads of the Killer.
+func (v *Victim) Kill() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.group == nil:
+		return errors.New("no cgroup of the pod is known")
+	case v.closed:
+		return fmt.Errorf("kill pod %s: %w", v.Pod.UID, os.ErrClosed)
+	case !v.ladder.has(CgroupKill | Pidfd):
+		return fmt.Errorf("kill pod %s: only the runtime may (rungs: %s)", v.Pod.UID, v.ladder)
+	}
+	if err := v.climb(); err != nil {
+		return err
+	}
+	v.end()
+	if v.killed.CompareAndSwap(false, true) && v.killer != nil && v.ladder.has(CPU|Mrelease) {
+		v.users++
+		if err := v.killer.offer(v); err != nil {
+			v.users--
+			v.steps.add(Mrelease.String(), 0, err)
+		}
+	}
+	return nil
+}
+
+// eachLimit bounds the kill process by process: the agent's loop waits for it.
+const eachLimit = 500 * time.Millisecond
+
+// climb tries the rungs that kill, until one works.
+func (v *Victim) climb() error {
+	var refused error
+	if v.ladder.has(CgroupKill) {
+		if v.why != nil { // out of descriptors then, perhaps not now
+			v.file, v.why = v.kill.OpenKill()
+		}
+		err := v.why
+		if err == nil {
+			err = v.kill.WriteKill(v.file)
+		}
+		if errors.Is(err, cgroup.ErrVanished) {
+			err = nil
+		}
+		v.steps.add(CgroupKill.String(), 0, err)
+		if err == nil {
+			return nil
+		}
+		refused = err
+	}
+	if !v.ladder.has(Pidfd) {
+		return refused
+	}
+	v.singly.Store(true)
+	n, err := v.eachProcess()
+	v.steps.add(Pidfd.String(), n, err)
+	if err != nil {
+		return errors.Join(refused, err)
+	}
+	return nil
+}
+
+// eachProcess kills process by process.
+func (v *Victim) eachProcess() (int, error) {
+	if v.killer == nil {
+		return cgroup.NewProcKiller().Kill(&v.kill, v.limit)
+	}
+	v.killer.killing.Lock()
+	defer v.killer.killing.Unlock()
+	return v.killer.each.Kill(&v.kill, v.limit)
+}
+
+// Killed reports whether a Kill has worked.
+func (v *Victim) Killed() bool { return v.killed.Load() }
+
+// Times between two rounds of a kill process by process, as long as something is left: doubled from one to the next.
+const (
+	sweepFirst = 20 * time.Millisecond
+	sweepMax   = time.Second
+)
+
+// WaitEmpty blocks until no process of the victim is left, by the kernel's word. Where it was killed process by process, that is repeated
+// meanwhile: a process that gets SIGKILL in the middle of a fork finishes it, and its child is listed only then.
+func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
+	if v.group == nil {
+		return nil // Clean is what kills it
+	}
+	err := v.awaitEmpty(ctx, limit)
+	if err == nil {
+		v.emptied.Do(func() { v.steps.add(stepEmptied, 0, nil) })
+		v.restore()
+	}
+	return err
+}
+
+func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
+	if !v.singly.Load() {
+		return v.group.WaitEmpty(ctx, limit)
+	}
+	deadline := time.Now().Add(limit)
+	// One of its own, and the group of who waits: neither the loop, which may have the next victim to kill by now, nor the threads that
+	// free memory wait for a sweep.
+	var again *cgroup.ProcKiller
+	for wait := sweepFirst; ; wait = min(2*wait, sweepMax) {
+		left := max(time.Until(deadline), 0)
+		err := v.group.WaitEmpty(ctx, min(wait, left))
+		if left <= wait || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if again == nil {
+			again = cgroup.NewProcKiller()
+		}
+		_, _ = again.Kill(v.group, v.limit) // what goes wrong shows in who is left then
+	}
+}
+
+// raise lifts the CPU limits of the victim's own cgroup and remembers what it had.
+func (v *Victim) raise(buf []byte) error {
+	v.cpu.Lock()
+	defer v.cpu.Unlock()
+	if v.cpu.dead {
+		return nil
+	}
+	before, err := v.reap.CPUSettings(buf)
+	if err != nil {
+		return err
+	}
+	v.cpu.raised, v.cpu.before = true, before
+	return v.reap.RaiseCPU()
+}
+
+// dead: no process was left in the victim's cgroup at some time. What is in it now is not the victim.
+func (v *Victim) dead() bool {
+	v.cpu.Lock()
+	defer v.cpu.Unlock()
+	return v.cpu.dead
+}
+
+// restore puts the CPU limits back, once no process is left in the cgroup: a kubelet keeps a pod's for its next sandbox.
+func (v *Victim) restore() {
+	v.cpu.Lock()
+	defer v.cpu.Unlock()
+	v.cpu.dead = true
+	if !v.cpu.raised {
+		return
+	}
+	v.cpu.raised = false
+	var buf [256]byte
+	if err := v.reap.RestoreCPU(v.cpu.before, buf[:]); !errors.Is(err, cgroup.ErrVanished) {
+		v.steps.add(stepRestored, 0, err)
 	}
 }

@@ -1,5 +1,5 @@
 // Package logpipe keeps logging from blocking the agent. In a container stderr is a pipe that the runtime empties; a runtime
-// that hangs stops doing so, and the write that finds the pipe full would hang whoever logs, the loop above all.
+// that hangs stops doing so, and the write that finds the pipe full would hang its caller, the loop above all.
 package logpipe
 
 import (
@@ -36,7 +36,7 @@ func New(out io.Writer) *Writer {
 	return w
 }
 
-// Write queues one line. It always reports success: there is nobody to tell.
+// Write queues one line. It always reports success: no caller could do anything about it.
 func (w *Writer) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,7 +45,7 @@ func (w *Writer) Write(line []byte) (int, error) {
 	}
 	if w.dropped > 0 {
 		select {
-		case w.queue <- fmt.Appendf(nil, "jettison: %d log lines were dropped: whoever reads the log was too slow\n", w.dropped):
+		case w.queue <- fmt.Appendf(nil, "jettison: %d log lines were dropped: the reader of the log was too slow\n", w.dropped):
 			w.dropped = 0
 		default:
 		}

@@ -23,8 +23,8 @@ func TestEverythingIsWritten(t *testing.T) {
 	w.Close(time.Minute)
 }
 
-// A reader that does not read holds up nobody; what was lost is counted.
-func TestASlowReaderHoldsUpNobody(t *testing.T) {
+// A reader that does not read holds up no writer; what was lost is counted.
+func TestASlowReaderHoldsUpNoWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, pipe := io.Pipe()
 		w := New(pipe)

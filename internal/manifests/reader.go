@@ -1,9 +1,12 @@
 // Package manifests reads static pod manifests as the kubelet does, again and again, and finds the pods that the runtime made of
 // them.
+//
+//	reader.go  Reader: looks at the files in a goroutine of its own
+//	decode.go  a manifest's text as a pod
+//	bind.go    Bind, Match: manifests and the runtime's pods
 package manifests
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +22,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/internal/podstore/podjson"
+	"jettison/internal/wholefile"
 )
 
 // Bounds. The kubelet takes 10 MiB a file (pkg/kubelet/config/common.go maxConfigLength) and any number; an API server would take
@@ -30,8 +34,8 @@ const (
 	maxMemory = 8 << 20       // bytes of all manifests, as podjson.Size has them
 )
 
-// Period between two looks, the kubelet's default (fileCheckFrequency).
-const Period = 20 * time.Second
+// period between two looks, the kubelet's default (fileCheckFrequency).
+const period = 20 * time.Second
 
 // closeLimit is how long Close waits for a file system that hangs.
 const closeLimit = 2 * time.Second
@@ -41,8 +45,7 @@ const unsure = time.Second
 
 // Options of Start.
 type Options struct {
-	Path   string        // staticPodPath: a directory or a file
-	Period time.Duration // 0: Period
+	Path string // staticPodPath: a directory or a file
 	// Changed gets the manifests that are valid, trimmed, whenever they are others than before; first with an empty list of
 	// none at all. It must not change them.
 	Changed func([]*v1.Pod)
@@ -57,12 +60,14 @@ type Reader struct {
 }
 
 // Start starts a Reader. Close it.
-func Start(o Options) *Reader {
+func Start(o Options) *Reader { return startEvery(o, period) }
+
+func startEvery(o Options, every time.Duration) *Reader {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Reader{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		run(ctx, o)
+		run(ctx, o, every)
 	}()
 	return r
 }
@@ -80,8 +85,8 @@ func (r *Reader) Close() error {
 	}
 }
 
-func run(ctx context.Context, o Options) {
-	ticker := time.NewTicker(cmp.Or(o.Period, Period))
+func run(ctx context.Context, o Options, every time.Duration) {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	s := newScanner(o.Path)
 	var last []*v1.Pod
@@ -303,12 +308,12 @@ func readFile(path string) ([]byte, stamp, error) {
 	if err := regular(st.Mode); err != nil {
 		return nil, stamp{}, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
+	text, err := wholefile.ReadAll(f, maxFile)
+	if large := wholefile.TooLarge(0); errors.As(err, &large) {
+		return nil, stampOf(&st), fmt.Errorf("is %w", large)
+	}
+	if err != nil {
 		return nil, stamp{}, cause(err)
-	case len(text) > maxFile:
-		return nil, stampOf(&st), fmt.Errorf("is larger than %d bytes", maxFile)
 	}
 	return text, stampOf(&st), nil
 }

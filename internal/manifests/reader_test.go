@@ -178,7 +178,7 @@ func TestAFile(t *testing.T) {
 	expect(t, s, dir, nil, []string{`static pod manifest DIR/pod.yaml: does not exist: no static pods`})
 }
 
-// What did not change is the same pointer, so that nobody does anything about it; a file is read again only where it may have
+// What did not change is the same pointer, so that nothing is done about it; a file is read again only where it may have
 // changed without its times telling.
 func TestUnchangedIsTheSame(t *testing.T) {
 	dir := t.TempDir()
@@ -226,7 +226,8 @@ func TestBounds(t *testing.T) {
 func TestReader(t *testing.T) {
 	dir := t.TempDir()
 	changed, reported := make(chan []*v1.Pod), make(chan error, 10)
-	r := Start(Options{Path: dir, Period: time.Millisecond, Changed: func(p []*v1.Pod) { changed <- p }, Report: func(err error) { reported <- err }})
+	o := Options{Path: dir, Changed: func(p []*v1.Pod) { changed <- p }, Report: func(err error) { reported <- err }}
+	r := startEvery(o, time.Millisecond)
 	if got := <-changed; len(got) != 0 {
 		t.Errorf("at first %v", got)
 	}

@@ -5,6 +5,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"jettison/cri"
@@ -20,6 +21,9 @@ type Options struct {
 	Watch    time.Duration // between the two looks that rates and pressure are the difference of
 	Wait     time.Duration // longest wait for what may block: runtime, file systems, directories
 }
+
+// SysMount is where the node's /sys is seen.
+func (o Options) SysMount() string { return strings.TrimSuffix(o.HostRoot, "/") + "/sys" }
 
 // Runtime is how the container runtime answered.
 type Runtime struct {

@@ -153,7 +153,8 @@ func (s *Store) apply(batch map[string]*entry, replace bool) (version uint64, er
 	}
 	switch {
 	case len(next) > MaxPods:
-		return 0, fmt.Errorf("%w: the agent takes %d pods, those of one node, and would have %d: put them with replace=true", ErrTooLarge, MaxPods, len(next))
+		return 0, fmt.Errorf("%w: the agent takes %d pods, those of one node, and would have %d: put them with replace=true",
+			ErrTooLarge, MaxPods, len(next))
 	case memory > MaxMemory:
 		return 0, errMemory
 	}
@@ -164,7 +165,7 @@ func (s *Store) apply(batch map[string]*entry, replace bool) (version uint64, er
 	return s.Snapshot().Version, nil
 }
 
-// Delete forgets a pod that a client has handed over; false: none has. A manifest's is not theirs to delete.
+// Delete forgets a pod that a client has handed over; false: none has. A client cannot delete a manifest's.
 func (s *Store) Delete(uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

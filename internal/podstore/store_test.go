@@ -62,7 +62,7 @@ func TestPutAddsAndReplaces(t *testing.T) {
 	}
 }
 
-// A client that puts the same again makes no new version: nobody records or looks again because of it.
+// A client that puts the same again makes no new version: nothing is recorded or looked at again because of it.
 func TestTheSameAgainIsNoChange(t *testing.T) {
 	s := New()
 	put(t, s, false, text("a", 1), text("b", 1))

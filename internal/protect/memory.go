@@ -23,7 +23,7 @@ const noteName = "memory.min"
 // memory_recursiveprot (as systemd does), what a parent has and its children did not ask for protects all of them: without
 // parents, nothing is lost by own's claim; with them, own claims exactly what was added.
 //
-// undo puts the former values back, unless somebody else has changed them meanwhile. After a crash they stay; they are noted on
+// undo puts the former values back, unless another process has changed them meanwhile. After a crash they stay; they are noted on
 // the cgroups (extended attributes), so the next start takes the values from before, not its own, for the former ones. Where the
 // kernel has no such notes, memory.min is only raised where it is smaller, and refused says so. Each step that is refused is an
 // error of its own.

@@ -14,7 +14,7 @@ import (
 // Limits of this process, for the Go runtime.
 const (
 	// memoryLimit is soft: near it the collector works harder. It lies well below the container's limit in
-	// deploy/daemonset.yaml, and well above what the agent uses (see docs/architecture.md).
+	// deploy/daemonset.yaml, and well above what the agent uses (see docs/build/performance.md).
 	memoryLimit = 32 << 20
 	// gcPercent trades a little CPU for a heap that stays near what is live; the agent's is a few MiB.
 	gcPercent = 30
@@ -49,7 +49,7 @@ func Lock() (refused []error) {
 	return refused
 }
 
-// dropProgram unmaps the pages of the program's file that nobody can have written to. They lie in the page cache still.
+// dropProgram unmaps the pages of the program's file that cannot have been written to. They lie in the page cache still.
 func dropProgram() {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

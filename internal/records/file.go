@@ -3,13 +3,15 @@ package records
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/api"
+	"jettison/internal/wholefile"
 )
 
 // File is the name of the file of records below the state directory.
@@ -72,7 +74,7 @@ func (j *journal) append(id string, line []byte) error {
 }
 
 // encode makes the line of a record.
-func encode(r *Record) ([]byte, error) {
+func encode(r *api.Record) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -95,7 +97,7 @@ func (j *journal) open() error {
 	if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
 		return err
 	}
-	f, err := openRegular(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	f, err := wholefile.Open(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}
@@ -134,17 +136,18 @@ func idOf(text []byte) string {
 	return r.ID
 }
 
-// halve writes the newest half of the file anew: the last lines that take half of its bound, each record once, half as many as may be.
-// What was there stays until that lies on the disk whole.
-func (j *journal) halve() error {
-	type place struct {
-		at   int64
-		size int
-	}
+// place is where a line lies in the file.
+type place struct {
+	at   int64
+	size int
+}
+
+// newest finds the newest half: the last lines that take half of the bound, each record once, half as many as may be. It returns their IDs
+// in order, and where they lie.
+func (j *journal) newest() (order []string, last map[string]place, err error) {
 	from := max(0, j.size-j.bytes)
-	var order []string
-	last := map[string]place{}
-	err := lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
+	last = map[string]place{}
+	err = lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
 		id := idOf(l.text)
 		if id == "" || l.torn {
 			return
@@ -153,21 +156,27 @@ func (j *journal) halve() error {
 			order = append(order, id)
 		}
 		last[id] = place{from + l.at, len(l.text)}
-		if len(order) > 2*j.records { // lines that nobody of us wrote
+		if len(order) > 2*j.records { // lines that no agent wrote
 			delete(last, order[0])
 			order = order[1:]
 		}
 	})
-	if err != nil {
-		return err
-	}
 	keep, size := len(order), int64(0)
 	for keep > 0 && len(order)-keep < j.records/2 && size+int64(last[order[keep-1]].size)+1 <= j.bytes/2 {
 		keep--
 		size += int64(last[order[keep]].size) + 1
 	}
-	err = replace(j.path, func(w *os.File) error {
-		for _, id := range order[keep:] {
+	return order[keep:], last, err
+}
+
+// halve writes the newest half of the file anew. What was there stays until that lies on the disk whole.
+func (j *journal) halve() error {
+	order, last, err := j.newest()
+	if err != nil {
+		return err
+	}
+	err = wholefile.Replace(j.path, func(w *os.File) error {
+		for _, id := range order {
 			p := last[id]
 			if _, err := io.Copy(w, io.NewSectionReader(j.file, p.at, int64(p.size))); err != nil {
 				return err
@@ -190,67 +199,4 @@ func (j *journal) close() {
 		_ = j.file.Close()
 		j.file = nil
 	}
-}
-
-// openRegular opens a regular file and nothing else: no symbolic link, no FIFO that would hang.
-func openRegular(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("%s is a symbolic link, which is not followed", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		_ = f.Close()
-		if err == nil {
-			err = fmt.Errorf("%s is no regular file", path)
-		}
-		return nil, err
-	}
-	return f, nil
-}
-
-// replace writes a file anew so that a crash leaves either the old or the new one whole.
-func replace(path string, fill func(*os.File) error) (err error) {
-	temp := path + ".tmp"
-	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) { // of a process that died in the middle
-		return err
-	}
-	f, err := openRegular(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temp)
-		}
-	}()
-	err = fill(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err2 := f.Close(); err == nil {
-		err = err2
-	}
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir has a directory's entries lie on the disk. A file system that cannot do that is no reason to fail.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
-		return err
-	}
-	return nil
 }

@@ -11,21 +11,26 @@ import (
 	"testing"
 	"time"
 
+	"jettison/internal/wholefile"
+
 	"golang.org/x/sys/unix"
+
+	"jettison/api"
+
 	"pgregory.net/rapid"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // some is a record, the i-th.
-func some(i int, outcome Outcome) *Record {
+func some(i int, outcome api.Outcome) *api.Record {
 	at := epoch.Add(time.Duration(i) * time.Second)
-	r := &Record{Version: Version, ID: NewID(at, fmt.Sprint(i)), Pod: Pod{UID: fmt.Sprint(i), Namespace: "ns", Name: "pod"}, Signal: "memory.available", Outcome: outcome, Began: Stamp{Time: at}}
-	r.bound()
+	r := &api.Record{Version: Version, ID: NewID(at, fmt.Sprint(i)), Pod: api.Victim{UID: fmt.Sprint(i), Namespace: "ns", Name: "pod"}, Signal: "memory.available", Outcome: outcome, Began: api.Stamp{Time: at}}
+	bound(r)
 	return r
 }
 
-func (j *journal) add(r *Record) error {
+func (j *journal) add(r *api.Record) error {
 	line, err := encode(r)
 	if err == nil {
 		err = j.append(r.ID, line)
@@ -54,7 +59,7 @@ func ids(t testing.TB, path string) (ids []string, warnings []string) {
 func TestTheLaterLineCounts(t *testing.T) {
 	dir := t.TempDir()
 	j := journalIn(t, filepath.Join(dir, "new"), maxBytes, maxRecords)
-	for _, r := range []*Record{some(1, Running), some(2, Running), some(1, Back)} {
+	for _, r := range []*api.Record{some(1, api.OutcomeRunning), some(2, api.OutcomeRunning), some(1, api.OutcomeBack)} {
 		if err := j.add(r); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +83,7 @@ func TestBounds(t *testing.T) {
 	}{{10_000, 1000}, {1 << 20, 10}} {
 		j := journalIn(t, t.TempDir(), c.bytes, c.records)
 		for i := range 100 {
-			for _, o := range []Outcome{Running, Back} {
+			for _, o := range []api.Outcome{api.OutcomeRunning, api.OutcomeBack} {
 				if err := j.add(some(i, o)); err != nil {
 					t.Fatal(err)
 				}
@@ -108,12 +113,12 @@ func TestTornLines(t *testing.T) {
 		j := journalIn(t, dir, maxBytes, maxRecords)
 		var want []string
 		for i := range rapid.IntRange(1, 8).Draw(rt, "records") {
-			if err := j.add(some(i, Back)); err != nil {
+			if err := j.add(some(i, api.OutcomeBack)); err != nil {
 				rt.Fatal(err)
 			}
 			want = append(want, some(i, "").ID+" back")
 			if rapid.Bool().Draw(rt, "dies") {
-				line, _ := encode(some(1000+i, Back))
+				line, _ := encode(some(1000+i, api.OutcomeBack))
 				half := rapid.IntRange(1, len(line)-3).Draw(rt, "bytes")
 				if _, err := j.file.Write(line[:half]); err != nil {
 					rt.Fatal(err)
@@ -136,7 +141,7 @@ func TestTornLines(t *testing.T) {
 func TestHalfAWrite(t *testing.T) {
 	for _, takenBack := range []bool{true, false} {
 		j := journalIn(t, t.TempDir(), maxBytes, maxRecords)
-		if err := j.add(some(1, Back)); err != nil {
+		if err := j.add(some(1, api.OutcomeBack)); err != nil {
 			t.Fatal(err)
 		}
 		j.write = func(f *os.File, b []byte) (int, error) {
@@ -146,11 +151,11 @@ func TestHalfAWrite(t *testing.T) {
 			}
 			return n, unix.ENOSPC
 		}
-		if err := j.add(some(2, Back)); !errors.Is(err, unix.ENOSPC) {
+		if err := j.add(some(2, api.OutcomeBack)); !errors.Is(err, unix.ENOSPC) {
 			t.Fatal(err)
 		}
 		j.write = (*os.File).Write
-		if err := j.add(some(3, Back)); err != nil {
+		if err := j.add(some(3, api.OutcomeBack)); err != nil {
 			t.Fatal(err)
 		}
 		got, warnings := ids(t, j.path)
@@ -164,7 +169,7 @@ func TestHalfAWrite(t *testing.T) {
 func TestAMovedFile(t *testing.T) {
 	j := journalIn(t, t.TempDir(), maxBytes, maxRecords)
 	for i := range 2 {
-		if err := j.add(some(i, Back)); err != nil {
+		if err := j.add(some(i, api.OutcomeBack)); err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := ids(t, j.path); len(got) != 1 {
@@ -188,13 +193,13 @@ func TestOnlyRegularFiles(t *testing.T) {
 		if err := make(j.path); err != nil {
 			t.Fatal(err)
 		}
-		if err := j.add(some(1, Back)); err == nil || !strings.Contains(err.Error(), name) {
+		if err := j.add(some(1, api.OutcomeBack)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("write: %v, want %s", err, name)
 		}
 		if _, err := Read(j.path); err == nil {
 			t.Errorf("read: %s", name)
 		}
-		// A temporary file that somebody laid there is removed, not written through.
+		// A temporary file that another process laid there is removed, not written through.
 		target := filepath.Join(dir, "target")
 		if err := os.WriteFile(target, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
@@ -203,7 +208,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 		if err := os.Symlink(target, state+".tmp"); err != nil {
 			t.Fatal(err)
 		}
-		if err := replace(state, func(f *os.File) error { _, err := f.WriteString("state"); return err }); err != nil {
+		if err := wholefile.Replace(state, func(f *os.File) error { _, err := f.WriteString("state"); return err }); err != nil {
 			t.Fatal(err)
 		}
 		if text, _ := os.ReadFile(target); string(text) != "x" {
@@ -222,7 +227,7 @@ func TestAHugeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, _ := encode(some(7, Back))
+	line, _ := encode(some(7, api.OutcomeBack))
 	if err = f.Truncate(1 << 40); err == nil { // a hole
 		_, err = f.WriteAt(append([]byte("\n"), line...), 1<<40)
 	}
@@ -234,7 +239,7 @@ func TestAHugeFile(t *testing.T) {
 		t.Errorf("%v, %v", got, warnings)
 	}
 	j := journalIn(t, filepath.Dir(path), maxBytes, maxRecords)
-	if err := j.add(some(8, Back)); err != nil {
+	if err := j.add(some(8, api.OutcomeBack)); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() > 10_000 {
@@ -270,7 +275,7 @@ func TestCorruptLines(t *testing.T) {
 
 // Whatever a file holds: no panic, bounds hold, nothing that a terminal would act on, and what is read can be written and read again.
 func FuzzRecords(f *testing.F) {
-	line, _ := encode(some(1, Back))
+	line, _ := encode(some(1, api.OutcomeBack))
 	f.Add(line, false)
 	f.Add(append(line, line[:20]...), true)
 	f.Add([]byte("{\"version\":1,\"id\":\"x\",\"crossed\":{\"available\":1},\"steps\":[{},{}],\"ranking\":{\"rows\":[{}],\"more\":-1},\"killed\":{\"monotonicNs\":-5}}\n"), false)
@@ -301,17 +306,17 @@ func FuzzRecords(f *testing.F) {
 
 // The largest record that can be is one line that is read again.
 func TestTheLargestRecord(t *testing.T) {
-	r := some(1, Back)
+	r := some(1, api.OutcomeBack)
 	long := strings.Repeat(`"`, 100_000)
 	r.Reason, r.Message, r.Error, r.Pod.Cgroup, r.Pod.Name = long, long, long, long, long
-	r.Crossed = &Reading{Reason: long, Text: long}
+	r.Crossed = &api.Reading{Reason: long, Text: long}
 	r.Decided, r.After = r.Crossed, r.Crossed
 	for range 1000 {
-		r.Steps = append(r.Steps, Step{Name: long, Error: long, N: -1 << 62, Monotonic: 1 << 62})
-		r.Ranking.Rows = append(r.Ranking.Rows, Row{long, long, "x", long, long})
+		r.Steps = append(r.Steps, api.Step{Name: long, Error: long, N: -1 << 62, Monotonic: 1 << 62})
+		r.Ranking.Rows = append(r.Ranking.Rows, api.Candidate{Pod: long, UID: long, QOSClass: "x", DecidedBy: long, Keys: long})
 		r.Pod.SandboxIDs = append(r.Pod.SandboxIDs, long)
 	}
-	r.bound()
+	bound(r)
 	line, err := encode(r)
 	if err != nil || len(line) > maxLine {
 		t.Fatalf("%d bytes, %v", len(line), err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/api"
 )
 
 // Kmsg is where the kernel's log is written to.
@@ -35,18 +37,19 @@ func openKmsg(path string) (*os.File, error) {
 
 // kmsgLine is the line of an eviction. Its values have no spaces and no line ends, so that no name can look like another field or
 // another line. <12> is user.warning (facility 1, level 4).
-func kmsgLine(r *Record) []byte {
+func kmsgLine(r *api.Record) []byte {
 	var b strings.Builder
 	verb, how := "evicted", ""
 	switch {
-	case !r.Killed.Time.IsZero() || r.Killed.Monotonic > 0:
+	case r.WasKilled():
 		how = fmt.Sprintf(" killed_at=%.6f", r.Killed.Monotonic.Seconds()) // near the line's own stamp
 	case r.Error != "":
 		verb, how = "evicting", " kill=refused"
 	default:
 		verb, how = "evicting", fmt.Sprintf(" grace=%ds", r.GracePeriodSeconds)
 	}
-	fmt.Fprintf(&b, "<12>jettison: %s pod %s uid=%s signal=%s", verb, word(r.Pod.Title(), 200), word(r.Pod.UID, 64), word(string(r.Signal), 40))
+	fmt.Fprintf(&b, "<12>jettison: %s pod %s uid=%s signal=%s",
+		verb, word(r.Pod.Title(), 200), word(r.Pod.UID, 64), word(string(r.Signal), 40))
 	if d := r.Decided; d != nil {
 		observed := d.Text
 		if observed == "" {

@@ -10,6 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"jettison/api"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/internal/wholefile"
 )
 
 // readBytes is how much of the end of a file is read: twice what the agent lets it become.
@@ -17,8 +23,8 @@ const readBytes = 2 * maxBytes
 
 // List is what a file of records holds.
 type List struct {
-	Records  []Record // each once, as it was written last, in the order in which evictions began
-	Warnings []string // what could not be read, one line each
+	Records  []api.Record // each once, as it was written last, in the order in which evictions began
+	Warnings []string     // what could not be read, one line each
 }
 
 // Read reads the end of a file of records. What is corrupt is skipped and counted. An error: the file cannot be read, with
@@ -26,7 +32,7 @@ type List struct {
 func Read(path string) (*List, error) { return readTail(path, readBytes) }
 
 func readTail(path string, most int64) (*List, error) {
-	f, err := openRegular(path, os.O_RDONLY)
+	f, err := wholefile.Open(path, os.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}
@@ -45,64 +51,77 @@ func readTail(path string, most int64) (*List, error) {
 
 // parse reads records line by line. cut: the text begins somewhere in the file, perhaps within a line.
 func parse(r io.Reader, cut bool) (*List, error) {
-	var list List
-	at := map[string]int{} // index + 1 in list.Records, by ID
-	var corrupt, newer int
-	first, torn := cut, false
-	err := lines(r, func(l line) {
-		if first { // most likely the end of one
-			first = false
-			return
-		}
-		if len(l.text) == 0 && !l.long && !l.torn {
-			return
-		}
-		rec, ok := decode(l)
-		switch {
-		case !ok && l.torn:
-			torn = true
-			return
-		case !ok:
-			corrupt++
-			return
-		case rec.Version > Version:
-			newer++
-		}
-		if i := at[rec.ID]; i > 0 {
-			list.Records[i-1] = rec
-			return
-		}
-		list.Records = append(list.Records, rec)
-		at[rec.ID] = len(list.Records)
-		if len(list.Records) >= 2*maxRecords { // lines that nobody of us wrote
-			list.Records = slices.Delete(list.Records, 0, maxRecords)
-			clear(at)
-			for i := range list.Records {
-				at[list.Records[i].ID] = i + 1
-			}
-		}
-	})
-	if over := len(list.Records) - maxRecords; over > 0 {
-		list.Records = slices.Delete(list.Records, 0, over)
+	p := parser{at: map[string]int{}, within: cut}
+	err := lines(r, p.line)
+	if over := len(p.list.Records) - maxRecords; over > 0 {
+		p.list.Records = slices.Delete(p.list.Records, 0, over)
 	}
 	warn := func(yes bool, format string, args ...any) {
 		if yes {
-			list.Warnings = append(list.Warnings, fmt.Sprintf(format, args...))
+			p.list.Warnings = append(p.list.Warnings, fmt.Sprintf(format, args...))
 		}
 	}
 	warn(cut, "only the end of the file was read, it is larger than it should be")
-	warn(corrupt > 0, "%d lines are no records and were skipped", corrupt)
-	warn(torn, "the last line is not whole and was skipped: it is being written, or the agent died while it wrote")
-	warn(newer > 0, "%d records are of a later version of jettison: what it does not know is not shown", newer)
-	return &list, err
+	warn(p.corrupt > 0, "%d lines are no records and were skipped", p.corrupt)
+	warn(p.torn, "the last line is not whole and was skipped: it is being written, or the agent died while it wrote")
+	warn(p.newer > 0, "%d records are of a later version of jettison: what it does not know is not shown", p.newer)
+	return &p.list, err
+}
+
+// parser makes a List of lines.
+type parser struct {
+	list           List
+	at             map[string]int // index + 1 in list.Records, by ID
+	within         bool           // the next line most likely is the end of one
+	torn           bool           // the last line is not whole
+	corrupt, newer int            // lines
+}
+
+func (p *parser) line(l line) {
+	if p.within {
+		p.within = false
+		return
+	}
+	if len(l.text) == 0 && !l.long && !l.torn {
+		return
+	}
+	rec, ok := decode(l)
+	switch {
+	case !ok && l.torn:
+		p.torn = true
+	case !ok:
+		p.corrupt++
+	default:
+		if rec.Version > Version {
+			p.newer++
+		}
+		p.add(rec)
+	}
+}
+
+// add adds a record, or puts it in the place of an earlier line of the same eviction.
+func (p *parser) add(rec api.Record) {
+	if i := p.at[rec.ID]; i > 0 {
+		p.list.Records[i-1] = rec
+		return
+	}
+	p.list.Records = append(p.list.Records, rec)
+	p.at[rec.ID] = len(p.list.Records)
+	if len(p.list.Records) >= 2*maxRecords { // lines that no agent wrote
+		p.list.Records = slices.Delete(p.list.Records, 0, maxRecords)
+		clear(p.at)
+		for i := range p.list.Records {
+			p.at[p.list.Records[i].ID] = i + 1
+		}
+	}
 }
 
 // decode makes a record of a line.
-func decode(l line) (r Record, ok bool) {
+func decode(l line) (r api.Record, ok bool) {
 	if l.long || json.Unmarshal(l.text, &r) != nil || r.Version < 1 || !validID(r.ID) {
-		return Record{}, false
+		return api.Record{}, false
 	}
-	r.bound()
+	bound(&r)
 	return r, true
 }
 

@@ -5,14 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"jettison/api"
 	"jettison/eviction"
+	"jettison/internal/wholefile"
 	"jettison/stats"
 )
 
@@ -22,31 +24,21 @@ const StateFile = "state.json"
 // Bounds of a State.
 const (
 	maxState    = 2 << 20
-	maxUnderway = 128
 	maxHoldOffs = 1024            // as nri.HoldOffs
 	maxHoldOff  = 5 * time.Minute // from now, when it is read
 	runningTail = 256 << 10       // how much of the end of the records is searched for those that are running
 )
 
+// StateVersion is that of a State's format. A field may be added without a new one. The one before is read, too.
+const StateVersion = 2
+
 // State is what the next process needs to go on where this one was. All times are absolute.
 type State struct {
-	Version   int            `json:"version"`
-	BootID    string         `json:"bootId"`
-	Time      time.Time      `json:"time"` // when it was written
-	Evictions []Underway     `json:"evictions,omitempty"`
-	Manager   eviction.Saved `json:"manager"`
-	HoldOffs  []HoldOff      `json:"holdOffs,omitempty"`
-}
-
-// Underway is an eviction that is not over for the agent: the pod lives, or the runtime has not cleaned up.
-type Underway struct {
-	Record      string                 `json:"record"` // its ID
-	Eviction    eviction.SavedEviction `json:"eviction"`
-	Began       Stamp                  `json:"began"`
-	Killed      Stamp                  `json:"killed,omitzero"`   // zero: it is in its grace period
-	Deadline    time.Time              `json:"deadline,omitzero"` // the end of that
-	Emptied     Stamp                  `json:"emptied,omitzero"`  // zero: not known to be dead
-	RemoveFiles bool                   `json:"removeFiles,omitempty"`
+	Version  int            `json:"version"`
+	BootID   string         `json:"bootId"`
+	Time     time.Time      `json:"time"` // when it was written
+	Manager  eviction.Saved `json:"manager"`
+	HoldOffs []HoldOff      `json:"holdOffs,omitempty"`
 }
 
 // HoldOff is a pod that is not let in again for a while.
@@ -58,37 +50,28 @@ type HoldOff struct {
 	Signal stats.Signal `json:"signal,omitempty"` // the hold-off lasts as long as that is short; empty: not known, so it ends with Until
 }
 
-// BootID is the identity of this boot; proc is where /proc is mounted. Empty: the kernel does not say.
-func BootID(proc string) string {
-	text, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id")) // drivers/char/random.c proc_do_uuid
-	id := strings.TrimSpace(string(text))
-	if err != nil || !validID(id) {
-		return ""
-	}
-	return id
-}
-
 // Load reads what the process before this one has left in a state directory: its State, and the records that say that their eviction
 // is running. It never fails: what is missing, corrupt or cannot be true is left out, each with one warning, and what is left is a fresh
 // start. Of another boot only hold-offs count: its cgroups are gone, and their identities may have been given to others since. boot is
-// BootID; State.Manager is checked by eviction's Resume.
-func Load(dir string, now time.Time, boot string) (s State, running []Record, warnings []error) {
+// of package bootid; State.Manager is checked by eviction's Resume.
+func Load(dir string, now time.Time, boot string) (s State, running []api.Record, warnings []error) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Errorf(format, args...)) }
 	path := filepath.Join(dir, StateFile)
-	switch text, err := readSmall(path); {
+	said := func(format string, args ...any) { warn(path+": "+format, args...) }
+	switch text, err := wholefile.Read(path, maxState, unix.O_NOFOLLOW); {
 	case errors.Is(err, os.ErrNotExist): // the first start
 	case err != nil:
-		warn("%s cannot be read, starting afresh: %w", path, err)
+		warn("%s cannot be read, starting afresh: %w", path, errors.Unwrap(err))
 	default:
-		if s, err = parseState(text); err != nil {
+		if s, err = parseState(text, said); err != nil {
 			warn("%s is no state, starting afresh: %w", path, err)
 			s = State{}
 		}
 	}
 	if boot == "" || s.BootID != boot {
-		s.Evictions, s.Manager = nil, eviction.Saved{}
+		s.Manager = eviction.Saved{}
 	}
-	s.check(now, func(format string, args ...any) { warn(path+": "+format, args...) })
+	s.check(now, said)
 	path = Path(dir)
 	list, err := readTail(path, runningTail)
 	if err != nil {
@@ -98,76 +81,45 @@ func Load(dir string, now time.Time, boot string) (s State, running []Record, wa
 		return s, nil, warnings
 	}
 	for _, r := range list.Records {
-		if r.Outcome == Running {
+		if r.Outcome == api.OutcomeRunning {
 			running = append(running, r)
 		}
 	}
+	s.recall(running)
 	return s, running, warnings
 }
 
-// readSmall reads a file that is not larger than a State may be.
-func readSmall(path string) ([]byte, error) {
-	f, err := openRegular(path, os.O_RDONLY)
-	if err != nil {
-		return nil, err
+func parseState(text []byte, warn func(string, ...any)) (s State, err error) {
+	var old state1
+	var version struct {
+		Version int `json:"version"`
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxState+1))
-	if err == nil && len(text) > maxState {
-		err = fmt.Errorf("larger than %d bytes", maxState)
+	into := any(&s)
+	if err = json.Unmarshal(text, &version); err == nil && version.Version == 1 {
+		into = &old
 	}
-	return text, err
-}
-
-func parseState(text []byte) (s State, err error) {
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	switch {
+	case err != nil:
 		return State{}, errors.New(oneLine(err.Error(), 256))
-	}
-	if s.Version != Version {
-		return State{}, fmt.Errorf("version %d, want %d", s.Version, Version)
+	case version.Version == 1:
+		return old.migrate(warn), nil
+	case version.Version != StateVersion:
+		return State{}, fmt.Errorf("version %d, want %d", version.Version, StateVersion)
 	}
 	return s, nil
 }
 
-// check leaves out what cannot be true, and clamps what is too far in the future.
+// check leaves out what cannot be true, and clamps what is too far in the future. What is wrong with an eviction itself its Resume says.
 func (s *State) check(now time.Time, warn func(string, ...any)) {
-	var evictions []Underway
-	seen := map[string]bool{}
-	for i, u := range s.Evictions {
-		e, err := u.Eviction.Eviction()
-		switch {
-		case err == nil && seen[e.Pod.PodRef.UID]:
-			err = fmt.Errorf("pod %s comes twice", e.Pod.PodRef.UID)
-		case err == nil && u.Record != "" && !validID(u.Record):
-			err = fmt.Errorf("%.64q is no ID of a record", u.Record)
+	s.Manager.Lives = slices.DeleteFunc(s.Manager.Lives, func(l eviction.SavedLife) bool {
+		wrong := l.Record != "" && !validID(l.Record)
+		if wrong {
+			warn("an eviction: %.64q is no ID of a record", l.Record)
 		}
-		if len(evictions) == maxUnderway {
-			warn("%d evictions too many", len(s.Evictions)-i)
-			break
-		}
-		if err != nil {
-			warn("an eviction: %w", err)
-			continue
-		}
-		seen[e.Pod.PodRef.UID] = true
-		for _, at := range []*Stamp{&u.Began, &u.Killed, &u.Emptied} {
-			if at.Monotonic = max(at.Monotonic, 0); at.Time.After(now) {
-				at.Time = now
-			}
-		}
-		if most := now.Add(time.Duration(e.GracePeriodSeconds) * time.Second); u.Deadline.After(most) {
-			warn("the grace period of pod %s ends at %s, which is too far: %d s from now", e.Pod.PodRef.UID, u.Deadline.Format(time.RFC3339), e.GracePeriodSeconds)
-			u.Deadline = most
-		}
-		evictions = append(evictions, u)
-	}
-	s.Evictions = evictions
-	s.Manager.Pending = slices.DeleteFunc(s.Manager.Pending, func(p eviction.SavedPending) bool {
-		lost := !p.Died && !seen[p.Eviction.Pod.UID]
-		if lost { // others would wait for it for ever
-			warn("the eviction of pod %.64q is awaited, and nobody carries it out", p.Eviction.Pod.UID)
-		}
-		return lost
+		return wrong
 	})
 	var holds []HoldOff
 	held := map[string]bool{}

@@ -5,20 +5,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/stats"
 )
 
 // underway is the eviction of a pod that lies in a cgroup of its own.
-func underway(uid string) Underway {
-	return Underway{
-		Record: "r-" + uid, Began: Stamp{epoch, 5}, Deadline: epoch.Add(30 * time.Second), RemoveFiles: true,
+func underway(uid string) eviction.SavedLife {
+	return eviction.SavedLife{
+		Record: "r-" + uid, Began: eviction.Stamp{Time: epoch, Monotonic: 5}, Deadline: epoch.Add(30 * time.Second), RemoveFiles: true,
 		Eviction: eviction.SavedEviction{
 			Signal: "memory.available", GracePeriodSeconds: 30,
 			Pod: eviction.SavedPod{UID: uid, Namespace: "ns", Name: "pod", QOSClass: stats.Burstable, Cgroup: "kubepods/burstable/pod" + uid, CgroupDev: 1, CgroupIno: 2, SandboxIDs: []string{"s"}},
@@ -26,7 +28,7 @@ func underway(uid string) Underway {
 	}
 }
 
-func load(t *testing.T, dir string, now time.Time, boot string) (s State, running []Record, warnings string) {
+func load(t *testing.T, dir string, now time.Time, boot string) (s State, running []api.Record, warnings string) {
 	t.Helper()
 	s, running, errs := Load(dir, now, boot)
 	for _, err := range errs {
@@ -46,35 +48,37 @@ func TestAStateComesBack(t *testing.T) {
 		t.Errorf("before the first start: %+v, %q", s, warnings)
 	}
 	want := State{
-		Evictions: []Underway{underway("a"), underway("b")},
-		Manager:   eviction.Saved{Pending: []eviction.SavedPending{{Eviction: underway("b").Eviction}, {Eviction: underway("c").Eviction, Died: true}}, Aside: []eviction.SavedAside{{UID: "x", Until: epoch.Add(time.Minute), Times: 2}}},
-		HoldOffs:  []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1, stats.SignalMemoryAvailable}},
+		Manager: eviction.Saved{
+			Lives: []eviction.SavedLife{underway("a"), underway("b"), {Eviction: underway("c").Eviction, Emptied: eviction.Stamp{Time: epoch}}},
+			Aside: []eviction.SavedAside{{UID: "x", Until: epoch.Add(time.Minute), Times: 2}},
+		},
+		HoldOffs: []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1, stats.SignalMemoryAvailable}},
 	}
 	w.Save(want)
 	w.Begin(begun(1))
 	w.Begin(begun(2))
 	r := begun(1)
-	r.Outcome = NotBack
+	r.Outcome = api.OutcomeNotBack
 	w.Update(r)
 	stop(t, w)
 	s, running, warnings := load(t, dir, epoch, "boot")
 	if s.Time.IsZero() || warnings != "" || len(running) != 1 || running[0].ID != begun(2).ID {
 		t.Errorf("running %v, warnings %q", running, warnings)
 	}
-	want.Version, want.BootID, want.Time = Version, "boot", s.Time
+	want.Version, want.BootID, want.Time = StateVersion, "boot", s.Time
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Error(diff)
 	}
 	for _, boot := range []string{"another", ""} {
 		s, _, warnings := load(t, dir, epoch, boot)
-		if len(s.Evictions)+len(s.Manager.Aside) > 0 || !cmp.Equal(s.HoldOffs, want.HoldOffs) || warnings != "" {
+		if len(s.Manager.Lives)+len(s.Manager.Aside) > 0 || !cmp.Equal(s.HoldOffs, want.HoldOffs) || warnings != "" {
 			t.Errorf("of another boot: %+v, %q", s, warnings)
 		}
 	}
 	unknown, _ := start(t, Options{}) // no boot is known to be the same as another one that is not known
-	unknown.Save(State{Evictions: want.Evictions})
+	unknown.Save(State{Manager: want.Manager})
 	stop(t, unknown)
-	if s, _, _ := load(t, unknown.o.Dir, epoch, ""); len(s.Evictions) > 0 {
+	if s, _, _ := load(t, unknown.o.Dir, epoch, ""); len(s.Manager.Lives) > 0 {
 		t.Errorf("of an unknown boot: %+v", s)
 	}
 	if s, _, _ := load(t, dir, epoch.Add(time.Minute), "boot"); len(s.HoldOffs) > 0 {
@@ -91,7 +95,7 @@ func TestAStateThatCannotBe(t *testing.T) {
 	foreign.Eviction.Pod.Cgroup = "kubepods"
 	noID := underway("noid")
 	noID.Record = "a b"
-	text, err := json.Marshal(State{Version: Version, BootID: "boot", Evictions: []Underway{odd, foreign, underway("odd"), noID}, Manager: eviction.Saved{Pending: []eviction.SavedPending{{Eviction: foreign.Eviction}}}, HoldOffs: []HoldOff{{UID: "a", Until: far, Reason: "x\ny", Signal: "memory\n.available"}, {UID: "", Until: far}, {UID: "a", Until: far}}})
+	text, err := json.Marshal(State{Version: StateVersion, BootID: "boot", Manager: eviction.Saved{Lives: []eviction.SavedLife{odd, foreign, underway("odd"), noID}}, HoldOffs: []HoldOff{{UID: "a", Until: far, Reason: "x\ny", Signal: "memory\n.available"}, {UID: "", Until: far}, {UID: "a", Until: far}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,20 +107,23 @@ func TestAStateThatCannotBe(t *testing.T) {
 	}
 	put(string(text))
 	s, _, warnings := load(t, dir, epoch, "boot")
-	want := `DIR/state.json: the grace period of pod odd ends at 2026-02-11T16:00:00Z, which is too far: 30 s from now
-DIR/state.json: an eviction: pod foreign: "kubepods" is not its cgroup
-DIR/state.json: an eviction: pod odd comes twice
-DIR/state.json: an eviction: "a b" is no ID of a record
-DIR/state.json: the eviction of pod "foreign" is awaited, and nobody carries it out
+	manager := eviction.NewManager(eviction.Config{MaxPodGracePeriodSeconds: 60})
+	for _, err := range manager.Resume(epoch, s.Manager) {
+		warnings += err.Error() + "\n"
+	}
+	want := `DIR/state.json: an eviction: "a b" is no ID of a record
 DIR/state.json: the hold-off of pod a ends at 2026-02-11T16:00:00Z, which is too far: 5m0s from now
 DIR/state.json: a hold-off of "", which is no UID or comes twice
 DIR/state.json: a hold-off of "a", which is no UID or comes twice
+the grace period of pod odd ends at 2026-02-11T16:00:00Z, which is too far: 30 s from now
+an eviction: pod foreign: "kubepods" is not its cgroup
+an eviction: pod odd comes twice
 `
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Error(diff)
 	}
-	if len(s.Evictions) != 1 || s.Evictions[0].Killed.Monotonic != 0 || !s.Evictions[0].Began.Time.Equal(epoch) || !s.Evictions[0].Deadline.Equal(epoch.Add(30*time.Second)) {
-		t.Errorf("%+v", s.Evictions)
+	if l := manager.Lives(); len(l) != 1 || l[0].Killed().Monotonic != 0 || !l[0].Began().Time.Equal(epoch) || !l[0].Deadline().Equal(epoch.Add(30*time.Second)) {
+		t.Errorf("%+v", l)
 	}
 	if len(s.HoldOffs) != 1 || !s.HoldOffs[0].Until.Equal(epoch.Add(5*time.Minute)) || s.HoldOffs[0].Reason != "x?y" || s.HoldOffs[0].Signal != "memory?.available" || s.HoldOffs[0].Times != 1 {
 		t.Errorf("%+v", s.HoldOffs)
@@ -124,8 +131,8 @@ DIR/state.json: a hold-off of "a", which is no UID or comes twice
 	for text, want := range map[string]string{
 		"":                              "is no state, starting afresh: unexpected end of JSON input",
 		"{\"version\":1":                "is no state, starting afresh: unexpected end of JSON input",
-		"{}":                            "is no state, starting afresh: version 0, want 1",
-		"{\"version\":2}":               "is no state, starting afresh: version 2, want 1",
+		"{}":                            "is no state, starting afresh: version 0, want 2",
+		"{\"version\":3}":               "is no state, starting afresh: version 3, want 2",
 		"{\"version\":\"\x1b\"}":        "is no state, starting afresh: invalid character",
 		"{\"version\":1,\"time\":1}":    "is no state, starting afresh: ",
 		strings.Repeat(" ", maxState+1): "cannot be read, starting afresh: larger than 2097152 bytes",
@@ -137,12 +144,17 @@ DIR/state.json: a hold-off of "a", which is no UID or comes twice
 	}
 	var many State
 	for i := range 3000 {
-		many.Evictions, many.HoldOffs = append(many.Evictions, underway(fmt.Sprint(i))), append(many.HoldOffs, HoldOff{UID: fmt.Sprint(i), Until: epoch.Add(time.Second)})
+		many.Manager.Lives, many.HoldOffs = append(many.Manager.Lives, underway(fmt.Sprint(i))), append(many.HoldOffs, HoldOff{UID: fmt.Sprint(i), Until: epoch.Add(time.Second)})
 	}
 	said := 0
-	if many.check(epoch, func(string, ...any) { said++ }); len(many.Evictions) != maxUnderway || len(many.HoldOffs) != maxHoldOffs || said != 2 {
-		t.Errorf("%d, %d, %d", len(many.Evictions), len(many.HoldOffs), said)
+	if many.check(epoch, func(string, ...any) { said++ }); len(many.HoldOffs) != maxHoldOffs || said != 1 {
+		t.Errorf("%d, %d", len(many.HoldOffs), said)
 	}
+	manager = eviction.NewManager(eviction.Config{})
+	if errs := manager.Resume(epoch, many.Manager); len(errs) != 1 || len(manager.Lives()) != 128 {
+		t.Errorf("%d, %v", len(manager.Lives()), errs)
+	}
+	many.Manager = manager.Save()
 	if text, err := many.encode(); err != nil || len(text) > maxState/2 {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
@@ -162,6 +174,91 @@ func TestAnOlderStateIsRead(t *testing.T) {
 	}
 }
 
+// An upgrade in the middle of evictions loses nothing. The state of version 1 in testdata, and the records beside it, were written by the
+// agent before version 2, with an eviction in each phase: at epoch it ended.
+func TestTheStateOfTheVersionBeforeIsRead(t *testing.T) {
+	s, running, warnings := load(t, filepath.Join("testdata", "v1"), epoch, "boot")
+	thresholds, _, errs := eviction.Settings{OwnSignals: true, EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "memory.pressure.full": "20%/1s"},
+		EvictionSoft: map[string]string{"memory.available": "200Mi"}, EvictionSoftGracePeriod: map[string]string{"memory.available": "1m"}}.Parse()
+	if warnings != "" || len(running) != 2 || len(errs) > 0 {
+		t.Fatalf("running %d, %v\n%s", len(running), errs, warnings)
+	}
+	m := eviction.NewManager(eviction.Config{Thresholds: thresholds, MaxPodGracePeriodSeconds: 600, Breaker: true})
+	for _, err := range m.Resume(epoch, s.Manager) {
+		t.Error(err)
+	}
+	phases := [...]string{eviction.Stopping: "stopping", eviction.Killed: "killed", eviction.Emptied: "emptied", eviction.Undying: "undying"}
+	var got strings.Builder
+	for _, l := range m.Lives() {
+		e := l.Eviction()
+		fmt.Fprintf(&got, "%s %s %s hard=%v returns=%d record=%s began=%v", e.Pod.PodRef.UID, e.Signal, phases[l.Phase()], e.Hard(), e.Returns>>20, l.Record, l.Began().Time.Sub(epoch))
+		for _, f := range []struct {
+			name string
+			at   eviction.Stamp
+		}{{"killed", l.Killed()}, {"emptied", l.Emptied()}, {"cleaned", l.Cleaned()}} {
+			if !f.at.Time.IsZero() {
+				fmt.Fprintf(&got, " %s=%v/%v", f.name, f.at.Time.Sub(epoch), f.at.Monotonic)
+			}
+		}
+		if !l.Deadline().IsZero() {
+			fmt.Fprintf(&got, " deadline=%v", l.Deadline().Sub(epoch))
+		}
+		if l.RemoveFiles {
+			got.WriteString(" removeFiles")
+		}
+		if met := l.Met(); met.Observed.OK {
+			fmt.Fprintf(&got, " met=%v observed=%s since=%v", &met.Threshold, met.ObservedText(), met.Since.Sub(epoch))
+		}
+		got.WriteString("\n")
+	}
+	want := `stopping memory.available stopping hard=false returns=400 record=r-stopping began=-5s deadline=25s
+killed memory.available killed hard=true returns=300 record=r-killed began=-3s killed=-2.9s/1m37.1s met=memory.available<100Mi observed=90Mi since=-3.01s
+emptied memory.available emptied hard=true returns=300 record=r-emptied began=-2s killed=-1.9s/1m38.1s emptied=-500ms/1m39.5s
+shared memory.available emptied hard=true returns=300 record=r-shared began=-2s killed=-1.9s/1m38.1s emptied=-500ms/1m39.5s
+disk nodefs.available stopping hard=true returns=5120 record=r-disk began=-200ms deadline=800ms removeFiles
+removing nodefs.available emptied hard=true returns=5120 record=r-removing began=-40s emptied=-39s/1m1s deadline=-39s removeFiles
+local ephemeralpodfs.limit stopping hard=false returns=0 record=r-local began=-1s deadline=0s removeFiles
+stranger memory.pressure.full killed hard=true returns=0 record= began=-100ms killed=-100ms/1m39.9s
+slow memory.available emptied hard=true returns=300 record=r-slow began=-1m0s killed=-59.9s/40.1s emptied=-59s/41s
+undying memory.available undying hard=true returns=300 record=r-undying began=-30s killed=-29.9s/1m10.1s
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Error(diff)
+	}
+	// What others wait for, and for how long, and what the breaker and the memory of pods held.
+	saved := m.Save()
+	if len(saved.Aside) != 1 || saved.Aside[0].UID != "undying" || len(saved.Evicted) != 5 || saved.Futile["memory"] != 2 {
+		t.Errorf("%+v", saved)
+	}
+	var old state1
+	if text, err := os.ReadFile(filepath.Join("testdata", "v1", StateFile)); err != nil || json.Unmarshal(text, &old) != nil || len(old.Evictions) != 10 {
+		t.Fatal(err, len(old.Evictions))
+	}
+	for _, u := range old.Evictions {
+		at := slices.IndexFunc(saved.Lives, func(l eviction.SavedLife) bool { return l.Eviction.Pod.UID == u.Eviction.Pod.UID })
+		if diff := cmp.Diff(u.Eviction, saved.Lives[at].Eviction); diff != "" {
+			t.Error(diff)
+		}
+	}
+	var settled, shared, gone []string
+	for _, l := range saved.Lives {
+		for _, f := range []struct {
+			is bool
+			of *[]string
+		}{{l.Settled, &settled}, {l.Shared, &shared}, {l.Gone, &gone}} {
+			if f.is {
+				*f.of = append(*f.of, fmt.Sprint(l.Eviction.Pod.UID, " ", l.Level))
+			}
+		}
+	}
+	if diff := cmp.Diff([][]string{{"slow 0", "undying 0"}, {"shared 94371840"}, {"measured 1073741824"}}, [][]string{settled, shared, gone}); diff != "" {
+		t.Error(diff)
+	}
+	if len(s.HoldOffs) != 2 || s.HoldOffs[0].Signal != stats.SignalMemoryAvailable || s.HoldOffs[1].Signal != stats.SignalNodeFsAvailable {
+		t.Errorf("%+v", s.HoldOffs)
+	}
+}
+
 // A state that lies behind a link is none: whoever can lay one there says nothing to the agent.
 func TestAStateBehindALink(t *testing.T) {
 	dir := t.TempDir()
@@ -175,34 +272,31 @@ func TestAStateBehindALink(t *testing.T) {
 	}
 }
 
-func TestBootID(t *testing.T) {
-	if id := BootID("/proc"); len(id) != 36 {
-		t.Errorf("%q", id)
-	}
-	if id := BootID(t.TempDir()); id != "" {
-		t.Errorf("%q", id)
-	}
-}
-
 // Whatever a state file holds: no panic, no cgroup that is not the pod's, no time beyond the clamps, and Resume takes what is left.
 func FuzzState(f *testing.F) {
-	text, _ := json.Marshal(State{Version: Version, BootID: "boot", Evictions: []Underway{underway("a")}, HoldOffs: []HoldOff{{UID: "a", Until: epoch.Add(time.Hour)}}})
+	text, _ := json.Marshal(State{Version: StateVersion, BootID: "boot", Manager: eviction.Saved{Lives: []eviction.SavedLife{underway("a")}}, HoldOffs: []HoldOff{{UID: "a", Until: epoch.Add(time.Hour)}}})
 	f.Add(text)
 	f.Add([]byte(`{"version":1,"bootId":"boot","manager":{"setAside":[{"uid":"a","until":"2999-01-01T00:00:00Z","times":3}]},"evictions":[{}]}`))
+	if old, err := os.ReadFile("testdata/v1/state.json"); err == nil {
+		f.Add(old)
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := parseState(text)
-		if err != nil {
-			return
-		}
-		s.check(epoch, func(format string, args ...any) {
+		warn := func(format string, args ...any) {
 			if text := fmt.Errorf(format, args...).Error(); strings.ContainsAny(text, "\n\x1b") || len(text) > 2000 {
 				t.Errorf("%q", text)
 			}
-		})
-		for _, u := range s.Evictions {
-			e, err := u.Eviction.Eviction()
-			if err != nil || e.Pod.Cgroup != "" && (e.Pod.CgroupID.Ino == 0 || strings.Contains(e.Pod.Cgroup, "..")) || u.Began.Time.After(epoch) {
-				t.Errorf("%+v, %v", u, err)
+		}
+		s, err := parseState(text, warn)
+		if err != nil {
+			return
+		}
+		s.check(epoch, warn)
+		m := eviction.NewManager(eviction.Config{})
+		m.Resume(epoch, s.Manager)
+		for _, l := range m.Lives() {
+			e := l.Eviction()
+			if e.Pod.Cgroup != "" && (e.Pod.CgroupID.Ino == 0 || strings.Contains(e.Pod.Cgroup, "..")) || l.Began().Time.After(epoch) {
+				t.Errorf("%+v", l)
 			}
 		}
 		for _, h := range s.HoldOffs {
@@ -210,6 +304,5 @@ func FuzzState(f *testing.F) {
 				t.Errorf("%+v", h)
 			}
 		}
-		eviction.NewManager(eviction.Config{}).Resume(epoch, s.Manager)
 	})
 }

@@ -11,13 +11,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"jettison/api"
+	"jettison/internal/wholefile"
 )
 
 // Options of a Writer. The zero value of a bound is the default.
 type Options struct {
 	Dir    string // the state directory; empty: nothing is kept but in the kernel's log
 	Kmsg   string // the kernel's log; empty: Kmsg
-	BootID string // of BootID, for records and state
+	BootID string // as bootid.Read has it, for records and state
 	Agent  string // this version
 	// Bytes and Records bound the file of records. Default 4 MiB, 1000.
 	Bytes   int64
@@ -25,7 +28,7 @@ type Options struct {
 	Queue   int           // records that wait to be written; default 64
 	Retry   time.Duration // after something could not be written; default 5 s
 	// Report is called when something cannot be written, and when it can be again, from Start and from the Writer's own goroutine. It
-	// must not block. nil: nobody wants to know.
+	// must not block. nil: it is not told.
 	Report func(Notice)
 }
 
@@ -36,8 +39,8 @@ type Notice struct {
 	Lost int    // records that were given up meanwhile, the oldest ones
 }
 
-// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks who hands them over: a
-// disk that hangs or is full costs the oldest records beyond what may wait. Close it.
+// Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks the caller that hands them
+// over: a disk that hangs or is full costs the oldest records beyond what may wait. Close it.
 type Writer struct {
 	o    Options
 	wake chan struct{} // one slot
@@ -59,7 +62,7 @@ type Writer struct {
 
 // entry is a record that waits.
 type entry struct {
-	record Record
+	record api.Record
 	kmsg   bool // a line in the kernel's log as well
 }
 
@@ -99,10 +102,10 @@ func Start(o Options) (*Writer, error) {
 
 // Begin hands over the record of an eviction that has begun, and has a line written to the kernel's log. The Writer owns what the record
 // points to.
-func (w *Writer) Begin(r Record) { w.put(&entry{r, true}) }
+func (w *Writer) Begin(r api.Record) { w.put(&entry{r, true}) }
 
 // Update hands over the same record, whole, with what is known by now. The Writer owns what the record points to.
-func (w *Writer) Update(r Record) { w.put(&entry{r, false}) }
+func (w *Writer) Update(r api.Record) { w.put(&entry{r, false}) }
 
 // Save hands over what the next process needs, in place of what was handed over before. The Writer owns what it points to. One that
 // says the same as the one before is not written again.
@@ -202,7 +205,7 @@ func (w *Writer) round() error {
 	w.mu.Unlock()
 	for _, e := range batch {
 		e.record.Version, e.record.BootID, e.record.Agent = Version, w.o.BootID, w.o.Agent
-		e.record.bound()
+		bound(&e.record)
 		if e.kmsg && w.kmsg != nil {
 			_, err := w.kmsg.Write(kmsgLine(&e.record))
 			w.said(toKmsg, err)
@@ -238,8 +241,7 @@ func (w *Writer) writeState(s *State) error {
 	if s == nil {
 		return nil
 	}
-	s.Version, s.BootID, s.Time = Version, w.o.BootID, time.Time{}
-	slices.SortFunc(s.Evictions, func(x, y Underway) int { return strings.Compare(x.Eviction.Pod.UID, y.Eviction.Pod.UID) })
+	s.Version, s.BootID, s.Time = StateVersion, w.o.BootID, time.Time{}
 	slices.SortFunc(s.HoldOffs, func(x, y HoldOff) int { return strings.Compare(x.UID, y.UID) }) // they come out of maps
 	text, err := s.encode()
 	if err != nil { // it never will be
@@ -269,7 +271,7 @@ func (w *Writer) replaceState(text []byte) error {
 	if err := os.MkdirAll(w.o.Dir, 0o700); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	err := replace(filepath.Join(w.o.Dir, StateFile), func(f *os.File) error {
+	err := wholefile.Replace(filepath.Join(w.o.Dir, StateFile), func(f *os.File) error {
 		_, err := w.journal.write(f, text)
 		return err
 	})

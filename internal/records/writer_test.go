@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/stats"
 )
@@ -88,9 +89,9 @@ func stop(t *testing.T, w *Writer) {
 	}
 }
 
-func begun(i int) Record {
-	r := *some(i, Running)
-	r.Killed = Stamp{Time: epoch, Monotonic: 1234567 * time.Microsecond}
+func begun(i int) api.Record {
+	r := *some(i, api.OutcomeRunning)
+	r.Killed = api.Stamp{Time: epoch, Monotonic: 1234567 * time.Microsecond}
 	return r
 }
 
@@ -99,7 +100,7 @@ func TestAWriter(t *testing.T) {
 	w, n := start(t, Options{BootID: "boot", Agent: "v1"})
 	r := begun(1)
 	w.Begin(r)
-	r.Outcome = Back
+	r.Outcome = api.OutcomeBack
 	w.Update(r)
 	w.Save(State{HoldOffs: []HoldOff{{UID: "old"}}})
 	w.Save(State{HoldOffs: []HoldOff{{UID: "new"}}})
@@ -107,7 +108,7 @@ func TestAWriter(t *testing.T) {
 	stop(t, w) // once more is no harm
 	w.Begin(begun(2))
 	list, err := Read(Path(w.o.Dir))
-	if err != nil || len(list.Records) != 1 || list.Records[0].Outcome != Back || list.Records[0].BootID != "boot" || list.Records[0].Agent != "v1" {
+	if err != nil || len(list.Records) != 1 || list.Records[0].Outcome != api.OutcomeBack || list.Records[0].BootID != "boot" || list.Records[0].Agent != "v1" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	line, err := os.ReadFile(w.o.Kmsg)
@@ -194,7 +195,7 @@ func TestCloseOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A disk that hangs holds up nobody: not who hands over, and Close for no longer than it may; what waits is the newest.
+// A disk that hangs holds up no caller: not one that hands over, and Close for no longer than it may; what waits is the newest.
 func TestADiskThatHangs(t *testing.T) {
 	w, _ := start(t, Options{Queue: 2})
 	hangs, goOn := make(chan struct{}, 1), make(chan struct{})
@@ -271,20 +272,20 @@ func TestTheSameState(t *testing.T) {
 // No name becomes another field or another line of the kernel's log.
 func TestKmsgLine(t *testing.T) {
 	r := begun(1)
-	r.Pod = Pod{UID: "u id=x", Namespace: "a\nb", Name: "c signal=x\x00é", QOSClass: stats.BestEffort}
+	r.Pod = api.Victim{UID: "u id=x", Namespace: "a\nb", Name: "c signal=x\x00é", QOSClass: stats.BestEffort}
 	quantity := uint64(50 << 20)
-	r.Threshold, r.Decided = "memory.available<100Mi", &Reading{Available: &quantity, Text: "50Mi"}
+	r.Threshold, r.Decided = "memory.available<100Mi", &api.Reading{Available: &quantity, Text: "50Mi"}
 	want := "<12>jettison: evicted pod a?b/c?signal=x?? uid=u?id=x signal=memory.available observed=50Mi threshold=memory.available<100Mi" +
 		" killed_at=1.234567 qos=BestEffort record=" + r.ID + "\n"
 	if got := string(kmsgLine(&r)); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	r.Killed, r.GracePeriodSeconds, r.Decided = Stamp{}, 30, &Reading{Reason: "gone"}
+	r.Killed, r.GracePeriodSeconds, r.Decided = api.Stamp{}, 30, &api.Reading{Reason: "gone"}
 	if got := string(kmsgLine(&r)); !strings.Contains(got, "jettison: evicting pod ") || !strings.Contains(got, " grace=30s ") || !strings.Contains(got, " observed=unknown ") {
 		t.Errorf("%q", got)
 	}
 	long := strings.Repeat("x", 5000)
-	r.Pod, r.ID, r.Threshold, r.Signal = Pod{long, long, long, stats.QOSClass(long), nil, long}, long, long, stats.Signal(long)
+	r.Pod, r.ID, r.Threshold, r.Signal = api.Victim{UID: long, Namespace: long, Name: long, QOSClass: stats.QOSClass(long), Cgroup: long}, long, long, stats.Signal(long)
 	if got := kmsgLine(&r); len(got) > maxKmsg || !bytes.HasSuffix(got, []byte("\n")) {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
@@ -314,10 +315,10 @@ func TestBegin(t *testing.T) {
 	if len(d.Evictions) != 1 {
 		t.Fatal(d.Reason)
 	}
-	began := Stamp{epoch.Add(2 * time.Millisecond), time.Minute}
+	began := api.Stamp{Time: epoch.Add(2 * time.Millisecond), Monotonic: time.Minute}
 	r := Begin(&d, &d.Evictions[0], began, began, func(p stats.PodReference) string { return "named " + p.UID })
 	s.Pods[0].PodRef.Name, s.Pods[0].SandboxIDs[0] = "changed", "changed"
-	if r.Pod.Title() != "ns/pod0" || r.Pod.SandboxIDs[0] != "s" || r.Threshold != "memory.available<100Mi" || r.Outcome != Running || r.GracePeriodSeconds != 1 {
+	if r.Pod.Title() != "ns/pod0" || r.Pod.SandboxIDs[0] != "s" || r.Threshold != "memory.available<100Mi" || r.Outcome != api.OutcomeRunning || r.GracePeriodSeconds != 1 {
 		t.Errorf("%+v", r)
 	}
 	if r.Decided.Text != "50Mi" || *r.Decided.Available != 50<<20 || r.Decided.Monotonic != time.Minute-2*time.Millisecond || !r.Decided.Time.Equal(epoch) {

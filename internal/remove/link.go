@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"jettison/stats/read"
 	"os"
 	"path"
 	"slices"
 	"strings"
+
+	"jettison/stats/read"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,12 +76,12 @@ func (r *Remover) Dangling(dir, name string) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	return r.dangling(fd, name)
+	return r.leadsNowhere(fd, name)
 }
 
 var errElsewhere = errors.New("it does not lead into the pod log directory")
 
-func (r *Remover) dangling(fd int, name string) (bool, error) {
+func (r *Remover) leadsNowhere(fd int, name string) (bool, error) {
 	if err := checkName(name); err != nil {
 		return false, err
 	}
@@ -119,7 +120,7 @@ func (r *Remover) Link(dir, name string) error {
 		return fmt.Errorf("remove link %.128q: %w", name, err)
 	}
 	defer unix.Close(fd)
-	dangles, err := r.dangling(fd, name)
+	dangles, err := r.leadsNowhere(fd, name)
 	switch {
 	case err == unix.ENOENT:
 		return nil
@@ -141,14 +142,14 @@ func (r *Remover) Link(dir, name string) error {
 // not there is no error.
 func (r *Remover) ContainerLog(ctx context.Context, file string) (Result, error) {
 	t := newTree(r.PodLogsDir)
-	err := r.containerLog(ctx, t, file)
+	err := r.removeContainerLog(ctx, t, file)
 	if err = t.error(err); err != nil {
 		err = fmt.Errorf("remove container log %.200q: %w", file, err)
 	}
 	return t.result, err
 }
 
-func (r *Remover) containerLog(ctx context.Context, t *tree, file string) error {
+func (r *Remover) removeContainerLog(ctx context.Context, t *tree, file string) error {
 	rest, ok := strings.CutPrefix(file, strings.TrimRight(r.PodLogsDir, "/")+"/")
 	parts := strings.Split(rest, "/")
 	if !ok || len(parts) != 3 || slices.ContainsFunc(parts, func(p string) bool { return checkName(p) != nil }) {

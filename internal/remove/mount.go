@@ -1,15 +1,12 @@
 package remove
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
+	"slices"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,8 +61,8 @@ func detach(dir int, name, proc string) error {
 	return unix.Unmount("./"+name, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 }
 
-// ownMount says why the mount whose root directory this is may not be an emptyDir's own.
-func ownMount(fd int, mountinfo string) error {
+// ownMount says why the mount whose root directory this is may not be an emptyDir's own. name is a mountinfo that has it.
+func ownMount(fd int, name string) error {
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil {
 		return err
@@ -73,60 +70,39 @@ func ownMount(fd int, mountinfo string) error {
 	if st.Mask&unix.STATX_MNT_ID == 0 {
 		return errOld
 	}
-	f, err := os.Open(mountinfo)
+	mounts, err := readMounts(name)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	mounts, err := parseMountinfo(f)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", mountinfo, err)
+	at := slices.IndexFunc(mounts, func(m *mountinfo.Info) bool { return m.ID >= 0 && uint64(m.ID) == st.Mnt_id })
+	if at < 0 {
+		return fmt.Errorf("mount %d is not in %s", st.Mnt_id, name)
 	}
-	own, ok := mounts[st.Mnt_id]
-	if !ok {
-		return fmt.Errorf("mount %d is not in %s", st.Mnt_id, mountinfo)
-	}
-	if own.kind != "tmpfs" && own.kind != "hugetlbfs" || own.root != "/" {
-		return fmt.Errorf("%s of type %s, which no emptyDir is", own.root, own.kind)
+	own := mounts[at]
+	if own.FSType != "tmpfs" && own.FSType != "hugetlbfs" || own.Root != "/" {
+		return fmt.Errorf("%s of type %s, which no emptyDir is", own.Root, own.FSType)
 	}
 	for _, m := range mounts {
 		switch {
-		case m.parent == own.id && m.id != own.id && m.point != own.point: // the same point: one more on top of it
-			return fmt.Errorf("%q is mounted inside", m.point)
-		case m.device == own.device && m.point != own.point:
-			return fmt.Errorf("it is %q, too", m.point)
+		case m.Parent == own.ID && m.ID != own.ID && m.Mountpoint != own.Mountpoint: // the same point: one more on top of it
+			return fmt.Errorf("%q is mounted inside", m.Mountpoint)
+		case m.Major == own.Major && m.Minor == own.Minor && m.Mountpoint != own.Mountpoint:
+			return fmt.Errorf("it is %q, too", m.Mountpoint)
 		}
 	}
 	return nil
 }
 
-// mount is a line of mountinfo.
-type mount struct {
-	id, parent          uint64
-	device, root, point string // point and root with the kernel's escapes (\040)
-	kind                string
-}
-
-// parseMountinfo reads /proc/PID/mountinfo (proc(5)): "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw".
-func parseMountinfo(from io.Reader) (map[uint64]mount, error) {
-	out := map[uint64]mount{}
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		sep := 6
-		for sep < len(f) && f[sep] != "-" {
-			sep++
-		}
-		if sep+1 >= len(f) {
-			return nil, fmt.Errorf("line %.100q: want ID PARENT DEVICE ROOT POINT OPTIONS - TYPE", lines.Text())
-		}
-		id, err := strconv.ParseUint(f[0], 10, 64)
-		parent, err2 := strconv.ParseUint(f[1], 10, 64)
-		if err := errors.Join(err, err2); err != nil {
-			return nil, fmt.Errorf("line %.100q: ids are numbers", lines.Text())
-		}
-		out[id] = mount{id: id, parent: parent, device: f[2], root: f[3], point: f[4], kind: f[sep+1]}
+// readMounts reads a mountinfo (proc_pid_mountinfo(5)). One with a line that cannot be is none.
+func readMounts(name string) ([]*mountinfo.Info, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
 	}
-	return out, lines.Err()
+	defer f.Close()
+	mounts, err := mountinfo.GetMountsFromReader(f, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return mounts, nil
 }

@@ -4,6 +4,13 @@
 //
 // os.Root.RemoveAll would not do: it goes into what is mounted inside (Go 1.26 os/root_openat.go), keeps one descriptor a
 // level, and reads a directory from its start after each thousand names.
+//
+//	remove.go         Remover: logs and volumes of a pod
+//	tree.go           a directory with all that is in it
+//	mount.go          memory-backed volumes are unmounted first
+//	memoryvolumes.go  what a dead pod left in memory: such volumes, /dev/shm
+//	link.go           lists of the host's directories, links that lead nowhere, one container's log
+//	dirent.go         records of getdents64(2)
 package remove
 
 import (
@@ -93,7 +100,7 @@ func (r *Remover) Volumes(ctx context.Context, uid string) (Result, error) {
 	base, err := r.Host.Dir(t.path)
 	if err == nil {
 		defer unix.Close(base)
-		err = r.volumes(ctx, t, base, uid)
+		err = r.removeVolumes(ctx, t, base, uid)
 	} else if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
@@ -103,8 +110,8 @@ func (r *Remover) Volumes(ctx context.Context, uid string) (Result, error) {
 	return t.result, err
 }
 
-// volumes deletes what is ours in a pod's directory. An error ends it; what is only left is noted in the tree.
-func (r *Remover) volumes(ctx context.Context, t *tree, base int, uid string) error {
+// removeVolumes deletes what is ours in a pod's directory. An error ends it; what is only left is noted in the tree.
+func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid string) error {
 	pod := t.openDir(base, uid)
 	if pod < 0 {
 		return nil

@@ -108,7 +108,8 @@ func (t *tree) keep(l *level, of id, name string, err error) {
 // look asks what an entry is, without following it if it is a symbolic link.
 func look(dir int, name string) (st unix.Statx_t, of id, err error) {
 	for {
-		err = unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_NLINK|unix.STATX_INO|unix.STATX_BLOCKS, &st)
+		err = unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
+			unix.STATX_TYPE|unix.STATX_NLINK|unix.STATX_INO|unix.STATX_BLOCKS, &st)
 		if err != unix.EINTR {
 			break
 		}
@@ -314,7 +315,7 @@ func (t *tree) list(ctx context.Context, l *level) error {
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil && err != unix.ENOENT { // ENOENT: removed by somebody else
+		if err != nil && err != unix.ENOENT { // ENOENT: removed by another process
 			t.keep(l, l.id, "", fmt.Errorf("list: %w", err))
 		}
 		if n <= 0 || err != nil {

@@ -1,157 +1,270 @@
-// Package rotate keeps the logs of live containers small where no kubelet does: a log that has grown too large is renamed, the runtime
-// opens a new one, older ones are compressed, and the oldest go. Names and order are the kubelet's (v1.36.3
-// pkg/kubelet/logs/container_log_manager.go), so that either may go on where the other stopped:
-//
-//	0.log                       the runtime writes to it
-//	0.log.20260131-235959       renamed then; it may have been written to a little longer, so it is compressed the next time only
-//	0.log.20260131-225959.gz    compressed
-//	0.log.20260131-225959.tmp   left behind by a compression that did not end: removed
-//
-// The path of a log is the runtime's word. It counts only below the pod log directory, no symbolic link is followed below that and no
-// mount crossed, and everything happens relative to the open directory of the log. Of what else lies there only names of exactly
-// these shapes are touched; the kubelet takes all that begin alike.
 package rotate
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
+	"io"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"jettison/cri"
-	"jettison/stats/read"
 )
 
-// Runtime is what a pass needs of a container runtime (*cri.Client).
-type Runtime interface {
-	ContainerStatus(ctx context.Context, id string) (cri.ContainerStatus, error)
-	ReopenContainerLog(ctx context.Context, id string) error
+// Names, as the kubelet has them.
+const (
+	stampFormat    = "20060102-150405"
+	compressSuffix = ".gz"
+	tmpSuffix      = ".tmp"
+)
+
+// maxOld bounds how many files of one log are looked at: no runtime makes so many, and what a tenant makes up must not take memory.
+const maxOld = 1000
+
+// log is one log in its directory.
+type log struct {
+	*rotation
+	dir  int    // open
+	name string // in it
+	id   string // of the container
 }
 
-// Rotator rotates logs. One goroutine uses it; a pass may take long, for it reads and compresses what containers have written.
-type Rotator struct {
-	Host       *read.HostRoot
-	Runtime    Runtime
-	PodLogsDir string // "/var/log/pods". Itself, and on the way to it, symbolic links and mounts are the administrator's
-	MaxSize    int64  // bytes from which on a log is rotated (containerLogMaxSize); below 0: none is
-	MaxFiles   int    // files of one log, the one that is written to included (containerLogMaxFiles); at least 2
+// old are the files of a log that were renamed at one time.
+type old struct {
+	stamp          string
+	plain, gz, tmp bool
 }
 
-// Result is what a pass has done. It is right beside an error, too.
-type Result struct {
-	Rotated    int
-	Compressed int
-	Removed    int    // older than the newest MaxFiles, and what earlier passes left behind
-	Freed      uint64 // bytes that were allocated to what was removed, and compressed
-	Reopened   int    // logs that were missing
-}
+func (l *log) file(stamp, suffix string) string { return l.name + "." + stamp + suffix }
 
-const maxErrors = 8 // of one pass, in words; the rest is counted
-
-// Pass looks at the log of every container that runs and rotates what is too large. Times in names are now's, in its own location, as
-// the kubelet's are. What goes wrong with one log is named in the error, one line each, and the others go on. It ends early with ctx.
-func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Container) (Result, error) {
-	p := &pass{Rotator: r, now: now}
-	if r.MaxSize < 0 {
-		return p.result, nil
-	}
-	base, err := r.Host.Dir(r.PodLogsDir)
-	if errors.Is(err, unix.ENOENT) {
-		return p.result, nil // no pod has logged yet
-	}
-	if err != nil {
-		return p.result, fmt.Errorf("rotate logs: %w", err)
-	}
-	defer unix.Close(base)
-	var errs []error
-	more := 0
-	for i := range containers {
-		if ctx.Err() != nil {
-			errs = append(errs, fmt.Errorf("rotate logs: %w", ctx.Err()))
-			break
-		}
-		c := &containers[i]
-		if c.State != cri.Running { // others write nothing more; an empty new log would be of no use
-			continue
-		}
-		switch err := p.container(ctx, base, c); {
-		case err == nil || errors.Is(err, cri.ErrNotFound):
-		case len(errs) < maxErrors:
-			errs = append(errs, fmt.Errorf("rotate log of container %.64s: %w", c.ID, err))
-		default:
-			more++
+// rotate looks at the log and rotates it if it is too large. What is wrong with older files does not keep it from that, unlike the
+// kubelet's: on a disk without room to compress them a log would grow for ever.
+func (l *log) rotate(ctx context.Context) error {
+	size, err := l.size()
+	if errors.Is(err, unix.ENOENT) { // renamed, and the agent ended before the runtime was told
+		if err = l.Runtime.ReopenContainerLog(ctx, l.id); err == nil {
+			l.result.Reopened++
+			size, err = l.size()
 		}
 	}
-	if more > 0 {
-		errs = append(errs, fmt.Errorf("rotate logs: %d more could not be", more))
-	}
-	return p.result, errors.Join(errs...)
-}
-
-// pass is one pass.
-type pass struct {
-	*Rotator
-	now    time.Time
-	result Result
-}
-
-// container looks at one log.
-func (p *pass) container(ctx context.Context, base int, c *cri.Container) error {
-	logPath := c.LogPath
-	if logPath == "" { // what was listed may lack it
-		status, err := p.Runtime.ContainerStatus(ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		if logPath = status.LogPath; logPath == "" {
-			return nil // it has none
-		}
-	}
-	rel, err := below(p.PodLogsDir, logPath)
-	if err != nil {
+	if err != nil || size < max(l.MaxSize, 1) {
 		return err
 	}
-	dir, err := openDir(base, path.Dir(rel))
-	if err != nil {
-		return fmt.Errorf("open directory of %.256q: %w", logPath, err)
+	olds, errs := l.tidy(ctx)
+	if ctx.Err() != nil {
+		return errors.Join(append(errs, ctx.Err())...)
 	}
-	defer unix.Close(dir)
-	l := &log{pass: p, dir: dir, name: path.Base(rel), id: c.ID}
-	if err := l.rotate(ctx); err != nil {
-		return fmt.Errorf("%.256q: %w", logPath, err)
+	return errors.Join(append(errs, l.renew(ctx, olds))...)
+}
+
+// size is that of the log. It must be a plain file: no symbolic link, pipe or device.
+func (l *log) size() (int64, error) {
+	st, err := lookAt(l.dir, l.name)
+	return st.Size, err
+}
+
+// lookAt asks what a file is. An error is also what is no plain one.
+func lookAt(dir int, name string) (st unix.Stat_t, err error) {
+	for {
+		if err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != unix.EINTR {
+			break
+		}
+	}
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errForeign
+	}
+	return st, err
+}
+
+var errForeign = errors.New("not a plain file: it is left alone")
+
+// tidy removes leftovers and the oldest files, so that with the log and the one it is about to become there are at most MaxFiles, and
+// compresses the rest. It returns what is there then, oldest first.
+func (l *log) tidy(ctx context.Context) (olds []old, errs []error) {
+	olds, err := l.list()
+	if err != nil {
+		return nil, []error{err}
+	}
+	note := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for i := range olds {
+		o := &olds[i]
+		if o.tmp {
+			note(l.remove(l.file(o.stamp, tmpSuffix)))
+		}
+		if o.plain && o.gz { // compressed already, and not removed in time
+			gz := l.file(o.stamp, compressSuffix)
+			_, err := lookAt(l.dir, gz)
+			if err != nil {
+				err = fmt.Errorf("%.256q: %w", gz, err)
+			} else {
+				err = l.remove(l.file(o.stamp, ""))
+			}
+			note(err)
+			o.plain = err != nil
+		}
+	}
+	olds = slices.DeleteFunc(olds, func(o old) bool { return !o.plain && !o.gz })
+	for len(olds) > max(l.MaxFiles, 2)-2 {
+		if olds[0].plain {
+			note(l.remove(l.file(olds[0].stamp, "")))
+		}
+		if olds[0].gz {
+			note(l.remove(l.file(olds[0].stamp, compressSuffix)))
+		}
+		olds = olds[1:]
+	}
+	for _, o := range olds {
+		if o.plain && !o.gz && ctx.Err() == nil {
+			note(l.compress(ctx, o.stamp))
+		}
+	}
+	return olds, errs
+}
+
+// list finds the older files of the log, oldest first.
+func (l *log) list() ([]old, error) {
+	fd, err := unix.Openat(l.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list its directory: %w", err)
+	}
+	dir := os.NewFile(uintptr(fd), "log directory")
+	defer dir.Close()
+	byStamp := map[string]*old{}
+	for {
+		names, err := dir.Readdirnames(256)
+		for _, name := range names {
+			stamp, suffix, ok := parseOld(l.name, name)
+			if !ok {
+				continue
+			}
+			o := byStamp[stamp]
+			if o == nil {
+				if len(byStamp) >= maxOld {
+					continue
+				}
+				o = &old{stamp: stamp}
+				byStamp[stamp] = o
+			}
+			o.plain, o.gz, o.tmp = o.plain || suffix == "", o.gz || suffix == compressSuffix, o.tmp || suffix == tmpSuffix
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list its directory: %w", err)
+		}
+	}
+	olds := make([]old, 0, len(byStamp))
+	for _, o := range byStamp {
+		olds = append(olds, *o)
+	}
+	slices.SortFunc(olds, func(a, b old) int { return strings.Compare(a.stamp, b.stamp) })
+	return olds, nil
+}
+
+// parseOld takes the name of an older file of a log apart. ok is false for every other name.
+func parseOld(log, name string) (stamp, suffix string, ok bool) {
+	rest, ok := strings.CutPrefix(name, log+".")
+	if !ok || len(rest) < len(stampFormat) {
+		return "", "", false
+	}
+	stamp, suffix = rest[:len(stampFormat)], rest[len(stampFormat):]
+	if _, err := time.Parse(stampFormat, stamp); err != nil || suffix != "" && suffix != compressSuffix && suffix != tmpSuffix {
+		return "", "", false
+	}
+	return stamp, suffix, true
+}
+
+// remove removes one file.
+func (l *log) remove(name string) error {
+	st, err := lookAt(l.dir, name)
+	if err == nil {
+		err = unix.Unlinkat(l.dir, name, 0)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove %.256q: %w", name, err)
+	}
+	l.result.Removed++
+	if st.Nlink == 1 {
+		l.result.Freed += allocated(&st)
 	}
 	return nil
 }
 
-// below is a path relative to the directory that it has to lie in.
-func below(dir, file string) (rel string, err error) {
-	rel, ok := strings.CutPrefix(file, strings.TrimRight(path.Clean(dir), "/")+"/")
-	if !ok {
-		return "", fmt.Errorf("%.256q does not lie in %s: it is left alone", file, dir)
+func allocated(st *unix.Stat_t) uint64 { return uint64(st.Blocks) * 512 }
+
+// renew renames the log and has the runtime open a new one. When that fails the old name comes back, for the runtime still writes to
+// it.
+func (l *log) renew(ctx context.Context, olds []old) error {
+	name, err := l.moveAway(olds)
+	if err != nil {
+		return err
 	}
-	for part := range strings.SplitSeq(rel, "/") {
-		if part == "" || part == "." || part == ".." || len(part) > 255 || strings.ContainsRune(part, 0) {
-			return "", fmt.Errorf("%.256q is not the plain path of a file: it is left alone", file)
+	if err := l.Runtime.ReopenContainerLog(ctx, l.id); err != nil {
+		back := rename(l.dir, name, l.name)
+		switch {
+		case back == unix.EEXIST:
+			return fmt.Errorf("%w (the runtime has made a new log all the same)", err)
+		case back != nil:
+			return fmt.Errorf("%w; it stays %.256q: %w", err, name, back)
 		}
+		return err
 	}
-	return rel, nil
+	l.result.Rotated++
+	return nil
 }
 
-// openDir opens a directory below another one, to be listed and worked in. EXDEV: something is mounted there; ELOOP: a symbolic link is on the
-// way.
-func openDir(base int, rel string) (int, error) {
-	how := unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	}
-	for {
-		fd, err := unix.Openat2(base, rel, &how)
-		if err == nil || err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced with it (openat2(2))
-			return fd, err
+// moveAway gives the log a name that sorts behind all older ones, even where a clock was set back, and that none of them has, compressed
+// or not.
+func (l *log) moveAway(olds []old) (name string, err error) {
+	at := l.now
+	if n := len(olds); n > 0 && olds[n-1].stamp >= at.Format(stampFormat) {
+		last, err := time.ParseInLocation(stampFormat, olds[n-1].stamp, at.Location())
+		if next := last.Add(time.Second); err == nil && next.Year() <= 9999 && next.Format(stampFormat) > olds[n-1].stamp {
+			at = next
 		}
+	}
+	for range 60 {
+		stamp := at.Format(stampFormat)
+		if !slices.ContainsFunc(olds, func(o old) bool { return o.stamp == stamp }) {
+			name = l.file(stamp, "")
+			if err = rename(l.dir, l.name, name); err != unix.EEXIST {
+				break
+			}
+		}
+		at = at.Add(time.Second)
+	}
+	if err == nil && name == "" {
+		err = unix.EEXIST
+	}
+	if err != nil {
+		return "", fmt.Errorf("rename: %w", err)
+	}
+	return name, nil
+}
+
+// rename renames a file within a directory and replaces none.
+func rename(dir int, from, to string) error {
+	err := unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE)
+	if err != unix.EINVAL && err != unix.ENOSYS { // some file systems cannot
+		return err
+	}
+	var st unix.Stat_t
+	switch err := unix.Fstatat(dir, to, &st, unix.AT_SYMLINK_NOFOLLOW); err {
+	case unix.ENOENT:
+		return unix.Renameat(dir, from, dir, to)
+	case nil:
+		return unix.EEXIST
+	default:
+		return err
 	}
 }

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"jettison/api"
 	"jettison/internal/podstore"
 )
 
-// handler answers requests. What is served is in docs/socket.md.
+// handler answers requests. What is served is in docs/reference/socket.md.
 type handler struct {
 	pods  *podstore.Store
 	state func() any
@@ -30,13 +31,6 @@ type failure struct {
 	text   string
 	allow  string // methods that the path has, of a 405
 }
-
-var (
-	errStranger = &failure{status: http.StatusForbidden, text: "forbidden: only root and the members of socketGroup may use this socket"}
-	errMember   = &failure{status: http.StatusForbidden, text: "forbidden: members of socketGroup may read, and put or delete pods; the rest is root's"}
-	errCrowded  = &failure{status: http.StatusServiceUnavailable, text: "too many connections: close some, or try again"}
-	errNoState  = &failure{status: http.StatusServiceUnavailable, text: "there is no state yet: try again"}
-)
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(connKey{}).(*conn)
@@ -53,30 +47,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// memberMay is what design and documentation allow a member of socketGroup, whatever is served later.
-func memberMay(r *http.Request) bool {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		return true
-	case http.MethodPut, http.MethodDelete:
-		return r.URL.Path == "/v1/pods" || strings.HasPrefix(r.URL.Path, "/v1/pods/")
-	}
-	return false
-}
-
 // serve finds the path and the method.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.limit)
 	defer cancel()
 	r = r.WithContext(ctx)
-	escaped, isPod := strings.CutPrefix(r.URL.EscapedPath(), "/v1/pods/")
+	escaped, isPod := strings.CutPrefix(r.URL.EscapedPath(), api.PathPods+"/")
 	methods := map[string]func(http.ResponseWriter, *http.Request) *failure{}
 	switch {
-	case r.URL.Path == "/v1/pods":
+	case r.URL.Path == api.PathPods:
 		methods[http.MethodPut] = h.putPods
 	case isPod && escaped != "" && !strings.Contains(escaped, "/"):
 		methods[http.MethodDelete] = func(w http.ResponseWriter, r *http.Request) *failure { return h.deletePod(w, r, escaped) }
-	case r.URL.Path == "/v1/state":
+	case r.URL.Path == api.PathState:
 		methods[http.MethodGet], methods[http.MethodHead] = h.getState, h.getState
 	default:
 		h.fail(w, &failure{status: http.StatusNotFound, text: fmt.Sprintf("no such path: %.100q", r.URL.Path)})
@@ -124,10 +107,7 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 	if err != nil {
 		return putFailure(r.Context(), err)
 	}
-	return h.answer(w, struct {
-		Pods    int    `json:"pods"`
-		Version uint64 `json:"version"`
-	}{pods, version})
+	return h.answer(w, api.PutAnswer{Pods: pods, Version: version})
 }
 
 // putFailure finds the status of what went wrong.
@@ -245,12 +225,12 @@ func (h *handler) answer(w http.ResponseWriter, v any) *failure {
 		return &failure{status: http.StatusInternalServerError, text: "cannot be written as JSON: " + err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // nobody to tell
+	_, _ = w.Write(append(text, '\n')) // the client is gone: there is no one to tell
 	return nil
 }
 
 func (h *handler) fail(w http.ResponseWriter, f *failure) {
-	text, _ := json.Marshal(map[string]string{"error": strings.Join(strings.Fields(f.text), " ")}) // cannot fail
+	text, _ := json.Marshal(api.ErrorAnswer{Error: strings.Join(strings.Fields(f.text), " ")}) // cannot fail
 	w.Header().Set("Content-Type", "application/json")
 	if f.allow != "" {
 		w.Header().Set("Allow", f.allow)

@@ -36,7 +36,7 @@ func send(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// Who is slow holds up nobody.
+// A slow client holds up no other.
 func TestSlowClients(t *testing.T) {
 	path, pods := start(t, Options{}, patient)
 	send(t, dial(t, path), slowHeader)
@@ -56,7 +56,7 @@ var (
 	slowBody   = "PUT /v1/pods HTTP/1.1\r\nHost: j\r\nContent-Length: 1000\r\n\r\n[" + pod("slow") + ","
 )
 
-// Who is slow is cut off. Each limit is met alone: how long anything else takes does not matter.
+// A slow client is cut off. Each limit is met alone: how long anything else takes does not matter.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	const soon = 200 * time.Millisecond
 	hasty := func(change func(*limits)) (net.Conn, *podstore.Store) {
@@ -106,7 +106,7 @@ func TestAClientThatGoesAway(t *testing.T) {
 	}
 }
 
-// What is no HTTP is answered by net/http or not at all, and harms nobody.
+// What is no HTTP is answered by net/http or not at all, and harms no other client.
 func TestNoHTTP(t *testing.T) {
 	path, _ := start(t, Options{}, patient)
 	for _, text := range []string{"\x16\x03\x01\x02\x00", "PUT\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -253,7 +253,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// Close waits for nobody: clients that say nothing, that are in the middle of a request, or do not take their answer.
+// Close waits for no client: none that says nothing, none in the middle of a request, and none that does not take its answer.
 func TestCloseCutsOff(t *testing.T) {
 	path := filepath.Join(short(t), "s")
 	s, err := listen(Options{Path: path, Pods: podstore.New(), State: func() any { return strings.Repeat("x", 8<<20) }}, patient)
@@ -330,10 +330,10 @@ func TestPaths(t *testing.T) {
 		{file, "", `socket DIR/file: there is something else at this path: remove it, or choose another one`},
 		{dir, "", `socket DIR: there is something else at this path: remove it, or choose another one`},
 		{file + "/s", "", `socket DIR/file/s: mkdir DIR/file: not a directory`},
-		{wide + "/s", "", `socket DIR/wide/s: DIR/wide may be written to by everybody (mode 0777): choose another directory`},
+		{wide + "/s", "", `socket DIR/wide/s: DIR/wide may be written to by every user (mode 0777): choose another directory`},
 		{dir + "/s", "no-such-group", `socketGroup "no-such-group": no such group on this machine (in a container: in its /etc/group): give a group that exists, or its number`},
 		{dir + "/s", "-1", `socketGroup "-1": no such group on this machine (in a container: in its /etc/group): give a group that exists, or its number`},
-		{dir + "/s", fmt.Sprint(overflowGID()), fmt.Sprintf(`socketGroup "%d": the kernel shows everybody of another user namespace as group %d: choose another group`, overflowGID(), overflowGID())},
+		{dir + "/s", fmt.Sprint(overflowGID()), fmt.Sprintf(`socketGroup "%d": the kernel shows every process of another user namespace as group %d: choose another group`, overflowGID(), overflowGID())},
 	} {
 		s, err := Listen(Options{Path: c.path, Group: c.group, Pods: podstore.New()})
 		if err == nil {
@@ -362,7 +362,7 @@ func TestSecondAgentAndStaleSocket(t *testing.T) {
 	if _, err := Listen(Options{Path: path, Pods: podstore.New()}); err == nil || err.Error() != another {
 		t.Errorf("a second one: error %v", err)
 	}
-	os.Remove(path + ".lock") // as somebody who tidies up: the first one still answers
+	os.Remove(path + ".lock") // as a tidy person does: the first one still answers
 	if _, err := Listen(Options{Path: path, Pods: podstore.New()}); err == nil || err.Error() != another {
 		t.Errorf("a second one without the lock: error %v", err)
 	}
@@ -372,7 +372,7 @@ func TestSecondAgentAndStaleSocket(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	// The socket of an agent that was killed: nobody listens.
+	// The socket of an agent that was killed: no process listens.
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)

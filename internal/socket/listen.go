@@ -28,7 +28,7 @@ type bound struct {
 	info os.FileInfo // of the socket
 }
 
-// bind makes the socket at path, in place of one that nobody answers at. It is never there with another mode or group than it is
+// bind makes the socket at path, in place of one at which no process answers. It is never there with another mode or group than it is
 // to have. gid -1: only root, 0600; else 0660 for that group.
 func bind(path string, gid int) (*bound, error) {
 	dir := filepath.Dir(path)
@@ -87,7 +87,7 @@ func (b *bound) listen(dir string, gid int) error {
 	return os.Rename(first, b.path)
 }
 
-// makeDir makes the socket's directory. In one that everybody may write to, anybody could put another socket in its place.
+// makeDir makes the socket's directory. In one that every user may write to, another socket could be put in its place.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -99,7 +99,7 @@ func makeDir(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("%s may be written to by everybody (mode %04o): choose another directory", dir, info.Mode().Perm())
+		return fmt.Errorf("%s may be written to by every user (mode %04o): choose another directory", dir, info.Mode().Perm())
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func lock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// free reports whether the path may be taken: nothing is there, or a socket that nobody answers at.
+// free reports whether the path may be taken: nothing is there, or a socket at which no process answers.
 func free(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -141,8 +141,8 @@ func free(path string) error {
 		conn.Close()
 		return errAnother
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
-		return nil // nobody listens any more
-	case errors.Is(err, unix.EAGAIN): // somebody listens and does not keep up
+		return nil // no process listens any more
+	case errors.Is(err, unix.EAGAIN): // a process listens and does not keep up
 		return errAnother
 	}
 	return err

@@ -20,10 +20,10 @@ type role int
 const (
 	stranger role = iota
 	member        // of socketGroup: read, and put or delete pods
-	owner         // root, or who the agent runs as: everything
+	owner         // root, or the user that the agent runs as: everything
 )
 
-// peer is who connected, as the kernel recorded it at that moment.
+// peer is the process that connected, as the kernel recorded it at that moment.
 type peer struct {
 	uid, gid uint32
 	groups   []uint32 // supplementary ones
@@ -91,10 +91,12 @@ func groupID(name string) (int, error) {
 	}
 	gid, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("socketGroup %q: no such group on this machine (in a container: in its /etc/group): give a group that exists, or its number", name)
+		return 0, fmt.Errorf("socketGroup %q: no such group on this machine (in a container: in its /etc/group): "+
+			"give a group that exists, or its number", name)
 	}
 	if gid == overflowGID() {
-		return 0, fmt.Errorf("socketGroup %q: the kernel shows everybody of another user namespace as group %d: choose another group", name, gid)
+		return 0, fmt.Errorf("socketGroup %q: the kernel shows every process of another user namespace as group %d: choose another group",
+			name, gid)
 	}
 	return int(gid), nil
 }

@@ -1,4 +1,10 @@
-// Package socket serves the agent's unix socket: HTTP and JSON for who the kernel says may use it.
+// Package socket serves the agent's unix socket: HTTP and JSON for users that may use it, as the kernel names them.
+//
+//	socket.go   Server: what it is made of, and how it ends
+//	listen.go   the socket's file: its folder, mode, group and lock
+//	refuse.go   who is refused: by role, and by how many connections each has
+//	peer.go     which user connected, and what it may do
+//	handler.go  requests and answers
 package socket
 
 import (
@@ -11,26 +17,27 @@ import (
 	"sync"
 	"time"
 
+	"jettison/api"
 	"jettison/internal/podstore"
 )
 
 // Bounds of a request.
 const (
-	maxHeader    = 8 << 10  // bytes
-	maxBody      = 64 << 20 // bytes
+	maxHeader    = 8 << 10 // bytes
+	maxBody      = api.MaxPodsBytes
 	headerLimit  = 5 * time.Second
 	requestLimit = 30 * time.Second // to send it, and as long again to take the answer
 	idleLimit    = 30 * time.Second // between two requests of a connection
 )
 
-// closeLimit is how long Close waits for requests under way. None of them waits for anything but its client, who is cut off, and
+// closeLimit is how long Close waits for requests under way. None of them waits for anything but its client, which is cut off, and
 // the decoder, which looks up after each pod.
 const closeLimit = 2 * time.Second
 
 // Options of Listen.
 type Options struct {
 	Path  string // of the socket
-	Group string // socketGroup, by name or number; empty: only root and who the agent runs as
+	Group string // socketGroup, by name or number; empty: only root and the user that the agent runs as
 	Pods  *podstore.Store
 	// State is what GET /v1/state answers with, as encoding/json writes it: a value that is never changed, at any time, from any
 	// goroutine. nil, or a value that is nil: 503, there is no state yet.

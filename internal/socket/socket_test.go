@@ -21,13 +21,17 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"jettison/api"
 	"jettison/internal/podstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// group of tests: a number that is nobody's.
+// group of tests: a number that no group has.
 const group = "54321"
 
 // short is a directory whose name is short enough for a socket, and that others may enter.
@@ -170,6 +174,52 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// The socket and api.Client understand each other: what one serves the other reads, refusals included.
+func TestTheClient(t *testing.T) {
+	var state any
+	path, pods := start(t, Options{State: func() any { return state }}, patient)
+	c := api.New(api.Options{Socket: path, Limit: time.Hour})
+	ctx := t.Context()
+	refused := func(what string, err error, status int, text string) {
+		t.Helper()
+		var is *api.StatusError
+		if !errors.As(err, &is) || is.Status != status || is.Text != text {
+			t.Errorf("%s: %v, want %d %s", what, err, status, text)
+		}
+	}
+	_, err := c.State(ctx)
+	refused("no state", err, 503, "there is no state yet, or the loop hangs: try again")
+	state = &api.State{Version: "v1", Pods: api.PodCount{Clients: 2}}
+	if s, err := c.State(ctx); err != nil || s.Version != "v1" || s.Pods.Clients != 2 {
+		t.Errorf("state: %+v, %v", s, err)
+	}
+	object := func(uid string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: uid}}
+	}
+	for _, put := range []struct {
+		do   func(context.Context, any) (api.PutAnswer, error)
+		pods any
+		want api.PutAnswer
+	}{
+		{c.PutPods, []*v1.Pod{object("a"), object("b")}, api.PutAnswer{Pods: 2, Version: 1}},
+		{c.PutPods, &v1.PodList{Items: []v1.Pod{*object("b")}}, api.PutAnswer{Pods: 1, Version: 1}},
+		{c.ReplacePods, json.RawMessage("[" + pod("c.d") + "]"), api.PutAnswer{Pods: 1, Version: 2}},
+	} {
+		if answer, err := put.do(ctx, put.pods); err != nil || answer != put.want {
+			t.Errorf("put %v: %+v, %v", put.pods, answer, err)
+		}
+	}
+	_, err = c.PutPods(ctx, []*v1.Pod{{}})
+	refused("no uid", err, 400, "pods[0]: metadata.uid: missing")
+	if err := c.DeletePod(ctx, "c.d"); err != nil || len(pods.Snapshot().Pods) != 0 {
+		t.Errorf("delete: %v, left %v", err, pods.Snapshot().Pods)
+	}
+	refused("again", c.DeletePod(ctx, "c/d e"), 404, `no client has put a pod with the uid "c/d e"`)
+	if answer, err := c.ReplacePods(ctx, []*v1.Pod(nil)); err != nil || answer.Pods != 0 {
+		t.Errorf("no pods: %+v, %v", answer, err)
+	}
+}
+
 // The body is bounded whether its length is said or not. It is read as it comes and never held.
 func TestALargeBody(t *testing.T) {
 	// The answer comes before all is sent, and the server goes soon after: it is read whatever has become of the rest.
@@ -219,7 +269,7 @@ func TestALargeBody(t *testing.T) {
 func TestNoState(t *testing.T) {
 	for _, o := range []Options{{}, {State: func() any { return nil }}} {
 		path, _ := start(t, o, patient)
-		if got := ask(t, client(t, path), "GET", "/v1/state", ""); got.status != 503 || got.text != `{"error":"there is no state yet: try again"}` || got.header.Get("Retry-After") == "" {
+		if got := ask(t, client(t, path), "GET", "/v1/state", ""); got.status != 503 || got.text != `{"error":"there is no state yet, or the loop hangs: try again"}` || got.header.Get("Retry-After") == "" {
 			t.Errorf("got %d %s", got.status, got.text)
 		}
 	}
@@ -229,8 +279,8 @@ func TestNoState(t *testing.T) {
 	}
 }
 
-// as runs f as somebody else, in a thread of its own that ends with it: the kernel takes a connection's credentials from the
-// thread that connects. Who is not root cannot be somebody else; the rules themselves are tested in TestRoles.
+// as runs f as another user, in a thread of its own that ends with it: the kernel takes a connection's credentials from the
+// thread that connects. A process that is not root's cannot be another user's; the rules themselves are tested in TestRoles.
 func as(t *testing.T, uid, gid int, groups []uint32, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -278,7 +328,7 @@ func rawAsk(path, method, target, body string) (status int, text string, err err
 	return res.StatusCode, strings.TrimSpace(string(all)), err
 }
 
-// What the kernel says of who connects decides.
+// What the kernel says of the process that connects decides.
 func TestWhoMayDoWhat(t *testing.T) {
 	if os.Geteuid() != 0 {
 		path, _ := start(t, Options{}, patient)
@@ -298,7 +348,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		groups   []uint32
 		method   string
 		target   string
-		status   int // 0: the kernel lets nobody in
+		status   int // 0: the kernel does not let it in
 	}{
 		{"root", 0, 0, nil, "PUT", "/v1/pods", 200},
 		{"root", 0, 0, nil, "POST", "/v1/other", 404},
@@ -320,7 +370,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 		})
 	}
-	// Somebody who got in by another way, as by a mode that was changed.
+	// A user that got in by another way, as by a mode that was changed.
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}

@@ -96,17 +96,20 @@ func OpenCgroups(o Options) (_ *cgroup.FS, err error) {
 		return nil, err
 	}
 	if !slices.Contains(controllers, "memory") {
-		return nil, fmt.Errorf("%s: no memory controller (cgroup.controllers: %s): on a hybrid node cgroup v1 holds it, boot with systemd.unified_cgroup_hierarchy=1; else enable it on the kernel command line",
+		return nil, fmt.Errorf("%s: no memory controller (cgroup.controllers: %s): on a hybrid node cgroup v1 holds it, "+
+			"boot with systemd.unified_cgroup_hierarchy=1; else enable it on the kernel command line",
 			fs.Mount(), strings.Join(controllers, " "))
 	}
 	if !o.Act {
 		return fs, nil
 	}
 	if fs.ReadOnly() {
-		return nil, fmt.Errorf("%s: mounted read-only, so nothing can be killed: run the agent privileged (docs/privileges.md), or with --dry-run", fs.Mount())
+		return nil, fmt.Errorf("%s: mounted read-only, so nothing can be killed: "+
+			"run the agent privileged (docs/use/privileges.md), or with --dry-run", fs.Mount())
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("%s: user %d may not kill: run the agent as root (docs/privileges.md), or with --dry-run", fs.Mount(), os.Geteuid())
+		return nil, fmt.Errorf("%s: user %d may not kill: run the agent as root (docs/use/privileges.md), or with --dry-run",
+			fs.Mount(), os.Geteuid())
 	}
 	return fs, nil
 }
@@ -122,11 +125,13 @@ func OpenProc(o Options) (*read.Proc, error) {
 
 // Dial makes the runtime's client.
 func Dial(o Options) (*cri.Client, error) {
-	return cri.DialWithImages(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
+	return cri.Dial(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
 }
 
 // FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever.
-func FirstAnswer(ctx context.Context, c *cri.Client, l *cri.Lister, limit time.Duration) (version cri.Version, listing cri.Listing, err error) {
+func FirstAnswer(
+	ctx context.Context, c *cri.Client, l *cri.Lister, limit time.Duration,
+) (version cri.Version, listing cri.Listing, err error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
@@ -165,7 +170,7 @@ func Diagnose(endpoint string, err error) string {
 	case errors.Is(dialErr, os.ErrPermission):
 		return "permission denied: run the agent as root"
 	case errors.Is(dialErr, syscall.ECONNREFUSED):
-		return "nobody listens on that socket: start the runtime, or set containerRuntimeEndpoint"
+		return "nothing listens on that socket: start the runtime, or set containerRuntimeEndpoint"
 	}
 	return err.Error()
 }

@@ -24,7 +24,7 @@ func TestFirstAnswer(t *testing.T) {
 		"the version fails":  {"Version", "hangs: check the runtime"},
 		"the list fails too": {"ListContainers", "hangs: check the runtime"},
 	} {
-		client, err := cri.Dial(r.Endpoint())
+		client, err := cri.Dial(r.Endpoint(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestFirstAnswer(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	for path, want := range map[string]string{"/nowhere.sock": "no such socket", dead: "nobody listens"} {
+	for path, want := range map[string]string{"/nowhere.sock": "no such socket", dead: "nothing listens"} {
 		if got := Diagnose("unix://"+path, errors.New("x")); !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q", path, got, want)
 		}

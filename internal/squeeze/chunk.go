@@ -47,7 +47,7 @@ func (s *Squeezer) carryOut(j *job, e *reclaim.MemoryEffect, asks []reclaim.Memo
 	}
 }
 
-// over: somebody is killed, or soon will be.
+// over: a pod is killed, or soon will be.
 func over(j *job, end time.Time) bool { return j.stop.Load() || !time.Now().Before(end) }
 
 // ask asks one pod. asked is what the kernel was asked for, whatever it found. A pod that has nothing left, or is gone, is no error.

@@ -63,6 +63,16 @@ type holder struct {
 	stdout io.Reader
 }
 
+// kill kills all of a group, as the agent does.
+func kill(g *cgroup.Group) error {
+	fd, err := g.OpenKill()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return g.WriteKill(fd)
+}
+
 // says waits for a word of the process.
 func (h *holder) says(word string) {
 	h.t.Helper()
@@ -151,7 +161,7 @@ func (s *site) pod(uid string, size int) *holder {
 	}
 	s.t.Cleanup(func() {
 		_ = stdin.Close()
-		_ = g.Kill()
+		_ = kill(g)
 		_ = cmd.Wait()
 		if err := g.WaitEmpty(context.Background(), time.Minute); err != nil {
 			s.t.Error(err)
@@ -375,7 +385,7 @@ func TestLiveKillsDoNotWait(t *testing.T) {
 	q := s.start(time.Millisecond)
 	r := request(256 * mib)
 	r.Time, r.Fill = 2*time.Second, 0
-	kill := func(i int) time.Duration {
+	killed := func(i int) time.Duration {
 		path := s.root + "/kubepods/victim" + strconv.Itoa(i)
 		s.mkdir(path)
 		g, err := s.fs.Group(path)
@@ -384,7 +394,7 @@ func TestLiveKillsDoNotWait(t *testing.T) {
 		}
 		defer g.Close()
 		began := time.Now()
-		if err := g.Kill(); err != nil {
+		if err := kill(g); err != nil {
 			t.Fatal(err)
 		}
 		took := time.Since(began)
@@ -395,11 +405,11 @@ func TestLiveKillsDoNotWait(t *testing.T) {
 	}
 	var idle, during []time.Duration
 	for i := range 20 {
-		idle = append(idle, kill(i))
+		idle = append(idle, killed(i))
 	}
 	try(t, q, r)
 	for i := range 20 {
-		during = append(during, kill(100+i))
+		during = append(during, killed(100+i))
 	}
 	began := time.Now()
 	q.Stop()
@@ -411,7 +421,7 @@ func TestLiveKillsDoNotWait(t *testing.T) {
 	}
 	dies := func(g *holder) time.Duration {
 		began := time.Now()
-		if err := errors.Join(g.Kill(), g.WaitEmpty(t.Context(), time.Minute)); err != nil {
+		if err := errors.Join(kill(g.Group), g.WaitEmpty(t.Context(), time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		return time.Since(began)

@@ -30,12 +30,14 @@ func (t *target) close() { t.group.Close() }
 // read is not asked. The error is what is wrong with all of them.
 func (s *Squeezer) look(j *job) (targets map[string]*target, look *reclaim.MemoryLook, err error) {
 	targets = map[string]*target{}
-	look = &reclaim.MemoryLook{Above: map[string]reclaim.MemoryGroup{}, SwapFreeBytes: j.SwapFree, SwapKeepBytes: j.SwapKeep, Generations: generations(s.o.SysMount)}
+	look = &reclaim.MemoryLook{Above: map[string]reclaim.MemoryGroup{}, SwapFreeBytes: j.SwapFree, SwapKeepBytes: j.SwapKeep,
+		Generations: generations(s.o.SysMount)}
 	names := make([]byte, 16<<10)
 	for _, root := range read.PodRoots(s.o.CgroupRoot) {
 		var pods []stats.PodCgroup
 		if err := s.fs.Children(root, names, func(name string) {
-			if p, ok := stats.ParsePodCgroup(root, name); ok && !j.Exempt[p.UID] && !within(j.Self, p.Path) && (p.QOSClass == stats.BestEffort || p.QOSClass == stats.Burstable) {
+			if p, ok := stats.ParsePodCgroup(root, name); ok && !j.Exempt[p.UID] && !within(j.Self, p.Path) &&
+				(p.QOSClass == stats.BestEffort || p.QOSClass == stats.Burstable) {
 				pods = append(pods, p)
 			}
 		}); err != nil {
@@ -93,7 +95,8 @@ func (s *Squeezer) pod(p stats.PodCgroup) (out reclaim.MemoryPod, t *target, err
 		return out, nil, err
 	}
 	out.CurrentBytes = stats.Some(t.current)
-	out.Lists = stats.Some(reclaim.MemoryLists{InactiveAnon: t.stat.InactiveAnon, ActiveAnon: t.stat.ActiveAnon, InactiveFile: t.stat.InactiveFile, ActiveFile: t.stat.ActiveFile})
+	out.Lists = stats.Some(reclaim.MemoryLists{InactiveAnon: t.stat.InactiveAnon, ActiveAnon: t.stat.ActiveAnon,
+		InactiveFile: t.stat.InactiveFile, ActiveFile: t.stat.ActiveFile})
 	out.ProtectedBytes = s.protected(g)
 	out.SwapLeftBytes = s.swapLeft(g)
 	var psi cgroup.PSIStats
@@ -177,8 +180,8 @@ func (s *Squeezer) refaulted(targets map[string]*target) (out stats.Opt[uint64])
 	return out
 }
 
-// generations reports whether the multi-generational LRU is on: bit 0 of its switch (Documentation/admin-guide/mm/multigen_lru.rst). A kernel
-// that does not have it has no switch.
+// generations reports whether the multi-generational LRU is on: bit 0 of its switch (Documentation/admin-guide/mm/multigen_lru.rst).
+// A kernel that does not have it has no switch.
 func generations(sysMount string) bool {
 	text, err := os.ReadFile(filepath.Join(sysMount, "kernel/mm/lru_gen/enabled"))
 	if err != nil {

@@ -1,10 +1,14 @@
 // Package squeeze has pods give back cold memory before one of them is evicted: it looks at their cgroups, has package reclaim plan
-// whom to ask, writes memory.reclaim in small chunks, and tells what came of it. All of that happens on one thread of its own, for each
-// write blocks while the kernel reclaims; whoever asks for it never waits.
+// which pods to ask, writes memory.reclaim in small chunks, and tells what came of it. All of that happens on one thread of its own,
+// for each write blocks while the kernel reclaims; its caller never waits.
 //
 //	squeeze.go   Squeezer: the thread, what it is asked and what it tells
 //	look.go      what is read of pods and of the cgroups above them
 //	chunk.go     the writes
+//	part.go      Loop: when to squeeze, and what became of it, for the loop
+//
+// A chunk takes about 10 ms. Between two of them the thread looks at a flag: an eviction sets it, and does not wait. Chunks are small for
+// one more reason: while one is under way its cgroup cannot be removed (cgroup/reclaim.go). What an eviction cut short is not judged.
 package squeeze
 
 import (
@@ -78,8 +82,8 @@ func Start(o Options) *Squeezer {
 	if o.Watch == 0 {
 		o.Watch = defaultWatch
 	}
-	s := &Squeezer{o: o, fs: o.FS, jobs: make(chan *job, 1), effects: make(chan reclaim.MemoryEffect, 2), quit: make(chan struct{}), done: make(chan struct{}),
-		buf: make([]byte, 16<<10)}
+	s := &Squeezer{o: o, fs: o.FS, jobs: make(chan *job, 1), effects: make(chan reclaim.MemoryEffect, 2), quit: make(chan struct{}),
+		done: make(chan struct{}), buf: make([]byte, 16<<10)}
 	go s.run()
 	return s
 }
@@ -106,8 +110,8 @@ func (s *Squeezer) Stop() {
 // signals; and, unless nothing was asked, a Final one some seconds later, with what the pods read in again. Take them soon.
 func (s *Squeezer) Effects() <-chan reclaim.MemoryEffect { return s.effects }
 
-// Close ends the thread and waits for it, not longer than limit: the kernel may be writing to a swap device that hangs. os.ErrDeadlineExceeded:
-// it is left behind, and ends when the kernel lets it.
+// Close ends the thread and waits for it, not longer than limit: the kernel may be writing to a swap device that hangs.
+// os.ErrDeadlineExceeded: it is left behind, and ends when the kernel lets it.
 func (s *Squeezer) Close(limit time.Duration) error {
 	if !s.closed {
 		s.closed = true

@@ -188,7 +188,8 @@ func (c *checker) psi(in string, p *v1alpha1.PSIStats) {
 	for i, d := range [...]*v1alpha1.PSIData{&p.Some, &p.Full} {
 		for j, share := range [...]float64{d.Avg10, d.Avg60, d.Avg300} {
 			if !(share >= 0 && share <= 100) {
-				c.fail(fmt.Sprintf("%v is no percentage", share), "%s.psi.%s.%s", in, [...]string{"some", "full"}[i], [...]string{"avg10", "avg60", "avg300"}[j])
+				window := [...]string{"avg10", "avg60", "avg300"}[j]
+				c.fail(fmt.Sprintf("%v is no percentage", share), "%s.psi.%s.%s", in, [...]string{"some", "full"}[i], window)
 			}
 		}
 		if d.Total > most {

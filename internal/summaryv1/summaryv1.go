@@ -1,5 +1,9 @@
 // Package summaryv1 writes a Summary of this project as the kubelet's Summary API has it (k8s.io/kubelet
-// pkg/apis/stats/v1alpha1). What is absent here is absent there.
+// pkg/apis/stats/v1alpha1), and reads one. What is absent here is absent there.
+//
+//	summaryv1.go  From: ours as the API's
+//	to.go         To: the API's as ours
+//	check.go      Check: figures of the API's that cannot be true
 package summaryv1
 
 import (
@@ -45,10 +49,12 @@ func node(n *stats.NodeStats, name string) v1alpha1.NodeStats {
 		},
 		IO:      &v1alpha1.IOStats{Time: at, PSI: psi(n.Pressure.IO.Stats)},
 		Runtime: &v1alpha1.RuntimeStats{ImageFs: fs(n.ImageFs), ContainerFs: fs(n.ContainerFs)},
-		Rlimit:  &v1alpha1.RlimitStats{Time: metav1.NewTime(n.PIDs.Time), MaxPID: signed(n.PIDs.Max), NumOfRunningProcesses: signed(n.PIDs.Current)},
+		Rlimit: &v1alpha1.RlimitStats{
+			Time: metav1.NewTime(n.PIDs.Time), MaxPID: signed(n.PIDs.Max), NumOfRunningProcesses: signed(n.PIDs.Current),
+		},
 	}
 	if o := n.Memory.Available(stats.MemoryAvailableWorkingSet); o.OK { // the API's meaning, whatever this agent acts on
-		out.Memory.AvailableBytes = &o.Available
+		out.Memory.AvailableBytes = &o.Value
 	}
 	if t, f := n.Swap.TotalBytes, n.Swap.FreeBytes; t.OK && f.OK {
 		out.Swap = swap(n.Swap.Time, stats.Some(t.V-min(f.V, t.V)), f)
@@ -68,7 +74,9 @@ func cpu(c stats.CPUStats, pressure stats.Opt[stats.PSIStats]) *v1alpha1.CPUStat
 		return nil
 	}
 	used := stats.Opt[uint64]{V: uint64(c.Usage.V.Nanoseconds()), OK: c.Usage.OK}
-	return &v1alpha1.CPUStats{Time: metav1.NewTime(c.Time), UsageNanoCores: ptr(c.NanoCores), UsageCoreNanoSeconds: ptr(used), PSI: psi(pressure)}
+	return &v1alpha1.CPUStats{
+		Time: metav1.NewTime(c.Time), UsageNanoCores: ptr(c.NanoCores), UsageCoreNanoSeconds: ptr(used), PSI: psi(pressure),
+	}
 }
 
 func psi(p stats.Opt[stats.PSIStats]) *v1alpha1.PSIStats {
@@ -105,8 +113,11 @@ func pod(p *stats.PodStats, n *stats.NodeStats) v1alpha1.PodStats {
 		PodRef:    v1alpha1.PodReference{Name: p.PodRef.Name, Namespace: p.PodRef.Namespace, UID: p.PodRef.UID},
 		StartTime: metav1.NewTime(p.StartTime), Containers: make([]v1alpha1.ContainerStats, 0, len(p.Containers)),
 		CPU: cpu(p.CPU, p.CPUPressure), Swap: swap(m.Time, m.SwapBytes, stats.Opt[uint64]{}),
-		IO:     &v1alpha1.IOStats{Time: metav1.NewTime(m.Time), PSI: psi(p.IOPressure)},
-		Memory: memory(m.Time, m.UsageBytes, m.WorkingSetBytes, m.AnonBytes, m.PageFaults, m.MajorPageFaults, m.LimitBytes, p.MemoryPressure),
+		IO: &v1alpha1.IOStats{Time: metav1.NewTime(m.Time), PSI: psi(p.IOPressure)},
+		Memory: memory(stats.ContainerMemoryStats{
+			Time: m.Time, UsageBytes: m.UsageBytes, WorkingSetBytes: m.WorkingSetBytes, AnonBytes: m.AnonBytes,
+			PageFaults: m.PageFaults, MajorPageFaults: m.MajorPageFaults, LimitBytes: m.LimitBytes,
+		}, p.MemoryPressure),
 	}
 	if n, ok := processes(p); ok {
 		out.ProcessStats = &v1alpha1.ProcessStats{ProcessCount: &n}
@@ -141,7 +152,7 @@ func processes(p *stats.PodStats) (n uint64, ok bool) {
 	return n, p.Processes.OK
 }
 
-// onFs is a part of a file system: what is used by whom, and what the whole of it has left.
+// onFs is a part of a file system: what is used of it here, and what the whole of it has left.
 func onFs(at time.Time, used, inodes stats.Opt[uint64], whole stats.Opt[stats.FsStats]) *v1alpha1.FsStats {
 	out := &v1alpha1.FsStats{Time: metav1.NewTime(at), UsedBytes: ptr(used), InodesUsed: ptr(inodes)}
 	if whole.OK {
@@ -151,13 +162,13 @@ func onFs(at time.Time, used, inodes stats.Opt[uint64], whole stats.Opt[stats.Fs
 	return out
 }
 
-func memory(at time.Time, usage, workingSet, rss, faults, major, limit stats.Opt[uint64], pressure stats.Opt[stats.PSIStats]) *v1alpha1.MemoryStats {
+func memory(m stats.ContainerMemoryStats, pressure stats.Opt[stats.PSIStats]) *v1alpha1.MemoryStats {
 	out := &v1alpha1.MemoryStats{
-		Time: metav1.NewTime(at), UsageBytes: ptr(usage), WorkingSetBytes: ptr(workingSet), RSSBytes: ptr(rss),
-		PageFaults: ptr(faults), MajorPageFaults: ptr(major), PSI: psi(pressure),
+		Time: metav1.NewTime(m.Time), UsageBytes: ptr(m.UsageBytes), WorkingSetBytes: ptr(m.WorkingSetBytes), RSSBytes: ptr(m.AnonBytes),
+		PageFaults: ptr(m.PageFaults), MajorPageFaults: ptr(m.MajorPageFaults), PSI: psi(pressure),
 	}
-	if limit.OK && workingSet.OK {
-		left := limit.V - min(workingSet.V, limit.V)
+	if m.LimitBytes.OK && m.WorkingSetBytes.OK {
+		left := m.LimitBytes.V - min(m.WorkingSetBytes.V, m.LimitBytes.V)
 		out.AvailableBytes = &left
 	}
 	return out
@@ -182,7 +193,7 @@ func container(c *stats.ContainerStats, n *stats.NodeStats) v1alpha1.ContainerSt
 	m := c.Memory
 	out := v1alpha1.ContainerStats{
 		Name: c.Name, StartTime: metav1.NewTime(c.StartTime), CPU: cpu(c.CPU, stats.Opt[stats.PSIStats]{}),
-		Memory: memory(m.Time, m.UsageBytes, m.WorkingSetBytes, m.AnonBytes, m.PageFaults, m.MajorPageFaults, m.LimitBytes, stats.Opt[stats.PSIStats]{}),
+		Memory: memory(m, stats.Opt[stats.PSIStats]{}),
 		Swap:   swap(m.Time, m.SwapBytes, stats.Opt[uint64]{}),
 	}
 	if out.Name == "" { // the runtime has not told: its cgroup's name says at least which it is

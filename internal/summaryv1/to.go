@@ -68,7 +68,8 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 		out.PIDs = stats.NodePIDStats{Time: r.Time.Time, Max: unsigned(r.MaxPID), Current: unsigned(r.NumOfRunningProcesses)}
 	}
 	if s := n.Swap; s != nil {
-		out.Swap = stats.NodeSwapStats{Time: s.Time.Time, TotalBytes: both(s.SwapUsageBytes, s.SwapAvailableBytes), FreeBytes: opt(s.SwapAvailableBytes)}
+		total := both(s.SwapUsageBytes, s.SwapAvailableBytes)
+		out.Swap = stats.NodeSwapStats{Time: s.Time.Time, TotalBytes: total, FreeBytes: opt(s.SwapAvailableBytes)}
 	}
 	out.Fs = toFs(n.Fs)
 	if r := n.Runtime; r != nil {
@@ -77,7 +78,8 @@ func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {
 	for i := range n.SystemContainers {
 		if c := &n.SystemContainers[i]; c.Name == v1alpha1.SystemContainerPods && c.Memory != nil {
 			out.Allocatable = stats.AllocatableMemoryStats{
-				Time: c.Memory.Time.Time, LimitBytes: both(c.Memory.AvailableBytes, c.Memory.WorkingSetBytes), WorkingSetBytes: opt(c.Memory.WorkingSetBytes),
+				Time: c.Memory.Time.Time, LimitBytes: both(c.Memory.AvailableBytes, c.Memory.WorkingSetBytes),
+				WorkingSetBytes: opt(c.Memory.WorkingSetBytes),
 			}
 		}
 	}

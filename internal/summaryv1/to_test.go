@@ -115,7 +115,7 @@ func TestToObserves(t *testing.T) {
 		stats.SignalNodeFsInodesFree: {}, stats.SignalContainerFsAvailable: {},
 	} {
 		o := s.Observe(time.Time{}, signal, stats.MemoryAvailableWorkingSet)
-		if o.OK != (want[1] > 0) || o.OK && (o.Available != want[0] || o.Capacity != want[1]) {
+		if o.OK != (want[1] > 0) || o.OK && (o.Value != want[0] || o.Capacity != want[1]) {
 			t.Errorf("%s: %+v, want %v", signal, o, want)
 		}
 	}

@@ -82,7 +82,8 @@ func StartBackground(o BackgroundOptions) *Background {
 	if o.Share == 0 {
 		o.Share = 0.01
 	}
-	b := &Background{calm: o.Share, noNetwork: o.NoNetwork, done: make(chan struct{}), learned: make(chan struct{}), networks: newNetworks(o.Proc)}
+	b := &Background{calm: o.Share, noNetwork: o.NoNetwork, done: make(chan struct{}), learned: make(chan struct{}),
+		networks: newNetworks(o.Proc)}
 	b.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit, func(ctx context.Context) (cri.FsInfo, error) {
 		info, err := o.Runtime.ImageFsInfo(ctx)
 		if err == nil {
@@ -90,7 +91,9 @@ func StartBackground(o BackgroundOptions) *Background {
 		}
 		return info, err
 	})
-	b.nodeFs = newSource("statfs "+o.RootDir, fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) { return o.Host.statNearest(o.RootDir) })
+	b.nodeFs = newSource("statfs "+o.RootDir, fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) {
+		return o.Host.statNearest(o.RootDir)
+	})
 	b.imageFs = newSource("statfs of the image store", fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) {
 		return o.Host.statFs(b.known().image)
 	})
@@ -102,7 +105,8 @@ func StartBackground(o BackgroundOptions) *Background {
 	})
 	b.imageFs.err, b.container.err = errNoStore, errNoStore
 	b.network = newSource("network of pods", networkEvery, networkLimit, b.networks.read)
-	b.storage = newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir, logsDir: o.PodLogsDir, uppers: map[string]string{}, runtime: o.Runtime}, storageEvery)
+	b.storage = newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir, logsDir: o.PodLogsDir,
+		uppers: map[string]string{}, runtime: o.Runtime}, storageEvery)
 	b.storage.lazy = o.Lazy
 	b.networks.setPods(o.Pods)
 	b.storage.setPods(o.Pods)
@@ -135,7 +139,7 @@ func (b *Background) start(o BackgroundOptions) {
 		})
 	}
 	all.Go(func() {
-		background()
+		yieldDisk()
 		pace := share(b.share, threadCPU)
 		if o.OneRound {
 			pace = func(ctx context.Context) error { return ctx.Err() }
@@ -192,7 +196,7 @@ func (b *Background) Remeasure() {
 }
 
 // closePatience is how long Close waits for goroutines. One that the kernel holds in a system call that never returns cannot be
-// ended by anybody; it ends by itself when the call does.
+// ended from outside; it ends by itself when the call does.
 const closePatience = time.Second
 
 // Close ends all goroutines that can be ended.
@@ -277,7 +281,7 @@ func (b *Background) WaitNode(ctx context.Context) {
 
 // FillNode adds what is known by now of the node's file systems. It never blocks and does not allocate while all is well.
 func (b *Background) FillNode(now time.Time, n *stats.NodeStats) {
-	b.fillNode(now, n)
+	b.fillNodeFrom(now, n)
 }
 
 // nodeSources is how the sources of the node's file systems stand.
@@ -286,7 +290,7 @@ type nodeSources struct {
 	split                           bool
 }
 
-func (b *Background) fillNode(now time.Time, n *stats.NodeStats) nodeSources {
+func (b *Background) fillNodeFrom(now time.Time, n *stats.NodeStats) nodeSources {
 	info, runtime := b.runtime.get(now)
 	var node, image, container stats.SourceStatus
 	n.Fs, node = b.nodeFs.get(now)
@@ -313,7 +317,7 @@ func (b *Background) fillNode(now time.Time, n *stats.NodeStats) nodeSources {
 
 // Fill adds what is known by now to a Summary that Collect has just made, once. It never blocks.
 func (b *Background) Fill(now time.Time, out *stats.Summary) {
-	from := b.fillNode(now, &out.Node)
+	from := b.fillNodeFrom(now, &out.Node)
 	networks, network := b.network.get(now)
 	if network.Err == nil {
 		network.Err = networks.V.err

@@ -49,7 +49,7 @@ func filesystem(mountpoint string, bytes, inodes uint64) []*runtimev1.Filesystem
 // The runtime of this test says that images and writable layers lie apart; and then, that they do not any more.
 func TestASplitContainerFileSystemIsFoundAndLostAgain(t *testing.T) {
 	r := critest.Start(t)
-	client, err := cri.Dial(r.Endpoint())
+	client, err := cri.Dial(r.Endpoint(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		b.Fill(time.Now(), &s)
-		if o := s.Observe(time.Now(), stats.SignalNodeFsAvailable, ""); !o.OK || o.Available != 40*4096 || o.Capacity != 100*4096 {
+		if o := s.Observe(time.Now(), stats.SignalNodeFsAvailable, ""); !o.OK || o.Value != 40*4096 || o.Capacity != 100*4096 {
 			t.Errorf("nodefs is back: %+v", o)
 		}
 		cancel()
@@ -238,7 +238,7 @@ func TestObserveSaysWhyASignalIsAbsent(t *testing.T) {
 		available, capacity uint64
 		reason              string
 	}{
-		{stats.SignalMemoryAvailable, false, 0, 0, "read 1m0s ago"},
+		{stats.SignalMemoryAvailable, false, 0, 0, "read too long ago"},
 		{stats.SignalAllocatableMemoryAvailable, true, 70, 100, ""},
 		{stats.SignalSwapAvailable, false, 0, 0, "no swap"},
 		{stats.SignalPIDAvailable, true, 0, 1000, ""},
@@ -248,7 +248,7 @@ func TestObserveSaysWhyASignalIsAbsent(t *testing.T) {
 		{"x.available", false, 0, 0, "unknown signal"},
 	} {
 		o := s.Observe(now, c.signal, stats.MemoryAvailableLower)
-		if o.OK != c.ok || o.Available != c.available || o.Capacity != c.capacity || !strings.Contains(o.Reason, c.reason) || (o.Reason == "") != o.OK {
+		if o.OK != c.ok || o.Value != c.available || o.Capacity != c.capacity || !strings.Contains(o.Reason, c.reason) || (o.Reason == "") != o.OK {
 			t.Errorf("%s: %+v", c.signal, o)
 		}
 	}

@@ -6,21 +6,25 @@
 //	podset.go      the pods of the hierarchy, kept between looks
 //	podlook.go     the files of one pod and its containers
 //	self.go        which pod this process runs in
-//	pressure.go    the share of time stalled, from totals
+//	stallshare.go  the share of time stalled, from totals
 //	background.go  Background: what may block, each source on its own
 //	source.go      one source: last answer, age, error
 //	hostroot.go    the node's root directory as seen from a container
-//	fs.go          statfs, Layout
+//	statfs.go      file systems, Layout
 //	storage.go     what a pod takes of the disks
 //	storageloop.go measuring that for all pods, the oldest figures first
 //	walk.go        directory trees, at a bounded share of a core
 //	quota.go       project quotas
 //	network.go     interfaces of pods, over netlink
 //	pod.go         Pod: what the runtime tells of a pod, from a cri.Listing
-//	podcgroup.go   where pods' cgroups lie, both drivers
+//	podroots.go    where pods' cgroups lie, both drivers
 //	request.go     requests out of oom_score_adj and cpu.shares
-//	usage.go       what cgroups at the top of the hierarchy use
+//	toplevel.go    what cgroups at the top of the hierarchy use
 //	proc.go        /proc
 //	meminfo.go     /proc/meminfo
 //	zoneinfo.go    /proc/zoneinfo: what MemAvailable does not count
+//
+// What cannot block is read in the caller's goroutine; what may block has one for each source (Background), and Fill never waits for it.
+// Where figures differ from the kubelet's: logs and volumes count the blocks of their directories, containerfs is measured where the
+// runtime has a store of its own for containers, and pods on the host's network have no network figures.
 package read

@@ -11,8 +11,7 @@ import (
 // the host's process ids. Paths below it are resolved as the host resolves them: an absolute symbolic link starts at the host's
 // root again and nothing leads out of it. Close it. It is safe for use by several goroutines.
 type HostRoot struct {
-	path string
-	fd   int
+	fd int
 }
 
 // OpenHostRoot opens a root directory; empty means "/".
@@ -24,7 +23,7 @@ func OpenHostRoot(path string) (*HostRoot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the host's root %s: %w", path, err)
 	}
-	return &HostRoot{path: path, fd: fd}, nil
+	return &HostRoot{fd: fd}, nil
 }
 
 // Close gives the descriptor back.

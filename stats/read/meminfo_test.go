@@ -2,10 +2,11 @@ package read
 
 import (
 	"errors"
-	"jettison/stats"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"jettison/stats"
 )
 
 func TestParseMemInfo(t *testing.T) {

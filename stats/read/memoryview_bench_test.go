@@ -2,10 +2,11 @@ package read
 
 import (
 	"fmt"
-	"jettison/stats"
 	"strings"
 	"testing"
 	"time"
+
+	"jettison/stats"
 
 	"github.com/containerd/cgroups/v3/cgroup2"
 	"github.com/opencontainers/cgroups"

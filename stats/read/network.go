@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jettison/stats"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"jettison/stats"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -48,7 +49,7 @@ type networkReading struct {
 }
 
 // read reads all pods. One that goes away meanwhile has no figures; nor have pods that share a namespace: whose traffic that is
-// nobody can tell.
+// cannot be told.
 func (n *networks) read(ctx context.Context) (networkReading, error) {
 	n.mu.Lock()
 	index := n.index
@@ -146,7 +147,8 @@ func (n *networks) links(inode uint64, name string) (stats.NetworkStats, error) 
 			continue
 		}
 		out.Interfaces = append(out.Interfaces, stats.InterfaceStats{
-			Name: a.Name, RxBytes: a.Statistics.RxBytes, RxErrors: a.Statistics.RxErrors, TxBytes: a.Statistics.TxBytes, TxErrors: a.Statistics.TxErrors,
+			Name: a.Name, RxBytes: a.Statistics.RxBytes, RxErrors: a.Statistics.RxErrors,
+			TxBytes: a.Statistics.TxBytes, TxErrors: a.Statistics.TxErrors,
 		})
 	}
 	slices.SortFunc(out.Interfaces, func(a, b stats.InterfaceStats) int { return cmp.Compare(a.Name, b.Name) })

@@ -12,7 +12,8 @@ import (
 // figures come from Background.Fill. A source that fails leaves its own values absent; the error names each.
 func (c *Reader) Collect(now time.Time, pods Index, out *stats.Summary) error {
 	n := &out.Node
-	n.Fs, n.ImageFs, n.ContainerFs, n.Layout = stats.Opt[stats.FsStats]{}, stats.Opt[stats.FsStats]{}, stats.Opt[stats.FsStats]{}, stats.Opt[stats.Layout]{}
+	var none stats.Opt[stats.FsStats]
+	n.Fs, n.ImageFs, n.ContainerFs, n.Layout = none, none, none, stats.Opt[stats.Layout]{}
 	out.Sources = out.Sources[:0]
 	errs := []error{c.Node(now, &out.Node)}
 	c.PerCPU(&out.Node)
@@ -20,7 +21,7 @@ func (c *Reader) Collect(now time.Time, pods Index, out *stats.Summary) error {
 	for i := range out.Pods {
 		p := &out.Pods[i]
 		if known := pods[p.PodRef.UID]; known != nil {
-			known.describeContainers(p, out.Node.Memory.CapacityBytes)
+			known.describeContainers(p)
 		}
 	}
 	return errors.Join(errs...)
@@ -107,7 +108,7 @@ func (c *Reader) Pressure(now time.Time, out *stats.NodePressure) error {
 		out      *stats.Pressure
 	}{{cgroup.CPU, &out.CPU}, {cgroup.Memory, &out.Memory}, {cgroup.IO, &out.IO}} {
 		*r.out = stats.Pressure{Time: now}
-		psi, err := c.pressure(c.root, r.resource)
+		psi, err := c.psiOf(c.root, r.resource)
 		if err != nil {
 			errs = append(errs, err)
 		}

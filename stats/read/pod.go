@@ -128,7 +128,7 @@ func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
 }
 
 // describeContainers names the containers that were found in the pod's cgroup and leaves out its sandboxes' own.
-func (p *Pod) describeContainers(out *stats.PodStats, capacity stats.Opt[uint64]) {
+func (p *Pod) describeContainers(out *stats.PodStats) {
 	out.Containers = slices.DeleteFunc(out.Containers, func(c stats.ContainerStats) bool { return slices.Contains(p.sandboxIDs, c.ID) })
 	for i := range out.Containers {
 		s := &out.Containers[i]
@@ -137,11 +137,10 @@ func (p *Pod) describeContainers(out *stats.PodStats, capacity stats.Opt[uint64]
 			continue
 		}
 		c := &p.Containers[at]
-		s.Name, s.StartTime, s.Restarts = c.Name, c.StartedAt, uint64(c.Attempt)
+		s.Name, s.StartTime = c.Name, c.StartedAt
 		if s.StartTime.IsZero() {
 			s.StartTime = c.CreatedAt
 		}
-		s.MemoryRequest, s.CPURequestMillis = containerRequest(out.QOSClass, c, capacity), cpuRequest(c.CPUShares)
 	}
 	slices.SortFunc(out.Containers, func(a, b stats.ContainerStats) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))

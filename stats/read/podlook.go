@@ -101,7 +101,7 @@ func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, f
 		return err
 	}
 	m.UsageBytes, m.WorkingSetBytes = stats.Some(current), stats.Some(workingSet(current, c.stat.InactiveFile))
-	m.AnonBytes, m.FileBytes, m.ShmemBytes = stats.Some(c.stat.Anon), stats.Some(c.stat.File), stats.Some(c.stat.Shmem)
+	m.AnonBytes, m.ShmemBytes = stats.Some(c.stat.Anon), stats.Some(c.stat.Shmem)
 	p.Populated = stats.Some(events.Populated)
 	if p.Events, err = memoryEvents(g.MemoryEvents(c.buf)); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (c *Reader) readMemory(now time.Time, g *cgroup.Group, p *stats.PodStats, f
 	if p.Threads, err = optional(g.PIDsCurrent(c.buf)); err != nil {
 		return err
 	}
-	if p.MemoryPressure, err = c.pressure(g, cgroup.Memory); err != nil {
+	if p.MemoryPressure, err = c.psiOf(g, cgroup.Memory); err != nil {
 		return err
 	}
 	if full || p.QOSClass == stats.Guaranteed {
@@ -142,7 +142,7 @@ func memoryEvents(events cgroup.MemoryEvents, err error) (stats.Opt[stats.Memory
 	return optional(stats.MemoryEvents(events), err)
 }
 
-func (c *Reader) pressure(g *cgroup.Group, r cgroup.Resource) (stats.Opt[stats.PSIStats], error) {
+func (c *Reader) psiOf(g *cgroup.Group, r cgroup.Resource) (stats.Opt[stats.PSIStats], error) {
 	err := g.Pressure(r, c.buf, &c.psi)
 	p := &c.psi
 	return optional(stats.PSIStats{Some: stats.PSIData(p.Some), Full: stats.PSIData(p.Full), HasSome: p.HasSome, HasFull: p.HasFull}, err)
@@ -153,26 +153,21 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	g, m := k.group, &p.Memory
 	m.PageFaults, m.MajorPageFaults = faults(&c.detail)
 	m.FreedBytes = stats.Some(freed(&c.detail))
-	var errs [9]error
+	var errs [7]error
 	p.LocalEvents, errs[0] = memoryEvents(g.MemoryEventsLocal(c.buf))
-	p.CPUPressure, errs[1] = c.pressure(g, cgroup.CPU)
-	p.IOPressure, errs[2] = c.pressure(g, cgroup.IO)
-	p.PIDLimit, errs[3] = limit(g.PIDsMax(c.buf))
+	p.CPUPressure, errs[1] = c.psiOf(g, cgroup.CPU)
+	p.IOPressure, errs[2] = c.psiOf(g, cgroup.IO)
 	var io cgroup.IOStat
 	ioErr := g.IOStat(c.buf, &io)
-	p.IO, errs[4] = optional(stats.IOStat(io), ioErr)
-	p.CPU, errs[5] = c.cpuStats(now, g, &k.usage)
-	quota, err := optional(g.CPUMax(c.buf))
-	if errs[6] = err; quota.OK && !quota.V.Unlimited && quota.V.Period > 0 {
-		p.CPULimitMillis = stats.Some(uint64(float64(quota.V.Quota)/float64(quota.V.Period)*1000 + 0.5))
-	}
-	m.SwapBytes, errs[7] = optional(g.MemorySwapCurrent(c.buf))
-	errs[8] = c.containers(now, k, p)
+	p.IO, errs[3] = optional(stats.IOStat(io), ioErr)
+	p.CPU, errs[4] = c.cpuStats(now, g, &k.usage)
+	m.SwapBytes, errs[5] = optional(g.MemorySwapCurrent(c.buf))
+	errs[6] = c.containers(now, k, p)
 	return errors.Join(errs[:]...)
 }
 
 func faults(d *cgroup.MemoryDetail) (all, major stats.Opt[uint64]) {
-	return stats.Opt[uint64]{V: d.PgFault, OK: d.Has.Has(cgroup.DetailPgFault)}, stats.Opt[uint64]{V: d.PgMajFault, OK: d.Has.Has(cgroup.DetailPgMajFault)}
+	return stats.Opt[uint64]{V: d.PgFault, OK: d.HasPgFault}, stats.Opt[uint64]{V: d.PgMajFault, OK: d.HasPgMajFault}
 }
 
 // freed is what killing the processes behind a memory.stat returns.
@@ -182,14 +177,11 @@ func freed(d *cgroup.MemoryDetail) stats.Range {
 }
 
 func (c *Reader) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (out stats.CPUStats, err error) {
-	statErr := g.CPUStat(c.buf, &c.cpu)
-	stat, err := optional(c.cpu, statErr)
-	if !stat.OK || err != nil {
+	usage, err := optional(g.CPUUsage(c.buf))
+	if !usage.OK || err != nil {
 		return out, err
 	}
-	out = stats.CPUStats{Time: now, Usage: stats.Some(stat.V.Usage), NanoCores: last.rate(now, stat.V.Usage)}
-	out.Throttled = stats.Opt[time.Duration]{V: stat.V.Throttled, OK: stat.V.HasThrottling}
-	return out, nil
+	return stats.CPUStats{Time: now, Usage: usage, NanoCores: last.rate(now, usage.V)}, nil
 }
 
 // containers reads the cgroups in a pod's. Containers that go away meanwhile are left out.

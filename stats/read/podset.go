@@ -105,7 +105,7 @@ func (s *podSet) discover(pods Index) error {
 		s.drop(r)
 	}
 	if s.changed {
-		s.index()
+		s.reindex()
 	}
 	for uid, p := range pods {
 		if g := s.here[uid]; (g == nil || g.round != s.round) && p.Ready() {
@@ -228,9 +228,9 @@ func (s *podSet) sort() {
 	slices.SortFunc(s.order, func(a, b *podGroup) int { return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Path, b.Path)) })
 }
 
-// index finds pods by UID. One found below two roots (a leftover of the other driver, or of another class) is in the order once
+// reindex finds pods by UID. One found below two roots (a leftover of the other driver, or of another class) is in the order once
 // for each of its cgroups.
-func (s *podSet) index() {
+func (s *podSet) reindex() {
 	clear(s.here)
 	for _, r := range s.roots {
 		for _, g := range r.groups {

@@ -110,7 +110,7 @@ func TestTheFullLookOfARecordedNode(t *testing.T) {
 			if a := s.Node.Allocatable; a.LimitBytes != stats.Some[uint64](200<<20) || a.WorkingSetBytes != stats.Some[uint64](100000000) {
 				t.Errorf("allocatable: %+v", a)
 			}
-			if o := s.Observe(first, stats.SignalAllocatableMemoryAvailable, ""); !o.OK || o.Available != 200<<20-100000000 {
+			if o := s.Observe(first, stats.SignalAllocatableMemoryAvailable, ""); !o.OK || o.Value != 200<<20-100000000 {
 				t.Errorf("allocatable: %+v", o)
 			}
 			if n := s.Node; n.CPUs != 1 || n.StartTime.IsZero() || !n.PIDs.Current.OK || !n.PIDs.Max.OK || !n.CPU.Usage.OK || n.CPU.NanoCores.OK || !n.Pressure.Memory.Stats.OK {
@@ -121,7 +121,7 @@ func TestTheFullLookOfARecordedNode(t *testing.T) {
 				pick := func(file, key string) uint64 { return number(t, files[at+file], key) }
 				m := p.Memory
 				for what, pair := range map[string][2]uint64{
-					"anon": {m.AnonBytes.V, pick("memory.stat", "anon")}, "file": {m.FileBytes.V, pick("memory.stat", "file")},
+					"anon":  {m.AnonBytes.V, pick("memory.stat", "anon")},
 					"shmem": {m.ShmemBytes.V, pick("memory.stat", "shmem")}, "faults": {m.PageFaults.V, pick("memory.stat", "pgfault")},
 					"oom kills": {p.Events.V.OOMKill, pick("memory.events", "oom_kill")}, "threads": {p.Threads.V, pick("pids.current", "")},
 					"swap": {m.SwapBytes.V, pick("memory.swap.current", "")}, "CPU": {uint64(p.CPU.Usage.V.Microseconds()), pick("cpu.stat", "usage_usec")},
@@ -207,7 +207,7 @@ func TestAControllerThatIsOff(t *testing.T) {
 		if p.QOSClass != stats.Burstable {
 			continue
 		}
-		if p.Threads.OK || p.PIDLimit.OK || p.IO.OK || p.MemoryPressure.OK || p.CPUPressure.OK || p.Memory.SwapBytes.OK || p.LocalEvents.OK {
+		if p.Threads.OK || p.IO.OK || p.MemoryPressure.OK || p.CPUPressure.OK || p.Memory.SwapBytes.OK || p.LocalEvents.OK {
 			t.Errorf("figures of files that are not there: %+v", p)
 		}
 		if !p.Memory.WorkingSetBytes.OK || !p.IOPressure.OK || !p.CPU.Usage.OK || !p.Events.OK {
@@ -230,7 +230,7 @@ func TestContainerIDs(t *testing.T) {
 	}
 }
 
-// What was used between two looks, limits, restarts, and which cgroup is a container's: joined from the kernel and the runtime.
+// What was used between two looks, restarts, and which cgroup is a container's: joined from the kernel and the runtime.
 func TestTheFullLookJoinsTheRuntimesWord(t *testing.T) {
 	c, _, dir := recordedNode(t, "6.12")
 	var s stats.Summary
@@ -243,7 +243,7 @@ func TestTheFullLookJoinsTheRuntimesWord(t *testing.T) {
 	uid, sandbox, container := s.Pods[i].PodRef.UID, s.Pods[i].Containers[0].ID, s.Pods[i].Containers[1].ID
 	used := s.Pods[i].CPU.Usage.V
 	for name, text := range map[string]string{
-		"cpu.stat": fmt.Sprintf("usage_usec %d\nuser_usec 1\nsystem_usec 1\n", (used + 250*time.Millisecond).Microseconds()), "cpu.max": "50000 100000\n", "pids.max": "77\n",
+		"cpu.stat": fmt.Sprintf("usage_usec %d\nuser_usec 1\nsystem_usec 1\n", (used + 250*time.Millisecond).Microseconds()),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup", pod, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -261,13 +261,13 @@ func TestTheFullLookJoinsTheRuntimesWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := s.Pods[i]
-	if p.CPU.NanoCores != stats.Some[uint64](250_000_000) || p.CPULimitMillis != stats.Some[uint64](500) || p.PIDLimit != stats.Some[uint64](77) {
-		t.Errorf("CPU %+v, limits %+v, %+v", p.CPU, p.CPULimitMillis, p.PIDLimit)
+	if p.CPU.NanoCores != stats.Some[uint64](250_000_000) {
+		t.Errorf("CPU %+v", p.CPU)
 	}
 	if p.Restarts != stats.Some[uint64](8) || p.CPURequestMillis != stats.Some(stats.Range{Min: 500, Max: 500}) {
 		t.Errorf("restarts %+v, CPU request %+v", p.Restarts, p.CPURequestMillis)
 	}
-	if len(p.Containers) != 1 || p.Containers[0].Name != "main" || p.Containers[0].Restarts != 1 || p.Processes != stats.Some[uint64](2) {
+	if len(p.Containers) != 1 || p.Containers[0].Name != "main" || p.Processes != stats.Some[uint64](2) {
 		t.Errorf("containers %+v, processes %+v: want the sandbox's own left out of the list and not of the count", p.Containers, p.Processes)
 	}
 }

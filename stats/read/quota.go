@@ -39,9 +39,9 @@ type project struct {
 // maxProbes is how many entries of a volume are asked for their project.
 const maxProbes = 16
 
-// projectUsage reads the usage of the project that a volume belongs to. ok is false where there is none, nobody counts, or it
-// does not look like one that a kubelet gave to this volume: the directory above is of the same project (somebody gave all of
-// /var/lib/kubelet one), or an entry in it is of another. Then it must be walked.
+// projectUsage reads the usage of the project that a volume belongs to. ok is false where there is none, the file system does not
+// count, or it does not look like one that a kubelet gave to this volume: the directory above is of the same project (an
+// administrator gave all of /var/lib/kubelet one), or an entry in it is of another. Then it must be walked.
 //
 // This is a plausibility check, no proof. In the initial user namespace the owner of a file may change its project
 // (fs/file_attr.c fileattr_set_prepare), so a tenant that may set attributes, on a file system with project quotas, can take
@@ -57,7 +57,8 @@ func projectUsage(dir int) (p project, u usage, ok bool) {
 	}
 	var q dqBlk
 	// quotactl_fd(2), since v5.14.
-	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(dir), qGetQuota<<quotaCommandShift|prjQuota, uintptr(attr.projid), uintptr(unsafe.Pointer(&q)), 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(dir), qGetQuota<<quotaCommandShift|prjQuota, uintptr(attr.projid),
+		uintptr(unsafe.Pointer(&q)), 0, 0); errno != 0 {
 		return p, u, false
 	}
 	return project{st.Dev, attr.projid}, usage{bytes: q.curSpace, inodes: q.curInodes}, true

@@ -24,7 +24,6 @@ type Reader struct {
 	buf    []byte              // one file's content
 	stat   cgroup.MemoryStat   // one memory.stat: here, for a local one would be allocated at each look
 	detail cgroup.MemoryDetail // likewise
-	cpu    cgroup.CPUStat
 	psi    cgroup.PSIStats
 	errs   []error
 
@@ -32,13 +31,14 @@ type Reader struct {
 	stalls  [3]stallHistory // by resource
 }
 
-// NewReader makes a collector for pods below a kubelet's cgroupRoot ("" and "/" are the same).
+// NewReader makes a Reader of pods below a kubelet's cgroupRoot ("" and "/" are the same).
 func NewReader(fs *cgroup.FS, proc *Proc, cgroupRoot string) (*Reader, error) {
 	root, err := fs.Group("")
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot), buf: make([]byte, 32<<10)}, nil
+	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot),
+		buf: make([]byte, 32<<10)}, nil
 }
 
 // Close gives every descriptor back but those of the FS and Proc it was made with.

@@ -259,7 +259,7 @@ func TestAvailable(t *testing.T) {
 		{"a working set above the capacity", over, stats.MemoryAvailableWorkingSet, 0, true},
 		{"nothing", stats.NodeMemoryStats{}, stats.MemoryAvailableLower, 0, false},
 	} {
-		if got := c.m.Available(c.by); got.OK != c.ok || got.OK && got.Available != c.want {
+		if got := c.m.Available(c.by); got.OK != c.ok || got.OK && got.Value != c.want {
 			t.Errorf("%s: got %+v", c.name, got)
 		}
 	}

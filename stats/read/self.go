@@ -2,8 +2,9 @@ package read
 
 import (
 	"fmt"
-	"jettison/stats"
 	"os"
+
+	"jettison/stats"
 )
 
 // processes visits every process of a cgroup and of those one level below it, which are a pod's containers.

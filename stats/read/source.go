@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jettison/stats"
 	"sync"
 	"time"
+
+	"jettison/stats"
 )
 
 // source asks one thing again and again on a goroutine of its own and keeps the last good answer. Where the question blocks
-// for ever (statfs of a dead network file system, a runtime that hangs) nobody else waits: the answer grows old, and beyond its
+// for ever (statfs of a dead network file system, a runtime that hangs) no other source waits: the answer grows old, and beyond its
 // limit counts as absent.
 type source[T any] struct {
 	name  string

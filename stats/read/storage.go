@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"jettison/cri"
@@ -46,7 +47,7 @@ const (
 // storageEvery is the age at which a pod's storage is measured again.
 const storageEvery = time.Minute
 
-// mountsEvery is how long a reading of the host's mounts is used, and maxMounts the size beyond which it is not read at all.
+// mountsEvery is how long a reading of the host's mounts is used, and maxMounts the size beyond which none is.
 const (
 	mountsEvery = 3 * time.Second
 	maxMounts   = 16 << 20
@@ -139,7 +140,7 @@ func (s *storageWalker) subdirectories(fd int, visit func(string)) error {
 	}
 }
 
-// errUnannounced: the pod has directories, but which containers write for it nobody has said.
+// errUnannounced: the pod has directories, but which containers write for it is not known.
 var errUnannounced = errors.New("the runtime has not told of its containers")
 
 // measure walks one pod. Whatever of it cannot be measured is in err: no sum is made then.
@@ -352,27 +353,28 @@ func (s *storageWalker) readMounts() {
 		return
 	}
 	s.mounted = time.Now()
-	var mounts []byte
-	if mounts, s.mntErr = readAtMost(s.proc+"/1/mountinfo", maxMounts); s.mntErr == nil {
-		s.uppers = parseUpperDirs(mounts)
-	} else { // an old reading may name a directory that is another container's by now
+	// An old reading may name a directory that is another container's by now: none is better.
+	if s.uppers, s.mntErr = readUpperDirs(s.proc + "/1/mountinfo"); s.mntErr != nil {
 		s.mntErr = fmt.Errorf("read the host's mounts: %w", s.mntErr)
-		s.uppers = nil
 	}
 }
 
-// readAtMost reads a file unless it is larger than limit.
-func readAtMost(name string, limit int64) ([]byte, error) {
+// readUpperDirs reads a mountinfo line by line, however many there are below maxMounts.
+func readUpperDirs(name string) (map[string]string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s is larger than %d bytes", name, limit)
+	within := &io.LimitedReader{R: f, N: maxMounts + 1}
+	uppers, err := parseUpperDirs(within)
+	if within.N == 0 {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxMounts)
 	}
-	return b, err
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", name, err)
+	}
+	return uppers, nil
 }
 
 // byRuntime is what the runtime says of a writable layer. It is asked once for all containers, and seldom: that is dear.
@@ -411,43 +413,38 @@ func owns(proc, id string, pid int) bool {
 }
 
 // parseUpperDirs finds the upper directories of containers' roots in a mountinfo (proc_pid_mountinfo(5)), by container id: of
-// overlays mounted at ".../ID/rootfs", as containerd does (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs).
-// Fields are "ID PARENT DEV ROOT POINT OPTIONS [TAGS] - TYPE SOURCE SUPEROPTIONS", special characters are written as \ooo. An id
-// for which the mounts disagree is left out, as is an upper directory that is not absolute: nobody can say from where it counts.
-func parseUpperDirs(mounts []byte) map[string]string {
+// overlays mounted at ".../ID/rootfs", as containerd does (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). An id for
+// which the mounts disagree is left out, as is an upper directory that is not absolute: from where it counts is not known.
+func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	found, disputed := map[string]string{}, map[string]bool{}
-	for line := range bytes.Lines(mounts) {
-		if !bytes.Contains(line, []byte("/rootfs ")) {
-			continue
-		}
-		head, tail, ok := strings.Cut(string(line), " - ")
-		left, right := strings.Fields(head), strings.Fields(tail)
-		if !ok || len(left) < 5 || len(right) < 3 || right[0] != "overlay" {
-			continue
-		}
-		parent, ok := strings.CutSuffix(left[4], "/rootfs")
+	_, err := mountinfo.GetMountsFromReader(mounts, func(m *mountinfo.Info) (skip, stop bool) {
+		parent, ok := strings.CutSuffix(m.Mountpoint, "/rootfs")
 		slash := strings.LastIndexByte(parent, '/')
-		if id := parent[slash+1:]; ok && slash >= 0 && id != "" {
-			upper, had := upperOption(right[2]), found[id]
+		if id := parent[slash+1:]; ok && m.FSType == "overlay" && slash >= 0 && id != "" {
+			upper, had := upperOption(m.VFSOptions), found[id]
 			if disputed[id] = disputed[id] || had != "" && had != upper || !path.IsAbs(upper); disputed[id] {
 				delete(found, id)
 			} else {
 				found[id] = upper
 			}
 		}
+		return true, false
+	})
+	if err != nil {
+		return nil, err
 	}
-	return found
+	return found, nil
 }
 
 // upperOption is the upper directory among an overlay's options; empty: it has none.
 func upperOption(options string) string {
 	for option := range strings.SplitSeq(options, ",") {
 		if upper, ok := strings.CutPrefix(option, "upperdir="); ok {
-			return unescape.Replace(upper)
+			return unescape.Replace(strings.Clone(upper)) // the line is not kept alive
 		}
 	}
 	return ""
 }
 
-// unescape undoes what the kernel does to mountinfo (fs/proc_namespace.c mangle) and to overlay's options.
+// unescape undoes what the kernel does to overlay's options (fs/seq_file.c seq_show_option, fs/overlayfs ovl_show_options).
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\072`, ":", `\054`, ",", `\043`, "#")

@@ -1,10 +1,12 @@
 package read
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -239,10 +241,19 @@ func TestParseUpperDirs(t *testing.T) {
 		{"cut off", "1 0 0:50 / /run/c-app/rootfs rw -", ""},
 		{"empty", "", ""},
 	} {
-		if got := parseUpperDirs([]byte(c.text))["c-app"]; got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		got, err := parseUpperDirs(strings.NewReader(c.text))
+		if got["c-app"] != c.want || (err != nil) != (c.name == "cut off") {
+			t.Errorf("%s: %q, want %q, %v", c.name, got["c-app"], c.want, err)
 		}
 	}
+}
+
+// unmangle undoes what the kernel does to a path (fs/proc_namespace.c mangle), and to any other byte.
+func unmangle(path string) string {
+	return regexp.MustCompile(`\\[0-7]{3}`).ReplaceAllStringFunc(path, func(octal string) string {
+		n, _ := strconv.ParseUint(octal[1:], 8, 16)
+		return string([]byte{byte(n)})
+	})
 }
 
 func FuzzParseUpperDirs(f *testing.F) {
@@ -250,14 +261,18 @@ func FuzzParseUpperDirs(f *testing.F) {
 	f.Add([]byte(overlay + "1 0 0:50 / /run/c-app/rootfs rw - overlay overlay rw,upperdir=/u\n"))
 	f.Add([]byte("1 0 253:3 / /x/rootfs rw - ext4 /dev/dm-3 rw\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for id, dir := range parseUpperDirs(b) {
+		found, err := parseUpperDirs(bytes.NewReader(b))
+		if err != nil && found != nil {
+			t.Error("mounts beside an error")
+		}
+		for id, dir := range found {
 			if id == "" || strings.Contains(id, "/") || !strings.HasPrefix(dir, "/") {
 				t.Errorf("%q: %q", id, dir)
 			}
 			told := false
 			for line := range strings.Lines(string(b)) {
-				fields := strings.Fields(line)
-				told = told || len(fields) > 7 && strings.HasSuffix(fields[4], "/"+id+"/rootfs") && strings.Contains(line, "overlay") && strings.Contains(line, "upperdir=/")
+				fields := strings.Split(line, " ")
+				told = told || len(fields) > 7 && strings.HasSuffix(unmangle(fields[4]), "/"+id+"/rootfs") && strings.Contains(line, "overlay") && strings.Contains(line, "upperdir=/")
 			}
 			if !told {
 				t.Errorf("%q of container %q comes from no overlay at its root", dir, id)

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"jettison/stats"
 	"maps"
 	"sync"
 	"time"
+
+	"jettison/stats"
 )
 
 // storageLoop has a storageWalker measure all pods again and again, and keeps what it found.
@@ -39,7 +40,7 @@ func newStorageLoop(w *storageWalker, every time.Duration) *storageLoop {
 	return &storageLoop{walker: w, every: every, woken: make(chan struct{}, 1), pods: map[string]*storage{}, first: make(chan struct{})}
 }
 
-// A pod is walked for a turn at most, so that one with many files holds up nobody for long. A walk that its turn's end cut off
+// A pod is walked for a turn at most, so that one with many files holds up no other for long. A walk that its turn's end cut off
 // begins anew when no other pod is due, in a turn twice as long, up to longestTurn: other pods wait for one of these at a time.
 const (
 	turn        = time.Minute
@@ -49,7 +50,7 @@ const (
 // walkPatience is how long after the end of its turn a pod may be walked before it is called out: something hangs then.
 const walkPatience = 30 * time.Second
 
-// oldest figures that are shown, however long a round takes.
+// storageLimit is the age of the oldest figures that are shown, however long a round takes.
 const storageLimit = time.Hour
 
 // hurriedEvery is the age at which figures are renewed while a disk is short, eagerEvery that of pods with limits of their own.
@@ -238,7 +239,8 @@ func (l *storageLoop) measure(ctx context.Context, uid string, dirs storageDirs)
 	s.took, s.turn = time.Since(began), long
 	if s.err != nil && context.Cause(short) == errTurnOver {
 		s.cut = true
-		s.err = fmt.Errorf("pod %s: more than %d entries, walked for %v: not measured to its end", uid, l.walker.seen()-seen, s.took.Round(time.Second))
+		s.err = fmt.Errorf("pod %s: more than %d entries, walked for %v: not measured to its end",
+			uid, l.walker.seen()-seen, s.took.Round(time.Second))
 	}
 	cancel()
 	l.mu.Lock()
@@ -288,7 +290,8 @@ func (l *storageLoop) fill(now time.Time, p *stats.PodStats) {
 		}
 	}
 	if s.err == nil { // a sum with a part missing would be a lie
-		st.UsedBytes, st.InodesUsed, st.MemoryVolumesBytes = stats.Some(total.UsedBytes), stats.Some(total.InodesUsed), stats.Some(inMemory.UsedBytes)
+		st.UsedBytes, st.InodesUsed = stats.Some(total.UsedBytes), stats.Some(total.InodesUsed)
+		st.MemoryVolumesBytes = stats.Some(inMemory.UsedBytes)
 		st.Partial = total.Partial
 	}
 }
@@ -326,7 +329,8 @@ func (l *storageLoop) status() stats.SourceStatus {
 		err = errors.New("the folders of pods are not listed yet: their file system may hang")
 	}
 	if now := time.Now(); l.doing != "" && now.Sub(l.until) > walkPatience {
-		err = errors.Join(err, fmt.Errorf("pod %s has been walked for %v: a file system that hangs", l.doing, now.Sub(l.since).Round(time.Second)))
+		err = errors.Join(err, fmt.Errorf("pod %s has been walked for %v: a file system that hangs",
+			l.doing, now.Sub(l.since).Round(time.Second)))
 	}
 	return stats.SourceStatus{Name: "disk usage of pods", Time: l.listed, Err: errors.Join(err, l.missing())}
 }

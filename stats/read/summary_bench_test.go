@@ -26,7 +26,7 @@ const (
 // answer to the same question.
 func BenchmarkLiveSummary(b *testing.B) {
 	c := liveCollector(b)
-	client, err := cri.Dial(runtimeSocket)
+	client, err := cri.Dial(runtimeSocket, "")
 	if err != nil {
 		b.Fatal(err)
 	}

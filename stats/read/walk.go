@@ -348,9 +348,9 @@ func threadCPU() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// background locks the goroutine to a thread of its own whose disk accesses come after everybody else's. The thread ends with
+// yieldDisk locks the goroutine to a thread of its own whose disk accesses come after all others. The thread ends with
 // the goroutine.
-func background() {
+func yieldDisk() {
 	runtime.LockOSThread()
 	const ioprioWhoProcess, ioprioClassIdle = 1, 3 << 13 // include/uapi/linux/ioprio.h; process 0: this thread
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioWhoProcess, 0, ioprioClassIdle)

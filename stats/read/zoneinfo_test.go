@@ -2,12 +2,13 @@ package read
 
 import (
 	"errors"
-	"jettison/stats"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"jettison/stats"
 )
 
 const zoneinfo = `Node 0, zone      DMA
@@ -71,7 +72,7 @@ func TestPerCPUListsCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.PerCPU(&node)
-	if got := node.Memory.Available(stats.MemoryAvailableKernel).Available - without.Available; got != 24514*uint64(os.Getpagesize()) {
+	if got := node.Memory.Available(stats.MemoryAvailableKernel).Value - without.Value; got != 24514*uint64(os.Getpagesize()) {
 		t.Errorf("%d bytes more, want those of 24514 pages", got)
 	}
 }

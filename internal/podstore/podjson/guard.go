@@ -13,13 +13,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-)
 
-// Bounds of a quantity's text, as eviction has them for its own. resource.ParseQuantity computes with as many digits as an exponent
-// asks for (1e-99990000 keeps it busy for minutes), and the decoder of v1.Pod calls it before anybody can look.
-const (
-	maxQuantityText     = 100
-	maxQuantityExponent = 1000
+	"jettison/internal/jsonwords"
 )
 
 // maxDecoded is the most memory, in bytes, that one pod may take when it is decoded. Two characters of text, {}, make a container of
@@ -143,7 +138,7 @@ func (g *guarding) text(t reflect.Type, text string) error {
 	if t != quantity {
 		return g.pay(len(text))
 	}
-	if err := checkQuantity(strings.TrimSpace(text)); err != nil { // trimmed, as its own decoder does
+	if _, err := ParseQuantity(strings.TrimSpace(text)); err != nil { // trimmed, as its own decoder does
 		return fmt.Errorf("%s: %w", clip(strings.TrimPrefix(strings.Join(g.path, ""), ".")), err)
 	}
 	return nil
@@ -156,27 +151,6 @@ func (g *guarding) pay(bytes int) error {
 	return nil
 }
 
-// checkQuantity refuses what no pod has and a parser or a sum would suffer from, then what is no quantity: its own decoder would not
-// say where.
-func checkQuantity(text string) error {
-	if len(text) > maxQuantityText {
-		return fmt.Errorf("quantity %.40q...: longer than %d characters", text, maxQuantityText)
-	}
-	if strings.HasPrefix(text, "-") {
-		return fmt.Errorf("quantity %q: is negative", text)
-	}
-	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
-		n, err := strconv.Atoi(text[i+1:])
-		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxQuantityExponent || n < -maxQuantityExponent) {
-			return fmt.Errorf("quantity %q: the exponent is not between -%d and %d", text, maxQuantityExponent, maxQuantityExponent)
-		}
-	}
-	if _, err := resource.ParseQuantity(text); err != nil {
-		return fmt.Errorf("quantity %q: %w", text, err)
-	}
-	return nil
-}
-
 // fields are the JSON fields of struct types, as the decoder sees them. Types do not change: they are looked at once.
 var fields sync.Map // reflect.Type: map[string]reflect.Type
 
@@ -184,21 +158,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if known, ok := fields.Load(t); ok {
 		return known.(map[string]reflect.Type)
 	}
-	out := map[string]reflect.Type{}
-	addFields(t, out)
+	out := jsonwords.Fields(t)
 	fields.Store(t, out)
 	return out
-}
-
-func addFields(t reflect.Type, out map[string]reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
-			addFields(f.Type, out)
-		case f.IsExported() && name != "" && name != "-":
-			out[name] = f.Type
-		}
-	}
 }

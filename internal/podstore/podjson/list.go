@@ -1,5 +1,11 @@
 // Package podjson decodes pod objects that come from outside: strictly, in bounded memory and time, one pod after another. Of each
 // it keeps what decisions and records need.
+//
+//	list.go      List: the pods of a list, one by one
+//	pod.go       Pod, Manifest: one pod
+//	guard.go     what would take too much time or memory, refused before it is decoded
+//	quantity.go  ParseQuantity
+//	trim.go      Trim: what is kept; Size: how much memory it takes
 package podjson
 
 import (
@@ -21,7 +27,7 @@ var ErrTooLarge = errors.New("too large")
 func List(r io.Reader, take func(i int, raw []byte) error) error {
 	b := &bounded{r: r}
 	dec := json.NewDecoder(b)
-	l := list{dec: dec, bounded: b, take: take}
+	l := listing{dec: dec, bounded: b, take: take}
 	start, err := l.token()
 	if err != nil {
 		return err
@@ -49,21 +55,21 @@ func List(r io.Reader, take func(i int, raw []byte) error) error {
 
 var errNoList = errors.New(`want a JSON list of pods, or {"items": [...]}`)
 
-type list struct {
+type listing struct {
 	dec     *json.Decoder
 	bounded *bounded
 	take    func(i int, raw []byte) error
 }
 
 // token is the next one; no token of the list's own is longer than a pod.
-func (l *list) token() (json.Token, error) {
+func (l *listing) token() (json.Token, error) {
 	l.bounded.allow(l.dec.InputOffset())
 	t, err := l.dec.Token()
 	return t, syntax(err)
 }
 
 // object reads what follows the { of a PodList.
-func (l *list) object() error {
+func (l *listing) object() error {
 	seen, haveItems := map[string]bool{}, false
 	for l.dec.More() {
 		key, err := l.token()
@@ -93,7 +99,7 @@ func (l *list) object() error {
 }
 
 // field reads a field of a list that is not its items.
-func (l *list) field(name string) error {
+func (l *listing) field(name string) error {
 	l.bounded.allow(l.dec.InputOffset())
 	want := ""
 	switch name {
@@ -117,7 +123,7 @@ func (l *list) field(name string) error {
 	return nil
 }
 
-func (l *list) itemsOrNull() error {
+func (l *listing) itemsOrNull() error {
 	switch t, err := l.token(); {
 	case err != nil:
 		return err
@@ -130,7 +136,7 @@ func (l *list) itemsOrNull() error {
 }
 
 // items reads what follows the [ of a list.
-func (l *list) items() error {
+func (l *listing) items() error {
 	for i := 0; l.dec.More(); i++ {
 		l.bounded.allow(l.dec.InputOffset())
 		var raw json.RawMessage

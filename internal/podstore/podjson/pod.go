@@ -94,7 +94,7 @@ func checkUID(uid string) error {
 	return nil
 }
 
-// checkNames: what an API server or a kubelet would refuse is no pod of theirs.
+// checkNames refuses names that an API server or a kubelet would refuse.
 func checkNames(p *v1.Pod) error {
 	for _, f := range []struct {
 		field, value string

@@ -75,7 +75,7 @@ func TestErrors(t *testing.T) {
 		{"as a number", resources(`1E+99990000`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1E+99990000": the exponent is not between -1000 and 1000`},
 		{"beyond numbers", resources(`"1e99999999999999999999"`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "1e99999999999999999999": the exponent is not between -1000 and 1000`},
 		{"a long quantity", resources(strings.Repeat("1", 1000)), `pods[0]: spec.containers[0].resources.requests.memory: quantity "` + strings.Repeat("1", 40) + `"...: longer than 100 characters`},
-		{"a negative quantity", resources(`"-1"`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "-1": is negative`},
+		{"a negative quantity", resources(`"-1"`), `pods[0]: spec.containers[0].resources.requests.memory: quantity "-1" is negative`},
 		{"a field that hides one", pod(`,"spec":{"overhead":{"cpu":"1"},"overhead":{"cpu":"1e-99990000"}}`), `pods[0]: spec.overhead.cpu: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
 		{"an escaped field", pod(`,"spec":{"over\u0068ead":{"cpu":"1e-99990000"}}`), `pods[0]: spec.overhead.cpu: quantity "1e-99990000": the exponent is not between -1000 and 1000`},
 		{"deep", pod(`,"spec":` + strings.Repeat(`[`, 20000) + strings.Repeat(`]`, 20000)), `pods[0]: invalid character '[' exceeded max depth`},
@@ -146,7 +146,7 @@ func entries(n int) string {
 	return b.String() + `"x":"1"`
 }
 
-// Errors of who sends are passed on: they are answered in another way.
+// Errors of the sender are passed on: they are answered in another way.
 func TestAReadersError(t *testing.T) {
 	gone := errors.New("gone")
 	for _, text := range []string{``, `[`, `[{`, `[{` + meta + `}`, `{"items":[`, `{"a`} {

@@ -4,15 +4,16 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim is a new object with what decisions and records need of a pod: who it is, labels, owners, annotations kubernetes.io/config.*
-// and jettison/*, priority, resources, volumes that lie on the node's disks, where it may run, phase with its reason (a failed pod was evicted or not) and QoS class. It shares
-// maps and pointers with p.
+// Trim is a new object with what decisions and records need of a pod: its names and UID, labels, owners, annotations that decide (Keeps),
+// priority, resources, volumes that lie on the node's disks, where it may run, phase with its reason (a failed pod was evicted or not) and
+// QoS class. It shares maps and pointers with p.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -40,7 +41,7 @@ func Trim(p *v1.Pod) *v1.Pod {
 
 func keptAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(key, _ string) bool { return !hasAnyPrefix(key, "kubernetes.io/config.", "jettison/") })
+	maps.DeleteFunc(out, func(key, _ string) bool { return !Keeps(key) })
 	return maps.Clone(out) // as small as it is now
 }
 
@@ -48,7 +49,8 @@ func trimContainers(all []v1.Container) []v1.Container {
 	var out []v1.Container
 	for i := range all {
 		c := &all[i]
-		kept := v1.Container{Name: c.Name, Resources: v1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}, RestartPolicy: c.RestartPolicy}
+		resources := v1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}
+		kept := v1.Container{Name: c.Name, Resources: resources, RestartPolicy: c.RestartPolicy}
 		for _, port := range c.Ports {
 			if port.HostPort != 0 {
 				kept.Ports = append(kept.Ports, port)
@@ -86,8 +88,9 @@ func trimVolumes(all []v1.Volume) []v1.Volume {
 	return slices.Clip(out)
 }
 
-func hasAnyPrefix(s string, prefixes ...string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return len(s) >= len(p) && s[:len(p)] == p })
+// Keeps reports whether an annotation is one that decides.
+func Keeps(annotation string) bool {
+	return strings.HasPrefix(annotation, "jettison/") || strings.HasPrefix(annotation, "kubernetes.io/config.")
 }
 
 // location is shared by all times.

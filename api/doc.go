@@ -1,0 +1,10 @@
+// Package api is what the agent tells other programs: the State that its socket serves, the Records of evictions that it writes to disk,
+// and a Client for the socket. The agent serves these types, and the commands, the tests and other programs read them.
+//
+//	state.go    State: what the agent knows and does at one moment
+//	record.go   Record: one eviction, as the file of records has it
+//	client.go   Client: State, PutPods, ReplacePods and DeletePod
+//	failure.go  what a Client's errors say, and what to do about it
+//
+// Fields are only added. A reader ignores those that it does not know.
+package api

@@ -1,0 +1,75 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The formats are a promise to other programs: what testdata has was written by the agent before it had this package, once with no field
+// set and once with all. A new field is added there by hand; a change of what is there breaks readers.
+func TestTheFormatsStay(t *testing.T) {
+	for name, x := range map[string]any{"state": &State{}, "record": &Record{}} {
+		zero, err := json.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		fill(reflect.ValueOf(x).Elem(), &n)
+		full, err := json.MarshalIndent(x, "", "\t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), fmt.Sprintf("%s\n%s\n", zero, full)); diff != "" {
+			t.Errorf("%s (-before +now):\n%s", name, diff)
+		}
+		again := reflect.New(reflect.TypeOf(x).Elem())
+		if err := json.Unmarshal(full, again.Interface()); err != nil || !cmp.Equal(x, again.Interface()) {
+			t.Errorf("%s: read back %v:\n%s", name, err, cmp.Diff(x, again.Interface()))
+		}
+	}
+}
+
+// fill gives every field a value that is not zero, the same each time.
+func fill(v reflect.Value, n *int) {
+	*n++
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
+	case reflect.Struct:
+		if t, ok := v.Addr().Interface().(*time.Time); ok {
+			*t = time.Unix(int64(1700000000+*n), 0).UTC()
+			return
+		}
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), n)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf(fmt.Sprint("k", *n)), reflect.ValueOf(fmt.Sprint("v", *n)))
+	case reflect.String:
+		v.SetString(fmt.Sprint("s", *n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*n))
+	case reflect.Uint64:
+		v.SetUint(uint64(*n))
+	default:
+		panic(v.Type())
+	}
+}

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"time"
+
+	"jettison/stats"
+)
+
+// State is what the agent knows and does at one moment: the answer to GET /v1/state.
+type State struct {
+	Time       time.Time        `json:"time"`
+	Version    string           `json:"version"` // of the agent
+	Runtime    RuntimeState     `json:"runtime"`
+	Kubelet    bool             `json:"kubelet"` // a kubelet was found on this node
+	Disk       string           `json:"disk"`    // act or observe: what signals of disks do
+	DryRun     bool             `json:"dryRun"`
+	Conditions []ConditionState `json:"conditions"` // all, sorted by type
+	Signals    []SignalState    `json:"signals"`    // in the order of the thresholds
+	Met        []MetState       `json:"thresholdsMet"`
+	Pods       PodCount         `json:"pods"`
+	Underway   []UnderwayState  `json:"underway"` // by the time they began
+	SetAside   []AsideState     `json:"setAside"` // by UID
+	Evicted    []Evicted        `json:"evicted"`  // the last 32, oldest first
+	// Stopped says why evictions are held back. Empty: they are not.
+	Stopped string `json:"stopped,omitempty"`
+	// Errors say what cannot be read, by source.
+	Errors map[string]string `json:"errors"`
+	// Looks counts the cheap looks since the agent started.
+	Looks uint64 `json:"looks"`
+	// Headroom is what a hard threshold of memory.available should leave.
+	Headroom HeadroomState `json:"headroom"`
+	// AtOwnLimit are the pods that have hit a memory limit of their own within the last ten seconds, by UID.
+	AtOwnLimit []LimitState `json:"atOwnLimit"`
+}
+
+// RuntimeState is how the container runtime answers.
+type RuntimeState struct {
+	Endpoint string `json:"endpoint"`
+	Lost     bool   `json:"lost"` // it did not answer last time
+}
+
+// Condition is the type of a condition of the node, as v1.NodeCondition has it: MemoryPressure and the like.
+type Condition string
+
+// ConditionState is a condition of the node.
+type ConditionState struct {
+	Type               Condition  `json:"type"`
+	Status             bool       `json:"status"`
+	Reason             string     `json:"reason"`                       // the kubelet's
+	LastTransitionTime *time.Time `json:"lastTransitionTime,omitempty"` // nil: none since the agent started
+}
+
+// SignalState is what was last observed of a signal that has a threshold.
+type SignalState struct {
+	Signal stats.Signal `json:"signal"`
+	// Observed is false while the signal cannot be read: Available, Capacity and Time mean nothing then.
+	Observed bool `json:"observed"`
+	// Available and Capacity are in the signal's unit: bytes, inodes or tasks, and millionths of time for a pressure signal.
+	Available uint64     `json:"available"`
+	Capacity  uint64     `json:"capacity"`
+	Time      *time.Time `json:"time,omitempty"`   // when it was read; nil: not known
+	Reason    string     `json:"reason,omitempty"` // why it is not observed
+	Threshold []string   `json:"thresholds"`       // memory.available<100Mi, with " for 30s" after a soft one
+}
+
+// MetState is a threshold that is met.
+type MetState struct {
+	Signal    stats.Signal `json:"signal"`
+	Observed  string       `json:"observed"`  // as people write it: 98Mi
+	Threshold string       `json:"threshold"` // likewise
+	Since     time.Time    `json:"since"`
+	Message   string       `json:"message"` // of the node event EvictionThresholdMet
+}
+
+// PodCount is how many pods are known.
+type PodCount struct {
+	Runtime int `json:"runtime"` // that the runtime listed
+	Objects int `json:"objects"` // that a client or a manifest told of
+	Clients int `json:"clients"` // of those, that only clients told of
+}
+
+// UnderwayState is an eviction that is not over.
+type UnderwayState struct {
+	Pod                stats.PodReference `json:"pod"`
+	Signal             stats.Signal       `json:"signal"`
+	GracePeriodSeconds int64              `json:"gracePeriodSeconds"`
+	Message            string             `json:"message"`
+	Began              time.Time          `json:"began"`
+	Dead               bool               `json:"dead"`    // no process is left
+	Cleaned            bool               `json:"cleaned"` // the runtime has cleaned up
+}
+
+// AsideState is a pod that was killed and did not die.
+type AsideState struct {
+	UID   string    `json:"uid"`
+	Until time.Time `json:"until"` // it is ranked last until then
+}
+
+// Evicted is one eviction whose effect is known.
+type Evicted struct {
+	Time      time.Time          `json:"time"` // when it began
+	Pod       stats.PodReference `json:"pod"`
+	Signal    stats.Signal       `json:"signal"`
+	Reason    string             `json:"reason"`    // of the pod's status: Evicted
+	Message   string             `json:"message"`   // of the pod's status
+	Explained string             `json:"explained"` // why this pod
+	Back      bool               `json:"back"`      // the threshold was not met any more
+}
+
+// HeadroomState is the advice on hard thresholds for memory.available.
+type HeadroomState struct {
+	FillBytesPerSecond uint64        `json:"fillBytesPerSecond"` // that processes here can take together
+	React              time.Duration `json:"reactNanoseconds"`   // from a crossing to the kill, at worst
+	Release            time.Duration `json:"releaseNanoseconds"` // from a kill until the memory is back, at worst
+	NeededBytes        uint64        `json:"neededBytes"`        // the smallest safe threshold; 0: nothing was measured
+	ThresholdBytes     uint64        `json:"thresholdBytes"`     // the hard one that is configured; 0: none
+}
+
+// LimitState is a pod that is at a memory limit of its own.
+type LimitState struct {
+	Pod   stats.PodReference `json:"pod"`
+	Since time.Time          `json:"since"` // the first hit of those in a row
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"jettison/internal/config"
+	"jettison/internal/observe"
+)
+
+// lookFlags are those of the commands that look at a node once.
+type lookFlags struct {
+	path    string
+	options observe.Options
+}
+
+func (l *lookFlags) add(cmd *cobra.Command) {
+	l.addPlaces(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&l.options.Watch, "watch", time.Second, "how long to watch before the figures that are rates")
+	f.DurationVar(&l.options.Wait, "wait", 5*time.Second, "longest wait for the runtime, file systems and directories")
+}
+
+// addPlaces adds the flags that say where things are.
+func (l *lookFlags) addPlaces(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&l.path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
+	f.StringVar(&l.options.CgroupMount, "cgroup-mount", "/sys/fs/cgroup", "where the node's cgroup v2 hierarchy is mounted")
+	f.StringVar(&l.options.ProcMount, "proc-mount", "/proc", "where the node's /proc is mounted")
+	f.StringVar(&l.options.HostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
+}
+
+// defaultHostRoot is the root of the node's first process where this one sees it and has another root of its own, as in a
+// container with the host's process ids.
+func defaultHostRoot() string {
+	const host = "/proc/1/root"
+	own, err1 := os.Stat("/")
+	first, err2 := os.Stat(host + "/")
+	if err1 == nil && err2 == nil && !os.SameFile(own, first) {
+		return host
+	}
+	return "/"
+}
+
+// load reads the configuration and checks the flags.
+func (l *lookFlags) load() error {
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+		most  time.Duration
+	}{{"watch", l.options.Watch, 10 * time.Minute}, {"wait", l.options.Wait, 10 * time.Minute}} {
+		if f.value <= 0 || f.value > f.most {
+			return usageError{fmt.Errorf("--%s %v: want more than 0 and at most %v", f.name, f.value, f.most)}
+		}
+	}
+	var err error
+	if l.options.Config, err = config.Load(l.path); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// asJSON reads the flag --output.
+func asJSON(output string) (bool, error) {
+	if output != "table" && output != "json" {
+		return false, usageError{fmt.Errorf("--output %q: want table or json", output)}
+	}
+	return output == "json", nil
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"jettison/internal/config"
+	"jettison/internal/gcpass"
+	"jettison/internal/sources"
+	"jettison/reclaim"
+)
+
+// triggers are what a pass can be for.
+var triggers = map[string]reclaim.Trigger{"periodic": reclaim.Periodic, "diskPressure": reclaim.DiskPressure}
+
+func gcCommand(stdout io.Writer) *cobra.Command {
+	var from, output, trigger string
+	var places lookFlags
+	var o gcpass.Options
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove dead containers, sandboxes, logs and images of this node, or plan to",
+		Long: `gc makes one pass on this node: it removes dead containers, sandboxes, logs, links, cgroups and images by the rules of the
+configuration, each step checked again right before it is done, and prints what became of each. --dry-run prints the plan. Beside a kubelet
+it only plans, unless the configuration says gc: act. Which pods are gone it knows from the runtime, static manifests and what an
+earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/use/gc.md.
+
+gc --from DIR plans from files what garbage collection would remove, in which order and why. It needs no runtime, and
+removes nothing. DIR holds containers.json, sandboxes.json and images.json, as "crictl ps -a", "crictl pods" and "crictl images"
+print them with -o json, and gc.json: the time, the policy, and which pods there are. docs/reference/formats.md has the format.
+
+A step that failed, a runtime that does not answer or is slow, a malformed file or a policy that cannot be: exit code 1, after the rest.`,
+		Example: "  jettison gc --dry-run\n  jettison gc -o json\n  jettison gc --dry-run --from node1 -o json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.JSON, err = asJSON(output); err != nil {
+				return err
+			}
+			if from != "" {
+				return gcpass.FromFiles(from, o.JSON, stdout)
+			}
+			var ok bool
+			if o.Trigger, ok = triggers[trigger]; !ok {
+				return usageError{fmt.Errorf("--trigger %q: want periodic or diskPressure", trigger)}
+			}
+			if places.options.Config, err = config.Load(places.path); err != nil {
+				return usageError{err}
+			}
+			o.Config, o.CgroupMount = places.options.Config.Config, places.options.CgroupMount
+			o.ProcMount, o.HostRoot = places.options.ProcMount, places.options.HostRoot
+			if !cmd.Flags().Changed("state-dir") {
+				o.StateDir = o.Config.StateDir
+			}
+			if o.Runtime, err = sources.Dial(places.options.Options); err != nil {
+				return usageError{err}
+			}
+			defer o.Runtime.Close()
+			return gcpass.Run(cmd.Context(), o, stdout)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&from, "from", "", "directory of files to plan from; nothing else is looked at, and nothing removed")
+	f.BoolVar(&o.DryRun, "dry-run", false, "plan only")
+	f.StringVarP(&output, "output", "o", "table", "table or json")
+	f.StringVar(&trigger, "trigger", "periodic", "periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
+	f.StringVar(&o.StateDir, "state-dir", "", "where is kept what outlives a pass; \"\": nothing is (default stateDir of the configuration)")
+	places.addPlaces(cmd)
+	return cmd
+}

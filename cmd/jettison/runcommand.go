@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"jettison/internal/agent"
+	"jettison/internal/config"
+	"jettison/internal/kill"
+	"jettison/internal/logpipe"
+)
+
+func runCommand(stderr io.Writer) *cobra.Command {
+	var path, format, level, record, ladder string
+	o := agent.Options{Version: version}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Watch this node and evict when it runs short of memory, disk or what else has a threshold",
+		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). It needs root, the node's cgroup v2 hierarchy,
+its /proc and the socket of its container runtime; docs/use/privileges.md says how a DaemonSet gives it these.
+
+Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own KubeletConfiguration as it is. Without
+--config, ` + config.DefaultPath + ` is read if it is there; else the defaults hold:
+` + defaultThresholds() + `.
+Beside a kubelet signals of disks and inodes only set conditions, unless the configuration says disk: act.`,
+		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			pipe := logpipe.New(stderr)
+			defer pipe.Close(time.Second)
+			var err error
+			if o.Log, err = logger(pipe, format, level); err != nil {
+				return usageError{err}
+			}
+			if o.Config, err = config.Load(path); err != nil {
+				return usageError{err}
+			}
+			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {
+				return usageError{fmt.Errorf("--ladder: %w", err)}
+			}
+			if record != "" {
+				if o.Config.Record, err = filepath.Abs(record); err != nil {
+					return usageError{err}
+				}
+			}
+			err = agent.Run(cmd.Context(), o)
+			if wrong := (agent.ConfigError{}); errors.As(err, &wrong) {
+				return usageError{err}
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
+	f.StringVar(&record, "record", "",
+		"record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
+	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
+	f.StringVar(&format, "log-format", "text", "text or json")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&o.CgroupMount, "cgroup-mount", "/sys/fs/cgroup", "where the node's cgroup v2 hierarchy is mounted")
+	f.StringVar(&o.ProcMount, "proc-mount", "/proc", "where the node's /proc is mounted")
+	f.StringVar(&o.HostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
+	f.StringVar(&ladder, "ladder", "", "rungs of the kill ladder to use, for comparisons (default all)")
+	_ = f.MarkHidden("ladder") // it is there
+	return cmd
+}
+
+// defaultThresholds are those of an agent without a configuration, for people.
+func defaultThresholds() string {
+	var all []string
+	for _, t := range config.Default().Thresholds {
+		all = append(all, t.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+func logger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: want text or json", format)
+}

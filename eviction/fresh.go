@@ -1,0 +1,22 @@
+package eviction
+
+import "time"
+
+// freshLimit is how long a victim for a disk waits for pods' disk usage to be measured anew: a walk may take its time, so that after it
+// the victim is chosen by what there is.
+const freshLimit = 20 * time.Second
+
+// diskFresh is the later of when a disk became short and when the last victim's files were removed; zero when that is so long ago that a
+// victim is chosen by what there is, for a walk may take its time.
+func (m *Manager) diskFresh(now time.Time) time.Time {
+	since := m.diskCleaned
+	for i := range m.watched {
+		if w := &m.watched[i]; w.met && w.info.kind.disk() && w.since.After(since) {
+			since = w.since
+		}
+	}
+	if since.IsZero() || now.Sub(since) >= freshLimit {
+		return time.Time{}
+	}
+	return since
+}

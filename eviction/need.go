@@ -1,0 +1,60 @@
+package eviction
+
+import (
+	"time"
+
+	"jettison/stats"
+)
+
+// killMargin is kept for the kill, of the time that there is until a hard threshold is crossed.
+const killMargin = 250 * time.Millisecond
+
+// swapTimes a threshold for swap is kept free of what is reclaimed.
+const swapTimes = 2
+
+// Need is how the node stands by one signal of memory: whether it should be reclaimed before a pod has to go for it, and how much.
+type Need struct {
+	Available uint64            // bytes
+	Hard      stats.Opt[uint64] // the highest hard threshold, in bytes; absent: none, or the signal is not observed
+	Soft      stats.Opt[uint64] // the highest soft one
+	// Grace is what is left of a soft threshold's grace period, the least of them. Absent: none is met.
+	Grace    stats.Opt[time.Duration]
+	Margin   time.Duration // for the reaction to a hard threshold
+	SwapKeep uint64        // bytes of swap that have to stay free
+}
+
+// Need is how the node stands by a signal of memory, by what was last observed.
+func (m *Manager) Need(now time.Time, signal stats.Signal) Need {
+	o := m.Observed(signal)
+	n := Need{Margin: killMargin, Available: o.Value}
+	for i := range m.config.Thresholds {
+		if t := &m.config.Thresholds[i]; t.Signal == stats.SignalSwapAvailable {
+			n.SwapKeep = max(n.SwapKeep, swapTimes*t.Value.Of(m.cheap.Node.Swap.TotalBytes.V))
+		}
+	}
+	for i := range m.watched {
+		w := &m.watched[i]
+		if w.Signal != signal || !o.OK {
+			continue
+		}
+		to := &n.Hard
+		if !w.Hard() {
+			to = &n.Soft
+		}
+		*to = stats.Some(max(to.V, w.Value.Of(o.Capacity)))
+		if left := w.Grace - now.Sub(w.since); w.met && !w.Hard() && (!n.Grace.OK || left < n.Grace.V) {
+			n.Grace = stats.Some(left)
+		}
+	}
+	return n
+}
+
+// HardBytes is the highest hard threshold of memory.available on a node with so much memory; 0: there is none.
+func (m *Manager) HardBytes(capacity uint64) (bytes uint64) {
+	for i := range m.config.Thresholds {
+		if t := &m.config.Thresholds[i]; t.Signal == stats.SignalMemoryAvailable && t.Hard() {
+			bytes = max(bytes, t.Value.Of(capacity))
+		}
+	}
+	return bytes
+}

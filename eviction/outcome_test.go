@@ -1,0 +1,77 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+func managerWith(thresholds ...Threshold) *Manager { return NewManager(Config{Thresholds: thresholds}) }
+
+// However long the removal of a victim's files took, the runtime has a minute after it to show what it freed.
+func TestADiskThatIsCleanedUpLateIsBack(t *testing.T) {
+	pct := ThresholdValue{Percentage: 0.1}
+	for _, removal := range []time.Duration{30 * time.Second, 115 * time.Second, 150 * time.Second} {
+		m := managerWith(Threshold{Signal: stats.SignalNodeFsAvailable, Value: pct})
+		now := time.Unix(1e9, 0)
+		obs := func(now time.Time, avail uint64) Ready {
+			n := stats.NodeStats{Fs: stats.Some(stats.FsStats{Time: now, AvailableBytes: stats.Some(avail), CapacityBytes: stats.Some[uint64](1000 << 20)})}
+			n.Layout = stats.Some(stats.Layout{})
+			return m.Observe(now, &n, Situation{})
+		}
+		obs(now, 50<<20)
+		met := m.met(new([]Met))[0]
+		e := Eviction{Signal: stats.SignalNodeFsAvailable, hard: true, kind: signals[stats.SignalNodeFsAvailable].kind, Returns: 500 << 20}
+		e.Pod.PodRef.UID = "a"
+		l := m.Begin(Stamp{Time: now}, e, met)
+		m.Emptied(Stamp{Time: now}, l)
+		for s := time.Duration(0); s <= 240*time.Second; s += time.Second {
+			at := now.Add(s)
+			if s == removal {
+				m.Cleaned(Stamp{Time: at}, l)
+			}
+			avail := uint64(50 << 20)
+			if s >= removal+10*time.Second { // containerd frees it 10 s after
+				avail = 600 << 20
+			}
+			obs(at, avail)
+			if l.Outcome() != OutcomeUnknown {
+				if l.Outcome() != OutcomeBack {
+					t.Errorf("removal %v: disk is back 10 s after the clean-up, outcome %v", removal, l.Outcome())
+				}
+				break
+			}
+		}
+	}
+}
+
+// An outcome that becomes known in a Step and is saved before it is told, for the agent ends then, is told by the next process.
+func TestAnOutcomeThatWasNotToldIsKnownAfterARestart(t *testing.T) {
+	m := managerWith(Threshold{Signal: stats.SignalMemoryAvailable, Value: ThresholdValue{Percentage: 0.1}})
+	now := time.Unix(1e9, 0)
+	node := func(now time.Time, mib uint64) stats.NodeStats {
+		return stats.NodeStats{Memory: stats.NodeMemoryStats{Time: now, CapacityBytes: stats.Some[uint64](1000 << 20), WorkingSetBytes: stats.Some((1000 - mib) << 20), KernelAvailableBytes: stats.Some(mib << 20)}}
+	}
+	n := node(now, 50)
+	m.Observe(now, &n, Situation{})
+	met := m.met(new([]Met))[0]
+	e := Eviction{Signal: stats.SignalMemoryAvailable, hard: true, GracePeriodSeconds: 1}
+	e.Pod.PodRef.UID, e.Pod.SandboxIDs = "a", []string{"s"}
+	l := m.Begin(Stamp{Time: now}, e, met)
+	m.Killed(Stamp{Time: now}, l)
+	m.Emptied(Stamp{Time: now}, l)
+	n = node(now, 50)
+	m.Observe(now.Add(time.Millisecond), &n, Situation{})
+	m.Advance()
+	at := now.Add(2 * time.Millisecond)
+	m.Step(at, Input{Summary: &stats.Summary{Node: node(at, 500)}})
+	s := onFile(t, m.Save()) // end of the same look
+	again := managerWith(m.config.Thresholds...)
+	again.Resume(at, s)
+	n = node(at, 500)
+	r := again.Observe(at.Add(time.Second), &n, Situation{})
+	if len(r.Outcomes) == 0 {
+		t.Error("the outcome is never told: its record stays running")
+	}
+}

@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"jettison/cri/nri"
+	"jettison/eviction"
+	"jettison/internal/beside"
+	"jettison/internal/evictions"
+	"jettison/internal/frames"
+	"jettison/internal/garbage"
+	"jettison/internal/gate"
+	"jettison/internal/kill"
+	"jettison/internal/lister"
+	"jettison/internal/looks"
+	"jettison/internal/objects"
+	"jettison/internal/pace"
+	"jettison/internal/repeat"
+	"jettison/internal/rotate"
+	"jettison/internal/squeeze"
+	"jettison/internal/trim"
+	"jettison/internal/wakes"
+	"jettison/reclaim"
+	"jettison/stats/read"
+)
+
+const (
+	slowTick  = time.Second     // between two slow looks
+	stopLimit = 5 * time.Second // for all that is under way to end with the agent
+
+	// leastLimit is for what comes after something that has used up all of that, to tell that it ended long ago.
+	leastLimit = 100 * time.Millisecond
+)
+
+// loop is the agent's life. It owns its parts, and each part its state: all of it belongs to one goroutine.
+type loop struct {
+	o       Options
+	log     *repeat.Logger
+	manager *eviction.Manager // decides
+
+	looks   *looks.Looks
+	pace    *pace.Pacer
+	wakes   *wakes.Wakes
+	pods    *lister.Pods
+	gate    *gate.Gate
+	objects *objects.Objects
+	kubelet *beside.Watch
+
+	evictions *evictions.Evictions
+	relief    relief
+	upkeep    upkeep
+	recording *frames.Recording // nil: nothing is recorded
+	shown     *shown
+}
+
+// relief is what is given back before a pod goes.
+type relief struct {
+	memory *squeeze.Loop // nil: no pod is asked
+	disk   *garbage.Part
+}
+
+// upkeep is what is done while nothing is short.
+type upkeep struct {
+	rotation *rotate.Rotation // nil: logs are not rotated
+	trim     trim.Trimmer
+	trial    *kill.Trial
+}
+
+// run is the loop. It ends with ctx.
+func (l *loop) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	slow := time.NewTicker(slowTick)
+	defer slow.Stop()
+	l.shown.changed()
+	l.shown.publish(l)
+	for {
+		look := false
+		select {
+		case <-ctx.Done():
+			return
+		case u := <-l.pods.Updates():
+			l.onListed(u)
+		case u := <-l.gate.Updates():
+			l.onTold(u)
+		case <-l.wakes.C():
+			if rest, woken := l.onWake(time.Now()); woken && rest > 0 {
+				timer.Reset(rest)
+			} else {
+				look = woken
+			}
+		case <-l.objects.Changed():
+			l.onObjects()
+		case p := <-l.upkeep.rotation.Passed():
+			l.upkeep.rotation.OnPassed(p)
+		case r := <-l.upkeep.trial.Done():
+			l.onTrial(ctx, r)
+		case r := <-l.kubelet.Results():
+			l.kubelet.OnResult(r)
+		case r := <-l.relief.disk.Results():
+			l.onGarbage(time.Now(), &r)
+			look = true
+		case e := <-l.relief.memory.Effects():
+			l.onSqueezed(time.Now(), e)
+			look = true
+		case e := <-l.evictions.Events():
+			l.evictions.OnEvent(time.Now(), e)
+			look = true
+		case <-slow.C:
+			l.onTick(ctx, time.Now())
+			look = true
+		case <-timer.C:
+			look = true
+		}
+		if look {
+			l.look(ctx, time.Now())
+			timer.Reset(l.due())
+		}
+		l.shown.publish(l)
+	}
+}
+
+// due is how long the next cheap look may wait.
+func (l *loop) due() time.Duration {
+	now := time.Now()
+	ready := l.manager.Ready(now)
+	return l.pace.Due(now, &ready)
+}
+
+// end waits for what runs beside the loop. Each kind of it has a count of its own, so that the log names what really hangs.
+func (l *loop) end() {
+	deadline := time.Now().Add(stopLimit)
+	for _, beside := range []struct {
+		what string
+		wait func()
+	}{
+		{"an eviction", l.evictions.Wait}, {"the self-test", l.upkeep.trial.Wait}, {"the rotation of logs", l.upkeep.rotation.Wait},
+		{"giving back memory", l.upkeep.trim.Wait},
+	} {
+		if !ends(beside.wait, max(time.Until(deadline), leastLimit)) {
+			l.log.Warn("stopping", "error", fmt.Errorf("%s does not end within %v: a file system that hangs", beside.what, stopLimit))
+		}
+	}
+	l.save(time.Now())
+	l.log.Info("stopped")
+}
+
+// ends reports whether a wait is over in time. What the kernel holds, in a file system that hangs, is left behind.
+func ends(wait func(), limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() { wait(); close(done) }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (l *loop) onListed(u lister.Update) {
+	if u.Err == nil {
+		l.upkeep.trim.Taken()
+	}
+	l.pods.OnListed(u)
+}
+
+func (l *loop) onTold(u nri.Update) {
+	l.pods.OnTold(u.Pods, l.gate.OnTold(u))
+	l.wakes.Anew()
+}
+
+// onPods tells the parts that want to know what the runtime's pods are now.
+func (l *loop) onPods(pods read.Index) {
+	l.objects.Store().SetRuntime(pods)
+	l.relief.disk.OnPods(pods)
+	if b := l.looks.Background(); b != nil {
+		b.SetPods(pods)
+	}
+}
+
+// onWake takes what the kernel told. woken: it is a reason to look, after a rest: however many wakes there are, looks are as far apart as
+// ever.
+func (l *loop) onWake(now time.Time) (rest time.Duration, woken bool) {
+	w := l.wakes.OnWake(now)
+	if w.Pressed {
+		l.pace.Pressed(now)
+	}
+	if w.List {
+		l.pods.Ask()
+	}
+	return pace.Rest(now, l.looks.Last()), w.Look
+}
+
+func (l *loop) onObjects() {
+	limited := l.objects.OnChanged()
+	if b := l.looks.Background(); b != nil && l.o.Config.LocalStorageCapacityIsolation {
+		b.Eager(limited)
+	}
+}
+
+func (l *loop) onTrial(ctx context.Context, r kill.Report) {
+	if l.upkeep.trial.OnDone(ctx) {
+		l.onTested(&r)
+	}
+}
+
+// onTested takes what a self-test has found.
+func (l *loop) onTested(r *kill.Report) {
+	l.evictions.OnTested(r)
+	l.evictions.Advise(l.hardBytes())
+}
+
+func (l *loop) onGarbage(now time.Time, r *garbage.Result) {
+	l.upkeep.trim.Taken()
+	l.relief.disk.OnResult(r)
+	if r.Trigger == reclaim.DiskPressure {
+		l.manager.Relieved(now)
+	}
+}
+
+func (l *loop) onSqueezed(now time.Time, e reclaim.MemoryEffect) {
+	if !e.Final {
+		l.measure(now)
+	}
+	l.evictions.OnSqueezed(l.relief.memory.OnEffect(now, e, l.available, l.evictions.SqueezeFields))
+}
+
+// onCleaned takes that the runtime has cleaned up after an eviction: nothing of the pod is needed any more.
+func (l *loop) onCleaned(e *eviction.Eviction) {
+	l.relief.disk.OnEvicted(time.Now(), e.Pod.PodRef.UID)
+	if e.Disk() {
+		l.remeasure()
+	}
+}
+
+// remeasure has what pods take of disks measured anew.
+func (l *loop) remeasure() {
+	if b := l.looks.Background(); b != nil {
+		b.Remeasure()
+	}
+}

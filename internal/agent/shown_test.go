@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/api"
+	"jettison/eviction"
+	"jettison/internal/config"
+	"jettison/internal/nodetest"
+)
+
+// A client hands over a pod object and reads the State, which the loop has published.
+func TestTheSocketAndTheLoop(t *testing.T) {
+	dir, err := os.MkdirTemp("", "s") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l := newLoop(t, "", func(o *Options) { o.Config.Socket, o.Config.Disk = filepath.Join(dir, "s.sock"), config.ModeObserve })
+	stop, err := l.objects.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	client := api.New(api.Options{Socket: l.o.Config.Socket})
+	var status *api.StatusError
+	if _, err := client.State(t.Context()); !errors.As(err, &status) || status.Status != http.StatusServiceUnavailable {
+		t.Errorf("before the loop runs: %v", err)
+	}
+	pod := []any{map[string]any{
+		"metadata": map[string]any{"uid": nodetest.UID, "namespace": "default", "name": "p"},
+		"spec": map[string]any{"containers": []any{map[string]any{
+			"name": "c", "resources": map[string]any{"limits": map[string]any{"ephemeral-storage": "1Gi"}},
+		}}},
+	}}
+	if _, err := client.PutPods(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	<-l.objects.Changed()
+	if l.onObjects(); !l.objects.Limited() {
+		t.Error("a pod with a limit on local storage is not looked at")
+	}
+	l.shown.changed()
+	l.shown.publish(l.loop)
+	s, err := client.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Pods.Objects != 1 || s.Pods.Clients != 1 || s.Disk != "observe" || len(s.Conditions) != len(eviction.Conditions) ||
+		s.Conditions[3].Reason != "KubeletHasSufficientMemory" {
+		t.Errorf("state %+v", s)
+	}
+}
+
+// A State that was published never changes, and there are not more of them than can be read.
+func TestAStateIsPublished(t *testing.T) {
+	l := newLoop(t, "", nil)
+	if l.shown.publish(l.loop); l.shown.forOthers() != nil {
+		t.Error("published although nothing is new")
+	}
+	l.shown.changed()
+	l.shown.publish(l.loop)
+	first, ok := l.shown.forOthers().(*api.State)
+	if !ok || first.Errors == nil || first.Signals[0].Threshold == nil {
+		t.Fatalf("published %+v", first)
+	}
+	l.looks.Errors()["node"] = "later"
+	l.shown.changed()
+	if l.shown.publish(l.loop); l.shown.forOthers() != any(first) {
+		t.Error("published again at once")
+	}
+	l.shown.published = time.Now().Add(-publishSoonest)
+	if l.shown.state.Store(&api.State{Time: time.Now().Add(-stale)}); l.shown.forOthers() != nil {
+		t.Error("a loop that hangs is answered for")
+	}
+	l.shown.publish(l.loop)
+	second, _ := l.shown.forOthers().(*api.State)
+	if second == first || len(first.Errors) != 0 || len(second.Errors) != 1 {
+		t.Errorf("errors %v, then %v", first.Errors, second.Errors)
+	}
+}
+
+// Evictions that do not help stop, once aloud; and go on aloud.
+func TestTheBreakerIsLoggedOnce(t *testing.T) {
+	l := newLoop(t, "", nil)
+	for range 3 {
+		l.shown.breaker(l.log, &eviction.Decision{Stopped: true, Reason: "3 evictions did not help"})
+	}
+	if l.shown.make(time.Now(), l.loop).Stopped == "" {
+		t.Error("the state does not say that evictions are stopped")
+	}
+	for range 2 {
+		l.shown.breaker(l.log, &eviction.Decision{Evictions: []eviction.Eviction{{}}})
+	}
+	for _, line := range []string{"evictions are stopped", "evictions go on"} {
+		if got := strings.Count(l.Text(), line); got != 1 {
+			t.Errorf("%q is logged %d times:\n%s", line, got, l.Text())
+		}
+	}
+}
+
+// While the breaker holds back evictions, its reason, which says how much something has grown, is not logged at each look.
+func TestWhatTheBreakerSaysIsNotRepeated(t *testing.T) {
+	l := newLoop(t, "", nil)
+	l.Available(90)
+	now := time.Now()
+	ready := l.measure(now)
+	d := eviction.Decision{Signal: ready.Met[0], Stopped: true}
+	for _, d.Reason = range []string{"x grows instead, by 1", "x grows instead, by 2"} {
+		l.noEviction(&d)
+	}
+	if lines := strings.Count(l.Text(), "no eviction"); lines != 1 {
+		t.Errorf("%d lines:\n%s", lines, l.Text())
+	}
+}

@@ -1,0 +1,126 @@
+package beside
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// newTestWatch watches a node on which *found says whether a kubelet is there. Each search takes that long.
+func newTestWatch(t *testing.T, found *bool, takes time.Duration) (w *Watch, searches *atomic.Int64, log *bytes.Buffer) {
+	t.Helper()
+	log, searches = new(bytes.Buffer), new(atomic.Int64)
+	mode := func() []any {
+		if w.Found() {
+			return []any{"disk", "observe"}
+		}
+		return []any{"disk", "act"}
+	}
+	w = NewWatch(WatchOptions{Log: slog.New(slog.NewTextHandler(log, nil)), Fields: mode})
+	w.searcher.kubelet = func() (bool, string) {
+		searches.Add(1)
+		time.Sleep(takes)
+		if *found {
+			return true, "process 7 is a kubelet"
+		}
+		return false, ""
+	}
+	return w, searches, log
+}
+
+// A kubelet that comes and goes is found out beside the loop within a minute, and said once each.
+func TestAWatchSeesAKubeletComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here := false
+		w, searches, log := newTestWatch(t, &here, 30*time.Millisecond)
+		if w.LookNow() || w.Found() || log.Len() > 0 {
+			t.Errorf("at the start, without one: found %v, %q", w.Found(), log)
+		}
+		for _, c := range []struct {
+			here, changed bool
+			line          string
+		}{
+			{true, true, `beside=true evidence="process 7 is a kubelet" disk=observe`},
+			{true, false, ""},
+			{false, true, `beside=false evidence="" disk=act`},
+		} {
+			log.Reset()
+			here = c.here
+			began := searches.Load()
+			if w.Tick(time.Now()); w.pending != nil {
+				t.Fatal("it looks again at once")
+			}
+			time.Sleep(every)
+			before := w.Found()
+			w.Tick(time.Now())
+			w.Tick(time.Now()) // one is under way
+			if w.Found() != before {
+				t.Error("it is known before it is handed over")
+			}
+			changed := w.OnResult(<-w.Results())
+			if changed != c.changed || w.Found() != c.here || searches.Load() != began+1 {
+				t.Errorf("kubelet %v: changed %v, found %v, %d searches", c.here, changed, w.Found(), searches.Load()-began)
+			}
+			if got := log.String(); !strings.Contains(got, c.line) || c.line == "" && got != "" || strings.Count(got, "\n") > 1 {
+				t.Errorf("kubelet %v: logged %q, want %q", c.here, got, c.line)
+			}
+		}
+		if err := w.Close(time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What is about to be done waits for a look of its own, while another one is under way.
+func TestLookNowWaitsForItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here := true
+		w, searches, _ := newTestWatch(t, &here, 30*time.Millisecond)
+		w.Tick(time.Now())
+		if !w.LookNow() || !w.Found() {
+			t.Error("the kubelet was not found")
+		}
+		if w.OnResult(<-w.Results()) || searches.Load() != 2 {
+			t.Errorf("%d searches, want the two to agree", searches.Load())
+		}
+	})
+}
+
+// Close waits for the search under way, and not for ever. A Watch that never looked has nothing to wait for, and one whose search has ended
+// may be closed without its result being taken.
+func TestCloseOfAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here := true
+		w, _, _ := newTestWatch(t, &here, time.Second)
+		if err := w.Close(0); err != nil {
+			t.Error(err)
+		}
+		w.Tick(time.Now())
+		if err := w.Close(100 * time.Millisecond); err == nil {
+			t.Error("the search goes on, and Close does not say so")
+		}
+		began := time.Now()
+		if err := w.Close(time.Minute); err != nil || time.Since(began) != 900*time.Millisecond {
+			t.Errorf("%v after %v, want the end of the search", err, time.Since(began))
+		}
+		if err := w.Close(time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Without a stub it looks at /proc, as a Finder does.
+func TestAWatchLooksAtProc(t *testing.T) {
+	proc := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)
+	w := NewWatch(WatchOptions{ProcMount: proc, Log: slog.New(slog.DiscardHandler)})
+	if !w.LookNow() || !w.Found() {
+		t.Error("the kubelet was not found")
+	}
+	if r := w.searcher.search(); !r.Found || r.Evidence != "process 812 is a kubelet" {
+		t.Errorf("search: %+v", r)
+	}
+}

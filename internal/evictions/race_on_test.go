@@ -1,0 +1,5 @@
+//go:build race
+
+package evictions
+
+const raced = true

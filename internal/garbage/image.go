@@ -1,0 +1,76 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"jettison/cri"
+	"jettison/reclaim"
+)
+
+// pullPoll is how often sandboxes are looked at again for which an image may just have been pulled.
+const pullPoll = 250 * time.Millisecond
+
+// removeImage removes an image that by what the runtime says at this moment is neither pinned nor in use, and while no sandbox is about
+// to get its container. Between that and the removal something may still begin to use it: the CRI has no way to prevent that.
+func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
+	c := x.c
+	v, why, err := x.settled()
+	if err != nil {
+		return Failed, "", err
+	}
+	if why != "" {
+		x.images = why
+		return changed("%s", why)
+	}
+	if err := c.inUse(x.ctx, v); err != nil {
+		return Failed, "", err
+	}
+	now, err := c.o.Runtime.ImageStatus(x.ctx, s.ID)
+	switch {
+	case errors.Is(err, cri.ErrNotFound):
+		return WasGone, "", nil
+	case err != nil:
+		return Failed, "", err
+	case now.ID != s.ID:
+		return Failed, "", fmt.Errorf("asked for image %.80q, the runtime answers with %.80q", s.ID, now.ID)
+	case now.Pinned:
+		return changed("it is pinned")
+	}
+	image := imageOf(&now)
+	if reclaim.UsedIn(v.look).Image(&image) {
+		return changed("a container uses it")
+	}
+	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.RemoveImage(ctx, s.ID, s.RuntimeHandler) }); err != nil {
+		return Failed, "", err
+	}
+	return Removed, "", nil
+}
+
+// settled are the runtime's lists once no young sandbox lacks its container, or why images have to wait for that. Disk pressure waits for
+// a while, in all of a pass and whichever sandboxes come and go meanwhile, and then goes on without.
+func (x *run) settled() (v *view, why string, err error) {
+	for {
+		if v, err = x.fresh(false); err != nil {
+			return nil, "", err
+		}
+		id := v.look.Pulling(v.time)
+		switch {
+		case id == "" || x.waited >= x.c.wait:
+			return v, "", nil
+		case x.q.trigger != reclaim.DiskPressure:
+			return nil, fmt.Sprintf("sandbox %.64q is young and has no container yet: the image may be its", id), nil
+		}
+		began := x.c.now()
+		timer := time.NewTimer(min(pullPoll, x.c.wait-x.waited))
+		select {
+		case <-timer.C:
+			x.waited += max(x.c.now().Sub(began), min(pullPoll, x.c.wait-x.waited)) // a clock may be set back
+		case <-x.ctx.Done():
+			timer.Stop()
+			return nil, "", x.ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package garbage
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/eviction"
+	"jettison/reclaim"
+	"jettison/stats"
+)
+
+// full is a node whose disk is 95 % full; removing is from 85 % on, down to 80 %: 150 bytes are to be freed.
+func full(t *testing.T) *node {
+	n := newNode(t)
+	for _, id := range []string{"1", "2", "3", "4"} {
+		n.image("sha256:"+id, 100)
+	}
+	n.other = 550
+	n.seen()
+	return n
+}
+
+// What an image takes is measured: the runtime's sizes are only what is expected.
+func TestTheLowMarkIsMeasured(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		takes uint64 // each
+		want  []string
+		short bool
+	}{
+		{"as the sizes say", 100, []string{"image sha256:1", "image sha256:2"}, false},
+		{"more than the sizes say", 200, []string{"image sha256:1"}, false},
+		{"less, for layers are shared", 50, []string{"image sha256:1", "image sha256:2", "image sha256:3"}, false},
+		{"next to nothing", 1, []string{"image sha256:1", "image sha256:2", "image sha256:3", "image sha256:4"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := full(t)
+			n.other = 950 - 4*c.takes
+			for _, i := range n.r.Images {
+				n.takes[i.Id] = c.takes
+			}
+			r := n.pass(Everything, reclaim.Periodic)
+			n.want(r, c.want...)
+			if short := strings.HasPrefix(r.Plan.Short, "Insufficient free disk space on the node's image filesystem (95% of 1000 B used)"); short != c.short {
+				t.Errorf("short: %q", r.Plan.Short)
+			}
+			freed := c.takes * uint64(len(c.want))
+			if r.Freed() != stats.Some(freed) || r.Predicted() != 100*uint64(len(c.want)) || r.Done[0].Freed != stats.Some(c.takes) {
+				t.Errorf("freed %+v, predicted %d, first %+v", r.Freed(), r.Predicted(), r.Done[0].Freed)
+			}
+		})
+	}
+}
+
+// One image that cannot be removed does not keep the others, and is not tried again at once.
+func TestAnImageThatCannotBeRemoved(t *testing.T) {
+	n := full(t)
+	n.r.Fail["RemoveImage"] = errors.New("no")
+	n.r.Answer["Version"] = func(m any) any { delete(n.r.Fail, "RemoveImage"); return m } // asked for after each failure
+	n.want(n.pass(Images, reclaim.Periodic), "image sha256:2", "image sha256:3")
+	n.other += 200
+	if d := outcome(t, n.pass(Images, reclaim.Periodic), "sha256:1"); d.Outcome != Skipped || !strings.Contains(d.Why, "failed 1 times") {
+		t.Errorf("%+v", d)
+	}
+}
+
+// What is in use beyond what containers run: image volumes, of stopped containers too, and images of sandboxes, by their own word
+// and by the runtime's configuration.
+func TestImagesInUse(t *testing.T) {
+	n := full(t)
+	n.other = 999 // all have to go
+	n.sandbox("s", uidA, true, time.Hour)
+	n.r.Info["s"] = `{"image": "sha256:2:1"}`
+	n.r.Config = `{"sandboxImage": "sha256:3:1"}`
+	n.container("c", "s", uidA, exited, time.Hour, "sha256:9")
+	n.r.ContainerStatuses["c"] = &runtimev1.ContainerStatus{Id: "c", State: exited, Mounts: []*runtimev1.Mount{{Image: &runtimev1.ImageSpec{Image: "sha256:1"}}}}
+	n.want(n.pass(Images, reclaim.Periodic), "image sha256:4")
+	asked := n.r.Calls("ContainerStatus")
+	n.pass(Images, reclaim.Periodic)
+	if n.r.Calls("ContainerStatus") != asked || n.r.Calls("PodSandboxStatus") != 1 {
+		t.Error("containers and sandboxes are asked again")
+	}
+	if r := n.records["sha256:1"]; !r.LastUsed.Equal(n.clock) {
+		t.Errorf("a volume is no use: %+v", r)
+	}
+	n.r.Change(func() {
+		n.r.Config = `{"pinnedImages": {"sandbox": "sha256:2:1"}}`
+		n.r.Sandboxes, n.r.Containers = nil, nil
+	})
+	n.clock = n.clock.Add(time.Hour)
+	n.want(n.pass(Images, reclaim.Periodic), "image sha256:4", "image sha256:1", "image sha256:3")
+}
+
+// A container that does not tell its volumes keeps all images if it may run, and none if it has ended (weakness 17).
+func TestAContainerThatDoesNotTell(t *testing.T) {
+	for _, state := range []runtimev1.ContainerState{running, exited} {
+		n := full(t)
+		n.container("c", "s", uidA, state, time.Hour, "sha256:1")
+		n.r.Fail["ContainerStatus"] = errors.New("no")
+		r := n.pass(Images, reclaim.Periodic)
+		if state == running {
+			if r.Err == nil || len(n.removed()) > 0 {
+				t.Errorf("%v: %v, removed %v", state, r.Err, n.removed())
+			}
+			continue
+		}
+		n.want(r, "image sha256:2", "image sha256:3")
+		if len(r.Odd) != 1 {
+			t.Errorf("%v: %q", state, r.Odd)
+		}
+	}
+}
+
+// Images that cannot be seen keep nothing else from going, least of all when a disk is short, and nothing of them is forgotten.
+func TestContainersGoWhereImagesCannotBeSeen(t *testing.T) {
+	for name, breaks := range map[string]func(*node){
+		"no list":                        func(n *node) { n.r.Fail["ListImages"] = errors.New("no") },
+		"no configuration":               func(n *node) { n.r.Fail["Status"] = errors.New("no") },
+		"a container that tells nothing": func(n *node) { n.container("hung", "s-b", uidB, running, time.Hour, "") },
+	} {
+		n := full(t)
+		n.pass(Images, reclaim.Periodic)
+		before := n.records
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted, uidB: reclaim.Active}, Synced: true})
+		n.sandbox("s", uidA, false, time.Hour)
+		n.container("c", "s", uidA, exited, time.Hour, "")
+		breaks(n)
+		n.r.Answer["ContainerStatus"] = func(m any) any {
+			if out := m.(*runtimev1.ContainerStatusResponse); out.Status.Id == "hung" {
+				out.Status = nil
+			}
+			return m
+		}
+		n.r.Change(func() { n.r.Removed = nil })
+		r := n.Relieve(t.Context(), []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)})
+		n.want(r, "container c", "sandbox s")
+		if r.Err != nil || r.Unseen == nil || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "no image goes, they cannot be seen: ") {
+			t.Errorf("%s: %v, %v, %q", name, r.Err, r.Unseen, r.Odd)
+		}
+		if len(n.records) != len(before) || len(before) == 0 {
+			t.Errorf("%s: %d images are remembered, of %d", name, len(n.records), len(before))
+		}
+	}
+}
+
+// Disk pressure waits for a sandbox that has no container yet, but not for ever.
+func TestDiskPressureWaitsForAWhile(t *testing.T) {
+	n := full(t)
+	n.now, n.wait = time.Now, 50*time.Millisecond
+	n.sandbox("s", uidA, true, 0)
+	began := time.Now()
+	r := n.pass(Images, reclaim.DiskPressure)
+	if took := time.Since(began); took < 50*time.Millisecond || r.Count(Removed) != 4 {
+		t.Errorf("%v, %+v", took, r.Done)
+	}
+
+	n = full(t)
+	n.now, n.wait = time.Now, time.Minute
+	n.sandbox("s", uidA, true, 0)
+	asked := 0
+	n.r.Answer["ListContainers"] = func(m any) any {
+		if asked++; asked == 2 { // it gets its container meanwhile, and of an image that would have gone
+			n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "c", PodSandboxId: "s", State: running, ImageId: "sha256:3"})
+		}
+		return m
+	}
+	r = n.pass(Images, reclaim.DiskPressure)
+	if r.Count(Removed) != 3 || outcome(t, r, "sha256:3").Outcome != Skipped {
+		t.Errorf("%+v", r.Done)
+	}
+}
+
+// However many sandboxes come one after the other, disk pressure waits for all of them together no longer than for one.
+func TestDiskPressureWaitsOnceForManySandboxes(t *testing.T) {
+	n := full(t)
+	n.now, n.wait = time.Now, 400*time.Millisecond
+	n.sandbox("s0", uidA, true, 0)
+	asked := 0
+	n.r.Answer["ListContainers"] = func(m any) any { // its container is there the third time, and so is the next sandbox
+		out := m.(*runtimev1.ListContainersResponse)
+		if asked++; asked%3 != 0 {
+			return out
+		}
+		out.Containers = append(out.Containers, &runtimev1.Container{Id: "c", PodSandboxId: "s0", State: running})
+		return out
+	}
+	r := n.pass(Images, reclaim.DiskPressure)
+	// One look for the plan, one for each image, and one more after each of two waits.
+	if asked > 7 || r.Count(Removed) != 4 {
+		t.Errorf("%d looks, %+v", asked, r.Done)
+	}
+}
+
+func wish(what eviction.Reclaimable, signals ...stats.Signal) eviction.Wish {
+	return eviction.Wish{What: what, Signals: signals}
+}
+
+// Under disk pressure goes what gives the most bytes in the least time, of the disk that is short.
+func TestRelief(t *testing.T) {
+	build := func(t *testing.T) *node {
+		n := full(t)
+		n.r.Images[2].Size, n.takes["sha256:3"] = 250<<20, 250
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+		n.sandbox("s", uidA, false, time.Hour)
+		n.container("c", "s", uidA, exited, time.Hour, "")
+		n.file("log/pods/default_a_" + uidA + "/main/0.log")
+		n.imageDir = "/images" // an earlier pass has asked
+		return n
+	}
+	both := []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalImageFsAvailable), wish(eviction.ReclaimImages, stats.SignalImageFsAvailable)}
+	t.Run("order", func(t *testing.T) {
+		n := build(t)
+		r := n.Relieve(t.Context(), both)
+		n.want(r, "image sha256:3", "image sha256:1", "image sha256:2", "image sha256:4", "container c", "sandbox s")
+		if slices.ContainsFunc(r.Done, func(d Done) bool { return d.Action == reclaim.RemoveLogs }) {
+			t.Error("logs lie on another disk")
+		}
+	})
+	t.Run("the other disk", func(t *testing.T) {
+		n := build(t)
+		r := n.Relieve(t.Context(), []eviction.Wish{wish(eviction.ReclaimContainers, stats.SignalNodeFsAvailable), wish(eviction.ReclaimImages, stats.SignalNodeFsAvailable)})
+		n.want(r, "container c", "sandbox s")
+		outcome(t, r, "default_a_"+uidA)
+	})
+	t.Run("a kind alone", func(t *testing.T) {
+		n := build(t)
+		n.want(n.Relieve(t.Context(), both[:1]), "container c", "sandbox s")
+	})
+}

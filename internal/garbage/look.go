@@ -1,0 +1,179 @@
+package garbage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"jettison/cri"
+	"jettison/reclaim"
+	"jettison/stats"
+)
+
+// slowList is how long a list may take before the runtime counts as slow to answer: periodic passes are put off then.
+const slowList = 2 * time.Second
+
+// uidLabel is what a kubelet says a container's pod by (pkg/kubelet/types/labels.go).
+const uidLabel = "io.kubernetes.pod.uid"
+
+// view is a look, with what only its execution needs.
+type view struct {
+	look     *reclaim.Look
+	time     time.Time
+	problems []string
+	slow     string // what the runtime was slow at; empty: nothing
+	known    Known  // that Pods of look were made from
+	noImages error  // why images were not seen although they were to be
+}
+
+// doubt notes what is wrong with a part of a look.
+func (v *view) doubt(err error) {
+	if err != nil {
+		v.problems = append(v.problems, err.Error())
+	}
+}
+
+// view sees what a plan for some kinds needs. It is an error if the runtime does not tell its containers and sandboxes, or its images where
+// these alone are asked for; what else cannot be seen is absent. Images that cannot be seen keep nothing else from being collected: another
+// service may have them, or a container may not tell its volumes.
+func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger) (*view, error) {
+	v := &view{look: &reclaim.Look{Trigger: trigger, AgentStarted: c.o.Started}}
+	v.problems = slices.Clone(c.odd)
+	if err := c.lists(ctx, v); err != nil {
+		return nil, err
+	}
+	if len(c.logs) > 2*len(v.look.Containers) {
+		clear(c.logs) // most are of containers that are gone
+	}
+	// After the lists: a pod that is in none of them and is named from here on is not gone by what was known before.
+	v.known = c.o.Known()
+	v.look.PodsSynced = v.known.Synced
+	c.lookAtPlaces(v) // for images too: a pod lives by what is seen there
+	if what&Images != 0 {
+		err := c.lookAtImages(ctx, v)
+		if err != nil && (what == Images || ctx.Err() != nil) {
+			return nil, err
+		}
+		if v.look.Records = c.records; err != nil {
+			v.noImages = fmt.Errorf("no image goes, they cannot be seen: %w", err)
+			v.doubt(v.noImages)
+			v.look.Images, v.look.ImagesInUse, v.look.ImageFs = nil, nil, stats.Opt[reclaim.ImageFsSize]{}
+		}
+	}
+	v.time = c.now()
+	keep := c.quiet.update(v.time, v.look)
+	// What clients name they have to name again after a restart, and need time for that.
+	maps.DeleteFunc(keep, func(uid string, _ quietPod) bool { _, named := v.known.Pods[uid]; return named })
+	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)
+	v.look.Pods = reclaim.Phases(v.time, v.look, c.quiet.since, v.known.Pods, c.o.PodGoneAfter)
+	v.doubt(c.store.savePods(keep))
+	c.odd = nil // it is in the result
+	return v, nil
+}
+
+// lists asks the runtime for sandboxes and containers. The sandboxes come first: a container whose sandbox was made in between is then
+// one that its label tells of.
+func (c *Collector) lists(ctx context.Context, v *view) error {
+	began := c.now()
+	sandboxes, err := c.o.Runtime.Sandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	c.tooSlow(v, began, "its list of sandboxes")
+	began = c.now()
+	containers, err := c.o.Runtime.Containers(ctx, "")
+	if err != nil {
+		return err
+	}
+	c.tooSlow(v, began, "its list of containers")
+	v.look.Sandboxes = make([]reclaim.Sandbox, 0, len(sandboxes))
+	for i := range sandboxes {
+		s := &sandboxes[i]
+		v.look.Sandboxes = append(v.look.Sandboxes, reclaim.Sandbox{
+			ID: s.ID, PodUID: s.UID, Namespace: s.Namespace, Name: s.Name, Attempt: s.Attempt, NotReady: !s.Ready, CreatedAt: s.CreatedAt,
+		})
+	}
+	v.look.Containers = make([]reclaim.Container, 0, len(containers))
+	for i := range containers {
+		v.look.Containers = append(v.look.Containers, containerOf(&containers[i]))
+	}
+	return nil
+}
+
+func (c *Collector) tooSlow(v *view, began time.Time, what string) {
+	if took := c.now().Sub(began); took > c.slow && v.slow == "" {
+		v.slow = fmt.Sprintf("the runtime took %v for %s", took.Round(time.Millisecond), what)
+	}
+}
+
+func containerOf(c *cri.Container) reclaim.Container {
+	out := reclaim.Container{
+		ID: c.ID, SandboxID: c.SandboxID, PodUID: c.Labels[uidLabel], Name: c.Name, Attempt: c.Attempt,
+		State: stateOf(c.State), CreatedAt: c.CreatedAt,
+	}
+	for _, ref := range []string{c.ImageID, c.ImageRef, c.Image} {
+		if ref != "" {
+			out.Images = append(out.Images, ref)
+		}
+	}
+	return out
+}
+
+func stateOf(s cri.ContainerState) reclaim.ContainerState {
+	switch s {
+	case cri.Created:
+		return reclaim.Created
+	case cri.Running:
+		return reclaim.Running
+	case cri.Exited:
+		return reclaim.Exited
+	}
+	return reclaim.Unknown
+}
+
+// lookAtImages asks for the images, which of them are in use where no list says so, and the size of their file system.
+func (c *Collector) lookAtImages(ctx context.Context, v *view) error {
+	began := c.now()
+	images, err := c.o.Runtime.ListImages(ctx)
+	if err != nil {
+		return err
+	}
+	c.tooSlow(v, began, "its list of images")
+	v.look.Images = make([]reclaim.Image, 0, len(images))
+	for i := range images {
+		v.look.Images = append(v.look.Images, imageOf(&images[i]))
+	}
+	if c.pause, err = c.o.Runtime.SandboxImages(ctx); err != nil {
+		return err
+	}
+	if err := c.inUse(ctx, v); err != nil {
+		return err
+	}
+	info, err := c.o.Runtime.ImageFsInfo(ctx)
+	if err != nil || len(info.Images) == 0 {
+		v.doubt(err)
+		return nil
+	}
+	c.imageDir = info.Images[0].Mountpoint
+	fs, err := c.statfs(c.imageDir)
+	if err != nil {
+		v.doubt(err)
+		return nil
+	}
+	v.look.ImageFs = stats.Some(fs.ImageFsSize)
+	return nil
+}
+
+func imageOf(i *cri.Image) reclaim.Image {
+	out := reclaim.Image{ID: i.ID, RuntimeHandler: i.RuntimeHandler, Pinned: i.Pinned}
+	out.Names = append(append(out.Names, i.RepoTags...), i.RepoDigests...)
+	if i.Spec != "" {
+		out.Names = append(out.Names, i.Spec)
+	}
+	if i.Size > 0 {
+		out.Bytes = stats.Some(i.Size)
+	}
+	return out
+}

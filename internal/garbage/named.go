@@ -1,0 +1,84 @@
+package garbage
+
+import (
+	"maps"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/reclaim"
+	"jettison/stats/read"
+)
+
+// doubtFor is for how long a manifest that cannot be read keeps every pod from counting as gone.
+const doubtFor = time.Hour
+
+// Named is what is known of pods by name, for the Collector's goroutine: it cannot reach what belongs to the loop. It is safe for
+// concurrent use.
+type Named struct {
+	objects   func() []*v1.Pod
+	manifests bool                                 // there may be static ones
+	evicted   atomic.Pointer[map[string]time.Time] // pods, by UID, and when they were cleaned up; what it points to never changes
+	read      atomic.Bool                          // all manifests were, once
+	doubted   atomic.Int64                         // when one could not be read, in nanoseconds since 1970
+}
+
+// NewNamed makes a Named. objects, which may be called at any time, are the pods that clients and manifests name now, and are not changed
+// any more. manifests: there is a directory of static ones, and until it was read no pod is gone.
+func NewNamed(objects func() []*v1.Pod, manifests bool) *Named {
+	return &Named{objects: objects, manifests: manifests}
+}
+
+// Known is what the Collector asks for.
+func (n *Named) Known() Known {
+	out := Known{Pods: map[string]reclaim.Phase{}, Synced: n.synced(time.Now())}
+	var evicted map[string]time.Time
+	if m := n.evicted.Load(); m != nil {
+		evicted = *m
+	}
+	for _, p := range n.objects() {
+		phase := PhaseOf(p)
+		if _, was := evicted[string(p.UID)]; was { // its object may not say so yet
+			phase = reclaim.Evicted
+		}
+		out.Pods[string(p.UID)] = phase
+	}
+	return out
+}
+
+// synced: all static manifests were read.
+func (n *Named) synced(now time.Time) bool {
+	return !n.manifests || n.read.Load() && now.UnixNano()-n.doubted.Load() > int64(doubtFor)
+}
+
+// OnManifests notes that all manifests were read.
+func (n *Named) OnManifests() { n.read.Store(true) }
+
+// OnManifestDoubt notes that a manifest cannot be read: a pod that nothing else names may be its.
+func (n *Named) OnManifestDoubt(now time.Time) { n.doubted.Store(now.UnixNano()) }
+
+// onEvicted remembers that nothing of a pod is needed any more, as long as it does not come back.
+func (n *Named) onEvicted(now time.Time, uid string) {
+	next := map[string]time.Time{uid: now}
+	if old := n.evicted.Load(); old != nil {
+		maps.Copy(next, *old)
+	}
+	n.evicted.Store(&next)
+}
+
+// onPods forgets that pods were evicted which have a sandbox again, or of which the runtime knows nothing any more.
+func (n *Named) onPods(pods read.Index) {
+	old := n.evicted.Load()
+	if old == nil {
+		return
+	}
+	next := maps.Clone(*old)
+	maps.DeleteFunc(next, func(uid string, at time.Time) bool {
+		p := pods[uid]
+		return p == nil || p.Ready() && p.Sandboxes[0].CreatedAt.After(at)
+	})
+	if len(next) < len(*old) {
+		n.evicted.Store(&next)
+	}
+}

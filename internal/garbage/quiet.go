@@ -1,0 +1,70 @@
+package garbage
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"jettison/reclaim"
+)
+
+// quiet is since when pods have nothing alive in them. It goes on from one look to the next, and over a restart, for those of which nothing
+// new is there: a sandbox that is not ready never becomes ready again, so that a pod that lived in between has another one. Of pods that a
+// client or a manifest names nothing is kept. The names do not outlive a restart, and a pod that ended days ago would be gone before its
+// client is heard again.
+type quiet struct {
+	since   reclaim.Quiet
+	seen    map[string]quietPod // at the last look; before the first one, as read from the file
+	waiting int                 // pods that are on their way to be gone
+	next    time.Time           // when the first of them will be
+}
+
+// quietPod is one of them in the file.
+type quietPod struct {
+	Since     time.Time `json:"since"`
+	Sandboxes []string  `json:"sandboxes,omitempty"` // IDs, sorted
+}
+
+func newQuiet() quiet { return quiet{since: reclaim.Quiet{}, seen: map[string]quietPod{}} }
+
+// update brings it up to date with a look, and returns what to keep of it.
+func (q *quiet) update(now time.Time, l *reclaim.Look) map[string]quietPod {
+	sandboxes := map[string][]string{}
+	for i := range l.Sandboxes {
+		s := &l.Sandboxes[i]
+		sandboxes[s.PodUID] = append(sandboxes[s.PodUID], s.ID)
+	}
+	since := reclaim.Quiet{}
+	for uid, p := range q.seen {
+		if slices.ContainsFunc(sandboxes[uid], func(id string) bool { return !slices.Contains(p.Sandboxes, id) }) {
+			continue // it lived in between, and died again
+		}
+		at, looked := q.since[uid]
+		if !looked {
+			at = p.Since
+		}
+		since[uid] = at
+	}
+	q.since = since.Update(now, l)
+	keep := make(map[string]quietPod, len(q.since))
+	for uid, at := range q.since {
+		ids := sandboxes[uid]
+		slices.Sort(ids)
+		keep[uid] = quietPod{Since: at.UTC(), Sandboxes: ids}
+	}
+	q.seen = maps.Clone(keep)
+	return keep
+}
+
+// count finds the pods that will be gone, but are not yet.
+func (q *quiet) count(now time.Time, named map[string]reclaim.Phase, after time.Duration) {
+	q.waiting, q.next = 0, time.Time{}
+	for uid, since := range q.since {
+		if _, ok := named[uid]; ok || now.Sub(since) >= after {
+			continue
+		}
+		if q.waiting++; q.next.IsZero() || since.Add(after).Before(q.next) {
+			q.next = since.Add(after)
+		}
+	}
+}

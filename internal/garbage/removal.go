@@ -1,0 +1,314 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"jettison/cgroup"
+	"jettison/cri"
+	"jettison/reclaim"
+	"jettison/stats"
+)
+
+// stopGrace is what a container has to end in whose state the runtime does not know.
+const stopGrace = 10 * time.Second
+
+// do takes one step, after a last look at what it is about.
+func (x *run) do(s *reclaim.Step, d *Done) (Outcome, string, error) {
+	switch s.Action {
+	case reclaim.RemoveContainer:
+		return x.removeContainer(s)
+	case reclaim.RemoveSandbox:
+		return x.removeSandbox(s)
+	case reclaim.RemoveLogs:
+		return x.removeLogs(s, d)
+	case reclaim.RemoveLink:
+		return x.removeLink(s)
+	case reclaim.RemoveCgroup:
+		return x.removeCgroup(s)
+	}
+	return x.removeImage(s)
+}
+
+// changed is the outcome of a step that may not be taken any more.
+func changed(format string, args ...any) (Outcome, string, error) {
+	return Skipped, fmt.Sprintf(format, args...), nil
+}
+
+// named says why a step that is taken for what its pod is may not be any more, by what clients and manifests say now; empty: it may.
+func (x *run) named(s *reclaim.Step) string {
+	var as []reclaim.Phase
+	switch s.Reason {
+	case reclaim.PodGone:
+		as = []reclaim.Phase{reclaim.Gone, reclaim.Evicted}
+	case reclaim.PodEvicted:
+		as = []reclaim.Phase{reclaim.Evicted, reclaim.Gone}
+	case reclaim.PodTerminated:
+		as = []reclaim.Phase{reclaim.Terminated, reclaim.Evicted, reclaim.Gone}
+	default:
+		return ""
+	}
+	known := x.c.o.Known()
+	phase, named := known.Pods[s.PodUID]
+	if _, before := x.v.known.Pods[s.PodUID]; !named && !before && known.Synced {
+		return ""
+	}
+	for _, p := range as {
+		if named && phase == p {
+			return ""
+		}
+	}
+	switch {
+	case !known.Synced:
+		return "it is not known by now which pods there are"
+	case !named: // it was, when the plan was made: the next one knows what that means
+		return "its pod is not named any more"
+	}
+	return "its pod is named by now as one that is not gone"
+}
+
+// silent reports whether a step is taken because a pod is not named, not because a client says that it is gone.
+func (x *run) silent(s *reclaim.Step) bool {
+	_, named := x.v.known.Pods[s.PodUID]
+	return s.Reason == reclaim.PodGone && !named
+}
+
+// back reports whether something of a pod lives by the runtime's word. A container without a kubelet's label is of its sandbox's pod.
+func back(l *reclaim.Look, uid string) bool {
+	for i := range l.Sandboxes {
+		if s := &l.Sandboxes[i]; s.PodUID == uid && !s.NotReady {
+			return true
+		}
+	}
+	own := sandboxesOf(l, uid)
+	for i := range l.Containers {
+		if c := &l.Containers[i]; (c.PodUID == uid || own[c.SandboxID]) && c.State == reclaim.Running {
+			return true
+		}
+	}
+	return false
+}
+
+// sandboxesOf are the IDs of a pod's.
+func sandboxesOf(l *reclaim.Look, uid string) map[string]bool {
+	own := map[string]bool{}
+	for i := range l.Sandboxes {
+		if s := &l.Sandboxes[i]; s.PodUID == uid {
+			own[s.ID] = true
+		}
+	}
+	return own
+}
+
+func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
+	c := x.c
+	now, err := c.o.Runtime.ContainerStatus(x.ctx, s.ID)
+	if errors.Is(err, cri.ErrNotFound) {
+		return WasGone, "", nil
+	}
+	if err != nil {
+		return Failed, "", err
+	}
+	switch {
+	case now.State == cri.Running:
+		return changed("it runs")
+	case now.State == cri.Created && now.CreatedAt.IsZero():
+		return changed("it was created, and the runtime does not say when")
+	case now.State == cri.Created && c.now().Sub(now.CreatedAt) < c.o.Policy.Container.CreatedMinAge:
+		return changed("it was created a moment ago")
+	}
+	if x.silent(s) {
+		v, err := x.fresh(true)
+		if err != nil {
+			return Failed, "", err
+		}
+		if back(v.look, s.PodUID) {
+			return changed("its pod is back")
+		}
+	}
+	if why := x.named(s); why != "" {
+		return changed("%s", why)
+	}
+	if now.State == cri.Unknown {
+		if err := x.call(func(ctx context.Context) error { return c.o.Runtime.StopContainer(ctx, s.ID, stopGrace) }); err != nil {
+			return Failed, "", err
+		}
+		now, err = c.o.Runtime.ContainerStatus(x.ctx, s.ID)
+		if errors.Is(err, cri.ErrNotFound) {
+			return WasGone, "", nil
+		}
+		if err == nil && now.State != cri.Exited {
+			err = fmt.Errorf("it was stopped, and the runtime calls it %v", now.State)
+		}
+		if err != nil {
+			return Failed, "", err
+		}
+	}
+	// The log goes first, as with a kubelet (kuberuntime_container.go removeContainer): once the container is gone its place is not known.
+	var logErr error
+	if c.remover != nil && now.LogPath != "" {
+		shared, err := x.sharesLog(s, now.LogPath)
+		if err != nil {
+			return Failed, "", err
+		}
+		if !shared { // else it goes with the last of them
+			_, logErr = c.remover.ContainerLog(x.ctx, now.LogPath)
+		}
+	}
+	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.RemoveContainer(ctx, s.ID) }); err != nil {
+		return Failed, "", errors.Join(err, logErr)
+	}
+	return Removed, "", logErr
+}
+
+// sharesLog reports whether another container of the pod has the same log, or one that would be taken for what this one was rotated to. A
+// kubelet gives each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it.
+func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
+	v, err := x.fresh(true)
+	if err != nil {
+		return false, err
+	}
+	c, own := x.c, sandboxesOf(v.look, s.PodUID)
+	for i := range v.look.Containers {
+		o := &v.look.Containers[i]
+		if o.ID == s.ID || o.PodUID != s.PodUID && !own[o.SandboxID] {
+			continue
+		}
+		path, asked := c.logs[o.ID]
+		if !asked && !x.mute[o.ID] {
+			status, err := c.o.Runtime.ContainerStatus(x.ctx, o.ID)
+			switch {
+			case errors.Is(err, cri.ErrNotFound):
+				continue
+			case err != nil && x.ctx.Err() != nil:
+				return false, err
+			case err != nil:
+				x.mute[o.ID] = true
+			}
+			if path = status.LogPath; err == nil {
+				c.logs[o.ID] = path
+			}
+		}
+		if x.mute[o.ID] && o.State != reclaim.Exited {
+			return true, nil // it may
+		}
+		if path == file || strings.HasPrefix(path, file+".") {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
+	c := x.c
+	v, err := x.fresh(true)
+	if err != nil {
+		return Failed, "", err
+	}
+	now, _, err := c.o.Runtime.SandboxStatus(x.ctx, s.ID)
+	if errors.Is(err, cri.ErrNotFound) {
+		return WasGone, "", nil
+	}
+	if err != nil {
+		return Failed, "", err
+	}
+	if now.Ready {
+		return changed("it is ready")
+	}
+	if x.silent(s) && back(v.look, s.PodUID) {
+		return changed("its pod is back")
+	}
+	if why := x.named(s); why != "" {
+		return changed("%s", why)
+	}
+	if s.Reason == reclaim.NotNewest {
+		newer := false
+		for i := range v.look.Sandboxes {
+			if o := &v.look.Sandboxes[i]; o.PodUID == s.PodUID && o.ID != s.ID && !o.CreatedAt.Before(s.Since) {
+				newer = true
+			}
+		}
+		if !newer {
+			return changed("it is the newest of its pod by now")
+		}
+	}
+	containers, err := c.o.Runtime.Containers(x.ctx, s.ID)
+	if err != nil {
+		return Failed, "", err
+	}
+	if len(containers) > 0 {
+		return changed("it has %d containers", len(containers))
+	}
+	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.StopPodSandbox(ctx, s.ID) }); err != nil {
+		return Failed, "", err
+	}
+	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.RemovePodSandbox(ctx, s.ID) }); err != nil {
+		return Failed, "", err
+	}
+	return Removed, "", nil
+}
+
+func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
+	v, err := x.fresh(true)
+	if err != nil {
+		return Failed, "", err
+	}
+	if why := x.named(s); why != "" {
+		return changed("%s", why)
+	}
+	if back(v.look, s.PodUID) {
+		return changed("its pod is back")
+	}
+	ref := stats.PodReference{UID: s.PodUID}
+	ref.Namespace, ref.Name, _ = strings.Cut(s.Name, "/")
+	gone, err := x.c.remover.Logs(x.ctx, ref)
+	d.Freed = stats.Some(gone.Bytes)
+	switch {
+	case err != nil:
+		return Failed, "", err
+	case gone.Entries == 0:
+		return WasGone, "", nil
+	}
+	return Removed, "", nil
+}
+
+func (x *run) removeLink(s *reclaim.Step) (Outcome, string, error) {
+	now, err := x.c.o.Runtime.ContainerStatus(x.ctx, reclaim.ContainerOfLink(s.ID))
+	switch {
+	case errors.Is(err, cri.ErrNotFound):
+	case err != nil:
+		return Failed, "", err
+	case now.State != cri.Exited:
+		return changed("its container is %v", now.State)
+	}
+	if err := x.c.remover.Link(linksDir, s.ID); err != nil {
+		return Failed, "", err
+	}
+	return Removed, "", nil
+}
+
+func (x *run) removeCgroup(s *reclaim.Step) (Outcome, string, error) {
+	v, err := x.fresh(true)
+	if err != nil {
+		return Failed, "", err
+	}
+	if why := x.named(s); why != "" {
+		return changed("%s", why)
+	}
+	for i := range v.look.Sandboxes {
+		if v.look.Sandboxes[i].PodUID == s.PodUID {
+			return changed("the runtime has sandbox %.64q of its pod", v.look.Sandboxes[i].ID)
+		}
+	}
+	err = x.c.fs.RemoveEmpty(s.ID)
+	if errors.Is(err, cgroup.ErrPopulated) {
+		return changed("something lives in it")
+	}
+	if err != nil {
+		return Failed, "", err
+	}
+	return Removed, "", nil
+}

@@ -1,0 +1,241 @@
+package garbage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/internal/wholefile"
+	"jettison/reclaim"
+)
+
+// Files in the state directory, and their bounds. A node has a few hundred images and pods.
+const (
+	imagesFile = "images.json"
+	podsFile   = "quiet-pods.json"
+	lockFile   = "gc.lock"
+
+	stateVersion = 1
+	maxState     = 8 << 20 // bytes of a file
+	maxImages    = 10_000
+	maxQuiet     = 10_000
+	maxID        = 512
+)
+
+// store is what outlives a restart: two files, each replaced as a whole. One process at a time writes them, the one that holds the
+// lock.
+type store struct {
+	dir     string   // empty: nothing is kept
+	boot    string   // this one's ID; empty: not known
+	lock    *os.File // nil: not held
+	foreign bool     // another process holds it
+	written map[string][]byte
+	missing []string // files that were not there when it was opened
+}
+
+// imagesState is images.json.
+type imagesState struct {
+	Version int                   `json:"version"`
+	Images  map[string]imageState `json:"images"` // by ID
+}
+
+type imageState struct {
+	FirstDetected time.Time  `json:"firstDetected"`
+	LastUsed      *time.Time `json:"lastUsed,omitempty"` // absent: never
+}
+
+// podsState is quiet-pods.json.
+type podsState struct {
+	Version int                 `json:"version"`
+	Boot    string              `json:"boot,omitempty"` // of the kernel, boot_id
+	Pods    map[string]quietPod `json:"pods"`           // by UID
+}
+
+// openStore opens a directory. boot is the ID of this boot; empty: not known.
+func openStore(dir, boot string) *store {
+	s := &store{dir: dir, boot: boot, written: map[string][]byte{}}
+	s.acquire()
+	return s
+}
+
+// acquire takes the lock if no other process has it. Without a directory, or where none can be written, there is nothing to be locked.
+func (s *store) acquire() {
+	if s.dir == "" || s.lock != nil {
+		return
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return // to be said when something is to be written
+	}
+	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if s.foreign = err == unix.EWOULDBLOCK; err != nil {
+		f.Close()
+		return
+	}
+	s.lock = f
+}
+
+func (s *store) close() {
+	if s.lock != nil {
+		s.lock.Close() // which unlocks it
+	}
+}
+
+// load reads both files. What is missing is empty; what is malformed is, too, and in the errors.
+func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
+	records, pods = reclaim.Records{}, newQuiet()
+	for _, f := range []struct {
+		name  string
+		parse func(text []byte) error
+	}{
+		{imagesFile, func(text []byte) (err error) { records, err = parseImages(text); return err }},
+		{podsFile, func(text []byte) (err error) { pods.seen, err = parsePods(text, s.boot); return err }},
+	} {
+		if s.dir == "" {
+			break
+		}
+		path := filepath.Join(s.dir, f.name)
+		text, err := wholefile.Read(path, maxState, unix.O_NOFOLLOW)
+		if errors.Is(err, os.ErrNotExist) {
+			s.missing = append(s.missing, path)
+			continue
+		}
+		if err != nil {
+			err = errors.Unwrap(err) // the path is said below
+		} else {
+			err = f.parse(text)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w: starting anew", path, err))
+			continue
+		}
+		s.written[f.name] = text
+	}
+	return records, pods, errs
+}
+
+// parseImages reads images.json. It returns an empty map beside an error.
+func parseImages(text []byte) (reclaim.Records, error) {
+	out, state := reclaim.Records{}, imagesState{}
+	err := json.Unmarshal(text, &state)
+	switch {
+	case err != nil:
+		return out, err
+	case state.Version != stateVersion:
+		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
+	case len(state.Images) > maxImages:
+		return out, fmt.Errorf("more than %d images", maxImages)
+	}
+	for id, i := range state.Images {
+		if id == "" || len(id) > maxID {
+			continue
+		}
+		r := reclaim.ImageRecord{FirstDetected: plausible(i.FirstDetected)}
+		if i.LastUsed != nil {
+			r.LastUsed = plausible(*i.LastUsed)
+		}
+		out[id] = r
+	}
+	return out, nil
+}
+
+// parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot: all pods are quiet after that, and what
+// starts them needs time for it, however long the node was off. A file that does not say of which boot it is was written by a version that
+// kept the pods that clients name in it, too: it is not to be relied on either.
+func parsePods(text []byte, boot string) (map[string]quietPod, error) {
+	out, state := map[string]quietPod{}, podsState{}
+	err := json.Unmarshal(text, &state)
+	switch {
+	case err != nil:
+		return out, err
+	case state.Version != stateVersion:
+		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
+	case len(state.Pods) > maxQuiet:
+		return out, fmt.Errorf("more than %d pods", maxQuiet)
+	case boot != "" && state.Boot != boot:
+		return out, nil
+	}
+	for uid, p := range state.Pods {
+		if p.Since = plausible(p.Since); uid != "" && len(uid) <= maxID && !p.Since.IsZero() {
+			out[uid] = p
+		}
+	}
+	return out, nil
+}
+
+// plausible is a time in UTC, and zero, not known, for one before 1970 or of a year that JSON has no text for.
+func plausible(t time.Time) time.Time {
+	if t = t.UTC(); t.Before(time.Unix(0, 0)) || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
+// saveImages writes the images' records.
+func (s *store) saveImages(records reclaim.Records) error {
+	return s.write(imagesFile, imagesOf(records))
+}
+
+// imagesOf is what becomes of records in the file: of too many those that were used last, which are worth the most.
+func imagesOf(records reclaim.Records) *imagesState {
+	state := &imagesState{Version: stateVersion, Images: make(map[string]imageState, min(len(records), maxImages))}
+	ids := slices.Collect(maps.Keys(records))
+	if len(ids) > maxImages {
+		slices.SortFunc(ids, func(a, b string) int { return records[b].LastUsed.Compare(records[a].LastUsed) })
+		ids = ids[:maxImages]
+	}
+	for _, id := range ids {
+		i := imageState{FirstDetected: records[id].FirstDetected.UTC()}
+		if used := records[id].LastUsed.UTC(); !used.IsZero() {
+			i.LastUsed = &used
+		}
+		state.Images[id] = i
+	}
+	return state
+}
+
+// savePods writes which pods are quiet since when.
+func (s *store) savePods(pods map[string]quietPod) error {
+	if len(pods) > maxQuiet {
+		return fmt.Errorf("%s: more than %d pods: not written", filepath.Join(s.dir, podsFile), maxQuiet)
+	}
+	return s.write(podsFile, &podsState{Version: stateVersion, Boot: s.boot, Pods: pods})
+}
+
+// write replaces a file as a whole, if it has to be another one: a reader sees the old text or the new one, whatever happens
+// meanwhile.
+func (s *store) write(name string, state any) error {
+	if s.dir == "" {
+		return nil
+	}
+	if s.acquire(); s.foreign {
+		return nil // the other process writes what it sees
+	}
+	text, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(s.dir, name), err)
+	}
+	if string(text) == string(s.written[name]) {
+		return nil
+	}
+	path := filepath.Join(s.dir, name)
+	err = wholefile.Replace(path, func(f *os.File) error {
+		_, err := f.Write(text)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	s.written[name] = text
+	return nil
+}

@@ -1,0 +1,244 @@
+package garbage
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/reclaim"
+)
+
+// What is remembered of images and pods outlives a restart.
+func TestARestartRemembers(t *testing.T) {
+	n := newNode(t)
+	n.image("sha256:1", 100)
+	n.container("c", "s", uidA, exited, time.Hour, "sha256:1")
+	n.sandbox("s", uidA, false, time.Hour)
+	n.pass(Everything, reclaim.Periodic)
+	first := n.clock
+	n.clock = n.clock.Add(4 * time.Minute)
+	n.open(nil)
+	if r := n.records["sha256:1"]; !r.FirstDetected.Equal(first) || !r.LastUsed.Equal(first) {
+		t.Errorf("%+v", r)
+	}
+	n.clock = n.clock.Add(time.Minute)
+	n.want(n.pass(Containers, reclaim.Periodic), "container c", "sandbox s")
+}
+
+// The time that a node was off is none in which its pods could have been started.
+func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
+	for _, c := range []struct {
+		then, now string
+		gone      bool
+	}{{"one", "two", false}, {"one", "one", true}, {"", "two", false}, {"one", "", true}} {
+		n := newNode(t)
+		proc := t.TempDir()
+		boot := func(id string) {
+			file := filepath.Join(proc, "sys/kernel/random/boot_id")
+			err := os.MkdirAll(filepath.Dir(file), 0o700)
+			if err == nil {
+				err = os.WriteFile(file, []byte(id+"\n"), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.open(func(o *Options) { o.ProcMount = proc })
+		}
+		boot(c.then)
+		n.sandbox("s", uidA, false, time.Hour)
+		n.pass(Everything, reclaim.Periodic)
+		n.clock = n.clock.Add(8 * time.Hour)
+		boot(c.now)
+		r := n.pass(Everything, reclaim.Periodic)
+		if gone := r.Count(Removed) > 0; gone != c.gone || len(r.Odd) > 0 {
+			t.Errorf("%+v: gone %v, %q", c, gone, r.Odd)
+		}
+		n.clock = n.clock.Add(5 * time.Minute)
+		n.pass(Everything, reclaim.Periodic)
+		if len(n.removed()) != 1 {
+			t.Errorf("%+v: 5 minutes later: %v", c, n.removed())
+		}
+	}
+}
+
+// A client has as long as podGoneAfter to name its pods again after a restart, however long they have been quiet.
+func TestAPodThatWasNamedBeforeARestart(t *testing.T) {
+	n := newNode(t)
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Terminated}, Synced: true})
+	n.sandbox("s", uidA, false, time.Hour)
+	n.file("log/pods/default_a_" + uidA + "/main/0.log")
+	n.pass(Everything, reclaim.Periodic)
+	n.clock = n.clock.Add(24 * time.Hour)
+	n.pass(Everything, reclaim.Periodic)
+	n.known.Store(&Known{Synced: true})
+	n.open(nil)
+	if r := n.pass(Everything, reclaim.Periodic); len(r.Done) > 0 {
+		t.Errorf("at once: %+v", r.Done)
+	}
+	n.clock = n.clock.Add(5 * time.Minute)
+	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s")
+}
+
+// A pod that has lived between two looks has another sandbox, and is quiet only since then.
+func TestAPodThatLivedMeanwhile(t *testing.T) {
+	n := newNode(t)
+	n.sandbox("s", uidA, false, time.Hour)
+	n.sandbox("t", uidB, false, time.Hour)
+	n.pass(Everything, reclaim.Periodic)
+	n.clock = n.clock.Add(10 * time.Minute)
+	n.open(nil)
+	n.sandbox("s2", uidA, false, time.Minute)
+	n.known.Store(&Known{Synced: true})
+	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s", "sandbox t") // s: its pod has a newer one
+	if pods, _ := n.Waiting(); pods != 1 {
+		t.Errorf("%d pods wait", pods)
+	}
+}
+
+func TestAStateFileThatIsNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		text, want string
+	}{
+		"not JSON":        {"{", "unexpected end"},
+		"another version": {`{"version": 2}`, "version 2, want 1"},
+		"another kind":    {`[]`, "cannot unmarshal"},
+		"a list":          {`{"version": 1, "images": []}`, "cannot unmarshal"},
+		"a time":          {`{"version": 1, "images": {"a": {"firstDetected": "x"}}}`, "parsing time"},
+		"huge":            {strings.Repeat(" ", maxState+1), "larger than"},
+		"empty":           {"", "unexpected end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			path := filepath.Join(n.state, imagesFile)
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			n.open(nil)
+			n.image("sha256:1", 100)
+			r := n.pass(Images, reclaim.Periodic)
+			if len(r.Odd) != 1 || !strings.Contains(r.Odd[0], path) || !strings.Contains(r.Odd[0], c.want) || !strings.HasSuffix(r.Odd[0], "starting anew") || strings.Contains(r.Odd[0], "\n") {
+				t.Errorf("%q", r.Odd)
+			}
+			if r := n.pass(Images, reclaim.Periodic); len(r.Odd) > 0 {
+				t.Errorf("said twice: %q", r.Odd)
+			}
+			n.open(nil)
+			if len(n.records) != 1 || len(n.odd) > 0 {
+				t.Errorf("not rebuilt: %v, %q", n.records, n.odd)
+			}
+		})
+	}
+}
+
+// Nothing is read or written through a symbolic link.
+func TestAStateFileThatIsALink(t *testing.T) {
+	n := newNode(t)
+	elsewhere := n.file("etc/elsewhere")
+	for _, name := range []string{imagesFile, podsFile, imagesFile + ".tmp"} {
+		if err := os.Symlink(elsewhere, filepath.Join(n.state, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.open(nil)
+	if len(n.odd) != 2 {
+		t.Errorf("%q", n.odd)
+	}
+	n.image("sha256:1", 100)
+	n.pass(Everything, reclaim.Periodic)
+	if info, err := os.Lstat(filepath.Join(n.state, imagesFile)); err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if text, err := os.ReadFile(elsewhere); err != nil || len(text) != 5000 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+// Of two processes the first keeps the files; the second reads them, and takes over when the first has ended.
+func TestTwoProcesses(t *testing.T) {
+	n := newNode(t)
+	n.image("sha256:1", 100)
+	n.pass(Images, reclaim.Periodic)
+	first := n.Collector
+	n.Collector = nil
+	n.open(nil)
+	if !n.Locked() || first.Locked() || len(n.records) != 1 {
+		t.Errorf("second locked out: %v, first: %v; it reads %d records", n.Locked(), first.Locked(), len(n.records))
+	}
+	n.image("sha256:2", 100)
+	n.pass(Images, reclaim.Periodic)
+	if records, _, _ := (&store{dir: n.state, written: map[string][]byte{}}).load(); len(records) != 1 {
+		t.Errorf("the second has written: %v", records)
+	}
+	first.Close()
+	n.pass(Images, reclaim.Periodic)
+	if records, _, _ := (&store{dir: n.state, written: map[string][]byte{}}).load(); len(records) != 2 || n.Locked() {
+		t.Errorf("it has not taken over: %v", records)
+	}
+}
+
+// Where nothing can be written garbage is collected all the same.
+func TestAStateDirThatCannotBe(t *testing.T) {
+	n := newNode(t)
+	file := n.file("a-file")
+	n.open(func(o *Options) { o.StateDir = filepath.Join(file, "below") })
+	n.image("sha256:1", 100)
+	r := n.pass(Images, reclaim.Periodic)
+	if r.Err != nil || len(r.Odd) == 0 || !strings.Contains(strings.Join(r.Odd, " "), "not a directory") {
+		t.Errorf("%v, %q", r.Err, r.Odd)
+	}
+}
+
+func FuzzState(f *testing.F) {
+	f.Add([]byte(`{"version": 1, "images": {"a": {"firstDetected": "2026-01-01T00:00:00Z", "lastUsed": "2026-01-01T00:00:00Z"}}}`))
+	f.Add([]byte(`{"version": 1, "pods": {"u": {"since": "2026-01-01T00:00:00Z", "sandboxes": ["s"]}, "v": {"since": "2199-01-01T00:00:00+07:00"}}}`))
+	f.Add([]byte(`{"version": 1, "images": {"a": {"firstDetected": "0000-01-01T00:00:00+07:00", "lastUsed": "9999-12-31T23:59:59-07:00"}}}`))
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		records, err := parseImages(text)
+		if err != nil && len(records) > 0 {
+			t.Fatal("records beside an error")
+		}
+		again, err := json.Marshal(imagesOf(records))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := parseImages(again); err != nil || len(back) != len(records) {
+			t.Errorf("%v became %v: %v", records, back, err)
+		}
+		for id, r := range records.Detect(now, []reclaim.Image{{ID: "a"}}, reclaim.Used{}) {
+			if r.FirstDetected.After(now) || r.LastUsed.After(now) {
+				t.Errorf("%s: %+v", id, r)
+			}
+		}
+		pods, _ := parsePods(text, "b")
+		q := newQuiet()
+		q.seen = pods
+		q.update(now, &reclaim.Look{Sandboxes: []reclaim.Sandbox{{ID: "s", PodUID: "u", NotReady: true}, {ID: "t", PodUID: "v", NotReady: true}}})
+		for uid, since := range q.since {
+			if since.After(now) {
+				t.Errorf("%s is quiet from %v on", uid, since)
+			}
+		}
+	})
+}
+
+// A pod that came back and died again from one look to the next is quiet from the second one on: what lived since then may be wanted.
+func TestAPodThatLivedBetweenTwoLooksStartsAnew(t *testing.T) {
+	q, now := newQuiet(), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for i, c := range []struct {
+		sandboxes []string
+		want      time.Duration // since the first look
+	}{{[]string{"s"}, 0}, {[]string{"s"}, 0}, {[]string{"t", "s"}, 2 * time.Minute}, {[]string{"t"}, 2 * time.Minute}} {
+		look := &reclaim.Look{}
+		for _, id := range c.sandboxes {
+			look.Sandboxes = append(look.Sandboxes, reclaim.Sandbox{ID: id, PodUID: "u", NotReady: true})
+		}
+		q.update(now.Add(time.Duration(i)*time.Minute), look)
+		if got := q.since["u"].Sub(now); got != c.want {
+			t.Errorf("look %d: quiet from %v on, want %v", i, got, c.want)
+		}
+	}
+}

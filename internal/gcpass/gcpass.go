@@ -1,0 +1,152 @@
+// Package gcpass is one pass of garbage collection that a person asks for: on this node, beside an agent or without one, or planned from
+// files. It prints what it does.
+//
+//	gcpass.go  Run: one pass on this node
+//	known.go   which pods there are, as manifests say, and an agent that runs here
+//	plan.go    FromFiles: a plan from files
+//	json.go    plan and result as -o json prints them
+//	table.go   likewise for people
+package gcpass
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"jettison/cgroup"
+	"jettison/cri"
+	"jettison/internal/config"
+	"jettison/internal/garbage"
+	"jettison/internal/sources"
+	"jettison/reclaim"
+	"jettison/stats/read"
+)
+
+// answerLimit is for the runtime's first answer, and for the first look at manifests.
+const answerLimit = 5 * time.Second
+
+// Options of Run.
+type Options struct {
+	Config      *config.Config
+	Runtime     *cri.Client
+	CgroupMount string // empty: where it usually is
+	ProcMount   string // likewise
+	HostRoot    string // the node's root directory
+	StateDir    string // of what outlives a pass; empty: nothing does
+	Trigger     reclaim.Trigger
+	DryRun      bool // plan only
+	JSON        bool // print JSON
+}
+
+// pass is one pass on this node.
+type pass struct {
+	o     Options
+	notes []string // what was not looked at, and why
+}
+
+func (p *pass) note(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+// Run makes one pass and prints it. The error says why it was not all that it was to be.
+func Run(ctx context.Context, o Options, stdout io.Writer) error {
+	if os.Geteuid() != 0 && !o.DryRun {
+		return fmt.Errorf("gc: user %d may not remove anything: run it as root, or with --dry-run", os.Geteuid())
+	}
+	p := &pass{o: o}
+	r, err := p.make(ctx)
+	if err != nil {
+		return err
+	}
+	if o.JSON {
+		err = p.printJSON(stdout, &r)
+	} else {
+		err = p.print(stdout, &r)
+	}
+	return errors.Join(err, failure(&r))
+}
+
+// make makes the pass, or plans it.
+func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
+	listing, err := firstListing(ctx, p.o.Runtime)
+	if err != nil {
+		return r, err
+	}
+	host, err := read.OpenHostRoot(p.o.HostRoot)
+	if err != nil {
+		return r, fmt.Errorf("gc: %w: name the node's root directory with --host-root", err)
+	}
+	defer host.Close()
+	known := p.known(ctx, read.NewIndex(listing))
+	c, err := garbage.New(garbage.Options{
+		Collect: p.o.Config.Collect(), Runtime: p.o.Runtime, Known: func() garbage.Known { return known }, ProcMount: p.o.ProcMount, Host: host,
+		CgroupMount: p.cgroupMount(), StateDir: p.o.StateDir,
+	})
+	if err != nil {
+		return r, fmt.Errorf("gc: %w", err)
+	}
+	defer c.Close()
+	p.askAgent(ctx, c.Locked(), &known)
+	if p.o.DryRun {
+		r = c.Plan(ctx, garbage.Everything, p.o.Trigger)
+	} else {
+		r = c.Pass(ctx, garbage.Everything, p.o.Trigger)
+	}
+	if n, at := c.Waiting(); n > 0 {
+		p.note("%d pods that no client or manifest names have nothing alive in them, and are gone from podGoneAfter (%v) on: the first at %s",
+			n, p.o.Config.PodGoneAfter, at.UTC().Format(time.RFC3339))
+	}
+	return r, nil
+}
+
+// cgroupMount is where cgroups are; empty: they cannot be seen.
+func (p *pass) cgroupMount() string {
+	fs, err := cgroup.Open(p.o.CgroupMount)
+	if err != nil {
+		p.note("cgroups are not looked at: %v", err)
+		return ""
+	}
+	fs.Close()
+	return cmp.Or(p.o.CgroupMount, cgroup.DefaultMount)
+}
+
+// failure is why a pass was not all that it was to be.
+func failure(r *garbage.Result) error {
+	switch {
+	case r.Err != nil && r.Count(garbage.Removed) > 0:
+		return fmt.Errorf("gc: the pass ended early, after %d of %d steps: %w", r.Count(garbage.Removed), len(r.Plan.Steps), r.Err)
+	case r.Err != nil:
+		return fmt.Errorf("gc: %w", r.Err)
+	case r.PutOff != "":
+		return fmt.Errorf("gc: nothing was removed: %s", r.PutOff)
+	}
+	n := r.Count(garbage.Failed)
+	if n == 0 && r.Unseen != nil {
+		return fmt.Errorf("gc: %w", r.Unseen)
+	}
+	for i := range r.Done {
+		if d := &r.Done[i]; d.Outcome == garbage.Failed {
+			return fmt.Errorf("gc: %d of %d steps failed, the first: %w", n, len(r.Plan.Steps), d.Err)
+		}
+	}
+	return nil
+}
+
+func firstListing(ctx context.Context, c *cri.Client) (listing cri.Listing, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	if _, err = c.Version(ctx); err == nil {
+		listing, err = cri.NewLister(c).List(ctx)
+	}
+	if errors.Is(err, cri.ErrNotCRI) {
+		return listing, fmt.Errorf("gc: %w: set containerRuntimeEndpoint to the runtime's CRI socket", err)
+	}
+	if err != nil {
+		return listing, fmt.Errorf("gc: container runtime %s: %s", c.Endpoint(), sources.Diagnose(c.Endpoint(), err))
+	}
+	return listing, nil
+}

@@ -1,0 +1,33 @@
+package gcpass
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"jettison/internal/gcfiles"
+)
+
+// FromFiles plans from the files of a directory and prints the plan. The error may be about the policy: then the plan without that part is
+// printed.
+func FromFiles(dir string, asJSON bool, stdout io.Writer) error {
+	node, err := gcfiles.Read(dir)
+	if err != nil {
+		return fmt.Errorf("gc: %w", err)
+	}
+	plan := node.Plan()
+	if asJSON {
+		err = encode(stdout, outputOf(&plan))
+	} else {
+		err = printPlan(stdout, &plan)
+	}
+	for _, wrong := range []struct {
+		part string
+		err  error
+	}{{"container", node.Policy.Container.Validate()}, {"image", node.Policy.Image.Validate()}} {
+		if wrong.err != nil {
+			err = errors.Join(err, fmt.Errorf("gc: %s: policy.%s: %w", dir+"/"+gcfiles.GCFile, wrong.part, wrong.err))
+		}
+	}
+	return err
+}

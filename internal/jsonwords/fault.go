@@ -1,0 +1,115 @@
+package jsonwords
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"jettison/internal/nearest"
+)
+
+// Fault is what is wrong with a file, and where.
+type Fault struct {
+	File  string
+	Line  int    // from 1; of a field that is not there, that of what it should be in
+	Field string // as in summary.pods[3].memory.rssBytes; empty: the line, or the file, as a whole
+	What  string
+}
+
+// Error is "FILE: line N: field: what".
+func (f *Fault) Error() string {
+	if f.Field == "" {
+		return fmt.Sprintf("%s: line %d: %s", f.File, f.Line, f.What)
+	}
+	return fmt.Sprintf("%s: line %d: %s: %s", f.File, f.Line, f.Field, f.What)
+}
+
+// Unfit is why a value that is JSON is none for the type that was read.
+func Unfit(e *json.SemanticError, read reflect.Type) string {
+	var inner *json.SemanticError
+	switch {
+	case errors.Is(e.Err, json.ErrUnknownName):
+		return "unknown field" + nearest.Question(e.JSONPointer.LastToken(), maps.Keys(siblings(e.JSONPointer, read)))
+	case errors.As(e.Err, &inner) && inner != e && inner.Err != nil: // of a type that reads itself
+		return inner.Err.Error()
+	case e.JSONKind == '0' && e.GoType != nil && isNumber(e.GoType):
+		return fmt.Sprintf("%.40s is not %s", e.JSONValue, wanted(e.GoType))
+	case e.JSONKind != 0 && e.GoType != nil && (e.Err == nil || isNumber(e.GoType)):
+		return fmt.Sprintf("want %s, got %s", wanted(e.GoType), Kind(e.JSONKind))
+	case e.Err != nil:
+		return e.Err.Error()
+	}
+	return e.Error()
+}
+
+func isNumber(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 }
+
+// wanted is what a field takes, in words.
+func wanted(t reflect.Type) string {
+	t = pointed(t)
+	switch k := t.Kind(); {
+	case k == reflect.Float32 || k == reflect.Float64:
+		return "a number"
+	case k >= reflect.Uint && k <= reflect.Uint64:
+		return "a whole number that is not negative"
+	case isNumber(t):
+		return fmt.Sprintf("a whole number of %d bits", t.Bits())
+	case k == reflect.Bool:
+		return "true or false"
+	case k == reflect.String:
+		return "text"
+	case k == reflect.Slice || k == reflect.Array:
+		return "a list"
+	}
+	return "an object"
+}
+
+// siblings are the fields that a type knows in the object in which a pointer's last token stands; none if that is no struct.
+func siblings(p jsontext.Pointer, t reflect.Type) map[string]reflect.Type {
+	for token := range p.Parent().Tokens() {
+		switch t = pointed(t); t.Kind() {
+		case reflect.Slice, reflect.Map:
+			t = t.Elem()
+		case reflect.Struct:
+			of, ok := Fields(t)[token]
+			if !ok {
+				return nil
+			}
+			t = of
+		default:
+			return nil
+		}
+	}
+	if t = pointed(t); t.Kind() != reflect.Struct {
+		return nil
+	}
+	return Fields(t)
+}
+
+func pointed(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t
+}
+
+// Fields are the fields of a struct by their names in JSON, those of embedded structs too.
+func Fields(t reflect.Type) map[string]reflect.Type {
+	out := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
+			maps.Copy(out, Fields(f.Type))
+		case f.IsExported() && name != "" && name != "-":
+			out[name] = f.Type
+		}
+	}
+	return out
+}

@@ -1,0 +1,20 @@
+// Package kill is the kill ladder: it pins a victim, kills it through the kernel, frees its memory from threads of its own,
+// waits until the kernel says that it is gone, and has the runtime clean up after it.
+//
+//	ladder.go          the rungs by name
+//	killer.go          Killer: owns the threads, pins victims
+//	victim.go          Victim: pinned, killed, awaited
+//	reap.go            after the kill: CPU for the dying, their memory freed
+//	stop.go            gently, through the runtime
+//	clean.go           the runtime cleans up
+//	steplog.go         what was done when
+//	selftest.go        whether it works here, on processes of its own
+//	trial.go           the self-test as the loop makes it, put off while something is short
+//	selftestvictim.go  such a process
+//
+// cgroup.kill ends every process of the pod, forks in flight included, without the runtime's help. Where it is missing or refused they are
+// killed one by one, again and again until the cgroup is empty: a process that was in the middle of a fork finishes it.
+//
+// The dying need CPU to die: cpu.max and cpu.weight of their cgroups are raised, and put back once no process is left. From Pin to the
+// kill nothing is allocated.
+package kill

@@ -1,0 +1,70 @@
+package lister
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/cri"
+	"jettison/cri/critest"
+	"jettison/stats/read"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The runtime is listed when it is asked for. Each answer is handed over once, the newest takes the place of one that was not taken, and
+// it ends with its context.
+func TestListing(t *testing.T) {
+	runtime := critest.Start(t)
+	client, err := cri.Dial(runtime.Endpoint(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	before := make(chan read.Index, 16)
+	l := New(client, func(i read.Index) { before <- i })
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := l.Start(ctx)
+	if u := <-l.Updates(); u.Err != nil || len(u.Pods) != 0 {
+		t.Errorf("%+v", u)
+	}
+	<-before
+	runtime.Change(func() {
+		runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: "pod"}, CreatedAt: 1}}
+	})
+	l.Ask()
+	<-before // it is not taken
+	runtime.Change(func() { runtime.Fail = map[string]error{"ListPodSandbox": errors.New("down")} })
+	for u := (Update{}); u.Err == nil; u = <-l.Updates() { // the failure, at last
+		l.Ask()
+	}
+	cancel()
+	wait()
+}
+
+// How soon the next list comes: at once where one failed or a young pod has no container yet, seldom where the runtime tells by itself.
+func TestWhenTheNextListComes(t *testing.T) {
+	l := New(nil, nil)
+	young := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: uid, Ready: true, CreatedAt: time.Now()}}})
+	for _, c := range []struct {
+		name string
+		err  error
+		told bool
+		pods read.Index
+		want time.Duration
+	}{
+		{"as ever", nil, false, nil, resync},
+		{"it failed", errors.New("down"), true, nil, resyncSoon},
+		{"it tells", nil, true, young, resyncTold},
+		{"a young pod", nil, false, young, resyncSoon},
+	} {
+		l.Told(c.told)
+		if got := l.next(c.err, c.pods); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// Package objects keeps what is known of pod objects: those that clients hand over on the agent's socket, and those of static manifests.
+// It serves the socket, too.
+package objects
+
+import (
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/eviction"
+	"jettison/internal/manifests"
+	"jettison/internal/podstore"
+	"jettison/internal/repeat"
+	"jettison/internal/socket"
+)
+
+// Options of New.
+type Options struct {
+	Socket, Group string     // empty: clients have no way in
+	Manifests     string     // the directory of static manifests in this process's view; empty: there are none
+	State         func() any // what the socket tells of the agent, for any goroutine
+	OnManifests   func()     // all manifests were read; called beside the loop
+	OnDoubt       func(time.Time)
+	Log           *repeat.Logger
+}
+
+// Objects are the loop's part. The socket and the manifests have goroutines of their own, which hand over through the store.
+type Objects struct {
+	o       Options
+	store   *podstore.Store
+	pods    map[string]*eviction.Pod // by UID
+	limited map[string]bool          // UIDs of those with limits on local storage
+}
+
+// New makes an Objects that knows of none.
+func New(o Options) *Objects { return &Objects{o: o, store: podstore.New()} }
+
+// Store is where objects are handed over. It is safe for concurrent use.
+func (o *Objects) Store() *podstore.Store { return o.store }
+
+// Start opens the socket and reads static manifests. The returned function ends both.
+func (o *Objects) Start() (stop func(), err error) {
+	var server *socket.Server
+	if o.o.Socket != "" {
+		server, err = socket.Listen(socket.Options{Path: o.o.Socket, Group: o.o.Group, Pods: o.store, State: o.o.State})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var reader *manifests.Reader
+	if o.o.Manifests != "" {
+		reader = o.readManifests()
+	}
+	return func() {
+		if reader != nil {
+			if err := reader.Close(); err != nil {
+				o.o.Log.Warn("stopping", "error", err)
+			}
+		}
+		if server != nil {
+			if err := server.Close(); err != nil {
+				o.o.Log.Warn("stopping", "error", err)
+			}
+		}
+	}, nil
+}
+
+// readManifests reads static manifests beside the loop, again whenever they change.
+func (o *Objects) readManifests() *manifests.Reader {
+	store, options, log := o.store, o.o, o.o.Log.Logger // all that it may use there
+	return manifests.Start(manifests.Options{
+		Path: options.Manifests,
+		Changed: func(all []*v1.Pod) {
+			store.SetManifests(all)
+			options.OnManifests()
+		},
+		Report: func(err error) {
+			options.OnDoubt(time.Now())
+			log.Warn("a static pod's manifest is not known", "error", err)
+		},
+	})
+}
+
+// Changed gets a value when OnChanged has something new to take.
+func (o *Objects) Changed() <-chan struct{} { return o.store.Changed() }
+
+// OnChanged takes what is known of pod objects now. limited are the UIDs of those that have limits on local storage.
+func (o *Objects) OnChanged() (limited map[string]bool) {
+	o.pods, o.limited = o.store.Snapshot().Pods, map[string]bool{}
+	for uid, p := range o.pods {
+		if p.Limited() {
+			o.limited[uid] = true
+		}
+	}
+	return o.limited
+}
+
+// Pods are the objects by UID, as OnChanged took them. The map must not be changed.
+func (o *Objects) Pods() map[string]*eviction.Pod { return o.pods }
+
+// Limited reports whether one of them has limits on local storage.
+func (o *Objects) Limited() bool { return len(o.limited) > 0 }
+
+// Clients is how many of them only clients told of.
+func (o *Objects) Clients() int { return o.store.Snapshot().Clients }
+
+// All are the objects as the store has them now.
+func (o *Objects) All() []*v1.Pod { return o.store.Snapshot().Objects }
+
+// ManifestPath is where a kubelet's staticPodPath is seen below the node's root directory; empty: there are none.
+func ManifestPath(hostRoot, staticPodPath string) string {
+	if staticPodPath == "" {
+		return ""
+	}
+	return filepath.Join("/", hostRoot, staticPodPath)
+}

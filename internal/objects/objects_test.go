@@ -1,0 +1,93 @@
+package objects
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"jettison/api"
+	"jettison/internal/nodetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const manifest = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", "namespace": "default"},
+	"spec": {"containers": [{"name": "c", "image": "i"}]}}`
+
+// Manifests and clients are two origins of objects; both end with what Start returns.
+func TestWhereObjectsComeFrom(t *testing.T) {
+	dir, err := os.MkdirTemp("", "o") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	manifests := filepath.Join(dir, "manifests")
+	if err := os.Mkdir(manifests, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(manifests, "s.json"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(manifests, "bad.yaml"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read, doubted := make(chan struct{}, 8), make(chan time.Time, 8)
+	n := nodetest.New(t)
+	o := New(Options{
+		Socket: filepath.Join(dir, "s.sock"), Manifests: manifests, Log: n.Log, State: func() any { return nil },
+		OnManifests: func() { read <- struct{}{} }, OnDoubt: func(at time.Time) { doubted <- at },
+	})
+	stop, err := o.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-read
+	<-doubted
+	o.Store().SetRuntime(n.Runs()) // which runs the manifest's pod
+	client := api.New(api.Options{Socket: filepath.Join(dir, "s.sock")})
+	pod := []any{map[string]any{
+		"metadata": map[string]any{"uid": "client", "namespace": "default", "name": "p"},
+		"spec": map[string]any{"containers": []any{map[string]any{
+			"name": "c", "image": "i", "resources": map[string]any{"limits": map[string]any{"ephemeral-storage": "1Gi"}},
+		}}},
+	}}
+	if _, err := client.PutPods(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	<-o.Changed()
+	limited := o.OnChanged()
+	if len(limited) != 1 || !limited["client"] || !o.Limited() || o.Pods()[nodetest.UID] == nil || o.Clients() != 1 || len(o.All()) != 2 {
+		t.Errorf("limited %v, pods %v, clients %d of %d", limited, o.Pods(), o.Clients(), len(o.All()))
+	}
+	stop()
+	if !strings.Contains(n.Text(), "a static pod's manifest is not known") {
+		t.Errorf("log: %s", n.Text())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "s.sock")); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+// A socket that cannot be opened is an error of the start, and begins nothing.
+func TestASocketThatCannotBeOpened(t *testing.T) {
+	n := nodetest.New(t)
+	o := New(Options{Socket: filepath.Join(n.Dir, strings.Repeat("x", 200)), Manifests: n.Dir, Log: n.Log})
+	if _, err := o.Start(); err == nil {
+		t.Error("no error")
+	}
+}
+
+// A kubelet's path of manifests is seen below the node's root directory.
+func TestWhereManifestsAre(t *testing.T) {
+	for _, c := range []struct{ root, path, want string }{
+		{"", "", ""}, {"/host", "", ""}, {"", "/etc/k/manifests", "/etc/k/manifests"}, {"/host", "/etc/k/manifests", "/host/etc/k/manifests"},
+	} {
+		if got := ManifestPath(c.root, c.path); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package pace
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+const gib = 1 << 30
+
+func TestPace(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		floor    float64
+		headroom uint64
+		want     time.Duration
+	}{
+		{"far away", gib, 100 * gib, latest},
+		{"no threshold", gib, math.MaxUint64, latest},
+		{"half a second away", gib, gib / 2, 500 * time.Millisecond},
+		{"upon it", gib, 1, Soonest},
+		{"the floor is not known", 0, gib, Soonest},
+		{"the floor is no number", math.NaN(), gib, Soonest},
+	} {
+		p := pace{floor: c.floor}
+		if got := p.next(c.headroom); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// However fast memory is eaten, up to the floor, the look after the crossing comes within what the floor takes from the threshold on:
+// a look is always due before the crossing, or within the shortest time after it, 10 ms for one that hardly leaks. And a quiet node is
+// left alone.
+func TestALeakIsSeenAtOnce(t *testing.T) {
+	const threshold = 100 << 20
+	for _, rate := range []float64{10 << 20, 100 << 20, gib, 3 * gib} { // bytes a second
+		p, now, looks := pace{floor: 3 * gib}, time.Unix(1000, 0), 0
+		start, at := now, func(now time.Time) float64 { return 4*gib - rate*now.Sub(time.Unix(1000, 0)).Seconds() }
+		for at(now) > threshold {
+			p.see(stats.Observation{OK: true, Time: now, Value: uint64(at(now))})
+			now = now.Add(p.next(uint64(at(now)) - threshold))
+			looks++
+		}
+		crossed := start.Add(time.Duration((4*gib - threshold) / rate * float64(time.Second)))
+		if late := now.Sub(crossed); late > pollQuiet+time.Millisecond || rate > 3*gib/100 && late > Soonest+time.Millisecond {
+			t.Errorf("%v bytes a second: seen %v after the crossing", rate, late)
+		}
+		if took := now.Sub(start); looks > 50 && looks > int(took/(5*time.Millisecond)) {
+			t.Errorf("%v bytes a second: %d looks in %v", rate, looks, took)
+		}
+	}
+}
+
+// One that eats faster than the floor is believed once it was seen, and forgotten when it is over.
+func TestASlopeIsRemembered(t *testing.T) {
+	p, now := pace{floor: 100 << 20}, time.Unix(1000, 0)
+	see := func(available uint64) { p.see(stats.Observation{OK: true, Time: now, Value: available}) }
+	see(4 * gib)
+	now = now.Add(time.Second)
+	see(3 * gib)
+	if got := p.next(gib); got != time.Second {
+		t.Errorf("at a GiB a second: %v", got)
+	}
+	if got := p.next(gib / 4); got != 250*time.Millisecond {
+		t.Errorf("at a GiB a second: %v", got)
+	}
+	p.see(stats.Observation{}) // not observed: nothing is learnt
+	now = now.Add(4 * time.Second)
+	see(3 * gib)
+	if got := p.next(gib / 16); got < 600*time.Millisecond || got > 700*time.Millisecond {
+		t.Errorf("4 s later, at the floor: %v", got)
+	}
+}
+
+func TestTheFillFloorIsMeasured(t *testing.T) {
+	if one := MeasureFill(1); one < 1<<20 || one > 1<<40 {
+		t.Errorf("%v bytes a second", one)
+	}
+	if Cores() < 1 {
+		t.Error("no cores")
+	}
+}
+
+func TestCountCPUs(t *testing.T) {
+	for list, want := range map[string]int{"0-7\n": 8, "0\n": 1, "0-3,8,10-11": 7, "": 0, "x": 0, "3-1": 0, "0-": 0} {
+		if got := countCPUs(list); got != want {
+			t.Errorf("%q: %d, want %d", list, got, want)
+		}
+	}
+}
+
+// A node that lives just above a threshold is not looked at five hundred times a second; when it falls again, it is.
+func TestNearAThresholdForLong(t *testing.T) {
+	p, now := pace{floor: 1 << 30}, time.Unix(1000, 0)
+	see := func(available uint64) {
+		now = now.Add(10 * time.Millisecond)
+		p.see(stats.Observation{OK: true, Time: now, Value: available})
+	}
+	see(20 << 20)
+	see(10 << 20)
+	if got := p.next(1 << 20); got != Soonest {
+		t.Errorf("while it falls: %v", got)
+	}
+	for range 600 {
+		see(10 << 20)
+	}
+	if got := p.next(1 << 20); got != pollQuiet {
+		t.Errorf("6 s later: %v", got)
+	}
+	see(5 << 20)
+	if got := p.next(1 << 20); got != Soonest {
+		t.Errorf("when it falls again: %v", got)
+	}
+}

@@ -1,0 +1,39 @@
+package podjson
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Bounds of a quantity's text, as eviction has them for its own. resource.ParseQuantity computes with as many digits as an exponent
+// asks for (1e-99990000 keeps it busy for minutes), and the decoder of v1.Pod calls it before the object can be looked at.
+const (
+	maxQuantityText     = 100
+	maxQuantityExponent = 1000
+)
+
+// ParseQuantity reads a quantity of a pod. It refuses what no pod has and a parser or a sum would suffer from.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	none := resource.Quantity{}
+	if len(text) > maxQuantityText {
+		return none, fmt.Errorf("quantity %.40q...: longer than %d characters", text, maxQuantityText)
+	}
+	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
+		n, err := strconv.Atoi(text[i+1:])
+		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxQuantityExponent || n < -maxQuantityExponent) {
+			return none, fmt.Errorf("quantity %q: the exponent is not between -%d and %d", text, maxQuantityExponent, maxQuantityExponent)
+		}
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return none, fmt.Errorf("quantity %q: %w", text, err)
+	}
+	if q.Sign() < 0 {
+		return none, fmt.Errorf("quantity %q is negative", text)
+	}
+	return q, nil
+}

@@ -1,0 +1,92 @@
+package records
+
+import (
+	"strings"
+	"unicode"
+
+	"jettison/api"
+	"jettison/stats"
+)
+
+// Bounds of a record. What comes from outside is cut.
+const (
+	maxRows  = 10
+	maxSteps = 64
+	maxWord  = 64
+	maxName  = 253
+	maxError = 256 // of a step
+	maxText  = 2048
+	maxKeys  = 512
+	maxIDs   = 16
+)
+
+// bound cuts what is too long and makes every text one line that a terminal may be shown. It writes to no slice that the caller has.
+func bound(r *api.Record) {
+	for _, f := range []struct {
+		text *string
+		most int
+	}{
+		{&r.ID, maxWord}, {&r.BootID, maxWord}, {&r.Agent, maxWord}, {&r.Pod.UID, maxName}, {&r.Pod.Namespace, maxName}, {&r.Pod.Name, maxName},
+		{(*string)(&r.Pod.QOSClass), maxWord}, {&r.Pod.Cgroup, maxText}, {(*string)(&r.Signal), maxWord}, {&r.Threshold, maxName},
+		{&r.ThresholdGrace, maxWord}, {&r.Reason, maxText}, {&r.Message, maxText}, {(*string)(&r.Outcome), maxWord}, {&r.Error, maxText},
+	} {
+		*f.text = oneLine(*f.text, f.most)
+	}
+	r.Crossed, r.Decided, r.After = boundReading(r.Crossed), boundReading(r.Decided), boundReading(r.After)
+	r.Squeeze = boundSqueeze(r.Squeeze)
+	r.Pod.SandboxIDs = boundEach(r.Pod.SandboxIDs, maxIDs, func(id string) string { return oneLine(id, maxName) })
+	r.Ranking.Rows = boundEach(r.Ranking.Rows, maxRows, boundCandidate)
+	r.Steps = boundEach(r.Steps, maxSteps, boundStep)
+}
+
+// boundEach makes a new list of the first items.
+func boundEach[T any](items []T, most int, bound func(T) T) []T {
+	out := make([]T, 0, min(len(items), most))
+	for _, item := range items[:cap(out)] {
+		out = append(out, bound(item))
+	}
+	return out
+}
+
+func boundReading(r *api.Reading) *api.Reading {
+	if r == nil {
+		return nil
+	}
+	clean := *r
+	clean.Text, clean.Reason = oneLine(r.Text, maxWord), oneLine(r.Reason, maxText)
+	return &clean
+}
+
+func boundSqueeze(s *api.Squeeze) *api.Squeeze {
+	if s == nil {
+		return nil
+	}
+	clean := *s
+	clean.Signal, clean.Kind = stats.Signal(oneLine(string(s.Signal), maxWord)), oneLine(s.Kind, maxWord)
+	return &clean
+}
+
+func boundCandidate(c api.Candidate) api.Candidate {
+	return api.Candidate{
+		Pod: oneLine(c.Pod, 2*maxName+1), UID: oneLine(c.UID, maxName), QOSClass: stats.QOSClass(oneLine(string(c.QOSClass), maxWord)),
+		DecidedBy: oneLine(c.DecidedBy, maxWord), Keys: oneLine(c.Keys, maxKeys),
+	}
+}
+
+func boundStep(s api.Step) api.Step {
+	s.Name, s.Error = oneLine(s.Name, maxWord), oneLine(s.Error, maxError)
+	return s
+}
+
+// oneLine is a text from outside as it may stand in a line and on a terminal: what cannot be printed is a question mark.
+func oneLine(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) { // IsPrint knows one space, U+0020
+			return '?'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,99 @@
+package records
+
+import (
+	"time"
+
+	"jettison/api"
+	"jettison/internal/bootid"
+	"jettison/internal/repeat"
+)
+
+// closeLimit is how long the last records may take to be written when the agent ends.
+const closeLimit = time.Second
+
+// Keeper is the loop's part: it hands records and state over to a Writer, which has a goroutine of its own. The methods of a nil Keeper
+// do nothing: a dry run leaves no trace.
+type Keeper struct {
+	writer  *Writer // nil: nothing is kept
+	bootID  string
+	changed bool // what a restart needs has changed since it was saved
+}
+
+// KeeperOptions of StartKeeper.
+type KeeperOptions struct {
+	Dir  string // empty: only the kernel's log gets records
+	Proc string // where /proc is mounted
+	// Agent is its version.
+	Agent string
+	Log   *repeat.Logger
+}
+
+// StartKeeper begins to write records and state, and returns what the process before this one has left. Close it.
+func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, running []api.Record) {
+	k = &Keeper{bootID: bootid.Read(o.Proc)}
+	if o.Dir != "" {
+		var warnings []error
+		state, running, warnings = Load(o.Dir, now, k.bootID)
+		for _, err := range warnings {
+			o.Log.Warn("what was kept is not whole", "error", err)
+		}
+	}
+	log := o.Log.Logger // the writer's goroutine reports
+	writer, err := Start(Options{Dir: o.Dir, BootID: k.bootID, Agent: o.Agent, Report: func(n Notice) {
+		if n.Err != nil {
+			log.Warn("not kept", "what", n.What, "error", n.Err)
+			return
+		}
+		log.Info("kept again", "what", n.What, "lost", n.Lost)
+	}})
+	if err != nil {
+		o.Log.Warn("neither records nor state are kept", "error", err)
+		return k, state, running
+	}
+	k.writer = writer
+	return k, state, running
+}
+
+// Keeps reports whether anything is.
+func (k *Keeper) Keeps() bool { return k != nil && k.writer != nil }
+
+// Begin keeps that an eviction has begun, Update what became of it.
+func (k *Keeper) Begin(r *api.Record) {
+	if k.Keeps() {
+		k.writer.Begin(*r)
+		k.changed = true
+	}
+}
+
+// Update keeps a record anew.
+func (k *Keeper) Update(r *api.Record) {
+	if k.Keeps() {
+		k.writer.Update(*r)
+	}
+}
+
+// Changed tells that what a restart needs is something else now.
+func (k *Keeper) Changed() {
+	if k != nil {
+		k.changed = true
+	}
+}
+
+// Save hands over what the next process needs, if that has changed. fill completes a state that has its version, boot and time.
+func (k *Keeper) Save(now time.Time, fill func(*State)) {
+	if !k.Keeps() || !k.changed {
+		return
+	}
+	k.changed = false
+	s := State{Version: StateVersion, BootID: k.bootID, Time: now}
+	fill(&s)
+	k.writer.Save(s)
+}
+
+// Close writes what was handed over, which may take a second.
+func (k *Keeper) Close() error {
+	if !k.Keeps() {
+		return nil
+	}
+	return k.writer.Close(closeLimit)
+}

@@ -1,0 +1,70 @@
+// Package replay decides again on frames that were recorded or written: by one policy, or by two, to see where they differ.
+package replay
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"jettison/internal/config"
+	"jettison/internal/frames"
+)
+
+// Options of Run.
+type Options struct {
+	Path   string // of the frames; -: Stdin
+	Stdin  io.Reader
+	Policy *config.Loaded
+	Than   *config.Loaded // nil: decisions are printed; else where this policy decides otherwise
+}
+
+// Load loads a policy. What a person should know about it goes to stderr.
+func Load(path string, stderr io.Writer) (*config.Loaded, error) {
+	c, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range c.Warnings {
+		if strings.HasPrefix(w, "not acted on") { // by the agent; here everything is
+			continue
+		}
+		fmt.Fprintln(stderr, "jettison: replay: warning: config:", w)
+	}
+	return c, nil
+}
+
+// Run plays all frames and prints what is decided on them, a JSON object a line. How many decisions differ goes to stderr.
+func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
+	r, done, err := open(o)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if o.Than == nil {
+		return frames.Run(ctx, o.Policy.Config, r, stdout)
+	}
+	all, different, err := frames.Compare(ctx, o.Policy.Config, o.Than.Config, r, stdout)
+	if err == nil {
+		fmt.Fprintf(stderr, "jettison: replay: %d of %d frames are decided differently\n", different, all)
+	}
+	return err
+}
+
+// open opens a file of frames.
+func open(o Options) (r *frames.Reader, done func(), err error) {
+	if o.Path == "-" {
+		r, err := frames.NewReader(o.Stdin, "standard input")
+		return r, func() {}, err
+	}
+	file, err := os.Open(o.Path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("replay: %w", err)
+	}
+	if r, err = frames.NewReader(file, o.Path); err != nil {
+		_ = file.Close()
+		return nil, nil, err
+	}
+	return r, func() { _ = file.Close() }, nil
+}

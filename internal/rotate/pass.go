@@ -1,0 +1,162 @@
+// Package rotate keeps the logs of live containers small where no kubelet does: a log that has grown too large is renamed, the runtime
+// opens a new one, older ones are compressed, and the oldest go. Names and order are the kubelet's (v1.36.3
+// pkg/kubelet/logs/container_log_manager.go), so that either may go on where the other stopped:
+//
+//	0.log                       the runtime writes to it
+//	0.log.20260131-235959       renamed then; it may have been written to a little longer, so it is compressed the next time only
+//	0.log.20260131-225959.gz    compressed
+//	0.log.20260131-225959.tmp   left behind by a compression that did not end: removed
+//
+// The path of a log is the runtime's word. It counts only below the pod log directory, no symbolic link is followed below that and no
+// mount crossed, and everything happens relative to the open directory of the log. Of what else lies there only names of exactly
+// these shapes are touched; the kubelet takes all that begin alike.
+//
+//	pass.go      Rotator: one pass over the logs of all containers
+//	rotate.go    one log and its older files: when it is rotated, and how
+//	compress.go  compressing one of them
+//	part.go      Rotation: when a pass is made, for the loop
+package rotate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cri"
+	"jettison/stats/read"
+)
+
+// Runtime is what a pass needs of a container runtime (*cri.Client).
+type Runtime interface {
+	ContainerStatus(ctx context.Context, id string) (cri.Container, error)
+	ReopenContainerLog(ctx context.Context, id string) error
+}
+
+// Rotator rotates logs. One goroutine uses it; a pass may take long, for it reads and compresses what containers have written.
+type Rotator struct {
+	Host       *read.HostRoot
+	Runtime    Runtime
+	PodLogsDir string // "/var/log/pods". Itself, and on the way to it, symbolic links and mounts are the administrator's
+	MaxSize    int64  // bytes from which on a log is rotated (containerLogMaxSize); below 0: none is
+	MaxFiles   int    // files of one log, the one that is written to included (containerLogMaxFiles); at least 2
+}
+
+// Result is what a pass has done. It is right beside an error, too.
+type Result struct {
+	Rotated    int
+	Compressed int
+	Removed    int    // older than the newest MaxFiles, and what earlier passes left behind
+	Freed      uint64 // bytes that were allocated to what was removed, and compressed
+	Reopened   int    // logs that were missing
+}
+
+const maxErrors = 8 // of one pass, in words; the rest is counted
+
+// Pass looks at the log of every container that runs and rotates what is too large. Times in names are now's, in its own location, as
+// the kubelet's are. What goes wrong with one log is named in the error, one line each, and the others go on. It ends early with ctx.
+func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Container) (Result, error) {
+	p := &rotation{Rotator: r, now: now}
+	if r.MaxSize < 0 {
+		return p.result, nil
+	}
+	base, err := r.Host.Dir(r.PodLogsDir)
+	if errors.Is(err, unix.ENOENT) {
+		return p.result, nil // no pod has logged yet
+	}
+	if err != nil {
+		return p.result, fmt.Errorf("rotate logs: %w", err)
+	}
+	defer unix.Close(base)
+	var errs []error
+	more := 0
+	for i := range containers {
+		if ctx.Err() != nil {
+			errs = append(errs, fmt.Errorf("rotate logs: %w", ctx.Err()))
+			break
+		}
+		c := &containers[i]
+		if c.State != cri.Running { // others write nothing more; an empty new log would be of no use
+			continue
+		}
+		switch err := p.container(ctx, base, c); {
+		case err == nil || errors.Is(err, cri.ErrNotFound):
+		case len(errs) < maxErrors:
+			errs = append(errs, fmt.Errorf("rotate log of container %.64s: %w", c.ID, err))
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		errs = append(errs, fmt.Errorf("rotate logs: %d more could not be", more))
+	}
+	return p.result, errors.Join(errs...)
+}
+
+// rotation is one pass.
+type rotation struct {
+	*Rotator
+	now    time.Time
+	result Result
+}
+
+// container looks at one log.
+func (p *rotation) container(ctx context.Context, base int, c *cri.Container) error {
+	logPath := c.LogPath
+	if logPath == "" { // what was listed may lack it
+		status, err := p.Runtime.ContainerStatus(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		if logPath = status.LogPath; logPath == "" {
+			return nil // it has none
+		}
+	}
+	rel, err := below(p.PodLogsDir, logPath)
+	if err != nil {
+		return err
+	}
+	dir, err := openDir(base, path.Dir(rel))
+	if err != nil {
+		return fmt.Errorf("open directory of %.256q: %w", logPath, err)
+	}
+	defer unix.Close(dir)
+	l := &log{rotation: p, dir: dir, name: path.Base(rel), id: c.ID}
+	if err := l.rotate(ctx); err != nil {
+		return fmt.Errorf("%.256q: %w", logPath, err)
+	}
+	return nil
+}
+
+// below is a path relative to the directory that it has to lie in.
+func below(dir, file string) (rel string, err error) {
+	rel, ok := strings.CutPrefix(file, strings.TrimRight(path.Clean(dir), "/")+"/")
+	if !ok {
+		return "", fmt.Errorf("%.256q does not lie in %s: it is left alone", file, dir)
+	}
+	for part := range strings.SplitSeq(rel, "/") {
+		if part == "" || part == "." || part == ".." || len(part) > 255 || strings.ContainsRune(part, 0) {
+			return "", fmt.Errorf("%.256q is not the plain path of a file: it is left alone", file)
+		}
+	}
+	return rel, nil
+}
+
+// openDir opens a directory below another one, to be listed and worked in. EXDEV: something is mounted there; ELOOP: a symbolic link
+// is on the way.
+func openDir(base int, rel string) (int, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	for {
+		fd, err := unix.Openat2(base, rel, &how)
+		if err == nil || err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced with it (openat2(2))
+			return fd, err
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package show
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"jettison/api"
+	"jettison/internal/records"
+	"jettison/stats"
+)
+
+// Past is which evictions of which file of records are to be printed.
+type Past struct {
+	File string
+	ID   string // of one, or the beginning of it; empty: all
+	Last int    // only so many, the newest; 0: all
+	JSON bool   // as they lie in the file, a JSON object a line
+}
+
+// Print prints them. What cannot be read of the file is named on stderr.
+func (q *Past) Print(stdout, stderr io.Writer) error {
+	list, err := records.Read(q.File)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("records: %w", err)
+	}
+	if err != nil {
+		list = &records.List{}
+	}
+	for _, w := range list.Warnings {
+		fmt.Fprintf(stderr, "jettison: records: %s: %s\n", q.File, w)
+	}
+	all := list.Records
+	if q.ID != "" {
+		r, err := pick(all, q.ID)
+		if err != nil {
+			return fmt.Errorf("records: %w in %s", err, q.File)
+		}
+		if !q.JSON {
+			return inFull(stdout, r)
+		}
+		all = []api.Record{*r}
+	}
+	if q.Last > 0 {
+		all = all[max(0, len(all)-q.Last):]
+	}
+	switch {
+	case q.JSON:
+		e := json.NewEncoder(stdout)
+		e.SetEscapeHTML(false)
+		for i := range all {
+			if err := e.Encode(&all[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case len(all) == 0:
+		_, err := fmt.Fprintf(stdout, "nothing was recorded in %s\n", q.File)
+		return err
+	}
+	return table(stdout, all)
+}
+
+// pick is the record with an ID, or the only one whose ID begins so.
+func pick(all []api.Record, id string) (*api.Record, error) {
+	var found *api.Record
+	n := 0
+	for i := range all {
+		if all[i].ID == id {
+			return &all[i], nil
+		}
+		if strings.HasPrefix(all[i].ID, id) {
+			found = &all[i]
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return nil, fmt.Errorf("no record's ID begins with %.64q", id)
+	case 1:
+		return found, nil
+	}
+	return nil, fmt.Errorf("the IDs of %d records begin with %.64q: give more of it,", n, id)
+}
+
+// table prints a line for each.
+func table(stdout io.Writer, all []api.Record) error {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tTIME\tPOD\tSIGNAL\tCROSSED TO KILL\tKILL TO BACK\tOUTCOME")
+	for i := range all {
+		r := &all[i]
+		crossed, back := "-", "-"
+		if r.Crossed != nil && r.WasKilled() {
+			crossed = took(r.Crossed.Stamp, r.Killed)
+		}
+		if r.After != nil && r.Outcome == api.OutcomeBack {
+			back = took(r.EndBegan(), r.After.Stamp)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Began.Time.UTC().Format(time.DateTime), r.Pod.Title(),
+			cmp.Or(string(r.Signal), "-"), crossed, back, r.Outcome)
+	}
+	return w.Flush()
+}
+
+// took is the time from one stamp to another in milliseconds.
+func took(from, to api.Stamp) string {
+	d, ok := to.Since(from)
+	if !ok {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+}
+
+// inFull prints one in full. Times are from the kill on, or from the stop.
+func inFull(stdout io.Writer, r *api.Record) error {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	lines{w}.who(r)
+	lines{w}.when(r)
+	lines{w}.what(r)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := steps(stdout, r, r.EndBegan()); err != nil {
+		return err
+	}
+	return ranking(stdout, &r.Ranking)
+}
+
+// lines are those of one eviction, each with a name.
+type lines struct{ w io.Writer }
+
+func (l lines) add(name, format string, args ...any) {
+	fmt.Fprintf(l.w, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+}
+
+// who was evicted, for what, and with what outcome.
+func (l lines) who(r *api.Record) {
+	l.add("record", "%s", r.ID)
+	l.add("pod", "%s", r.Pod.Title())
+	l.add("", "uid %s, %s, cgroup %s", OrDash(r.Pod.UID), cmp.Or(string(r.Pod.QOSClass), "QoS class not known"), OrDash(r.Pod.Cgroup))
+	if len(r.Pod.SandboxIDs) > 0 {
+		l.add("", "sandbox %s", strings.Join(r.Pod.SandboxIDs, ", "))
+	}
+	l.add("signal", "%s", cmp.Or(r.Threshold, string(r.Signal), "-"))
+	if r.ThresholdGrace != "" {
+		l.add("", "met for %s", r.ThresholdGrace)
+	}
+	l.add("outcome", "%s", r.Outcome)
+	if r.Error != "" {
+		l.add("error", "%s", r.Error)
+	}
+}
+
+// when each thing was seen or done.
+func (l lines) when(r *api.Record) {
+	zero, word := r.EndBegan(), "killed"
+	if !r.WasKilled() {
+		word = "stopped"
+		l.add("grace", "%d s", r.GracePeriodSeconds)
+	}
+	reading := func(name string, v *api.Reading) {
+		if v != nil {
+			l.add(name, "%-10s %s", offset(zero, v.Stamp), observed(v, r.Signal))
+		}
+	}
+	reading("crossed", r.Crossed)
+	reading("decided", r.Decided)
+	l.add(word, "%s", stampText(zero))
+	if r.Emptied != (api.Stamp{}) {
+		l.add("empty", "%-10s no process is left", offset(zero, r.Emptied))
+	}
+	reading("after", r.After)
+}
+
+// what it returned, and why this pod.
+func (l lines) what(r *api.Record) {
+	l.add("returns", "predicted %s, returned %s", amountOf(r.Signal, r.Predicted), amountOf(r.Signal, r.Released))
+	if r.Reclaimed != nil {
+		l.add("reclaimed", "%s before", amountOf(stats.SignalMemoryAvailable, r.Reclaimed))
+	}
+	if r.Squeeze != nil {
+		l.add("squeezed", "%s", squeezed(r.Squeeze))
+	}
+	if !r.HoldOffUntil.IsZero() {
+		l.add("held off", "until %s", r.HoldOffUntil.UTC().Format(time.DateTime))
+	}
+	l.add("why", "%s", OrDash(r.Reason))
+	l.add("message", "%s", OrDash(strings.TrimSpace(r.Message)))
+}
+
+// squeezed is a squeeze in words.
+func squeezed(s *api.Squeeze) string {
+	bytes := func(v *uint64) string { return amountOf(stats.SignalMemoryAvailable, v) }
+	text := fmt.Sprintf("asked for %s of %s, got %s, read in again %s, in %.1f ms",
+		bytes(&s.Asked), OrDash(s.Kind), bytes(s.Freed), bytes(s.Refaulted), float64(s.Took)/float64(time.Millisecond))
+	if s.Stopped {
+		text += ", stopped for the eviction"
+	}
+	return text
+}
+
+func steps(stdout io.Writer, r *api.Record, zero api.Stamp) error {
+	if len(r.Steps) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nSTEP\tWHEN\tN\tERROR")
+	for _, s := range r.Steps {
+		n := "-"
+		if s.N != 0 {
+			n = fmt.Sprint(s.N)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", OrDash(s.Name), offset(zero, api.Stamp{Monotonic: s.Monotonic}), n, OrDash(s.Error))
+	}
+	return w.Flush()
+}
+
+func ranking(stdout io.Writer, k *api.Ranking) error {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	if len(k.Rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\nRANK\tPOD\tQOS\tAFTER THE ONE BEFORE BY\tKEYS")
+	for i, row := range k.Rows {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, OrDash(row.Pod), OrDash(string(row.QOSClass)), OrDash(row.DecidedBy), OrDash(row.Keys))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(stdout, "and %d more candidates, %d pods protected\n", k.More, k.Protected)
+	return err
+}
+
+// offset is when something was, from zero on.
+func offset(zero, at api.Stamp) string {
+	if d, ok := at.Since(zero); ok {
+		return fmt.Sprintf("+%.1f ms", float64(d)/float64(time.Millisecond))
+	}
+	if d, ok := zero.Since(at); ok {
+		return fmt.Sprintf("-%.1f ms", float64(d)/float64(time.Millisecond))
+	}
+	return "-"
+}
+
+// stampText is an instant on both clocks.
+func stampText(s api.Stamp) string {
+	text := "-"
+	if !s.Time.IsZero() {
+		text = s.Time.UTC().Format("2006-01-02 15:04:05.000 UTC")
+	}
+	if s.Monotonic > 0 {
+		text += fmt.Sprintf(", %.6f monotonic", s.Monotonic.Seconds())
+	}
+	return text
+}
+
+// observed is a reading in words.
+func observed(v *api.Reading, signal stats.Signal) string {
+	if v.Available == nil {
+		return "not observed: " + cmp.Or(v.Reason, "no reason was given")
+	}
+	text := cmp.Or(v.Text, amountOf(signal, v.Available))
+	if strings.Contains(string(signal), ".pressure.") {
+		return text + " of the time stalled"
+	}
+	return text + " available of " + amountOf(signal, v.Capacity)
+}
+
+// amountOf is an amount in a signal's unit.
+func amountOf(signal stats.Signal, v *uint64) string {
+	if v == nil {
+		return "not known"
+	}
+	return Amount(signal, *v)
+}

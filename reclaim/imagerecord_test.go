@@ -1,0 +1,97 @@
+package reclaim
+
+import (
+	"maps"
+	"testing"
+	"time"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+func TestDetect(t *testing.T) {
+	three := []Image{{ID: "img0"}, {ID: "img1", Names: []string{"name:1"}}, {ID: "img2"}}
+	uses := func(refs ...string) Used {
+		return UsedIn(&Look{Containers: []Container{{State: Exited, Images: refs}}})
+	}
+	for _, test := range []struct {
+		name   string
+		before Records
+		images []Image
+		used   Used
+		want   Records
+	}{
+		// G01: what is new is first detected now, what is used was last used now (TestDetectImagesInitialDetect).
+		{"G01", nil, three, uses("name:1", "img2"), Records{"img0": {FirstDetected: now}, "img1": {now, now}, "img2": {now, now}}},
+		// G02: what is no longer used keeps when it last was (TestDetectImagesContainerStopped).
+		{"G02", Records{"img0": {ago(time.Hour), time.Time{}}, "img1": {ago(time.Hour), ago(time.Minute)}}, three[:2], Used{},
+			Records{"img0": {ago(time.Hour), time.Time{}}, "img1": {ago(time.Hour), ago(time.Minute)}}},
+		// G03: what is no longer there is forgotten (TestDetectImagesWithRemovedImages).
+		{"G03", Records{"img0": {ago(time.Hour), now}, "img1": {ago(time.Hour), now}}, nil, Used{}, Records{}},
+		{"a record without a time", Records{"img0": {}}, three[:1], Used{}, Records{"img0": {FirstDetected: now}}},
+		{"a clock that was set back", Records{"img0": {ago(-time.Hour), ago(-time.Hour)}}, three[:1], Used{}, Records{"img0": {now, now}}},
+	} {
+		before := maps.Clone(test.before)
+		if got := test.before.Detect(now, test.images, test.used); !maps.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+		if !maps.Equal(before, test.before) {
+			t.Errorf("%s: the records before were changed", test.name)
+		}
+	}
+}
+
+func TestImagesAreFoundByAnyReference(t *testing.T) {
+	image := &Image{ID: "sha256:aa", Names: []string{"docker.io/library/a:1", "docker.io/library/a@sha256:bb"}}
+	for ref, want := range map[string]bool{"sha256:aa": true, "aa": true, "docker.io/library/a:1": true, "other.io/a@sha256:bb": true, "sha256:bb": true,
+		"docker.io/library/a:2": false, "": false, "sha256:": false, "a": false} {
+		u := UsedIn(&Look{ImagesInUse: []string{ref}})
+		if got := u.Image(image); got != want {
+			t.Errorf("%q: got %v, want %v", ref, got, want)
+		}
+		if u.Image(&Image{}) {
+			t.Errorf("%q: an image without a name is in use", ref)
+		}
+	}
+}
+
+// A short name, as people write it, means the image that the runtime lists in full, or whose ID begins so.
+func TestImagesAreFoundByShortReferences(t *testing.T) {
+	for _, c := range []struct {
+		ref, listed string
+		want        bool
+	}{
+		{"pause:3.10", "docker.io/library/pause:3.10", true},
+		{"pause", "docker.io/library/pause:latest", true},
+		{"rancher/mirrored-pause:3.6", "docker.io/rancher/mirrored-pause:3.6", true},
+		{"docker.io/pause", "docker.io/library/pause:latest", true},
+		{"index.docker.io/library/pause:1", "docker.io/library/pause:1", true},
+		{"registry.k8s.io/pause", "registry.k8s.io/pause:latest", true},
+		{"localhost/a", "localhost/a:latest", true},
+		{"localhost:5000/a", "localhost:5000/a:latest", true},
+		{"docker.io/library/a:1", "a:1", true},
+		{"localhost/a", "docker.io/localhost/a:latest", false},
+		{"quay.io/pause:3.10", "docker.io/library/pause:3.10", false},
+		{"pause:3.1", "docker.io/library/pause:3.10", false},
+		{"3f57d9401f8d", "x:1", true},
+		{"sha256:3f57d9401f8d", "x:1", true},
+		{"3f57d9401f8e", "x:1", false},
+		{"3f5", "x:1", false},
+	} {
+		image := &Image{ID: "sha256:3f57d9401f8d42f986df300f0c69192fc41da28ccc8d797829467780db3dd741", Names: []string{c.listed}}
+		u := UsedIn(&Look{ImagesInUse: []string{c.ref}})
+		if got := u.Image(image); got != c.want {
+			t.Errorf("%q in use, %q listed: got %v, want %v", c.ref, c.listed, got, c.want)
+		}
+	}
+}
+
+func TestImagesListedTwiceAreOne(t *testing.T) {
+	p := DefaultPolicy().Plan(now, &Look{Trigger: DiskPressure, Records: Records{"a": {FirstDetected: ago(time.Hour)}, "b": {FirstDetected: ago(time.Hour)}, "c": {FirstDetected: ago(time.Hour)}},
+		Images:      []Image{{ID: "a"}, {ID: "a", Pinned: true}, {ID: "b"}, {ID: "b", Names: []string{"b:1"}}, {ID: "c", RuntimeHandler: "kata"}, {ID: "c"}},
+		ImagesInUse: []string{"b:1"}})
+	if len(p.Steps) != 1 || p.Steps[0].ID != "c" || p.Steps[0].RuntimeHandler != "kata" {
+		t.Errorf("got %+v, want c, which is neither pinned nor used under any of its names", p.Steps)
+	}
+}

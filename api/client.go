@@ -160,7 +160,10 @@ func (c *Client) DeletePod(ctx context.Context, uid string) error {
 	if uid == "" {
 		return c.failed(http.MethodDelete, path, errors.New("the pod's uid is empty"))
 	}
-	_, err := c.ask(ctx, http.MethodDelete, path, nil)
+	text, err := c.ask(ctx, http.MethodDelete, path, nil)
+	if err == nil && len(text) > 0 { // what says something has not understood the question
+		err = c.failed(http.MethodDelete, path, malformed(errors.New("a body, where the agent sends none")))
+	}
 	return err
 }
 

@@ -196,6 +196,10 @@ func TestAStatusCanBeAskedFor(t *testing.T) {
 // What cannot be asked is not asked.
 func TestAWrongQuestionIsNotAsked(t *testing.T) {
 	c := serve(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked %s %s", r.Method, r.URL) })
+	page := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+	if err := page.DeletePod(t.Context(), "x"); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a page is taken for an answer: %v", err)
+	}
 	if err := c.DeletePod(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "uid is empty") {
 		t.Error(err)
 	}

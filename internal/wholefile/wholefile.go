@@ -34,6 +34,9 @@ func Open(path string, flags int) (*os.File, error) {
 	if errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW != 0 {
 		return nil, &os.PathError{Op: "open", Path: path, Err: errLink}
 	}
+	if errors.Is(err, unix.ENXIO) { // a socket, or a device without a driver
+		return nil, &os.PathError{Op: "open", Path: path, Err: errKind}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,6 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	if calm && !shortOfMore(ready.Met) {
 		l.upkeep.trial.Tick(ctx)
 	}
-	l.shown.changed()
 }
 
 // shortOfMore: something that processes take is short. A disk may stay short for days.

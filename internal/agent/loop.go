@@ -108,6 +108,8 @@ func (l *loop) run(ctx context.Context) {
 		case e := <-l.evictions.Events():
 			l.evictions.OnEvent(time.Now(), e)
 			look = true
+		case <-l.shown.asked:
+			l.shown.wanted()
 		case <-slow.C:
 			l.onTick(ctx, time.Now())
 			look = true

@@ -14,11 +14,12 @@ import (
 	"jettison/stats"
 )
 
-// publishSoonest is the time between two States that are published. At the least one is each second; after stale the loop hangs, and what
-// it told last is no answer.
+// A State is published when something happened, at most every publishSoonest, and when one is asked for and the last is older than fresh.
+// Not each second: at rest that would be most of what the agent allocates. A loop that does not answer within stateWait hangs.
 const (
 	publishSoonest = 20 * time.Millisecond
-	stale          = 10 * time.Second
+	fresh          = time.Second
+	stateWait      = 2 * time.Second
 )
 
 // shown is what others see of the loop: conditions in the log, and the State.
@@ -31,7 +32,14 @@ type shown struct {
 	dirty     bool                                  // the State has changed since it was published
 	published time.Time
 
-	state atomic.Pointer[api.State] // what it points to never changes; nil: there is none yet
+	asked chan struct{}               // one slot: a newer State is wanted
+	last  atomic.Pointer[publication] // never nil
+}
+
+// publication is a State that was published. It never changes.
+type publication struct {
+	state *api.State    // nil: none was yet
+	next  chan struct{} // closed when there is a newer one
 }
 
 // conditionState is a condition of the node as it was last logged.
@@ -41,19 +49,38 @@ type conditionState struct {
 }
 
 func newShown(o Options, endpoint string) *shown {
-	return &shown{version: o.Version, endpoint: endpoint, dryRun: o.DryRun, states: map[eviction.Condition]conditionState{}}
+	s := &shown{
+		version: o.Version, endpoint: endpoint, dryRun: o.DryRun, states: map[eviction.Condition]conditionState{}, asked: make(chan struct{}, 1),
+	}
+	s.last.Store(&publication{next: make(chan struct{})})
+	return s
 }
 
-// forOthers is the State as it was last published; nil: there is none yet, or the loop hangs. It is for any goroutine.
+// forOthers is the State as of now, or nearly; nil: there is none yet, or the loop hangs. It is for any goroutine.
 func (s *shown) forOthers() any {
-	if state := s.state.Load(); state != nil && time.Since(state.Time) < stale {
-		return state
+	p := s.last.Load()
+	if p.state != nil && time.Since(p.state.Time) < fresh {
+		return p.state
 	}
-	return nil
+	select {
+	case s.asked <- struct{}{}:
+	default: // it is wanted already
+	}
+	timer := time.NewTimer(stateWait)
+	defer timer.Stop()
+	select {
+	case <-p.next:
+		return s.last.Load().state
+	case <-timer.C:
+		return nil
+	}
 }
 
 // changed has the State published at the next turn of the loop.
 func (s *shown) changed() { s.dirty = true }
+
+// wanted has one published at once.
+func (s *shown) wanted() { s.dirty, s.published = true, time.Time{} }
 
 // publish makes a new State, where there is something new in it.
 func (s *shown) publish(l *loop) {
@@ -62,7 +89,8 @@ func (s *shown) publish(l *loop) {
 		return
 	}
 	s.dirty, s.published = false, now
-	s.state.Store(s.make(now, l))
+	before := s.last.Swap(&publication{state: s.make(now, l), next: make(chan struct{})})
+	close(before.next)
 }
 
 func (s *shown) make(now time.Time, l *loop) *api.State {

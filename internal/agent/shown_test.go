@@ -61,7 +61,7 @@ func TestTheSocketAndTheLoop(t *testing.T) {
 // A State that was published never changes, and there are not more of them than can be read.
 func TestAStateIsPublished(t *testing.T) {
 	l := newLoop(t, "", nil)
-	if l.shown.publish(l.loop); l.shown.forOthers() != nil {
+	if l.shown.publish(l.loop); l.shown.last.Load().state != nil {
 		t.Error("published although nothing is new")
 	}
 	l.shown.changed()
@@ -72,17 +72,31 @@ func TestAStateIsPublished(t *testing.T) {
 	}
 	l.looks.Errors()["node"] = "later"
 	l.shown.changed()
-	if l.shown.publish(l.loop); l.shown.forOthers() != any(first) {
+	if l.shown.publish(l.loop); l.shown.last.Load().state != first {
 		t.Error("published again at once")
 	}
 	l.shown.published = time.Now().Add(-publishSoonest)
-	if l.shown.state.Store(&api.State{Time: time.Now().Add(-stale)}); l.shown.forOthers() != nil {
-		t.Error("a loop that hangs is answered for")
-	}
 	l.shown.publish(l.loop)
-	second, _ := l.shown.forOthers().(*api.State)
-	if second == first || len(first.Errors) != 0 || len(second.Errors) != 1 {
+	if second := l.shown.last.Load().state; second == first || len(first.Errors) != 0 || len(second.Errors) != 1 {
 		t.Errorf("errors %v, then %v", first.Errors, second.Errors)
+	}
+}
+
+// A State that is asked for is as of now; the loop makes it when it is asked, and one that hangs is not answered for.
+func TestAStateIsAskedFor(t *testing.T) {
+	l := newLoop(t, "", nil)
+	old := &publication{state: &api.State{Time: time.Now().Add(-fresh)}, next: make(chan struct{})}
+	l.shown.last.Store(old)
+	if got := l.shown.forOthers(); got != nil {
+		t.Errorf("a loop that hangs is answered for: %v", got)
+	}
+	answer := make(chan any, 1)
+	go func() { answer <- l.shown.forOthers() }()
+	<-l.shown.asked
+	l.shown.wanted()
+	l.shown.publish(l.loop)
+	if state, ok := (<-answer).(*api.State); !ok || time.Since(state.Time) > fresh {
+		t.Errorf("answered %+v", state)
 	}
 }
 

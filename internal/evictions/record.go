@@ -39,8 +39,10 @@ func (v *Evictions) recordOutcome(u *underway) {
 	}
 	r, l := u.record, u.life
 	r.Outcome, r.Killed, r.Emptied = api.Outcome(l.Outcome().String()), l.Killed(), l.Emptied()
-	if r.Error = ""; u.killErr != nil || u.alive != nil {
-		r.Error = cmp.Or(u.alive, u.killErr).Error()
+	if err := cmp.Or(u.alive, u.killErr); err != nil {
+		r.Error = err.Error()
+	} else if u.victim != nil { // else what the process before this one knew stays
+		r.Error = ""
 	}
 	if m := l.Met(); m.Threshold.Signal != "" {
 		o := l.After()

@@ -183,19 +183,25 @@ func refaults(t *testing.T) {
 	<-s.Effects()
 }
 
+// pipe puts one in place of a file: writes to it can be held up.
+func (f *fake) pipe(name string) (fd int) {
+	path := filepath.Join(f.dir, name)
+	err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if fd, err = unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
 // A squeeze that the kernel holds is stopped without waiting for it, and asks for nothing more.
 func TestStopDoesNotWait(t *testing.T) {
 	f := newFake(t)
 	f.group("kubepods/besteffort/podcold", 100*mib, 90*mib, 0)
-	path := filepath.Join(f.dir, "kubepods/besteffort/podcold/memory.reclaim")
-	if err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	pipe, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(pipe)
+	pipe := f.pipe("kubepods/besteffort/podcold/memory.reclaim")
 	for full := make([]byte, 4096); ; { // until a write to it blocks
 		if _, err := unix.Write(pipe, full); err == unix.EAGAIN {
 			break
@@ -229,15 +235,7 @@ func TestStopBetweenChunks(t *testing.T) { synctest.Test(t, stopBetweenChunks) }
 func stopBetweenChunks(t *testing.T) {
 	f := newFake(t)
 	f.group("kubepods/besteffort/podcold", 600*mib, 590*mib, 0)
-	path := filepath.Join(f.dir, "kubepods/besteffort/podcold/memory.reclaim")
-	if err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	pipe, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(pipe)
+	pipe := f.pipe("kubepods/besteffort/podcold/memory.reclaim")
 	size, err := unix.FcntlInt(uintptr(pipe), unix.F_SETPIPE_SZ, 4096)
 	if err != nil {
 		t.Fatal(err)

@@ -60,8 +60,11 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 	if err != nil || got != CgroupEventsChanged {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if again, err := w.Add("uid", g, Watch{Events: CgroupEventsChanged}); again != got || err != nil || w.files != 1 {
-		t.Errorf("again: %v, %v, %d files", again, err, w.files)
+	if again, err := w.Add("uid", g, Watch{Events: CgroupEventsChanged}); again != got || err != nil {
+		t.Errorf("again: %v, %v", again, err)
+	}
+	if files, _ := held(w); files != 1 {
+		t.Errorf("%d files", files)
 	}
 	if err := w.AddFile("end", fd); err != nil {
 		t.Fatal(err)
@@ -108,8 +111,8 @@ func TestLiveWatchCgroupEvents(t *testing.T) {
 		}
 		return false
 	})
-	if w.files != 1 || w.Watches("uid", g.ID()) {
-		t.Errorf("%d files", w.files)
+	if files, _ := held(w); files != 1 || w.Watches("uid", g.ID()) {
+		t.Errorf("%d files", files)
 	}
 }
 

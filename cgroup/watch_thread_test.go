@@ -71,8 +71,8 @@ func TestWatcherAtOnce(t *testing.T) {
 		signal(t, fd)
 		await(t, w, fmt.Sprint(i), PIDsEventsChanged)
 	}
-	if w.files != len(fds) || len(w.groups) != len(fds) {
-		t.Errorf("%d files, %d keys", w.files, len(w.groups))
+	if files, keys := held(w); files != len(fds) || keys != len(fds) {
+		t.Errorf("%d files, %d keys", files, keys)
 	}
 }
 

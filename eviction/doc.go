@@ -21,11 +21,14 @@
 //	fresh.go      how long a victim for a disk waits for fresh figures
 //	ready.go      Ready: what an observation asks of the caller, and when to look again
 //	need.go       Need: memory to be reclaimed before a pod goes; relief.go: garbage likewise, for a disk
-//	life.go       Life: an eviction's phases, limits and outcome; wait.go: which of them others wait for; breaker.go: those that do not help
+//	life.go       Life: an eviction's phases, limits and outcome; awaited.go: what it is expected to return, of every signal;
+//	              wait.go: which of them others wait for; breaker.go: those that do not help
 //	saved.go      what outlives a restart; resume.go: saving it and taking it back
 //	decision.go   Decision: a value that explains itself; message.go: the kubelet's messages
 //
 // An eviction is over when what was short is back, not when a call returned. Meanwhile no other pod is evicted for the same shortage, for a
-// runtime that tears a pod down takes memory first. If less than half of what was available at the kill is left, the next one goes at once.
+// runtime that tears a pod down takes memory first; nor for another shortage, as far as that pod explains it. Each signal is held against
+// what was left of it at the kill, or its limit: if it fell by more than what is still to come, or by half where that is not known or takes
+// long, the next one goes at once.
 // For a disk the wait is longer: a runtime frees layers in its own time.
 package eviction

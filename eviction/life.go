@@ -87,6 +87,7 @@ type Life struct {
 	e        Eviction
 	met      Met    // that asked for it; zero: the pod's own limit
 	level    uint64 // observed when it began, in the signal's unit
+	awaited         // of all signals
 	began    Stamp
 	deadline time.Time // of the grace period
 	killed   Stamp     // zero: it is being stopped gently
@@ -243,6 +244,7 @@ func (l *Life) Shared() bool { return l.shared }
 // take makes a life one of an eviction as it is decided on now.
 func (m *Manager) take(l *Life, e Eviction, met Met) {
 	l.e, l.met, l.level = e, met, m.observedBy(&e, &met.Threshold).Value
+	m.await(l)
 	shared := e.Pod.Memory.ShmemBytes
 	l.shared = e.kind == kindMemory && shared.OK && shared.V > leastShared
 	m.fruitless[m.lastLook] = time.Time{}

@@ -210,7 +210,8 @@ func (m *Manager) asks(now time.Time) (memory, full bool) {
 	var hard, soft bool
 	for i := range m.watched {
 		w := &m.watched[i]
-		if !w.observed.OK || !w.met || m.situation.ObserveDisks && w.info.kind.disk() || now.Sub(w.since) < w.Grace || m.blocked(now, w) != "" {
+		if !w.observed.OK || !w.met || m.situation.ObserveDisks && w.info.kind.disk() || now.Sub(w.since) < w.Grace ||
+			m.blocked(now, w) != "" && !m.doubtful(now, w) {
 			continue
 		}
 		switch {

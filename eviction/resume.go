@@ -127,6 +127,7 @@ func (l *Life) save() SavedLife {
 		Shared: l.shared, CameBack: l.back,
 		Undying: l.undying, Gone: l.gone, Settled: l.settled, Outcome: l.outcome.String(),
 	}
+	s.Awaited, s.Due, s.Holds = l.awaited.save()
 	s.Untold = l.outcome != OutcomeUnknown && !l.told
 	if o := &l.met.Observed; o.OK || !l.met.Since.IsZero() {
 		s.Met = &SavedMet{Since: l.met.Since.Round(0)}
@@ -155,6 +156,8 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 		Record: s.Record, RemoveFiles: s.RemoveFiles, e: e, met: m.metThen(&e, s.Met), level: s.Level, began: s.Began, deadline: s.Deadline,
 		killed: s.Killed, emptied: s.Emptied, clean: s.Clean, cleaned: s.Cleaned, shared: s.Shared, back: s.CameBack, gone: s.Gone, resumed: true,
 	}
+	l.expect()
+	l.awaited.resume(s, say)
 	if l.level > implausible { // as if nothing had been left: so nothing is worse than that
 		say("the eviction of pod %s: a number that cannot be true", uid)
 		l.level = 0

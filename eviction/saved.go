@@ -30,19 +30,24 @@ type SavedLife struct {
 	Record      string        `json:"record,omitempty"` // its ID
 	RemoveFiles bool          `json:"removeFiles,omitempty"`
 	Level       uint64        `json:"level"` // observed when it began, in the signal's unit
-	Began       Stamp         `json:"began"`
-	Deadline    time.Time     `json:"deadline,omitzero"` // the end of its grace period
-	Killed      Stamp         `json:"killed,omitzero"`   // zero: it is being stopped gently
-	Emptied     Stamp         `json:"emptied,omitzero"`  // zero: not known to be dead
-	Clean       bool          `json:"clean,omitempty"`   // the runtime has cleaned up
-	Cleaned     Stamp         `json:"cleaned,omitzero"`  // when
-	Shared      bool          `json:"shared,omitempty"`  // much of what it returns is shared memory
-	CameBack    bool          `json:"cameBack,omitempty"`
-	Undying     bool          `json:"undying,omitempty"`
-	Gone        bool          `json:"gone,omitempty"`    // nothing is carried out any more
-	Settled     bool          `json:"settled,omitempty"` // others do not wait for it any more
-	Outcome     string        `json:"outcome,omitempty"` // empty: not known
-	Untold      bool          `json:"untold,omitempty"`  // and not told to the caller yet
+	// Awaited, by signal, and what its end is expected to return (Due), and what of that it had when it was measured after the kill
+	// (Holds), by what is counted. Absent in the files of agents before these were kept: not known.
+	Awaited  map[string]SavedAwaited `json:"awaited,omitempty"`
+	Due      map[string]uint64       `json:"due,omitempty"`
+	Holds    map[string]uint64       `json:"holds,omitempty"`
+	Began    Stamp                   `json:"began"`
+	Deadline time.Time               `json:"deadline,omitzero"` // the end of its grace period
+	Killed   Stamp                   `json:"killed,omitzero"`   // zero: it is being stopped gently
+	Emptied  Stamp                   `json:"emptied,omitzero"`  // zero: not known to be dead
+	Clean    bool                    `json:"clean,omitempty"`   // the runtime has cleaned up
+	Cleaned  Stamp                   `json:"cleaned,omitzero"`  // when
+	Shared   bool                    `json:"shared,omitempty"`  // much of what it returns is shared memory
+	CameBack bool                    `json:"cameBack,omitempty"`
+	Undying  bool                    `json:"undying,omitempty"`
+	Gone     bool                    `json:"gone,omitempty"`    // nothing is carried out any more
+	Settled  bool                    `json:"settled,omitempty"` // others do not wait for it any more
+	Outcome  string                  `json:"outcome,omitempty"` // empty: not known
+	Untold   bool                    `json:"untold,omitempty"`  // and not told to the caller yet
 }
 
 // SavedMet is what was observed when an eviction was decided on.

@@ -44,10 +44,15 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 
 // release is what killing a pod would return for sure, in the threshold's unit.
 func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
-	mem := &c.Pod.Memory
-	switch {
-	case w.info.kind != kindMemory && w.info.kind != kindMemoryPressure:
+	if w.info.kind != kindMemory && w.info.kind != kindMemoryPressure {
 		return stats.Opt[uint64]{V: k.Usage, OK: k.Measured}
+	}
+	return memoryReleased(&c.Pod.Memory)
+}
+
+// memoryReleased is the same of a pod's memory.
+func memoryReleased(mem *stats.PodMemoryStats) stats.Opt[uint64] {
+	switch {
 	case mem.FreedBytes.OK:
 		return stats.Some(mem.FreedBytes.V.Min)
 	case mem.AnonBytes.OK:

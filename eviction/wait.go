@@ -37,43 +37,91 @@ func (m *Manager) over(now time.Time, l *Life) bool {
 	return true
 }
 
-// blocked says why a threshold has to wait for what earlier evictions return; empty: it has not. Evictions for local storage hold
-// up no threshold, those for disks hold up only disks, nothing else holds up memory, and gentle ones hold up no hard threshold, not even
-// when they are over: soft never delays hard.
-func (m *Manager) blocked(now time.Time, w *watched) string {
-	var last *Life
-	var returns uint64
-	for _, l := range m.lives {
-		memory := l.e.kind == kindMemory || l.e.kind == kindSwap
-		if l.settled || l.e.Local() || m.over(now, l) || w.Hard() && !l.e.hard || w.info.kind == kindMemory && !memory ||
-			l.e.kind.disk() && !w.info.kind.disk() {
-			continue
-		}
-		last = l
-		if l.e.Signal == w.Signal {
-			returns = add(returns, l.e.Returns)
-		}
-	}
-	if last == nil || last.e.Signal == w.Signal && outgrown(w, last, returns) {
-		return ""
-	}
-	if last.departed() {
-		return "what the eviction of pod " + last.e.Pod.PodRef.UID + " returns is still on its way"
-	}
-	return "the eviction of pod " + last.e.Pod.PodRef.UID + " is under way"
+// held is what holds back a threshold.
+type held struct {
+	last      *Life  // the eviction that was begun last of those that it waits for; nil: none
+	remaining uint64 // what is still to come of all of them
+	unknown   bool   // of some that is not known
 }
 
-// outgrown reports whether the shortage has grown by more than what is on its way, and by more than a dip, which is the runtime's
-// own work. Once the victim is dead, some of what it returns is there already, and what one returns that was not measured is not
-// known: then less than half of what was available when it was killed must be left.
-func outgrown(w *watched, last *Life, returns uint64) bool {
-	switch {
-	case !w.Amount() || w.observed.Value >= last.level:
-		return false
-	case last.departed() || returns == 0:
-		return (!last.clean || last.e.kind.disk()) && w.observed.HalfGone(last.level)
+// holding finds the evictions that a threshold waits for.
+func (m *Manager) holding(now time.Time, w *watched) (h held) {
+	for _, l := range m.lives {
+		if l.settled || m.over(now, l) || !l.eases(w) {
+			continue
+		}
+		h.last = l
+		left := l.remaining(w)
+		h.remaining, h.unknown = add(h.remaining, left.V), h.unknown || !left.OK
 	}
-	return last.level-w.observed.Value > max(returns, last.level/dip)
+	return h
+}
+
+// eases reports whether what an eviction returns is worth waiting for. Those for local storage hold up no threshold, and gentle ones no
+// hard threshold, not even when they are over: soft never delays hard. What a victim was chosen for is worth it; else it has to explain
+// the shortage by what it is known to return, which is there once its processes are gone. Files stay, whatever else a victim went for.
+func (l *Life) eases(w *watched) bool {
+	chosen, short := l.e.kind, w.info.kind
+	switch {
+	case l.e.Local() || w.Hard() && !l.e.hard:
+		return false
+	case short.disk() || chosen.disk() || short == chosen:
+		return short == chosen || short.disk() && chosen.disk()
+	case short.pressure(): // a share of time: what it will be is not known
+		return true
+	case l.departed():
+		return false
+	}
+	left := l.remaining(w)
+	if !left.OK {
+		return short != kindMemory
+	}
+	return !w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit
+}
+
+// blocked says why a threshold has to wait for what earlier evictions return; empty: it has not.
+func (m *Manager) blocked(now time.Time, w *watched) string {
+	h := m.holding(now, w)
+	if h.last == nil || h.outgrown(now, w) {
+		return ""
+	}
+	if h.last.departed() {
+		return "what the eviction of pod " + h.last.e.Pod.PodRef.UID + " returns is still on its way"
+	}
+	return "the eviction of pod " + h.last.e.Pod.PodRef.UID + " is under way"
+}
+
+// outgrown reports whether the shortage has grown by more than what is still on its way, and by more than a dip, which is the runtime's
+// own work. It is judged by what was left of the threshold's own signal when the victim was killed, for whatever that went, or by the
+// limit where it was not short then. Where it is not known what is to come, less than half of that must be left: once the victim is dead,
+// for some is there already; and where it should be dead for long.
+func (h *held) outgrown(now time.Time, w *watched) bool {
+	base := h.base(w)
+	half := w.observed.HalfGone(base)
+	switch {
+	case !w.Amount() || w.observed.Value >= base:
+		return false
+	case h.last.departed():
+		return (!h.last.clean || w.info.kind.disk()) && half
+	case h.unknown || half && h.last.since(now) >= settleLimit:
+		return half
+	}
+	return add(w.observed.Value, max(h.remaining, base/dip)) < base
+}
+
+// base is what a shortage is held against.
+func (h *held) base(w *watched) uint64 {
+	if at := h.last.levelOf(w); at.OK {
+		return min(at.V, w.limit)
+	}
+	return w.limit
+}
+
+// doubtful reports whether a threshold waits for a victim that was killed and has not died, while half of what was left is gone: what that
+// victim still has is worth being measured.
+func (m *Manager) doubtful(now time.Time, w *watched) bool {
+	h := m.holding(now, w)
+	return h.last != nil && !h.last.departed() && h.last.since(now) > 0 && w.info.kind.memoryView() && w.observed.HalfGone(h.base(w))
 }
 
 // remeasure follows pods that are being evicted gently: one that leaks goes on leaking, and what it takes meanwhile it returns, too.
@@ -90,9 +138,13 @@ func (m *Manager) remeasure(in Input) {
 			}
 			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.Pods[l.e.Pod.PodRef.UID]}
 			m.measure(&c, w)
-			if r := expected(&c, w); r.OK && r.V <= implausible {
+			if r := expected(&c, w); r.OK && r.V <= implausible && l.killed.Time.IsZero() {
 				l.e.Returns = max(l.e.Returns, r.V)
+				l.expect()
 			}
+		}
+		if at >= 0 && !in.Summary.Pods[at].Memory.Quick {
+			l.measured(&in.Summary.Pods[at])
 		}
 	}
 }
@@ -113,6 +165,7 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 		}
 	}
 	for _, l := range m.lives {
+		m.came(l)
 		l.settled = l.settled || m.over(now, l) && m.count(l)
 		m.conclude(now, l)
 	}

@@ -1,0 +1,199 @@
+package eviction
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"jettison/stats"
+)
+
+// What the end of a victim is expected to return, of every amount and not only of what it was chosen for, and what of it came back.
+
+// amounts are the kinds that are counted in what a victim returns. They come first.
+const amounts = kindInodes + 1
+
+// signalCount is how many signals there are: signalInfo.order is below it.
+const signalCount = 14
+
+// awaited is kept per eviction.
+type awaited struct {
+	marks [signalCount]mark          // by signalInfo.order; of amounts only
+	due   [amounts]stats.Opt[uint64] // what its end is expected to return, as known before the kill; absent: not known
+	holds [amounts]stats.Opt[uint64] // what of that it still had when it was measured after the kill; absent: it was not
+}
+
+// mark is a signal as it stood when an eviction began, and the most that was left of it since the kill: what came back is at least the
+// difference.
+type mark struct {
+	level, best uint64
+	ok          bool // it was observed
+}
+
+// amountOf is what a pod has of an amount that its end returns. Of disks that depends on the file system, so it is not known here.
+func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
+	switch k {
+	case kindMemory:
+		o = memoryReleased(&p.Memory)
+	case kindSwap:
+		o = p.Memory.SwapBytes
+	case kindPID:
+		if o = p.Threads; !o.OK {
+			o = p.Processes
+		}
+	}
+	if !o.OK || o.V > implausible {
+		return stats.Opt[uint64]{}
+	}
+	return o
+}
+
+// await notes how every signal stands as an eviction begins, and what its end is expected to return of each.
+func (m *Manager) await(l *Life) {
+	l.awaited = awaited{}
+	for i := range m.watched {
+		if w := &m.watched[i]; w.observed.OK && w.Amount() {
+			l.marks[w.info.order] = mark{level: w.observed.Value, best: w.observed.Value, ok: true}
+		}
+	}
+	for k := range l.due {
+		l.due[k] = amountOf(&l.e.Pod, kind(k))
+	}
+	l.expect()
+}
+
+// expect: of what it was chosen for the eviction itself says what it returns.
+func (l *Life) expect() {
+	if k := l.e.kind; k < amounts && !l.e.Local() {
+		l.due[k] = stats.Opt[uint64]{V: l.e.Returns, OK: l.e.Returns > 0}
+	}
+}
+
+// came notes how much more is left of each signal than ever since the kill. A pod that is being stopped gently has returned nothing yet.
+func (m *Manager) came(l *Life) {
+	if l.killed.Time.IsZero() && !l.departed() {
+		return
+	}
+	for i := range m.watched {
+		w := &m.watched[i]
+		if k := &l.marks[w.info.order]; w.observed.OK && k.ok && w.Amount() {
+			k.best = max(k.best, w.observed.Value)
+		}
+	}
+}
+
+// levelOf is what was left of a signal when the eviction began; absent: it was not observed then.
+func (l *Life) levelOf(w *watched) stats.Opt[uint64] {
+	if w.Signal == l.e.Signal {
+		return stats.Some(l.level)
+	}
+	k := &l.marks[w.info.order]
+	return stats.Opt[uint64]{V: k.level, OK: k.ok}
+}
+
+// remaining is what is still expected of an eviction for a signal: what came back already is taken off, and it is no more than what the
+// victim had when it was measured last. Absent: not known.
+func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
+	k := w.info.kind
+	if k >= amounts || k.disk() && w.Signal != l.e.Signal {
+		return o
+	}
+	if o = l.due[k]; !o.OK {
+		return o
+	}
+	if at := l.levelOf(w); at.OK {
+		came := max(l.marks[w.info.order].best, at.V) - at.V
+		o.V -= min(o.V, came)
+	}
+	if left := l.holds[k]; left.OK {
+		o.V = min(o.V, left.V)
+	}
+	return o
+}
+
+// measured takes what a look says of a victim that was killed, or that is being stopped: one that leaks goes on leaking, and what it takes
+// meanwhile it returns, too.
+func (l *Life) measured(p *stats.PodStats) {
+	for i := range amounts {
+		has := amountOf(p, i)
+		switch {
+		case !has.OK:
+		case !l.killed.Time.IsZero():
+			l.holds[i] = has
+		case i != l.e.kind:
+			l.due[i] = stats.Some(max(has.V, l.due[i].V))
+		}
+	}
+}
+
+// SavedAwaited is what is kept of one signal, for an eviction.
+type SavedAwaited struct {
+	Level *uint64 `json:"level,omitempty"` // observed when it began; nil: it was not
+	Best  uint64  `json:"best,omitempty"`  // the most since the kill
+}
+
+// save is what is kept of it: by signal, and by what is counted.
+func (a *awaited) save() (s map[string]SavedAwaited, due, holds map[string]uint64) {
+	for signal, info := range signals {
+		if k := a.marks[info.order]; k.ok {
+			if s == nil {
+				s = map[string]SavedAwaited{}
+			}
+			s[string(signal)] = SavedAwaited{Level: &k.level, Best: k.best}
+		}
+	}
+	return s, saveAmounts(&a.due), saveAmounts(&a.holds)
+}
+
+func saveAmounts(of *[amounts]stats.Opt[uint64]) (out map[string]uint64) {
+	for k, o := range of {
+		if o.OK && out == nil {
+			out = map[string]uint64{}
+		}
+		if o.OK {
+			out[kindNames[k]] = o.V
+		}
+	}
+	return out
+}
+
+// resume takes back what was saved. What is missing, as in the file of an agent before this one, is not known.
+func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
+	for _, name := range slices.Sorted(maps.Keys(s.Awaited)) {
+		info, known := signals[stats.Signal(name)]
+		saved := s.Awaited[name]
+		switch {
+		case !known:
+			drop("what is awaited of %.64q, which is no signal", name)
+		case saved.Level == nil:
+		case *saved.Level > implausible || saved.Best > implausible:
+			drop("what is awaited of %s: a number that cannot be true", name)
+		default:
+			a.marks[info.order] = mark{level: *saved.Level, best: max(*saved.Level, saved.Best), ok: true}
+		}
+	}
+	resumeAmounts(&a.due, s.Due, drop)
+	resumeAmounts(&a.holds, s.Holds, drop)
+}
+
+func resumeAmounts(to *[amounts]stats.Opt[uint64], saved map[string]uint64, drop func(string, ...any)) {
+	for _, name := range slices.Sorted(maps.Keys(saved)) {
+		k := slices.Index(kindNames[:amounts], name)
+		if k < 0 || saved[name] > implausible {
+			drop("what is awaited of %.64q: %d", name, saved[name])
+			continue
+		}
+		to[k] = stats.Some(saved[name])
+	}
+}
+
+// since is how long ago an eviction was to kill its victim; 0: that is still to come.
+func (l *Life) since(now time.Time) time.Duration {
+	switch {
+	case !l.killed.Time.IsZero():
+		return now.Sub(l.killed.Time)
+	case l.e.hard:
+		return now.Sub(l.began.Time)
+	}
+	return 0
+}

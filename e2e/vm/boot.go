@@ -68,6 +68,7 @@ const (
 	bootDeadline    = 60 * time.Second
 	runtimeDeadline = 90 * time.Second
 	callDeadline    = 60 * time.Second
+	importDeadline  = 5 * time.Minute
 )
 
 var preparing sync.Mutex // one build of this checkout's programs at a time

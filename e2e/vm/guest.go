@@ -19,6 +19,10 @@ import (
 
 // call speaks to the guest's init. body and answer may be nil; a []byte body goes out as it is, others as JSON.
 func (n *Node) call(ctx context.Context, method, path string, body, answer any) error {
+	return n.callWithin(ctx, 2*callDeadline, method, path, body, answer)
+}
+
+func (n *Node) callWithin(ctx context.Context, limit time.Duration, method, path string, body, answer any) error {
 	var out io.Reader
 	switch b := body.(type) {
 	case nil:
@@ -31,7 +35,7 @@ func (n *Node) call(ctx context.Context, method, path string, body, answer any) 
 		}
 		out = bytes.NewReader(text)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*callDeadline)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.address[guestapi.PortControl]+path, out)
 	if err != nil {
@@ -63,7 +67,7 @@ func (n *Node) Exec(ctx context.Context, argv ...string) (guestapi.ExecResult, e
 }
 
 func (n *Node) exec(ctx context.Context, req guestapi.ExecRequest) (res guestapi.ExecResult, err error) {
-	if err := n.call(ctx, "POST", "/exec", req, &res); err != nil {
+	if err := n.callWithin(ctx, req.Limit+callDeadline, "POST", "/exec", req, &res); err != nil {
 		return res, err
 	}
 	if res.Error != "" {
@@ -111,7 +115,10 @@ func (n *Node) Upload(ctx context.Context, from, to string) error {
 
 // Import makes an image tar that lies in the guest known to the runtime.
 func (n *Node) Import(ctx context.Context, tar string) error {
-	_, err := n.Shell(ctx, "ctr -n k8s.io images import "+tar)
+	res, err := n.exec(ctx, guestapi.ExecRequest{Argv: []string{"ctr", "-n", "k8s.io", "images", "import", tar}, Limit: importDeadline})
+	if err == nil && res.Code != 0 {
+		err = fmt.Errorf("guest: import of %s ended with %d: %s%s", tar, res.Code, res.Stderr, res.Stdout)
+	}
 	return err
 }
 

@@ -21,6 +21,7 @@ type awaited struct {
 	marks [signalCount]mark          // by signalInfo.order; of amounts only
 	due   [amounts]stats.Opt[uint64] // what its end is expected to return, as known before the kill; absent: not known
 	holds [amounts]stats.Opt[uint64] // what of that it still had when it was measured after the kill; absent: it was not
+	shmem sharedMemory               // comes later
 }
 
 // mark is a signal as it stood when an eviction began, and the most that was left of it since the kill: what came back is at least the
@@ -60,6 +61,7 @@ func (m *Manager) await(l *Life) {
 		l.due[k] = amountOf(&l.e.Pod, kind(k))
 	}
 	l.expect()
+	m.share(l)
 }
 
 // expect: of what it was chosen for the eviction itself says what it returns.
@@ -71,6 +73,7 @@ func (l *Life) expect() {
 
 // came notes how much more is left of each signal than ever since the kill. A pod that is being stopped gently has returned nothing yet.
 func (m *Manager) came(l *Life) {
+	m.shared(l)
 	if l.killed.Time.IsZero() && !l.departed() {
 		return
 	}
@@ -92,7 +95,7 @@ func (l *Life) levelOf(w *watched) stats.Opt[uint64] {
 }
 
 // remaining is what is still expected of an eviction for a signal: what came back already is taken off, and it is no more than what the
-// victim had when it was measured last. Absent: not known.
+// victim had when it was measured last; and what it has in shared memory. Absent: not known.
 func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	k := w.info.kind
 	if k >= amounts || k.disk() && w.Signal != l.e.Signal {
@@ -103,10 +106,16 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	}
 	if at := l.levelOf(w); at.OK {
 		came := max(l.marks[w.info.order].best, at.V) - at.V
+		if k == kindMemory {
+			came -= min(came, l.shmem.fallen())
+		}
 		o.V -= min(o.V, came)
 	}
 	if left := l.holds[k]; left.OK {
 		o.V = min(o.V, left.V)
+	}
+	if k == kindMemory {
+		o.V = add(o.V, l.sharedLeft())
 	}
 	return o
 }
@@ -123,6 +132,10 @@ func (l *Life) measured(p *stats.PodStats) {
 		case i != l.e.kind:
 			l.due[i] = stats.Some(max(has.V, l.due[i].V))
 		}
+	}
+	if s := &l.shmem; l.killed.Time.IsZero() && s.bytes > 0 && p.Memory.ShmemBytes.OK && p.Memory.ShmemBytes.V <= implausible {
+		grown := max(p.Memory.ShmemBytes.V, s.bytes) - s.bytes
+		s.bytes, s.need = s.bytes+grown, add(s.need, grown)
 	}
 }
 

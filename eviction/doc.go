@@ -22,7 +22,7 @@
 //	ready.go      Ready: what an observation asks of the caller, and when to look again
 //	need.go       Need: memory to be reclaimed before a pod goes; relief.go: garbage likewise, for a disk
 //	life.go       Life: an eviction's phases, limits and outcome; awaited.go: what it is expected to return, of every signal;
-//	              wait.go: which of them others wait for; breaker.go: those that do not help
+//	              shared.go: what it leaves in shared memory; wait.go: which of them others wait for; breaker.go: those that do not help
 //	saved.go      what outlives a restart; resume.go: saving it and taking it back
 //	decision.go   Decision: a value that explains itself; message.go: the kubelet's messages
 //

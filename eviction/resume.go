@@ -128,6 +128,7 @@ func (l *Life) save() SavedLife {
 		Undying: l.undying, Gone: l.gone, Settled: l.settled, Outcome: l.outcome.String(),
 	}
 	s.Awaited, s.Due, s.Holds = l.awaited.save()
+	s.Shmem = l.shmem.save()
 	s.Untold = l.outcome != OutcomeUnknown && !l.told
 	if o := &l.met.Observed; o.OK || !l.met.Since.IsZero() {
 		s.Met = &SavedMet{Since: l.met.Since.Round(0)}
@@ -158,6 +159,7 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 	}
 	l.expect()
 	l.awaited.resume(s, say)
+	l.shmem.resume(s.Shmem, say)
 	if l.level > implausible { // as if nothing had been left: so nothing is worse than that
 		say("the eviction of pod %s: a number that cannot be true", uid)
 		l.level = 0

@@ -35,6 +35,7 @@ type SavedLife struct {
 	Awaited  map[string]SavedAwaited `json:"awaited,omitempty"`
 	Due      map[string]uint64       `json:"due,omitempty"`
 	Holds    map[string]uint64       `json:"holds,omitempty"`
+	Shmem    *SavedShmem             `json:"shmem,omitempty"` // nil: none that is worth waiting for
 	Began    Stamp                   `json:"began"`
 	Deadline time.Time               `json:"deadline,omitzero"` // the end of its grace period
 	Killed   Stamp                   `json:"killed,omitzero"`   // zero: it is being stopped gently

@@ -12,9 +12,14 @@ import (
 // dip is the share of what was available that a runtime takes for itself while it tears a pod down: an eighth at most.
 const dip = 8
 
-// over reports whether nothing more is to be expected of an eviction. What a disk gives back comes with the clean-up or after it: half of
-// what is expected, measured after the clean-up, is enough to go by.
+// over reports whether nothing more is to be expected of an eviction.
 func (m *Manager) over(now time.Time, l *Life) bool {
+	return m.returned(now, l) && !l.sharedAwaited(now)
+}
+
+// returned is the same but for shared memory. What a disk gives back comes with the clean-up or after it: half of what is expected,
+// measured after the clean-up, is enough to go by.
+func (m *Manager) returned(now time.Time, l *Life) bool {
 	switch {
 	case !l.departed():
 		return false
@@ -47,7 +52,7 @@ type held struct {
 // holding finds the evictions that a threshold waits for.
 func (m *Manager) holding(now time.Time, w *watched) (h held) {
 	for _, l := range m.lives {
-		if l.settled || m.over(now, l) || !l.eases(w) {
+		if l.settled || !l.sharesEnough(now, w) && (m.returned(now, l) || !l.eases(w)) {
 			continue
 		}
 		h.last = l
@@ -79,6 +84,12 @@ func (l *Life) eases(w *watched) bool {
 	return !w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit
 }
 
+// sharesEnough reports whether what a dead victim has in shared memory explains a shortage, whatever it was evicted for, however gently.
+func (l *Life) sharesEnough(now time.Time, w *watched) bool {
+	return w.info.kind == kindMemory && l.sharedAwaited(now) &&
+		(!w.observed.Short(w.limit) || add(w.observed.Value, l.sharedLeft()) >= w.limit)
+}
+
 // blocked says why a threshold has to wait for what earlier evictions return; empty: it has not.
 func (m *Manager) blocked(now time.Time, w *watched) string {
 	h := m.holding(now, w)
@@ -102,7 +113,7 @@ func (h *held) outgrown(now time.Time, w *watched) bool {
 	case !w.Amount() || w.observed.Value >= base:
 		return false
 	case h.last.departed():
-		return (!h.last.clean || w.info.kind.disk()) && half
+		return half
 	case h.unknown || half && h.last.since(now) >= settleLimit:
 		return half
 	}

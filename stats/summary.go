@@ -53,6 +53,7 @@ type NodeMemoryStats struct {
 	WorkingSetBytes Opt[uint64]
 	UsageBytes      Opt[uint64] // anon + file, likewise
 	RSSBytes        Opt[uint64] // anon
+	ShmemBytes      Opt[uint64] // shmem, likewise: tmpfs and shared memory of the whole node, whichever cgroup they are charged to
 	// KernelAvailableBytes is the kernel's own estimate, MemAvailable.
 	KernelAvailableBytes Opt[uint64]
 	// PerCPUFreeBytes is free memory that MemAvailable does not count, see ParseZoneInfo. The cheap look leaves it absent.

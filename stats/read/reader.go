@@ -64,7 +64,7 @@ func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	}
 	statErr := c.root.MemoryStat(c.buf, stat)
 	if statErr == nil {
-		m.UsageBytes, m.RSSBytes = stats.Some(stat.Anon+stat.File), stats.Some(stat.Anon)
+		m.UsageBytes, m.RSSBytes, m.ShmemBytes = stats.Some(stat.Anon+stat.File), stats.Some(stat.Anon), stats.Some(stat.Shmem)
 		m.WorkingSetBytes = stats.Some(workingSet(stat.Anon+stat.File, stat.InactiveFile))
 	}
 	if infoErr == nil && statErr == nil {

@@ -1,0 +1,144 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// shmem is what the node has in shared memory, in MiB.
+func (w *ward) shmem(mib uint64) { w.node.Memory.ShmemBytes = stats.Some(mib << 20) }
+
+// inMemory is a pod whose files lie in a tmpfs, with innocents beside it. It is evicted for memory and dead, the runtime has cleaned up, and
+// the files are still there: a kubelet unmounts them in its own time.
+func inMemory(t *testing.T, files uint64, lines ...string) (*ward, *Life) {
+	w := newWard(t, append(lines, "hard memory.available 100Mi")...)
+	w.pod("files", files+5, 0, 1).Memory.ShmemBytes = stats.Some(files << 20)
+	w.pods[0].Memory.AnonBytes = stats.Some(uint64(5 << 20))
+	for _, uid := range []string{"innocent1", "innocent2", "innocent3", "innocent4"} {
+		w.pod(uid, 3, 0, 1)
+	}
+	w.free(90, files+10)
+	l := w.look(time.Second)
+	w.victim(l, "files")
+	w.look(10 * time.Millisecond)
+	w.dead(l)
+	w.look(10 * time.Millisecond)
+	w.m.Cleaned(Stamp{Time: w.now}, l)
+	return w, l
+}
+
+// free sets what is available, and what lies in shared memory.
+func (w *ward) free(mib, shmem uint64) {
+	w.left(stats.SignalMemoryAvailable, mib)
+	w.shmem(shmem)
+}
+
+// Memory that lies in a volume comes back when its owner unmounts it. That the runtime has cleaned up says nothing of that: nobody else goes
+// for it meanwhile.
+func TestWhatLiesInAVolumeIsAwaited(t *testing.T) {
+	w, l := inMemory(t, 400)
+	for range 50 {
+		w.free(88, 409)
+		w.victim(w.look(100*time.Millisecond), "")
+	}
+	w.free(490, 10)
+	w.victim(w.look(100*time.Millisecond), "")
+	if w.m.Ready(w.now); l.Outcome() != OutcomeBack || !l.settled {
+		t.Errorf("outcome %v, settled %v", l.Outcome(), l.settled)
+	}
+}
+
+// Not for ever: after 15 s the next one goes. And not while half of what was left is gone, nor once the volume is gone and memory still short,
+// nor for what does not explain the shortage.
+func TestWhatLiesInAVolumeIsNotAwaitedInVain(t *testing.T) {
+	w, _ := inMemory(t, 400)
+	w.free(88, 410)
+	w.victim(w.look(14900*time.Millisecond), "")
+	w.victim(w.look(100*time.Millisecond), "innocent1")
+
+	w, _ = inMemory(t, 400)
+	w.free(44, 410)
+	w.victim(w.look(100*time.Millisecond), "innocent1")
+
+	w, _ = inMemory(t, 400)
+	w.free(88, 60)
+	w.victim(w.look(100*time.Millisecond), "innocent1")
+
+	w, _ = inMemory(t, 20)
+	w.free(79, 30)
+	w.victim(w.look(100*time.Millisecond), "innocent1")
+}
+
+// Two at once: what the one gives back is not taken for the other's.
+func TestTwoVolumesAtOnce(t *testing.T) {
+	w, _ := inMemory(t, 400)
+	for _, uid := range []string{"innocent1", "innocent2", "innocent3"} { // another one with files
+		w.pods[len(w.pods)-1].PodRef.UID = uid
+	}
+	last := &w.pods[len(w.pods)-1]
+	last.Memory.WorkingSetBytes, last.Memory.ShmemBytes = stats.Some(uint64(305<<20)), stats.Some(uint64(300<<20))
+	w.free(40, 710) // half of what was left is gone
+	l := w.look(100 * time.Millisecond)
+	w.victim(l, last.PodRef.UID)
+	w.dead(l)
+	w.m.Cleaned(Stamp{Time: w.now}, l)
+	w.free(38, 710)
+	w.victim(w.look(time.Second), "")
+	w.free(60, 310) // the first one's, and somebody took what that gave
+	w.victim(w.look(time.Second), "")
+	w.free(60, 10)
+	if l := w.look(time.Second); l == nil {
+		t.Errorf("both are gone, memory is short: %s", w.why)
+	}
+}
+
+// A victim of a soft threshold that is dead is none that a hard threshold does not wait for: its memory is on its way. So is that of one that
+// went for something else.
+func TestAVolumeIsAwaitedWhateverItsOwnerWentFor(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi", "soft memory.available 200Mi", "grace memory.available 1s", "hard pid.available 1000")
+	w.pod("files", 405, 0, 3000).Memory.ShmemBytes = stats.Some(uint64(400 << 20))
+	w.pod("innocent", 3, 0, 1)
+	w.free(150, 410)
+	w.victim(w.look(time.Second), "")
+	l := w.look(2 * time.Second)
+	w.victim(l, "files")
+	w.dead(l)
+	w.m.Cleaned(Stamp{Time: w.now}, l)
+	w.free(95, 410)
+	w.victim(w.look(3*time.Second), "")
+
+	w = newWard(t, "hard memory.available 100Mi", "hard pid.available 1000")
+	w.pod("files", 405, 0, 3000).Memory.ShmemBytes = stats.Some(uint64(400 << 20))
+	w.pod("innocent", 3, 0, 1)
+	w.free(150, 410)
+	w.left(stats.SignalPIDAvailable, 900)
+	l = w.look(time.Second)
+	w.victim(l, "files")
+	w.dead(l)
+	w.m.Cleaned(Stamp{Time: w.now}, l)
+	w.left(stats.SignalPIDAvailable, 3900)
+	w.free(95, 410)
+	w.victim(w.look(3*time.Second), "")
+}
+
+// A restart forgets none of it.
+func TestAVolumeIsAwaitedOverARestart(t *testing.T) {
+	w, l := inMemory(t, 400)
+	w.free(88, 400)
+	w.victim(w.look(100*time.Millisecond), "")
+	saved, again := onFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 100Mi")
+	again.config.Replay = false
+	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.lives[0].awaited != l.awaited {
+		t.Errorf("dropped %v, was %+v, is %+v", dropped, l.awaited, again.lives[0].awaited)
+	}
+	w.m = again
+	w.victim(w.look(time.Second), "")
+	w.victim(w.look(15*time.Second), "innocent1")
+	saved.Lives[0].Shmem = &SavedShmem{Bytes: 1 << 63, Need: 1}
+	again = managerOf(t, 0, "hard memory.available 100Mi")
+	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.lives[0].shmem.bytes != 0 {
+		t.Errorf("dropped %v, is %+v", dropped, again.lives[0].shmem)
+	}
+}

@@ -17,6 +17,9 @@ const (
 // ProcKiller kills process by process where cgroup.kill is missing or refuses. It keeps its buffers. It is used by one goroutine
 // at a time.
 type ProcKiller struct {
+	// Unfrozen: the groups are not frozen first. A write to cgroup.freeze waits for cgroup_mutex.
+	Unfrozen bool
+
 	walker   Walker
 	buf      [4096]byte
 	batch    [killBatch]procFd
@@ -56,9 +59,9 @@ func NewProcKiller() *ProcKiller {
 func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 	k.deadline, k.err, k.foreign = time.Now().Add(limit), nil, false
 	clear(k.before)
-	if k.freeze(g) {
+	if !k.Unfrozen && k.freeze(g) {
 		defer func() {
-			if thaw := g.write("cgroup.freeze", "0"); thaw != nil && !errors.Is(thaw, ErrVanished) {
+			if thaw := g.thaw(); thaw != nil && !errors.Is(thaw, ErrVanished) {
 				err = errors.Join(err, thaw)
 			}
 		}()
@@ -91,10 +94,44 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 	return n, fmt.Errorf("kill the processes of cgroup /%s one by one: there were new ones %d times", g.path, killRounds)
 }
 
-// freeze stops the group's processes. false: the kernel cannot, or another process has stopped them already.
+// noteFrozen is the note on a group that is frozen by a ProcKiller. It is there before the group is, and goes after that: what a crash
+// leaves frozen can be told from what somebody else has frozen.
+const noteFrozen = "cgroup.freeze"
+
+// freeze stops the group's processes. false: the kernel cannot, or another process has stopped them already. Where there are no notes they
+// are stopped all the same: who forks faster than he is killed would stay.
 func (k *ProcKiller) freeze(g *Group) bool {
 	b, err := g.read("cgroup.freeze", k.buf[:])
-	return err == nil && string(chomp(b)) == "0" && g.write("cgroup.freeze", "1") == nil
+	if err != nil || string(chomp(b)) != "0" {
+		return false
+	}
+	_ = g.SetNote(noteFrozen, "0")
+	if g.write("cgroup.freeze", "1") == nil {
+		return true
+	}
+	_ = g.RemoveNote(noteFrozen)
+	return false
+}
+
+// thaw undoes freeze.
+func (g *Group) thaw() error {
+	err := g.write("cgroup.freeze", "0")
+	if err == nil {
+		_ = g.RemoveNote(noteFrozen) // where there are none it fails, and then there is none
+	}
+	return err
+}
+
+// Thaw lets the processes of the group go on if a ProcKiller has left them frozen, in a process that crashed in the middle of a kill. To be
+// called when no ProcKiller is at it. What somebody else has frozen stays so.
+func (g *Group) Thaw() (thawed bool, err error) {
+	if _, noted, err := g.Note(noteFrozen); err != nil || !noted { // a kernel without notes has none
+		return false, nil
+	}
+	if err := g.thaw(); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // group goes through the processes of one group, batch by batch.

@@ -105,6 +105,7 @@ func Run(ctx context.Context, o Options) error {
 	b.later(l.wakes.Start())
 	b.later(l.gate.Start(ctx))
 	b.later(cancel)
+	b.mend(l)
 	b.resume(ctx, l, time.Now())
 	l.run(ctx)
 	l.evictions.Interrupted()
@@ -354,6 +355,23 @@ func (b *builder) protect(l *loop) {
 		b.log.Warn("not as it should be", "error", err)
 	}
 	b.closing(restore)
+}
+
+// mend puts back what the process before this one has left in pods' cgroups, if it crashed in the middle of a kill. A pod that dies still,
+// and is taken up by resume, dies all the same.
+func (b *builder) mend(l *loop) {
+	if b.o.DryRun {
+		return
+	}
+	var paths []string
+	l.looks.Reader().EachPod(func(_, path string) { paths = append(paths, path) })
+	mended, err := kill.Mend(b.s.FS, paths)
+	if len(mended) > 0 {
+		b.log.Info("put back what a crash has left in pods' cgroups", "cgroups", mended)
+	}
+	if err != nil {
+		b.log.Warn("not as it should be", "error", err)
+	}
 }
 
 // resume goes on where the process before this one was: it was killed, it crashed, or it was told to stop in the middle of an eviction.

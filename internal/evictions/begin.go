@@ -140,7 +140,9 @@ func (v *Evictions) unpinned(pod *stats.PodStats, err error) {
 	}
 }
 
+// abandoned: the look that asked for it was not in vain, and the next one does not wait.
 func (v *Evictions) abandoned(d *eviction.Decision, e *eviction.Eviction) {
+	v.o.Manager.Unneeded()
 	v.o.Log.Repeat("abandoned: "+e.Pod.PodRef.UID, func() {
 		v.o.Log.Info("eviction abandoned: enough is available again", append(SignalFields(d.Signal), "pod", v.o.Pods.Name(e.Pod.PodRef))...)
 	})

@@ -97,10 +97,12 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 
 // empty waits until no process of the victim is left, or has the runtime end it. The error says why it is not known to be dead.
 func (c *carrier) empty(ctx, cleaning context.Context, j *job, clean func(context.Context) error) (alive error) {
-	switch {
-	case j.urgent && j.killErr == nil:
-		return j.victim.WaitEmpty(ctx, eviction.DieLimit)
-	case j.urgent: // the kernel's way was refused, so the runtime is what kills
+	if j.urgent && j.killErr == nil {
+		if alive = j.victim.WaitEmpty(ctx, eviction.DieLimit); !errors.Is(alive, kill.ErrNotKilled) {
+			return alive
+		}
+	}
+	if j.urgent { // the kernel's way was refused, so the runtime is what kills
 		short, stop := context.WithTimeout(cleaning, eviction.DieLimit)
 		err := clean(short)
 		stop()

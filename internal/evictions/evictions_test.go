@@ -219,6 +219,20 @@ func TestAKillIsAbandonedWhenEnoughIsAvailableAgain(t *testing.T) {
 	}
 }
 
+// When enough was available for a moment only, the next look is made at once.
+func TestAnAbandonedEvictionDoesNotBlind(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	f.killable()
+	f.still = false
+	now := time.Now()
+	if life := f.evict(t.Context(), now, 90); life != nil {
+		t.Fatalf("under way %v", life)
+	}
+	if ready := f.observe(now.Add(5*time.Millisecond), 90); ready.Look != eviction.LookMemory {
+		t.Errorf("5 ms after an abandoned eviction the look is %v, want one at memory", ready.Look)
+	}
+}
+
 // A victim that is known by its object only cannot be killed, and is set aside; one that went away since it was ranked is ranked anew.
 func TestAVictimThatCannotBePinned(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)

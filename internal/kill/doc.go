@@ -3,8 +3,10 @@
 //
 //	ladder.go          the rungs by name
 //	killer.go          Killer: owns the threads, pins victims
+//	strike.go          threads that kill, for a kill may wait for a lock of the kernel
 //	victim.go          Victim: pinned, killed, awaited
 //	reap.go            after the kill: CPU for the dying, their memory freed
+//	note.go            what a crash must not leave, noted on the cgroup
 //	stop.go            gently, through the runtime
 //	clean.go           the runtime cleans up
 //	steplog.go         what was done when
@@ -13,8 +15,10 @@
 //	selftestvictim.go  such a process
 //
 // cgroup.kill ends every process of the pod, forks in flight included, without the runtime's help. Where it is missing or refused they are
-// killed one by one, again and again until the cgroup is empty: a process that was in the middle of a fork finishes it.
+// killed one by one: a process that was in the middle of a fork finishes it. The kill is repeated, further and further apart, until the
+// cgroup is empty. A write that the kernel holds up (another makes or removes a cgroup, and waits for memory) keeps nobody: after 20 ms
+// the processes are killed by their pidfds beside it.
 //
-// The dying need CPU to die: cpu.max and cpu.weight of their cgroups are raised, and put back once no process is left. From Pin to the
-// kill nothing is allocated.
+// The dying need CPU to die: cpu.max and cpu.weight of their cgroups are raised, and put back once no process is left; what they were is
+// noted on the cgroup first, for the agent may crash meanwhile. From Pin to the kill nothing is allocated.
 package kill

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 		BeVictim(os.Args[2:])
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == crashCommand {
+		beCrashing(os.Args[2:])
+	}
 	goleak.VerifyTestMain(m)
 }
 

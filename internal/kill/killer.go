@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,43 +17,46 @@ import (
 
 const (
 	maxReapers = 2               // threads that free memory
+	maxThreads = 8               // with those that are stuck, each of which another one stands in for
+	stuckAfter = time.Second     // in one step: the kernel holds the thread
 	maxDying   = 32              // victims whose memory is being freed or waits for that
 	spares     = 2               // victims that are kept ready
 	closeLimit = 2 * time.Second // for threads to end: one may be in the kernel, freeing memory
+	maxWaiting = 2 * maxDying    // kills that wait for a thread
 )
 
 // Options of a Killer.
 type Options struct {
 	FS     *cgroup.FS
 	Ladder Ladder // zero: All
+
+	// Held is a second handle of a pod's cgroup that is open already, and of its cgroup.kill (-1: of that there is none), so that pinning
+	// looks up no path; not ok: it has none. It is called by who calls Pin. nil: there is never one.
+	Held func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 }
 
-// Killer pins victims and owns what killing them takes: threads that free the memory of the dying, and victims with their
-// buffers ready, so that from the choice of a victim to its death nothing is allocated. Close it. Pin is called by one
+// Killer pins victims and owns what killing them takes: threads that kill, threads that free the memory of the dying, and victims with
+// their buffers ready, so that from the choice of a victim to its death nothing is allocated. Close it. Pin is called by one
 // goroutine at a time.
 type Killer struct {
-	fs      *cgroup.FS
-	ladder  Ladder
-	walker  cgroup.Walker // Pin's
-	buf     [4096]byte    // Pin's
-	pinning *Victim       // Pin's: whose processes are being listed
-	until   time.Time     // Pin's: when that ends
-	list    func(*cgroup.Group) bool
-	take    func(int)
+	fs     *cgroup.FS
+	ladder Ladder
+	held   func(*stats.PodStats, *cgroup.Group) (int, bool)
 
 	spares  chan *Victim
-	jobs    chan *Victim
-	done    chan struct{} // closed: the reapers end
+	strikes chan strike   // for the one thread that writes cgroup.kill
+	errands chan errand   // for its helpers
+	jobs    chan *Victim  // for the reapers
+	done    chan struct{} // closed: the threads end
 	exited  chan struct{} // one for each that did
-	reapers int
+	reapers int           // that are to work; 0: none is wanted
 	refused []error
 	absent  atomic.Pointer[error] // why process_mrelease cannot work here
 
-	mu     sync.Mutex
-	closed bool // mu guards it
-
-	killing sync.Mutex
-	each    *cgroup.ProcKiller // killing guards it
+	mu      sync.Mutex
+	closed  bool       // mu guards it
+	killers int        // mu guards it: the thread that writes cgroup.kill, and its helpers
+	pool    []*reaping // mu guards it: threads that free memory, the stuck ones too
 }
 
 // New starts the threads.
@@ -61,11 +65,12 @@ func New(o Options) *Killer {
 		o.Ladder = All
 	}
 	k := &Killer{
-		fs: o.FS, ladder: o.Ladder, spares: make(chan *Victim, spares), jobs: make(chan *Victim, maxDying),
-		done: make(chan struct{}), exited: make(chan struct{}, maxReapers), each: cgroup.NewProcKiller(),
+		fs: o.FS, ladder: o.Ladder, held: o.Held, spares: make(chan *Victim, spares), jobs: make(chan *Victim, maxDying),
+		strikes: make(chan strike, maxWaiting), errands: make(chan errand, 2*maxWaiting),
+		done: make(chan struct{}), exited: make(chan struct{}, maxThreads+1+helpers), pool: make([]*reaping, 0, maxThreads),
 	}
-	k.list, k.take = k.listGroup, k.openPidfd
 	k.refill()
+	k.startKillers()
 	if !o.Ladder.has(CPU | Mrelease) {
 		return k
 	}
@@ -73,9 +78,9 @@ func New(o Options) *Killer {
 	k.reapers = max(1, min(maxReapers, runtime.NumCPU()-1))
 	raised := make(chan []error)
 	for range k.reapers {
-		go k.reaper(raised)
-	}
-	for range k.reapers {
+		k.mu.Lock()
+		k.addReaper(raised)
+		k.mu.Unlock()
 		if refused := <-raised; len(refused) > 0 {
 			k.refused = refused // the same for each
 		}
@@ -90,7 +95,7 @@ func (k *Killer) Refused() []error { return k.refused }
 // are pinned stay usable; they free their memory themselves.
 func (k *Killer) Close() error {
 	k.mu.Lock()
-	closed := k.closed
+	closed, threads := k.closed, k.killers+len(k.pool)
 	k.closed = true
 	k.mu.Unlock()
 	if closed {
@@ -99,17 +104,21 @@ func (k *Killer) Close() error {
 	close(k.done)
 	limit := time.NewTimer(closeLimit)
 	defer limit.Stop()
-	for range k.reapers {
+	for range threads {
 		select {
 		case <-k.exited:
 		case <-limit.C:
-			return fmt.Errorf("end the threads that free memory: %w", os.ErrDeadlineExceeded)
+			return fmt.Errorf("end the threads that kill and free memory: %w", os.ErrDeadlineExceeded)
 		}
 	}
 	for {
 		select {
 		case v := <-k.jobs:
 			v.release()
+		case s := <-k.strikes:
+			s.v.release()
+		case e := <-k.errands:
+			e.v.release()
 		default:
 			return nil
 		}
@@ -133,6 +142,13 @@ func (k *Killer) offer(v *Victim) error {
 
 var errBusy = errors.New("too many victims are dying at once")
 
+// open reports whether its threads are there.
+func (k *Killer) open() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.closed && k.killers > 0
+}
+
 // refill makes the victims that are kept ready, off the hot path.
 func (k *Killer) refill() {
 	for len(k.spares) < spares {
@@ -145,7 +161,11 @@ func (k *Killer) refill() {
 }
 
 func newVictim() *Victim {
-	v := &Victim{ids: make([]string, 0, 16), limit: eachLimit}
+	v := &Victim{
+		ids: make([]string, 0, 16), limit: eachLimit, file: -1, timer: time.NewTimer(time.Hour),
+		written: make(chan error, 1), singled: make(chan error, 1), listed: make(chan error, 1),
+	}
+	v.timer.Stop()
 	v.alive, v.end = context.WithCancel(context.Background())
 	return v
 }
@@ -163,40 +183,47 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 		return nil, err
 	}
 	if v.group != nil && k.ladder.has(Mrelease) && k.reapers > 0 {
-		k.pidfds(v)
+		// None of that is a condition for the kill: it is not waited for longer than it may take.
+		v.run(k.errand(errand{v, listProcesses}), v.listed, pidfdLimit)
 	}
 	return v, nil
 }
 
-// Bounds of the pidfds that are opened before the kill. A process without one is found after it.
-const (
-	maxPidfds  = 64
-	pidfdLimit = time.Millisecond
-)
-
-// pidfds opens descriptors of the victim's processes. None of that is a condition for the kill.
-func (k *Killer) pidfds(v *Victim) {
-	k.pinning, k.until = v, time.Now().Add(pidfdLimit)
-	k.walker.Walk(v.group, k.list)
-	k.pinning = nil
-	v.steps.add(stepPidfds, v.pids, nil)
+// addReaper starts one more thread that frees memory. k.mu is held.
+func (k *Killer) addReaper(raised chan<- []error) {
+	r := newReaping(k)
+	k.pool = append(k.pool, r)
+	go r.run(raised)
 }
 
-func (k *Killer) listGroup(g *cgroup.Group) bool {
-	_ = g.Procs(k.buf[:], k.take)
-	return k.pinning.pids < maxPidfds && time.Now().Before(k.until)
-}
-
-func (k *Killer) openPidfd(pid int) {
-	v := k.pinning
-	if pid == 0 || v.pids == maxPidfds || time.Now().After(k.until) {
-		return
-	}
-	if fd, err := cgroup.OpenPidfd(pid); err == nil {
-		v.pidfds[v.pids] = process{pid, fd}
-		v.pids++
+// relieve has another thread stand in for each of those that free memory and are stuck, up to maxThreads: a process that the kernel holds
+// may keep who frees its memory for as long (process_mrelease waits for its mmap_lock). It may start threads, so it is not for the loop.
+func (k *Killer) relieve() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for work := k.working(); !k.closed && work < k.reapers && len(k.pool) < maxThreads; work++ {
+		k.addReaper(nil)
 	}
 }
 
-// process is one process of a victim.
-type process struct{ pid, fd int }
+// working is how many threads that free memory are not stuck. k.mu is held.
+func (k *Killer) working() (n int) {
+	now := monotonic()
+	for _, r := range k.pool {
+		if !r.stuck(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// superfluous takes a thread that is not stuck any more out of the pool, if others have stood in for it.
+func (k *Killer) superfluous(r *reaping) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed || k.working() <= k.reapers {
+		return false
+	}
+	k.pool = slices.DeleteFunc(k.pool, func(other *reaping) bool { return other == r })
+	return true
+}

@@ -168,10 +168,12 @@ func TestPinAndKillDoNotAllocate(t *testing.T) {
 		k.spares <- newVictim()
 	}
 	victims := make([]*Victim, 0, runs+1)
+	h := newHelper(k)
 	n := testing.AllocsPerRun(runs, func() {
 		v, err := k.Pin(p)
 		if err == nil {
-			k.pidfds(v)
+			h.v = v
+			h.pidfds()
 			err = v.Kill()
 		}
 		if err != nil {
@@ -268,11 +270,11 @@ func TestPidfdsEndAForkBomb(t *testing.T) {
 	if err := v.WaitEmpty(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(filepath.Join(top, "cgroup.freeze")); err != nil || string(b) != "0\n" {
-		t.Errorf("left frozen: %q, %v", b, err)
-	}
 	if s := step(t, v, "pidfd"); s.N < 100 {
 		t.Errorf("%+v", s)
+	}
+	if b, err := os.ReadFile(filepath.Join(top, "cgroup.freeze")); err != nil || string(b) != "0\n" {
+		t.Errorf("left frozen: %q, %v", b, err)
 	}
 }
 
@@ -406,8 +408,8 @@ func TestSweepsHoldUpNobody(t *testing.T) {
 	}
 	t.Cleanup(v.Close)
 	_ = v.Kill() // who lives in it is not listed
-	k.killing.Lock()
-	v.mu.Lock()
+	v.striking.Lock()
+	v.singling.Lock()
 	ended := make(chan error, 1)
 	go func() { ended <- v.WaitEmpty(t.Context(), 4*sweepFirst) }()
 	select {
@@ -415,8 +417,8 @@ func TestSweepsHoldUpNobody(t *testing.T) {
 	case <-time.After(waitLimit):
 		err = errors.New("a sweep waits for a lock of the kill")
 	}
-	v.mu.Unlock()
-	k.killing.Unlock()
+	v.singling.Unlock()
+	v.striking.Unlock()
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error(err)
 	}

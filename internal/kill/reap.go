@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,24 +36,45 @@ type reaping struct {
 	sweep  func(*cgroup.Group) bool
 	boost  func(*cgroup.Group) bool
 	free   func(int)
+	began  atomic.Int64 // CLOCK_MONOTONIC, when the step that it is at began; 0: it is at none
 }
 
-// reaper is one thread. It is never unlocked: the thread ends with it, and its priority.
-func (k *Killer) reaper(raised chan<- []error) {
-	runtime.LockOSThread()
-	_, refused := cgroup.RaiseThread()
-	raised <- refused
+func newReaping(k *Killer) *reaping {
 	r := &reaping{k: k, seen: map[int]bool{}}
 	r.sweep, r.boost, r.free = r.sweepGroup, r.boostGroup, r.freeProcess
-	defer func() { k.exited <- struct{}{} }()
+	return r
+}
+
+// stuck reports whether the kernel does not let go of the thread.
+func (r *reaping) stuck(now time.Duration) bool {
+	began := time.Duration(r.began.Load())
+	return began != 0 && now-began > stuckAfter
+}
+
+// step notes that the thread goes on.
+func (r *reaping) step() { r.began.Store(int64(monotonic())) }
+
+// run is one thread. It is never unlocked: the thread ends with it, and its priority. raised: nil if nobody asks.
+func (r *reaping) run(raised chan<- []error) {
+	runtime.LockOSThread()
+	_, refused := cgroup.RaiseThread()
+	if raised != nil {
+		raised <- refused
+	}
 	for {
 		select {
-		case <-k.done:
+		case <-r.k.done:
+			r.k.exited <- struct{}{}
 			return
-		case v := <-k.jobs:
+		case v := <-r.k.jobs:
+			r.step()
 			r.reap(v)
 			v.release()
-			k.refill()
+			r.k.refill()
+			r.began.Store(0)
+			if r.k.superfluous(r) {
+				return
+			}
 		}
 	}
 }
@@ -70,7 +92,7 @@ func (r *reaping) reap(v *Victim) {
 	}
 	v.freeing.Add(1)
 	if first {
-		for range min(r.k.reapers, v.pids) - 1 {
+		for range min(r.k.reapers, v.pinned()) - 1 {
 			v.retain()
 			if r.k.offer(v) != nil {
 				v.release()
@@ -79,8 +101,8 @@ func (r *reaping) reap(v *Victim) {
 	}
 	r.pidfds()
 	if first {
-		for _, p := range v.pidfds[:v.pids] {
-			r.seen[p.pid] = true // by this thread or another
+		for i := range v.pinned() {
+			r.seen[v.pidfds[i].pid] = true // by this thread or another
 		}
 		r.search()
 	}
@@ -125,6 +147,7 @@ func (r *reaping) boostGroup(g *cgroup.Group) bool {
 		r.top = false
 		return true
 	}
+	r.step()
 	if r.v.dead() {
 		return false
 	}
@@ -142,8 +165,8 @@ func (r *reaping) boostGroup(g *cgroup.Group) bool {
 // pidfds frees the processes that were pinned, together with the other threads: each takes the next one.
 func (r *reaping) pidfds() {
 	v := r.v
-	for i := int(v.next.Add(1)) - 1; i < v.pids; i = int(v.next.Add(1)) - 1 {
-		p := v.pidfds[i]
+	for i := int(v.next.Add(1)) - 1; i < v.pinned(); i = int(v.next.Add(1)) - 1 {
+		p := &v.pidfds[i]
 		for range againMax {
 			if r.again = 0; r.release(p.pid, p.fd) || !r.pause() {
 				break
@@ -158,6 +181,7 @@ func (r *reaping) release(pid, fd int) (done bool) {
 		r.err = *e
 		return true
 	}
+	r.step()
 	switch err := cgroup.Mrelease(fd); err {
 	case nil:
 		r.v.freed.Add(1)
@@ -214,6 +238,7 @@ func (r *reaping) search() {
 }
 
 func (r *reaping) sweepGroup(g *cgroup.Group) bool {
+	r.step()
 	_ = g.Procs(r.buf[:], r.free)
 	select {
 	case <-r.k.done:

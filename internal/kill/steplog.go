@@ -30,6 +30,9 @@ func monotonic() time.Duration {
 const (
 	stepPin       = "pin"
 	stepPidfds    = "pidfds"
+	stepHeldUp    = "cgroup.kill is held up"
+	stepAgain     = "cgroup.kill again"
+	stepWait      = "wait"
 	stepEmptied   = "emptied"
 	stepRestored  = "cpu restored"
 	stepContainer = "StopContainer"

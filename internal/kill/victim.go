@@ -44,16 +44,31 @@ type Victim struct {
 	limit   time.Duration // of that: eachLimit
 	emptied sync.Once
 
-	// The same cgroup three times, for each has a goroutine of its own. Closed when the victim is not retained any more.
+	// The same cgroup four times, for each has a goroutine of its own. Closed when the victim is not retained any more.
 	wait cgroup.Group // for the caller that waits
-	kill cgroup.Group // for Kill; mu guards it
+	kill cgroup.Group // to write cgroup.kill; writing guards it
+	each cgroup.Group // to kill process by process; singling guards it, but for its directory
 	reap cgroup.Group // for the thread that frees its memory
-	file int          // cgroup.kill, open for writing; -1: it could not be opened, and why says the error
-	why  error
 
-	// What the threads that free its memory share. The pidfds were opened before the kill.
+	writing  sync.Mutex
+	file     int   // cgroup.kill, open for writing; -1: it could not be opened, and why says the error; writing guards it
+	why      error // writing guards it
+	singling sync.Mutex
+
+	// What Kill and the threads that carry it out tell one another.
+	striking  sync.Mutex  // one Kill at a time
+	timer     *time.Timer // striking guards it
+	written   chan error  // one slot
+	singled   chan error  // likewise
+	listed    chan error  // likewise
+	struck    atomic.Bool // a kill has worked
+	heldUp    atomic.Bool // the write waits for a lock of the kernel
+	writeErr  atomic.Pointer[error]
+	singleErr atomic.Pointer[error]
+
+	// What the threads that free its memory share. The pidfds were opened before the kill; there may be more of them each time one looks.
 	pidfds   [maxPidfds]process
-	pids     int
+	pids     atomic.Int32
 	first    atomic.Bool  // a thread has begun
 	next     atomic.Int64 // the next of pidfds
 	freeing  atomic.Int64 // threads at it
@@ -96,9 +111,7 @@ func (v *Victim) attach(fs *cgroup.FS, pod *stats.PodStats) error {
 		return nil
 	}
 	if err := v.open(fs, pod); err != nil {
-		v.wait.Close()
-		v.kill.Close()
-		v.reap.Close()
+		v.closeGroups()
 		return fmt.Errorf("pin pod %s: %w", pod.PodRef.UID, err)
 	}
 	v.group, v.users = &v.wait, 1
@@ -107,26 +120,45 @@ func (v *Victim) attach(fs *cgroup.FS, pod *stats.PodStats) error {
 }
 
 func (v *Victim) open(fs *cgroup.FS, pod *stats.PodStats) error {
-	v.kill.Forget()
-	v.reap.Forget()
-	if err := fs.GroupInto(pod.Cgroup, &v.wait); err != nil {
-		return err
+	for _, g := range []*cgroup.Group{&v.wait, &v.kill, &v.each, &v.reap} {
+		g.Forget()
+	}
+	v.file, v.why = -1, nil
+	held := false
+	if v.killer != nil && v.killer.held != nil {
+		v.file, held = v.killer.held(pod, &v.wait)
+	}
+	if !held {
+		if err := fs.GroupInto(pod.Cgroup, &v.wait); err != nil {
+			return err
+		}
 	}
 	if stats.CgroupID(v.wait.ID()) != pod.CgroupID && pod.CgroupID != (stats.CgroupID{}) {
 		return fmt.Errorf("cgroup /%s is another one now", pod.Cgroup)
 	}
-	if err := v.wait.DupInto(&v.kill); err != nil {
-		return err
+	for _, g := range []*cgroup.Group{&v.kill, &v.each, &v.reap} {
+		if err := v.wait.DupInto(g); err != nil {
+			return err
+		}
 	}
-	if err := v.wait.DupInto(&v.reap); err != nil {
-		return err
-	}
-	v.file, v.why = -1, nil
-	if v.ladder.has(CgroupKill) {
+	if v.ladder.has(CgroupKill) && v.file < 0 {
 		v.file, v.why = v.kill.OpenKill()
 	}
 	return nil
 }
+
+func (v *Victim) closeGroups() {
+	for _, g := range []*cgroup.Group{&v.wait, &v.kill, &v.each, &v.reap} {
+		g.Close()
+	}
+	if v.file >= 0 {
+		unix.Close(v.file)
+		v.file = -1
+	}
+}
+
+// pinned is how many of pidfds are open.
+func (v *Victim) pinned() int { return int(v.pids.Load()) }
 
 // retain keeps the descriptors open until release. v.mu is not held.
 func (v *Victim) retain() {
@@ -143,17 +175,11 @@ func (v *Victim) release() {
 		return
 	}
 	v.restore()
-	v.wait.Close()
-	v.kill.Close()
-	v.reap.Close()
-	if v.file >= 0 {
-		unix.Close(v.file)
-		v.file = -1
+	v.closeGroups()
+	for i := range v.pinned() {
+		unix.Close(v.pidfds[i].fd)
 	}
-	for _, p := range v.pidfds[:v.pids] {
-		unix.Close(p.fd)
-	}
-	v.pids = 0
+	v.pids.Store(0)
 }
 
 // Close gives the descriptors back, once the threads that free memory are done with them. Nothing but Kill may be under way.
@@ -175,90 +201,82 @@ func (v *Victim) Close() {
 // Steps is what was done to the victim so far, in its order.
 func (v *Victim) Steps() []Step { return v.steps.copied() }
 
-// Kill sends SIGKILL to every process of the victim and returns at once: cgroup.kill, or where the kernel has none or refuses,
-// process by process, which takes half a second at most. A victim that is gone already is no error. An error means that
-// something of it may live; Clean then has the runtime kill it. What hastens the death goes on in threads of the Killer.
+// Kill sends SIGKILL to every process of the victim: cgroup.kill, or where the kernel has none or refuses, process by process. A victim
+// that is gone already is no error. An error means that something of it may live; Clean then has the runtime kill it. With a Killer its
+// threads do it, and Kill waits for no lock of the kernel: a write that takes longer than 20 ms goes on while the processes are killed one
+// by one beside it, and after as long again Kill returns. What hastens the death goes on in threads of the Killer, too.
 func (v *Victim) Kill() error {
+	v.striking.Lock()
+	defer v.striking.Unlock()
 	v.mu.Lock()
-	defer v.mu.Unlock()
+	closed := v.closed
+	v.mu.Unlock()
 	switch {
 	case v.group == nil:
 		return errors.New("no cgroup of the pod is known")
-	case v.closed:
+	case closed:
 		return fmt.Errorf("kill pod %s: %w", v.Pod.UID, os.ErrClosed)
 	case !v.ladder.has(CgroupKill | Pidfd):
 		return fmt.Errorf("kill pod %s: only the runtime may (rungs: %s)", v.Pod.UID, v.ladder)
 	}
-	if err := v.climb(); err != nil {
+	var err error
+	if v.killer != nil && v.killer.open() {
+		err = v.strike()
+	} else {
+		err = v.climb()
+	}
+	if err != nil {
 		return err
 	}
 	v.end()
 	if v.killed.CompareAndSwap(false, true) && v.killer != nil && v.ladder.has(CPU|Mrelease) {
-		v.users++
+		v.retain()
 		if err := v.killer.offer(v); err != nil {
-			v.users--
+			v.release()
 			v.steps.add(Mrelease.String(), 0, err)
 		}
 	}
 	return nil
 }
 
-// eachLimit bounds the kill process by process: the agent's loop waits for it.
+// eachLimit bounds a kill process by process.
 const eachLimit = 500 * time.Millisecond
 
-// climb tries the rungs that kill, until one works.
+// climb tries the rungs that kill, until one works, without a Killer's threads.
 func (v *Victim) climb() error {
 	var refused error
 	if v.ladder.has(CgroupKill) {
-		if v.why != nil { // out of descriptors then, perhaps not now
-			v.file, v.why = v.kill.OpenKill()
+		if !v.writing.TryLock() {
+			return nil // it is being written, by a thread that outlives its Killer
 		}
-		err := v.why
-		if err == nil {
-			err = v.kill.WriteKill(v.file)
-		}
-		if errors.Is(err, cgroup.ErrVanished) {
-			err = nil
-		}
-		v.steps.add(CgroupKill.String(), 0, err)
-		if err == nil {
+		v.writing.Unlock()
+		if refused = v.write(); refused == nil {
 			return nil
 		}
-		refused = err
 	}
 	if !v.ladder.has(Pidfd) {
 		return refused
 	}
 	v.singly.Store(true)
-	n, err := v.eachProcess()
-	v.steps.add(Pidfd.String(), n, err)
-	if err != nil {
+	if err := v.eachProcess(cgroup.NewProcKiller()); err != nil {
 		return errors.Join(refused, err)
 	}
 	return nil
 }
 
-// eachProcess kills process by process.
-func (v *Victim) eachProcess() (int, error) {
-	if v.killer == nil {
-		return cgroup.NewProcKiller().Kill(&v.kill, v.limit)
-	}
-	v.killer.killing.Lock()
-	defer v.killer.killing.Unlock()
-	return v.killer.each.Kill(&v.kill, v.limit)
-}
-
 // Killed reports whether a Kill has worked.
 func (v *Victim) Killed() bool { return v.killed.Load() }
 
-// Times between two rounds of a kill process by process, as long as something is left: doubled from one to the next.
+// Times between two rounds of a kill, as long as something is left: doubled from one to the next.
 const (
 	sweepFirst = 20 * time.Millisecond
 	sweepMax   = time.Second
 )
 
-// WaitEmpty blocks until no process of the victim is left, by the kernel's word. Where it was killed process by process, that is repeated
-// meanwhile: a process that gets SIGKILL in the middle of a fork finishes it, and its child is listed only then.
+// WaitEmpty blocks until no process of the victim is left, by the kernel's word. A kill is repeated meanwhile, further and further apart: a
+// process that gets SIGKILL in the middle of a fork may finish it, and one may be moved in. What is wrong with the waiting itself (out of
+// descriptors) does not end it: it is a step, and tried again. os.ErrDeadlineExceeded: it is not known to be empty in time; ErrNotKilled:
+// a kill that was under way has failed.
 func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	if v.group == nil {
 		return nil // Clean is what kills it
@@ -272,24 +290,62 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 }
 
 func (v *Victim) awaitEmpty(ctx context.Context, limit time.Duration) error {
-	if !v.singly.Load() {
-		return v.group.WaitEmpty(ctx, limit)
-	}
 	deadline := time.Now().Add(limit)
-	// One of its own, and the group of who waits: neither the loop, which may have the next victim to kill by now, nor the threads that
-	// free memory wait for a sweep.
 	var again *cgroup.ProcKiller
 	for wait := sweepFirst; ; wait = min(2*wait, sweepMax) {
 		left := max(time.Until(deadline), 0)
 		err := v.group.WaitEmpty(ctx, min(wait, left))
-		if left <= wait || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if again == nil {
-			again = cgroup.NewProcKiller()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			v.steps.call(stepWait, err)
+			err = fmt.Errorf("%w: it is not known whether pod %s is dead: %w", os.ErrDeadlineExceeded, v.Pod.UID, err)
+			pause(ctx, min(wait, left))
 		}
-		_, _ = again.Kill(v.group, v.limit) // what goes wrong shows in who is left then
+		if failed := v.failed(); failed != nil && v.killed.Load() {
+			v.killed.Store(false) // so that Clean has the runtime do it
+			return fmt.Errorf("kill pod %s: %w", v.Pod.UID, failed)
+		}
+		if left <= wait {
+			return err
+		}
+		again = v.killAgain(again)
 	}
+}
+
+func pause(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// killAgain is one more round of a kill that this process has begun. It waits for no thread and holds up none: neither the loop, which may
+// have the next victim to kill by now, nor the threads that free memory wait for a round.
+func (v *Victim) killAgain(by *cgroup.ProcKiller) *cgroup.ProcKiller {
+	if v.killer != nil {
+		v.killer.relieve()
+	}
+	if !v.killed.Load() {
+		return by
+	}
+	switch {
+	case v.singly.Load():
+		if by == nil {
+			by = cgroup.NewProcKiller()
+		}
+		by.Unfrozen = v.heldUp.Load()
+		_, _ = by.Kill(v.group, v.limit) // what goes wrong shows in who is left then
+	case v.killer == nil:
+		var buf [256]byte
+		v.writeAgain(buf[:])
+	default:
+		v.killer.strike(strike{v: v, again: true})
+	}
+	return by
 }
 
 // raise lifts the CPU limits of the victim's own cgroup and remembers what it had.
@@ -299,12 +355,9 @@ func (v *Victim) raise(buf []byte) error {
 	if v.cpu.dead {
 		return nil
 	}
-	before, err := v.reap.CPUSettings(buf)
-	if err != nil {
-		return err
-	}
-	v.cpu.raised, v.cpu.before = true, before
-	return v.reap.RaiseCPU()
+	before, raised, err := raiseCPU(&v.reap, buf)
+	v.cpu.raised, v.cpu.before = raised, before
+	return err
 }
 
 // dead: no process was left in the victim's cgroup at some time. What is in it now is not the victim.
@@ -324,7 +377,7 @@ func (v *Victim) restore() {
 	}
 	v.cpu.raised = false
 	var buf [256]byte
-	if err := v.reap.RestoreCPU(v.cpu.before, buf[:]); !errors.Is(err, cgroup.ErrVanished) {
+	if err := restoreCPU(&v.reap, v.cpu.before, buf[:]); !errors.Is(err, cgroup.ErrVanished) {
 		v.steps.add(stepRestored, 0, err)
 	}
 }

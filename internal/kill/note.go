@@ -1,0 +1,134 @@
+package kill
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"jettison/cgroup"
+)
+
+// noteCPU is where the CPU limits are kept that a pod's cgroup had before they were raised: "QUOTA PERIOD WEIGHT IDLE", the times in
+// microseconds, "max" for no quota, "-" for what it does not have. The order is: note, raise; restore, remove the note. So a crash leaves
+// nothing raised that is not noted, and Mend puts it back at the next start.
+const noteCPU = "cpu"
+
+// cpuNote is what is noted of the settings.
+func cpuNote(s cgroup.CPUSettings) string {
+	quota, period, weight, idle := "-", "-", "-", "0"
+	if s.HasMax {
+		quota, period = "max", strconv.FormatInt(s.Max.Period.Microseconds(), 10)
+		if !s.Max.Unlimited {
+			quota = strconv.FormatInt(s.Max.Quota.Microseconds(), 10)
+		}
+	}
+	if s.HasWeight {
+		weight = strconv.FormatUint(s.Weight, 10)
+	}
+	if s.Idle {
+		idle = "1"
+	}
+	return strings.Join([]string{quota, period, weight, idle}, " ")
+}
+
+// parseCPUNote reads what cpuNote says. A note may be anybody's who may write to the cgroup: nothing is taken from it that the kernel
+// would not have said.
+func parseCPUNote(text string) (s cgroup.CPUSettings, ok bool) {
+	f := strings.Split(text, " ")
+	if len(f) != 4 || f[3] != "0" && f[3] != "1" {
+		return s, false
+	}
+	if s.HasMax = f[1] != "-"; s.HasMax {
+		max, err := cgroup.ParseCPUMax([]byte(f[0] + " " + f[1]))
+		if err != nil {
+			return s, false
+		}
+		s.Max = max
+	}
+	if s.HasWeight = f[2] != "-"; s.HasWeight {
+		weight, ok := cgroup.Decimal([]byte(f[2]))
+		if !ok || weight > 10000 {
+			return s, false
+		}
+		s.Weight = weight
+	}
+	s.Idle = f[3] == "1"
+	return s, s.HasMax || s.HasWeight
+}
+
+// raiseCPU notes what a pod's own cgroup has, before, and raises it. raised may come with an error: not all of it was, or it is not noted.
+func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bool, err error) {
+	if before, err = g.CPUSettings(buf); err != nil {
+		return before, false, err
+	}
+	text, _, noteErr := g.Note(noteCPU)
+	if earlier, ok := parseCPUNote(text); ok && noteErr == nil {
+		before = earlier // another attempt at the same pod has raised them already
+	} else if noteErr == nil {
+		noteErr = g.SetNote(noteCPU, cpuNote(before))
+	}
+	if noteErr != nil && !errors.Is(noteErr, cgroup.ErrVanished) { // the dying need it now, and a crash is rare
+		noteErr = fmt.Errorf("remember the CPU limits: %w: after a crash they would stay raised", noteErr)
+	}
+	if err = g.RaiseCPU(); err == nil {
+		err = noteErr
+	}
+	return before, true, err
+}
+
+// restoreCPU puts back what raiseCPU has raised.
+func restoreCPU(g *cgroup.Group, before cgroup.CPUSettings, buf []byte) error {
+	if err := g.RestoreCPU(before, buf); err != nil {
+		return err
+	}
+	_ = g.RemoveNote(noteCPU) // where there are none it fails, and then there is none
+	return nil
+}
+
+// mendLimit bounds Mend: the agent starts.
+const mendLimit = time.Second
+
+// Mend puts back what an agent that crashed in the middle of a kill has left in pods' cgroups (paths below the root of fs): CPU limits
+// raised, or processes frozen. A kubelet keeps a pod's cgroup for its next sandbox. To be called at the start, before anything is killed.
+// It returns the cgroups that it has mended; one that cannot be is an error, and is tried again at the next start.
+func Mend(fs *cgroup.FS, paths []string) (mended []string, err error) {
+	var errs []error
+	buf := make([]byte, 256)
+	until := time.Now().Add(mendLimit)
+	for i, path := range paths {
+		if time.Now().After(until) {
+			errs = append(errs, fmt.Errorf("%d cgroups of pods were not looked into for what a crash has left: it takes longer than %v",
+				len(paths)-i, mendLimit))
+			break
+		}
+		is, err := mend(fs, path, buf)
+		if is {
+			mended = append(mended, path)
+		}
+		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
+			errs = append(errs, fmt.Errorf("put back what a crash has left in cgroup /%s: %w", path, err))
+		}
+	}
+	return mended, errors.Join(errs...)
+}
+
+func mend(fs *cgroup.FS, path string, buf []byte) (mended bool, err error) {
+	g, err := fs.Group(path)
+	if err != nil {
+		return false, err
+	}
+	defer g.Close()
+	thawed, thawErr := g.Thaw()
+	text, noted, err := g.Note(noteCPU)
+	if err != nil || !noted { // a kernel without notes has none
+		return thawed, thawErr
+	}
+	before, ok := parseCPUNote(text)
+	if !ok {
+		return thawed, errors.Join(thawErr, fmt.Errorf("note %.40q is none of the agent's", text), g.RemoveNote(noteCPU))
+	}
+	err = restoreCPU(g, before, buf)
+	return thawed || err == nil, errors.Join(thawErr, err)
+}

@@ -1,0 +1,231 @@
+package kill
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/cgroup"
+	"jettison/stats"
+)
+
+// crashCommand is the hidden command by which tests start this program as one that crashes: it raises and restores the CPU limits of a
+// cgroup, or freezes and thaws it, over and over until it is killed.
+const crashCommand = "crash"
+
+// beCrashing is that process. args: a mount, the path of a cgroup, and what it does there.
+func beCrashing(args []string) {
+	fs, err := cgroup.OpenTree(args[0])
+	if err != nil {
+		panic(err)
+	}
+	g, err := fs.Group(args[1])
+	if err != nil {
+		panic(err)
+	}
+	by, buf := cgroup.NewProcKiller(), make([]byte, 256)
+	fmt.Println("begun")
+	for {
+		if args[2] == "freeze" {
+			_, _ = by.Kill(g, time.Second)
+			continue
+		}
+		before, raised, err := raiseCPU(g, buf)
+		if err == nil && raised {
+			err = restoreCPU(g, before, buf)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+}
+
+// crash starts one and kills it at some time.
+func crash(t *testing.T, mount, path, does string) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", crashCommand, mount, path, does)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = bufio.NewReader(out).ReadString('\n')
+	time.Sleep(rand.N(2 * time.Millisecond))
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if err != nil || cmd.ProcessState.ExitCode() != -1 {
+		t.Fatalf("it has not run: %v, %v", err, cmd.ProcessState)
+	}
+}
+
+// limited is a pod in a tree of files with a CPU limit, whose notes work. (The files are shaped so that a write leaves what the kernel would.)
+func limited(t *testing.T) (f *tree, p *stats.PodStats, g *cgroup.Group) {
+	t.Helper()
+	f = newTree(t)
+	p = f.pod("pod", map[string]string{"cpu.max": "200 1000\n", "cpu.weight": "10000\n"})
+	g, err := f.fs.Group("pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	if err := g.SetNote("try", ""); err != nil {
+		t.Skip("no extended attributes here: ", err)
+	}
+	return f, p, g
+}
+
+func (f *tree) read(pod, name string) string {
+	f.t.Helper()
+	b, err := os.ReadFile(f.file(pod, name))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Wherever a crash comes between the note and its removal, the next start finds out what there was before.
+func TestACrashAtEachPoint(t *testing.T) {
+	buf := make([]byte, 256)
+	f, p, g := limited(t)
+	before, err := g.CPUSettings(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := []func() error{
+		func() error { return g.SetNote(noteCPU, cpuNote(before)) },
+		func() error { return g.RaiseCPU() },
+		func() error { return g.RestoreCPU(before, buf) },
+		func() error { return g.RemoveNote(noteCPU) },
+	}
+	for n := range len(steps) + 1 {
+		for _, step := range steps[:n] {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		raised := f.read("pod", "cpu.max")
+		mended, err := Mend(f.fs, []string{"gone", p.Cgroup})
+		if wants := n > 0 && n < len(steps); slices.Contains(mended, "pod") != wants || err != nil {
+			t.Errorf("after %d steps: mended %v, %v", n, mended, err)
+		}
+		if got := f.read("pod", "cpu.max"); got != "200 1000" || n == 2 && raised != "max 1000" {
+			t.Errorf("after %d steps: cpu.max %q, before that %q", n, got, raised)
+		}
+		if _, noted, err := g.Note(noteCPU); noted || err != nil {
+			t.Errorf("after %d steps: the note stays, %v", n, err)
+		}
+	}
+}
+
+// The same with processes that are killed at any time.
+func TestCrashesLeaveNothingRaised(t *testing.T) {
+	f, _, g := limited(t)
+	raised := 0
+	for range 60 {
+		crash(t, f.fs.Mount(), "pod", "cpu")
+		if f.read("pod", "cpu.max") != "200 1000" {
+			raised++
+			if _, noted, err := g.Note(noteCPU); !noted || err != nil {
+				t.Fatalf("raised and not noted: %v", err)
+			}
+		}
+		if _, err := Mend(f.fs, []string{"pod"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.read("pod", "cpu.max"); got != "200 1000" {
+			t.Fatalf("cpu.max %q", got)
+		}
+	}
+	if raised == 0 {
+		t.Error("no crash left it raised: this proves nothing")
+	}
+}
+
+// Nor frozen, in this machine's hierarchy; what somebody else has frozen stays so.
+func TestCrashesLeaveNothingFrozen(t *testing.T) {
+	fs, p := pod(t)
+	frozen, file := 0, filepath.Join(fs.Mount(), p.Cgroup, "cgroup.freeze")
+	state := func() string {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(b))
+	}
+	for range 60 {
+		crash(t, fs.Mount(), p.Cgroup, "freeze")
+		if state() == "1" {
+			frozen++
+		}
+		if _, err := Mend(fs, []string{p.Cgroup}); err != nil {
+			t.Fatal(err)
+		}
+		if state() != "0" {
+			t.Fatal("the pod is still frozen")
+		}
+	}
+	if frozen == 0 {
+		t.Error("no crash left it frozen: this proves nothing")
+	}
+	if err := os.WriteFile(file, []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if mended, err := Mend(fs, []string{p.Cgroup}); len(mended) > 0 || err != nil || state() != "1" {
+		t.Errorf("frozen by somebody else: mended %v, %v, now %s", mended, err, state())
+	}
+}
+
+// A second attempt at the same pod, begun while the first one has raised it, restores what there was before both.
+func TestTwoAttemptsAtOneCgroup(t *testing.T) {
+	f, _, g := limited(t)
+	buf := make([]byte, 256)
+	first, _, err := raiseCPU(g, buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := raiseCPU(g, buf)
+	if err != nil || second != first {
+		t.Errorf("before the second attempt: %+v, want %+v, %v", second, first, err)
+	}
+	for _, before := range []cgroup.CPUSettings{second, first} {
+		if err := restoreCPU(g, before, buf); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := f.read("pod", "cpu.max"); got != "200 1000" {
+		t.Errorf("cpu.max %q", got)
+	}
+}
+
+func TestCPUNotes(t *testing.T) {
+	max := cgroup.CPUMax{Period: 100 * time.Millisecond, Unlimited: true}
+	quota := cgroup.CPUMax{Period: 100 * time.Millisecond, Quota: 5 * time.Millisecond}
+	for text, s := range map[string]cgroup.CPUSettings{
+		"5000 100000 100 0": {Max: quota, HasMax: true, Weight: 100, HasWeight: true},
+		"max 100000 1 1":    {Max: max, HasMax: true, Weight: 1, HasWeight: true, Idle: true},
+		"- - 79 0":          {Weight: 79, HasWeight: true},
+		"5000 100000 - 0":   {Max: quota, HasMax: true},
+	} {
+		if got := cpuNote(s); got != text {
+			t.Errorf("%+v: noted %q, want %q", s, got, text)
+		}
+		if got, ok := parseCPUNote(text); !ok || got != s {
+			t.Errorf("%q: read %+v, want %+v", text, got, s)
+		}
+	}
+	for _, text := range []string{"", "- - - 0", "5000 0 100 0", "5000 100000 100001 0", "5000 100000 100 2", "a b c d", "1 2 3", "1 2 3 0 0", "-1 100 100 0"} {
+		if got, ok := parseCPUNote(text); ok {
+			t.Errorf("%q: read %+v", text, got)
+		}
+	}
+}

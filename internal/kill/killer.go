@@ -163,7 +163,7 @@ func (k *Killer) refill() {
 func newVictim() *Victim {
 	v := &Victim{
 		ids: make([]string, 0, 16), limit: eachLimit, file: -1, timer: time.NewTimer(time.Hour),
-		written: make(chan error, 1), singled: make(chan error, 1), listed: make(chan error, 1),
+		written: make(chan result, 1), singled: make(chan result, 1), listed: make(chan result, 1),
 	}
 	v.timer.Stop()
 	v.alive, v.end = context.WithCancel(context.Background())
@@ -184,7 +184,7 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 	}
 	if v.group != nil && k.ladder.has(Mrelease) && k.reapers > 0 {
 		// None of that is a condition for the kill: it is not waited for longer than it may take.
-		v.run(k.errand(errand{v, listProcesses}), v.listed, pidfdLimit)
+		_, _ = v.run(k.errand(errand{v, listProcesses}), v.listed, pidfdLimit)
 	}
 	return v, nil
 }

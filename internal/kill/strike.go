@@ -97,10 +97,13 @@ func (k *Killer) strikeAll() {
 	}
 }
 
+// result is what became of it.
+type result struct{ err error }
+
 // tell tells who may wait for it; who does not gets it the next time.
-func tell(to chan<- error, err error) {
+func tell(to chan<- result, err error) {
 	select {
-	case to <- err:
+	case to <- result{err}:
 	default:
 	}
 }
@@ -216,15 +219,15 @@ func (v *Victim) signalPinned() (n int) {
 }
 
 // run waits for what a thread was asked to do, no longer than limit. done: it is, with that error. v.striking is held, or v is new.
-func (v *Victim) run(asked bool, answer <-chan error, limit time.Duration) (err error, done bool) {
+func (v *Victim) run(asked bool, answer <-chan result, limit time.Duration) (err error, done bool) {
 	if !asked {
 		return errBusy, true
 	}
 	v.timer.Reset(limit)
 	defer v.timer.Stop()
 	select {
-	case err = <-answer:
-		return err, true
+	case r := <-answer:
+		return r.err, true
 	case <-v.timer.C:
 		return nil, false
 	}
@@ -259,7 +262,7 @@ func (v *Victim) strike() error {
 	return errors.Join(refused, err)
 }
 
-func drain(answers <-chan error) {
+func drain(answers <-chan result) {
 	select {
 	case <-answers:
 	default:

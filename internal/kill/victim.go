@@ -58,9 +58,9 @@ type Victim struct {
 	// What Kill and the threads that carry it out tell one another.
 	striking  sync.Mutex  // one Kill at a time
 	timer     *time.Timer // striking guards it
-	written   chan error  // one slot
-	singled   chan error  // likewise
-	listed    chan error  // likewise
+	written   chan result // one slot
+	singled   chan result // likewise
+	listed    chan result // likewise
 	struck    atomic.Bool // a kill has worked
 	heldUp    atomic.Bool // the write waits for a lock of the kernel
 	writeErr  atomic.Pointer[error]

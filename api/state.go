@@ -77,6 +77,7 @@ type PodCount struct {
 	Runtime int `json:"runtime"` // that the runtime listed
 	Objects int `json:"objects"` // that a client or a manifest told of
 	Clients int `json:"clients"` // of those, that only clients told of
+	Refused int `json:"refused"` // that the runtime listed, and whose status was larger than the agent takes
 }
 
 // UnderwayState is an eviction that is not over.

@@ -40,6 +40,7 @@ type Client struct {
 	images    runtimev1.ImageServiceClient
 	timeouts  timeouts
 	limits    limits
+	turn      turn
 
 	noSandboxStream, noContainerStream, noImageStream absence
 }
@@ -52,7 +53,9 @@ func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{link: l, runtime: runtimev1.NewRuntimeServiceClient(l.conn), imageLink: l, timeouts: defaults, limits: listLimits}
+	c := &Client{
+		link: l, runtime: runtimev1.NewRuntimeServiceClient(l.conn), imageLink: l, timeouts: defaults, limits: listLimits, turn: newTurn(),
+	}
 	if imageEndpoint != "" {
 		full, err := ParseEndpoint(imageEndpoint)
 		if err == nil && full != l.endpoint {
@@ -80,7 +83,7 @@ func (c *Client) Close() error {
 // listSandboxes lists all sandboxes, once each, within the caller's deadline.
 func (c *Client) listSandboxes(ctx context.Context) ([]*runtimev1.PodSandbox, error) {
 	items, err := twin[runtimev1.StreamPodSandboxesResponse, *runtimev1.PodSandbox]{
-		link: c.link, absent: &c.noSandboxStream, limits: c.limits,
+		link: c.link, turn: c.turn, absent: &c.noSandboxStream, limits: c.limits,
 		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamPodSandboxesResponse], error) {
 			return c.runtime.StreamPodSandboxes(ctx, &runtimev1.StreamPodSandboxesRequest{})
 		},
@@ -96,7 +99,7 @@ func (c *Client) listSandboxes(ctx context.Context) ([]*runtimev1.PodSandbox, er
 // listContainers lists the containers that a filter lets through (nil: all), once each, within the caller's deadline.
 func (c *Client) listContainers(ctx context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error) {
 	items, err := twin[runtimev1.StreamContainersResponse, *runtimev1.Container]{
-		link: c.link, absent: &c.noContainerStream, limits: c.limits,
+		link: c.link, turn: c.turn, absent: &c.noContainerStream, limits: c.limits,
 		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamContainersResponse], error) {
 			return c.runtime.StreamContainers(ctx, &runtimev1.StreamContainersRequest{Filter: filter})
 		},

@@ -35,7 +35,7 @@ func dial(t *testing.T, endpoint string) *Client {
 func node(t *testing.T) *critest.Runtime {
 	r := critest.Start(t)
 	r.Sandboxes = []*runtimev1.PodSandbox{
-		{Id: "s1", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "default", Attempt: 1}, CreatedAt: 2e9, Annotations: map[string]string{"a": "b"}},
+		{Id: "s1", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "default", Attempt: 1}, CreatedAt: 2e9, Annotations: map[string]string{"a": "b", "jettison/a": "b"}},
 		{Id: "s0", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Name: "web", Namespace: "default"}, State: runtimev1.PodSandboxState_SANDBOX_NOTREADY, CreatedAt: 1e9},
 	}
 	r.Containers = []*runtimev1.Container{
@@ -58,7 +58,7 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	s1, s0 := got.Sandboxes[0], got.Sandboxes[1]
-	if !s1.Ready || s1.UID != "u" || s1.CgroupParent != "/kubepods/burstable/podu" || s1.Annotations["a"] != "b" || !s1.CreatedAt.Equal(time.Unix(2, 0)) {
+	if !s1.Ready || s1.UID != "u" || s1.CgroupParent != "/kubepods/burstable/podu" || s1.Annotations["jettison/a"] != "b" || len(s1.Annotations) != 1 || !s1.CreatedAt.Equal(time.Unix(2, 0)) {
 		t.Errorf("s1: %+v", s1)
 	}
 	if s0.Ready || s0.CgroupParent != "kubepods-podu.slice" {

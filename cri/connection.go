@@ -31,8 +31,15 @@ var (
 	ErrTooLarge = errors.New("answer too large")
 )
 
-// maxMessage is the receive limit: a node with thousands of dead containers answers lists of more than gRPC's 4 MiB.
-const maxMessage = 16 << 20
+const (
+	// maxMessage is the receive limit: a node with thousands of dead containers answers lists of more than gRPC's 4 MiB. containerd sends
+	// no more than this, nor does a kubelet take more.
+	maxMessage = 16 << 20
+	// maxStatus is that of one status. An ordinary one has 30 KiB.
+	maxStatus = 2 << 20
+	// window is what a runtime may send of one answer before it is read: grpc's least.
+	window = 64 << 10
+)
 
 // link is a connection to one socket.
 type link struct {
@@ -58,7 +65,9 @@ func newLink(endpoint string) (*link, error) {
 	l.conn, err = grpc.NewClient(target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newThin())),
+		// By default it grows with what comes, up to 16 MiB of an answer that nobody reads.
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		// gRPC's own dialer would do but for the count: a runtime can restart between two calls, and none of them fails.
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if l.dialled.Swap(true) {
@@ -116,8 +125,8 @@ func (l *link) wrap(verb string, err error) error {
 		cause = followed(context.DeadlineExceeded, s.Message())
 	case codes.Canceled:
 		cause = followed(context.Canceled, s.Message())
-	case codes.ResourceExhausted:
-		// grpc-go rpc_util.go: "received message larger than max". A runtime may answer with this code for reasons of its own.
+	case codes.ResourceExhausted, codes.Internal:
+		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may answer with this code for reasons of its own.
 		if strings.Contains(s.Message(), "larger than max") {
 			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that streams its lists (containerd 2.4)",
 				ErrTooLarge, s.Message())

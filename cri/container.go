@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -41,10 +42,13 @@ type Container struct {
 	State     ContainerState
 	Running   bool // State is Running
 	CreatedAt time.Time
-	Labels    map[string]string // its own: of the pod's they hold the few that the kubelet copies
+	Labels    map[string]string // the kubelet's: io.kubernetes.*
 	// ImageID is the Image.ID of its image on the node. ImageRef is the same or a digested name, and Image the reference
 	// asked for: what a runtime writes there differs (containerd 2.4 lists the id in all three).
 	ImageID, ImageRef, Image string
+
+	// Refused: its verbose status is larger than this client takes, as its environment can make it. What only that one tells is absent.
+	Refused bool
 
 	// The rest comes from the verbose status, asked for unless the container has exited, and may be absent.
 
@@ -64,13 +68,14 @@ type Container struct {
 	StartedAt time.Time // zero: not started, or unknown
 }
 
-// ContainerStatus asks for one container of any state, with all its details. One that the runtime does not know is
+// ContainerStatus asks for one container of any state, with its details but for those that only the verbose status tells (SandboxID, PID):
+// that one costs a runtime much where a tenant has filled it. One that the runtime does not know is
 // ErrNotFound.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()
 	verb := "ask status of container " + id + " of"
-	res, err := c.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	res, err := c.containerStatus(ctx, id, false)
 	if err != nil {
 		return Container{}, c.link.wrap(verb, err)
 	}
@@ -82,10 +87,17 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 	return out, nil
 }
 
+// containerStatus asks for one status, which may have no more than maxStatus.
+func (c *Client) containerStatus(ctx context.Context, id string, verbose bool) (*runtimev1.ContainerStatusResponse, error) {
+	defer c.turn.wait(ctx)()
+	return c.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: id, Verbose: verbose},
+		grpc.MaxCallRecvMsgSize(maxStatus))
+}
+
 func containerStatusOf(res *runtimev1.ContainerStatusResponse) Container {
 	s := res.GetStatus()
 	out := Container{
-		ID: s.GetId(), SandboxID: parseVerbose(res.GetInfo()).SandboxID, Name: s.GetMetadata().GetName(), Attempt: s.GetMetadata().GetAttempt(),
+		ID: s.GetId(), Name: s.GetMetadata().GetName(), Attempt: s.GetMetadata().GetAttempt(),
 		State: stateOf(s.GetState()), CreatedAt: at(s.GetCreatedAt()), Labels: s.GetLabels(),
 		ImageID: s.GetImageId(), ImageRef: s.GetImageRef(), Image: s.GetImage().GetImage(),
 	}
@@ -130,6 +142,10 @@ func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
 	}
 	if d.oomScoreAdj == nil && v.Config.Linux.Resources != nil {
 		d.oomScoreAdj = v.Config.Linux.Resources.OOMScoreAdj
+	}
+	// In the plain status 0 is "not specified"; a kubelet gives none (containerd 2.4 internal/cri/server/helpers.go, copyResourcesToStatus).
+	if adj := s.GetResources().GetLinux().GetOomScoreAdj(); d.oomScoreAdj == nil && adj != 0 {
+		d.oomScoreAdj = &adj
 	}
 	for _, m := range s.GetMounts() {
 		if image := m.GetImage().GetImage(); image != "" {

@@ -36,7 +36,7 @@ func TestSandboxDetails(t *testing.T) {
 func TestContainerDetails(t *testing.T) {
 	r := node(t)
 	r.Containers[0].Image, r.Containers[0].ImageRef, r.Containers[0].ImageId = &runtimev1.ImageSpec{Image: "a:1"}, "a@sha256:1", "sha256:1"
-	r.Containers[0].Labels, r.Containers[0].Annotations, r.Containers[0].CreatedAt = map[string]string{"l": "1"}, map[string]string{"a": "1"}, 3
+	r.Containers[0].Labels, r.Containers[0].Annotations, r.Containers[0].CreatedAt = map[string]string{"io.kubernetes.pod.uid": "1", "l": "1"}, map[string]string{"a": "1"}, 3
 	r.Containers[0].Metadata.Attempt = 5
 	r.ContainerStatuses["c1"] = &runtimev1.ContainerStatus{
 		LogPath: "/var/log/pods/x/0.log", StartedAt: 4,
@@ -52,7 +52,7 @@ func TestContainerDetails(t *testing.T) {
 	adj, memory, shares := int64(934), uint64(8192), uint64(512)
 	want := Container{
 		ID: "c1", SandboxID: "s1", Name: "app", Attempt: 5, State: Running, Running: true, CreatedAt: time.Unix(0, 3),
-		Labels: map[string]string{"l": "1"}, ImageID: "sha256:1", ImageRef: "a@sha256:1", Image: "a:1",
+		Labels: map[string]string{"io.kubernetes.pod.uid": "1"}, ImageID: "sha256:1", ImageRef: "a@sha256:1", Image: "a:1",
 		OOMScoreAdj: &adj, MemoryLimit: &memory, CPUShares: &shares, Unified: map[string]string{"memory.high": "1"},
 		LogPath: "/var/log/pods/x/0.log", ImageVolumes: []string{"sha256:2"},
 		PID: 4343, StartedAt: time.Unix(0, 4),
@@ -71,10 +71,10 @@ func TestContainerStatus(t *testing.T) {
 		State: runtimev1.ContainerState_CONTAINER_EXITED, Metadata: &runtimev1.ContainerMetadata{Name: "app", Attempt: 2},
 		CreatedAt: 1, StartedAt: 2, FinishedAt: 3, ExitCode: 137, Reason: "OOMKilled", Message: "too much",
 	}
-	r.Info["c0"] = crioContainer
+	r.ContainerStatuses["c0"].Resources = &runtimev1.ContainerResources{Linux: &runtimev1.LinuxContainerResources{CpuShares: 512}}
 	c := dial(t, r.Endpoint())
 	got, err := c.ContainerStatus(t.Context(), "c0")
-	if err != nil || got.ID != "c0" || got.SandboxID != "s0" || got.State != Exited || got.Running || got.Attempt != 2 || got.PID != 0 || *got.CPUShares != 512 {
+	if err != nil || got.ID != "c0" || got.State != Exited || got.Running || got.Attempt != 2 || got.PID != 0 || *got.CPUShares != 512 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if got, err = c.ContainerStatus(t.Context(), "c1"); err != nil || got.State != Running {

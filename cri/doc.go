@@ -7,6 +7,10 @@
 //	connection.go  one socket: errors in words, whether another runtime may be behind it
 //	list.go        Lister: all sandboxes and containers, with details remembered
 //	stream.go      a list that comes as a stream, within bounds
+//	turn.go        large answers come one after another
+//	thin.go        answers of which only what is taken is decoded
+//	thinjson.go    likewise, JSON within them
+//	taken.go       what is taken of which answer
 //	sandbox.go     PodSandbox
 //	container.go   Container, its status
 //	verbose.go     what the verbose status says beyond the protocol

@@ -25,7 +25,7 @@ func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
 	items, err := twin[runtimev1.StreamImagesResponse, *runtimev1.Image]{
-		link: c.imageLink, absent: &c.noImageStream, limits: c.limits,
+		link: c.imageLink, turn: c.turn, absent: &c.noImageStream, limits: c.limits,
 		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamImagesResponse], error) {
 			return c.images.StreamImages(ctx, &runtimev1.StreamImagesRequest{})
 		},
@@ -118,6 +118,7 @@ type ContainerStats struct {
 func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
 	defer cancel()
+	defer c.turn.wait(ctx)()
 	res, err := c.runtime.ListContainerStats(ctx, &runtimev1.ListContainerStatsRequest{})
 	if err != nil {
 		return nil, c.link.wrapOptional("list container stats of", err)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Listing is all that the runtime has, as of Time, in the runtime's order. It is never changed once made.
@@ -25,6 +23,8 @@ const (
 	refreshMax     = 32
 	// retryAge is how long a status that was not answered in time is left alone: it costs its whole deadline.
 	retryAge = 10 * time.Second
+	// plainAge is how long the plain status is asked for where the verbose one does not come in time.
+	plainAge = time.Hour
 )
 
 // Lister lists, and remembers what the verbose statuses said. Use it from one goroutine at a time.
@@ -39,6 +39,9 @@ type Lister struct {
 type known[D any] struct {
 	detail    D
 	answered  bool           // detail holds an answer
+	refused   bool           // the verbose answer was too large, as it stays; what is asked for since is the plain one
+	late      int            // verbose answers in a row that did not come in time
+	plain     time.Time      // until then the plain one is asked for, because of those
 	state     ContainerState // as listed when that answer was asked for
 	asked     time.Time      // the last time, answered or not; zero: never
 	notBefore time.Time      // it is not asked again earlier
@@ -59,7 +62,8 @@ func NewLister(c *Client) *Lister {
 // List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
 // minute (of sandboxes: ten), the oldest 32 at most. A sandbox or container that goes away between two calls, or whose status fails,
-// is left without details, or with those known: that is no error, and a later List asks again. When ctx ends, or a status is not
+// is left without details, or with those known: that is no error, and a later List asks again. One whose verbose status is too large is
+// Refused, and asked for the plain one from then on. When ctx ends, or a status is not
 // answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.client.timeouts.list)
@@ -85,10 +89,12 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 	for i := range out.Sandboxes {
 		s := &out.Sandboxes[i]
 		l.sandboxes[s.ID].detail.fill(s)
+		s.Refused = l.sandboxes[s.ID].refused
 	}
 	for i := range out.Containers {
 		if c := &out.Containers[i]; c.State != Exited {
 			l.containers[c.ID].detail.fill(c)
+			c.Refused = l.containers[c.ID].refused
 		}
 	}
 	return out, nil
@@ -104,8 +110,8 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		if s.Ready {
 			state = Running
 		}
-		asks = k.due(asks, state, s.Ready, now.Time, refreshSandbox, func(ctx context.Context) (sandboxDetail, error) {
-			res, err := l.client.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: s.ID, Verbose: true})
+		asks = k.due(asks, state, s.Ready, now.Time, refreshSandbox, func(ctx context.Context, verbose bool) (sandboxDetail, error) {
+			res, err := l.client.sandboxStatus(ctx, s.ID, verbose)
 			return sandboxDetailOf(res), l.client.link.wrap("ask status of", err)
 		})
 	}
@@ -116,8 +122,8 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		}
 		k := carry(l.containers, c.ID)
 		containers[c.ID] = k
-		asks = k.due(asks, c.State, true, now.Time, refreshAge, func(ctx context.Context) (containerDetail, error) {
-			res, err := l.client.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
+		asks = k.due(asks, c.State, true, now.Time, refreshAge, func(ctx context.Context, verbose bool) (containerDetail, error) {
+			res, err := l.client.containerStatus(ctx, c.ID, verbose)
 			return containerDetailOf(res), l.client.link.wrap("ask status of", err)
 		})
 	}
@@ -134,7 +140,7 @@ func carry[D any](old map[string]*known[D], id string) *known[D] {
 
 // due adds to asks if this is to be asked for: it never was answered, or has another state since, or is so old that it may have changed.
 func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, old time.Duration,
-	status func(context.Context) (D, error)) []ask {
+	status func(ctx context.Context, verbose bool) (D, error)) []ask {
 	urgent := !k.answered || k.state != state
 	if now.Before(k.notBefore) || !urgent && (!alive || now.Sub(k.asked) < old) {
 		return asks
@@ -144,7 +150,15 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 		hurried = hurried && time.Until(end) < limit
 		within, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		detail, err := status(within)
+		verbose := !k.refused && !now.Before(k.plain)
+		detail, err := status(within, verbose)
+		if errors.Is(err, ErrTooLarge) && !k.refused {
+			k.refused = true
+			detail, err = status(within, false)
+		}
+		if errors.Is(err, ErrTooLarge) { // what is known is that nothing will be
+			err = nil
+		}
 		late := errors.Is(err, context.DeadlineExceeded)
 		if ctx.Err() != nil || hurried && late { // the caller's time is over, which says nothing of this one
 			return context.DeadlineExceeded
@@ -152,11 +166,26 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 		k.asked = now
 		if err == nil {
 			k.detail, k.answered, k.state = detail, true, state
+			if verbose {
+				k.late = 0
+			}
 		} else if late {
-			k.notBefore = now.Add(retryAge)
+			k.hung(now, verbose)
 		}
 		return err
 	}})
+}
+
+// hung takes that an answer did not come in time. The second time that the verbose one did not, the plain one is asked for instead: a
+// status that a tenant has filled takes a slow runtime seconds.
+func (k *known[D]) hung(now time.Time, verbose bool) {
+	k.notBefore = now.Add(retryAge)
+	if !verbose {
+		return
+	}
+	if k.late++; k.late > 1 {
+		k.notBefore, k.plain = now, now.Add(plainAge)
+	}
 }
 
 // plan puts asks in their order: urgent ones, those never asked first, and then the oldest of the others.

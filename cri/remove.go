@@ -56,29 +56,31 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s PodSandbox, im
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.status)
 	defer cancel()
 	verb := "ask status of pod sandbox " + id + " of"
-	res, err := c.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	res, err := c.sandboxStatus(ctx, id, true)
+	err = c.link.wrap(verb, err)
+	refused := errors.Is(err, ErrTooLarge)
+	if refused {
+		res, err = c.sandboxStatus(ctx, id, false)
+		err = c.link.wrap(verb, err)
+	}
 	if err != nil {
-		return s, "", c.link.wrap(verb, err)
+		return s, "", err
 	}
 	if res.GetStatus() == nil {
 		return s, "", fmt.Errorf("%s runtime %s: no status in its answer", verb, c.link.endpoint)
 	}
 	status := res.GetStatus()
 	s = sandboxOf(&runtimev1.PodSandbox{
-		Id: id, Metadata: status.GetMetadata(), State: status.GetState(), CreatedAt: status.GetCreatedAt(), Labels: status.GetLabels(),
+		Id: id, Metadata: status.GetMetadata(), State: status.GetState(), CreatedAt: status.GetCreatedAt(),
 		Annotations: status.GetAnnotations(), RuntimeHandler: status.GetRuntimeHandler(),
 	})
 	sandboxDetailOf(res).fill(&s)
-	// containerd internal/cri/server/podsandbox/types/sandbox_info.go and CRI-O server/sandbox_status.go call it the same.
-	var info struct {
-		Image string `json:"image"`
-	}
-	_ = json.Unmarshal([]byte(res.GetInfo()["info"]), &info) // what is not JSON says nothing
-	return s, info.Image, nil
+	s.Refused = refused
+	return s, parseVerbose(res.GetInfo()).Image, nil
 }
 
 // SandboxImages are the references of the images for sandboxes, as the runtime's configuration has them; none: it does not say. It is
-// in the verbose status, in the runtime's own shape (containerd 2: pinnedImages of the image plugin; before: sandboxImage).
+// in the verbose status, in the runtime's own shape.
 func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
@@ -86,11 +88,7 @@ func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, c.link.wrap("ask configuration of", err)
 	}
-	var config struct {
-		SandboxImage string            `json:"sandboxImage"`
-		PinnedImages map[string]string `json:"pinnedImages"`
-		PauseImage   string            `json:"pause_image"`
-	}
+	var config runtimeConfig
 	_ = json.Unmarshal([]byte(res.GetInfo()["config"]), &config)
 	var out []string
 	for _, ref := range []string{config.SandboxImage, config.PinnedImages["sandbox"], config.PauseImage} {

@@ -1,9 +1,11 @@
 package cri
 
 import (
+	"context"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -15,8 +17,11 @@ type PodSandbox struct {
 	Attempt         uint32
 	Ready           bool
 	CreatedAt       time.Time         // zero: unknown
-	Annotations     map[string]string // of the pod, all of them (kubelet pkg/kubelet/kuberuntime/labels.go)
+	Annotations     map[string]string // of the pod, those that decide: kubernetes.io/config.* and jettison/*
 	RuntimeHandler  string            // of the RuntimeClass; empty: the default one
+
+	// Refused: its verbose status is larger than this client takes. What follows is absent.
+	Refused bool
 
 	// The rest comes from the verbose status, in shapes of the runtime's own, and may be absent.
 
@@ -35,6 +40,13 @@ func sandboxOf(s *runtimev1.PodSandbox) PodSandbox {
 		Ready: s.GetState() == runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: at(s.GetCreatedAt()),
 		Annotations: s.GetAnnotations(), RuntimeHandler: s.GetRuntimeHandler(),
 	}
+}
+
+// sandboxStatus asks for one status, which may have no more than maxStatus.
+func (c *Client) sandboxStatus(ctx context.Context, id string, verbose bool) (*runtimev1.PodSandboxStatusResponse, error) {
+	defer c.turn.wait(ctx)()
+	return c.runtime.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: id, Verbose: verbose},
+		grpc.MaxCallRecvMsgSize(maxStatus))
 }
 
 // sandboxDetail is what the verbose status adds to a list.

@@ -37,6 +37,7 @@ type absence struct{ learnt atomic.Uint64 }
 // twin is a list that a runtime answers as a stream of messages M (cri-api 0.37, containerd 2.4) or in one message.
 type twin[M, T any] struct {
 	link   *link
+	turn   turn
 	absent *absence
 	limits limits
 	stream func(context.Context) (grpc.ServerStreamingClient[M], error)
@@ -46,6 +47,7 @@ type twin[M, T any] struct {
 
 // list asks for the stream, and for the one message where the runtime answers Unimplemented.
 func (t twin[M, T]) list(ctx context.Context) ([]T, error) {
+	defer t.turn.wait(ctx)()
 	epoch := t.link.epoch.Load()
 	if t.absent.learnt.Load() != epoch+1 {
 		out, begun, err := t.drain(ctx)

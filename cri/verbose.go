@@ -13,6 +13,7 @@ import (
 // podsandbox/types/sandbox_info.go), CRI-O the spec only (server/container_status.go, createContainerInfo).
 type verboseInfo struct {
 	SandboxID string `json:"sandboxID"` // of a container
+	Image     string `json:"image"`     // of a sandbox's own process
 	PID       *int64 `json:"pid"`
 	Config    struct {
 		Linux struct {
@@ -29,6 +30,14 @@ type verboseInfo struct {
 			Resources   ociResources `json:"resources"`
 		} `json:"linux"`
 	} `json:"runtimeSpec"`
+}
+
+// runtimeConfig is what is read of the runtime's own verbose status: JSON under the key "config" (containerd 2: pinnedImages of the image
+// plugin; before: sandboxImage).
+type runtimeConfig struct {
+	SandboxImage string            `json:"sandboxImage"`
+	PinnedImages map[string]string `json:"pinnedImages"`
+	PauseImage   string            `json:"pause_image"`
 }
 
 // criResources is runtime.v1.LinuxContainerResources as Go's encoding/json writes it; what is 0 is not written.

@@ -79,6 +79,7 @@ type Keys struct {
 	Usage    uint64            // in the signal's unit; of a pressure signal, what it caused
 	Request  stats.Opt[uint64] // in the signal's unit: its upper bound where it is not known exactly
 	Inexact  bool              // Request is known to about a thousandth of the node's memory
+	Refused  bool              // Request is unknown by the pod's own doing: stats.PodStats.StatusRefused
 	Priority stats.Opt[int32]  // absent: unknown, which counts as 0
 	Release  stats.Opt[uint64] // what killing it would return; only where the policy asks for it
 	QOSClass stats.QOSClass

@@ -179,6 +179,8 @@ func (c Candidate) explainUsage(say func(string, ...any)) {
 		say("uses %.1f cores more than before, beyond its share", float64(k.Usage)/float64(time.Second))
 	case !k.Requests || k.kind == kindInodes:
 		say("uses %s", usage)
+	case k.Refused:
+		say("uses %s, counts as over its request: the runtime's status of it is too large", usage)
 	case !k.Request.OK:
 		say("uses %s, request unknown", usage)
 	default:

@@ -81,11 +81,16 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// overRequest is 0 for a pod that uses more than it requested, 1 where that is not known, 2 for one within it. Where requests
+// overRequest is 0 for a pod that uses more than it requested, 1 where that is not known, 2 for one within it. One that keeps its request
+// from being known counts as over it, or tenants would. Where requests
 // do not count, all are alike.
 func (k *Keys) overRequest() int {
 	switch {
-	case !k.Requests || !k.Measured || !k.Request.OK:
+	case !k.Requests || !k.Measured:
+		return 1
+	case k.Refused:
+		return 0
+	case !k.Request.OK:
 		return 1
 	case k.Usage > k.Request.V:
 		return 0

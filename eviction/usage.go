@@ -15,6 +15,7 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 		use = pod.Memory.WorkingSetBytes
 		k.Requests = true
 		k.Request, k.Inexact = m.config.Policy.memoryRequest(c)
+		k.Refused = pod.StatusRefused && !k.Request.OK
 	case kindSwap:
 		use = pod.Memory.SwapBytes
 	case kindPID:

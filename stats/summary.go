@@ -132,6 +132,9 @@ type PodStats struct {
 	MemoryPressure Opt[PSIStats]
 	// MemoryRequest of the running containers.
 	MemoryRequest Opt[Range]
+	// StatusRefused: the runtime's status of the pod is larger than is taken of one. What of its request is unknown, is so by the pod's own
+	// doing.
+	StatusRefused bool
 	// Self: this process runs in the pod.
 	Self bool
 	// NodeCritical: an oom_score_adj of -997 outside the Guaranteed class, which only system-node-critical pods get.

@@ -83,7 +83,7 @@ func (r *Runtime) PodSandboxStatus(ctx context.Context,
 					Id: s.Id, Metadata: proto.CloneOf(s.Metadata), State: s.State, CreatedAt: s.CreatedAt, RuntimeHandler: s.RuntimeHandler,
 				}
 			}
-			return &runtimev1.PodSandboxStatusResponse{Status: out, Info: map[string]string{"info": r.Info[s.Id]}}, nil
+			return &runtimev1.PodSandboxStatusResponse{Status: out, Info: r.info(s.Id, req.GetVerbose())}, nil
 		}
 		return nil, status.Errorf(codes.NotFound, "sandbox %s", req.GetPodSandboxId())
 	})
@@ -103,10 +103,18 @@ func (r *Runtime) ContainerStatus(ctx context.Context, req *runtimev1.ContainerS
 					Image: proto.CloneOf(c.Image), ImageRef: c.ImageRef, ImageId: c.ImageId,
 				}
 			}
-			return &runtimev1.ContainerStatusResponse{Status: out, Info: map[string]string{"info": r.Info[c.Id]}}, nil
+			return &runtimev1.ContainerStatusResponse{Status: out, Info: r.info(c.Id, req.GetVerbose())}, nil
 		}
 		return nil, status.Errorf(codes.NotFound, "container %s", req.GetContainerId())
 	})
+}
+
+// info is what a status says beyond the protocol, where it is asked for. The caller holds mu.
+func (r *Runtime) info(id string, verbose bool) map[string]string {
+	if !verbose {
+		return nil
+	}
+	return map[string]string{"info": r.Info[id]}
 }
 
 // ListContainerStats implements the CRI.

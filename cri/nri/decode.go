@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,7 +22,7 @@ var errMalformed = errors.New("malformed message")
 const (
 	maxName       = 512     // of an id, a name, a path
 	maxValue      = 4 << 10 // of an annotation
-	maxAnnotation = 64      // annotations of a pod, and values of a unified map
+	maxAnnotation = 64      // values of a unified map
 )
 
 // field is one field of a message: of a string, bytes, a message or a map entry the bytes, of a number the number.
@@ -230,11 +229,6 @@ type listing struct {
 	skipped    uint64
 }
 
-// kept reports whether a pod's annotation is kept: of the others a tenant may have 256 KiB.
-func kept(key []byte) bool {
-	return strings.HasPrefix(string(key), "jettison/") || strings.HasPrefix(string(key), "kubernetes.io/")
-}
-
 // parsePod reads a PodSandbox.
 func parsePod(f field, p *cri.PodSandbox) error {
 	return f.message(func(f field) error {
@@ -249,7 +243,7 @@ func parsePod(f field, p *cri.PodSandbox) error {
 			return f.string(&p.Namespace, maxName)
 		case 6:
 			key, value, err := f.entry()
-			if err == nil && kept(key) && len(key) <= maxName && len(value) <= maxValue && len(p.Annotations) < maxAnnotation {
+			if err == nil && len(key) <= maxName && len(value) <= maxValue && cri.Keeps(key, len(p.Annotations)) {
 				if p.Annotations == nil {
 					p.Annotations = map[string]string{}
 				}

@@ -278,10 +278,14 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 	if security.Privileged {
 		security.Seccomp = nil
 	}
+	var env []*cri.KeyValue
+	for _, e := range c.Env {
+		env = append(env, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
+	}
 	return &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: c.Name, Attempt: p.attempt},
 		Image:    &cri.ImageSpec{Image: c.Image},
-		Args:     args, Mounts: mounts, LogPath: c.Name + "/0.log",
+		Args:     args, Envs: env, Mounts: mounts, LogPath: c.Name + "/0.log",
 		Labels: map[string]string{
 			"io.kubernetes.container.name": c.Name, "io.kubernetes.pod.name": p.Object.Name,
 			"io.kubernetes.pod.namespace": p.Object.Namespace, "io.kubernetes.pod.uid": string(p.Object.UID),

@@ -98,7 +98,9 @@ func (s *shown) make(now time.Time, l *loop) *api.State {
 	out := &api.State{
 		Time: now, Version: s.version, Runtime: api.RuntimeState{Endpoint: s.endpoint, Lost: l.pods.Lost()}, Kubelet: l.kubelet.Found(),
 		Disk: l.diskMode(), DryRun: s.dryRun, Conditions: []api.ConditionState{}, Signals: []api.SignalState{}, Met: []api.MetState{},
-		Pods:     api.PodCount{Runtime: len(l.pods.All()), Objects: len(l.objects.Pods()), Clients: l.objects.Clients()},
+		Pods: api.PodCount{
+			Runtime: len(l.pods.All()), Objects: len(l.objects.Pods()), Clients: l.objects.Clients(), Refused: l.pods.Refused(),
+		},
 		Underway: l.evictions.Underway(), SetAside: []api.AsideState{}, Evicted: slices.Clone(l.evictions.History()), Stopped: s.stopped,
 		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(), Headroom: l.evictions.Headroom(l.hardBytes()),
 		AtOwnLimit: l.wakes.AtLimit(now),

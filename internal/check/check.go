@@ -49,7 +49,21 @@ func Run(ctx context.Context, stdout io.Writer, o observe.Options) error {
 	}
 	fmt.Fprintf(stdout, "\npriority unknown for %d of %d pods (the CRI has none): of these, pods of %v are never evicted\n",
 		priorityUnknown(look.Summary.Pods, o.Config.AnnotationNamespaces), len(look.Summary.Pods), o.Config.ProtectedNamespaces)
+	if n := statusRefused(look.Summary.Pods); n > 0 {
+		fmt.Fprintf(stdout, "the runtime's status of %d of %d pods is larger than the agent takes: those of unknown request count as over it\n",
+			n, len(look.Summary.Pods))
+	}
 	return failed
+}
+
+// statusRefused counts the pods whose status is too large.
+func statusRefused(pods []stats.PodStats) (n int) {
+	for i := range pods {
+		if pods[i].StatusRefused {
+			n++
+		}
+	}
+	return n
 }
 
 // priorityUnknown counts the pods that no annotation gives a priority, where annotations count.

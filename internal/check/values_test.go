@@ -58,6 +58,12 @@ func TestPressure(t *testing.T) {
 	}
 }
 
+func TestStatusRefused(t *testing.T) {
+	if n := statusRefused([]stats.PodStats{{StatusRefused: true}, {}, {StatusRefused: true}}); n != 2 {
+		t.Errorf("%d", n)
+	}
+}
+
 // An annotation gives a priority only where annotations count.
 func TestPriorityUnknown(t *testing.T) {
 	pod := func(namespace, priority string) stats.PodStats {

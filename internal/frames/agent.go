@@ -74,11 +74,13 @@ type AgentPod struct {
 	// ReleasedBytes is what killing every process of the pod returns.
 	ReleasedBytes *Range `json:"releasedBytes,omitzero"`
 	// Announced false: the runtime has not told of the pod.
-	Announced    *bool          `json:"announced,omitzero"`
-	Populated    *bool          `json:"populated,omitzero"` // it has a live process
-	Self         bool           `json:"self,omitzero"`      // the agent runs in it
-	NodeCritical bool           `json:"nodeCritical,omitzero"`
-	QOSClass     stats.QOSClass `json:"qosClass,omitzero"`
+	Announced *bool `json:"announced,omitzero"`
+	Populated *bool `json:"populated,omitzero"` // it has a live process
+	Self      bool  `json:"self,omitzero"`      // the agent runs in it
+	// StatusRefused: the runtime's status of it was larger than the agent takes.
+	StatusRefused bool           `json:"statusRefused,omitzero"`
+	NodeCritical  bool           `json:"nodeCritical,omitzero"`
+	QOSClass      stats.QOSClass `json:"qosClass,omitzero"`
 	// Annotations that the runtime told: kubernetes.io/config.* and jettison/*.
 	Annotations      map[string]string `json:"annotations,omitzero"`
 	MemoryRequest    *Range            `json:"memoryRequest,omitzero"`

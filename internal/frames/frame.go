@@ -136,6 +136,7 @@ func agentPodOf(p *stats.PodStats) *AgentPod {
 		Events: eventsOf(p.Events), EventsLocal: eventsOf(p.LocalEvents),
 		ReleasedBytes: rangeOf(p.Memory.FreedBytes), MemoryRequest: rangeOf(p.MemoryRequest), CPURequestMillis: rangeOf(p.CPURequestMillis),
 		Populated: pointer(p.Populated), Self: p.Self, NodeCritical: p.NodeCritical, QOSClass: p.QOSClass, Cgroup: p.Cgroup,
+		StatusRefused: p.StatusRefused,
 	}
 	if !p.Announced {
 		no := false

@@ -130,6 +130,7 @@ func (d draw) pod(i int, now time.Time) stats.PodStats {
 		p.Events = stats.Some(stats.MemoryEvents{Max: rapid.Uint64Range(0, 3).Draw(d.T, "max")})
 	}
 	p.MemoryRequest, p.CPURequestMillis = d.span("request", 2<<30), d.span("cpu request", 2000)
+	p.StatusRefused = !d.often("not refused") && d.yes("refused")
 	if d.often("io") {
 		p.IO = stats.Some(stats.IOStat{ReadBytes: rapid.Uint64Range(0, 1<<30).Draw(d.T, "read"), WriteBytes: 5})
 	}

@@ -267,7 +267,7 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 		p.Announced = *e.Announced
 	}
 	p.Populated, p.Self, p.NodeCritical, p.QOSClass = opt(e.Populated), e.Self, e.NodeCritical, e.QOSClass
-	p.Annotations, p.Cgroup = e.Annotations, e.Cgroup
+	p.Annotations, p.Cgroup, p.StatusRefused = e.Annotations, e.Cgroup, e.StatusRefused
 	if e.IO != nil {
 		p.IO = stats.Some(stats.IOStat{ReadBytes: e.IO.ReadBytes, WriteBytes: e.IO.WriteBytes})
 	}

@@ -25,8 +25,9 @@ type Pods struct {
 	all        read.Index
 	fromList   read.Index // what all is made of, with the next
 	fromEvents told
-	every      bool // events tell of every change
-	lost       bool // the runtime did not answer last time
+	every      bool                // events tell of every change
+	lost       bool                // the runtime did not answer last time
+	refused    map[string]struct{} // UIDs of listed pods whose status is too large
 
 	asked   map[string]int // pods that only the kernel knows, by UID: how often the runtime was asked about them
 	counted time.Time      // when the hierarchy was last searched for those
@@ -43,6 +44,9 @@ func (p *Pods) All() read.Index { return p.all }
 // Lost reports that the runtime did not answer last time.
 func (p *Pods) Lost() bool { return p.lost }
 
+// Refused is how many listed pods have a status that is larger than is taken of one.
+func (p *Pods) Refused() int { return len(p.refused) }
+
 // OnListed takes an answer of the runtime. Its loss and its return are logged once each.
 func (p *Pods) OnListed(u Update) {
 	if u.Err != nil {
@@ -57,7 +61,27 @@ func (p *Pods) OnListed(u Update) {
 	}
 	p.lost = false
 	p.fromList = u.Pods
+	p.sayRefused()
 	p.join()
+}
+
+// sayRefused logs each pod whose status is too large, once.
+func (p *Pods) sayRefused() {
+	var now map[string]struct{}
+	for uid, pod := range p.fromList {
+		if !pod.Refused() {
+			continue
+		}
+		if now == nil {
+			now = map[string]struct{}{}
+		}
+		now[uid] = struct{}{}
+		if _, before := p.refused[uid]; !before {
+			p.log.Warn("the runtime's status of a pod is larger than the agent takes: if its request is unknown it counts as over it; "+
+				"look at its environment and annotations, or hand over its object", "pod", pod.PodRef.Namespace+"/"+pod.PodRef.Name, "uid", uid)
+		}
+	}
+	p.refused = now
 }
 
 // OnTold takes what the runtime told its plugin; all is false while that does not tell of every change.

@@ -72,6 +72,23 @@ func TestTheLossOfTheRuntime(t *testing.T) {
 	}
 }
 
+// A pod whose status is too large is one line, as long as it is there, and counted.
+func TestAStatusThatIsRefused(t *testing.T) {
+	p, text := newPods(t, func(read.Index) {})
+	refused := listing("a")
+	refused.Containers = []cri.Container{{ID: "c", SandboxID: "s", Refused: true}}
+	for i, l := range []*cri.Listing{listing("a"), refused, refused, {}, refused} {
+		p.OnListed(Update{Pods: read.NewIndex(*l)})
+		want := []int{0, 1, 1, 1, 2}[i]
+		if got := strings.Count(text.String(), "larger than the agent takes"); got != want || (p.Refused() == 1) != (l == refused) {
+			t.Errorf("list %d: %d lines, want %d; %d counted\n%s", i, got, want, p.Refused(), text)
+		}
+	}
+	if !strings.Contains(text.String(), "pod=default/a") {
+		t.Error(text)
+	}
+}
+
 // What only events told stays known until the next list, when they stop coming; a list is asked for then.
 func TestEventsThatStop(t *testing.T) {
 	p, _ := newPods(t, func(read.Index) {})

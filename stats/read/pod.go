@@ -94,10 +94,15 @@ func (p *Pod) scored() bool {
 	return slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.OOMScoreAdj != nil })
 }
 
+// Refused reports whether the runtime's status of the pod, or of a container of it, is larger than is taken of one.
+func (p *Pod) Refused() bool {
+	return p.Sandboxes[0].Refused || slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Refused })
+}
+
 // describe fills in what the runtime knows.
 func (p *Pod) describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
-	out.StartTime, out.SandboxIDs = p.Sandboxes[0].CreatedAt, p.sandboxIDs
+	out.StartTime, out.SandboxIDs, out.StatusRefused = p.Sandboxes[0].CreatedAt, p.sandboxIDs, p.Refused()
 	memory, cpu := stats.Some(stats.Range{}), stats.Some(stats.Range{})
 	for i := range p.Containers {
 		c := &p.Containers[i]

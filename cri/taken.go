@@ -1,0 +1,121 @@
+package cri
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// What is taken of a sandbox, a container and an image, in the CRI's own names. A map's name stands for those of its entries that
+// Keeps lets through.
+var (
+	ofSandbox   = []string{"id", "metadata", "state", "created_at", "annotations", "runtime_handler"}
+	ofContainer = []string{
+		"id", "pod_sandbox_id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at", "labels",
+	}
+	ofContainerStatus = []string{
+		"id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at", "started_at", "labels", "log_path",
+		"mounts.image.image", "resources.linux.memory_limit_in_bytes", "resources.linux.cpu_shares", "resources.linux.oom_score_adj",
+		"resources.linux.unified",
+	}
+	ofImage = []string{"id", "repo_tags", "repo_digests", "size", "pinned", "spec.image", "spec.runtime_handler"}
+	ofStats = []string{"attributes.id", "writable_layer"}
+)
+
+// taken is what is taken of each answer that a tenant has a hand in, by the message's name.
+var taken = takenOf(map[proto.Message][]string{
+	&runtimev1.ListPodSandboxResponse{}:     below("items", ofSandbox),
+	&runtimev1.StreamPodSandboxesResponse{}: below("pod_sandboxes", ofSandbox),
+	&runtimev1.ListContainersResponse{}:     below("containers", ofContainer),
+	&runtimev1.StreamContainersResponse{}:   below("containers", ofContainer),
+	&runtimev1.ListImagesResponse{}:         below("images", ofImage),
+	&runtimev1.StreamImagesResponse{}:       below("images", ofImage),
+	&runtimev1.ImageStatusResponse{}:        below("image", ofImage),
+	&runtimev1.ListContainerStatsResponse{}: below("stats", ofStats),
+	&runtimev1.PodSandboxStatusResponse{}:   append(below("status", ofSandbox), "info"),
+	&runtimev1.ContainerStatusResponse{}:    append(below("status", ofContainerStatus), "info"),
+	&runtimev1.StatusResponse{}:             {"status", "info"},
+})
+
+func below(field string, names []string) (out []string) {
+	for _, name := range names {
+		out = append(out, field+"."+name)
+	}
+	return out
+}
+
+// info are the values of the verbose statuses that are read, each of the type that it is decoded into.
+var info = map[string]*member{
+	"info":   memberOf(reflect.TypeFor[verboseInfo]()),
+	"config": memberOf(reflect.TypeFor[runtimeConfig]()),
+}
+
+func takenOf(names map[proto.Message][]string) map[protoreflect.FullName]*part {
+	out := map[protoreflect.FullName]*part{}
+	for m, paths := range names {
+		of := &part{fields: map[protowire.Number]*part{}}
+		for _, path := range paths {
+			of.add(m.ProtoReflect().Descriptor(), path)
+		}
+		out[m.ProtoReflect().Descriptor().FullName()] = of
+	}
+	return out
+}
+
+// add takes a field, and what is below it where the path ends.
+func (of *part) add(d protoreflect.MessageDescriptor, path string) {
+	name, rest, more := strings.Cut(path, ".")
+	f := d.Fields().ByName(protoreflect.Name(name))
+	if f == nil {
+		panic(fmt.Sprintf("the CRI has no %s in %s", name, d.FullName()))
+	}
+	p := of.fields[f.Number()]
+	if p == nil {
+		p = &part{list: f.IsList()}
+		of.fields[f.Number()] = p
+	}
+	switch {
+	case f.IsMap():
+		p.keys = Keeps
+		if name == "info" {
+			p.keys, p.json = func(key []byte, _ int) bool { return info[string(key)] != nil }, info
+		}
+	case f.Message() != nil:
+		if p.fields == nil {
+			p.fields = map[protowire.Number]*part{}
+		}
+		if more {
+			p.add(f.Message(), rest)
+			return
+		}
+		for i := range f.Message().Fields().Len() {
+			p.add(f.Message(), string(f.Message().Fields().Get(i).Name()))
+		}
+	}
+}
+
+// decides are the annotations that say who may be evicted and what a pod asked for. They are kept however many others there are.
+var decides = map[string]bool{
+	"kubernetes.io/config.source": true, "kubernetes.io/config.mirror": true,
+	"jettison/priority": true, "jettison/memory-request": true, "jettison/never-evict": true,
+}
+
+// Keeps reports whether an entry of a map is taken when n others were: an annotation that may decide something, a label of the kubelet's, a
+// file of a memory cgroup. A tenant may have thousands.
+func Keeps(key []byte, n int) bool {
+	if n >= maxEntries {
+		return decides[string(key)]
+	}
+	for _, prefix := range [...]string{"jettison/", "kubernetes.io/config.", "io.kubernetes.", "memory."} {
+		if bytes.HasPrefix(key, []byte(prefix)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,260 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that thin stands on
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// thin is protobuf of which only what this package takes is decoded. Of a runtime's answers tenants fill the most: a pod's annotations have
+// up to 256 KiB, its labels and hooks a megabyte, and what it has in its environment stands in the verbose status twice, six bytes for
+// one. So an answer is read as it came, chunk by chunk, and what is not taken is stepped over: it is there once, never a second time.
+type thin struct{ encoding.CodecV2 }
+
+func newThin() thin { return thin{encoding.GetCodecV2("proto")} }
+
+// Unmarshal decodes what is taken of a message (see taken); of those that are not listed there, all.
+func (c thin) Unmarshal(data mem.BufferSlice, v any) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return fmt.Errorf("decode a %T: no protobuf message", v)
+	}
+	of := taken[m.ProtoReflect().Descriptor().FullName()]
+	if of == nil {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	p := pruner{chunks: data}
+	text, err := p.message(data.Len(), of, nil)
+	if err != nil {
+		return err
+	}
+	return proto.Unmarshal(text, m)
+}
+
+// Bounds of what is kept of an answer, beside that of the answer as a whole. A kubelet's names and paths are far below; what is longer is
+// absent.
+const (
+	maxText    = 4 << 10 // bytes of a string
+	maxEntries = 64      // entries of the maps of a message, beside those that decide (see decides)
+	maxItems   = 20_000  // of all lists in a message: a node has some hundred pods, and keeps a few dead containers of each
+)
+
+var (
+	errNoProto = errors.New("malformed message")
+	// errTooMany becomes ErrTooLarge: grpc passes on an error of the codec by its words only.
+	errTooMany = fmt.Errorf("more than %d items, larger than max", maxItems)
+)
+
+// part is what is taken of a message. Numbers are taken as they are, strings if they are no longer than maxText.
+type part struct {
+	fields map[protowire.Number]*part   // of a message; nil: it is none
+	list   bool                         // there may be several
+	keys   func(key []byte, n int) bool // of a map of strings: whether one is taken when n others were; nil: it is none
+	json   map[string]*member           // of such a map: values that are JSON, by key
+}
+
+// pruner reads a message and writes a shorter one.
+type pruner struct {
+	chunks mem.BufferSlice // that come after cur
+	cur    []byte
+	at     int // bytes read
+	items  int
+}
+
+// more makes cur hold a byte, if there is one.
+func (p *pruner) more() bool {
+	for len(p.cur) == 0 {
+		if len(p.chunks) == 0 {
+			return false
+		}
+		p.cur, p.chunks = p.chunks[0].ReadOnlyData(), p.chunks[1:]
+	}
+	return true
+}
+
+// step goes on within cur.
+func (p *pruner) step(n int) {
+	p.cur = p.cur[n:]
+	p.at += n
+}
+
+func (p *pruner) varint() (v uint64, ok bool) {
+	for shift := 0; shift < 64 && p.more(); shift += 7 {
+		b := p.cur[0]
+		p.step(1)
+		v |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return v, true
+		}
+	}
+	return 0, false
+}
+
+// take appends the next n bytes.
+func (p *pruner) take(n int, out []byte) ([]byte, bool) {
+	for n > 0 {
+		if !p.more() {
+			return out, false
+		}
+		here := min(n, len(p.cur))
+		out = append(out, p.cur[:here]...)
+		p.step(here)
+		n -= here
+	}
+	return out, true
+}
+
+func (p *pruner) skip(n int) bool {
+	for n > 0 {
+		if !p.more() {
+			return false
+		}
+		here := min(n, len(p.cur))
+		p.step(here)
+		n -= here
+	}
+	return true
+}
+
+// message appends what is taken of a message of n bytes.
+func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
+	end, entries := p.at+n, 0
+	for p.at < end {
+		tag, ok := p.varint()
+		number, kind := protowire.DecodeTag(tag)
+		if !ok || number < protowire.MinValidNumber {
+			return nil, errNoProto
+		}
+		f := of.fields[number]
+		length := uint64(0)
+		switch kind {
+		case protowire.VarintType:
+			v, whole := p.varint()
+			if ok = whole; f != nil {
+				out = protowire.AppendVarint(protowire.AppendVarint(out, tag), v)
+			}
+		case protowire.Fixed32Type: // the CRI has neither of these two
+			ok = p.skip(4)
+		case protowire.Fixed64Type:
+			ok = p.skip(8)
+		case protowire.BytesType:
+			if length, ok = p.varint(); ok && length <= uint64(max(0, end-p.at)) {
+				var err error
+				if out, err = p.value(tag, int(length), f, &entries, out); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			ok = false
+		default: // groups, which proto3 has none of
+			ok = false
+		}
+		if !ok {
+			return nil, errNoProto
+		}
+	}
+	if p.at != end {
+		return nil, errNoProto
+	}
+	return out, nil
+}
+
+// value appends a field that has a length. entries counts those of the message's maps.
+func (p *pruner) value(tag uint64, n int, of *part, entries *int, out []byte) ([]byte, error) {
+	if of != nil && of.list {
+		if p.items++; p.items > maxItems {
+			return nil, errTooMany
+		}
+	}
+	ok := true
+	switch {
+	case of == nil:
+		ok = p.skip(n)
+	case of.keys != nil:
+		return p.entry(tag, n, of, entries, out)
+	case of.fields != nil:
+		at := begin(&out, tag)
+		var err error
+		if out, err = p.message(n, of, out); err != nil {
+			return nil, err
+		}
+		end(out, at)
+	case n > maxText:
+		ok = p.skip(n)
+	default:
+		out = protowire.AppendVarint(protowire.AppendVarint(out, tag), uint64(n))
+		out, ok = p.take(n, out)
+	}
+	if !ok {
+		return nil, errNoProto
+	}
+	return out, nil
+}
+
+// lengthSize is how many bytes a length takes that is written after what it counts: a varint may have zeros at its end.
+const lengthSize = 4
+
+// begin appends a tag and room for the length of what follows, which end writes.
+func begin(out *[]byte, tag uint64) (at int) {
+	*out = append(protowire.AppendVarint(*out, tag), 0, 0, 0, 0)
+	return len(*out)
+}
+
+func end(out []byte, at int) {
+	n := len(out) - at
+	for i := range lengthSize {
+		out[at-lengthSize+i] = byte(n&0x7f) | 0x80
+		n >>= 7
+	}
+	out[at-1] &= 0x7f
+}
+
+// entry appends an entry of a map, {key = 1, value = 2}, if its key is one that is taken. The key comes first, as all write it that the
+// agent knows; JSON that comes before its key is not taken.
+func (p *pruner) entry(tag uint64, n int, of *part, entries *int, out []byte) ([]byte, error) {
+	from, until := len(out), p.at+n
+	at := begin(&out, tag)
+	var key []byte
+	taken := false
+	for p.at < until {
+		inner, ok := p.varint()
+		length, ok2 := p.varint()
+		number, kind := protowire.DecodeTag(inner)
+		if !ok || !ok2 || kind != protowire.BytesType || length > uint64(max(0, until-p.at)) {
+			return nil, errNoProto
+		}
+		value := of.json[string(key)]
+		switch {
+		case number == 2 && value != nil:
+			text := begin(&out, inner)
+			out = p.json(int(length), value, out)
+			end(out, text)
+		case length > maxText:
+			ok = p.skip(int(length))
+		default:
+			out = protowire.AppendVarint(protowire.AppendVarint(out, inner), length)
+			text := len(out)
+			if out, ok = p.take(int(length), out); number == 1 {
+				key = out[text:]
+				taken = of.keys(key, *entries)
+			}
+		}
+		if !ok {
+			return nil, errNoProto
+		}
+	}
+	if p.at != until {
+		return nil, errNoProto
+	}
+	if !taken {
+		return out[:from], nil
+	}
+	*entries++
+	end(out, at)
+	return out, nil
+}

@@ -1,0 +1,294 @@
+package cri
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"pgregory.net/rapid"
+
+	"jettison/cri/critest"
+)
+
+// chunks cuts a message into pieces of a size, as it may come.
+func chunks(b []byte, size int) (out mem.BufferSlice) {
+	for len(b) > 0 {
+		n := min(size, len(b))
+		out = append(out, mem.SliceBuffer(b[:n]))
+		b = b[n:]
+	}
+	return out
+}
+
+// unthin decodes a message as it comes in chunks of a size.
+func unthin(t testing.TB, m, into proto.Message, size int) error {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newThin().Unmarshal(chunks(b, size), into)
+}
+
+// What is taken arrives as it was sent, whatever else there is and however it is cut; what a tenant fills in does not.
+func TestWhatIsTakenOfAList(t *testing.T) {
+	sent := &runtimev1.ListPodSandboxResponse{Items: []*runtimev1.PodSandbox{{
+		Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Name: "n", Uid: "u", Namespace: "ns", Attempt: 3}, CreatedAt: -5,
+		State: runtimev1.PodSandboxState_SANDBOX_NOTREADY, RuntimeHandler: "kata", Labels: map[string]string{"l": strings.Repeat("l", 1<<20)},
+		Annotations: map[string]string{
+			"tenant/a": strings.Repeat("<", 256<<10), strings.Repeat("k", 10_000): "v", "jettison/priority": "7",
+			"jettison/long": strings.Repeat("x", maxText+1), "kubernetes.io/config.source": "api",
+		},
+	}, {}, {Id: strings.Repeat("i", maxText+1)}, {Id: "last"}}}
+	for i := range 500 {
+		sent.Items[0].Annotations[fmt.Sprint("jettison/", i)] = "x"
+	}
+	for _, size := range []int{1, 7, 1 << 30} {
+		var got runtimev1.ListPodSandboxResponse
+		if err := unthin(t, sent, &got, size); err != nil {
+			t.Fatal(err)
+		}
+		s := got.Items[0]
+		want := proto.CloneOf(sent.Items[0])
+		want.Annotations, want.Labels = s.Annotations, nil
+		if len(got.Items) != 4 || !proto.Equal(s, want) || got.Items[2].Id != "" || got.Items[3].Id != "last" {
+			t.Errorf("in pieces of %d: %.2000v", size, &got)
+		}
+		a := s.Annotations
+		if a["jettison/priority"] != "7" || a["kubernetes.io/config.source"] != "api" || a["tenant/a"]+a["jettison/long"] != "" ||
+			len(a) < maxEntries || len(a) > maxEntries+2 {
+			t.Errorf("in pieces of %d: %d annotations: %v", size, len(a), a)
+		}
+	}
+}
+
+// A list of nothing but empty items is two bytes for each, and hundreds when it is decoded.
+func TestTooManyItemsAreTooLarge(t *testing.T) {
+	r := critest.Start(t)
+	r.Answer["ListContainers"] = func(any) any {
+		return &runtimev1.ListContainersResponse{Containers: make([]*runtimev1.Container, maxItems+1)}
+	}
+	r.Containers = []*runtimev1.Container{{Id: "c"}}
+	if _, err := dial(t, r.Endpoint()).Containers(t.Context(), ""); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Any message that is decoded whole is decoded the same when it is thinned and nothing in it is long or a tenant's: what the client makes
+// of both is equal.
+func TestThinTakesAllThatIsUsed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 64).Draw(t, "size")
+		same := func(whole, thinned any) {
+			if !reflect.DeepEqual(whole, thinned) {
+				t.Errorf("\nwhole   %+v\nthinned %+v", whole, thinned)
+			}
+		}
+		ours := map[string]string{"jettison/a": "1", "io.kubernetes.b": "2", "memory.low": "3"}
+		var l runtimev1.ListContainersResponse
+		c := random(t, &runtimev1.Container{})
+		c.Labels = ours
+		thinned(t, &runtimev1.ListContainersResponse{Containers: []*runtimev1.Container{c}}, &l, size)
+		same(containerOf(c), containerOf(l.Containers[0]))
+		var images runtimev1.ListImagesResponse
+		i := random(t, &runtimev1.Image{})
+		thinned(t, &runtimev1.ListImagesResponse{Images: []*runtimev1.Image{i}}, &images, size)
+		same(imageOf(i), imageOf(images.Images[0]))
+		var stats runtimev1.ListContainerStatsResponse
+		s := random(t, &runtimev1.ContainerStats{})
+		thinned(t, &runtimev1.ListContainerStatsResponse{Stats: []*runtimev1.ContainerStats{s}}, &stats, size)
+		same(containerStatsOf(s), containerStatsOf(stats.Stats[0]))
+		var status runtimev1.ContainerStatusResponse
+		cs := random(t, &runtimev1.ContainerStatusResponse{})
+		cs.Info = map[string]string{"info": rapid.SampledFrom([]string{"", "{", crioContainer, containerdSandbox}).Draw(t, "info"), "other": "x"}
+		if cs.Status != nil {
+			cs.Status.Labels = ours
+		}
+		if linux := cs.GetStatus().GetResources().GetLinux(); linux != nil {
+			linux.Unified = ours
+		}
+		thinned(t, cs, &status, size)
+		same(containerStatusOf(cs), containerStatusOf(&status))
+	})
+}
+
+func thinned(t *rapid.T, from, into proto.Message, size int) {
+	b, err := proto.Marshal(from)
+	if err == nil {
+		err = newThin().Unmarshal(chunks(b, size), into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Any bytes are decoded or an error, and take no more than a few times their size.
+func FuzzThin(f *testing.F) {
+	for _, m := range []proto.Message{
+		&runtimev1.ContainerStatusResponse{Status: &runtimev1.ContainerStatus{Id: "c"}, Info: map[string]string{"info": crioContainer}},
+		&runtimev1.ContainerStatusResponse{Info: map[string]string{"info": `{"pid":1,"a":[{"b":"\""}]}`, "x": "y"}},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, size uint8) {
+		var whole, thinned runtimev1.ContainerStatusResponse
+		err := newThin().Unmarshal(chunks(b, int(size)+1), &thinned)
+		if wholeErr := proto.Unmarshal(b, &whole); wholeErr == nil && err == nil {
+			if whole.GetStatus().GetStartedAt() != thinned.GetStatus().GetStartedAt() {
+				t.Errorf("whole %v, thinned %v", &whole, &thinned)
+			}
+		}
+	})
+}
+
+// JSON that is thinned says the same as before, and what is none says nothing still.
+func FuzzThinJSON(f *testing.F) {
+	for _, seed := range []string{
+		containerdSandbox, crioContainer, "", "{", "{}", `{"pid":1`, `{"pid":1}x`, ` { "pid" : 7 , "x" : [ 1 , { "a" : "}" } ] } `,
+		`{"pid":null,"config":null,"runtimeSpec":[]}`, `{"pid":1,"pid":2,"config":{"linux":{"cgroup_parent":"a\"b\\"}}}`, `{"x":"\\","pid":3}`,
+		`{"config":{"linux":{"resources":{"unified":{"a":"b","c":{}}}}}}`, `[]`, `7`, `"text"`,
+	} {
+		f.Add(seed, uint8(2))
+	}
+	f.Fuzz(func(t *testing.T, text string, size uint8) {
+		if len(text) > maxText || strings.ContainsAny(text, "\x00") {
+			return
+		}
+		p := pruner{chunks: chunks([]byte(text), int(size)+1)}
+		short := string(p.json(len(text), info["info"], nil))
+		if !json.Valid([]byte(text)) || hasOddNames(text) {
+			return
+		}
+		if want, got := parseVerbose(map[string]string{"info": text}), parseVerbose(map[string]string{"info": short}); !reflect.DeepEqual(want, got) {
+			t.Errorf("%q became %q: %+v, want %+v", text, short, got, want)
+		}
+	})
+}
+
+// hasOddNames: encoding/json takes names in any case, and escaped ones; no runtime writes them so.
+func hasOddNames(text string) bool {
+	return strings.Contains(text, `\u`) || strings.ContainsFunc(text, func(r rune) bool { return r > 126 }) || text != lowerNames(text)
+}
+
+func lowerNames(text string) string {
+	for _, name := range []string{"sandboxID", "pid", "image", "config", "linux", "cgroup_parent", "resources", "oom_score_adj",
+		"memory_limit_in_bytes", "cpu_shares", "unified", "runtimeSpec", "process", "oomScoreAdj", "cgroupsPath", "memory", "limit", "cpu", "shares"} {
+		at := strings.Index(strings.ToLower(text), strings.ToLower(`"`+name+`"`))
+		if at >= 0 && text[at+1:at+1+len(name)] != name {
+			return ""
+		}
+	}
+	return text
+}
+
+// A container whose verbose status is larger than is taken is asked for the plain one, then and from then on, and tells its request all
+// the same. One of which that is too large as well is refused, and not asked for at each list.
+func TestAStatusThatIsTooLarge(t *testing.T) {
+	r := critest.Start(t)
+	huge := `{"runtimeSpec":{"process":{"env":["` + strings.Repeat(`\u003c`, maxStatus/6) + `"],"oomScoreAdj":900}}}`
+	for _, id := range []string{"large", "larger", "ordinary"} {
+		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, PodSandboxId: "s", State: runtimev1.ContainerState_CONTAINER_RUNNING})
+		r.Info[id] = huge
+		r.ContainerStatuses[id] = &runtimev1.ContainerStatus{Id: id, LogPath: "/log",
+			Resources: &runtimev1.ContainerResources{Linux: &runtimev1.LinuxContainerResources{OomScoreAdj: 900, MemoryLimitInBytes: 4096}}}
+	}
+	r.ContainerStatuses["larger"].Message = strings.Repeat("m", maxStatus)
+	r.Info["ordinary"] = crioContainer
+	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", State: runtimev1.PodSandboxState_SANDBOX_READY}}
+	r.Info["s"] = `{"config":{"linux":{"cgroup_parent":"/p"},"annotations":{"a":"` + strings.Repeat(`\u003c`, maxStatus/6) + `"}}}`
+	l := NewLister(dial(t, r.Endpoint()))
+	now := time.Unix(1e6, 0)
+	l.now = func() time.Time { return now }
+	for i, calls := range []int{5, 5, 8} { // two statuses for each of those that are refused at first, and one for each a minute later
+		now = now.Add([]time.Duration{0, time.Second, refreshAge}[i])
+		got, err := l.List(t.Context())
+		if err != nil || r.Calls("ContainerStatus") != calls {
+			t.Fatalf("list %d: %d calls, want %d, %v", i, r.Calls("ContainerStatus"), calls, err)
+		}
+		large, larger, ordinary := got.Containers[0], got.Containers[1], got.Containers[2]
+		if !large.Refused || large.OOMScoreAdj == nil || *large.OOMScoreAdj != 900 || *large.MemoryLimit != 4096 || large.LogPath != "/log" {
+			t.Errorf("too large: %+v", large)
+		}
+		if !larger.Refused || larger.OOMScoreAdj != nil {
+			t.Errorf("too large even so: %+v", larger)
+		}
+		if ordinary.Refused || ordinary.PID != 4343 {
+			t.Errorf("an ordinary one: %+v", ordinary)
+		}
+		if s := got.Sandboxes[0]; !s.Refused || s.CgroupParent != "" || r.Calls("PodSandboxStatus") != 2 {
+			t.Errorf("a sandbox: %+v, %d calls", s, r.Calls("PodSandboxStatus"))
+		}
+	}
+	c := dial(t, r.Endpoint())
+	if s, _, err := c.SandboxStatus(t.Context(), "s"); err != nil || !s.Refused {
+		t.Errorf("asked for by itself: %+v, %v", s, err)
+	}
+	if got, err := c.ContainerStatus(t.Context(), "large"); err != nil || got.LogPath != "/log" {
+		t.Errorf("asked for by itself: %+v, %v", got, err)
+	}
+	if _, err := c.ContainerStatus(t.Context(), "larger"); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("asked for by itself: %v", err)
+	}
+}
+
+// Where the verbose status does not come in time twice, the plain one is asked for, for an hour.
+func TestAVerboseStatusThatIsLate(t *testing.T) {
+	r := critest.Start(t)
+	r.Containers = []*runtimev1.Container{{Id: "c", State: runtimev1.ContainerState_CONTAINER_RUNNING}}
+	r.Info["c"] = crioContainer
+	r.ContainerStatuses["c"] = &runtimev1.ContainerStatus{Id: "c",
+		Resources: &runtimev1.ContainerResources{Linux: &runtimev1.LinuxContainerResources{OomScoreAdj: 5}}}
+	c := dial(t, r.Endpoint())
+	l := NewLister(c)
+	now := time.Unix(1e6, 0)
+	l.now = func() time.Time { return now }
+	for i, step := range []struct {
+		after time.Duration
+		hang  bool
+		adj   int64 // 934 is the verbose one's
+	}{{0, true, 0}, {retryAge, true, 0}, {0, false, 5}, {refreshAge, false, 5}, {plainAge, false, 934}} {
+		r.Change(func() { r.Hang["ContainerStatus"] = step.hang })
+		if c.timeouts = defaults; step.hang {
+			c.timeouts.status = 100 * time.Millisecond
+		}
+		now = now.Add(step.after)
+		got, err := l.List(t.Context())
+		adj := int64(0)
+		if err == nil && got.Containers[0].OOMScoreAdj != nil {
+			adj = *got.Containers[0].OOMScoreAdj
+		}
+		if err != nil || adj != step.adj || got.Containers[0].Refused {
+			t.Errorf("list %d: %d, want %d, %v", i, adj, step.adj, err)
+		}
+	}
+}
+
+// Large answers come one after another. One that hangs keeps the next waiting for a moment only.
+func TestLargeAnswersTakeTurns(t *testing.T) {
+	turn := newTurn()
+	first := turn.wait(t.Context())
+	began := time.Now()
+	second := turn.wait(t.Context()) // goes without
+	if took := time.Since(began); took < patienceForTurn {
+		t.Errorf("it waited %v", took)
+	}
+	second()
+	got := make(chan func())
+	go func() { got <- turn.wait(t.Context()) }()
+	first()
+	(<-got)()
+	if len(turn) != 0 {
+		t.Error("a turn was not given back")
+	}
+}

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/e2e/vm"
+)
+
+// hostileEnv gives a pod a megabyte of "<" in its environment, which a runtime's verbose status writes as \u003c, and twice. A kernel takes
+// no more than 128 KiB in one variable (MAX_ARG_STRLEN).
+func hostileEnv(pod *v1.Pod) *v1.Pod {
+	for i := range 9 {
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, v1.EnvVar{Name: fmt.Sprint("E", i), Value: strings.Repeat("<", 120_000)})
+	}
+	return pod
+}
+
+// Pods whose status is 13 MB each, and 256 KiB of annotations and labels besides, neither keep the agent from starting in the 64 MiB that
+// it has, nor hide what it needs to know of them: the leaker goes, though it is one of them, and those within their request live.
+func TestPromiseHostileStatusesFitTheAgentsMemory(t *testing.T) {
+	n := startNodeWith(t, vm.Options{MiB: 2048})
+	const hostile = 2
+	for i := range hostile {
+		pod := hostileEnv(vm.NewPod(fmt.Sprint("hostile", i), "96Mi", "", "sleep"))
+		pod.Annotations["tenant/words"] = strings.Repeat("<", 200<<10)
+		pod.Labels = map[string]string{}
+		for j := range 1000 {
+			pod.Labels[fmt.Sprintf("tenant/%d", j)] = strings.Repeat("l", 60)
+		}
+		n.run(pod)
+	}
+	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
+	n.startAgent(config(""))
+	n.until("the agent has asked for all of their statuses", func() error {
+		if s := n.state(); s.Pods.Runtime != hostile+2 || s.Pods.Refused != hostile {
+			return fmt.Errorf("it counts %+v", s.Pods)
+		}
+		return nil
+	})
+	said := n.agentSays("the runtime's status of a pod is larger than the agent takes: if its request is unknown it counts as over it; "+
+		"look at its environment and annotations, or hand over its object", hostile)
+	if pod := fmt.Sprint(said.Fields["pod"]); !strings.HasPrefix(pod, "default/hostile") {
+		t.Errorf("it says so of %s", pod)
+	}
+	n.peaksBelow(44 * mib)
+	n.fillTo(160 * mib)
+	leaker := n.run(hostileEnv(vm.NewPod("leaker", "16Mi", "", "alloc -rate 20Mi -size 4Gi")))
+	n.dies(leaker)
+	line := n.agentSays("evicted", 1)
+	if got := line.Fields["victim"]; got != "default/leaker" {
+		t.Errorf("the agent says it evicted %v", got)
+	}
+	n.peaksBelow(44 * mib)
+}
+
+// peaksBelow asserts that the agent never had more memory of its own resident, and that its cgroup's limit killed nothing.
+func (n *node) peaksBelow(limit int64) {
+	n.t.Helper()
+	pid := n.mainProcess(n.agent.Pod)
+	status := grep(n.shell("cat /proc/"+pid+"/status"), "VmHWM", "VmRSS", "RssAnon")
+	events := n.shell("cd /sys/fs/cgroup/" + n.agent.Cgroup + " && cat memory.max && grep oom_kill memory.events")
+	n.t.Log(status, events)
+	peak, err := strconv.ParseInt(strings.Fields(status)[1], 10, 64)
+	if err == nil && peak<<10 > limit {
+		err = fmt.Errorf("a peak of %d MiB, want at most %d", peak>>10, limit>>20)
+	}
+	if err == nil && (!strings.HasPrefix(events, "67108864\n") || !strings.Contains(events, "oom_kill 0")) {
+		err = errors.New("another limit, or it has killed")
+	}
+	if err != nil {
+		n.t.Error(err)
+	}
+}

@@ -1,0 +1,142 @@
+package eviction
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Random timelines: a node with its kernel, its runtime and its pods, some of which leak, die late or in part, or come back, while clients
+// lie of them and clocks are set, drives the whole of this package as the agent does. Rules say what holds on each (timelinerules_test.go).
+//
+//	go test ./eviction -run TestTimelines -timelines=100000 [-timelineseed=N]
+//
+// A timeline that breaks a rule is made small and printed: put into testdata/timelines it is run ever after.
+var (
+	timelines    = flag.Int("timelines", 500, "how many random timelines pass")
+	timelineSeed = flag.Uint64("timelineseed", 0, "the first one's seed")
+)
+
+// notYet are the rules that do not hold yet.
+var notYet = []string{
+	rulePhase, ruleImmune, ruleProtected, ruleRequest, // objects that lie
+	ruleVolume, ruleExplained, ruleUnserved, ruleBlocked, ruleBlind, ruleBreaker, ruleSoft, ruleArmed,
+}
+
+// judge runs a timeline twice, once with the pods in another order at each look, and says what is wrong.
+func judge(tl *timeline) (rule, why string, s *shell) {
+	s = run(tl, nil)
+	if s.rules.broken != "" {
+		return s.rules.broken, s.rules.why, s
+	}
+	other := run(tl, rand.New(rand.NewPCG(1, 2)))
+	if slices.Equal(s.log, other.log) {
+		return "", "", s
+	}
+	same := run(tl, nil)
+	rule, with := ruleOrder, other
+	if !slices.Equal(s.log, same.log) {
+		rule, with = ruleDeterminism, same
+	}
+	for i := range s.log {
+		if i >= len(with.log) || s.log[i] != with.log[i] {
+			why = fmt.Sprintf("%q is now %q", s.log[i], slices.Concat(with.log, []string{"nothing"})[min(i, len(with.log))])
+			break
+		}
+	}
+	return rule, why, s
+}
+
+// counts reports whether a rule is to hold.
+func counts(rule string) bool { return rule != "" && !slices.Contains(notYet, rule) }
+
+func TestTimelines(t *testing.T) {
+	start := time.Now()
+	var next atomic.Uint64
+	var mu sync.Mutex
+	broken, times := map[string]uint64{}, map[string]int{} // the first seed of each rule
+	var looks, evictions atomic.Int64
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < uint64(*timelines); i = next.Add(1) - 1 {
+				seed := *timelineSeed + i
+				rule, _, s := judge(generate(seed))
+				evictions.Add(int64(s.rules.count))
+				looks.Add(int64(s.looked))
+				if !counts(rule) {
+					continue
+				}
+				mu.Lock()
+				times[rule]++
+				if first, has := broken[rule]; !has || seed < first {
+					broken[rule] = seed
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d timelines with %d looks and %d evictions in %v", *timelines, looks.Load(), evictions.Load(), time.Since(start).Round(time.Millisecond))
+	for rule, seed := range broken {
+		small := shrink(generate(seed), func(tl *timeline) bool { r, _, _ := judge(tl); return r == rule })
+		_, why, s := judge(small)
+		t.Errorf("seed %d (of %d) breaks %q: %s\n%s\n%s", seed, times[rule], rule, why, small.text(), strings.Join(s.log, "\n"))
+	}
+}
+
+// Timelines that broke a rule once.
+func TestTimelinesThatWereWrong(t *testing.T) {
+	files, err := filepath.Glob("testdata/timelines/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tl, err := parseTimeline(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rule, why, s := judge(&tl); counts(rule) {
+				t.Errorf("breaks %q: %s\n%s", rule, why, strings.Join(s.log, "\n"))
+			}
+		})
+	}
+}
+
+// What is printed is what was run.
+func TestATimelineIsItsText(t *testing.T) {
+	for seed := range uint64(100) {
+		tl := generate(seed)
+		again, err := parseTimeline("# seed\n\n" + tl.text())
+		if err != nil || again.text() != tl.text() || !slices.Equal(again.Pods, tl.Pods) || !slices.Equal(again.Events, tl.Events) || again.Node != tl.Node {
+			t.Fatalf("%v: %s\n%s", err, tl.text(), again.text())
+		}
+	}
+}
+
+// An instant is like one that time.Now gives, but that its clocks may differ.
+func TestInstants(t *testing.T) {
+	a, b := instant(epoch, time.Minute), instant(epoch.Add(-time.Hour), time.Minute+time.Second)
+	switch {
+	case b.Sub(a) != time.Second || !b.After(a):
+		t.Errorf("%v after %v", b.Sub(a), a)
+	case !a.Equal(instant(epoch, time.Minute)) || !a.Round(0).Equal(epoch):
+		t.Errorf("%v is not %v", a, epoch)
+	case b.Round(0).Sub(a.Round(0)) != -time.Hour || a.Add(time.Second).Round(0) != epoch.Add(time.Second).UTC():
+		t.Errorf("by the wall clock %v", b.Round(0).Sub(a.Round(0)))
+	}
+}

@@ -1,0 +1,227 @@
+package eviction
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"jettison/stats"
+)
+
+// The part of the shell that carries evictions out: internal/evictions, internal/kill.
+
+// act is Evictions.OnDecided.
+func (s *shell) act(d Decision, input Input) (begun bool) {
+	s.missed = false
+	for i := range d.Evictions {
+		begun = s.begin(&d, i, input) || begun
+	}
+	return begun
+}
+
+// begin is Evictions.begin: it pins, measures again, kills.
+func (s *shell) begin(d *Decision, i int, input Input) bool {
+	e := &d.Evictions[i]
+	p, old := s.podOf(e.Pod.PodRef.UID), s.m.Life(e.Pod.PodRef.UID)
+	if old != nil && e.Hastens && !old.Dead() && s.jobs[old] != nil && s.hasten(old, d, i) {
+		return true
+	}
+	if old != nil && old.Resting(s.now()) {
+		return false
+	}
+	if s.unpinned[p] < p.Unpinned || !p.there {
+		s.unpinned[p]++
+		if s.missed = e.Pod.Cgroup != ""; !s.missed { // only its object is known
+			s.m.Aside(s.now(), p.uid)
+		}
+		return false
+	}
+	if again := s.measure(); e.Urgent() && !again.Meets(&d.Signal.Threshold) {
+		return false
+	}
+	d.Words()
+	e = &d.Evictions[i]
+	met := Met{}
+	if !e.Local() {
+		met = d.Signal
+	}
+	s.say("evict %s for %s, hard %v: %s", p.uid, e.Signal, e.hard, d.Reason)
+	s.rules.begins(p, e, &met, input)
+	if j := s.jobs[old]; j != nil {
+		j.over = true
+	}
+	at := Stamp{Time: s.now(), Monotonic: s.t + time.Hour}
+	l := s.m.Begin(at, *e, met)
+	j := &job{realPod: p, of: l, its: p.life, deadline: s.t + DieLimit}
+	s.jobs[l] = j
+	if e.Urgent() && !p.Refused {
+		s.m.Killed(at, l)
+	}
+	l.RemoveFiles = e.Disk() && !s.Kubelet
+	s.rules.begun(p, l)
+	s.carry(j, time.Duration(e.GracePeriodSeconds)*time.Second, e.Urgent())
+	return true
+}
+
+func (s *shell) hasten(l *Life, d *Decision, i int) bool {
+	e := &d.Evictions[i]
+	if again := s.measure(); e.Urgent() && !again.Meets(&d.Signal.Threshold) {
+		s.m.Unneeded()
+		return true
+	}
+	j := s.jobs[l]
+	if j.Refused {
+		return false
+	}
+	s.say("hasten %s for %s", j.uid, e.Signal)
+	d.Words()
+	s.m.Hasten(Stamp{Time: s.now(), Monotonic: s.t + time.Hour}, l, d.Evictions[i], d.Signal)
+	l.RemoveFiles = l.RemoveFiles || e.Disk() && !s.Kubelet
+	s.rules.begun(j.realPod, l)
+	s.strike(j)
+	s.awaits(j, s.t+DieLimit)
+	return true
+}
+
+// carry is carrier.carryOut: it waits for the end of a pod, and has the runtime clean up.
+func (s *shell) carry(j *job, grace time.Duration, urgent bool) {
+	switch p := j.realPod; {
+	case j.gone:
+		s.emptied(j)
+		return
+	case urgent && p.Refused:
+		s.later(p.Clean, func() { s.strike(j) })
+	case urgent:
+		s.strike(j)
+	default:
+		end := grace + stopBound
+		if p.StopAfter > 0 {
+			end = min(end, p.StopAfter)
+		}
+		s.later(end, func() { s.strike(j) })
+		s.awaits(j, s.t+end+DieLimit)
+		return
+	}
+	s.awaits(j, s.t+DieLimit)
+}
+
+// strike kills what the job is for, and nothing that came later.
+func (s *shell) strike(j *job) {
+	switch {
+	case j.over || j.life != j.its:
+	case !j.alive:
+		s.emptied(j)
+	default:
+		s.kill(j.realPod)
+		s.later(max(j.at+max(j.Die, j.Stuck)-s.t, 0), func() { s.emptied(j) })
+	}
+}
+
+// awaits has the loop told where the pod does not die in time.
+func (s *shell) awaits(j *job, deadline time.Duration) {
+	j.deadline = deadline
+	s.later(deadline-s.t, func() {
+		if j.over || j.late || j.life != j.its || !j.alive || s.t < j.deadline {
+			return
+		}
+		j.late = true
+		if s.current(j) {
+			s.say("%s does not die", j.uid)
+			s.m.Refused(s.now(), j.of)
+		}
+		if j.Hasty {
+			s.later(j.Clean, func() { s.clean(j) })
+		}
+	})
+}
+
+// current: the job is not one whose place a later attempt took.
+func (s *shell) current(j *job) bool { return !j.over && s.m.Life(j.uid) == j.of }
+
+// emptied is the end of the pod's last process.
+func (s *shell) emptied(j *job) {
+	if j.over || j.life != j.its && !j.gone {
+		return
+	}
+	if !j.late && s.current(j) {
+		s.say("%s is dead", j.uid)
+		s.m.Emptied(s.stamp(), j.of)
+	}
+	if !j.Uncleaned {
+		s.later(j.Clean, func() { s.clean(j) })
+	}
+}
+
+// clean is what the runtime does, and what the agent gives back where there is no kubelet.
+func (s *shell) clean(j *job) {
+	if j.over {
+		return
+	}
+	mine := j.life == j.its
+	if mine && !j.alive && !s.Kubelet {
+		j.vol = 0
+		if j.of.RemoveFiles {
+			j.disk = 0
+		}
+	}
+	if j.late && mine && !j.alive && s.current(j) {
+		s.m.Emptied(s.stamp(), j.of)
+	}
+	if s.current(j) {
+		s.say("%s is cleaned up", j.uid)
+		s.m.Cleaned(s.stamp(), j.of)
+	}
+	if j.over = true; j.of.e.Disk() {
+		s.walk()
+	}
+	if mine {
+		s.cleaned(j.realPod)
+	}
+}
+
+func (s *shell) stamp() Stamp { return Stamp{Time: s.now(), Monotonic: s.t + time.Hour} }
+
+// resume is what a new process does: Evictions.Resume.
+func (s *shell) resume() {
+	s.away, s.m, s.node, s.slow, s.growing = false, NewManager(s.config), stats.NodeStats{}, -time.Hour, nil
+	s.rules.resumed()
+	var saved Saved
+	text, err := json.Marshal(s.saved)
+	if err := errors.Join(err, json.Unmarshal(text, &saved)); err != nil {
+		panic(err)
+	}
+	for _, err := range s.m.Resume(s.now(), saved) {
+		s.say("not taken back: %v", err)
+	}
+	for _, l := range slices.Clone(s.m.Lives()) {
+		p := s.podOf(l.e.Pod.PodRef.UID)
+		if awaited := l.Phase() == Cleaned || l.Phase() == Over; awaited {
+			continue
+		}
+		if l.Lapsed(s.now()) {
+			s.m.Gone(s.now(), l)
+			continue
+		}
+		here := p.there && !cameBack(&l.e.Pod, new(p.stats(s.now(), false, false)))
+		if !here && len(l.e.Pod.SandboxIDs) == 0 {
+			s.m.Gone(s.now(), l)
+			continue
+		}
+		j := &job{realPod: p, of: l, its: p.life, gone: l.Dead() || !here, deadline: s.t + DieLimit}
+		s.jobs[l] = j
+		s.say("going on with %s", p.uid)
+		switch killed := !l.Killed().Time.IsZero(); {
+		case j.gone || !p.alive:
+			s.emptied(j)
+		case killed && p.killed:
+			s.later(p.at+max(p.Die, p.Stuck)-s.t, func() { s.emptied(j) })
+			s.awaits(j, s.t+DieLimit)
+		case killed: // what lives in its cgroup came later, or the runtime kills it
+			s.later(p.Clean, func() { s.strike(j) })
+			s.awaits(j, s.t+DieLimit)
+		default:
+			s.carry(j, max(l.Deadline().Sub(s.now()), 0), false)
+		}
+	}
+}

@@ -1,0 +1,370 @@
+package eviction
+
+import (
+	"slices"
+	"time"
+	"unsafe"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/stats"
+)
+
+const mib = 1 << 20
+
+// instant is a time of both clocks, as time.Now gives it: durations between two of one process are true whatever becomes of the wall clock,
+// and what was saved has the wall clock only. Package time makes none with clocks that differ, so it is put together by the layout that
+// its own documentation of Time.wall has (time/time.go of go1.26); TestInstants holds it against its methods.
+func instant(wall time.Time, monotonic time.Duration) (t time.Time) {
+	const sinceUnix = 2682288000 // seconds between 1885 and 1970
+	layout := (*struct {
+		wall uint64
+		ext  int64
+	})(unsafe.Pointer(&t))
+	layout.wall = 1<<63 | uint64(wall.Unix()+sinceUnix)<<30 | uint64(wall.Nanosecond())
+	layout.ext = int64(monotonic)
+	return t
+}
+
+// realPod is one of the node's, as it really is.
+type realPod struct {
+	*podPlan
+	uid     string
+	there   bool // its cgroup is
+	alive   bool // a process of it is
+	killed  bool
+	asked   bool          // to end
+	at      time.Duration // it was killed
+	ended   time.Duration // its last process did
+	life    int           // how often it was made
+	sandbox string
+	backs   int // that are left
+
+	anon, vol, swap, tasks, disk float64
+	shm                          float64
+	anon0, swap0                 float64 // at the kill
+	measured                     float64 // its disk usage, as of the last walk
+	object                       *Pod
+	phase                        bool // of the object, as it is now
+}
+
+// world is the node as it really is. Nothing of it is the agent's.
+type world struct {
+	nodePlan
+	t       time.Duration // since the start
+	wall    time.Duration // by which the wall clock is off
+	pods    []*realPod
+	outside map[string]*outside
+	trash   float64
+	calm    bool // nothing takes more any more
+	queue   []happening
+	seq     int
+}
+
+// outside is what no pod has of something, and how fast that grows.
+type outside struct {
+	used, rate float64
+	until      time.Duration
+}
+
+// happening is something that is going to happen.
+type happening struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+func newWorld(tl *timeline) *world {
+	w := &world{nodePlan: tl.Node, trash: float64(tl.Node.Trash), outside: map[string]*outside{
+		"outside": {used: float64(tl.Node.Outside)}, "tasks": {used: float64(tl.Node.OutsideTasks)}, "disk": {used: float64(tl.Node.OutsideD)},
+	}}
+	for i := range tl.Pods {
+		p := &realPod{podPlan: &tl.Pods[i], backs: tl.Pods[i].Backs}
+		p.uid = "uid-" + p.Name
+		w.pods = append(w.pods, p)
+		w.later(p.From, func() { p.start() })
+		if p.Exit > p.From {
+			w.later(p.Exit, func() { w.exit(p) })
+		}
+		if p.Phase != "" {
+			w.later(max(p.PhaseAt, p.From), func() { p.phase, p.object = true, nil })
+		}
+	}
+	return w
+}
+
+// later has something happen after a while.
+func (w *world) later(after time.Duration, do func()) {
+	w.seq++
+	h := happening{w.t + max(after, 0), w.seq, do}
+	at, _ := slices.BinarySearchFunc(w.queue, h, func(a, b happening) int {
+		if a.at != b.at {
+			return int(a.at - b.at)
+		}
+		return a.seq - b.seq
+	})
+	w.queue = slices.Insert(w.queue, at, h)
+}
+
+// advance lets time pass until then, or until something happens. happened: something has.
+func (w *world) advance(to time.Duration) (happened bool) {
+	if len(w.queue) > 0 {
+		to = min(to, w.queue[0].at)
+	}
+	w.grow(max(to-w.t, 0))
+	w.t = max(w.t, to)
+	for len(w.queue) > 0 && w.queue[0].at <= w.t {
+		h := w.queue[0]
+		w.queue = w.queue[1:]
+		h.do()
+		happened = true
+	}
+	return happened
+}
+
+func (p *realPod) start() {
+	p.there, p.alive, p.killed, p.asked = true, true, false, false
+	p.life++
+	p.anon, p.shm, p.vol, p.swap = float64(p.Anon), float64(p.Shm), float64(p.Vol), float64(p.Swap)
+	p.tasks, p.disk = max(float64(p.Tasks), 1), float64(p.Disk)
+	p.measured = p.disk
+	p.sandbox = "sandbox-" + p.Name + string(rune('a'+p.life%26))
+}
+
+// grow lets pods, and what is outside of them, take more, as long as there is any.
+func (w *world) grow(d time.Duration) {
+	if d == 0 {
+		return
+	}
+	from, s := w.t, d.Seconds()
+	for _, name := range []string{"outside", "tasks", "disk"} {
+		o := w.outside[name]
+		if from < o.until && !w.calm {
+			left := map[string]float64{"outside": w.memory(), "tasks": w.free("tasks"), "disk": w.free("disk")}[name]
+			o.used = max(0, o.used+min(o.rate*min(d, o.until-from).Seconds(), left))
+		}
+	}
+	for _, p := range w.pods {
+		switch {
+		case !p.alive:
+		case p.killed:
+			p.fade(from + d)
+		case !w.calm && from >= p.From+p.LeakFrom && (p.LeakFor == 0 || from < p.From+p.LeakFrom+p.LeakFor):
+			p.anon += min(float64(p.LeakAnon)*s, w.memory())
+			p.vol += min(float64(p.LeakVol)*s, w.memory())
+			p.swap += min(float64(p.LeakSwap)*s, w.free("swap"))
+			p.tasks += min(float64(p.LeakTasks)*s, w.free("tasks"))
+			p.disk += min(float64(p.LeakDisk)*s, w.free("disk"))
+		}
+	}
+}
+
+// fade lets a pod that was killed give back what no stuck task holds.
+func (p *realPod) fade(now time.Duration) {
+	back := 1.0
+	if p.Die > 0 {
+		back = min(1, float64(now-p.at)/float64(p.Die))
+	}
+	if p.Stuck > 0 {
+		back *= 1 - float64(p.Held)/100
+	}
+	p.anon, p.swap = p.anon0*(1-back), p.swap0*(1-back)
+	if now-p.at >= p.Die {
+		p.tasks = 1
+	}
+}
+
+// kill is what the kernel does with a pod's processes.
+func (w *world) kill(p *realPod) {
+	if !p.alive || p.killed {
+		return
+	}
+	p.killed, p.at, p.anon0, p.swap0 = true, w.t, p.anon, p.swap
+	life := p.life
+	w.later(max(p.Die, p.Stuck), func() {
+		if p.life == life {
+			w.empties(p)
+		}
+	})
+}
+
+// exit is the end of a pod by itself: nobody waits for it.
+func (w *world) exit(p *realPod) {
+	if w.kill(p); p.killed && p.life == 1 {
+		w.later(max(p.Die, p.Stuck)+p.Clean, func() {
+			if p.life == 1 && !p.alive {
+				p.vol = 0
+				w.cleaned(p)
+			}
+		})
+	}
+}
+
+// empties is the end of a pod's last process. What it leaves in memory is its owner's.
+func (w *world) empties(p *realPod) {
+	p.alive, p.ended, p.anon, p.swap, p.tasks, p.shm = false, w.t, 0, 0, 0, 0
+	if life := p.life; w.Kubelet && !p.VolStays {
+		w.later(p.VolFree, func() {
+			if p.life == life {
+				p.vol = 0
+				p.there = p.there && !p.Keeps
+			}
+		})
+	}
+}
+
+// cleaned is the end of what the runtime does for a pod.
+func (w *world) cleaned(p *realPod) {
+	if p.alive {
+		return
+	}
+	p.there = p.Keeps && p.vol > 0
+	if p.backs > 0 {
+		p.backs--
+		life := p.life
+		w.later(p.BackAfter, func() {
+			if p.life == life && !p.alive {
+				p.start()
+			}
+		})
+	}
+}
+
+// plenty makes the node so large that nothing is short.
+func (w *world) plenty() {
+	w.calm, w.Memory, w.Allocatable, w.Swap, w.Tasks, w.Disk = true, 10*w.Memory, 10*w.Allocatable, 10*w.Swap, 10*w.Tasks, 10*w.Disk
+}
+
+// memory that is available, and the same of what is named.
+func (w *world) memory() float64 {
+	left := float64(w.Memory) - w.outside["outside"].used
+	for _, p := range w.pods {
+		left -= p.memory()
+	}
+	return max(left, 0)
+}
+
+func (p *realPod) memory() float64 { return p.anon + p.shm + p.vol }
+
+func (w *world) free(what string) float64 {
+	var left float64
+	switch what {
+	case "tasks":
+		left = float64(w.Tasks) - w.outside["tasks"].used
+	case "disk":
+		left = float64(w.Disk) - w.outside["disk"].used - w.trash
+	case "swap":
+		left = float64(w.Swap)
+	case "allocatable":
+		left = float64(w.Allocatable)
+	default:
+		return w.memory()
+	}
+	for _, p := range w.pods {
+		left -= p.holds(what)
+	}
+	return max(left, 0)
+}
+
+// holds is how much a pod has of something.
+func (p *realPod) holds(what string) float64 {
+	switch what {
+	case "tasks":
+		return p.tasks
+	case "disk":
+		return p.disk
+	case "swap":
+		return p.swap
+	}
+	return p.memory()
+}
+
+// known is the pod's object as it is now; nil: none is known.
+func (p *realPod) known() *Pod {
+	if !p.Object || p.life == 0 {
+		return nil
+	}
+	if p.object == nil {
+		p.object = NewPod(p.made())
+	}
+	return p.object
+}
+
+// made is the object that a client has put for the pod, lies included.
+func (p *realPod) made() *v1.Pod {
+	o := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+	o.Name, o.Namespace, o.UID = p.Name, p.namespace(), types.UID(p.uid)
+	o.Status.QOSClass = v1.PodQOSClass(p.QOS)
+	request := p.Request
+	if p.WrongName { // of another pod, which it says requests all there is
+		o.Name, request = "other", 1<<20
+	}
+	r := &o.Spec.Containers[0].Resources
+	r.Requests = v1.ResourceList{v1.ResourceMemory: parsed(bytesQuantity(uint64(request) * mib))}
+	if p.Limit > 0 {
+		r.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: parsed(bytesQuantity(uint64(p.Limit) * mib))}
+	}
+	if priority := int32(p.Priority); !p.NoPriority {
+		o.Spec.Priority = &priority
+	}
+	if p.Source != "" {
+		o.Annotations = map[string]string{annotationConfigSource: p.Source}
+	}
+	if p.phase {
+		o.Status.Phase = v1.PodPhase(p.Phase)
+	}
+	return o
+}
+
+func (p *realPod) namespace() string {
+	if p.NS != "" {
+		return p.NS
+	}
+	return "default"
+}
+
+// stats is the pod as a look reads it: quickly, as far as memory goes, or in full.
+func (p *realPod) stats(now time.Time, quick, full bool) stats.PodStats {
+	s := stats.PodStats{
+		PodRef: stats.PodReference{Name: p.Name, Namespace: p.namespace(), UID: p.uid}, QOSClass: stats.QOSClass(p.QOS), Announced: !p.Strange,
+		Cgroup: "kubepods/pod" + p.uid, CgroupID: stats.CgroupID{Dev: 1, Ino: uint64(p.life) + 10}, SandboxIDs: []string{p.sandbox},
+		StartTime: epoch.Add(p.From), Populated: stats.Some(p.alive), Self: p.Self, NodeCritical: p.NodeCritical,
+		Threads: stats.Some(uint64(p.tasks)), MemoryRequest: stats.Some(stats.Exactly(uint64(p.Request) * mib)),
+	}
+	if p.BackSame {
+		s.CgroupID.Ino = 10
+	}
+	s.Annotations = annotations[[2]bool{p.Static, p.Mirror}]
+	if p.Strange {
+		s.PodRef.Name, s.PodRef.Namespace, s.Annotations, s.SandboxIDs = "", "", nil, nil
+	}
+	if !p.Unmeasured {
+		p.memoryStats(now, &s.Memory, quick)
+	}
+	if full {
+		s.Memory.SwapBytes = stats.Some(uint64(p.swap) * mib)
+		s.Memory.FreedBytes = stats.Some(stats.Range{Min: uint64(p.anon * mib), Max: uint64((p.anon + p.shm) * mib)})
+		s.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Some(stats.FsUsage{UsedBytes: uint64(p.measured) * mib})}}
+		s.EphemeralStorage.UsedBytes = stats.Some(uint64(p.measured) * mib)
+	}
+	return s
+}
+
+func (p *realPod) memoryStats(now time.Time, m *stats.PodMemoryStats, quick bool) {
+	usage := uint64(p.memory() * mib)
+	*m = stats.PodMemoryStats{Time: now, UsageBytes: stats.Some(usage + uint64(p.Cache)*mib), Quick: quick}
+	if m.WorkingSetBytes = m.UsageBytes; quick {
+		return
+	}
+	m.WorkingSetBytes, m.AnonBytes = stats.Some(usage), stats.Some(uint64(p.anon*mib))
+	m.ShmemBytes = stats.Some(uint64((p.shm + p.vol) * mib))
+}
+
+// annotations that the runtime has of static and mirror pods, and of others.
+var annotations = map[[2]bool]map[string]string{
+	{false, false}: {annotationConfigSource: "api"},
+	{true, false}:  {annotationConfigSource: "file"},
+	{false, true}:  {annotationConfigSource: "api", annotationConfigMirror: "hash"},
+	{true, true}:   {annotationConfigSource: "file", annotationConfigMirror: "hash"},
+}

@@ -1,0 +1,397 @@
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"jettison/stats"
+)
+
+// What holds on every timeline, by the world as it is and not as the agent sees it.
+const (
+	ruleProtected   = "protected"   // no protected pod is evicted, or ranked
+	rulePhase       = "phase"       // no living pod is left out of a ranking for what its object says
+	ruleImmune      = "immune"      // none is called protected that is not
+	ruleVolume      = "volume"      // none dies for what a dead victim's volumes still hold
+	ruleExplained   = "explained"   // nor for what dying ones do
+	ruleUnserved    = "unserved"    // a hard threshold that is met gets a victim in time, where one may go
+	ruleBlocked     = "blocked"     // whatever is done for other signals
+	ruleBlind       = "blind"       // however long a victim of its own takes to die
+	ruleBreaker     = "breaker"     // the breaker stops nothing for pods that leak
+	ruleSoft        = "soft"        // nor hard evictions for soft ones that were futile
+	ruleArmed       = "armed"       // nor for long where a new pod is the first to go, or the first has grown
+	ruleRequest     = "request"     // no pod within its request goes for memory before one beyond its own
+	ruleNeedless    = "needless"    // none dies for what is not short
+	ruleTwice       = "twice"       // none is killed again while it dies
+	ruleOne         = "one"         // one victim a step
+	ruleOutcome     = "outcome"     // every eviction has one outcome, and an end
+	ruleCalm        = "calm"        // nothing is left once all is well
+	ruleOrder       = "order"       // the order of pods in the input is of no consequence
+	ruleDeterminism = "determinism" // nor is anything else but the input
+)
+
+// Limits that the rules state.
+const (
+	// servedLimit is how long a hard threshold may be met, by more than what earlier victims hold, while no pod goes. A dead victim is
+	// waited for two seconds, and a calm signal is looked at once a second.
+	servedLimit = 4 * time.Second
+	// diskServed is the same for a disk, where garbage is collected and pods are measured first.
+	diskServed = time.Minute
+	// armedMore is by how much the first in the ranking may grow while the breaker stops.
+	armedMore = 512
+	// softServed is how long a soft threshold may be met beyond its grace period, where no pod goes: for as long as a victim may take to
+	// stop, to die, and to return what is shared.
+	softServed = 5*time.Second + stopBound + DieLimit + sharedLimit + servedLimit
+	// tolerance is what may come and go between a look and what follows from it.
+	tolerance = 96
+)
+
+// rules watch a timeline.
+type rules struct {
+	s           *shell
+	broken, why string
+	grows       bool // something outside of pods does
+	victims     []*victim
+	begin       time.Duration                           // of the last eviction
+	since       map[bool]map[stats.Signal]time.Duration // by whether it is a hard threshold's
+	hard        map[kind]int                            // evictions for hard thresholds
+	told        map[*Life]int
+	count       int                  // of evictions
+	stopped     map[*realPod]float64 // since the breaker stopped: what pods had then
+	shaken      time.Duration        // the clock was set, or the agent began anew
+}
+
+// victim is an eviction.
+type victim struct {
+	*realPod
+	l      *Life
+	its    int
+	at     time.Duration
+	hard   bool
+	signal stats.Signal
+	level  map[string]float64 // that was available
+	held   map[string]float64 // that it had
+}
+
+func newRules(s *shell, tl *timeline) *rules {
+	r := &rules{s: s, since: noSince(), hard: map[kind]int{}, told: map[*Life]int{}, begin: -time.Hour, shaken: -time.Hour}
+	for _, e := range tl.Events {
+		r.grows = r.grows || (e.What == "outside" || e.What == "tasks" || e.What == "disk") && e.By > 0
+	}
+	return r
+}
+
+func noSince() map[bool]map[stats.Signal]time.Duration {
+	return map[bool]map[stats.Signal]time.Duration{true: {}, false: {}}
+}
+
+func (r *rules) fail(rule, format string, args ...any) {
+	if r.broken == "" {
+		r.broken, r.why = rule, fmt.Sprintf("at %v: ", r.s.t)+fmt.Sprintf(format, args...)
+	}
+}
+
+// whatOf names what a signal counts.
+var whatOf = map[stats.Signal]string{
+	stats.SignalMemoryAvailable: "memory", stats.SignalAllocatableMemoryAvailable: "allocatable", stats.SignalSwapAvailable: "swap",
+	stats.SignalPIDAvailable: "tasks", stats.SignalNodeFsAvailable: "disk", stats.SignalContainerFsAvailable: "disk",
+}
+
+// needs is what must be available for a threshold not to be met, and for an eviction for it to be over.
+func (r *rules) needs(t *Threshold) (limit, enough float64) {
+	unit, capacity := float64(mib), map[string]int{
+		"memory": r.s.Memory, "allocatable": r.s.Allocatable, "swap": r.s.Swap, "tasks": r.s.Tasks, "disk": r.s.Disk,
+	}[whatOf[t.Signal]]
+	if t.Signal == stats.SignalPIDAvailable {
+		unit = 1
+	}
+	all := uint64(float64(capacity) * unit)
+	limit = float64(t.Value.Of(all)) / unit
+	if enough = limit; t.MinReclaim != nil {
+		enough += float64(t.MinReclaim.Of(all)) / unit
+	}
+	return limit, enough
+}
+
+// protected is whether a pod may never go, by what is known for sure: the runtime's word, and an object that is the pod's.
+func (p *realPod) protected() bool {
+	object := p.Object && !p.WrongName
+	known := object && !p.NoPriority
+	switch {
+	case p.Self, p.Static && !p.Strange, p.Mirror && !p.Strange, known && p.Priority >= systemCriticalPriority:
+		return true
+	case !known && p.NodeCritical:
+		return true
+	case !known && p.NS == "kube-system":
+		return !p.Strange || object
+	}
+	return false
+}
+
+// look holds before each look: what is short and explained by nothing gets a victim in time.
+func (r *rules) look(ready *Ready) {
+	for i := range r.s.m.watched {
+		w := &r.s.m.watched[i]
+		if w.info.kind.pressure() || w.info.fs == containerFs {
+			continue
+		}
+		since := r.since[w.Hard()]
+		if !w.observed.OK || !r.unexplained(w) {
+			delete(since, w.Signal)
+			continue
+		}
+		if _, has := since[w.Signal]; !has {
+			since[w.Signal] = r.s.t
+		}
+		limit := servedLimit
+		switch {
+		case w.info.kind.disk():
+			limit = diskServed
+		case !w.Hard():
+			limit = w.Grace + softServed
+		}
+		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.fair(ready) {
+			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, and no pod goes: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)
+		}
+	}
+}
+
+// lateness is why no pod goes in time.
+func (r *rules) lateness(w *watched) string {
+	rule := ruleUnserved
+	for _, v := range r.victims {
+		switch {
+		case v.signal == w.Signal && v.life == v.its && (v.alive || v.ended >= r.s.t-time.Second):
+			return ruleBlind
+		case v.signal != w.Signal && r.s.t-v.at < DieLimit+sharedLimit:
+			rule = ruleBlocked
+		}
+	}
+	return rule
+}
+
+// fair: the breaker has reason to stop.
+func (r *rules) fair(ready *Ready) bool { return ready.Stopped && r.grows }
+
+// unexplained: the threshold is met, by more than earlier victims hold, and some pod may go.
+func (r *rules) unexplained(w *watched) bool {
+	what := whatOf[w.Signal]
+	left, slack := r.s.free(what), r.slack(what)
+	limit, _ := r.needs(&w.Threshold)
+	if left >= limit || left+r.owed(what, w.Hard(), nil)+slack >= limit || what == "disk" && r.s.Kubelet {
+		return false
+	}
+	for _, v := range r.victims {
+		switch {
+		case v.life != v.its || !v.alive:
+		case !w.Hard() && !v.hard && !v.killed:
+			return false // it has its grace period
+		case v.signal == w.Signal && r.s.t-v.at < DieLimit+time.Second && v.hard && (!v.killed || v.holds(what) > v.held[what]/2):
+			return false // nothing tells that it will not die
+		}
+	}
+	if what == "disk" && slices.ContainsFunc(r.victims, func(v *victim) bool { return v.l.e.Disk() }) {
+		return false // what lies there is back in its own time
+	}
+	return slices.ContainsFunc(r.s.pods, func(p *realPod) bool {
+		return p.there && p.alive && !p.killed && !p.protected() && r.s.m.Life(p.uid) == nil && r.s.unpinned[p] >= p.Unpinned
+	})
+}
+
+func (r *rules) slack(what string) float64 {
+	if what == "tasks" {
+		return 20
+	}
+	return tolerance
+}
+
+// owed is what earlier victims hold of something, as long as it may be expected back.
+func (r *rules) owed(what string, hard bool, but *realPod) (owed float64) {
+	for _, v := range r.victims {
+		if v.realPod != but && r.awaited(v, what, hard) {
+			owed += v.holds(what)
+		}
+	}
+	return owed
+}
+
+func (r *rules) awaited(v *victim, what string, hard bool) bool {
+	disk := what == "disk"
+	t := r.s.t
+	switch {
+	case v.life != v.its, disk != v.l.e.Disk(), v.at < r.shaken, v.l.e.Local():
+		return false
+	case v.alive && !v.hard:
+		return !hard && t-v.at < DieLimit
+	case v.alive && v.killed:
+		return t-v.at < DieLimit
+	case v.alive:
+		return t-v.at < DieLimit // the runtime kills it
+	case disk:
+		return t-v.ended < cleanLimit
+	}
+	return t-v.ended < sharedLimit && v.vol > leastShared/mib
+}
+
+// decision holds for what every step says of who may go.
+func (r *rules) decision(d *Decision, in Input) {
+	evictions := 0
+	for i := range d.Evictions {
+		if d.Evictions[i].Disruption {
+			evictions++
+		}
+	}
+	if evictions > 1 {
+		r.fail(ruleOne, "%d evictions", evictions)
+	}
+	if t := &d.Signal.Threshold; d.Stopped && strings.Contains(d.Reason, "stopped") {
+		switch k := signals[t.Signal].kind; {
+		case !r.grows:
+			r.fail(ruleBreaker, "nothing grows outside of pods: %s", d.Reason)
+		case t.Hard() && r.hard[k] < breakerLimit:
+			r.fail(ruleSoft, "after %d hard evictions: %s", r.hard[k], d.Reason)
+		default:
+			r.armed(d)
+		}
+	} else if d.Reason != "" {
+		r.stopped = nil
+	}
+	if len(d.Ranking)+len(d.Protected) == 0 && d.Reason != "no pod may be evicted" {
+		return
+	}
+	for _, p := range r.s.pods {
+		if !p.there || !p.alive {
+			continue
+		}
+		is := func(c *Candidate) bool { return c.Pod.PodRef.UID == p.uid }
+		ranked := slices.ContainsFunc(d.Ranking, func(c Ranked) bool { return is(&c.Candidate) })
+		spared := slices.ContainsFunc(d.Protected, func(c Candidate) bool { return is(&c) })
+		switch {
+		case p.protected() && ranked:
+			r.fail(ruleProtected, "%s is ranked", p.uid)
+		case !p.protected() && spared:
+			r.fail(ruleImmune, "%s is called protected", p.uid)
+		case !p.protected() && !ranked && r.s.m.dying(p.uid) == nil:
+			r.fail(rulePhase, "%s lives, and is not ranked", p.uid)
+		}
+	}
+}
+
+// armed holds while the breaker stops: what it stopped for is what is first in the ranking still, and as it was.
+func (r *rules) armed(d *Decision) {
+	if len(d.Ranking) == 0 {
+		return
+	}
+	if r.stopped == nil {
+		r.stopped = map[*realPod]float64{}
+		for _, p := range r.s.pods {
+			if p.there {
+				r.stopped[p] = p.memory()
+			}
+		}
+	}
+	p := r.s.podOf(d.Ranking[0].Pod.PodRef.UID)
+	switch before, was := r.stopped[p]; {
+	case whatOf[d.Signal.Threshold.Signal] != "memory" || r.s.outside["outside"].until > r.s.t || !p.there || p.Unmeasured:
+	case !was:
+		r.fail(ruleArmed, "%s is new and first: %s", p.uid, d.Reason)
+	case p.memory() > before+armedMore:
+		r.fail(ruleArmed, "%s is first and has grown from %.0f to %.0f: %s", p.uid, before, p.memory(), d.Reason)
+	}
+}
+
+// begins holds right before an eviction.
+func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
+	if p.protected() {
+		r.fail(ruleProtected, "%s is evicted", p.uid)
+	}
+	for _, v := range r.victims {
+		if v.realPod == p && v.life == v.its && v.hard && v.alive && r.s.t-v.at < DieLimit && v.at > r.shaken && v.life == p.life {
+			r.fail(ruleTwice, "%s is evicted again after %v", p.uid, r.s.t-v.at)
+		}
+	}
+	if e.Local() {
+		return
+	}
+	what := whatOf[e.Signal]
+	_, enough := r.needs(&met.Threshold)
+	left, slack := r.s.free(what), r.slack(what)
+	if left > enough+slack && what != "disk" {
+		r.fail(ruleNeedless, "%s goes for %s, of which %.0f are available", p.uid, e.Signal, left)
+	}
+	owed := r.owed(what, e.hard, p)
+	if owed > 0 && left+owed > enough+slack && !r.emergency(what, left, e.hard) {
+		rule := ruleExplained
+		if slices.ContainsFunc(r.victims, func(v *victim) bool { return v.life == v.its && !v.alive && v.vol > 0 }) {
+			rule = ruleVolume
+		}
+		r.fail(rule, "%s goes for %s, of which %.0f are available, %.0f are enough and earlier victims hold %.0f", p.uid, e.Signal, left, enough, owed)
+	}
+	if what == "memory" || what == "allocatable" {
+		r.innocent(p, e)
+	}
+}
+
+// emergency: of what was available at an earlier kill less than half is left, which waits for nothing.
+func (r *rules) emergency(what string, left float64, hard bool) bool {
+	return slices.ContainsFunc(r.victims, func(v *victim) bool { return r.awaited(v, what, hard) && left < v.level[what]/2+1 })
+}
+
+// innocent: a pod within its request does not go while one that is beyond its own may.
+func (r *rules) innocent(p *realPod, e *Eviction) {
+	if e.Hastens || p.Unmeasured || p.memory() > float64(p.Request) {
+		return
+	}
+	for _, o := range r.s.pods {
+		if o == p || !o.there || !o.alive || o.killed || o.Unmeasured || o.protected() || o.memory() < float64(o.Request)+tolerance {
+			continue
+		}
+		if aside := r.s.now().Before(r.s.m.aside[o.uid].until); !aside && r.s.m.Life(o.uid) == nil {
+			r.fail(ruleRequest, "%s goes, with %.0f of %d that it requests; %s has %.0f of %d", p.uid, p.memory(), p.Request, o.uid, o.memory(), o.Request)
+		}
+	}
+}
+
+// begun takes note of an eviction.
+func (r *rules) begun(p *realPod, l *Life) {
+	v := &victim{realPod: p, l: l, its: p.life, at: r.s.t, hard: l.e.hard, signal: l.e.Signal, level: map[string]float64{}, held: map[string]float64{}}
+	for _, what := range whatOf {
+		v.level[what], v.held[what] = r.s.free(what), p.holds(what)
+	}
+	r.victims = slices.DeleteFunc(r.victims, func(o *victim) bool { return o.realPod == p })
+	r.victims = append(r.victims, v)
+	r.count++
+	if r.begin = r.s.t; l.e.hard {
+		r.hard[l.e.kind]++
+	}
+}
+
+// outcome holds of what is told.
+func (r *rules) outcome(l *Life) {
+	if r.told[l]++; r.told[l] > 2 || r.told[l] == 2 && l.Outcome() == OutcomeUndying {
+		r.fail(ruleOutcome, "the outcome of %s is told %d times", l.e.Pod.PodRef.UID, r.told[l])
+	}
+}
+
+// resumed: the wait of the new process is its own.
+func (r *rules) resumed() {
+	r.since, r.shaken = noSince(), r.s.t
+}
+
+// end holds long after all is well.
+func (r *rules) end() {
+	if r.broken != "" || r.s.away {
+		return
+	}
+	for _, l := range r.s.m.Lives() {
+		p := r.s.podOf(l.e.Pod.PodRef.UID)
+		if !p.Uncleaned && !(p.Hasty && l.Phase() == Over) && !(p.alive && l.undying) {
+			r.fail(ruleOutcome, "the eviction of %s is %v, outcome %q", p.uid, l.Phase(), l.Outcome())
+		}
+	}
+	if len(r.s.m.conditions) > 0 || r.s.m.stops() {
+		r.fail(ruleCalm, "conditions %v, breaker %v", r.s.m.conditions, r.s.m.stops())
+	}
+}

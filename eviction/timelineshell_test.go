@@ -1,0 +1,335 @@
+package eviction
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"jettison/stats"
+)
+
+// shell is what drives the manager on a node: internal/agent (look, decide) and internal/evictions (begin, the goroutine that carries an
+// eviction out, events, resume), in the same order and with the same limits, over a world instead of a kernel and a runtime.
+type shell struct {
+	*world
+	m       *Manager
+	rules   *rules
+	config  Config
+	shuffle *rand.Rand // of the pods in every look; nil: as they are
+	log     []string   // what was decided, and what became of it
+	last    string     // the last reason why nobody went
+	saved   Saved      // as of the last look
+	crashes bool       // some time
+
+	node     stats.NodeStats
+	slow     time.Duration // when disks were read last
+	jobs     map[*Life]*job
+	walking  bool
+	walked   time.Time
+	blind    time.Duration // until then memory cannot be read
+	away     bool
+	looked   int
+	growing  map[string]float64 // before memory was short
+	unpinned map[*realPod]int
+	missed   bool
+}
+
+// job is an eviction as its goroutine knows it.
+type job struct {
+	*realPod
+	of       *Life
+	its      int // of the pod's lives
+	gone     bool
+	late     bool // it was reported not to die
+	over     bool
+	deadline time.Duration
+}
+
+// Limits of a timeline: of one that goes on longer nothing more is learnt.
+const (
+	mostLooks = 3000
+	stopBound = 2 * time.Second // internal/kill: what a runtime gets beyond a grace period
+
+	// afterwards is how long a timeline goes on when nothing is short any more: by then all that was begun is over.
+	afterwards = 10 * time.Minute
+)
+
+// run lets a timeline pass. Whatever is wrong is the rules' to say.
+func run(tl *timeline, shuffle *rand.Rand) *shell {
+	s := &shell{world: newWorld(tl), shuffle: shuffle, jobs: map[*Life]*job{}, unpinned: map[*realPod]int{}, slow: -time.Hour}
+	thresholds, _, errs := in(tl.Settings...).Parse()
+	if errs != nil { // a timeline that was made smaller may be none any more
+		s.rules = newRules(s, tl)
+		return s
+	}
+	s.config = Config{
+		Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, MaxPodGracePeriodSeconds: 5, LocalStorage: true,
+		PressureTransitionPeriod: 10 * time.Second, Breaker: tl.Node.Breaker, Policy: Policy{
+			ProtectedNamespaces: []string{"kube-system"}, AnnotationNamespaces: []string{"kube-system"}, ByRelease: tl.Node.ByRelease,
+		},
+	}
+	s.m, s.rules = NewManager(s.config), newRules(s, tl)
+	for i := range tl.Events {
+		e := &tl.Events[i]
+		s.later(e.At, func() { s.event(e) })
+		s.crashes = s.crashes || e.What == "crash"
+	}
+	s.advance(0)
+	s.pass(s.Until)
+	if s.rules.broken == "" {
+		s.plenty()
+		s.Grain = 5 * time.Second
+		s.pass(s.t + afterwards)
+		s.rules.end()
+	}
+	return s
+}
+
+// pass lets time pass until then.
+func (s *shell) pass(until time.Duration) {
+	for looks := 0; s.t < until && looks < mostLooks && s.rules.broken == ""; looks++ {
+		wait := time.Second
+		if !s.away {
+			s.look()
+			ready := s.m.Ready(s.now())
+			wait = max(min(ready.Within, s.due(&ready)), s.Grain, 2*time.Millisecond)
+		}
+		s.advance(s.t + wait)
+	}
+}
+
+// now is what the agent's clock says.
+func (s *shell) now() time.Time { return instant(epoch.Add(s.t+s.wall), s.t+time.Hour) }
+
+func (s *shell) say(format string, args ...any) {
+	s.log = append(s.log, fmt.Sprintf("%-8v ", s.t.Round(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+// event is one of the timeline's.
+func (s *shell) event(e *eventPlan) {
+	s.say("%s %+d over %v", e.What, e.By, e.Over)
+	switch e.What {
+	case "clock":
+		s.wall += e.Over * time.Duration(max(e.By, -1))
+	case "blind":
+		s.blind = s.t + e.Over
+	case "restart", "crash":
+		if s.away {
+			return
+		}
+		if e.What == "restart" {
+			s.save()
+		}
+		for _, j := range s.jobs {
+			j.over = true
+		}
+		s.away, s.jobs = true, map[*Life]*job{}
+		s.later(e.Over, s.resume)
+	default:
+		o := s.outside[e.What]
+		o.rate, o.until = float64(e.By)/max(e.Over.Seconds(), 0.001), s.t+max(e.Over, time.Millisecond)
+	}
+}
+
+// due is how long a look may wait before what is left of memory or tasks can be gone (package pace), as fast as the timeline takes it.
+func (s *shell) due(r *Ready) time.Duration {
+	most := [len(Quick)]float64{1, 1, 1}
+	for _, p := range s.pods {
+		most[0] += float64(p.LeakAnon+p.LeakVol) * mib
+		most[2] += float64(p.LeakTasks)
+	}
+	most[1] = most[0]
+	most[0] += max(0, s.outside["outside"].rate) * mib
+	most[2] += max(0, s.outside["tasks"].rate)
+	due := time.Second
+	for i, rate := range most {
+		if left := float64(r.Headroom[i].Left) / rate; left < 1 {
+			due = min(due, time.Duration(left*float64(time.Second)))
+		}
+	}
+	return due
+}
+
+// look is agent.loop.look.
+func (s *shell) look() {
+	s.looked++
+	ready := s.measure()
+	s.rules.look(&ready)
+	begun := false
+	if ready.Look == LookMemory {
+		begun = s.decide(LookMemory, &ready)
+		ready = s.m.Ready(s.now())
+	}
+	s.reported(&ready)
+	if !begun && ready.Look == LookFull {
+		s.decide(LookFull, &ready)
+	}
+	if s.crashes {
+		s.save()
+	}
+}
+
+func (s *shell) save() { s.saved = s.m.Save() }
+
+func (s *shell) measure() Ready {
+	now, n := s.now(), &s.node
+	bytes := func(v float64) stats.Opt[uint64] { return stats.Some(uint64(v * mib)) }
+	n.Layout = stats.Some(stats.Layout{})
+	if n.Memory = (stats.NodeMemoryStats{Time: now}); s.t >= s.blind {
+		n.Memory.CapacityBytes, n.Memory.KernelAvailableBytes = bytes(float64(s.Memory)), bytes(s.memory())
+	}
+	n.Allocatable = stats.AllocatableMemoryStats{Time: now, Unlimited: s.Allocatable == 0}
+	if s.Allocatable > 0 {
+		n.Allocatable.LimitBytes, n.Allocatable.WorkingSetBytes = bytes(float64(s.Allocatable)), bytes(float64(s.Allocatable)-s.free("allocatable"))
+	}
+	n.Swap = stats.NodeSwapStats{Time: now, TotalBytes: bytes(float64(s.Swap)), FreeBytes: bytes(s.free("swap"))}
+	free := uint64(s.free("tasks"))
+	n.PIDs = stats.NodePIDStats{Time: now, Max: stats.Some(uint64(s.Tasks)), Current: stats.Some(uint64(s.Tasks) - free)}
+	if s.t-s.slow >= time.Second {
+		s.slow = s.t
+		n.Fs = stats.Some(stats.FsStats{Time: now, CapacityBytes: bytes(float64(s.Disk)), AvailableBytes: bytes(s.free("disk"))})
+	}
+	r := s.m.Observe(now, n, Situation{ObserveDisks: s.Kubelet, Limited: slices.ContainsFunc(s.pods, func(p *realPod) bool { return p.Limit > 0 })})
+	if r.Near < NearShort {
+		s.growing = map[string]float64{"kubepods": s.kubepods(), "system.slice": s.outside["outside"].used}
+	}
+	return r
+}
+
+func (s *shell) kubepods() (used float64) {
+	for _, p := range s.pods {
+		used += p.memory()
+	}
+	return used
+}
+
+func (s *shell) reported(ready *Ready) {
+	for _, l := range ready.Outcomes {
+		s.say("%s: %v", l.e.Pod.PodRef.UID, l.Outcome())
+		s.rules.outcome(l)
+	}
+	for _, l := range ready.Finished {
+		delete(s.jobs, l)
+	}
+	s.m.Advance()
+}
+
+// decide is agent.loop.decide.
+func (s *shell) decide(look Look, ready *Ready) bool {
+	begun := s.act(s.choose(look, ready))
+	if s.missed && !begun && look == LookMemory {
+		begun = s.act(s.choose(look, ready))
+	}
+	return begun
+}
+
+// choose is agent.loop.choose with looks.Victims.
+func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
+	now := s.now()
+	input := Input{Pods: map[string]*Pod{}, ObserveDisks: s.Kubelet, MemoryOnly: look == LookMemory, Terse: look == LookMemory}
+	for _, p := range s.pods {
+		if o := p.known(); o != nil && s.stored(p) {
+			input.Pods[p.uid] = o
+		}
+	}
+	if look == LookFull && !ready.DiskFresh.IsZero() && !s.walked.After(ready.DiskFresh) {
+		input.Measuring = true
+		s.walk()
+	}
+	if ready.Stopped {
+		input.Growing = s.grown()
+	}
+	sum := s.summary(now, look == LookMemory, look == LookFull)
+	input.Summary = sum
+	for look == LookMemory {
+		i := s.m.Unread(now, input)
+		if i < 0 {
+			break
+		}
+		s.podOf(sum.Pods[i].PodRef.UID).memoryStats(now, &sum.Pods[i].Memory, false)
+	}
+	d := s.m.Step(now, input)
+	s.rules.decision(&d, input)
+	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() {
+		input.Summary = s.summary(now, false, false)
+		d = s.m.Step(now, input)
+		s.rules.decision(&d, input)
+	}
+	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 && !s.relieve(now, &d) {
+		d = s.m.Reclaimed(now, input)
+		s.rules.decision(&d, input)
+	}
+	if len(d.Evictions) == 0 && d.Reason != s.last {
+		s.last = d.Reason
+		s.say("nobody for %s: %s", d.Signal.Threshold.Signal, d.Reason)
+	}
+	return d, input
+}
+
+// stored: the store of objects takes it.
+func (s *shell) stored(*realPod) bool { return true }
+
+func (s *shell) podOf(uid string) *realPod {
+	return s.pods[slices.IndexFunc(s.pods, func(p *realPod) bool { return p.uid == uid })]
+}
+
+func (s *shell) grown() (out []Growth) {
+	for _, g := range []struct {
+		name string
+		now  float64
+	}{{"kubepods", s.kubepods()}, {"system.slice", s.outside["outside"].used}} {
+		if more := g.now - s.growing[g.name]; s.growing != nil && more > 0 {
+			out = append(out, Growth{g.name, int64(more * mib)})
+		}
+	}
+	return out
+}
+
+func (s *shell) summary(now time.Time, quick, full bool) *stats.Summary {
+	sum := &stats.Summary{Time: now, Node: s.node}
+	for _, p := range s.pods {
+		if p.there {
+			sum.Pods = append(sum.Pods, p.stats(now, quick && !p.Unmeasured, full))
+		}
+	}
+	if s.shuffle != nil {
+		s.shuffle.Shuffle(len(sum.Pods), func(i, j int) { sum.Pods[i], sum.Pods[j] = sum.Pods[j], sum.Pods[i] })
+	}
+	return sum
+}
+
+// walk measures what pods take of the disk, beside the loop.
+func (s *shell) walk() {
+	if s.walking {
+		return
+	}
+	s.walking = true
+	began := s.now()
+	s.later(s.Walk, func() {
+		s.walking, s.walked = false, began.Add(time.Nanosecond)
+		for _, p := range s.pods {
+			p.measured = p.disk
+		}
+	})
+}
+
+func (s *shell) relieve(now time.Time, d *Decision) (waits bool) {
+	if s.Kubelet {
+		return false
+	}
+	switch s.m.Relief(now, d) {
+	case ReliefBegin:
+		s.say("garbage is collected")
+		s.later(s.Walk, func() {
+			s.trash, s.slow = 0, -time.Hour
+			if !s.away {
+				s.m.Relieved(s.now())
+			}
+		})
+		return true
+	case ReliefWait:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,84 @@
+package eviction
+
+import (
+	"reflect"
+	"slices"
+	"time"
+)
+
+// shrinkMost bounds the runs that shrink one timeline.
+const shrinkMost = 4000
+
+// shrink makes a timeline as small as it can that breaks the same rule: parts are left out, then what is left is made harmless, or less.
+func shrink(tl *timeline, broken func(*timeline) bool) *timeline {
+	best, runs := clone(tl), 0
+	try := func(change func(*timeline)) bool {
+		if runs++; runs > shrinkMost {
+			return false
+		}
+		smaller := clone(best)
+		if change(smaller); reflect.DeepEqual(smaller, best) || !broken(smaller) {
+			return false
+		}
+		best = smaller
+		return true
+	}
+	for again := true; again; {
+		again = false
+		for i := len(best.Events) - 1; i >= 0; i-- {
+			again = try(func(t *timeline) { t.Events = slices.Delete(t.Events, i, i+1) }) || again
+		}
+		for i := len(best.Pods) - 1; i >= 0; i-- {
+			again = try(func(t *timeline) { t.Pods = slices.Delete(t.Pods, i, i+1) }) || again
+		}
+		for i := len(best.Settings) - 1; i >= 0; i-- {
+			again = try(func(t *timeline) { t.Settings = slices.Delete(t.Settings, i, i+1) }) || again
+		}
+		again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Node).Elem() }, best.Node, try) || again
+		for i := range best.Pods {
+			again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Pods[i]).Elem() }, best.Pods[i], try) || again
+		}
+		for i := range best.Events {
+			again = shrinkFields(func(t *timeline) reflect.Value { return reflect.ValueOf(&t.Events[i]).Elem() }, best.Events[i], try) || again
+		}
+	}
+	return best
+}
+
+// kept are the fields that are left as they are: a node that is short from the start tells nothing.
+var kept = []string{"Name", "What", "Memory", "Allocatable", "Swap", "Tasks", "Disk"}
+
+// shrinkFields makes each field zero, or rounds or halves it.
+func shrinkFields(of func(*timeline) reflect.Value, now any, try func(func(*timeline)) bool) (smaller bool) {
+	v := reflect.ValueOf(now)
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() || slices.Contains(kept, name) {
+			continue
+		}
+		if try(func(t *timeline) { of(t).Field(i).SetZero() }) {
+			smaller = true
+			continue
+		}
+		if !v.Field(i).CanInt() {
+			continue
+		}
+		n := v.Field(i).Int()
+		unit := int64(100)
+		if v.Field(i).Type() == reflect.TypeFor[time.Duration]() {
+			unit = int64(time.Second)
+		}
+		for _, less := range []int64{n / 2 / unit * unit, n / unit * unit, n * 10 / unit * unit / 10} {
+			if less != n && less != 0 && try(func(t *timeline) { of(t).Field(i).SetInt(less) }) {
+				smaller = true
+				break
+			}
+		}
+	}
+	return smaller
+}
+
+func clone(tl *timeline) *timeline {
+	out := *tl
+	out.Settings, out.Pods, out.Events = slices.Clone(tl.Settings), slices.Clone(tl.Pods), slices.Clone(tl.Events)
+	return &out
+}

@@ -2,6 +2,8 @@ package eviction
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"jettison/stats"
@@ -14,7 +16,7 @@ const (
 	containerStorage = "Container %s exceeded its local ephemeral storage limit %q. "
 )
 
-// offenders are all pods that exceed their own limits on local storage, each to be evicted on its own. Without an object a pod's
+// offenders are all pods that exceed their own limits on local storage, by UID, each to be evicted on its own. Without an object a pod's
 // limits are unknown, so it exceeds none. One that was killed for it and is still there holds up no other: it is left out while it is
 // dying, and while it is set aside.
 func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
@@ -40,6 +42,7 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 			Hastens: dying != nil,
 		})
 	}
+	slices.SortFunc(evictions, func(a, b Eviction) int { return strings.Compare(a.Pod.PodRef.UID, b.Pod.PodRef.UID) })
 	return evictions
 }
 

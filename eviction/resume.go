@@ -89,7 +89,7 @@ func (m *Manager) resumeAside(now time.Time, saved []SavedAside, drop func(strin
 			drop("a pod set aside: %w", cmp.Or(err, fmt.Errorf("%d times", a.Times)))
 			continue
 		}
-		back := setAside{until: a.Until, next: setAsideFirst}
+		back := setAside{until: onClock(now, a.Until), next: setAsideFirst}
 		for range min(a.Times, maxSetAsides) - 1 {
 			back.next = min(2*back.next, setAsideMax)
 		}
@@ -114,7 +114,7 @@ func (m *Manager) resumeEvicted(now time.Time, saved []SavedEvicted, drop func(s
 		if e.Last.After(now) {
 			e.Last = now
 		}
-		m.evicted[e.UID] = evicted{times: min(e.Times, maxTimes), last: e.Last}
+		m.evicted[e.UID] = evicted{times: min(e.Times, maxTimes), last: onClock(now, e.Last)}
 	}
 }
 
@@ -172,7 +172,9 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 		if at.Monotonic = max(at.Monotonic, 0); at.Time.After(now) {
 			at.Time = now
 		}
+		at.Time = onClock(now, at.Time)
 	}
+	l.deadline = onClock(now, l.deadline)
 	if l.began.Time.IsZero() {
 		l.began.Time = now
 	}
@@ -187,6 +189,15 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 	}
 	l.ended = l.Phase() == Over && l.told
 	return l, nil
+}
+
+// onClock is an instant that was saved on the clock of now: with a monotonic reading if that has one, so that from then on the wall clock may
+// be set.
+func onClock(now, at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return now.Add(at.Sub(now))
 }
 
 // wallOnly leaves out what only this process can compare.

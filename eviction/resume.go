@@ -191,8 +191,8 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 	return l, nil
 }
 
-// onClock is an instant that was saved on the clock of now: with a monotonic reading if that has one, so that from then on the wall clock may
-// be set.
+// onClock is an instant that was saved, on the clock of now: with a monotonic reading if that has one, so that the wall clock may be set
+// from then on.
 func onClock(now, at time.Time) time.Time {
 	if at.IsZero() {
 		return at

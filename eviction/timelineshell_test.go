@@ -178,6 +178,7 @@ func (s *shell) measure() Ready {
 	n.Layout = stats.Some(stats.Layout{})
 	if n.Memory = (stats.NodeMemoryStats{Time: now}); s.t >= s.blind {
 		n.Memory.CapacityBytes, n.Memory.KernelAvailableBytes = bytes(float64(s.Memory)), bytes(s.memory())
+		n.Memory.ShmemBytes = bytes(s.shared())
 	}
 	n.Allocatable = stats.AllocatableMemoryStats{Time: now, Unlimited: s.Allocatable == 0}
 	if s.Allocatable > 0 {
@@ -195,6 +196,14 @@ func (s *shell) measure() Ready {
 		s.growing = map[string]float64{"kubepods": s.kubepods(), "system.slice": s.outside["outside"].used}
 	}
 	return r
+}
+
+// shared is what lies in tmpfs.
+func (s *shell) shared() (used float64) {
+	for _, p := range s.pods {
+		used += p.shm + p.vol
+	}
+	return used
 }
 
 func (s *shell) kubepods() (used float64) {

@@ -50,6 +50,8 @@ func (p *Policy) text(of protection) string {
 	switch of.kind {
 	case "static":
 		text = "static pod (source " + of.of + ")"
+	case "class":
+		text = "critical pod (class " + of.of + ")"
 	case "critical":
 		text = "critical pod (priority " + strconv.Itoa(int(of.priority)) + ")"
 	default:
@@ -90,8 +92,8 @@ type Keys struct {
 	eases bool // what it is being evicted for is what is short here
 }
 
-// annotation of a pod: its object's word, else the runtime's. A pod that the runtime calls static or a mirror is one: a client that
-// hands over objects must not make an ordinary one of it.
+// annotation of a pod: its object's word, else the runtime's. A pod that the runtime calls static or a mirror is one, whatever its object
+// says; else only a manifest's object says so (NewPod).
 func (c *Candidate) annotation(key string) (string, bool) {
 	said, told := c.Pod.Annotations[key]
 	if told && strings.HasPrefix(key, "kubernetes.io/") && said != "api" || c.Object == nil {
@@ -123,8 +125,8 @@ func (p *Policy) own(c *Candidate, key string) string {
 // candidate says who a pod is, but not yet what it uses.
 func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	c := Candidate{Pod: pod, Object: object}
-	if object != nil {
-		c.Keys.Priority = stats.Some(object.priority)
+	if object != nil && object.priority.OK {
+		c.Keys.Priority = object.priority
 	} else if text := p.own(&c, annotationPriority); text != "" { // an error would be allocated for every pod
 		if v, err := strconv.ParseInt(text, 10, 32); err == nil {
 			c.Keys.Priority = stats.Some(int32(v))
@@ -136,6 +138,15 @@ func (p *Policy) candidate(pod *stats.PodStats, object *Pod) Candidate {
 	}
 	c.Protected = p.protected(&c)
 	return c
+}
+
+// Judge says what is known of a pod's priority, and why the pod is never a victim; empty: it may be one. object may be nil.
+func (p *Policy) Judge(pod *stats.PodStats, object *Pod) (priority stats.Opt[int32], protected string) {
+	if object != nil && !object.of(pod) {
+		object = nil
+	}
+	c := p.candidate(pod, object)
+	return c.Keys.Priority, c.Protected
 }
 
 // protected answers in the order in which the reasons are certain.
@@ -154,11 +165,11 @@ func (p *Policy) protected(c *Candidate) string {
 		return p.text(protection{kind: "critical", priority: priority.V})
 	case !priority.OK && pod.NodeCritical:
 		return "critical pod (oom_score_adj -997)"
-	case c.Object != nil && c.Object.nodeClass:
-		return "critical pod (class system-node-critical)"
+	case c.Object != nil && c.Object.class != "":
+		return p.text(protection{kind: "class", of: c.Object.class})
 	case p.own(c, annotationNeverEvict) == "true":
 		return "annotated " + annotationNeverEvict
-	case !pod.Announced && c.Object == nil && staticUID(pod.PodRef.UID):
+	case !pod.Announced && staticUID(pod.PodRef.UID): // no client's object has one
 		return "static pod (its UID is a hash)"
 	case !priority.OK && slices.Contains(p.ProtectedNamespaces, c.namespace()):
 		return p.text(protection{kind: "namespace", of: c.namespace()})
@@ -166,9 +177,13 @@ func (p *Policy) protected(c *Candidate) string {
 	return ""
 }
 
-// memoryRequest of a pod: its object's, the annotation's, or what the Summary knows of it.
+// memoryRequest of a pod: its object's, the annotation's, or what the Summary knows of it. A pod in a cgroup of class BestEffort has none,
+// whatever its object says.
 func (p *Policy) memoryRequest(c *Candidate) (request stats.Opt[uint64], inexact bool) {
 	if c.Object != nil {
+		if c.Pod.QOSClass == stats.BestEffort {
+			return stats.Some(uint64(0)), false
+		}
 		return stats.Some(c.Object.memoryRequest), false
 	}
 	if text := p.own(c, annotationMemoryRequest); text != "" {

@@ -17,16 +17,16 @@ const (
 )
 
 // offenders are all pods that exceed their own limits on local storage, by UID, each to be evicted on its own. Without an object a pod's
-// limits are unknown, so it exceeds none. One that was killed for it and is still there holds up no other: it is left out while it is
-// dying, and while it is set aside.
+// limits are unknown, so it exceeds none; nor does one that the runtime has not told of, whose object may be another's. One that was
+// killed for it and is still there holds up no other: it is left out while it is dying, and while it is set aside.
 func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 	if !m.config.LocalStorage || in.ObserveDisks || in.MemoryOnly || len(in.Pods) == 0 {
 		return nil
 	}
 	for i := range in.Summary.Pods {
 		pod := &in.Summary.Pods[i]
-		object := in.Pods[pod.PodRef.UID]
-		if object == nil || !object.Limited() || empty(pod, object) {
+		object := in.object(pod)
+		if object == nil || !pod.Announced || !object.Limited() || empty(pod, object) {
 			continue
 		}
 		signal, message := m.exceeds(pod, object)

@@ -29,6 +29,9 @@ type Input struct {
 	Summary *stats.Summary // must not be nil; only read during the step
 	// Pods are the objects that are known, by UID; without one, what the Summary knows of a pod counts.
 	Pods map[string]*Pod
+	// Foreign: the Summary is a kubelet's, or was written by hand. Which pods there are beside those in it, and which volumes lie on the
+	// node's disk, is what objects say. What the agent itself looks at, kernel and runtime have, and it measures local volumes only.
+	Foreign bool
 	// Growing are cgroups at the top of the hierarchy and by how much they grew lately, for the breaker to name one. Optional.
 	Growing []Growth
 	// MemoryOnly: nothing was measured of pods but memory and tasks. Thresholds for anything else ask for no victim in this step,
@@ -64,6 +67,7 @@ type Manager struct {
 	relief      lastRelief
 
 	situation Situation
+	foreign   bool                    // Input.Foreign of the last step
 	lastLook  Look                    // of the last step
 	lastFull  time.Time               // when a full one was made last
 	fruitless [LookFull + 1]time.Time // when each was made last, if no eviction was begun after it
@@ -142,6 +146,7 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 		look = LookMemory
 	}
 	m.looked(now, look)
+	m.foreign = in.Foreign
 	m.cheap.Node.Memory = in.Summary.Node.Memory
 	m.arrange(&in.Summary.Node)
 	m.judge(now, in.Summary)

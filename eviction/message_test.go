@@ -102,7 +102,7 @@ func TestAPodLevelRequestIsForMemory(t *testing.T) {
 // none.
 func TestAnnotationsWithoutFigures(t *testing.T) {
 	for name, in := range map[string]Input{
-		"map[]":                        {Pods: map[string]*Pod{"P": NewPod(&v1.Pod{})}, Summary: &stats.Summary{}},
+		"map[]":                        {Pods: map[string]*Pod{"P": NewPod(&v1.Pod{})}, Summary: &stats.Summary{}, Foreign: true},
 		"map[starved_resource:memory]": {Summary: &stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: "P"}}}}},
 	} {
 		in.Summary.Node.Memory = stats.NodeMemoryStats{CapacityBytes: stats.Some(uint64(16 << 30)), KernelAvailableBytes: stats.Some(uint64(1))}

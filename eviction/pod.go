@@ -14,10 +14,10 @@ import (
 type Pod struct {
 	Ref         stats.PodReference
 	annotations map[string]string
-	priority    int32 // nil in the object counts as 0, as in the kubelet
-	nodeClass   bool  // of class system-node-critical
+	priority    stats.Opt[int32] // absent: the object does not say, which ranks as 0, as in the kubelet, and lifts no protection
+	class       string           // its priority class, where that is a critical one
 	qos         stats.QOSClass
-	finished    bool // Succeeded or Failed
+	finished    bool // Succeeded or Failed; the kernel's word on whether anything lives in it goes before
 	// terminationGrace in seconds; absent: the object does not say.
 	terminationGrace stats.Opt[int64]
 
@@ -50,12 +50,17 @@ type emptyDir struct {
 	limit      uint64
 }
 
-// NewPod takes what it needs of an object, which it does not keep.
-func NewPod(p *v1.Pod) *Pod {
+// NewPod takes what it needs of an object, which it does not keep. That a pod is static, or a mirror, is not a client's to say: the object
+// makes it neither.
+func NewPod(p *v1.Pod) *Pod { return newPod(p, false) }
+
+// NewManifestPod is NewPod for an object that root wrote, a static pod's manifest or one in a frame: it may say that.
+func NewManifestPod(p *v1.Pod) *Pod { return newPod(p, true) }
+
+func newPod(p *v1.Pod, manifest bool) *Pod {
 	out := &Pod{
 		Ref:         stats.PodReference{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
 		annotations: map[string]string{},
-		nodeClass:   p.Spec.PriorityClassName == "system-node-critical",
 		qos:         stats.QOSOf(p),
 		finished:    p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
 
@@ -65,12 +70,15 @@ func NewPod(p *v1.Pod) *Pod {
 		localVolumes:   map[string]struct{}{},
 	}
 	for key, value := range p.Annotations {
-		if strings.HasPrefix(key, "jettison/") || strings.HasPrefix(key, "kubernetes.io/config.") {
+		if strings.HasPrefix(key, "jettison/") || manifest && strings.HasPrefix(key, "kubernetes.io/config.") {
 			out.annotations[key] = value
 		}
 	}
 	if p.Spec.Priority != nil {
-		out.priority = *p.Spec.Priority
+		out.priority = stats.Some(*p.Spec.Priority)
+	}
+	if c := p.Spec.PriorityClassName; c == "system-node-critical" || c == "system-cluster-critical" {
+		out.class = c
 	}
 	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
 		out.terminationGrace = stats.Some(*s)
@@ -92,6 +100,15 @@ func NewPod(p *v1.Pod) *Pod {
 	out.unseen = stats.PodStats{PodRef: out.Ref, QOSClass: out.qos, Announced: true}
 	return out
 }
+
+// Names reports whether the object is of the pod that the runtime has by its UID. What one of the two does not say is no contradiction.
+func (p *Pod) Names(runtime stats.PodReference) bool {
+	same := func(a, b string) bool { return a == b || a == "" || b == "" }
+	return same(p.Ref.Namespace, runtime.Namespace) && same(p.Ref.Name, runtime.Name)
+}
+
+// of reports whether the object is a pod's, as far as the runtime has told of that.
+func (p *Pod) of(pod *stats.PodStats) bool { return !pod.Announced || p.Names(pod.PodRef) }
 
 func newContainer(c *v1.Container, regular bool) podContainer {
 	requests := c.Resources.Requests

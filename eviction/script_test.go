@@ -86,6 +86,9 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 			}
 			if object != nil {
 				s.objects[p.PodRef.UID] = NewPod(object)
+				if strings.Contains(line, " static") {
+					s.objects[p.PodRef.UID] = NewManifestPod(object)
+				}
 			}
 		}
 	case "observe":
@@ -98,7 +101,7 @@ func (s *script) run(d *datadriven.TestData) (string, error) {
 		memory, full := s.m.asks(now)
 		return fmt.Sprintf("%sasks: memory %v, full %v\n", d.text(true), memory, full), nil
 	case "step", "reclaimed":
-		in := Input{Summary: &stats.Summary{Time: now, Pods: s.pods}, Pods: s.objects}
+		in := Input{Summary: &stats.Summary{Time: now, Pods: s.pods}, Pods: s.objects, Foreign: s.m.config.Replay}
 		if err := s.look(&in, now, args); err != nil {
 			return "", err
 		}
@@ -292,9 +295,9 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 	return nil
 }
 
-// podFields: qos use(memory) shmem request(runtime's) priority(annotation) ns source mirror critical self stranger uid empty age anon
+// podFields: qos use(memory) shmem request(runtime's) priority(annotation) ns source mirror critical self stranger uid empty unread age anon
 // freed swap hit io cpu threads procs rootfs=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory)
-// es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps annotated(never-evict) static(annotation) finished podlogs=BYTES(of the pod, not of a container)
+// es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps annotated(never-evict) objname static(a manifest's) finished podlogs=BYTES(of the pod, not of a container)
 func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
 	p = stats.PodStats{
 		PodRef:    stats.PodReference{Name: words[0], UID: words[0], Namespace: "default"},
@@ -320,7 +323,7 @@ func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
 	if !isObject {
 		return p, nil, nil
 	}
-	o.Name, o.Namespace, o.UID = p.PodRef.Name, p.PodRef.Namespace, types.UID(p.PodRef.UID)
+	o.Name, o.Namespace, o.UID = cmp.Or(o.Name, p.PodRef.Name), p.PodRef.Namespace, types.UID(p.PodRef.UID)
 	o.Status.QOSClass = v1.PodQOSClass(p.QOSClass)
 	if !p.Announced { // only the object says where it lives
 		p.PodRef.Namespace = ""
@@ -383,6 +386,8 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 		p.PodRef.UID = value
 	case "sandbox":
 		p.SandboxIDs = []string{value}
+	case "unread":
+		p.Populated = stats.Opt[bool]{}
 	case "empty":
 		p.Populated = stats.Some(false)
 	case "rootfs":
@@ -435,6 +440,8 @@ func objectField(o *v1.Pod, p *stats.PodStats, key, value string) error {
 		o.Status.Phase = v1.PodFailed
 	case "annotated":
 		o.Annotations = map[string]string{"jettison/never-evict": "true"}
+	case "objname":
+		o.Name = value
 	case "objectsource":
 		o.Annotations = map[string]string{"kubernetes.io/config.source": value}
 	case "static":

@@ -308,22 +308,22 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 		out.may = append(out.may, c)
 	}
 	for i := range s.Pods {
-		object := in.Pods[s.Pods[i].PodRef.UID]
-		if object != nil {
+		if in.Foreign && in.Pods[s.Pods[i].PodRef.UID] != nil {
 			seen++
 		}
+		object := in.object(&s.Pods[i])
 		if !empty(&s.Pods[i], object) {
 			consider(&s.Pods[i], object)
 		}
 	}
-	if seen < len(in.Pods) {
+	if in.Foreign && seen < len(in.Pods) {
 		m.unseen(in, consider)
 	}
 	return causes
 }
 
-// unseen considers the pods whose object is known and that the Summary does not have: as the kubelet does, but they are not measured,
-// so they come last.
+// unseen considers the pods whose object is known and that a foreign Summary does not have: as the kubelet does, but they are not
+// measured, so they come last.
 func (m *Manager) unseen(in Input, consider func(*stats.PodStats, *Pod)) {
 	has := make(map[string]struct{}, len(in.Summary.Pods))
 	for i := range in.Summary.Pods {
@@ -336,7 +336,18 @@ func (m *Manager) unseen(in Input, consider func(*stats.PodStats, *Pod)) {
 	}
 }
 
-// empty: nothing lives in the pod, so there is no pod to evict.
+// empty: nothing lives in the pod, so there is no pod to evict. The kernel knows; where it was not asked, the pod's phase counts.
 func empty(p *stats.PodStats, object *Pod) bool {
-	return p.Populated.OK && !p.Populated.V || object != nil && object.finished
+	if p.Populated.OK {
+		return !p.Populated.V
+	}
+	return object != nil && object.finished
+}
+
+// object is what is known of a pod by its object; nil: nothing is, or it is of another pod than the runtime has by this UID.
+func (in *Input) object(p *stats.PodStats) *Pod {
+	if object := in.Pods[p.PodRef.UID]; object != nil && object.of(p) {
+		return object
+	}
+	return nil
 }

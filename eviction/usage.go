@@ -118,20 +118,20 @@ func (m *Manager) diskUsage(c *Candidate, w *watched) stats.Opt[uint64] {
 		}
 	}
 	for i := range s.Volumes {
-		if v := &s.Volumes[i]; files && countsAsDisk(v, c.Object) {
+		if v := &s.Volumes[i]; files && m.countsAsDisk(v, c.Object) {
 			plus(&v.FsUsage)
 		}
 	}
 	return total
 }
 
-// countsAsDisk: a volume in memory takes no disk; of the others those count that the object calls local. Without an object all
-// are, for only local volumes are measured.
-func countsAsDisk(v *stats.VolumeStats, object *Pod) bool {
+// countsAsDisk: a volume in memory takes no disk. Of the others all count, for only local volumes are measured; in a foreign Summary those
+// do that the object calls local, if there is one.
+func (m *Manager) countsAsDisk(v *stats.VolumeStats, object *Pod) bool {
 	if v.Memory {
 		return false
 	}
-	if object == nil {
+	if object == nil || !m.foreign {
 		return true
 	}
 	_, ok := object.localVolumes[v.Name]

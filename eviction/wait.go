@@ -147,7 +147,7 @@ func (m *Manager) remeasure(in Input) {
 			if at < 0 || w.Signal != l.e.Signal || in.Summary.Pods[at].Memory.Quick {
 				continue
 			}
-			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.Pods[l.e.Pod.PodRef.UID]}
+			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.object(&in.Summary.Pods[at])}
 			m.measure(&c, w)
 			if r := expected(&c, w); r.OK && r.V <= implausible && l.killed.Time.IsZero() {
 				l.e.Returns = max(l.e.Returns, r.V)

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"jettison/eviction"
 	"jettison/internal/config"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
@@ -169,7 +170,8 @@ func TestAForkBombIsEvictedByAQuickLook(t *testing.T) {
 	l.end()
 }
 
-// A victim that is known by its object only cannot be killed: it holds up neither the other looks nor the processor.
+// A pod that only a client tells of is no victim. One of which neither a cgroup nor a sandbox is known cannot be killed, and is set aside.
+// Neither holds up the other looks or the processor.
 func TestAVictimWithoutACgroupHoldsUpNothing(t *testing.T) {
 	l := newLoop(t, "", nil)
 	l.Populated(nodetest.Pod, false)
@@ -183,6 +185,12 @@ func TestAVictimWithoutACgroupHoldsUpNothing(t *testing.T) {
 	l.Available(90)
 	now := time.Now()
 	l.look(t.Context(), now)
+	if aside := l.manager.SetAside(now); len(aside) != 0 || len(l.manager.Lives()) != 0 || strings.Contains(l.Text(), "ghost") {
+		t.Errorf("set aside %v, under way %v\n%s", aside, l.manager.Lives(), l.Text())
+	}
+	l.evictions.OnDecided(t.Context(), &eviction.Decision{Evictions: []eviction.Eviction{{
+		Pod: stats.PodStats{PodRef: stats.PodReference{UID: "ghost"}}, Signal: stats.SignalNodeFsAvailable, GracePeriodSeconds: 1,
+	}}})
 	if aside := l.manager.SetAside(now); len(aside) != 1 || len(l.manager.Lives()) != 0 {
 		t.Errorf("set aside %v, under way %v\n%s", aside, l.manager.Lives(), l.Text())
 	}

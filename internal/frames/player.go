@@ -51,10 +51,10 @@ func (p *Player) Play(f *Frame) *Output {
 
 // decide is one step, and its second half where something was reclaimed; after is nil where that freed nothing.
 func (p *Player) decide(f *Frame, summary, after *stats.Summary) *Output {
-	now, in := f.At(), eviction.Input{Summary: summary, Pods: p.objects.pods}
+	now, in := f.At(), eviction.Input{Summary: summary, Pods: p.objects.pods, Foreign: true}
 	observed := false // the agent that recorded the frame did not act on disks: a kubelet was there, or its configuration said so
 	if a := f.Agent; a != nil {
-		in.MemoryOnly, observed = a.MemoryOnly, a.ObserveDisks
+		in.MemoryOnly, in.Foreign, observed = a.MemoryOnly, !a.Recorded, a.ObserveDisks
 	}
 	in.ObserveDisks = !p.disk.Acts(observed)
 	// From this frame on, so that they are ranked last here however long it was until it.

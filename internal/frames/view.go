@@ -35,7 +35,7 @@ func newObjects(pods []v1.Pod) objects {
 	for i := range pods {
 		p := &pods[i]
 		uid := string(p.UID)
-		o.pods[uid] = eviction.NewPod(p)
+		o.pods[uid] = eviction.NewManifestPod(p) // a frame is root's word; what clients may not say was not recorded
 		o.volumes[uid] = make(map[string]medium, len(p.Spec.Volumes))
 		for j := range p.Spec.Volumes {
 			o.volumes[uid][p.Spec.Volumes[j].Name] = mediumOf(&p.Spec.Volumes[j])

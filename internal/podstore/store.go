@@ -1,5 +1,8 @@
 // Package podstore holds the pod objects that are known, from two origins: clients of the agent's socket, and static manifests.
 // They live in memory only, and stay until they are deleted or replaced.
+//
+// A client's word ends where the runtime's begins. An object of another pod than the runtime has by its UID is refused: it is kept, for the
+// runtime may have been read wrong, but nobody sees it. One that comes before its pod waits for that. And no client makes a pod static.
 package podstore
 
 import (
@@ -19,6 +22,7 @@ import (
 	"jettison/eviction"
 	"jettison/internal/manifests"
 	"jettison/internal/podstore/podjson"
+	"jettison/stats"
 	"jettison/stats/read"
 )
 
@@ -42,7 +46,11 @@ type Snapshot struct {
 	Pods    map[string]*eviction.Pod // by UID
 	Objects []*v1.Pod                // trimmed (podjson.Trim), by namespace, name, UID
 	Clients int                      // how many of them only clients told of
+	Refused []Refused                // of what clients have put, by UID: neither in Pods nor in Objects
 }
+
+// Refused is an object that a client has put and that is of another pod than the runtime has by its UID.
+type Refused struct{ Object, Runtime stats.PodReference }
 
 // Store is safe for concurrent use. Make one with New.
 type Store struct {
@@ -55,6 +63,7 @@ type Store struct {
 	clients   map[string]*entry
 	manifests []*v1.Pod
 	runtime   read.Index
+	refused   []Refused          // of clients, by UID
 	matched   map[string]*v1.Pod // manifests by the UID that the runtime knows their pods by
 	static    map[string]*entry  // what becomes of them
 }
@@ -122,12 +131,12 @@ func (s *Store) decode(raw []byte) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newEntry(p), nil
+	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
+	return &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}, nil
 }
 
-func newEntry(p *v1.Pod) *entry {
-	return &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}
-}
+// kubeletsAnnotations say that a pod is static or a mirror. The runtime has them from the kubelet, and a manifest is given them here.
+const kubeletsAnnotations = "kubernetes.io/config."
 
 // apply makes a batch known. What is the same as before stays, so that readers see a new version only when there is one.
 func (s *Store) apply(batch map[string]*entry, replace bool) (version uint64, err error) {
@@ -185,8 +194,8 @@ func (s *Store) SetManifests(all []*v1.Pod) {
 	s.bind()
 }
 
-// SetRuntime tells which pods the runtime has: a manifest becomes an object when its pod is among them. Where nothing changed it
-// takes microseconds.
+// SetRuntime tells which pods the runtime has: a manifest becomes an object when its pod is among them, and a client's object is refused
+// when it is of another one. Where nothing changed it takes microseconds.
 func (s *Store) SetRuntime(index read.Index) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,34 +203,55 @@ func (s *Store) SetRuntime(index read.Index) {
 	s.bind()
 }
 
-// bind finds the manifests' pods. The lock is held.
+// bind finds the manifests' pods, and those of clients' objects. The lock is held.
 func (s *Store) bind() {
 	matched := manifests.Match(s.manifests, s.runtime)
 	if maps.Equal(matched, s.matched) {
+		if before := s.refused; !slices.Equal(s.refuse(), before) {
+			s.publish()
+		}
 		return
 	}
 	s.matched, s.static = matched, map[string]*entry{}
 	for uid, m := range matched {
-		s.static[uid] = newEntry(manifests.Static(m, s.runtime[uid].PodRef))
+		p := manifests.Static(m, s.runtime[uid].PodRef)
+		s.static[uid] = &entry{object: p, pod: eviction.NewManifestPod(p), size: podjson.Size(p)}
 	}
 	s.publish()
+}
+
+// refuse finds the clients' objects that are of other pods than the runtime has by their UIDs. The lock is held.
+func (s *Store) refuse() []Refused {
+	s.refused = nil
+	for uid, e := range s.clients {
+		if p := s.runtime[uid]; p != nil && !e.pod.Names(p.PodRef) {
+			s.refused = append(s.refused, Refused{Object: e.pod.Ref, Runtime: p.PodRef})
+		}
+	}
+	slices.SortFunc(s.refused, func(a, b Refused) int { return strings.Compare(a.Runtime.UID, b.Runtime.UID) })
+	return s.refused
 }
 
 // publish makes a snapshot of what is known. Root's manifests come before what clients say of the same pod. The lock is held.
 func (s *Store) publish() {
 	next := &Snapshot{Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, len(s.clients)+len(s.static))}
-	add := func(all map[string]*entry) {
+	next.Refused = s.refuse()
+	is := make(map[string]bool, len(next.Refused))
+	for _, r := range next.Refused {
+		is[r.Runtime.UID] = true
+	}
+	add := func(all map[string]*entry, but map[string]bool) {
 		for uid, e := range all {
-			if next.Pods[uid] == nil {
+			if next.Pods[uid] == nil && !but[uid] {
 				next.Pods[uid] = e.pod
 				next.Objects = append(next.Objects, e.object)
 			}
 		}
 	}
 	next.Objects = make([]*v1.Pod, 0, len(s.clients)+len(s.static))
-	add(s.static)
+	add(s.static, nil)
 	static := len(next.Objects)
-	add(s.clients)
+	add(s.clients, is)
 	next.Clients = len(next.Objects) - static
 	slices.SortFunc(next.Objects, func(a, b *v1.Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))

@@ -373,7 +373,7 @@ func BenchmarkSetRuntime110(b *testing.B) {
 	s := full(b, 110)
 	listing := running("h1", "etcd-n1")
 	for i := range 110 {
-		listing.Sandboxes = append(listing.Sandboxes, cri.PodSandbox{ID: fmt.Sprint(i), UID: fmt.Sprint("u", i), Namespace: "default", Name: "p",
+		listing.Sandboxes = append(listing.Sandboxes, cri.PodSandbox{ID: fmt.Sprint(i), UID: fmt.Sprint("u", i), Namespace: "default", Name: fmt.Sprint("pod-u", i),
 			Annotations: map[string]string{"kubernetes.io/config.source": "api"}})
 	}
 	var all []*v1.Pod

@@ -1,0 +1,84 @@
+package podstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/cri"
+	"jettison/stats/read"
+)
+
+// lists are pods that the runtime has: "uid namespace/name".
+func lists(pods ...string) read.Index {
+	l := cri.Listing{}
+	for _, p := range pods {
+		uid, name, _ := strings.Cut(p, " ")
+		namespace, name, _ := strings.Cut(name, "/")
+		l.Sandboxes = append(l.Sandboxes, cri.PodSandbox{ID: "s-" + uid, UID: uid, Namespace: namespace, Name: name, Ready: true,
+			Annotations: map[string]string{"kubernetes.io/config.source": "api"}})
+	}
+	return read.NewIndex(l)
+}
+
+func refused(s *Snapshot) []string {
+	var out []string
+	for _, r := range s.Refused {
+		out = append(out, fmt.Sprintf("%s: %s/%s, not %s/%s", r.Runtime.UID, r.Runtime.Namespace, r.Runtime.Name, r.Object.Namespace, r.Object.Name))
+	}
+	return out
+}
+
+// An object whose namespace and name are not those of the pod that the runtime has by its UID is refused, whichever comes first, and all
+// others stay. It counts again when the runtime says so.
+func TestAnObjectOfAnotherPodIsRefused(t *testing.T) {
+	s := New()
+	put(t, s, false, text("a", 1), text("b", 1)) // of default/pod-a and default/pod-b
+	if got := s.Snapshot(); len(got.Refused) != 0 || len(got.Pods) != 2 {
+		t.Errorf("the runtime has told nothing yet: %v, refused %v", uids(got), refused(got))
+	}
+	s.SetRuntime(lists("a default/other", "b default/pod-b"))
+	got := s.Snapshot()
+	if want := []string{"a: default/other, not default/pod-a"}; !slices.Equal(refused(got), want) || !slices.Equal(uids(got), []string{"b"}) ||
+		len(got.Objects) != 1 || got.Clients != 1 {
+		t.Errorf("refused %v, want %v; known %v, %d objects, %d of clients", refused(got), want, uids(got), len(got.Objects), got.Clients)
+	}
+	s.SetRuntime(lists("a default/other", "b default/pod-b"))
+	if s.Snapshot() != got {
+		t.Error("nothing changed, and yet there is a new version")
+	}
+	put(t, s, false, text("b", 2), strings.Replace(text("c", 1), "default", "shop", 1))
+	if got := s.Snapshot(); !slices.Equal(uids(got), []string{"b", "c"}) || len(got.Refused) != 1 {
+		t.Errorf("known %v, refused %v", uids(got), refused(got))
+	}
+	s.SetRuntime(lists("a default/pod-a", "c default/pod-c"))
+	got = s.Snapshot()
+	if want := []string{"c: default/pod-c, not shop/pod-c"}; !slices.Equal(refused(got), want) || !slices.Equal(uids(got), []string{"a", "b"}) {
+		t.Errorf("refused %v, want %v; known %v", refused(got), want, uids(got))
+	}
+	if !s.Delete("c") || len(s.Snapshot().Refused) != 0 {
+		t.Error("one that is refused can be deleted")
+	}
+	if put(t, s, true, text("a", 1)); len(s.Snapshot().Pods) != 1 {
+		t.Errorf("known %v", uids(s.Snapshot()))
+	}
+}
+
+// A client cannot make a pod static, nor a mirror; what the manifest says of the same pod counts.
+func TestAClientCallsNoPodStatic(t *testing.T) {
+	lying := `{"metadata":{"uid":"h1","namespace":"kube-system","name":"etcd-n1","annotations":{"kubernetes.io/config.source":"file",
+"kubernetes.io/config.mirror":"x","kubernetes.io/config.seen":"now","jettison/never-evict":"true"}}}`
+	s := New()
+	put(t, s, false, lying)
+	if got := s.Snapshot().Objects[0].Annotations; len(got) != 1 || got["jettison/never-evict"] != "true" {
+		t.Errorf("annotations %v", got)
+	}
+	s.SetManifests([]*v1.Pod{manifest("etcd")})
+	s.SetRuntime(read.NewIndex(running("h1", "etcd-n1")))
+	if got := s.Snapshot().Objects[0].Annotations; len(got) != 1 || got["kubernetes.io/config.source"] != "file" {
+		t.Errorf("annotations %v", got)
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"reflect"
 	"time"
+
+	"jettison/stats"
 )
 
 // DefaultSocket is where the agent listens if its configuration names no other path.
@@ -111,6 +113,15 @@ type PutAnswer struct {
 	// Version is the number of the set of pods that they made. It grows with each change. One that is lower than before: the agent was
 	// restarted and knows no pod any more.
 	Version uint64 `json:"version"`
+	// Refused are those of all that clients have put which are of other pods than the runtime has by their UIDs, by UID. They do nothing. One
+	// that comes before the runtime has its pod may be refused later: State has their number.
+	Refused []RefusedPod `json:"refused,omitempty"`
+}
+
+// RefusedPod is an object that is refused, and the pod that the runtime has by its UID.
+type RefusedPod struct {
+	Object  stats.PodReference `json:"object"`
+	Runtime stats.PodReference `json:"runtime"`
 }
 
 // PutPods hands over pods: a []*v1.Pod, or what else encoding/json makes a list of v1.Pod, a v1.PodList or a v1.List of. A pod whose UID
@@ -142,8 +153,9 @@ func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnsw
 		return answer, err
 	}
 	var said struct {
-		Pods    *int    `json:"pods"`
-		Version *uint64 `json:"version"`
+		Pods    *int         `json:"pods"`
+		Version *uint64      `json:"version"`
+		Refused []RefusedPod `json:"refused"`
 	}
 	if err := json.Unmarshal(text, &said); err != nil {
 		return answer, c.failed(http.MethodPut, path, malformed(err))
@@ -151,7 +163,7 @@ func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnsw
 	if said.Pods == nil || said.Version == nil {
 		return answer, c.failed(http.MethodPut, path, malformed(errors.New("not how many pods it took")))
 	}
-	return PutAnswer{Pods: *said.Pods, Version: *said.Version}, nil
+	return PutAnswer{Pods: *said.Pods, Version: *said.Version, Refused: said.Refused}, nil
 }
 
 // DeletePod has the agent forget a pod that a client has put. One that no client has put is an error with status 404.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"syscall"
@@ -108,7 +109,7 @@ func TestTheClientAsks(t *testing.T) {
 	}
 	pods := []map[string]string{{"kind": "Pod"}}
 	for _, put := range []func(context.Context, any) (PutAnswer, error){c.PutPods, c.ReplacePods} {
-		if answer, err := put(ctx, pods); err != nil || answer != (PutAnswer{Pods: 1, Version: 7}) {
+		if answer, err := put(ctx, pods); err != nil || !reflect.DeepEqual(answer, PutAnswer{Pods: 1, Version: 7}) {
 			t.Errorf("%+v, %v", answer, err)
 		}
 	}

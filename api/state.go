@@ -78,6 +78,17 @@ type PodCount struct {
 	Objects int `json:"objects"` // that a client or a manifest told of
 	Clients int `json:"clients"` // of those, that only clients told of
 	Refused int `json:"refused"` // that the runtime listed, and whose status was larger than the agent takes
+	// RefusedObjects are those of clients beside these: each is of another pod than the runtime has by its UID.
+	RefusedObjects int `json:"refusedObjects"`
+	// UnknownPriority is nil as long as the runtime has not told its pods.
+	UnknownPriority *UnknownPriority `json:"unknownPriority,omitempty"`
+}
+
+// UnknownPriority counts pods that the runtime runs and whose priority nobody has told: neither an object nor an annotation that counts.
+type UnknownPriority struct {
+	Pods int `json:"pods"`
+	// Unprotected are those of them that nothing else protects. A critical one among them is evicted like any other pod.
+	Unprotected int `json:"unprotected"`
 }
 
 // UnderwayState is an eviction that is not over.

@@ -16,6 +16,7 @@
 //	internal/lister     the runtime's pods
 //	internal/gate       what the runtime tells by itself; evicted pods are kept out
 //	internal/objects    pod objects: the socket and static manifests
+//	internal/priorities pods of unknown priority, counted
 //	internal/beside     whether a kubelet is on this node
 //	internal/evictions  evictions under way, and their records
 //	internal/squeeze    cold memory, given back before a pod goes
@@ -47,6 +48,7 @@ import (
 	"jettison/internal/looks"
 	"jettison/internal/objects"
 	"jettison/internal/pace"
+	"jettison/internal/priorities"
 	"jettison/internal/protect"
 	"jettison/internal/records"
 	"jettison/internal/remove"
@@ -101,6 +103,7 @@ func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	b.later(cancel)
 	l.onObjects() // what was handed over meanwhile counts at the first look already
+	l.upkeep.unknown.Start()
 	b.later(l.pods.Start(ctx))
 	b.later(l.wakes.Start())
 	b.later(l.gate.Start(ctx))
@@ -203,6 +206,7 @@ func (b *builder) build(ctx context.Context) (*loop, error) {
 		ProcMount: o.ProcMount, Log: o.Log, Fields: func() []any { return []any{"disk", l.diskMode()} },
 	})
 	b.closing(func() error { return l.kubelet.Close(time.Second) })
+	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})
 	l.pods = lister.NewPods(b.lister, b.log, l.onPods)
 	l.gate = gate.New(gate.Options{Log: b.log, Name: l.pods.Name}, c.Gate && !o.DryRun)
 	l.looks = looks.New(looks.Options{

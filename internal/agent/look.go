@@ -84,6 +84,7 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	l.looks.Slow(now, ready.DisksShort)
 	l.looks.Lost(l.manager.Lost(now))
 	l.kubelet.Tick(now)
+	l.upkeep.unknown.Tick(now)
 	l.holdOn(now, ready.Met)
 	near := ready.Near >= eviction.NearShort
 	l.looks.Grew(now, near)

@@ -17,6 +17,7 @@ import (
 	"jettison/internal/looks"
 	"jettison/internal/objects"
 	"jettison/internal/pace"
+	"jettison/internal/priorities"
 	"jettison/internal/repeat"
 	"jettison/internal/rotate"
 	"jettison/internal/squeeze"
@@ -66,6 +67,7 @@ type upkeep struct {
 	rotation *rotate.Rotation // nil: logs are not rotated
 	trim     trim.Trimmer
 	trial    *kill.Trial
+	unknown  *priorities.Part
 }
 
 // run is the loop. It ends with ctx.
@@ -178,6 +180,7 @@ func (l *loop) onTold(u nri.Update) {
 // onPods tells the parts that want to know what the runtime's pods are now.
 func (l *loop) onPods(pods read.Index) {
 	l.objects.Store().SetRuntime(pods)
+	l.upkeep.unknown.OnPods(pods)
 	l.relief.disk.OnPods(pods)
 	if b := l.looks.Background(); b != nil {
 		b.SetPods(pods)
@@ -199,6 +202,7 @@ func (l *loop) onWake(now time.Time) (rest time.Duration, woken bool) {
 
 func (l *loop) onObjects() {
 	limited := l.objects.OnChanged()
+	l.upkeep.unknown.OnObjects(l.objects.Pods())
 	if b := l.looks.Background(); b != nil && l.o.Config.LocalStorageCapacityIsolation {
 		b.Eager(limited)
 	}

@@ -100,6 +100,7 @@ func (s *shown) make(now time.Time, l *loop) *api.State {
 		Disk: l.diskMode(), DryRun: s.dryRun, Conditions: []api.ConditionState{}, Signals: []api.SignalState{}, Met: []api.MetState{},
 		Pods: api.PodCount{
 			Runtime: len(l.pods.All()), Objects: len(l.objects.Pods()), Clients: l.objects.Clients(), Refused: l.pods.Refused(),
+			RefusedObjects: l.objects.Refused(), UnknownPriority: l.upkeep.unknown.Count(),
 		},
 		Underway: l.evictions.Underway(), SetAside: []api.AsideState{}, Evicted: slices.Clone(l.evictions.History()), Stopped: s.stopped,
 		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(), Headroom: l.evictions.Headroom(l.hardBytes()),

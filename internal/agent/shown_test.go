@@ -12,6 +12,7 @@ import (
 	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/config"
+	"jettison/internal/lister"
 	"jettison/internal/nodetest"
 )
 
@@ -55,6 +56,39 @@ func TestTheSocketAndTheLoop(t *testing.T) {
 	if s.Pods.Objects != 1 || s.Pods.Clients != 1 || s.Disk != "observe" || len(s.Conditions) != len(eviction.Conditions) ||
 		s.Conditions[3].Reason != "KubeletHasSufficientMemory" {
 		t.Errorf("state %+v", s)
+	}
+}
+
+// The State counts the pods of unknown priority once the runtime has told its pods, and follows what clients put.
+func TestTheStateCountsUnknownPriorities(t *testing.T) {
+	l := newLoop(t, "", nil)
+	if got := l.shown.make(time.Now(), l.loop).Pods; got.UnknownPriority != nil {
+		t.Errorf("before the runtime has told: %+v", got.UnknownPriority)
+	}
+	l.onListed(lister.Update{Pods: l.Runs()})
+	l.upkeep.unknown.Start()
+	put := func(name string, want api.PodCount, unknown int) {
+		t.Helper()
+		text := `[{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "` + name + `"}, "spec": {"priority": 0}}]`
+		if _, _, err := l.objects.Store().Put(strings.NewReader(text), false); err != nil {
+			t.Fatal(err)
+		}
+		l.onObjects()
+		l.upkeep.unknown.Tick(time.Now())
+		got := l.shown.make(time.Now(), l.loop).Pods
+		if *got.UnknownPriority != (api.UnknownPriority{Pods: unknown, Unprotected: unknown}) {
+			t.Errorf("%s: %+v of unknown priority", name, *got.UnknownPriority)
+		}
+		if got.UnknownPriority = nil; got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+	put("other", api.PodCount{Runtime: 1, RefusedObjects: 1}, 1)
+	put("pod", api.PodCount{Runtime: 1, Objects: 1, Clients: 1}, 0)
+	for _, line := range []string{"unknown=1 unprotected=1", "no pod of unknown priority is left"} {
+		if strings.Count(l.Text(), line) != 1 {
+			t.Errorf("not once: %s\n%s", line, l.Text())
+		}
 	}
 }
 

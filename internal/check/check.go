@@ -1,17 +1,17 @@
 // Package check says what a node can do, which sources answer, and how every signal stands, for a person who wants to know whether the
 // agent will work there.
 //
-//	check.go    Run: the four tables, and what the kernel can do
-//	answers.go  how each source answered
-//	rungs.go    the rungs of the kill ladder, tried on processes of its own
-//	values.go   each signal with its value, threshold and age
+//	check.go       Run: the four tables, and what the kernel can do
+//	answers.go     how each source answered
+//	rungs.go       the rungs of the kill ladder, tried on processes of its own
+//	priorities.go  how many pods' priorities are not known
+//	values.go      each signal with its value, threshold and age
 package check
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 
 	"jettison/cgroup"
@@ -47,8 +47,9 @@ func Run(ctx context.Context, stdout io.Writer, o observe.Options) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "\npriority unknown for %d of %d pods (the CRI has none): of these, pods of %v are never evicted\n",
-		priorityUnknown(look.Summary.Pods, o.Config.AnnotationNamespaces), len(look.Summary.Pods), o.Config.ProtectedNamespaces)
+	if err := printUnknown(ctx, stdout, look, s.Reader.Self(), o); err != nil {
+		return err
+	}
 	if n := statusRefused(look.Summary.Pods); n > 0 {
 		fmt.Fprintf(stdout, "the runtime's status of %d of %d pods is larger than the agent takes: those of unknown request count as over it\n",
 			n, len(look.Summary.Pods))
@@ -60,16 +61,6 @@ func Run(ctx context.Context, stdout io.Writer, o observe.Options) error {
 func statusRefused(pods []stats.PodStats) (n int) {
 	for i := range pods {
 		if pods[i].StatusRefused {
-			n++
-		}
-	}
-	return n
-}
-
-// priorityUnknown counts the pods that no annotation gives a priority, where annotations count.
-func priorityUnknown(pods []stats.PodStats, namespaces []string) (n int) {
-	for i := range pods {
-		if p := &pods[i]; p.Annotations["jettison/priority"] == "" || !slices.Contains(namespaces, p.PodRef.Namespace) {
 			n++
 		}
 	}

@@ -2,14 +2,23 @@ package check
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"jettison/api"
+	"jettison/cri"
 	"jettison/internal/config"
 	"jettison/internal/observe"
+	"jettison/internal/podstore"
+	"jettison/internal/priorities"
+	"jettison/internal/socket"
 	"jettison/internal/sources"
 	"jettison/stats"
+	"jettison/stats/read"
 )
 
 func options() observe.Options {
@@ -64,12 +73,50 @@ func TestStatusRefused(t *testing.T) {
 	}
 }
 
-// An annotation gives a priority only where annotations count.
+// How many pods' priorities are unknown is what the agent that runs here says; without one, what annotations and manifests tell. A runtime
+// that does not answer tells of none, not of 0. An annotation gives a priority only where annotations count.
 func TestPriorityUnknown(t *testing.T) {
-	pod := func(namespace, priority string) stats.PodStats {
-		return stats.PodStats{PodRef: stats.PodReference{Namespace: namespace}, Annotations: map[string]string{"jettison/priority": priority}}
+	dir, err := os.MkdirTemp("", "c") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n := priorityUnknown([]stats.PodStats{pod("a", "7"), pod("b", "7"), pod("a", ""), {}}, []string{"a"}); n != 3 {
-		t.Errorf("unknown for %d", n)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	o := options()
+	o.Config.AnnotationNamespaces, o.Config.Socket, o.HostRoot = []string{"a"}, filepath.Join(dir, "s.sock"), dir
+	annotated := map[string]string{"jettison/priority": "7"}
+	look := &observe.Look{Runtime: observe.Runtime{Pods: read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{
+		{ID: "1", UID: "1", Ready: true, Namespace: "a", Annotations: annotated}, {ID: "2", UID: "2", Ready: true, Namespace: "b", Annotations: annotated},
+		{ID: "3", UID: "3", Ready: true, Namespace: "a"}, {ID: "4", UID: "4", Ready: true, Namespace: "kube-system"},
+		{ID: "5", UID: "5", Namespace: "a"}, {ID: "6", UID: "6", Ready: true, Namespace: "a", Name: "static"},
+	}})}}
+	say := func(want ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		if err := printUnknown(t.Context(), &out, look, "", o); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("no %q in\n%s", w, out.String())
+			}
+		}
 	}
+	say("pods of unknown priority: 4, not protected otherwise: 3 (by annotations and static manifests alone", priorities.Ways, "[kube-system]")
+	manifest := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static", "namespace": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
+	if err := os.WriteFile(filepath.Join(dir, "static.json"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.Config.StaticPodPath = "/"
+	say("pods of unknown priority: 4, not protected otherwise: 2 (by")
+	state := &api.State{}
+	server, err := socket.Listen(socket.Options{Path: o.Config.Socket, Pods: podstore.New(), State: func() any { return state }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	say("pods of unknown priority: 4, not protected otherwise: 2 (by", "the agent has not counted yet")
+	state.Pods.UnknownPriority = &api.UnknownPriority{Pods: 1}
+	say("pods of unknown priority: 1, not protected otherwise: 0 (by the agent that runs here)\n")
+	look.Runtime.Err = errors.New("down")
+	say("pods of unknown priority: not known, for the runtime")
 }

@@ -1,15 +1,12 @@
 package gcpass
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"jettison/api"
 	"jettison/internal/garbage"
@@ -25,7 +22,7 @@ func (p *pass) known(ctx context.Context, index read.Index) garbage.Known {
 	if path == "" {
 		return out
 	}
-	all, doubt := readManifests(ctx, filepath.Join("/", p.o.HostRoot, path))
+	all, doubt := manifests.Once(ctx, filepath.Join("/", p.o.HostRoot, path), answerLimit)
 	for uid, pod := range manifests.Bind(all, index) {
 		out.Pods[uid] = garbage.PhaseOf(pod)
 	}
@@ -34,45 +31,6 @@ func (p *pass) known(ctx context.Context, index read.Index) garbage.Known {
 		p.note("no pod counts as gone, for not all static manifests are known: %s", doubt)
 	}
 	return out
-}
-
-// readManifests reads all static manifests once. doubt says why these may not be all; empty: they are.
-func readManifests(ctx context.Context, path string) (all []*v1.Pod, doubt string) {
-	first := make(chan []*v1.Pod, 1)
-	wrong := make(chan error, 1)
-	reader := manifests.Start(manifests.Options{
-		Path: path,
-		Changed: func(all []*v1.Pod) {
-			select {
-			case first <- all:
-			default:
-			}
-		},
-		Report: func(err error) {
-			select {
-			case wrong <- err:
-			default:
-			}
-		},
-	})
-	timer := time.NewTimer(answerLimit)
-	defer timer.Stop()
-	select {
-	case all = <-first:
-	case <-timer.C:
-		doubt = "the file system does not answer"
-	case <-ctx.Done():
-		doubt = ctx.Err().Error()
-	}
-	if err := reader.Close(); err != nil {
-		doubt = cmp.Or(doubt, err.Error())
-	}
-	select {
-	case err := <-wrong:
-		doubt = cmp.Or(doubt, err.Error())
-	default:
-	}
-	return all, doubt
 }
 
 // askAgent asks an agent that runs here how many pods its clients name: this command knows nothing of those, and then no pod counts as gone

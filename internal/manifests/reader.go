@@ -2,6 +2,7 @@
 // them.
 //
 //	reader.go  Reader: looks at the files in a goroutine of its own
+//	once.go    Once: for a command that looks once
 //	decode.go  a manifest's text as a pod
 //	bind.go    Bind, Match: manifests and the runtime's pods
 package manifests

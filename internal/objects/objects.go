@@ -31,10 +31,13 @@ type Objects struct {
 	store   *podstore.Store
 	pods    map[string]*eviction.Pod // by UID
 	limited map[string]bool          // UIDs of those with limits on local storage
+	refused map[string]struct{}      // UIDs of those that were said to be refused
 }
 
 // New makes an Objects that knows of none.
-func New(o Options) *Objects { return &Objects{o: o, store: podstore.New()} }
+func New(o Options) *Objects {
+	return &Objects{o: o, store: podstore.New(), refused: map[string]struct{}{}}
+}
 
 // Store is where objects are handed over. It is safe for concurrent use.
 func (o *Objects) Store() *podstore.Store { return o.store }
@@ -87,7 +90,9 @@ func (o *Objects) Changed() <-chan struct{} { return o.store.Changed() }
 
 // OnChanged takes what is known of pod objects now. limited are the UIDs of those that have limits on local storage.
 func (o *Objects) OnChanged() (limited map[string]bool) {
-	o.pods, o.limited = o.store.Snapshot().Pods, map[string]bool{}
+	s := o.store.Snapshot()
+	o.refuse(s.Refused)
+	o.pods, o.limited = s.Pods, map[string]bool{}
 	for uid, p := range o.pods {
 		if p.Limited() {
 			o.limited[uid] = true
@@ -95,6 +100,35 @@ func (o *Objects) OnChanged() (limited map[string]bool) {
 	}
 	return o.limited
 }
+
+// saidAtOnce is how many objects that are refused are named at once.
+const saidAtOnce = 8
+
+// refuse logs that objects of clients are refused, once of each pod.
+func (o *Objects) refuse(now []podstore.Refused) {
+	var fresh []podstore.Refused
+	for _, r := range now {
+		if _, said := o.refused[r.Runtime.UID]; !said {
+			fresh = append(fresh, r)
+		}
+	}
+	if len(o.refused)+len(fresh) > podstore.MaxPods { // pods come and go
+		clear(o.refused)
+	}
+	for i, r := range fresh {
+		o.refused[r.Runtime.UID] = struct{}{}
+		if i == saidAtOnce {
+			o.o.Log.Warn("more pod objects of clients are refused", "objects", len(fresh)-saidAtOnce)
+		}
+		if i < saidAtOnce {
+			o.o.Log.Warn("a pod object of a client is refused: the runtime has another pod by its UID", "uid", r.Runtime.UID,
+				"object", r.Object.Namespace+"/"+r.Object.Name, "runtime", r.Runtime.Namespace+"/"+r.Runtime.Name)
+		}
+	}
+}
+
+// Refused is how many objects of clients are of other pods than the runtime has by their UIDs.
+func (o *Objects) Refused() int { return len(o.store.Snapshot().Refused) }
 
 // Pods are the objects by UID, as OnChanged took them. The map must not be changed.
 func (o *Objects) Pods() map[string]*eviction.Pod { return o.pods }

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"jettison/api"
 	"jettison/internal/nodetest"
+	"jettison/stats"
+	"jettison/stats/read"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -89,5 +92,45 @@ func TestWhereManifestsAre(t *testing.T) {
 		if got := ManifestPath(c.root, c.path); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
+	}
+}
+
+// That an object is refused is said once of each pod, however often it is put, and of many pods in few lines.
+func TestARefusedObjectIsSaidOnce(t *testing.T) {
+	n := nodetest.New(t)
+	o := New(Options{Log: n.Log})
+	const lie = `{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "other"}}`
+	put := func(pods ...string) {
+		t.Helper()
+		if _, _, err := o.Store().Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), true); err != nil {
+			t.Fatal(err)
+		}
+		o.OnChanged()
+	}
+	put(lie)
+	if o.Refused() != 0 || len(o.Pods()) != 1 || n.Text() != "" {
+		t.Errorf("the runtime has told nothing yet: %d refused\n%s", o.Refused(), n.Text())
+	}
+	o.Store().SetRuntime(n.Runs())
+	for range 3 {
+		put(lie)
+		if o.Refused() != 1 || len(o.Pods()) != 0 || o.Clients() != 0 {
+			t.Errorf("%d refused, %d known", o.Refused(), len(o.Pods()))
+		}
+		put()
+	}
+	if lines := strings.Count(n.Text(), "\n"); lines != 1 || !strings.Contains(n.Text(), "object=default/other runtime=default/pod") {
+		t.Errorf("%d lines:\n%s", lines, n.Text())
+	}
+	index, lies := read.Index{}, []string{}
+	for i := range 100 {
+		uid := fmt.Sprint("u", i)
+		index[uid] = &read.Pod{PodRef: stats.PodReference{UID: uid, Namespace: "default", Name: "pod"}}
+		lies = append(lies, strings.Replace(lie, nodetest.UID, uid, 1))
+	}
+	o.Store().SetRuntime(index)
+	put(lies...)
+	if lines := strings.Count(n.Text(), "\n"); lines != 1+saidAtOnce+1 || !strings.Contains(n.Text(), "objects=92") {
+		t.Errorf("%d lines:\n%s", lines, n.Text())
 	}
 }

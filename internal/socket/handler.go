@@ -107,7 +107,11 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 	if err != nil {
 		return putFailure(r.Context(), err)
 	}
-	return h.answer(w, api.PutAnswer{Pods: pods, Version: version})
+	answer := api.PutAnswer{Pods: pods, Version: version}
+	for _, r := range h.pods.Snapshot().Refused {
+		answer.Refused = append(answer.Refused, api.RefusedPod{Object: r.Object, Runtime: r.Runtime})
+	}
+	return h.answer(w, answer)
 }
 
 // putFailure finds the status of what went wrong.

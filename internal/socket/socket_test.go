@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"syscall"
@@ -27,6 +28,8 @@ import (
 
 	"jettison/api"
 	"jettison/internal/podstore"
+	"jettison/stats"
+	"jettison/stats/read"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -205,9 +208,18 @@ func TestTheClient(t *testing.T) {
 		{c.PutPods, &v1.PodList{Items: []v1.Pod{*object("b")}}, api.PutAnswer{Pods: 1, Version: 1}},
 		{c.ReplacePods, json.RawMessage("[" + pod("c.d") + "]"), api.PutAnswer{Pods: 1, Version: 2}},
 	} {
-		if answer, err := put.do(ctx, put.pods); err != nil || answer != put.want {
+		if answer, err := put.do(ctx, put.pods); err != nil || !reflect.DeepEqual(answer, put.want) {
 			t.Errorf("put %v: %+v, %v", put.pods, answer, err)
 		}
+	}
+	pods.SetRuntime(read.Index{"a": {PodRef: stats.PodReference{UID: "a", Namespace: "default", Name: "other"}}})
+	answer, err := c.ReplacePods(ctx, []*v1.Pod{object("a"), object("c.d")})
+	told := []api.RefusedPod{{
+		Object:  stats.PodReference{UID: "a", Namespace: "default", Name: "a"},
+		Runtime: stats.PodReference{UID: "a", Namespace: "default", Name: "other"},
+	}}
+	if err != nil || answer.Pods != 2 || !reflect.DeepEqual(answer.Refused, told) {
+		t.Errorf("an object of another pod: %+v, %v", answer, err)
 	}
 	_, err = c.PutPods(ctx, []*v1.Pod{{}})
 	refused("no uid", err, 400, "pods[0]: metadata.uid: missing")

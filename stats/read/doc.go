@@ -17,6 +17,7 @@
 //	quota.go       project quotas
 //	network.go     interfaces of pods, over netlink
 //	pod.go         Pod: what the runtime tells of a pod, from a cri.Listing
+//	told.go        Told: a pod by the runtime's word alone
 //	podroots.go    where pods' cgroups lie, both drivers
 //	request.go     requests out of oom_score_adj and cpu.shares
 //	toplevel.go    what cgroups at the top of the hierarchy use

@@ -16,5 +16,6 @@
 //	kubelet.go  a real kubelet, for comparison
 //	usage.go    what processes of the guest use
 //	tests.go    test binaries of this checkout, run in the guest
+//	foreign.go  an image of programs that others wrote
 //	hostile.go  a runtime that dies or hangs, file systems that hang or keep quotas
 package vm

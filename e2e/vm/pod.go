@@ -285,7 +285,7 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: c.Name, Attempt: p.attempt},
 		Image:    &cri.ImageSpec{Image: c.Image},
-		Args:     args, Envs: env, Mounts: mounts, LogPath: c.Name + "/0.log",
+		Command:  c.Command, Args: args, Envs: env, Mounts: mounts, LogPath: c.Name + "/0.log",
 		Labels: map[string]string{
 			"io.kubernetes.container.name": c.Name, "io.kubernetes.pod.name": p.Object.Name,
 			"io.kubernetes.pod.namespace": p.Object.Namespace, "io.kubernetes.pod.uid": string(p.Object.UID),

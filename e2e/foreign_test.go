@@ -1,0 +1,454 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
+	"jettison/e2e/vm"
+)
+
+// stressor is a row of the table: what Debian's stress-ng is told to do in a Burstable pod of its own, and what is to become of
+// that pod.
+type stressor struct {
+	what, args string
+	// crosses is the signal whose threshold it crosses while there is no agent: its pod is to die, and for that signal. Empty: it
+	// crosses none, and nobody is to die. The guest is asked.
+	crosses string
+	// largeShm: its /dev/shm is a memory-backed emptyDir, as manifests have it against the runtime's limit of 64 MiB.
+	largeShm bool
+	lasts    time.Duration // how long it goes on where nobody is to die; 0: askLimit
+}
+
+const (
+	memoryAvailable = "memory.available"
+	nodefsAvailable = "nodefs.available"
+	nodefsInodes    = "nodefs.inodesFree"
+	pidAvailable    = "pid.available"
+)
+
+// foreignMargins is how much of what is there at rest a stressor may take.
+var foreignMargins = map[string]int64{memoryAvailable: 200 * mib, nodefsAvailable: 400 * mib, nodefsInodes: 3000, pidAvailable: 500}
+
+// pidMax of the node: what tasks are short of.
+const pidMax = 2200
+
+// Each stressor of memory ends as stated: it is dead, or nobody is.
+func TestForeignProgramsTakeMemory(t *testing.T) {
+	foreign(t, []stressor{
+		{what: "heap", args: "--bigheap 1", crosses: memoryAvailable},
+		{what: "heap in many pieces", args: "--malloc 2 --malloc-bytes 400M", crosses: memoryAvailable},
+		{what: "data segment", args: "--brk 1"},
+		{what: "vm", args: "--vm 2 --vm-bytes 450M --vm-keep", crosses: memoryAvailable},
+		{what: "clones", args: "--clone 2 --clone-max 64", crosses: memoryAvailable},
+		{what: "stack", args: "--stack 2 --stack-fill"},
+		{what: "shm, in an emptyDir", args: "--shm 2 --shm-bytes 64M --shm-objs 8", largeShm: true, crosses: memoryAvailable},
+		{what: "shm, System V", args: "--shm-sysv 2 --shm-sysv-bytes 128M", crosses: memoryAvailable},
+		{what: "shm, not much", args: "--shm 2 --shm-bytes 16M --shm-objs 2"},
+		{what: "memfd", args: "--memfd 2 --memfd-bytes 800M", crosses: memoryAvailable},
+		{what: "mlock", args: "--mlock 2"},
+		{what: "tmpfs, a file without a name", args: "--hdd 1 --hdd-bytes 400M --temp-path /memory", crosses: memoryAvailable},
+		{what: "tmpfs, taken at once", args: "--fallocate 1 --fallocate-bytes 400M --temp-path /memory", crosses: memoryAvailable},
+		{what: "page cache, written", args: "--hdd 2 --hdd-bytes 60M --temp-path /data"},
+		{what: "page cache, read over and over", args: "--readahead 1 --readahead-bytes 250M --temp-path /data", lasts: 25 * time.Second},
+		{what: "page cache, sent over and over", args: "--sendfile 1 --sendfile-size 300M --temp-path /data"},
+		{what: "page cache, mapped", args: "--mmap 1 --mmap-file --mmap-bytes 300M --temp-path /data"},
+		{what: "sockets", args: "--sock 4"},
+		{what: "pipes", args: "--pipe 8 --pipe-size 1M"},
+	})
+}
+
+// Each stressor of disks and tasks ends as stated: it is dead, or nobody is.
+func TestForeignProgramsTakeDisksAndTasks(t *testing.T) {
+	foreign(t, []stressor{
+		{what: "hdd, files without a name", args: "--hdd 2 --hdd-bytes 1G --temp-path /data", crosses: nodefsAvailable},
+		{what: "hdd, in the writable layer", args: "--hdd 2 --hdd-bytes 1G --temp-path /tmp", crosses: nodefsAvailable},
+		{what: "hdd, not much", args: "--hdd 2 --hdd-bytes 40M --temp-path /data"},
+		{what: "files of a mebibyte", args: "--dirmany 2 --dirmany-filsize 1M --temp-path /data", crosses: nodefsAvailable},
+		{what: "forks that hold much, without a name", args: "--fork 4 --forkheavy 2 --temp-path /data", crosses: nodefsAvailable},
+		{what: "inodes", args: "--dirmany 2 --temp-path /data", crosses: nodefsInodes},
+		{what: "dentries", args: "--dentry 2 --dentries 10000 --temp-path /data", crosses: nodefsInodes},
+		{what: "dentries, few", args: "--dentry 1 --dentries 500 --temp-path /data"},
+		{what: "forks", args: "--fork 4 --fork-max 64"},
+		{what: "zombies", args: "--zombie 2 --zombie-max 500", crosses: pidAvailable},
+		{what: "threads", args: "--pthread 2 --pthread-max 800", crosses: pidAvailable},
+	})
+}
+
+// foreigners is a node with programs that were not written for this project: a redis that is to answer and keep its keys, whatever
+// the stressor beside it does.
+type foreigners struct {
+	*node
+	redis, clerk *vm.Pod
+	config       string
+	limits, rest map[string]int64 // by signal: the threshold, and what is there while nobody misbehaves
+	evictions    int              // that the agent has recorded so far
+	oomKills     int64            // of the kernel, likewise
+	stressor     *vm.Pod          // of the row; nil: it is gone
+	failed       bool             // the row before
+}
+
+// foreign takes the stressors one by one, first without the agent, to see what they cross, then with it. Thresholds are set
+// by what is free when it begins, so nothing has to be big to be short.
+func foreign(t *testing.T, table []stressor) {
+	f := &foreigners{node: startNode(t), limits: map[string]int64{}}
+	f.shell(fmt.Sprintf("mkdir -p %s && echo %d > /proc/sys/kernel/pid_max", rootDir, pidMax))
+	if err := f.ImportForeign(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.startInnocents()
+	f.ask(stressor{args: "--brk 1"}) // brings what every pod needs into memory
+	f.rest = f.figures()
+	for signal, margin := range foreignMargins {
+		f.limits[signal] = f.rest[signal] - margin
+	}
+	t.Logf("at rest: %v, thresholds: %v", f.rest, f.limits)
+	row := func(phase string, s stressor, do func(stressor)) {
+		t.Run(phase+"/"+s.what, func(sub *testing.T) {
+			f.t = sub
+			defer func() { f.t, f.failed = t, sub.Failed() }()
+			f.afresh()
+			do(s)
+		})
+	}
+	for _, s := range table {
+		row("asked", s, f.asked)
+	}
+	f.config = config("evictionHard: {memory.available: %q, nodefs.available: %q, nodefs.inodesFree: %q, pid.available: %q}",
+		fmt.Sprint(f.limits[memoryAvailable]), fmt.Sprint(f.limits[nodefsAvailable]), fmt.Sprint(f.limits[nodefsInodes]), fmt.Sprint(f.limits[pidAvailable]))
+	f.startAgent(f.config)
+	f.rest = f.figures()
+	for _, s := range table {
+		row("suffered", s, f.suffered)
+	}
+}
+
+// afresh puts the node in order after a row that failed, so that the next one does not fail for it.
+func (f *foreigners) afresh() {
+	f.t.Helper()
+	if f.stressor != nil {
+		f.ended()
+	}
+	if f.failed && f.agent != nil { // what it believes
+		f.agentAnew()
+	}
+	f.startInnocents()
+	f.settle()
+}
+
+// begin starts a row's stressor.
+func (f *foreigners) begin(s stressor) *vm.Pod {
+	f.t.Helper()
+	f.stressor = f.run(s.pod())
+	f.stressor.Fate = vm.Any
+	return f.stressor
+}
+
+// ended kills what is left of a row's stressor, and removes it as a kubelet would.
+func (f *foreigners) ended() {
+	f.t.Helper()
+	f.shell("echo 1 > /sys/fs/cgroup/" + f.stressor.Cgroup + "/cgroup.kill || true")
+	if err := f.stressor.Remove(f.ctx); err != nil {
+		f.t.Fatal(err)
+	}
+	f.stressor = nil
+}
+
+// pod of a stressor. It may write to /data on disk and to /memory.
+func (s stressor) pod() *v1.Pod {
+	pod := vm.NewPod("stressor", "64Mi", "", "")
+	c := &pod.Spec.Containers[0]
+	c.Image, c.Args = vm.ImageForeign, nil
+	c.Command = append([]string{"/usr/bin/stress-ng"}, strings.Fields(s.args)...)
+	withEmptyDir(withEmptyDir(pod, "data", v1.EmptyDirVolumeSource{}), "memory", tmpfs)
+	if s.largeShm {
+		withEmptyDir(pod, "shm", tmpfs)
+		c.VolumeMounts[len(c.VolumeMounts)-1].MountPath = "/dev/shm"
+	}
+	return pod
+}
+
+// redisPort of the node, whose network redis has.
+const redisPort = "6379"
+
+// redisKeys is how many keys redis is given, each with a value of 512 bytes. It keeps them in memory only.
+const redisKeys = 4000
+
+func redisValue(key int) string { return strings.Repeat(fmt.Sprintf("%08d", key), 64) }
+
+// startInnocents starts redis and a pod that keeps a small file, where there is none that lives.
+func (f *foreigners) startInnocents() {
+	f.t.Helper()
+	alive := func(p *vm.Pod) bool {
+		if p == nil {
+			return false
+		}
+		if p.Check(f.ctx) == nil {
+			return true
+		}
+		if err := p.Remove(f.ctx); err != nil {
+			f.t.Fatal(err)
+		}
+		return false
+	}
+	if !alive(f.clerk) {
+		f.clerk = f.run(withEmptyDir(vm.NewPod("clerk", "32Mi", "", "fill -size 32Ki /data/file"), "data", v1.EmptyDirVolumeSource{}))
+	}
+	if alive(f.redis) {
+		return
+	}
+	pod := vm.NewPod("redis", "64Mi", "", "")
+	c := &pod.Spec.Containers[0]
+	c.Image, c.Args = vm.ImageForeign, nil
+	c.Command = []string{"/usr/bin/redis-server", "--bind", "127.0.0.1", "--port", redisPort, "--save", "", "--appendonly", "no"}
+	f.redis = f.run(pod)
+	f.until("redis answers", func() error { return f.redisSays("PING", "+PONG") })
+	var set strings.Builder
+	for key := range redisKeys {
+		fmt.Fprintf(&set, "SET key:%d %s\r\n", key, redisValue(key))
+	}
+	if err := f.WriteFile(f.ctx, "/run/keys", []byte(set.String()+"QUIT\r\n")); err != nil {
+		f.t.Fatal(err)
+	}
+	f.shell("busybox nc 127.0.0.1 " + redisPort + " < /run/keys > /dev/null; rm /run/keys")
+	if err := f.redisKept(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// redisSays returns nil if redis answers a command so.
+func (f *foreigners) redisSays(command, want string) error {
+	out, err := f.Shell(f.ctx, fmt.Sprintf(`printf '%s\r\nQUIT\r\n' | busybox nc 127.0.0.1 %s`, command, redisPort))
+	if want += "\r\n+OK\r\n"; err == nil && out != want {
+		err = fmt.Errorf("redis answers %q to %s, want %q", out, command, want)
+	}
+	return err
+}
+
+// redisKept returns nil if redis answers and has every key.
+func (f *foreigners) redisKept() error {
+	const key = redisKeys / 2
+	value := redisValue(key)
+	return errors.Join(f.redisSays("PING", "+PONG"), f.redisSays("DBSIZE", fmt.Sprintf(":%d", redisKeys)),
+		f.redisSays(fmt.Sprintf("GET key:%d", key), fmt.Sprintf("$%d\r\n%s", len(value), value)))
+}
+
+// figures is what the guest's own files say of each signal.
+func (f *foreigners) figures() map[string]int64 {
+	f.t.Helper()
+	m, err := f.Memory(f.ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var available, size, inodes, tasks int64
+	out := f.shell("stat -f -c '%a %S %d' " + rootDir + " && sed 's/.*\\/\\([0-9]*\\) .*/\\1/' /proc/loadavg")
+	if _, err := fmt.Sscan(out, &available, &size, &inodes, &tasks); err != nil {
+		f.t.Fatalf("%q: %v", out, err)
+	}
+	return map[string]int64{memoryAvailable: m.Available(), nodefsAvailable: available * size, nodefsInodes: inodes, pidAvailable: pidMax - tasks}
+}
+
+// askLimit is how long a stressor that crosses no threshold goes on, without the agent and beside it.
+const askLimit = 8 * time.Second
+
+// asked holds a row to what the guest says.
+func (f *foreigners) asked(s stressor) {
+	f.t.Helper()
+	if crosses := f.ask(s); crosses != s.crosses {
+		f.t.Errorf("without the agent it crosses the threshold of %q, not of %q: what becomes of it proves nothing", crosses, s.crosses)
+	}
+}
+
+// ask runs a stressor while there is no agent, and says which threshold it is the first to cross. It is ended at once then.
+func (f *foreigners) ask(s stressor) (crosses string) {
+	f.t.Helper()
+	p := f.begin(s)
+	low := map[string]int64{}
+	began := time.Now()
+	limit := cmp.Or(s.lasts, askLimit)
+	if s.crosses != "" { // it may have waited for the disk
+		limit = time.Minute
+	}
+	for crosses == "" && time.Since(began) < limit {
+		now := f.figures()
+		for _, signal := range slices.Sorted(maps.Keys(now)) {
+			value := now[signal]
+			if seen, ok := low[signal]; !ok || value < seen {
+				low[signal] = value
+			}
+			if crosses == "" && value < f.limits[signal] {
+				crosses = signal
+			}
+		}
+	}
+	if crosses == "" {
+		if err := p.Check(f.ctx); err != nil {
+			f.t.Errorf("it does not go on: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
+		}
+	}
+	f.ended()
+	f.t.Logf("crosses %q after %.1f s; lowest %v", crosses, time.Since(began).Seconds(), low)
+	return crosses
+}
+
+// settle waits until the node has what it has at rest. Of files that pods have read the kernel keeps what it likes, and the
+// kubelet's formula counts what was read twice as used: that goes by the harness's word.
+func (f *foreigners) settle() {
+	f.t.Helper()
+	f.until("the node is at rest", func() error {
+		for signal, now := range f.figures() {
+			if now < f.rest[signal]-foreignMargins[signal]/5 {
+				f.shell("sync; echo 1 > /proc/sys/vm/drop_caches")
+				return fmt.Errorf("%s is %d, was %d", signal, now, f.rest[signal])
+			}
+		}
+		return nil
+	})
+}
+
+// suffered runs a stressor beside the agent and holds the node to what the row states.
+func (f *foreigners) suffered(s stressor) {
+	f.t.Helper()
+	m, err := f.Memory(f.ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.oomKills = m.OOMKills
+	began := time.Now()
+	p := f.begin(s)
+	if s.crosses != "" {
+		if err := f.Eventually(f.ctx, 90*time.Second, "the stressor is dead", func(ctx context.Context) error {
+			if alive, err := p.Populated(ctx); alive || err != nil {
+				return fmt.Errorf("it lives (%v)", err)
+			}
+			return nil
+		}); err != nil {
+			f.t.Error(err)
+		}
+	} else {
+		time.Sleep(cmp.Or(s.lasts, askLimit))
+		if err := p.Check(f.ctx); err != nil {
+			f.t.Errorf("it does not go on: %v\n%s", err, f.Tail(p.LogPath("main"), 10))
+		}
+	}
+	f.t.Logf("over after %.1f s", time.Since(began).Seconds())
+	f.judge(s, p)
+	if f.t.Failed() {
+		f.t.Log("agent's log:\n" + f.Tail(f.agent.LogPath("agent"), 15))
+	}
+	f.ended()
+	f.settle()
+	f.until("no condition is left", func() error {
+		for _, c := range f.state().Conditions {
+			if c.Status {
+				return fmt.Errorf("%s is true", c.Type)
+			}
+		}
+		return nil
+	})
+	f.innocentsLive() // whoever dies after the stressor dies for nothing at all
+	if late := f.recordsSince(0); len(late) > 0 {
+		f.t.Errorf("the agent has evicted after it was over: %q", late)
+	}
+}
+
+// innocentsLive holds the node to what it says of the pods that have done nothing.
+func (f *foreigners) innocentsLive() {
+	f.t.Helper()
+	for _, p := range []*vm.Pod{f.redis, f.clerk, f.agent.Pod} {
+		if err := p.Check(f.ctx); err != nil {
+			f.t.Errorf("an innocent: %v", err)
+		}
+	}
+	if err := f.redisKept(); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// judge asks the kernel, the runtime, the innocents and the agent's records what has become of a row.
+func (f *foreigners) judge(s stressor, p *vm.Pod) {
+	f.t.Helper()
+	f.innocentsLive()
+	m, err := f.Memory(f.ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if m.OOMKills > f.oomKills {
+		f.oomMeant = true // it is said here; the audit need not say it again
+		lines, err := f.OOMKills(f.ctx)
+		f.t.Errorf("the kernel's OOM killer fired %d times (%v):\n%s", m.OOMKills-f.oomKills, err, strings.Join(lines[max(0, len(lines)-3):], "\n"))
+	}
+	if s.crosses == "" {
+		if fresh := f.recordsSince(0); len(fresh) > 0 {
+			f.t.Errorf("the agent has evicted %q", fresh)
+		}
+		return
+	}
+	least := 1
+	if f.t.Failed() { // it is none, perhaps
+		least = 0
+	} else if err := p.WaitDead(f.ctx); err != nil {
+		f.t.Error(err)
+	}
+	want := fmt.Sprintf("%s %s for %s", p, p.Object.UID, s.crosses)
+	if fresh := f.recordsSince(least); len(fresh) != 1 || fresh[0] != want {
+		f.t.Errorf("the agent has evicted %q, want only %q", fresh, want)
+	}
+}
+
+// recordsFile is where the agent keeps its records, in the guest.
+const recordsFile = "/var/lib/jettison/records.jsonl"
+
+// recordsSince waits for so many evictions that the agent has recorded since it was asked last, and returns them as "NAMESPACE/NAME UID for SIGNAL".
+func (f *foreigners) recordsSince(count int) (fresh []string) {
+	f.t.Helper()
+	f.until("the agent has recorded what it did", func() error {
+		text, err := f.Shell(f.ctx, "cat "+recordsFile+" 2>/dev/null || true")
+		if err != nil {
+			return err
+		}
+		var order []string
+		seen := map[string]string{}
+		for line := range strings.Lines(text) {
+			var r api.Record
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				return fmt.Errorf("%w: %s", err, line)
+			}
+			if seen[r.ID] == "" {
+				order = append(order, r.ID)
+			}
+			seen[r.ID] = fmt.Sprintf("%s %s for %s", r.Pod.Title(), r.Pod.UID, r.Signal)
+		}
+		fresh = nil
+		for _, id := range order[min(f.evictions, len(order)):] {
+			fresh = append(fresh, seen[id])
+		}
+		if len(fresh) < count {
+			return fmt.Errorf("%d of %d", len(fresh), count)
+		}
+		return nil
+	})
+	f.evictions += len(fresh)
+	return fresh
+}
+
+// agentAnew starts an agent that knows nothing of what was before.
+func (f *foreigners) agentAnew() {
+	f.t.Helper()
+	if err := f.agent.Remove(f.ctx); err != nil {
+		f.t.Fatal(err)
+	}
+	f.shell("rm -rf /var/lib/jettison")
+	f.evictions = 0
+	f.startAgent(f.config)
+}

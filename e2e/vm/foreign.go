@@ -131,7 +131,7 @@ func withLibraries(root string) (map[string]string, error) {
 			return nil, err
 		}
 		needed, err := f.ImportedLibraries()
-		f.Close()
+		_ = f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", todo[0], err)
 		}

@@ -38,7 +38,7 @@ const (
 )
 
 // foreignMargins is how much of what is there at rest a stressor may take.
-var foreignMargins = map[string]int64{memoryAvailable: 200 * mib, nodefsAvailable: 400 * mib, nodefsInodes: 3000, pidAvailable: 500}
+var foreignMargins = map[string]int64{memoryAvailable: 200 * mib, nodefsAvailable: 300 * mib, nodefsInodes: 3000, pidAvailable: 500}
 
 // pidMax of the node: what tasks are short of.
 const pidMax = 2200
@@ -61,7 +61,7 @@ func TestForeignProgramsTakeMemory(t *testing.T) {
 		{what: "tmpfs, taken at once", args: "--fallocate 1 --fallocate-bytes 400M --temp-path /memory", crosses: memoryAvailable},
 		{what: "page cache, written", args: "--hdd 2 --hdd-bytes 60M --temp-path /data"},
 		{what: "page cache, read over and over", args: "--readahead 1 --readahead-bytes 250M --temp-path /data", lasts: 25 * time.Second},
-		{what: "page cache, sent over and over", args: "--sendfile 1 --sendfile-size 300M --temp-path /data"},
+		{what: "page cache, sent over and over", args: "--sendfile 1 --sendfile-size 230M --temp-path /data"},
 		{what: "page cache, mapped", args: "--mmap 1 --mmap-file --mmap-bytes 300M --temp-path /data"},
 		{what: "sockets", args: "--sock 4"},
 		{what: "pipes", args: "--pipe 8 --pipe-size 1M"},
@@ -74,7 +74,7 @@ func TestForeignProgramsTakeDisksAndTasks(t *testing.T) {
 		{what: "hdd, files without a name", args: "--hdd 2 --hdd-bytes 1G --temp-path /data", crosses: nodefsAvailable},
 		{what: "hdd, in the writable layer", args: "--hdd 2 --hdd-bytes 1G --temp-path /tmp", crosses: nodefsAvailable},
 		{what: "hdd, not much", args: "--hdd 2 --hdd-bytes 40M --temp-path /data"},
-		{what: "files of a mebibyte", args: "--dirmany 2 --dirmany-filsize 1M --temp-path /data", crosses: nodefsAvailable},
+		{what: "files of a mebibyte", args: "--dirmany 2 --dirmany-bytes 1M --temp-path /data", crosses: nodefsAvailable},
 		{what: "forks that hold much, without a name", args: "--fork 4 --forkheavy 2 --temp-path /data", crosses: nodefsAvailable},
 		{what: "inodes", args: "--dirmany 2 --temp-path /data", crosses: nodefsInodes},
 		{what: "dentries", args: "--dentry 2 --dentries 10000 --temp-path /data", crosses: nodefsInodes},

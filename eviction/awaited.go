@@ -18,10 +18,11 @@ const signalCount = 14
 
 // awaited is kept per eviction.
 type awaited struct {
-	marks [signalCount]mark          // by signalInfo.order; of amounts only
-	due   [amounts]stats.Opt[uint64] // what its end is expected to return, as known before the kill; absent: not known
-	holds [amounts]stats.Opt[uint64] // what of that it still had when it was measured after the kill; absent: it was not
-	shmem sharedMemory               // comes later
+	marks    [signalCount]mark          // by signalInfo.order; of amounts only
+	due      [amounts]stats.Opt[uint64] // what its end is expected to return, as known before the kill; absent: not known
+	holds    [amounts]stats.Opt[uint64] // what of that it still had when it was measured after the kill; absent: it was not
+	shmem    sharedMemory               // comes later
+	together                            // by its own signal
 }
 
 // mark is a signal as it stood when an eviction began, and the most that was left of it since the kill: what came back is at least the
@@ -59,6 +60,9 @@ func (m *Manager) await(l *Life) {
 	}
 	for k := range l.due {
 		l.due[k] = amountOf(&l.e.Pod, kind(k))
+	}
+	if w := m.watchedBy(&l.e, &l.met.Threshold); w != nil {
+		l.together = w.together
 	}
 	l.expect()
 	m.share(l)
@@ -136,6 +140,30 @@ func (l *Life) measured(p *stats.PodStats) {
 	if s := &l.shmem; l.killed.Time.IsZero() && s.bytes > 0 && p.Memory.ShmemBytes.OK && p.Memory.ShmemBytes.V <= implausible {
 		grown := max(p.Memory.ShmemBytes.V, s.bytes) - s.bytes
 		s.bytes, s.need = s.bytes+grown, add(s.need, grown)
+	}
+}
+
+// SavedTogether is what is kept of what all pods used when an eviction began.
+type SavedTogether struct {
+	Time time.Time `json:"time"`
+	Pods uint64    `json:"pods"` // what they used of what the signal counts
+	Left uint64    `json:"left"` // of the signal, at the same moment
+}
+
+func (t *together) save() *SavedTogether {
+	if t.at.IsZero() {
+		return nil
+	}
+	return &SavedTogether{Time: t.at.Round(0), Pods: t.pods, Left: t.left}
+}
+
+func (t *together) resume(s *SavedTogether, drop func(string, ...any)) {
+	switch {
+	case s == nil:
+	case s.Pods > implausible || s.Left > implausible:
+		drop("what all pods used when an eviction began: a number that cannot be true")
+	default:
+		*t = together{at: s.Time, pods: s.Pods, left: s.Left}
 	}
 }
 

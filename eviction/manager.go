@@ -62,8 +62,8 @@ type Manager struct {
 	lives       []*Life             // evictions that are not forgotten, in the order in which they were begun or hastened
 	aside       map[string]setAside // by pod UID
 	evicted     map[string]evicted  // by pod UID
-	futile      [kinds]int          // evictions in a row that did not lower the pressure
-	diskCleaned time.Time           // when the last victim's files were removed
+	breakers    map[breakerKey]breaker
+	diskCleaned time.Time // when the last victim's files were removed
 	relief      lastRelief
 
 	situation Situation
@@ -85,12 +85,13 @@ type Manager struct {
 // watched is a threshold and its state.
 type watched struct {
 	Threshold
-	info   signalInfo
-	since  time.Time         // first observed met, without a break; zero: it is not met
-	first  stats.Observation // what was observed then
-	held   bool              // its grace period was over at the last step, so that it is met until the minimum reclaim is there too
-	seen   time.Time         // observation time of the last step
-	unseen time.Time         // since when it has not been observed; zero: it is, or the node does not have it
+	info  signalInfo
+	since time.Time         // first observed met, without a break; zero: it is not met
+	first stats.Observation // what was observed then
+	held  bool              // its grace period was over at the last step, so that it is met until the minimum reclaim is there too
+	seen  time.Time         // observation time of the last step
+	together
+	unseen time.Time // since when it has not been observed; zero: it is, or the node does not have it
 
 	// Of the current look.
 	observed stats.Observation
@@ -105,7 +106,7 @@ const atOnce = 16
 
 // NewManager makes a manager that has seen nothing yet.
 func NewManager(c Config) *Manager {
-	m := &Manager{config: c, aside: map[string]setAside{}, evicted: map[string]evicted{}}
+	m := &Manager{config: c, aside: map[string]setAside{}, evicted: map[string]evicted{}, breakers: map[breakerKey]breaker{}}
 	m.known, m.finished = make([]*Life, 0, atOnce), make([]*Life, 0, atOnce)
 	m.config.Policy.texts = map[protection]string{}
 	m.watch(c.Thresholds)
@@ -129,7 +130,9 @@ func (m *Manager) watch(thresholds []Threshold) {
 		w := watched{Threshold: t, info: info}
 		for i := range old {
 			if old[i].Signal == t.Signal && old[i].Grace == t.Grace {
-				w.since, w.first, w.held, w.seen, w.unseen = old[i].since, old[i].first, old[i].held, old[i].seen, old[i].unseen
+				threshold, info := w.Threshold, w.info
+				w = old[i]
+				w.Threshold, w.info = threshold, info
 			}
 		}
 		m.watched = append(m.watched, w)
@@ -147,7 +150,7 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	}
 	m.looked(now, look)
 	m.foreign = in.Foreign
-	m.cheap.Node.Memory = in.Summary.Node.Memory
+	m.cheap.Node.Memory, m.cheap.Node.Pods = in.Summary.Node.Memory, in.Summary.Node.Pods
 	m.arrange(&in.Summary.Node)
 	m.judge(now, in.Summary)
 	m.ripen(now, in.MemoryOnly)

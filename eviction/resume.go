@@ -29,14 +29,12 @@ func (m *Manager) Save() Saved {
 	}
 	slices.SortFunc(s.Evicted, func(x, y SavedEvicted) int { return cmp.Or(y.Last.Compare(x.Last), cmp.Compare(x.UID, y.UID)) })
 	s.Evicted = s.Evicted[:min(len(s.Evicted), maxRemembered)]
-	for k, n := range m.futile {
-		if n > 0 {
-			if s.Futile == nil {
-				s.Futile = map[string]int{}
-			}
-			s.Futile[kindNames[k]] = n
-		}
+	for key, b := range m.breakers {
+		s.Breaker = append(s.Breaker, SavedBreaker{Signal: key.signal, Hard: key.hard, Futile: b.futile, Known: maps.Clone(b.known)})
 	}
+	slices.SortFunc(s.Breaker, func(x, y SavedBreaker) int {
+		return cmp.Or(cmp.Compare(x.Signal, y.Signal), compareBool(x.Hard, y.Hard))
+	})
 	return s
 }
 
@@ -68,15 +66,34 @@ func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	}
 	m.resumeAside(now, s.Aside, drop)
 	m.resumeEvicted(now, s.Evicted, drop)
+	m.resumeBreaker(&s, drop)
+	return dropped
+}
+
+// resumeBreaker takes back what the breaker counted. An agent before this one counted by what was short, for hard and soft alike.
+func (m *Manager) resumeBreaker(s *Saved, drop func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(s.Futile)) {
 		k := slices.Index(kindNames[:], name)
 		if k < 0 || s.Futile[name] < 0 {
 			drop("what the breaker counted: %d of %.64q", s.Futile[name], name)
 			continue
 		}
-		m.futile[k] = min(s.Futile[name], breakerLimit)
+		for i := range m.watched {
+			if w := &m.watched[i]; int(w.info.kind) == k && s.Futile[name] > 0 {
+				m.breakers[w.key()] = breaker{futile: min(s.Futile[name], breakerLimit)}
+			}
+		}
 	}
-	return dropped
+	for _, b := range s.Breaker[:min(len(s.Breaker), 2*signalCount)] {
+		_, known := signals[b.Signal]
+		if !known || b.Futile < 0 || len(b.Known) > maxRemembered {
+			drop("what the breaker counted: %d of %.64q, %d pods", b.Futile, string(b.Signal), len(b.Known))
+			continue
+		}
+		if b.Futile > 0 {
+			m.breakers[breakerKey{b.Signal, b.Hard}] = breaker{futile: min(b.Futile, breakerLimit), known: maps.Clone(b.Known)}
+		}
+	}
 }
 
 func (m *Manager) resumeAside(now time.Time, saved []SavedAside, drop func(string, ...any)) {
@@ -128,7 +145,7 @@ func (l *Life) save() SavedLife {
 		Undying: l.undying, Gone: l.gone, Settled: l.settled, Outcome: l.outcome.String(),
 	}
 	s.Awaited, s.Due, s.Holds = l.awaited.save()
-	s.Shmem = l.shmem.save()
+	s.Shmem, s.Together = l.shmem.save(), l.together.save()
 	s.Untold = l.outcome != OutcomeUnknown && !l.told
 	if o := &l.met.Observed; o.OK || !l.met.Since.IsZero() {
 		s.Met = &SavedMet{Since: l.met.Since.Round(0)}
@@ -160,6 +177,7 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 	l.expect()
 	l.awaited.resume(s, say)
 	l.shmem.resume(s.Shmem, say)
+	l.together.resume(s.Together, say)
 	if l.level > implausible { // as if nothing had been left: so nothing is worse than that
 		say("the eviction of pod %s: a number that cannot be true", uid)
 		l.level = 0

@@ -133,8 +133,8 @@ func TestResumeClamps(t *testing.T) {
 			t.Errorf("%s is set aside for %v, want %v", uid, got, want)
 		}
 	}
-	if m.evicted["f"] != (evicted{maxTimes, epoch}) || m.futile[kindMemory] != breakerLimit {
-		t.Errorf("evicted %+v, futile %v", m.evicted, m.futile)
+	if m.evicted["f"] != (evicted{maxTimes, epoch}) || m.breakers[breakerKey{"memory.available", true}].futile != breakerLimit {
+		t.Errorf("evicted %+v, breakers %v", m.evicted, m.breakers)
 	}
 	if len(dropped) != 5 {
 		t.Errorf("said: %v", dropped)

@@ -20,7 +20,17 @@ type Saved struct {
 	Lives   []SavedLife    `json:"lives,omitempty"`
 	Aside   []SavedAside   `json:"setAside,omitempty"`
 	Evicted []SavedEvicted `json:"evicted,omitempty"`
-	Futile  map[string]int `json:"futile,omitempty"` // evictions in a row that did not help, by what was short
+	Breaker []SavedBreaker `json:"breaker,omitempty"`
+	// Futile is what an agent before this one counted, by what was short: it is read and not written.
+	Futile map[string]int `json:"futile,omitempty"`
+}
+
+// SavedBreaker is what the breaker has counted for one threshold.
+type SavedBreaker struct {
+	Signal stats.Signal      `json:"signal"`
+	Hard   bool              `json:"hard,omitempty"`
+	Futile int               `json:"futile"`          // evictions in a row that did not help
+	Known  map[string]uint64 `json:"known,omitempty"` // since it stopped: pods by UID, and what each used then
 }
 
 // SavedLife is a Life. Times are absolute; the monotonic ones are the caller's.
@@ -35,7 +45,8 @@ type SavedLife struct {
 	Awaited  map[string]SavedAwaited `json:"awaited,omitempty"`
 	Due      map[string]uint64       `json:"due,omitempty"`
 	Holds    map[string]uint64       `json:"holds,omitempty"`
-	Shmem    *SavedShmem             `json:"shmem,omitempty"` // nil: none that is worth waiting for
+	Shmem    *SavedShmem             `json:"shmem,omitempty"`    // nil: none that is worth waiting for
+	Together *SavedTogether          `json:"together,omitempty"` // nil: what all pods used when it began is not known
 	Began    Stamp                   `json:"began"`
 	Deadline time.Time               `json:"deadline,omitzero"` // the end of its grace period
 	Killed   Stamp                   `json:"killed,omitzero"`   // zero: it is being stopped gently

@@ -24,6 +24,7 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 		w := &m.watched[i]
 		w.met, w.due = false, false
 		w.observed = m.observe(now, s, w)
+		w.notes(&s.Node.Pods)
 		if w.observed.Gone {
 			w.since, w.held, w.unseen = time.Time{}, false, time.Time{}
 		}
@@ -255,7 +256,7 @@ func (m *Manager) gracePeriod(w *watched, object *Pod) int64 {
 
 // whyNot says why no pod may be evicted for a threshold now; empty: the first in the ranking goes.
 func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, causes int) (reason string, stopped bool) {
-	if m.config.Breaker && m.futile[w.info.kind] >= breakerLimit {
+	if m.holdsBack(w, ranked) {
 		return m.stoppedBecause(w, in.Growing), true
 	}
 	if reason := m.blocked(now, w); reason != "" {

@@ -177,7 +177,7 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 	}
 	for _, l := range m.lives {
 		m.came(l)
-		l.settled = l.settled || m.over(now, l) && m.count(l)
+		l.settled = l.settled || m.over(now, l) && m.count(now, l)
 		m.conclude(now, l)
 	}
 	m.forget()

@@ -33,6 +33,7 @@ type NodeStats struct {
 	StartTime   time.Time // boot
 	Memory      NodeMemoryStats
 	Allocatable AllocatableMemoryStats
+	Pods        PodsTotal
 	Swap        NodeSwapStats
 	CPU         CPUStats
 	CPUs        int
@@ -66,6 +67,14 @@ type AllocatableMemoryStats struct {
 	LimitBytes      Opt[uint64] // memory.max
 	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0
 	Unlimited       bool        // memory.max says so
+}
+
+// PodsTotal is what all pods use together, by the cgroup above them; absent where that is not there.
+type PodsTotal struct {
+	Time            time.Time
+	WorkingSetBytes Opt[uint64] // memory.current - inactive_file, floor 0
+	SwapBytes       Opt[uint64] // memory.swap.current
+	Tasks           Opt[uint64] // pids.current
 }
 
 // NodeSwapStats in bytes, from /proc/meminfo. A node without swap has a total of 0.

@@ -227,7 +227,7 @@ undying memory.available undying hard=true returns=300 record=r-undying began=-3
 	}
 	// What others wait for, and for how long, and what the breaker and the memory of pods held.
 	saved := m.Save()
-	if len(saved.Aside) != 1 || saved.Aside[0].UID != "undying" || len(saved.Evicted) != 5 || saved.Futile["memory"] != 2 {
+	if len(saved.Aside) != 1 || saved.Aside[0].UID != "undying" || len(saved.Evicted) != 5 || len(saved.Breaker) == 0 || saved.Breaker[0].Futile != 2 {
 		t.Errorf("%+v", saved)
 	}
 	var old state1

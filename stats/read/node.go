@@ -2,6 +2,7 @@ package read
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"jettison/cgroup"
@@ -30,7 +31,8 @@ func (c *Reader) Collect(now time.Time, pods Index, out *stats.Summary) error {
 // Slow is what of the node changes too slowly for the cheap look: the cgroup above all pods, tasks and pressure. To be called once a
 // second. A source that fails leaves its own values absent; the error names it.
 func (c *Reader) Slow(now time.Time, out *stats.NodeStats) error {
-	return errors.Join(c.Allocatable(now, &out.Allocatable), c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
+	allocatable, pods := c.Allocatable(now, &out.Allocatable), c.podsTotal(now, &out.Pods)
+	return errors.Join(allocatable, pods, c.Pressure(now, &out.Pressure), c.PIDs(now, &out.PIDs))
 }
 
 // Allocatable reads the cgroup above all pods, wherever that is.
@@ -49,6 +51,29 @@ func (c *Reader) Allocatable(now time.Time, out *stats.AllocatableMemoryStats) e
 		}
 		c.top.Close()
 		c.top = nil
+	}
+	return nil
+}
+
+// podsTotal reads what all pods use together, of the cgroup that Allocatable has found.
+func (c *Reader) podsTotal(now time.Time, out *stats.PodsTotal) error {
+	*out = stats.PodsTotal{Time: now}
+	if c.top == nil {
+		return nil
+	}
+	current, err := optional(c.top.MemoryCurrent(c.buf))
+	if err == nil && current.OK {
+		if err = c.top.MemoryStat(c.buf, &c.stat); err == nil {
+			out.WorkingSetBytes = stats.Some(workingSet(current.V, c.stat.InactiveFile))
+		}
+	}
+	var swapErr, tasksErr error
+	out.SwapBytes, swapErr = optional(c.top.MemorySwapCurrent(c.buf))
+	out.Tasks, tasksErr = optional(c.top.PIDsCurrent(c.buf))
+	for _, e := range []error{err, swapErr, tasksErr} {
+		if e != nil && !errors.Is(e, cgroup.ErrVanished) && !errors.Is(e, os.ErrNotExist) { // the next look finds another one
+			return e
+		}
 	}
 	return nil
 }

@@ -116,6 +116,9 @@ func TestTheFullLookOfARecordedNode(t *testing.T) {
 			if n := s.Node; n.CPUs != 1 || n.StartTime.IsZero() || !n.PIDs.Current.OK || !n.PIDs.Max.OK || !n.CPU.Usage.OK || n.CPU.NanoCores.OK || !n.Pressure.Memory.Stats.OK {
 				t.Errorf("node: %+v", n)
 			}
+			if p := s.Node.Pods; p.WorkingSetBytes != stats.Some[uint64](100000000) || !p.Time.Equal(first) {
+				t.Errorf("all pods together: %+v", p)
+			}
 			if got, want := s.Node.Memory.ShmemBytes, stats.Some(number(t, files["cgroup/memory.stat"], "shmem")); got != want {
 				t.Errorf("the node's shared memory: %+v, the file says %+v", got, want)
 			}

@@ -8,8 +8,10 @@ type MemoryDetail struct {
 	PageTables  uint64 // pagetables: page tables; since v5.11, 0 before
 	PgFault     uint64 // pgfault: page faults, a count
 	PgMajFault  uint64 // pgmajfault: page faults that waited for a disk, a count
-	// HasPgFault and HasPgMajFault: the kernel counts them. Else they are absent, not zero.
-	HasPgFault, HasPgMajFault bool
+	RefaultAnon uint64 // workingset_refault_anon: pages that were reclaimed and came back soon, a count; since v5.9
+	RefaultFile uint64 // workingset_refault_file: likewise
+	// HasPgFault, HasPgMajFault, HasRefaults: the kernel counts them. Else they are absent, not zero.
+	HasPgFault, HasPgMajFault, HasRefaults bool
 }
 
 // ParseMemoryDetail reads the whole of memory.stat. It fails as ParseMemoryStat does; other lines may be missing. It does not
@@ -38,6 +40,10 @@ func ParseMemoryDetail(b []byte, out *MemoryDetail) error {
 			dst, out.HasPgFault = &out.PgFault, true
 		case "pgmajfault":
 			dst, out.HasPgMajFault = &out.PgMajFault, true
+		case "workingset_refault_anon":
+			dst = &out.RefaultAnon
+		case "workingset_refault_file":
+			dst, out.HasRefaults = &out.RefaultFile, true
 		default:
 			continue
 		}

@@ -11,11 +11,14 @@ import (
 // Pressure names sufferers, not causes: a thrashing pod slows its neighbours. So a pressure signal evicts only a pod that
 // causes it. The counters of pods between two steps tell.
 //
-//	memory  the pod hit a limit of its own since the step before: memory.events high or max rose
+//	memory  at least half of what all pods grew by came from this one; where they grew by next to nothing, at least half of what was
+//	        reclaimed and read in again; where that is next to nothing, too, it hit a limit of its own since the step before:
+//	        memory.events high or max rose
 //	io      at least half of what all pods grew by came from this one, and it is beyond an equal share
 //	cpu     the same, and it is beyond what it requested
 //
-// Growth is against the last step in which the signal was calm.
+// Growth is against the last step in which the signal was calm. A pod that suffers reads in again what it lost to another one, and hits its
+// limit for what is taken from it: so growth counts first. A pod that is known to be within its request never goes for memory pressure.
 
 // use is one counter of a pod, as a rate a second.
 type use struct {
@@ -32,8 +35,59 @@ type podUse struct {
 	known    bool   // events is
 	hitLimit bool
 	io, cpu  use
+	refault  use
+	held     uint64 // anonymous and shared memory
+	calm     uint64 // that while memory was calm last
 	share    float64 // of a core that it requested a second; negative: unknown
 	seen     bool
+}
+
+// pressed is what all pods did to the node's memory, as of the last look.
+type pressed struct {
+	calmAt   time.Time // when it was calm last; zero: never
+	capacity uint64    // of the node; 0: not known
+	grown    uint64    // bytes since it was calm
+	refaults uint64    // bytes a second, more than while it was calm
+}
+
+// What is next to nothing of a node's memory: growth, and what is read in again in a second.
+const (
+	leastGrowth   = 100  // a hundredth
+	leastRefaults = 1024 // a thousandth
+)
+
+// grew is what a pod's memory grew by.
+func (u *podUse) grew() uint64 { return u.held - min(u.held, u.calm) }
+
+// again is how much more it reads in again in a second.
+func (u *podUse) again() uint64 { return uint64(min(max(u.refault.rate-u.refault.calm, 0), math.MaxInt64/2)) }
+
+// hold takes what a pod has of memory. One that was made after memory was calm last had nothing then.
+func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {
+	has := p.Memory.WorkingSetBytes
+	if p.Memory.AnonBytes.OK && p.Memory.ShmemBytes.OK {
+		has.V, has.OK = add(p.Memory.AnonBytes.V, p.Memory.ShmemBytes.V), true
+	}
+	if !has.OK || has.V > implausible {
+		u.held, u.calm = 0, 0
+		return
+	}
+	isNew := u.at.IsZero()
+	if u.held = has.V; calm || isNew && (calmAt.IsZero() || !p.StartTime.After(calmAt)) {
+		u.calm = has.V
+	}
+}
+
+// presses reports whether a pod causes pressure of memory.
+func (m *Manager) presses(u *podUse) bool {
+	all := &m.pressed
+	switch {
+	case all.grown > all.capacity/leastGrowth:
+		return u.grew() >= all.grown-all.grown/2
+	case all.refaults > all.capacity/leastRefaults:
+		return u.again() >= all.refaults-all.refaults/2
+	}
+	return u.hitLimit
 }
 
 // follow takes a look into account. It runs only where a pressure threshold is set.
@@ -50,6 +104,7 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 	for _, u := range m.uses {
 		u.seen = false
 	}
+	all := pressed{calmAt: m.pressed.calmAt, capacity: s.Node.Memory.CapacityBytes.V}
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		u := m.uses[p.PodRef.UID]
@@ -67,11 +122,17 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 		span := now.Sub(u.at)
 		u.io.step(stats.Opt[uint64]{V: add(p.IO.V.ReadBytes, p.IO.V.WriteBytes), OK: p.IO.OK}, span, calm[kindIOPressure])
 		u.cpu.step(stats.Opt[uint64]{V: uint64(max(p.CPU.Usage.V, 0)), OK: p.CPU.Usage.OK}, span, calm[kindCPUPressure])
+		u.refault.step(p.Memory.RefaultBytes, span, calm[kindMemoryPressure])
+		u.hold(p, calm[kindMemoryPressure], all.calmAt)
+		all.grown, all.refaults = add(all.grown, u.grew()), add(all.refaults, u.again())
 		u.share = -1
 		if p.CPURequestMillis.OK {
 			u.share = float64(p.CPURequestMillis.V.Max) / 1000 * float64(time.Second)
 		}
 		u.at = now
+	}
+	if m.pressed = all; calm[kindMemoryPressure] {
+		m.pressed.calmAt = now
 	}
 	maps.DeleteFunc(m.uses, func(_ string, u *podUse) bool { return !u.seen })
 }
@@ -107,7 +168,7 @@ func (m *Manager) caused(w *watched, uid string) stats.Opt[uint64] {
 		return stats.Opt[uint64]{}
 	}
 	if w.info.kind == kindMemoryPressure {
-		return stats.Opt[uint64]{OK: u.hitLimit}
+		return stats.Opt[uint64]{OK: m.presses(u)}
 	}
 	var growth, total float64
 	for _, other := range m.uses {

@@ -73,6 +73,7 @@ type Manager struct {
 	fruitless [LookFull + 1]time.Time // when each was made last, if no eviction was begun after it
 
 	uses            map[string]*podUse // by pod UID; nil: no pressure threshold is set
+	pressed         pressed
 	order           []int              // scratch: indices of watched that ask for a victim, most urgent first
 	cheap           stats.Summary      // the node as last observed; its memory as of the last step
 	scratch         scratch            // what a Decision points into

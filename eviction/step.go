@@ -304,6 +304,11 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind)
 		}
 		m.measure(&c, w)
+		if w.info.kind == kindMemoryPressure && c.Keys.overRequest() == 2 {
+			c.Protected = "within its request: it does not go for pressure"
+			out.mayNot = append(out.mayNot, c)
+			return
+		}
 		c.Keys.SetAside = now.Before(m.aside[pod.PodRef.UID].until)
 		c.Keys.Returned = m.evicted[pod.PodRef.UID].times
 		out.may = append(out.may, c)

@@ -178,6 +178,7 @@ type PodMemoryStats struct {
 	SwapBytes       Opt[uint64]
 	PageFaults      Opt[uint64]
 	MajorPageFaults Opt[uint64]
+	RefaultBytes    Opt[uint64] // what was reclaimed and read in again, since the cgroup was made
 	// FreedBytes is what killing every process of the pod would return: anonymous memory, page tables and kernel stacks for sure;
 	// shared memory only as far as no tmpfs holds it, which outlives the processes. Page cache stays, and was available before.
 	FreedBytes Opt[Range]

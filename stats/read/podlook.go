@@ -153,6 +153,8 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	g, m := k.group, &p.Memory
 	m.PageFaults, m.MajorPageFaults = faults(&c.detail)
 	m.FreedBytes = stats.Some(freed(&c.detail))
+	pages := c.detail.RefaultAnon + c.detail.RefaultFile
+	m.RefaultBytes = stats.Opt[uint64]{V: pages * uint64(os.Getpagesize()), OK: c.detail.HasRefaults}
 	var errs [7]error
 	p.LocalEvents, errs[0] = memoryEvents(g.MemoryEventsLocal(c.buf))
 	p.CPUPressure, errs[1] = c.psiOf(g, cgroup.CPU)

@@ -1,0 +1,104 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// stalled sets the share of time in which all tasks waited for memory.
+func (w *ward) stalled(share float64) {
+	w.node.Pressure.Memory = stats.Pressure{Time: w.now, Full: stats.StallShare{Over1s: stats.Some(share)}}
+}
+
+// full is a full look that decides on pressure: how much later, and the share of time stalled.
+func (w *ward) full(later time.Duration, share float64) (victim string) {
+	w.now = w.now.Add(later)
+	w.stalled(share)
+	d := w.m.Step(w.now, Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}})
+	if w.why = d.Reason; len(d.Evictions) == 0 {
+		return ""
+	}
+	return d.Evictions[0].Pod.PodRef.UID
+}
+
+// pressedNode is a node on which memory stalls: a hog without a limit that has taken so much since all was well, and a neighbour at a limit of
+// its own, which has requested so much, and read so much in again.
+func pressedNode(t *testing.T, grown, request, refaulted, hogRefaulted uint64) (*ward, string) {
+	w := newWard(t, "hard memory.pressure.full 20%/1s")
+	w.left(stats.SignalMemoryAvailable, 4000)
+	w.pod("hog", 500, 0, 1)
+	w.pod("neighbour", 900, 0, 1)
+	hog, neighbour := &w.pods[0], &w.pods[1]
+	neighbour.MemoryRequest, neighbour.QOSClass = stats.Some(stats.Exactly(request<<20)), stats.Burstable
+	set := func(p *stats.PodStats, hits, refaulted uint64) {
+		p.Events = stats.Some(stats.MemoryEvents{Max: hits})
+		p.Memory.RefaultBytes = stats.Some(refaulted << 20)
+	}
+	set(hog, 0, 0)
+	set(neighbour, 0, 0)
+	if v := w.full(time.Second, 0.1); v != "" {
+		t.Fatalf("%s goes while all is well", v)
+	}
+	hog.Memory.WorkingSetBytes, hog.Memory.AnonBytes = stats.Some((500+grown)<<20), stats.Some((500+grown)<<20)
+	set(hog, 0, hogRefaulted)
+	set(neighbour, 50, refaulted)
+	return w, w.full(time.Second, 0.5)
+}
+
+// A pod that grows causes the pressure, with a limit of its own or not; one that suffers from it at its own limit does not, and one within
+// its request never goes for it. Where nobody grows, who reads its memory in over and over is the cause, and else who hit a limit.
+func TestWhoCausesMemoryPressure(t *testing.T) {
+	for _, c := range []struct {
+		name                                    string
+		grown, request, refaulted, hogRefaulted uint64
+		want                                    string
+	}{
+		{"a hog without a limit", 2000, 100, 0, 0, "hog"},
+		{"whose neighbour reads in again what it lost", 2000, 100, 500, 0, "hog"},
+		{"nobody grows, the neighbour thrashes", 0, 100, 500, 0, "neighbour"},
+		{"the hog thrashes", 0, 100, 10, 500, "hog"},
+		{"nobody does anything but hit a limit", 0, 100, 0, 0, "neighbour"},
+		{"a little growth is none", 20, 100, 500, 0, "neighbour"},
+		{"within its request", 0, 2000, 500, 0, ""},
+		{"within its request, at its limit", 0, 2000, 0, 0, ""},
+	} {
+		if w, got := pressedNode(t, c.grown, c.request, c.refaulted, c.hogRefaulted); got != c.want {
+			t.Errorf("%s: %q goes, want %q: %s", c.name, got, c.want, w.why)
+		}
+	}
+}
+
+// A pod that came after all was well has taken all that it has since; one that was only not seen before has not.
+func TestANewPodCausesMemoryPressure(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		w := newWard(t, "hard memory.pressure.full 20%/1s")
+		w.pod("neighbour", 900, 0, 1).Events = stats.Some(stats.MemoryEvents{})
+		w.full(time.Second, 0.1)
+		w.pods[0].Events.V.Max = 50
+		p := w.pod("new", 1500, 0, 1)
+		if p.StartTime = epoch.Add(-time.Hour); late {
+			p.StartTime = w.now.Add(time.Millisecond)
+		}
+		want := map[bool]string{true: "new", false: "neighbour"}[late]
+		if got := w.full(time.Second, 0.5); got != want {
+			t.Errorf("late %v: %q goes, want %q: %s", late, got, want, w.why)
+		}
+	}
+}
+
+// Half of the growth is the least: of three that grew alike none is the cause by that.
+func TestNobodyAloneCausesMemoryPressure(t *testing.T) {
+	w := newWard(t, "hard memory.pressure.full 20%/1s")
+	for _, uid := range []string{"a", "b", "c"} {
+		w.pod(uid, 500, 0, 1)
+	}
+	w.full(time.Second, 0.1)
+	for i := range w.pods {
+		w.pods[i].Memory.WorkingSetBytes, w.pods[i].Memory.AnonBytes = stats.Some(uint64(900<<20)), stats.Some(uint64(900<<20))
+	}
+	if got := w.full(time.Second, 0.5); got != "" {
+		t.Errorf("%q goes", got)
+	}
+}

@@ -52,16 +52,16 @@ func TestParseMemoryStat(t *testing.T) {
 }
 
 func TestParseMemoryDetail(t *testing.T) {
-	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nkernel_stack 5\npgmajfault 0\nworkingset_refault_file x\n"
+	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nkernel_stack 5\npgmajfault 0\nworkingset_restore_file x\nworkingset_refault_file 6\n"
 	var d MemoryDetail
 	if err := ParseMemoryDetail([]byte(text), &d); err != nil {
 		t.Fatal(err)
 	}
-	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, KernelStack: 5, HasPgMajFault: true} // absent is not zero
+	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, KernelStack: 5, RefaultFile: 6, HasPgMajFault: true, HasRefaults: true} // absent is not zero
 	if d != want {
 		t.Errorf("got %+v, want %+v", d, want)
 	}
-	for _, bad := range []string{"", "anon 1\nfile 2\nshmem 3\n", text + "pgfault\n", text + "pagetables x\n", text + "anon 1.5\n"} {
+	for _, bad := range []string{"", "anon 1\nfile 2\nshmem 3\n", text + "pgfault\n", text + "pagetables x\n", text + "workingset_refault_anon x\n", text + "anon 1.5\n"} {
 		if err := ParseMemoryDetail([]byte(bad), &d); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %v, want ErrMalformed", bad, err)
 		}

@@ -1,6 +1,7 @@
 package reclaim
 
 import (
+	"cmp"
 	"maps"
 	"time"
 )
@@ -47,8 +48,8 @@ func (q Quiet) Update(now time.Time, l *Look) Quiet {
 	return out
 }
 
-// Phases are those of all pods that were seen, for Look.Pods: what clients and manifests name is as they say; of the rest those are
-// Gone that were quiet for podGoneAfter, and the others Active. PodsSynced is for the caller to say: whether the clients and
+// Phases are those of all pods that were seen, for Look.Pods: what clients and manifests name is as they say, but Active as long as the
+// runtime runs a container of it; of the rest those are Gone that were quiet for podGoneAfter, and the others Active. PodsSynced is for the caller to say: whether the clients and
 // manifests have been heard.
 func Phases(now time.Time, l *Look, q Quiet, named map[string]Phase, podGoneAfter time.Duration) map[string]Phase {
 	out := maps.Clone(named)
@@ -65,11 +66,18 @@ func Phases(now time.Time, l *Look, q Quiet, named map[string]Phase, podGoneAfte
 			out[uid] = Active
 		}
 	}
+	sandboxes := make(map[string]string, len(l.Sandboxes)) // UIDs
 	for i := range l.Sandboxes {
-		see(l.Sandboxes[i].PodUID)
+		s := &l.Sandboxes[i]
+		sandboxes[s.ID] = s.PodUID
+		see(s.PodUID)
 	}
 	for i := range l.Containers {
-		see(l.Containers[i].PodUID)
+		c := &l.Containers[i]
+		see(c.PodUID)
+		if uid := cmp.Or(c.PodUID, sandboxes[c.SandboxID]); c.State == Running && uid != "" {
+			out[uid] = Active
+		}
 	}
 	for _, name := range l.LogDir {
 		see(PodOfLogDir(name))

@@ -45,6 +45,26 @@ func TestQuietPodsAreGoneAfterAWhile(t *testing.T) {
 	}
 }
 
+// A pod that an object calls over, while the runtime runs a container of it, is not: what it wrote so far is not garbage. A sandbox that is
+// ready is no sign of life: without a kubelet nobody stops that of a pod that has ended.
+func TestAPodThatRunsIsNotOver(t *testing.T) {
+	l := &Look{
+		Sandboxes: []Sandbox{{ID: "s1", PodUID: "evicted"}, {ID: "s2", PodUID: "gone"}, {ID: "s3", PodUID: "terminated"}, {ID: "s4", PodUID: "over"}},
+		Containers: []Container{
+			{PodUID: "evicted", State: Running}, {SandboxID: "s2", State: Running}, {PodUID: "terminated", State: Exited},
+			{PodUID: "terminated", State: Running}, {PodUID: "over", State: Exited},
+		},
+	}
+	named := map[string]Phase{"evicted": Evicted, "gone": Gone, "terminated": Terminated, "over": Evicted}
+	got := Phases(now, l, Quiet{}, named, time.Minute)
+	if want := map[string]Phase{"evicted": Active, "gone": Active, "terminated": Active, "over": Evicted}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if named["evicted"] != Evicted {
+		t.Error("what was named is changed")
+	}
+}
+
 func TestLogDirNames(t *testing.T) {
 	const uid = "00000000-0000-0000-0000-000000000654"
 	for name, want := range map[string]string{

@@ -134,6 +134,31 @@ func TestAPodThatOnlyAClientTellsOf(t *testing.T) {
 	}
 }
 
+// What the agent has measured on the disk counts, whether or not the object names the volume. In a foreign Summary, which has volumes that lie
+// elsewhere too, the object says which are local.
+func TestAVolumeThatTheObjectLeavesOut(t *testing.T) {
+	for foreign, victim := range map[bool]string{false: "leaker", true: "innocent"} {
+		l := lie{change: func(p *stats.PodStats, o *v1.Pod) {
+			p.EphemeralStorage.Volumes = []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 30}}}
+			p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: 1 << 10})
+		}}
+		in := l.input()
+		in.Foreign = foreign
+		in.Summary.Pods[1].EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: 1 << 20})
+		in.Summary.Node.Layout = stats.Some(stats.Layout{})
+		in.Summary.Node.Fs = stats.Some(stats.FsStats{
+			Time: epoch, AvailableBytes: stats.Some(quantity("10Mi")), CapacityBytes: stats.Some(quantity("8Gi")),
+		})
+		m := NewManager(Config{
+			Thresholds: []Threshold{{Signal: stats.SignalNodeFsAvailable, Value: ThresholdValue{Quantity: new(resource.MustParse("100Mi"))}}},
+		})
+		m.Step(epoch, in)
+		if d := m.Reclaimed(epoch, in); len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.Name != victim {
+			t.Errorf("a foreign Summary: %v: %d evictions, want %s's: %s", foreign, len(d.Evictions), victim, d.Reason)
+		}
+	}
+}
+
 // A limit on local storage acts only where the runtime's pod is the one that the object is of.
 func TestALimitOfAnothersPod(t *testing.T) {
 	size := resource.MustParse("1Mi")

@@ -143,3 +143,21 @@ func liveOutput(p *Player, l Look, after *stats.Summary, f *Frame) *Output {
 	}
 	return p.decide(f, l.Summary, after)
 }
+
+// In a frame that the agent has recorded there are no pods but those that were seen; in one that was written by hand a pod that only its
+// object tells of is one, as with a kubelet.
+func TestWhoseWordAFrameIs(t *testing.T) {
+	s := node110(time.Unix(1e9, 0), 1)
+	s.Node.Memory.KernelAvailableBytes = some(1)
+	ghost := objects110(s)[0].DeepCopy()
+	ghost.UID, ghost.Name = "ghost", "ghost"
+	s.Pods = nil
+	for _, recorded := range []bool{true, false} {
+		f := read(t, line(t, FromLook(Look{Time: s.Time, Summary: s, Pods: []*v1.Pod{ghost}})))[0]
+		f.Agent.Recorded = recorded
+		o := NewPlayer(policy(t, "evictionHard: {memory.available: 100Mi}")).Play(f)
+		if len(o.ThresholdsMet) != 1 || (len(o.Evictions) == 0) != recorded {
+			t.Errorf("recorded %v: %s", recorded, written(t, o))
+		}
+	}
+}

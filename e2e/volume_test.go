@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -45,5 +47,60 @@ func TestPodsHaveEmptyDirs(t *testing.T) {
 	}
 	if left := n.shell("ls /var/lib/kubelet/pods; grep -c kubernetes.io /proc/mounts || true"); strings.TrimSpace(left) != "0" {
 		t.Errorf("left after the pod:\n%s", left)
+	}
+}
+
+// Beside a kubelet a volume in memory is the kubelet's to unmount. Until it has done so, its owner is dead and what it wrote is still
+// there: nobody else goes for that.
+func TestAVolumeInMemoryBesideAKubeletIsAwaited(t *testing.T) {
+	n := startNode(t)
+	n.shell("cp /usr/local/bin/workload /run/kubelet")
+	if _, err := n.Start(n.ctx, "/var/log/kubelet.log", "/run/kubelet", "sleep"); err != nil {
+		t.Fatal(err)
+	}
+	n.startAgent("")
+	var innocent []*vm.Pod
+	for i := range 4 {
+		innocent = append(innocent, n.holding(vm.NewPod(fmt.Sprintf("innocent-%d", i), "", "", "alloc -size 8Mi"), 8*mib))
+	}
+	n.fillTo(120 * mib)
+	object := vm.NewPod("files", "", "", "fill -rate 40Mi -size 160Mi /memory/file")
+	files := n.run(withEmptyDir(object, "memory", v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}))
+	files.Fate = vm.Dies
+	n.until("the owner of the volume is dead", func() error {
+		if n.deadOf([]*vm.Pod{files}) == 0 {
+			return errors.New("it lives")
+		}
+		return nil
+	})
+	began := time.Now()
+	if _, err := n.Start(n.ctx, "/var/log/meanwhile.log", "/usr/local/bin/workload", "alloc", "-size", "30Mi"); err != nil { // it is short still
+		t.Fatal(err)
+	}
+	short := false
+	for time.Since(began) < 6*time.Second { // it is waited for 15 s
+		if dead := n.deadOf(innocent); dead > 0 {
+			t.Fatalf("%d innocents are dead %v after the owner of the volume", dead, time.Since(began))
+		}
+		m, err := n.Memory(n.ctx)
+		short = short || err == nil && m.Available() < defaultThreshold
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !short {
+		t.Error("memory was not short before the volume was unmounted: nothing was awaited")
+	}
+	if err := files.Remove(n.ctx); err != nil { // as a kubelet does
+		t.Fatal(err)
+	}
+	n.until("memory is back", func() error {
+		m, err := n.Memory(n.ctx)
+		if err == nil && m.Available() < defaultThreshold {
+			err = fmt.Errorf("%d MiB available", m.Available()/mib)
+		}
+		return err
+	})
+	n.evictedFor("memory.available", files)
+	if dead := n.deadOf(innocent); dead > 0 {
+		t.Errorf("%d innocents are dead", dead)
 	}
 }

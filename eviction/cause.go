@@ -36,8 +36,8 @@ type podUse struct {
 	hitLimit bool
 	io, cpu  use
 	refault  use
-	held     uint64 // anonymous and shared memory
-	calm     uint64 // that while memory was calm last
+	held     uint64  // anonymous and shared memory
+	calm     uint64  // that while memory was calm last
 	share    float64 // of a core that it requested a second; negative: unknown
 	seen     bool
 }
@@ -60,7 +60,9 @@ const (
 func (u *podUse) grew() uint64 { return u.held - min(u.held, u.calm) }
 
 // again is how much more it reads in again in a second.
-func (u *podUse) again() uint64 { return uint64(min(max(u.refault.rate-u.refault.calm, 0), math.MaxInt64/2)) }
+func (u *podUse) again() uint64 {
+	return uint64(min(max(u.refault.rate-u.refault.calm, 0), math.MaxInt64/2))
+}
 
 // hold takes what a pod has of memory. One that was made after memory was calm last had nothing then.
 func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {

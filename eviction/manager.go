@@ -74,10 +74,10 @@ type Manager struct {
 
 	uses            map[string]*podUse // by pod UID; nil: no pressure threshold is set
 	pressed         pressed
-	order           []int              // scratch: indices of watched that ask for a victim, most urgent first
-	cheap           stats.Summary      // the node as last observed; its memory as of the last step
-	scratch         scratch            // what a Decision points into
-	seen            []Met              // what Ready returned, as the next two
+	order           []int         // scratch: indices of watched that ask for a victim, most urgent first
+	cheap           stats.Summary // the node as last observed; its memory as of the last step
+	scratch         scratch       // what a Decision points into
+	seen            []Met         // what Ready returned, as the next two
 	known, finished []*Life
 
 	before Decision // the step's, as Reclaimed needs it

@@ -66,11 +66,11 @@ func (s *sharedMemory) fallen() uint64 {
 	return s.then.V - min(s.then.V, s.least)
 }
 
-// sharedLeft is what of a victim's shared memory is still to come. Most of it is enough to go by, for others come and go.
+// sharedLeft is what of a victim's shared memory is still to come. A little of it is none, for others come and go.
 func (l *Life) sharedLeft() uint64 {
 	s := &l.shmem
 	fallen := s.fallen()
-	if s.bytes == 0 || fallen >= s.need-s.need/dip {
+	if s.bytes == 0 || add(fallen, leastShared) >= s.need {
 		return 0
 	}
 	own := fallen - min(fallen, s.need-s.bytes)

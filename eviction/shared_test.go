@@ -63,7 +63,7 @@ func TestWhatLiesInAVolumeIsNotAwaitedInVain(t *testing.T) {
 	w.victim(w.look(100*time.Millisecond), "innocent1")
 
 	w, _ = inMemory(t, 400)
-	w.free(88, 60)
+	w.free(88, 20)
 	w.victim(w.look(100*time.Millisecond), "innocent1")
 
 	w, _ = inMemory(t, 20)

@@ -52,7 +52,7 @@ func (m *Manager) Unread(now time.Time, in Input) int {
 	}
 	for i := range m.watched {
 		w := &m.watched[i]
-		if w.info.kind != kindMemory || !w.observed.OK || !w.met || now.Sub(w.since) < w.Grace {
+		if !w.info.kind.memoryView() || !w.observed.OK || !w.met || now.Sub(w.since) < w.Grace {
 			continue
 		}
 		l := &m.scratch.lists[0]

@@ -189,6 +189,11 @@ func (s *shell) measure() Ready {
 	n.PIDs = stats.NodePIDStats{Time: now, Max: stats.Some(uint64(s.Tasks)), Current: stats.Some(uint64(s.Tasks) - free)}
 	if s.t-s.slow >= time.Second {
 		s.slow = s.t
+		var memory, swap, tasks float64
+		for _, p := range s.pods {
+			memory, swap, tasks = memory+p.memory(), swap+p.swap, tasks+p.tasks
+		}
+		n.Pods = stats.PodsTotal{Time: now, WorkingSetBytes: bytes(memory), SwapBytes: bytes(swap), Tasks: stats.Some(uint64(tasks))}
 		n.Fs = stats.Some(stats.FsStats{Time: now, CapacityBytes: bytes(float64(s.Disk)), AvailableBytes: bytes(s.free("disk"))})
 	}
 	r := s.m.Observe(now, n, Situation{ObserveDisks: s.Kubelet, Limited: slices.ContainsFunc(s.pods, func(p *realPod) bool { return p.Limit > 0 })})

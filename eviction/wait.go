@@ -107,17 +107,39 @@ func (m *Manager) blocked(now time.Time, w *watched) string {
 // limit where it was not short then. Where it is not known what is to come, less than half of that must be left: once the victim is dead,
 // for some is there already; and where it should be dead for long.
 func (h *held) outgrown(now time.Time, w *watched) bool {
-	base := h.base(w)
-	half := w.observed.HalfGone(base)
+	base, late := h.base(w), h.late(now)
+	half := w.observed.HalfGone(base) || late && w.observed.Value < h.floor(w)
 	switch {
-	case !w.Amount() || w.observed.Value >= base:
+	case !w.Amount():
+		return false
+	case late && !h.unknown && !h.last.departed() && add(w.observed.Value, h.remaining) < w.limit: // it does not explain the shortage
+		return true
+	case late && half:
+		return true
+	case w.observed.Value >= base:
 		return false
 	case h.last.departed():
 		return half
-	case h.unknown || half && h.last.since(now) >= settleLimit:
+	case h.unknown:
 		return half
 	}
 	return add(w.observed.Value, max(h.remaining, base/dip)) < base
+}
+
+// late reports whether what is awaited should have been there long ago: the victim is held by the kernel, or its volumes by their owner.
+func (h *held) late(now time.Time) bool {
+	if h.last.Dead() {
+		return now.Sub(h.last.emptied.Time) >= settleLimit
+	}
+	return h.last.since(now) >= settleLimit
+}
+
+// floor is what has to be left where what is awaited is late: next to nothing where its owner has it, for that will come.
+func (h *held) floor(w *watched) uint64 {
+	if h.last.departed() {
+		return w.limit / (4 * dip)
+	}
+	return w.limit / dip
 }
 
 // base is what a shortage is held against.
@@ -132,7 +154,8 @@ func (h *held) base(w *watched) uint64 {
 // victim still has is worth being measured.
 func (m *Manager) doubtful(now time.Time, w *watched) bool {
 	h := m.holding(now, w)
-	return h.last != nil && !h.last.departed() && h.last.since(now) > 0 && w.info.kind.memoryView() && w.observed.HalfGone(h.base(w))
+	return h.last != nil && !h.last.departed() && h.last.since(now) > 0 && w.info.kind.memoryView() &&
+		(w.observed.HalfGone(h.base(w)) || w.observed.Value < w.limit/dip)
 }
 
 // remeasure follows pods that are being evicted gently: one that leaks goes on leaking, and what it takes meanwhile it returns, too.

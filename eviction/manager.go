@@ -93,6 +93,8 @@ type watched struct {
 	seen  time.Time         // observation time of the last step
 	together
 	unseen time.Time // since when it has not been observed; zero: it is, or the node does not have it
+	raised time.Time // when it was last met; zero: never
+	read   time.Time // when it was last observed; zero: never
 
 	// Of the current look.
 	observed stats.Observation
@@ -180,8 +182,8 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 }
 
 // Reclaimed is the second half of a step whose Decision had wishes: it decides on a look taken after they were carried out,
-// each by the signal that it was for. Conditions and what is met are as before the reclaim, and so are the figures in messages,
-// as the kubelet has them; pods are ranked by the new look.
+// each by the signal that it was for. Conditions and what is met are as before the reclaim; pods are ranked by the new look, and messages
+// have its figures. (The kubelet ranks by the look before the reclaim and writes that one's figures.)
 func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 	d, hadVictim := m.before, len(m.before.Evictions) > 0
 	m.before = Decision{}
@@ -197,8 +199,10 @@ func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 	for _, i := range m.order {
 		w := &m.watched[i]
 		o := m.observe(now, in.Summary, w)
-		// Not observed is no reason to kill. What asks for a victim stays as it was observed before, for the message.
-		w.due = o.OK && o.Short(w.enough(o.Capacity))
+		w.due = o.OK && o.Short(w.enough(o.Capacity)) // not observed is no reason to kill
+		if o.OK {
+			w.observed, w.limit = o, w.Value.Of(o.Capacity)
+		}
 		switch {
 		case w.asked && !o.OK:
 			d.Reason = "it is not known what was reclaimed for " + string(w.Signal)

@@ -51,8 +51,8 @@ func aggregate(p *v1.Pod, list func(*v1.ResourceRequirements) v1.ResourceList, n
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		q := of(c)
-		during := sidecars.DeepCopy()
-		during.Add(q)
+		during := q.DeepCopy() // begun with as the kubelet begins, for a sum is written in the format of its first part
+		during.Add(sidecars)
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			total.Add(q)
 			sidecars.Add(q)

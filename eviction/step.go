@@ -26,7 +26,7 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 		w.observed = m.observe(now, s, w)
 		w.notes(&s.Node.Pods)
 		if w.observed.Gone {
-			w.since, w.held, w.unseen = time.Time{}, false, time.Time{}
+			w.since, w.held, w.unseen, w.raised = time.Time{}, false, time.Time{}, time.Time{}
 		}
 		if !w.observed.OK {
 			if w.unseen.IsZero() && !w.observed.Gone {
@@ -34,7 +34,7 @@ func (m *Manager) judge(now time.Time, s *stats.Summary) {
 			}
 			continue
 		}
-		w.unseen = time.Time{}
+		w.unseen, w.read = time.Time{}, now
 		w.limit = w.Value.Of(w.observed.Capacity)
 		w.met = w.observed.Short(w.limit) || w.held && w.observed.Short(w.enough(w.observed.Capacity))
 		switch {
@@ -100,17 +100,18 @@ func (m *Manager) met(buffer *[]Met) []Met {
 }
 
 // hold finds the conditions that are true: those whose thresholds are met, even a soft one in its grace period; those observed within
-// the transition period; and those whose thresholds were met when they were last observed. With a transition period of 0
-// the kubelet reports none at all (weakness 24).
+// the transition period; and those that one which cannot be observed held when it was observed last, as the kubelet's stay as they
+// are while its summary fails. With a transition period of 0 the kubelet reports none at all (weakness 24).
 func (m *Manager) hold(now time.Time) []Condition {
 	var held uint8
 	for i := range m.watched {
 		w := &m.watched[i]
 		bit := w.info.condition.index()
 		if w.met {
-			m.conditionAt[bit] = now
+			m.conditionAt[bit], w.raised = now, now
 		}
-		if w.met || !w.observed.OK && !w.since.IsZero() {
+		lately := !w.raised.IsZero() && w.read.Sub(w.raised) < m.config.PressureTransitionPeriod
+		if w.met || !w.observed.OK && (!w.since.IsZero() || lately) {
 			held |= 1 << bit
 		}
 	}
@@ -210,14 +211,15 @@ func find(met []Met, w *watched) *Met {
 // choose ranks the pods for one threshold and evicts the first, if one may go now. The first threshold's ranking and reason
 // stay in the decision until another one has a victim.
 func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool {
-	met := find(d.Met, w)
+	met := *find(d.Met, w)
+	met.Observed, met.Limit = w.observed, w.limit // after a reclaim the look that the pods are ranked by
 	lists := m.scratch.next(d)
 	causes := m.candidates(now, in, w, lists)
 	ranked, protected := lists.rank(), lists.mayNot
 	reason, stopped := m.whyNot(now, in, w, ranked, causes)
 	first := d.Ranking == nil && d.Protected == nil && d.Signal.Threshold.Signal == "" || reason == ""
 	if first {
-		d.Signal, d.Ranking, d.Protected, d.Reason = *met, ranked, protected, reason
+		d.Signal, d.Ranking, d.Protected, d.Reason = met, ranked, protected, reason
 	}
 	d.Stopped = d.Stopped || stopped
 	if reason != "" {

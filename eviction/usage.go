@@ -84,13 +84,13 @@ func (e *Eviction) eases(k kind) bool {
 //	dedicated imagefs logs, volumes           layers            layers
 //	split             layers, logs, volumes   nothing           as nodefs
 //
-// Absent: no part of it was measured.
+// Absent: no part of it was measured; where nothing counts, no part at all.
 func (m *Manager) diskUsage(c *Candidate, w *watched) stats.Opt[uint64] {
 	dedicated, split := m.layout.V.DedicatedImageFs, m.layout.V.SplitContainerFs
-	layers, files := true, true
+	layers, files, nothing := true, true, false
 	switch {
 	case dedicated && split && w.info.fs == imageFs:
-		return stats.Some(uint64(0))
+		nothing = true
 	case dedicated && !split && w.info.fs == nodeFs:
 		layers = false
 	case dedicated && !split:
@@ -101,6 +101,9 @@ func (m *Manager) diskUsage(c *Candidate, w *watched) stats.Opt[uint64] {
 		v := u.UsedBytes
 		if w.info.kind == kindInodes {
 			v = u.InodesUsed
+		}
+		if nothing {
+			v = 0
 		}
 		total = stats.Some(add(total.V, v))
 	}

@@ -17,42 +17,23 @@ import (
 // objects are the pods' objects that are known, by UID.
 type objects struct {
 	pods map[string]*eviction.Pod
-	// volumes says of each pod's volumes where they lie.
-	volumes map[string]map[string]medium
+	// inMemory says of each pod's volumes whether they take memory, not disk.
+	inMemory map[string]map[string]bool
 }
 
-// medium is where a volume lies.
-type medium int
-
-const (
-	elsewhere medium = iota // not on the node's disk, or not counted there
-	onDisk
-	inMemory
-)
-
 func newObjects(pods []v1.Pod) objects {
-	o := objects{pods: make(map[string]*eviction.Pod, len(pods)), volumes: make(map[string]map[string]medium, len(pods))}
+	o := objects{pods: make(map[string]*eviction.Pod, len(pods)), inMemory: make(map[string]map[string]bool, len(pods))}
 	for i := range pods {
 		p := &pods[i]
 		uid := string(p.UID)
 		o.pods[uid] = eviction.NewManifestPod(p) // a frame is root's word; what clients may not say was not recorded
-		o.volumes[uid] = make(map[string]medium, len(p.Spec.Volumes))
+		o.inMemory[uid] = make(map[string]bool, len(p.Spec.Volumes))
 		for j := range p.Spec.Volumes {
-			o.volumes[uid][p.Spec.Volumes[j].Name] = mediumOf(&p.Spec.Volumes[j])
+			v := &p.Spec.Volumes[j]
+			o.inMemory[uid][v.Name] = v.EmptyDir != nil && v.EmptyDir.Medium != v1.StorageMediumDefault || v.Secret != nil || v.Projected != nil
 		}
 	}
 	return o
-}
-
-// mediumOf a volume: as eviction counts them (pkg/kubelet/eviction/helpers.go localVolumeNames).
-func mediumOf(v *v1.Volume) medium {
-	switch {
-	case v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault, v.ConfigMap != nil, v.GitRepo != nil:
-		return onDisk
-	case v.EmptyDir != nil, v.Secret != nil, v.Projected != nil:
-		return inMemory
-	}
-	return elsewhere
 }
 
 // blinding is what a failed source leaves absent, by its name in blinds, by a signal that it is the source of, or by the API's name
@@ -110,10 +91,10 @@ func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects, layout stats.L
 	out.Time, out.Node.Layout = at, stats.Some(layout)
 	for i := range out.Pods {
 		p := &out.Pods[i]
-		extra, media := a.Pods[p.PodRef.UID], o.volumes[p.PodRef.UID]
+		extra := a.Pods[p.PodRef.UID]
 		if !a.Recorded {
-			place(p, &v.Pods[i], v.Node.Fs, media)
-			fromParts(p, media)
+			place(p, &v.Pods[i], v.Node.Fs, o.inMemory[p.PodRef.UID])
+			fromParts(p)
 		}
 		if extra != nil {
 			extra.addTo(p)
@@ -130,14 +111,14 @@ func view(at time.Time, v *v1alpha1.Summary, a *Agent, o objects, layout stats.L
 	return &out
 }
 
-// place finds out which volumes of a pod take memory, not disk: by its object, where there is one (media is not nil); else one of
+// place finds out which volumes of a pod take memory, not disk: by its object, where there is one (inMemory is not nil); else one of
 // another size than the node's file system is not on it.
-func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats, media map[string]medium) {
+func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats, inMemory map[string]bool) {
 	volumes := p.EphemeralStorage.Volumes
 	for i := range volumes {
 		v := &volumes[i]
-		if media != nil {
-			v.Memory = media[v.Name] == inMemory
+		if inMemory != nil {
+			v.Memory = inMemory[v.Name]
 			continue
 		}
 		for j := range from.VolumeStats {
@@ -148,40 +129,20 @@ func place(p *stats.PodStats, from *v1alpha1.PodStats, node *v1alpha1.FsStats, m
 	}
 }
 
-// fromParts makes up what a Summary leaves out, as the kubelet does: a pod's memory is that of
-// its containers (pkg/kubelet/stats), and what it takes of the disk that of its layers, logs and local volumes
-// (pkg/kubelet/eviction/helpers.go podLocalEphemeralStorageUsage).
-func fromParts(p *stats.PodStats, media map[string]medium) {
-	if !p.Memory.WorkingSetBytes.OK && len(p.Containers) > 0 {
-		sum, all := uint64(0), true
-		for i := range p.Containers {
-			v := p.Containers[i].Memory.WorkingSetBytes
-			sum, all = plus(sum, v.V), all && v.OK
-		}
-		if all {
-			p.Memory.WorkingSetBytes = stats.Some(sum)
-		}
-	}
-	e := &p.EphemeralStorage
-	if e.UsedBytes.OK {
+// fromParts makes up what a Summary leaves out, as the kubelet does: a pod's memory is that of its containers (pkg/kubelet/stats). What it
+// takes of the disk in all is not made up: the kubelet takes 0 where the Summary does not say (pkg/kubelet/eviction/eviction_manager.go
+// podEphemeralStorageLimitEviction), and what is not known exceeds no limit.
+func fromParts(p *stats.PodStats) {
+	if p.Memory.WorkingSetBytes.OK || len(p.Containers) == 0 {
 		return
 	}
-	add := func(u *stats.FsUsage) {
-		e.UsedBytes, e.InodesUsed = stats.Some(plus(e.UsedBytes.V, u.UsedBytes)), stats.Some(plus(e.InodesUsed.V, u.InodesUsed))
-	}
+	sum, all := uint64(0), true
 	for i := range p.Containers {
-		c := &p.Containers[i]
-		if c.Rootfs.OK {
-			add(&c.Rootfs.V)
-		}
-		if c.Logs.OK {
-			add(&c.Logs.V)
-		}
+		v := p.Containers[i].Memory.WorkingSetBytes
+		sum, all = plus(sum, v.V), all && v.OK
 	}
-	for i := range e.Volumes {
-		if v := &e.Volumes[i]; media == nil && !v.Memory || media[v.Name] == onDisk {
-			add(&v.FsUsage)
-		}
+	if all {
+		p.Memory.WorkingSetBytes = stats.Some(sum)
 	}
 }
 

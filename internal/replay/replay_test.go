@@ -179,7 +179,7 @@ func bytesOf(t *testing.T, text string) int64 {
 
 // podLine makes the figures and the object of a pod: prio=0, req= and lim= of memory, esreq= and eslimit= of ephemeral storage; what
 // it uses: mem=, rootfs=, logs=, rootfsi= (inodes), procs=; vol=NAME:USED[:SIZELIMIT[:Memory]]; static, mirror, tolerates, age=1m;
-// without an object: bare.
+// without an object: bare; without the sum of what it uses of the disk: nototal.
 func podLine(fatalf func(testing.TB, string, ...any), t *testing.T, f []string) (stats, spec object) {
 	resources := map[string]object{"requests": {}, "limits": {}}
 	meta := object{"name": f[0], "namespace": "default", "uid": f[0]}
@@ -188,6 +188,7 @@ func podLine(fatalf func(testing.TB, string, ...any), t *testing.T, f []string) 
 	spec = object{"metadata": meta, "spec": body}
 	used := object{"name": "c"}
 	stats = object{"podRef": object{"name": f[0], "namespace": "default", "uid": f[0]}, "containers": []object{used}}
+	total := int64(0)
 	for _, field := range f[1:] {
 		key, value, _ := strings.Cut(field, "=")
 		switch key {
@@ -205,6 +206,7 @@ func podLine(fatalf func(testing.TB, string, ...any), t *testing.T, f []string) 
 			stats["memory"] = object{"workingSetBytes": bytesOf(t, value)}
 		case "rootfs", "logs":
 			used[key] = object{"usedBytes": bytesOf(t, value)}
+			total += bytesOf(t, value)
 		case "rootfsi":
 			used["rootfs"] = object{"inodesUsed": bytesOf(t, value)}
 		case "procs":
@@ -215,6 +217,9 @@ func podLine(fatalf func(testing.TB, string, ...any), t *testing.T, f []string) 
 			if v[2] != "" {
 				dir["sizeLimit"] = v[2]
 			}
+			if v[3] != "Memory" {
+				total += bytesOf(t, v[1])
+			}
 			stats["volume"] = []object{{"name": v[0], "usedBytes": bytesOf(t, v[1])}}
 			body["volumes"] = []object{{"name": v[0], "emptyDir": dir}}
 		case "static":
@@ -223,10 +228,13 @@ func podLine(fatalf func(testing.TB, string, ...any), t *testing.T, f []string) 
 			meta["annotations"] = object{"kubernetes.io/config.mirror": "x"}
 		case "tolerates":
 			body["tolerations"] = []object{{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}}
-		case "unseen":
+		case "unseen", "nototal":
 		default:
 			fatalf(t, "no field %q of a pod", key)
 		}
+	}
+	if !slices.Contains(f, "nototal") {
+		stats["ephemeral-storage"] = object{"usedBytes": total}
 	}
 	return stats, spec
 }

@@ -50,7 +50,8 @@ type Container struct {
 	// Refused: its verbose status is larger than this client takes, as its environment can make it. What only that one tells is absent.
 	Refused bool
 
-	// The rest comes from the verbose status, asked for unless the container has exited, and may be absent.
+	// The rest comes from the verbose status and may be absent. Of one that has exited it is asked for at leisure, while its sandbox is
+	// ready.
 
 	// OOMScoreAdj as asked for; nil: the runtime did not say. The kubelet writes QoS class and memory request into it
 	// (pkg/kubelet/qos/policy.go).

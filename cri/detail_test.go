@@ -19,7 +19,8 @@ func TestSandboxDetails(t *testing.T) {
 	r := node(t)
 	r.Sandboxes[0].RuntimeHandler = "kata"
 	r.Info["s1"] = containerdSandbox
-	r.Info["s0"] = `{"pid":77,"resources":{"linux":{"cpu_shares":512}},"config":{"linux":{"resources":{"cpu_shares":256}}}}`
+	r.Info["s0"] = `{"pid":77,"resources":{"linux":{"cpu_shares":512}},"config":{"linux":{"overhead":{"memory_limit_in_bytes":4096},` +
+		`"resources":{"cpu_shares":256,"memory_limit_in_bytes":8192}}}}`
 	got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +31,47 @@ func TestSandboxDetails(t *testing.T) {
 	}
 	if s0.PID != 0 {
 		t.Errorf("s0, which is not ready: %+v", s0)
+	}
+	if s0.CPUShares == nil || *s0.CPUShares != 256 || s0.MemoryLimit == nil || *s0.MemoryLimit != 8192 || s0.Overhead == nil || *s0.Overhead != 4096 {
+		t.Errorf("s0, what it was made for: %+v", s0)
+	}
+}
+
+// A container that has exited counts in its pod's request: what was known of it stays, and what was not is asked for once, at leisure, while
+// its sandbox is ready.
+func TestWhatHasExitedIsAskedAboutOnce(t *testing.T) {
+	r := critest.Start(t)
+	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", State: runtimev1.PodSandboxState_SANDBOX_READY}, {Id: "gone", State: runtimev1.PodSandboxState_SANDBOX_NOTREADY}}
+	dead := func(id, sandbox string) *runtimev1.Container {
+		r.Info[id] = crioContainer
+		return &runtimev1.Container{Id: id, PodSandboxId: sandbox, State: runtimev1.ContainerState_CONTAINER_EXITED}
+	}
+	for i := range refreshMax + 5 {
+		r.Containers = append(r.Containers, dead(fmt.Sprint("c", i), "s"))
+	}
+	r.Containers = append(r.Containers, dead("of a dead sandbox", "gone"),
+		&runtimev1.Container{Id: "alive", PodSandboxId: "gone", State: runtimev1.ContainerState_CONTAINER_RUNNING})
+	r.Info["alive"] = crioContainer
+	l := NewLister(dial(t, r.Endpoint()))
+	now := time.Unix(1e6, 0)
+	l.now = func() time.Time { return now }
+	for i, want := range []struct{ calls, known int }{{refreshMax + 1, refreshMax + 1}, {refreshMax + 6, refreshMax + 6}, {refreshMax + 6, refreshMax + 6}} {
+		got, err := l.List(t.Context())
+		known := 0
+		for _, c := range got.Containers {
+			if c.OOMScoreAdj != nil {
+				known++
+			}
+		}
+		if calls := r.Calls("ContainerStatus"); err != nil || calls != want.calls || known != want.known {
+			t.Errorf("list %d: %d calls, %d known, want %+v, %v", i, calls, known, want, err)
+		}
+		now = now.Add(time.Second)
+	}
+	r.Change(func() { r.Containers[len(r.Containers)-1].State = runtimev1.ContainerState_CONTAINER_EXITED })
+	got, err := l.List(t.Context())
+	if c := got.Containers[len(got.Containers)-1]; err != nil || c.State != Exited || c.OOMScoreAdj == nil || c.PID != 0 {
+		t.Errorf("what was known of it is forgotten: %+v, %v", c, err)
 	}
 }
 

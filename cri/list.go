@@ -42,6 +42,7 @@ type known[D any] struct {
 	refused   bool           // the verbose answer was too large, as it stays; what is asked for since is the plain one
 	late      int            // verbose answers in a row that did not come in time
 	plain     time.Time      // until then the plain one is asked for, because of those
+	dead      bool           // a container that has exited: what was known of it stays true, and what was not has time
 	state     ContainerState // as listed when that answer was asked for
 	asked     time.Time      // the last time, answered or not; zero: never
 	notBefore time.Time      // it is not asked again earlier
@@ -61,7 +62,8 @@ func NewLister(c *Client) *Lister {
 
 // List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
-// minute (of sandboxes: ten), the oldest 32 at most. A sandbox or container that goes away between two calls, or whose status fails,
+// minute (of sandboxes: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request;
+// 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
 // is left without details, or with those known: that is no error, and a later List asks again. One whose verbose status is too large is
 // Refused, and asked for the plain one from then on. When ctx ends, or a status is not
 // answered in time, what is known so far is returned.
@@ -92,9 +94,10 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 		s.Refused = l.sandboxes[s.ID].refused
 	}
 	for i := range out.Containers {
-		if c := &out.Containers[i]; c.State != Exited {
-			l.containers[c.ID].detail.fill(c)
-			c.Refused = l.containers[c.ID].refused
+		c := &out.Containers[i]
+		if k := l.containers[c.ID]; k != nil {
+			k.detail.fill(c)
+			c.Refused = k.refused
 		}
 	}
 	return out, nil
@@ -103,9 +106,11 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 // remember forgets what is not listed any more, and returns what there may be to ask about the rest.
 func (l *Lister) remember(now Listing) (asks []ask) {
 	sandboxes := make(map[string]*known[sandboxDetail], len(now.Sandboxes))
+	ready := make(map[string]bool, len(now.Sandboxes))
 	for _, s := range now.Sandboxes {
 		k := carry(l.sandboxes, s.ID)
 		sandboxes[s.ID] = k
+		ready[s.ID] = s.Ready
 		state := k.state // what is known of a sandbox stays true when it ends
 		if s.Ready {
 			state = Running
@@ -117,12 +122,14 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 	}
 	containers := make(map[string]*known[containerDetail], len(now.Containers))
 	for _, c := range now.Containers {
-		if c.State == Exited {
+		k := carry(l.containers, c.ID)
+		if c.State == Exited && !k.answered && !ready[c.SandboxID] {
 			continue
 		}
-		k := carry(l.containers, c.ID)
 		containers[c.ID] = k
-		asks = k.due(asks, c.State, true, now.Time, refreshAge, func(ctx context.Context, verbose bool) (containerDetail, error) {
+		k.dead = c.State == Exited
+		wanted := !k.dead || !k.answered
+		asks = k.due(asks, c.State, wanted, now.Time, refreshAge, func(ctx context.Context, verbose bool) (containerDetail, error) {
 			res, err := l.client.containerStatus(ctx, c.ID, verbose)
 			return containerDetailOf(res), l.client.link.wrap("ask status of", err)
 		})
@@ -141,7 +148,7 @@ func carry[D any](old map[string]*known[D], id string) *known[D] {
 // due adds to asks if this is to be asked for: it never was answered, or has another state since, or is so old that it may have changed.
 func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, old time.Duration,
 	status func(ctx context.Context, verbose bool) (D, error)) []ask {
-	urgent := !k.answered || k.state != state
+	urgent := !k.dead && (!k.answered || k.state != state)
 	if now.Before(k.notBefore) || !urgent && (!alive || now.Sub(k.asked) < old) {
 		return asks
 	}

@@ -28,6 +28,13 @@ type PodSandbox struct {
 	// CgroupParent is the pod's cgroup as the runtime was told it: "/kubepods/burstable/pod<uid>" or
 	// "kubepods-burstable-pod<uid>.slice". Empty: the runtime did not say.
 	CgroupParent string
+	// What the kubelet told the runtime of the pod as a whole when it was started (pkg/kubelet/kuberuntime
+	// kuberuntime_sandbox_linux.go applySandboxResources), without the overhead: CPUShares of its request, relative as a container's;
+	// MemoryLimit the limits of all containers that have one, in bytes. nil: it was not told, or there is none.
+	CPUShares   *uint64
+	MemoryLimit *uint64
+	// Overhead is what the RuntimeClass adds to the pod's request for memory, in bytes. nil: it was not told.
+	Overhead *uint64
 	// PID of the sandbox's own process on the node (pause). 0: unknown, none (CRI-O's drop_infra_ctr), or not Ready. It
 	// may have been given to another process since.
 	PID int
@@ -53,11 +60,20 @@ func (c *Client) sandboxStatus(ctx context.Context, id string, verbose bool) (*r
 type sandboxDetail struct {
 	cgroupParent string
 	pid          int
+	resources    resources
+	overhead     *uint64 // of memory
 }
 
 func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 	v := parseVerbose(res.GetInfo())
 	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid()}
+	if r := v.Config.Linux.Resources; r != nil {
+		d.resources.memory, d.resources.cpuShares = size(r.MemoryLimit), size(r.CPUShares)
+	}
+	if o := v.Config.Linux.Overhead; o != nil && o.MemoryLimit >= 0 {
+		bytes := uint64(o.MemoryLimit)
+		d.overhead = &bytes
+	}
 	if d.cgroupParent == "" {
 		d.cgroupParent = parentOfCgroupsPath(v.RuntimeSpec.Linux.CgroupsPath)
 	}
@@ -66,6 +82,7 @@ func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 
 func (d sandboxDetail) fill(s *PodSandbox) {
 	s.CgroupParent = d.cgroupParent
+	s.CPUShares, s.MemoryLimit, s.Overhead = d.resources.cpuShares, d.resources.memory, d.overhead
 	if s.Ready {
 		s.PID = d.pid
 	}

@@ -18,6 +18,7 @@ type verboseInfo struct {
 	Config    struct {
 		Linux struct {
 			CgroupParent string        `json:"cgroup_parent"` // of a sandbox
+			Overhead     *criResources `json:"overhead"`      // likewise; {} where there is none
 			Resources    *criResources `json:"resources"`
 		} `json:"linux"`
 	} `json:"config"`

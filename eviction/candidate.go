@@ -74,13 +74,13 @@ type Candidate struct {
 
 // Keys are what a candidate was compared by, in the order in which they count.
 type Keys struct {
-	SetAside bool              // it was killed and did not die: last
-	Measured bool              // what it uses is known
-	Dying    bool              // being evicted gently already: if for the same, it goes first, for a hard threshold takes it over
-	Requests bool              // for this signal requests count
-	Usage    uint64            // in the signal's unit; of a pressure signal, what it caused
-	Request  stats.Opt[uint64] // in the signal's unit: its upper bound where it is not known exactly
-	Inexact  bool              // Request is known to about a thousandth of the node's memory
+	SetAside bool   // it was killed and did not die: last
+	Measured bool   // what it uses is known
+	Dying    bool   // being evicted gently already: if for the same, it goes first, for a hard threshold takes it over
+	Requests bool   // for this signal requests count
+	Usage    uint64 // in the signal's unit; of a pressure signal, what it caused
+	// Request in the signal's unit; its bounds are apart where it is not known exactly.
+	Request  stats.Opt[stats.Range]
 	Refused  bool              // Request is unknown by the pod's own doing: stats.PodStats.StatusRefused
 	Priority stats.Opt[int32]  // absent: unknown, which counts as 0
 	Release  stats.Opt[uint64] // what killing it would return; only where the policy asks for it
@@ -179,21 +179,19 @@ func (p *Policy) protected(c *Candidate) string {
 
 // memoryRequest of a pod: its object's, the annotation's, or what the Summary knows of it. A pod in a cgroup of class BestEffort has none,
 // whatever its object says.
-func (p *Policy) memoryRequest(c *Candidate) (request stats.Opt[uint64], inexact bool) {
+func (p *Policy) memoryRequest(c *Candidate) stats.Opt[stats.Range] {
 	if c.Object != nil {
 		if c.Pod.QOSClass == stats.BestEffort {
-			return stats.Some(uint64(0)), false
+			return stats.Some(stats.Range{})
 		}
-		return stats.Some(c.Object.memoryRequest), false
+		return stats.Some(stats.Exactly(c.Object.memoryRequest))
 	}
 	if text := p.own(c, annotationMemoryRequest); text != "" {
 		if q, err := parseQuantity(text); err == nil && q.Sign() >= 0 {
-			return stats.Some(bytes(q)), false
+			return stats.Some(stats.Exactly(bytes(q)))
 		}
 	}
-	// An inexact request is given the benefit of the doubt: its upper bound counts.
-	r := c.Pod.MemoryRequest
-	return stats.Opt[uint64]{V: r.V.Max, OK: r.OK}, r.V.Min != r.V.Max
+	return c.Pod.MemoryRequest
 }
 
 // staticUID tells the UID of a static pod, 32 hexadecimal digits (pkg/kubelet/config/common.go applyDefaults), from a

@@ -184,16 +184,25 @@ func (c Candidate) explainUsage(say func(string, ...any)) {
 	case !k.Request.OK:
 		say("uses %s, request unknown", usage)
 	default:
-		verb := "within"
-		if k.overRequest() == 0 {
-			verb = "over"
-		}
-		request := amountText(kind, k.Request.V)
-		if k.Inexact {
-			request = fmt.Sprintf("about %dMi", k.Request.V>>20)
-		}
-		say("uses %s, %s its request of %s", usage, verb, request)
+		say("uses %s, %s", usage, k.requestText(kind))
 	}
+}
+
+// requestText says how a pod stands to its request, by the bound that tells it.
+func (k *Keys) requestText(kind kind) string {
+	least, most := k.Request.V.Min, k.Request.V.Max
+	exact := least == most
+	switch standing := k.standing(); {
+	case standing == overRequest && exact:
+		return "over its request of " + amountText(kind, most)
+	case standing == overRequest:
+		return fmt.Sprintf("over its request of at most %dMi", most>>20)
+	case standing == withinRequest && exact:
+		return "within its request of " + amountText(kind, most)
+	case standing == withinRequest:
+		return fmt.Sprintf("within its request of at least %dMi", least>>20)
+	}
+	return fmt.Sprintf("its request is %dMi to %dMi", least>>20, most>>20)
 }
 
 // clonePod is a pod that outlives the Summary it was in. What only its object knows is filled in.

@@ -191,8 +191,8 @@ func TestStorageLimitsOfObjects(t *testing.T) {
 // A decision says who stands where and why, in words and as data.
 func TestDecisionsExplainThemselves(t *testing.T) {
 	c := pod("a", 3, "100Mi", "200Mi")
-	c.Keys.SetAside, c.Keys.Inexact, c.Pod.Announced = true, true, false
-	if got, want := c.Explain(), "set aside: it was killed and did not die, uses 200Mi, over its request of about 100Mi, priority 3, not announced by the runtime"; got != want {
+	c.Keys.SetAside, c.Keys.Request.V.Min, c.Pod.Announced = true, 0, false
+	if got, want := c.Explain(), "set aside: it was killed and did not die, uses 200Mi, over its request of at most 100Mi, priority 3, not announced by the runtime"; got != want {
 		t.Errorf("got %s", got)
 	}
 	if c = pod("a", 0, "1Gi", "-"); !strings.HasPrefix(c.Explain(), "not measured") {

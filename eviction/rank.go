@@ -25,7 +25,7 @@ var ranking = []comparison{
 	{"dying", func(a, b *Candidate) int {
 		return compareBool(a.Keys.Dying && a.Keys.eases, b.Keys.Dying && b.Keys.eases)
 	}},
-	{"over request", func(a, b *Candidate) int { return cmp.Compare(a.Keys.overRequest(), b.Keys.overRequest()) }},
+	{"over request", func(a, b *Candidate) int { return cmp.Compare(a.Keys.standing(), b.Keys.standing()) }},
 	{"priority", func(a, b *Candidate) int { return cmp.Compare(a.Keys.Priority.V, b.Keys.Priority.V) }},
 	{"release", func(a, b *Candidate) int { return cmp.Compare(b.Keys.Release.V, a.Keys.Release.V) }},
 	{"usage - request", func(a, b *Candidate) int { return cmp.Compare(b.Keys.excess(), a.Keys.excess()) }},
@@ -81,30 +81,44 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// overRequest is 0 for a pod that uses more than it requested, 1 where that is not known, 2 for one within it. One that keeps its request
-// from being known counts as over it, or tenants would. Where requests
-// do not count, all are alike.
-func (k *Keys) overRequest() int {
+// How a pod stands to its request. Between its bounds it is not known.
+const (
+	overRequest = iota
+	unknownRequest
+	withinRequest
+)
+
+// standing is one of these: a pod is over its request if it uses more than the upper bound, and within it if it uses no more than the
+// lower one. One that keeps its request from being known counts as over it, or tenants would. Where requests do not count, all are alike.
+func (k *Keys) standing() int {
 	switch {
 	case !k.Requests || !k.Measured:
-		return 1
+		return unknownRequest
 	case k.Refused:
-		return 0
+		return overRequest
 	case !k.Request.OK:
-		return 1
-	case k.Usage > k.Request.V:
-		return 0
+		return unknownRequest
+	case k.Usage > k.Request.V.Max:
+		return overRequest
+	case k.Usage <= k.Request.V.Min:
+		return withinRequest
 	}
-	return 2
+	return unknownRequest
 }
 
-// excess is usage minus request; it may be negative. Where the request is unknown, it is the usage; of a pod that is not measured
-// nothing is known.
+// excess is usage minus request; it may be negative. It is what the pod is over by at least or within by at most, which the upper bound
+// tells; of one of which neither is known, what it may be over by, which the lower bound tells: 0 where the request is unknown. Of
+// a pod that is not measured nothing is known.
 func (k *Keys) excess() int64 {
 	if !k.Measured {
 		return 0
 	}
-	usage, request := min(k.Usage, math.MaxInt64), min(k.Request.V, math.MaxInt64)
+	request := k.Request.V.Max
+	if k.standing() == unknownRequest {
+		request = k.Request.V.Min
+	}
+	usage := min(k.Usage, math.MaxInt64)
+	request = min(request, math.MaxInt64)
 	return int64(usage) - int64(request) // both are not negative: it cannot overflow
 }
 

@@ -18,7 +18,7 @@ func pod(name string, priority int32, request, usage string) Candidate {
 	c := Candidate{Pod: &stats.PodStats{PodRef: stats.PodReference{Namespace: "default", Name: name, UID: name}, Announced: true}}
 	c.Keys = Keys{Priority: stats.Some(priority), Requests: true, kind: kindMemory}
 	if request != "-" {
-		c.Keys.Request = stats.Some(quantity(request))
+		c.Keys.Request = stats.Some(stats.Exactly(quantity(request)))
 	}
 	if usage != "-" {
 		c.Keys.Usage, c.Keys.Measured = quantity(usage), true
@@ -149,12 +149,11 @@ func naive(c *Candidate) []any {
 	k := c.Keys
 	over, excess, release := 1, 0.0, 0.0
 	if k.Measured {
-		excess = float64(k.Usage) - float64(k.Request.V)
-		if k.Requests && k.Request.OK {
-			over = 2
-			if k.Usage > k.Request.V {
-				over = 0
-			}
+		excess = float64(k.Usage) - float64(k.Request.V.Min)
+		if k.Requests && k.Request.OK && k.Usage <= k.Request.V.Min {
+			over, excess = 2, float64(k.Usage)-float64(k.Request.V.Max)
+		} else if k.Requests && k.Request.OK && k.Usage > k.Request.V.Max {
+			over, excess = 0, float64(k.Usage)-float64(k.Request.V.Max)
 		}
 	}
 	if k.Release.OK {
@@ -195,9 +194,10 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 		for i := range n {
 			c := pod(string(rune('a'+i)), rapid.Int32Range(-2, 2).Draw(t, "priority"), "0", "0")
 			k := &c.Keys
-			k.Requests, k.Request = requests, stats.Opt[uint64]{}
+			k.Requests, k.Request = requests, stats.Opt[stats.Range]{}
 			if requests && !some("no request") {
-				k.Request = stats.Some(rapid.Uint64Range(0, 4).Draw(t, "request"))
+				least := rapid.Uint64Range(0, 4).Draw(t, "request")
+				k.Request = stats.Some(stats.Range{Min: least, Max: least + rapid.Uint64Range(0, 2).Draw(t, "more")})
 			}
 			k.Usage, k.Measured = rapid.Uint64Range(0, 4).Draw(t, "usage"), !some("not measured")
 			if released {

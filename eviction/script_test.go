@@ -295,7 +295,7 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 	return nil
 }
 
-// podFields: qos use(memory) shmem request(runtime's) priority(annotation) ns source mirror critical self stranger uid empty unread age anon
+// podFields: qos use(memory) shmem request(runtime's: 1Gi or 1Gi..2Gi) priority(annotation) ns source mirror critical self stranger uid empty unread age anon
 // freed swap hit io cpu threads procs rootfs=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory)
 // es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps annotated(never-evict) objname static(a manifest's) finished podlogs=BYTES(of the pod, not of a container)
 func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
@@ -363,7 +363,11 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 	case "procs":
 		p.Processes = stats.Some(quantity(value))
 	case "request":
-		p.MemoryRequest = stats.Some(stats.Exactly(quantity(value)))
+		least, most, isRange := strings.Cut(value, "..")
+		if !isRange {
+			most = least
+		}
+		p.MemoryRequest = stats.Some(stats.Range{Min: quantity(least), Max: quantity(most)})
 	case "priority":
 		p.Annotations["jettison/priority"] = value
 	case "memreq":

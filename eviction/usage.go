@@ -14,7 +14,7 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 	case kindMemory, kindMemoryPressure:
 		use = pod.Memory.WorkingSetBytes
 		k.Requests = true
-		k.Request, k.Inexact = m.config.Policy.memoryRequest(c)
+		k.Request = m.config.Policy.memoryRequest(c)
 		k.Refused = pod.StatusRefused && !k.Request.OK
 	case kindSwap:
 		use = pod.Memory.SwapBytes
@@ -27,16 +27,16 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 		k.Requests = true
 		switch {
 		case w.info.kind == kindInodes: // they cannot be requested, so a pod that has any is over
-			k.Request = stats.Some(uint64(0))
+			k.Request = stats.Some(stats.Range{})
 		case c.Object != nil:
-			k.Request = stats.Some(c.Object.storageRequest)
+			k.Request = stats.Some(stats.Exactly(c.Object.storageRequest))
 		}
 	case kindIOPressure, kindCPUPressure:
 		use = m.caused(w, pod.PodRef.UID)
 	}
 	k.Usage, k.Measured = use.V, use.OK && use.V <= implausible
-	if k.Request.OK && k.Request.V > implausible {
-		k.Request, k.Inexact = stats.Opt[uint64]{}, false
+	if r := k.Request.V; r.Max > implausible || r.Min > r.Max {
+		k.Request = stats.Opt[stats.Range]{}
 	}
 	if m.config.Policy.ByRelease {
 		k.Release = release(c, w, *k)

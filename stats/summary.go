@@ -139,7 +139,7 @@ type PodStats struct {
 	Threads Opt[uint64] // tasks: pids.current
 	// MemoryPressure is the pod's own.
 	MemoryPressure Opt[PSIStats]
-	// MemoryRequest of the running containers.
+	// MemoryRequest lies between these bounds; the upper one is the node's memory where containers may be still to come.
 	MemoryRequest Opt[Range]
 	// StatusRefused: the runtime's status of the pod is larger than is taken of one. What of its request is unknown, is so by the pod's own
 	// doing.

@@ -266,10 +266,21 @@ func parsePod(f field, p *cri.PodSandbox) error {
 // maxPID is the largest that a 64-bit Linux gives out (PID_MAX_LIMIT, include/linux/threads.h).
 const maxPID = 4 << 20
 
-// parseLinuxPod reads a LinuxPodSandbox.
+// parseLinuxPod reads a LinuxPodSandbox: {pod_overhead = 1, pod_resources = 2, cgroup_parent = 3}.
 func parseLinuxPod(f field, p *cri.PodSandbox) error {
 	return f.message(func(f field) error {
+		var r cri.Container
 		switch f.number {
+		case 1:
+			err := parseResources(f, &r)
+			if p.Overhead = r.MemoryLimit; p.Overhead == nil {
+				p.Overhead = new(uint64)
+			}
+			return err
+		case 2:
+			err := parseResources(f, &r)
+			p.CPUShares, p.MemoryLimit = r.CPUShares, r.MemoryLimit
+			return err
 		case 3:
 			return f.string(&p.CgroupParent, maxName)
 		}

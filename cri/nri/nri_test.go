@@ -116,6 +116,7 @@ func pod(n int) *api.PodSandbox {
 			"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("x", 1000)},
 		Labels: map[string]string{"app": "a"}, Pid: uint32(1000 + n),
 		Linux: &api.LinuxPodSandbox{CgroupParent: fmt.Sprintf("/kubepods/burstable/poduid-%d", n),
+			PodOverhead:  &api.LinuxResources{Memory: &api.LinuxMemory{Limit: api.Int64(int64(120 << 20))}},
 			PodResources: &api.LinuxResources{Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))}},
 			Namespaces:   []*api.LinuxNamespace{{Type: "pid"}, {Type: "network", Path: "/var/run/netns/cni-1"}}},
 	}
@@ -152,9 +153,10 @@ func TestPodsAreWhatTheRuntimeTells(t *testing.T) {
 		t.Errorf("pods %v", u.Pods)
 	}
 	one := u.Pods["uid-1"]
+	ofPod, overhead := uint64(1<<30), uint64(120<<20)
 	wantSandbox := cri.PodSandbox{ID: "sandbox1", UID: "uid-1", Name: "pod-1", Namespace: "default", Ready: true, PID: 1001,
 		Annotations:  map[string]string{"kubernetes.io/config.source": "api", "jettison/priority": "7"},
-		CgroupParent: "/kubepods/burstable/poduid-1"}
+		CgroupParent: "/kubepods/burstable/poduid-1", MemoryLimit: &ofPod, Overhead: &overhead}
 	if d := cmp.Diff([]cri.PodSandbox{wantSandbox}, one.Sandboxes); d != "" {
 		t.Error(d)
 	}

@@ -47,8 +47,9 @@ func (v *Evictions) words(e *eviction.Eviction, met eviction.Met, reason string,
 type row struct {
 	Pod        string `json:"pod"`
 	QOS        string `json:"qos"`
-	Usage      int64  `json:"usage"`   // of what is short, in its unit; of one that is protected, of memory; -1: not measured
-	Request    int64  `json:"request"` // likewise; -1: unknown
+	Usage      int64  `json:"usage"`                // of what is short, in its unit; of one that is protected, of memory; -1: not measured
+	Request    int64  `json:"request"`              // likewise, at least; -1: unknown
+	RequestMax int64  `json:"requestMax,omitempty"` // at most, where that is more
 	DecidedBy  string `json:"decidedBy,omitempty"`
 	Protection string `json:"protected,omitempty"`
 
@@ -57,7 +58,23 @@ type row struct {
 
 // String is a row in a text log.
 func (r row) String() string {
-	return fmt.Sprintf("%s(%s usage=%d request=%d %s%s)", r.Pod, r.QOS, r.Usage, r.Request, r.DecidedBy, r.Protection)
+	request := fmt.Sprint(r.Request)
+	if r.RequestMax > 0 {
+		request = fmt.Sprintf("%d..%d", r.Request, r.RequestMax)
+	}
+	return fmt.Sprintf("%s(%s usage=%d request=%s %s%s)", r.Pod, r.QOS, r.Usage, request, r.DecidedBy, r.Protection)
+}
+
+// requests fills in what is known of a request.
+func (r *row) requests(q stats.Opt[stats.Range]) {
+	if !q.OK {
+		r.Request = -1
+		return
+	}
+	r.Request = int64(min(q.V.Min, math.MaxInt64))
+	if q.V.Max > q.V.Min {
+		r.RequestMax = int64(min(q.V.Max, math.MaxInt64))
+	}
 }
 
 // rankingRows bounds what one log line carries of a ranking.
@@ -71,13 +88,11 @@ func (v *Evictions) ranking(d *eviction.Decision) []row {
 		if len(rows) == rankingRows {
 			return rows
 		}
-		r := row{ref: c.Pod.PodRef, QOS: string(c.Pod.QOSClass), Usage: -1, Request: -1, DecidedBy: d.Ranking[i].DecidedBy}
+		r := row{ref: c.Pod.PodRef, QOS: string(c.Pod.QOSClass), Usage: -1, DecidedBy: d.Ranking[i].DecidedBy}
 		if c.Keys.Measured {
 			r.Usage = int64(min(c.Keys.Usage, math.MaxInt64))
 		}
-		if q := c.Keys.Request; q.OK {
-			r.Request = int64(min(q.V, math.MaxInt64))
-		}
+		r.requests(c.Keys.Request)
 		rows = append(rows, r)
 	}
 	for i := range d.Protected {
@@ -85,13 +100,11 @@ func (v *Evictions) ranking(d *eviction.Decision) []row {
 		if len(rows) == rankingRows {
 			return rows
 		}
-		r := row{ref: c.Pod.PodRef, QOS: string(c.Pod.QOSClass), Usage: -1, Request: -1, Protection: c.Protected}
+		r := row{ref: c.Pod.PodRef, QOS: string(c.Pod.QOSClass), Usage: -1, Protection: c.Protected}
 		if w := c.Pod.Memory.WorkingSetBytes; w.OK {
 			r.Usage = int64(min(w.V, math.MaxInt64))
 		}
-		if q := c.Pod.MemoryRequest; q.OK {
-			r.Request = int64(min(q.V.Max, math.MaxInt64))
-		}
+		r.requests(c.Pod.MemoryRequest)
 		rows = append(rows, r)
 	}
 	return rows

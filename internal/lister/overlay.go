@@ -56,7 +56,8 @@ func overlay(listed, events read.Index) read.Index {
 
 // join is a listed pod with the sandboxes and containers that only events know.
 func join(listed, events *read.Pod) *read.Pod {
-	l := cri.Listing{Sandboxes: listed.Sandboxes, Containers: listed.Containers}
+	var sandboxes []cri.PodSandbox
+	var containers []cri.Container
 	attempt := uint32(0)
 	for _, s := range listed.Sandboxes {
 		attempt = max(attempt, s.Attempt)
@@ -64,16 +65,19 @@ func join(listed, events *read.Pod) *read.Pod {
 	for _, s := range events.Sandboxes {
 		if !slices.ContainsFunc(listed.Sandboxes, func(o cri.PodSandbox) bool { return o.ID == s.ID }) {
 			s.Attempt = attempt + 1 // events do not tell it; the kubelet counts up
-			l.Sandboxes = append(slices.Clip(l.Sandboxes), s)
+			sandboxes = append(sandboxes, s)
 		}
 	}
 	for _, c := range events.Containers {
 		if !slices.ContainsFunc(listed.Containers, func(o cri.Container) bool { return o.ID == c.ID }) {
-			l.Containers = append(slices.Clip(l.Containers), c)
+			containers = append(containers, c)
 		}
 	}
-	if len(l.Sandboxes) == len(listed.Sandboxes) && len(l.Containers) == len(listed.Containers) {
+	if len(sandboxes) == 0 && len(containers) == 0 {
 		return listed
 	}
-	return read.NewIndex(l)[listed.PodRef.UID]
+	return read.NewIndex(cri.Listing{
+		Sandboxes:  slices.Concat(listed.Sandboxes, sandboxes),
+		Containers: slices.Concat(listed.Containers, listed.Exited, containers),
+	})[listed.PodRef.UID]
 }

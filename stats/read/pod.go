@@ -10,16 +10,18 @@ import (
 	"jettison/stats"
 )
 
-// Pod is what the runtime tells of one pod: all its sandboxes, and their containers that are not dead.
+// Pod is what the runtime tells of one pod: all its sandboxes, and their containers.
 type Pod struct {
 	PodRef      stats.PodReference
 	Sandboxes   []cri.PodSandbox // newest attempt first
 	Cgroup      string           // path below the root; empty: the runtime did not say
 	Containers  []cri.Container  // running or about to
+	Exited      []cri.Container  // those that the runtime still has
 	Annotations map[string]string
 
 	sandboxIDs []string
 	restarts   map[string]uint64 // the highest attempt of each container, by name, dead ones included
+	parts      parts
 }
 
 // Index is the runtime's pods by UID. It is never changed once made.
@@ -62,9 +64,14 @@ func NewIndex(l cri.Listing) Index {
 			p.restarts = map[string]uint64{}
 		}
 		p.restarts[c.Name] = max(p.restarts[c.Name], uint64(c.Attempt))
-		if c.State != cri.Exited {
+		if c.State == cri.Exited {
+			p.Exited = append(p.Exited, c)
+		} else {
 			p.Containers = append(p.Containers, c)
 		}
+	}
+	for _, p := range index {
+		p.arrange()
 	}
 	return index
 }
@@ -96,24 +103,22 @@ func (p *Pod) scored() bool {
 
 // Refused reports whether the runtime's status of the pod, or of a container of it, is larger than is taken of one.
 func (p *Pod) Refused() bool {
-	return p.Sandboxes[0].Refused || slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Refused })
+	refused := func(c *cri.Container) bool { return c.Refused }
+	return p.Sandboxes[0].Refused || slices.ContainsFunc(p.parts.alive, refused) || slices.ContainsFunc(p.parts.dead, refused)
 }
 
 // describe fills in what the runtime knows.
 func (p *Pod) describe(out *stats.PodStats, capacity stats.Opt[uint64]) {
 	out.PodRef, out.Announced, out.Annotations = p.PodRef, true, p.Annotations
 	out.StartTime, out.SandboxIDs, out.StatusRefused = p.Sandboxes[0].CreatedAt, p.sandboxIDs, p.Refused()
-	memory, cpu := stats.Some(stats.Range{}), stats.Some(stats.Range{})
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if adj := c.OOMScoreAdj; adj != nil && *adj == oomScoreAdjGuaranteed && out.QOSClass != stats.Guaranteed && out.QOSClass != "" {
 			out.NodeCritical = true
 		}
-		memory = sum(memory, containerRequest(out.QOSClass, c, capacity))
-		cpu = sum(cpu, cpuRequest(c.CPUShares))
 	}
-	if len(p.Containers) > 0 {
-		out.MemoryRequest, out.CPURequestMillis = memory, cpu
+	if len(p.Containers)+len(p.Exited) > 0 {
+		out.MemoryRequest, out.CPURequestMillis = p.memoryRequest(out.QOSClass, capacity), p.cpuMillis()
 	}
 	if out.QOSClass == stats.BestEffort { // by definition
 		out.CPURequestMillis = stats.Some(stats.Range{})

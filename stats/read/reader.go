@@ -165,7 +165,7 @@ func (c *Reader) identify(known *Pod, p *stats.PodStats, capacity stats.Opt[uint
 		p.NodeCritical = c.nodeCritical(p)
 	}
 	switch {
-	case p.QOSClass == stats.BestEffort: // by definition, whatever else is known
+	case p.QOSClass == stats.BestEffort && !p.MemoryRequest.OK: // by definition, whatever else is known
 		p.MemoryRequest = stats.Some(stats.Range{})
 	case p.QOSClass == stats.Guaranteed && p.Memory.LimitBytes.OK:
 		// The kubelet keeps a Guaranteed pod's limit, which is its request, here; it follows a resize in place. Without a kubelet

@@ -103,3 +103,83 @@ func TestARequestThatIsWrittenOutIsExact(t *testing.T) {
 		}
 	}
 }
+
+// What a pod requests is a range wherever its containers leave it open. The scores are the kubelet's on a node with 32Gi.
+func TestAPodsRequestIsARange(t *testing.T) {
+	const gi, mi, capacity = int64(1 << 30), int64(1 << 20), int64(32 << 30)
+	asks := func(name string, request int64) cri.Container {
+		adj := kubeletOOMScoreAdj(request, capacity)
+		return cri.Container{ID: name, Name: name, SandboxID: "s", State: cri.Running, OOMScoreAdj: &adj}
+	}
+	exited := func(c cri.Container) cri.Container { c.State = cri.Exited; return c }
+	told := func(milli int64) cri.PodSandbox { return cri.PodSandbox{CPUShares: shares(milli)} }
+	milli := func(c cri.Container, n int64) cri.Container { c.CPUShares = shares(n); return c }
+	written := func(c cri.Container, request string) cri.Container {
+		c.Unified = map[string]string{"memory.min": request}
+		return c
+	}
+	overhead := uint64(128 * mi)
+	for _, c := range []struct {
+		name        string
+		sandbox     cri.PodSandbox
+		containers  []cri.Container
+		least, most int64 // to about a thousandth of the capacity for each container
+	}{
+		{"8Gi, and two sidecars of 64Mi that carry its score", cri.PodSandbox{}, []cri.Container{asks("app", 8*gi), asks("a", 8*gi), asks("b", 8*gi)}, 8 * gi, 24 * gi},
+		{"a sidecar with a score of its own", cri.PodSandbox{}, []cri.Container{asks("app", gi), asks("proxy", 2*gi), asks("log", gi)}, 2 * gi, 4 * gi},
+		{"two that are not alike may be an init container and a sidecar", cri.PodSandbox{}, []cri.Container{asks("app", 4*gi), asks("log", 64*mi)}, 4 * gi, 4*gi + 64*mi},
+		{"an init container that is done counts", cri.PodSandbox{}, []cri.Container{asks("app", gi), exited(asks("init", 6*gi))}, 6 * gi, 7 * gi},
+		{"nothing lives: more may come", cri.PodSandbox{}, []cri.Container{exited(asks("init", 6*gi))}, 6 * gi, capacity},
+		{"the sandbox was made for more", told(500), []cri.Container{milli(asks("init", 64*mi), 100)}, 0, capacity},
+		{"the sandbox was made for that", told(100), []cri.Container{milli(asks("app", gi), 100)}, gi, gi},
+		{"the newest of a name counts", cri.PodSandbox{}, []cri.Container{exited(asks("app", 6*gi)), asks("app", gi)}, gi, gi},
+		{"what is written out is exact, sidecars too", cri.PodSandbox{}, []cri.Container{written(asks("app", 8*gi), "8589934592"), written(asks("a", 8*gi), "67108864")}, 8*gi + 64*mi, 8*gi + 64*mi},
+		{"overhead", cri.PodSandbox{RuntimeHandler: "vm", Overhead: &overhead}, []cri.Container{asks("app", gi)}, gi + 128*mi, gi + 128*mi},
+		{"a RuntimeClass of which no overhead is told", cri.PodSandbox{RuntimeHandler: "vm"}, []cri.Container{asks("app", gi)}, gi, capacity},
+		{"one of which nothing is known yet", cri.PodSandbox{}, []cri.Container{asks("app", gi), {ID: "new", SandboxID: "s"}}, gi, capacity},
+	} {
+		c.sandbox.ID, c.sandbox.UID, c.sandbox.Ready = "s", "u", true
+		p := NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{c.sandbox}, Containers: c.containers})["u"]
+		out := stats.PodStats{QOSClass: stats.Burstable}
+		p.describe(&out, stats.Some(uint64(capacity)))
+		got, blur := out.MemoryRequest, capacity/1000*int64(2*len(c.containers)+1)
+		near := func(a uint64, b int64) bool { return int64(a) <= b+blur && int64(a) >= b-blur }
+		if !got.OK || !near(got.V.Min, c.least) || !near(got.V.Max, c.most) {
+			t.Errorf("%s: %v, %dMi to %dMi, want %dMi to %dMi", c.name, got.OK, got.V.Min>>20, got.V.Max>>20, c.least>>20, c.most>>20)
+		}
+	}
+}
+
+// A pod whose container keeps its score from being known, alive or exited, has no request that would make it less than over it.
+func TestARefusedContainerLeavesNoRequest(t *testing.T) {
+	for _, state := range []cri.ContainerState{cri.Running, cri.Exited} {
+		adj := int64(900)
+		p := NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "u", Ready: true}}, Containers: []cri.Container{
+			{ID: "a", Name: "a", SandboxID: "s", State: cri.Running, OOMScoreAdj: &adj}, {ID: "b", Name: "b", SandboxID: "s", State: state, Refused: true}}})["u"]
+		if got := p.memoryRequest(stats.Burstable, stats.Some[uint64](1<<30)); got.OK || !p.Refused() {
+			t.Errorf("%s: %+v, refused %v", state, got, p.Refused())
+		}
+	}
+}
+
+// A request for CPU follows the containers, and is no less than what the sandbox was made for at most: an init container asks for less.
+func TestAPodsRequestForCPU(t *testing.T) {
+	one := func(milli int64, state cri.ContainerState) cri.Container {
+		return cri.Container{ID: state.String(), SandboxID: "s", State: state, CPUShares: shares(milli)}
+	}
+	for _, c := range []struct {
+		sandbox     *uint64
+		containers  []cri.Container
+		least, most uint64
+	}{
+		{shares(500), []cri.Container{one(100, cri.Running)}, 100, 500},
+		{shares(100), []cri.Container{one(200, cri.Running)}, 200, 200}, // resized in place
+		{nil, []cri.Container{one(100, cri.Running), one(300, cri.Exited)}, 100, 400},
+	} {
+		p := NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "u", CPUShares: c.sandbox}}, Containers: c.containers})["u"]
+		got := p.cpuMillis()
+		if !got.OK || got.V.Min+2 < c.least || got.V.Min > c.least || got.V.Max < c.most || got.V.Max > c.most+4 {
+			t.Errorf("%+v, want %d to %d", got, c.least, c.most)
+		}
+	}
+}

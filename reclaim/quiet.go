@@ -49,8 +49,8 @@ func (q Quiet) Update(now time.Time, l *Look) Quiet {
 }
 
 // Phases are those of all pods that were seen, for Look.Pods: what clients and manifests name is as they say, but Active as long as the
-// runtime runs a container of it; of the rest those are Gone that were quiet for podGoneAfter, and the others Active. PodsSynced is for the caller to say: whether the clients and
-// manifests have been heard.
+// runtime runs a container of it; of the rest those are Gone that were quiet for podGoneAfter, and the others Active. PodsSynced is for
+// the caller to say: whether the clients and manifests have been heard.
 func Phases(now time.Time, l *Look, q Quiet, named map[string]Phase, podGoneAfter time.Duration) map[string]Phase {
 	out := maps.Clone(named)
 	if out == nil {

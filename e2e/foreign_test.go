@@ -38,7 +38,7 @@ const (
 )
 
 // foreignMargins is how much of what is there at rest a stressor may take.
-var foreignMargins = map[string]int64{memoryAvailable: 200 * mib, nodefsAvailable: 300 * mib, nodefsInodes: 3000, pidAvailable: 500}
+var foreignMargins = map[string]int64{memoryAvailable: 200 * mib, nodefsAvailable: 300 * mib, nodefsInodes: 3000, pidAvailable: 300}
 
 // pidMax of the node: what tasks are short of.
 const pidMax = 2200
@@ -79,7 +79,7 @@ func TestForeignProgramsTakeDisksAndTasks(t *testing.T) {
 		{what: "inodes", args: "--dirmany 2 --temp-path /data", crosses: nodefsInodes},
 		{what: "dentries", args: "--dentry 2 --dentries 10000 --temp-path /data", crosses: nodefsInodes},
 		{what: "dentries, few", args: "--dentry 1 --dentries 500 --temp-path /data"},
-		{what: "forks", args: "--fork 4 --fork-max 64"},
+		{what: "forks", args: "--fork 4 --fork-max 48"},
 		{what: "zombies", args: "--zombie 2 --zombie-max 500", crosses: pidAvailable},
 		{what: "threads", args: "--pthread 2 --pthread-max 800", crosses: pidAvailable},
 	})

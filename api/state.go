@@ -31,6 +31,8 @@ type State struct {
 	Headroom HeadroomState `json:"headroom"`
 	// AtOwnLimit are the pods that have hit a memory limit of their own within the last ten seconds, by UID.
 	AtOwnLimit []LimitState `json:"atOwnLimit"`
+	// Unexplained says why no pod goes for a disk that is short: what pods hold does not explain it. Empty: there is no such disk.
+	Unexplained string `json:"unexplained,omitempty"`
 }
 
 // RuntimeState is how the container runtime answers.

@@ -79,6 +79,8 @@ type Keys struct {
 	Dying    bool   // being evicted gently already: if for the same, it goes first, for a hard threshold takes it over
 	Requests bool   // for this signal requests count
 	Usage    uint64 // in the signal's unit; of a pressure signal, what it caused
+	Unnamed  uint64 // of that, in files without a name
+	AtLeast  bool   // Usage is a lower bound: it counts as that figure
 	// Request in the signal's unit; its bounds are apart where it is not known exactly.
 	Request  stats.Opt[stats.Range]
 	Refused  bool              // Request is unknown by the pod's own doing: stats.PodStats.StatusRefused

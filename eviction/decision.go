@@ -34,6 +34,8 @@ type Decision struct {
 	Reason string
 	// Stopped: the breaker holds back evictions that did not help.
 	Stopped bool
+	// Unexplained: what pods hold does not explain what a disk is short of, so that no pod goes for it yet.
+	Unexplained bool
 }
 
 // Met is a threshold that is met.
@@ -143,6 +145,9 @@ func (c Candidate) Explain() string {
 		say("was evicted before, %d times", k.Returned)
 	}
 	c.explainUsage(say)
+	if k.Unnamed > 0 {
+		say("of it %s in files without a name", amountText(k.kind, k.Unnamed))
+	}
 	if k.Release.OK {
 		say("its end returns %s", amountText(releaseKind(k.kind), k.Release.V))
 	}
@@ -170,6 +175,9 @@ func (c Candidate) explainUsage(say func(string, ...any)) {
 	k := &c.Keys
 	kind := releaseKind(k.kind) // a pressure signal is a share of time, but pods use bytes
 	usage := amountText(kind, k.Usage)
+	if k.AtLeast {
+		usage = "at least " + usage
+	}
 	switch {
 	case !k.Measured:
 		say("not measured")

@@ -6,10 +6,17 @@ import "time"
 // the victim is chosen by what there is.
 const freshLimit = 20 * time.Second
 
-// diskFresh is the later of when a disk became short and when the last victim's files were removed; zero when that is so long ago that a
+// diskFresh is the latest of when a disk became short, when the last victim's files were removed, when what pods hold was found not to
+// explain the shortage, and when a look at disks that rest became due; zero when that is so long ago that a
 // victim is chosen by what there is, for a walk may take its time.
 func (m *Manager) diskFresh(now time.Time) time.Time {
 	since := m.diskCleaned
+	if m.explain.fuller.After(since) {
+		since = m.explain.fuller
+	}
+	if m.explain.pending && m.explain.asked.After(since) {
+		since = m.explain.asked
+	}
 	for i := range m.watched {
 		if w := &m.watched[i]; w.met && w.info.kind.disk() && w.since.After(since) {
 			since = w.since

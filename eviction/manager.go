@@ -20,6 +20,8 @@ type Config struct {
 	LocalStorage bool
 	// Breaker stops evictions after three that did not lower the pressure.
 	Breaker bool
+	// Explain: no pod goes at once for a disk where what pods hold does not explain what it lost (explain.go).
+	Explain bool
 	// Replay: readings were recorded, so that none is too old (see stats.Summary.Observe).
 	Replay bool
 }
@@ -65,6 +67,7 @@ type Manager struct {
 	breakers    map[breakerKey]breaker
 	diskCleaned time.Time // when the last victim's files were removed
 	relief      lastRelief
+	explain     explaining
 
 	situation Situation
 	foreign   bool                    // Input.Foreign of the last step
@@ -159,6 +162,7 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	m.ripen(now, in.MemoryOnly)
 	m.settle(now, in.Summary)
 	m.remeasure(in)
+	m.lookAtQuiet(now, in)
 	if !in.MemoryOnly {
 		m.follow(now, in.Summary)
 	}

@@ -114,6 +114,7 @@ func (m *Manager) Observe(now time.Time, node *stats.NodeStats, s Situation) Rea
 	m.judge(now, &m.cheap)
 	m.settle(now, &m.cheap)
 	m.hold(now)
+	m.watchQuiet(now)
 	return m.Ready(now)
 }
 
@@ -235,10 +236,11 @@ func (m *Manager) looked(now time.Time, look Look) {
 }
 
 // periodic reports whether a full look is due whatever is met: pods have limits of their own to be held against, or counters that tell
-// who causes a pressure only against what they were before.
+// who causes a pressure, and files that tell who fills a disk, only against what they were before.
 func (m *Manager) periodic(now time.Time) bool {
 	s := &m.situation
-	return now.Sub(m.lastFull) >= fullRegular && (m.uses != nil || s.Recording || s.Limited && m.config.LocalStorage && !s.ObserveDisks)
+	return now.Sub(m.lastFull) >= fullRegular &&
+		(m.uses != nil || m.explain.pending || s.Recording || s.Limited && m.config.LocalStorage && !s.ObserveDisks)
 }
 
 // LooksShort reports whether memory.available is below a threshold by what was read of a node: then what a cheap look does not count is

@@ -19,7 +19,7 @@ import (
 // reviewed as a diff.
 //
 //	new                                 a manager; one setting a line: hard SIGNAL VALUE, soft SIGNAL VALUE GRACE, min SIGNAL VALUE,
-//	                                    live (not a replay), maxgrace SECONDS, transition DURATION, pods (allocatable copies), local, breaker, byrelease
+//	                                    live (not a replay), maxgrace SECONDS, transition DURATION, pods (allocatable copies), local, breaker, byrelease, explain
 //	pods                                the pods from now on, one a line: name, then fields (see podFields)
 //	step t=1m mem=1Gi [brief]           one look: mem alloc swap nodefs imagefs containerfs (bytes), nodefsi imagefsi (inodes), pid=used/max,
 //	                                    memfull iofull cpusome (shares of the last second), stats=1m (time of the figures, default t),
@@ -190,6 +190,8 @@ func (s *script) create(input string) (string, error) {
 			c.LocalStorage = true
 		case "breaker":
 			c.Breaker = true
+		case "explain":
+			c.Explain = true
 		case "byrelease":
 			c.Policy.ByRelease = true
 		default:
@@ -296,7 +298,7 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 }
 
 // podFields: qos use(memory) shmem request(runtime's: 1Gi or 1Gi..2Gi) priority(annotation) ns source mirror critical self stranger uid empty unread age anon
-// freed swap hit io cpu threads procs rootfs=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory)
+// freed swap hit io cpu threads procs rootfs=BYTES partial=BYTES unnamed=BYTES logs=BYTES rootinodes=N cgroup=ID; and of an object: prio req(memory)
 // es(request) limit(of storage) dir=NAME:USED[:LIMIT[:memory]] tgps annotated(never-evict) objname static(a manifest's) finished podlogs=BYTES(of the pod, not of a container)
 func parsePod(words []string) (p stats.PodStats, object *v1.Pod, err error) {
 	p = stats.PodStats{
@@ -400,6 +402,11 @@ func runtimeField(p *stats.PodStats, key, value string) (known bool, err error) 
 		container(p).Logs = stats.Some(stats.FsUsage{UsedBytes: quantity(value)})
 	case "podlogs":
 		p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: quantity(value)})
+	case "unnamed": // on the one file system of the node
+		one := stats.Some(stats.FsUsage{UsedBytes: quantity(value), InodesUsed: 1})
+		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: one, Image: one, Container: one}
+	case "partial":
+		container(p).Rootfs = stats.Some(stats.FsUsage{UsedBytes: quantity(value), Partial: true})
 	case "rootinodes":
 		container(p).Rootfs = stats.Some(stats.FsUsage{InodesUsed: quantity(value)})
 	case "tmpfs": // a volume in memory, of a pod whose object is not known

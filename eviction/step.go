@@ -222,6 +222,7 @@ func (m *Manager) choose(now time.Time, in Input, d *Decision, w *watched) bool 
 		d.Signal, d.Ranking, d.Protected, d.Reason = met, ranked, protected, reason
 	}
 	d.Stopped = d.Stopped || stopped
+	d.Unexplained = d.Unexplained || m.explain.doubts[w.Signal].reason != ""
 	if reason != "" {
 		return false
 	}
@@ -277,6 +278,8 @@ func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, c
 		return fmt.Sprintf("the pod that causes %s may not be evicted", w.Signal), false
 	case len(ranked) == 0:
 		return "no pod may be evicted", false
+	case w.info.kind.disk():
+		return m.unexplained(now, in, w, ranked), false
 	}
 	return "", false
 }

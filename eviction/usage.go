@@ -23,7 +23,11 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 			use = pod.Processes
 		}
 	case kindBytes, kindInodes:
-		use = m.diskUsage(c, w)
+		use = m.diskUse(c, w)
+		if u := unnamed(c, w); u.OK {
+			k.Unnamed = inUnit(&u.V, w)
+		}
+		k.AtLeast = atLeast(c, w)
 		k.Requests = true
 		switch {
 		case w.info.kind == kindInodes: // they cannot be requested, so a pod that has any is over

@@ -26,7 +26,7 @@ type FsUsage struct {
 	Time       time.Time // when it was measured; zero: it was not
 	UsedBytes  uint64
 	InodesUsed uint64
-	Partial    bool // a lower bound: directories nested deeply were moved about again and again while they were walked
+	Partial    bool // a lower bound: a part could not be reached (too deep, moved about, unreadable), or its turn ended before
 }
 
 // VolumeStats is one local volume of a pod.
@@ -44,11 +44,17 @@ type PodStorageStats struct {
 	UsedBytes  Opt[uint64] // logs, writable layers, local volumes on disk and etc-hosts
 	InodesUsed Opt[uint64]
 	Partial    bool // a part is (FsUsage.Partial)
-	Logs       Opt[FsUsage]
-	Volumes    []VolumeStats
+	// Unnamed is what no directory has any more. The sums above do not have it either: limits of pods know nothing of it.
+	Unnamed UnnamedStats
+	Logs    Opt[FsUsage]
+	Volumes []VolumeStats
 	// MemoryVolumesBytes is what its memory-backed volumes hold.
 	MemoryVolumesBytes Opt[uint64]
 }
+
+// UnnamedStats is what files without a name take that a pod's processes keep: unlinked, but still open or mapped. It is looked for only
+// while a disk is short; absent: it was not. By the file system for whose signals it counts; of those that are one, the same.
+type UnnamedStats struct{ Node, Image, Container Opt[FsUsage] }
 
 // Merge adds what was measured beside; the older time counts.
 func (u *FsUsage) Merge(o FsUsage) {

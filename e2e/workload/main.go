@@ -30,7 +30,7 @@ var behaviours = map[string]struct {
 	run   func(args []string) error
 }{
 	"alloc":          {"[-rate BYTES] [-size BYTES]: touch anonymous memory, BYTES a second (0: at full speed) up to a size, and hold it", alloc},
-	"fill":           {"[-allocate] [-rate BYTES] [-size BYTES] FILE: write a file (on tmpfs: memory; on disk: bytes) and keep it; -allocate: take blocks without writing them", fill},
+	"fill":           {"[-allocate] [-unlink] [-map] [-rate BYTES] [-size BYTES] FILE: write a file (on tmpfs: memory; on disk: bytes) and keep it; -allocate: take blocks without writing them; -unlink: without a name; -map: by a mapping, not a descriptor", fill},
 	"inodes":         {"[-rate N] [-count N] DIR: create empty files", inodes},
 	"processes":      {"[-rate N] [-count N]: start processes that sleep", processes},
 	"threads":        {"[-rate N] [-count N]: start threads that sleep", threads},
@@ -172,12 +172,22 @@ func alloc(args []string) error {
 func fill(args []string) error {
 	f, rate, total := flags("fill", 64<<20)
 	allocate := f.Bool("allocate", false, "")
+	unlink := f.Bool("unlink", false, "")
+	mapped := f.Bool("map", false, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(f.Arg(0), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	file, err := os.OpenFile(f.Arg(0), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
+	}
+	if *unlink {
+		if err := os.Remove(f.Arg(0)); err != nil {
+			return err
+		}
+	}
+	if *mapped {
+		return fillMapped(file, int64(*total))
 	}
 	block := make([]byte, 256<<10)
 	for i := range block {
@@ -191,6 +201,20 @@ func fill(args []string) error {
 		_, err = file.Write(block[:n])
 		return err
 	})
+}
+
+// fillMapped takes the blocks of a file and keeps it by a mapping alone.
+func fillMapped(file *os.File, size int64) error {
+	if err := unix.Fallocate(int(file.Fd()), 0, 0, size); err != nil {
+		return err
+	}
+	if _, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	select {}
 }
 
 func inodes(args []string) error {

@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/cgroup"
 	"jettison/internal/advice"
 	"jettison/internal/beside"
 	"jettison/internal/config"
@@ -239,8 +240,13 @@ func (b *builder) background() *read.Background {
 		b.log.Warn("file systems and disk usage are not measured: name the node's root directory with --host-root", "error", err)
 		return nil
 	}
-	b.host = host // it stays open: a file system that hangs may hold a goroutine on it
+	b.host = host                               // it stays open: a file system that hangs may hold a goroutine on it
+	cgroups, err := cgroup.Open(b.s.FS.Mount()) // likewise
+	if err != nil {
+		b.log.Warn("files without a name that pods keep open are not found", "error", err)
+	}
 	background := read.StartBackground(read.BackgroundOptions{
+		Cgroups: cgroups, CgroupRoot: b.o.Config.CgroupRoot,
 		Host: host, Runtime: b.s.Client, Proc: b.o.ProcMount, RootDir: b.o.Config.RootDir, PodLogsDir: b.o.Config.PodLogsDir,
 		Pods: b.pods, NoNetwork: true, Lazy: !b.recording.On(),
 	})

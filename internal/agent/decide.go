@@ -165,6 +165,8 @@ func (l *loop) noEviction(d *eviction.Decision) {
 	key := "no eviction: " + d.Reason
 	if d.Stopped { // the reason has figures that grow from look to look
 		key = "stopped: " + string(d.Signal.Threshold.Signal)
+	} else if d.Unexplained {
+		key = "unexplained: " + string(d.Signal.Threshold.Signal)
 	}
 	l.log.Repeat(key, func() {
 		l.log.Warn("no eviction", append(evictions.SignalFields(d.Signal), "reason", d.Reason, "protected", len(d.Protected))...)

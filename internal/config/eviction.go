@@ -15,13 +15,15 @@ func (c *Config) Eviction() eviction.Config {
 		PressureTransitionPeriod: time.Duration(c.EvictionPressureTransitionPeriod),
 		LocalStorage:             c.LocalStorageCapacityIsolation,
 		Breaker:                  c.Breaker,
+		Explain:                  true,
 	}
 }
 
-// Replay is what decisions on recorded frames go by: Eviction, but for two things. The breaker is off, for frames do not tell what the
-// kills of this configuration would have returned. No reading is too old, for frames may be minutes apart.
+// Replay is what decisions on recorded frames go by: Eviction, but for three things. The breaker is off, for frames do not tell what
+// the kills of this configuration would have returned. No shortage has to be explained: frames need not have the disk at rest.
+// No reading is too old, for frames may be minutes apart.
 func (c *Config) Replay() eviction.Config {
 	e := c.Eviction()
-	e.Breaker, e.Replay = false, true
+	e.Breaker, e.Explain, e.Replay = false, false, true
 	return e
 }

@@ -26,12 +26,12 @@ protectedNamespaces: [b]
 	want := eviction.Config{
 		Thresholds: l.Thresholds, MemoryAvailable: stats.MemoryAvailableKernel,
 		Policy:                   eviction.Policy{AnnotationNamespaces: []string{"a"}, ProtectedNamespaces: []string{"b"}},
-		MaxPodGracePeriodSeconds: 7, PressureTransitionPeriod: 3 * time.Minute, Breaker: true,
+		MaxPodGracePeriodSeconds: 7, PressureTransitionPeriod: 3 * time.Minute, Breaker: true, Explain: true,
 	}
 	if got := l.Eviction(); !reflect.DeepEqual(got, want) || len(l.Thresholds) != 2 {
 		t.Errorf("live: got %+v, want %+v", got, want)
 	}
-	want.Breaker, want.Replay = false, true
+	want.Breaker, want.Explain, want.Replay = false, false, true
 	if got := l.Replay(); !reflect.DeepEqual(got, want) {
 		t.Errorf("replay: got %+v, want %+v", got, want)
 	}

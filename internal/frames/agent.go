@@ -89,8 +89,17 @@ type AgentPod struct {
 	IO               *IO               `json:"io,omitzero"`
 	CPUNanoseconds   *uint64           `json:"cpuNanoseconds,omitzero"` // used since the cgroup was made
 	Logs             *Usage            `json:"logs,omitzero"`           // all of the pod's, of dead containers too
+	// Unnamed is what its processes keep of files without a name.
+	Unnamed *Unnamed `json:"unnamed,omitzero"`
 	// MemoryVolumes are the names of its volumes that are tmpfs.
 	MemoryVolumes []string `json:"memoryVolumes,omitzero"`
+}
+
+// Unnamed is what lies on the file system of each signal; those that are one have the same.
+type Unnamed struct {
+	NodeFs      *Usage `json:"nodefs,omitzero"`
+	ImageFs     *Usage `json:"imagefs,omitzero"`
+	ContainerFs *Usage `json:"containerfs,omitzero"`
 }
 
 // Events has the kernel's names (memory.events).

@@ -156,12 +156,22 @@ func agentPodOf(p *stats.PodStats) *AgentPod {
 	if l := p.EphemeralStorage.Logs; l.OK {
 		out.Logs = &Usage{UsedBytes: l.V.UsedBytes, InodesUsed: l.V.InodesUsed}
 	}
+	if u := &p.EphemeralStorage.Unnamed; u.Node.OK || u.Image.OK || u.Container.OK {
+		out.Unnamed = &Unnamed{usageOf(u.Node), usageOf(u.Image), usageOf(u.Container)}
+	}
 	for i := range p.EphemeralStorage.Volumes {
 		if v := &p.EphemeralStorage.Volumes[i]; v.Memory {
 			out.MemoryVolumes = append(out.MemoryVolumes, v.Name)
 		}
 	}
 	return out
+}
+
+func usageOf(u stats.Opt[stats.FsUsage]) *Usage {
+	if !u.OK {
+		return nil
+	}
+	return &Usage{UsedBytes: u.V.UsedBytes, InodesUsed: u.V.InodesUsed}
 }
 
 func eventsOf(e stats.Opt[stats.MemoryEvents]) *Events {

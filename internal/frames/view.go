@@ -240,9 +240,19 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 			v.Memory = true
 		}
 	}
+	if u := e.Unnamed; u != nil {
+		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.NodeFs.known(), Image: u.ImageFs.known(), Container: u.ContainerFs.known()}
+	}
 	if e.Logs != nil {
 		p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: e.Logs.UsedBytes, InodesUsed: e.Logs.InodesUsed})
 	}
+}
+
+func (u *Usage) known() stats.Opt[stats.FsUsage] {
+	if u == nil {
+		return stats.Opt[stats.FsUsage]{}
+	}
+	return stats.Some(stats.FsUsage{UsedBytes: u.UsedBytes, InodesUsed: u.InodesUsed})
 }
 
 func (r *Range) known() stats.Opt[stats.Range] {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"jettison/cgroup"
 	"jettison/cri"
 	"jettison/stats"
 )
@@ -29,10 +30,14 @@ type FsRuntime interface {
 type BackgroundOptions struct {
 	Host       *HostRoot
 	Runtime    FsRuntime
-	Proc       string  // the host's /proc; empty: /proc
-	RootDir    string  // the kubelet's; empty: /var/lib/kubelet
-	PodLogsDir string  // empty: /var/log/pods
-	Pods       Index   // to begin with, see SetPods
+	Proc       string // the host's /proc; empty: /proc
+	RootDir    string // the kubelet's; empty: /var/lib/kubelet
+	PodLogsDir string // empty: /var/log/pods
+	Pods       Index  // to begin with, see SetPods
+	// Cgroups is a hierarchy that is Background's alone, and CgroupRoot the kubelet's: where pods' processes are found, whose files without a
+	// name are looked for while a disk is short. nil: they are not.
+	Cgroups    *cgroup.FS
+	CgroupRoot string
 	Share      float64 // of a core for walking directories, 0 to 1; 0: a hundredth
 	NoNetwork  bool    // pods' network figures are not wanted: no descriptor is kept for any
 	Lazy       bool    // walk nothing but what is Eager, or while there is a Hurry, or when it is Demanded
@@ -107,6 +112,9 @@ func StartBackground(o BackgroundOptions) *Background {
 	b.network = newSource("network of pods", networkEvery, networkLimit, b.networks.read)
 	b.storage = newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir, logsDir: o.PodLogsDir,
 		uppers: map[string]string{}, runtime: o.Runtime}, storageEvery)
+	if o.Cgroups != nil {
+		b.storage.walker.unnamed = newUnnamedFiles(o.Cgroups, PodRoots(o.CgroupRoot), o.Proc, o.Host, b.disks)
+	}
 	b.storage.lazy = o.Lazy
 	b.networks.setPods(o.Pods)
 	b.storage.setPods(o.Pods)
@@ -145,6 +153,9 @@ func (b *Background) start(o BackgroundOptions) {
 			pace = func(ctx context.Context) error { return ctx.Err() }
 		}
 		b.storage.walker.w = newWalker(pace)
+		if f := b.storage.walker.unnamed; f != nil {
+			f.pace = pace
+		}
 		b.storage.run(ctx, o.OneRound)
 	})
 	go func() { all.Wait(); close(b.done) }()
@@ -167,10 +178,19 @@ func (b *Background) Hurry(on bool) {
 	if b.hurry.Swap(on) == on {
 		return
 	}
-	b.storage.mu.Lock()
-	b.storage.hurry = on
-	b.storage.mu.Unlock()
+	b.storage.setHurry(on)
 	b.storage.wake()
+}
+
+// disks are the devices of the node's file systems.
+func (b *Background) disks() map[uint64]bool {
+	devices, now := map[uint64]bool{}, time.Now()
+	for _, source := range []*source[stats.FsStats]{b.nodeFs, b.imageFs, b.container} {
+		if fs, _ := source.get(now); fs.OK && fs.V.Path != "" {
+			devices[fs.V.Device] = true
+		}
+	}
+	return devices
 }
 
 // Demand has what pods take of the disks measured anew where it was last measured before a time, and Fresh tells whether that is
@@ -328,6 +348,7 @@ func (b *Background) Fill(now time.Time, out *stats.Summary) {
 			p.Network = stats.Some(s)
 		}
 		b.storage.fill(now, p)
+		b.storage.fillUnnamed(now, p, &out.Node)
 		// What lies in memory-backed volumes outlives the containers for sure.
 		if m, f := p.EphemeralStorage.MemoryVolumesBytes, &p.Memory.FreedBytes; m.OK && f.OK {
 			f.V.Max -= min(m.V, f.V.Max-f.V.Min)

@@ -12,8 +12,9 @@
 //	hostroot.go    the node's root directory as seen from a container
 //	statfs.go      file systems, Layout
 //	storage.go     what a pod takes of the disks
-//	storageloop.go measuring that for all pods, the oldest figures first
+//	storageloop.go measuring that for all pods, the oldest figures first; storagekeep.go: what stays of the figures before
 //	walk.go        directory trees, at a bounded share of a core
+//	unnamed.go     files without a name that a pod's processes keep; unnamedproc.go: of one process, by /proc
 //	quota.go       project quotas
 //	network.go     interfaces of pods, over netlink
 //	pod.go         Pod: what the runtime tells of a pod, from a cri.Listing

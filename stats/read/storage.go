@@ -24,10 +24,12 @@ import (
 // storage is one pod's share of the disks as it was walked.
 type storage struct {
 	time time.Time
-	err  error // why a part is missing
-	took time.Duration
-	turn time.Duration // it might have taken
-	cut  bool          // it was not walked to its end in that
+	err  error // why a part is missing, or partial
+	// missing: of some part there is no figure at all, not even a lower bound.
+	missing bool
+	took    time.Duration
+	turn    time.Duration // it might have taken
+	cut     bool          // it was not walked to its end in that
 	// unannounced: the runtime did not know the pod then. It is measured again as soon as it does.
 	unannounced bool
 	logs        map[string]stats.FsUsage // by container
@@ -35,6 +37,8 @@ type storage struct {
 	volumes     []stats.VolumeStats
 	hosts       stats.FsUsage            // etc-hosts
 	layers      map[string]stats.FsUsage // writable layers, by container id
+	projects    map[project]bool         // whose usage is in volumes
+	unnamed     unnamed
 }
 
 // Paths of what pods keep on disk, as the kubelet lays them out (pkg/kubelet/kubelet_getters.go, v1.36).
@@ -68,7 +72,8 @@ type storageWalker struct {
 	mounted time.Time         // when the host's mounts were last read
 	mntErr  error             // of that
 	runtime FsRuntime
-	asked   time.Time // when the runtime was last asked for writable layers
+	unnamed *unnamedFiles // nil: they are not looked for
+	asked   time.Time     // when the runtime was last asked for writable layers
 	told    map[string]stats.FsUsage
 	// project is projectUsage (nil), or a test's. owners are the pods by whose project the file system's count was believed.
 	project func(dir int) (project, usage, bool)
@@ -143,7 +148,7 @@ func (s *storageWalker) subdirectories(fd int, visit func(string)) error {
 // errUnannounced: the pod has directories, but which containers write for it is not known.
 var errUnannounced = errors.New("the runtime has not told of its containers")
 
-// measure walks one pod. Whatever of it cannot be measured is in err: no sum is made then.
+// measure walks one pod. Why a part of it could not be measured, or not to its end, is in err. What was counted stands.
 func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDirs, pod *Pod) *storage {
 	out := &storage{time: time.Now(), logs: map[string]stats.FsUsage{}, layers: map[string]stats.FsUsage{}}
 	var errs []error
@@ -151,11 +156,11 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 		errs = append(errs, s.logs(ctx, logs, out))
 	}
 	if dirs.pod != "" {
-		errs = append(errs, s.volumes(ctx, uid, dirs.pod, out), s.etcHosts(dirs.pod, out))
+		errs = append(errs, s.volumes(ctx, uid, dirs.pod, out), out.lacks(s.etcHosts(dirs.pod, out)))
 	}
 	if pod == nil {
 		out.unannounced = true
-		errs = append(errs, errUnannounced)
+		errs = append(errs, out.lacks(errUnannounced))
 	} else {
 		for i := range pod.Containers {
 			errs = append(errs, s.layer(ctx, &pod.Containers[i], out))
@@ -167,6 +172,20 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 	return out
 }
 
+// lacks takes that there is no figure of a part, if there was an error.
+func (s *storage) lacks(err error) error {
+	s.missing = s.missing || err != nil
+	return err
+}
+
+// lower takes the figure of a part and the error beside it: then it is a lower bound, or there is none.
+func (s *storage) lower(u stats.FsUsage, err error) (stats.FsUsage, error) {
+	if u.Time.IsZero() {
+		return u, s.lacks(err)
+	}
+	return u, err
+}
+
 // mayMiss is what a directory that need not be there takes: nothing, where it is missing.
 func mayMiss(u stats.FsUsage, err error) (stats.FsUsage, error) {
 	if errors.Is(err, os.ErrNotExist) {
@@ -175,7 +194,7 @@ func mayMiss(u stats.FsUsage, err error) (stats.FsUsage, error) {
 	return u, err
 }
 
-// tree walks a directory of the host, which must be there.
+// tree walks a directory of the host, which must be there. Beside an error is what was counted; without a time, nothing was.
 func (s *storageWalker) tree(ctx context.Context, dir string) (stats.FsUsage, error) {
 	fd, err := s.host.open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -184,9 +203,9 @@ func (s *storageWalker) tree(ctx context.Context, dir string) (stats.FsUsage, er
 	defer unix.Close(fd)
 	u, err := s.w.tree(ctx, fd)
 	if err != nil {
-		return stats.FsUsage{}, fmt.Errorf("walk the host's %s: %w", dir, err)
+		err = fmt.Errorf("walk the host's %s: %w", dir, err)
 	}
-	return stats.FsUsage{Time: time.Now(), UsedBytes: u.bytes, InodesUsed: u.inodes, Partial: u.partial}, nil
+	return stats.FsUsage{Time: time.Now(), UsedBytes: u.bytes, InodesUsed: u.inodes, Partial: u.partial}, err
 }
 
 // seen is how many entries were looked at so far.
@@ -205,51 +224,51 @@ func (s *storageWalker) logs(ctx context.Context, dir string, out *storage) erro
 		return nil
 	}
 	if err != nil {
-		return err
+		return out.lacks(err)
 	}
 	defer unix.Close(fd)
 	began := time.Now()
 	own, containers, err := s.w.own(ctx, fd)
 	if err != nil {
-		return fmt.Errorf("list the host's %s: %w", dir, err)
+		err = fmt.Errorf("list the host's %s: %w", dir, err)
 	}
-	all := stats.FsUsage{Time: began, UsedBytes: own.bytes, InodesUsed: own.inodes}
+	errs := []error{err}
+	all := stats.FsUsage{Time: began, UsedBytes: own.bytes, InodesUsed: own.inodes, Partial: own.partial}
 	for _, c := range containers {
-		u, err := mayMiss(s.tree(ctx, path.Join(dir, c)))
-		if err != nil {
-			return err
-		}
+		u, err := out.lower(mayMiss(s.tree(ctx, path.Join(dir, c))))
+		errs = append(errs, err)
 		sum := out.logs[c]
 		sum.Merge(u)
 		out.logs[c] = sum
 		all.Merge(u)
 	}
 	out.allLogs.Merge(all)
-	return nil
+	return errors.Join(errs...)
 }
 
 // volumes measures the volumes that the kubelet counts as local (pkg/kubelet/eviction/helpers.go localVolumeNames), and those
 // in memory. Secrets and projected volumes are tmpfs that only the kubelet writes to.
 func (s *storageWalker) volumes(ctx context.Context, uid, pod string, out *storage) error {
-	counted := map[project]bool{}
+	out.projects = map[project]bool{}
 	maps.DeleteFunc(s.owners, func(_ project, owner string) bool { return owner == uid })
 	var errs []error
 	for _, plugin := range []string{emptyDirPlugin, configMapPlugin, gitRepoPlugin} {
 		dir := path.Join(pod, "volumes", plugin)
 		err := s.names(dir, func(name string) {
-			v, err := s.volume(ctx, uid, path.Join(dir, name), counted)
-			if err != nil {
-				errs = append(errs, err)
-				return
-			}
+			v, err := s.volume(ctx, uid, path.Join(dir, name), out.projects)
 			v.Name = name
-			out.volumes = append(out.volumes, v)
+			if v.FsUsage, err = out.lower(v.FsUsage, err); !v.Time.IsZero() {
+				out.volumes = append(out.volumes, v)
+			}
+			errs = append(errs, err)
 		})
-		errs = append(errs, err)
+		errs = append(errs, out.lacks(err))
 	}
-	slices.SortFunc(out.volumes, func(a, b stats.VolumeStats) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.volumes, byName)
 	return errors.Join(errs...)
 }
+
+func byName(a, b stats.VolumeStats) int { return cmp.Compare(a.Name, b.Name) }
 
 // volume measures one volume: by asking the file system where it counts by itself (tmpfs, project quotas), else by walking it.
 func (s *storageWalker) volume(ctx context.Context, uid, dir string, counted map[project]bool) (v stats.VolumeStats, err error) {
@@ -258,11 +277,11 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string, counted map
 		return v, err
 	}
 	defer unix.Close(fd)
-	v.Time = time.Now()
 	var fs unix.Statfs_t
 	if err := ignoringEINTR(func() error { return unix.Fstatfs(fd, &fs) }); err != nil {
 		return v, fmt.Errorf("statfs the host's %s: %w", dir, err)
 	}
+	v.Time = time.Now()
 	if fs.Type == unix.TMPFS_MAGIC {
 		stats := fsStats(&fs)
 		v.Memory, v.UsedBytes, v.InodesUsed = true, stats.UsedBytes.V, stats.InodesUsed.V
@@ -278,10 +297,10 @@ func (s *storageWalker) volume(ctx context.Context, uid, dir string, counted map
 	}
 	u, err := s.w.tree(ctx, fd)
 	if err != nil {
-		return v, fmt.Errorf("walk the host's %s: %w", dir, err)
+		err = fmt.Errorf("walk the host's %s: %w", dir, err)
 	}
 	v.Time, v.UsedBytes, v.InodesUsed, v.Partial = time.Now(), u.bytes, u.inodes, u.partial
-	return v, nil
+	return v, err
 }
 
 // ofProject is what the file system itself counts of a volume. A project that another pod's volume has is not believed: a
@@ -336,14 +355,16 @@ func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storag
 		} else if c.State == cri.Created {
 			err = nil
 		}
-		return err
+		return out.lacks(err)
 	}
-	u, err := s.tree(ctx, dir)
+	u, err := out.lower(s.tree(ctx, dir))
 	if err != nil {
-		return fmt.Errorf("container %s: %w", c.ID, err)
+		err = fmt.Errorf("container %s: %w", c.ID, err)
 	}
-	out.layers[c.ID] = u
-	return nil
+	if !u.Time.IsZero() {
+		out.layers[c.ID] = u
+	}
+	return err
 }
 
 // readMounts renews what is known of the host's mounts: those of its first process. A container's own are no witness, for a

@@ -32,6 +32,7 @@ type storageLoop struct {
 	doing    string          // UID of the pod being walked; empty: none is
 	since    time.Time       // that
 	until    time.Time       // its turn ends
+	end      *time.Timer     // ends it; nil: none was begun
 	settled  bool            // first is closed
 	first    chan struct{}   // closed when every pod that was found at first is measured, or they cannot be listed
 }
@@ -46,6 +47,9 @@ const (
 	turn        = time.Minute
 	longestTurn = 10 * time.Minute
 )
+
+// hurriedTurn is the first turn while a disk is short, and turn the longest then: victims are chosen by the figures of all pods.
+const hurriedTurn = 5 * time.Second
 
 // walkPatience is how long after the end of its turn a pod may be walked before it is called out: something hangs then.
 const walkPatience = 30 * time.Second
@@ -157,6 +161,9 @@ func (l *storageLoop) keep(found map[string]storageDirs, err error) {
 	}
 	maps.DeleteFunc(l.walker.owners, func(_ project, uid string) bool { return !l.known[uid] })
 	maps.DeleteFunc(l.pods, func(uid string, _ *storage) bool { return !l.known[uid] })
+	if l.walker.unnamed != nil {
+		l.walker.unnamed.forget(l.known)
+	}
 }
 
 // oldest chooses the pod to measure next; not due: all figures are young enough. A pod that was never measured comes first, one
@@ -223,18 +230,42 @@ func (l *storageLoop) count(next string, due bool) {
 // errTurnOver ends a walk at the end of its turn.
 var errTurnOver = errors.New("the turn is over")
 
-func (l *storageLoop) measure(ctx context.Context, uid string, dirs storageDirs) {
+// setHurry tells whether a disk is short. The turn under way becomes a short one then.
+func (l *storageLoop) setHurry(on bool) {
 	l.mu.Lock()
-	pod := l.index[uid]
-	long := turn
-	if s := l.pods[uid]; s != nil && s.cut {
-		long = min(2*s.turn, longestTurn)
+	defer l.mu.Unlock()
+	if l.hurry = on; on && l.doing != "" && l.until.Sub(l.since) > hurriedTurn {
+		l.end.Reset(max(0, time.Until(l.since.Add(hurriedTurn))))
 	}
+}
+
+// turnOf is how long the next turn of a pod may take, and whether files without a name are looked for in it: while a disk is short, and
+// where figures are demanded, for it was found to be.
+func (l *storageLoop) turnOf(before *storage) (long time.Duration, short bool) {
+	first, longest := turn, longestTurn
+	if l.hurry {
+		first, longest = hurriedTurn, turn
+	}
+	if before == nil {
+		return first, l.hurry || !l.demanded.IsZero()
+	}
+	if before.cut {
+		first = min(2*before.turn, longest)
+	}
+	return first, l.hurry || before.time.Before(l.demanded)
+}
+
+func (l *storageLoop) measure(ctx context.Context, uid string, dirs storageDirs) {
+	short, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l.mu.Lock()
+	pod, before := l.index[uid], l.pods[uid]
+	long, isShort := l.turnOf(before)
 	began := time.Now()
 	l.doing, l.since, l.until = uid, began, began.Add(long)
+	l.end = time.AfterFunc(long, func() { cancel(errTurnOver) })
 	l.mu.Unlock()
 	seen := l.walker.seen()
-	short, cancel := context.WithTimeoutCause(ctx, long, errTurnOver)
 	s := l.walker.measure(short, uid, dirs, pod)
 	s.took, s.turn = time.Since(began), long
 	if s.err != nil && context.Cause(short) == errTurnOver {
@@ -242,9 +273,17 @@ func (l *storageLoop) measure(ctx context.Context, uid string, dirs storageDirs)
 		s.err = fmt.Errorf("pod %s: more than %d entries, walked for %v: not measured to its end",
 			uid, l.walker.seen()-seen, s.took.Round(time.Second))
 	}
-	cancel()
+	s.keep(before)
+	if f := l.walker.unnamed; f != nil && isShort {
+		var last unnamed
+		if before != nil {
+			last = before.unnamed
+		}
+		s.unnamed = f.look(ctx, uid, pod, s.projects, &last)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.end.Stop()
 	l.doing = ""
 	if ctx.Err() == nil {
 		l.pods[uid] = s
@@ -289,10 +328,21 @@ func (l *storageLoop) fill(now time.Time, p *stats.PodStats) {
 			c.Logs = stats.Some(u)
 		}
 	}
-	if s.err == nil { // a sum with a part missing would be a lie
+	if !s.missing { // a sum with a part missing would be a lie
 		st.UsedBytes, st.InodesUsed = stats.Some(total.UsedBytes), stats.Some(total.InodesUsed)
 		st.MemoryVolumesBytes = stats.Some(inMemory.UsedBytes)
 		st.Partial = total.Partial
+	}
+}
+
+// fillUnnamed writes what is known of a pod's files without a name, once the node's file systems are.
+func (l *storageLoop) fillUnnamed(now time.Time, p *stats.PodStats, n *stats.NodeStats) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.pods[p.PodRef.UID]; s != nil && now.Sub(s.time) <= l.limit(now) {
+		u := &s.unnamed
+		node, image, container := u.on(s.time, n.Fs), u.on(s.time, n.ImageFs), u.on(s.time, n.ContainerFs)
+		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: node, Image: image, Container: container}
 	}
 }
 

@@ -41,8 +41,9 @@ var errTooDeep = fmt.Errorf("directories nested deeper than %d levels are not wa
 //
 // From a directory of the first openAbove levels it returns to the one above by that one's descriptor, whatever was renamed in
 // between. Deeper ones return by "..". Where that leads elsewhere, the directory was moved: what is left of those levels is
-// given up, and after walkTries walks that met this the largest counts, as a lower bound. As with du(1), what is moved from one
-// place of a tree to another while it is walked may be counted twice or not at all.
+// given up, and after walkTries walks that met this the largest counts, as a lower bound. What is nested deeper than maxLevels, or
+// cannot be read, is left out, and the rest counts, as a lower bound too: a part must not take a whole tree out of its pod's account. As
+// with du(1), what is moved from one place of a tree to another while it is walked may be counted twice or not at all.
 type walker struct {
 	buf     []byte                      // directory entries
 	links   map[[2]uint64]bool          // inodes with several names that were counted
@@ -51,6 +52,9 @@ type walker struct {
 	seen    uint64                      // entries looked at since the walker was made
 	levels  []level                     // from the top of the tree to where the walk is
 	names   int                         // in below of all levels
+	moved   bool                        // the walk met a directory that was moved away
+	fault   error                       // the first that made it leave something out
+	ended   bool                        // pace ended it
 }
 
 func newWalker(pace func(context.Context) error) *walker {
@@ -67,16 +71,15 @@ type level struct {
 	dirs          usage    // that was counted of the directories listed: their own inodes
 }
 
-// tree measures the directory behind a descriptor, which stays open.
+// tree measures the directory behind a descriptor, which stays open. Beside an error is what was counted all the same, a lower bound.
 func (w *walker) tree(ctx context.Context, dir int) (most usage, err error) {
 	for range walkTries {
 		u, err := w.once(ctx, dir)
-		if err != nil || !u.partial {
+		u.partial = u.partial || err != nil
+		if u.bytes, u.inodes = max(u.bytes, most.bytes), max(u.inodes, most.inodes); err != nil || !w.moved {
 			return u, err
 		}
-		if u.bytes >= most.bytes {
-			most = u
-		}
+		most = u
 	}
 	return most, nil
 }
@@ -84,7 +87,7 @@ func (w *walker) tree(ctx context.Context, dir int) (most usage, err error) {
 // once walks a tree once.
 func (w *walker) once(ctx context.Context, dir int) (u usage, err error) {
 	clear(w.links)
-	w.levels, w.names = w.levels[:0], 0
+	w.levels, w.names, w.moved, w.fault, w.ended = w.levels[:0], 0, false, nil, false
 	defer w.leave(0)
 	top, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -96,10 +99,7 @@ func (w *walker) once(ctx context.Context, dir int) (u usage, err error) {
 		return u, fmt.Errorf("stat directory: %w", err)
 	}
 	u.add(allocated(&st))
-	if err := w.enter(ctx, top, &st, &u); err != nil {
-		return u, err
-	}
-	for len(w.levels) > 0 {
+	for w.leaveOut(w.enter(ctx, top, &st, &u)); len(w.levels) > 0 && !w.ended; {
 		l := &w.levels[len(w.levels)-1]
 		switch n := len(l.below); {
 		case n > 0:
@@ -113,11 +113,16 @@ func (w *walker) once(ctx context.Context, dir int) (u usage, err error) {
 		default:
 			err = w.ascend(&u)
 		}
-		if err != nil {
-			return u, err
-		}
+		w.leaveOut(err)
 	}
-	return u, nil
+	return u, w.fault
+}
+
+// leaveOut takes that a part was not measured, if there was an error. The walk goes on with the rest.
+func (w *walker) leaveOut(err error) {
+	if err != nil && (w.fault == nil || w.ended) { // its end is what matters most
+		w.fault = err
+	}
 }
 
 // own measures a directory without those in it, and names them.
@@ -129,29 +134,29 @@ func (w *walker) own(ctx context.Context, dir int) (u usage, below []string, err
 		return u, nil, fmt.Errorf("stat directory: %w", err)
 	}
 	l := level{device: st.Dev, fd: dir, more: true}
-	for l.more && err == nil {
-		err = w.list(ctx, &l, &u)
+	w.fault, w.ended = nil, false
+	for l.more && !w.ended {
+		w.leaveOut(w.list(ctx, &l, &u))
 		below = append(below, l.below...)
 		w.names = 0
 	}
 	// What is in them counts with them, their own inodes too.
-	if err == nil {
-		u.add(allocated(&st))
-		u.bytes, u.inodes = u.bytes-l.dirs.bytes, u.inodes-l.dirs.inodes
-	}
-	return u, below, err
+	u.add(allocated(&st))
+	u.bytes, u.inodes, u.partial = u.bytes-l.dirs.bytes, u.inodes-l.dirs.inodes, w.fault != nil
+	return u, below, w.fault
 }
 
 // enter makes an open directory the lowest level and counts what is in it. The walker closes the descriptor.
 func (w *walker) enter(ctx context.Context, fd int, st *unix.Stat_t, u *usage) error {
+	if len(w.levels) >= maxLevels {
+		unix.Close(fd)
+		return errTooDeep
+	}
 	if n := len(w.levels); n > openAbove {
 		unix.Close(w.levels[n-1].fd)
 		w.levels[n-1].fd = -1
 	}
 	w.levels = append(w.levels, level{device: st.Dev, inode: st.Ino, fd: fd, more: true})
-	if len(w.levels) > maxLevels {
-		return errTooDeep
-	}
 	return w.list(ctx, &w.levels[len(w.levels)-1], u)
 }
 
@@ -195,9 +200,6 @@ func (w *walker) ascend(u *usage) error {
 	}
 	above := &w.levels[n-1]
 	fd, err := unix.Openat(w.levels[n].fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil && err != unix.ENOENT {
-		return fmt.Errorf("open directory above: %w", err)
-	}
 	if err == nil {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err == nil && st.Dev == above.device && st.Ino == above.inode {
@@ -207,13 +209,18 @@ func (w *walker) ascend(u *usage) error {
 		}
 		unix.Close(fd)
 	}
-	u.partial = true
+	u.partial, w.moved = true, true
 	w.leave(openAbove)
+	if err != nil && err != unix.ENOENT {
+		return fmt.Errorf("open directory above: %w", err)
+	}
 	return nil
 }
 
-// list counts the entries of a directory from where its listing stopped, until enough directories are found among them.
+// list counts the entries of a directory from where its listing stopped, until enough directories are found among them. After an
+// error there is no more of it.
 func (w *walker) list(ctx context.Context, l *level, u *usage) error {
+	l.more = false
 	if l.next != 0 {
 		if _, err := unix.Seek(l.fd, l.next, unix.SEEK_SET); err != nil {
 			return fmt.Errorf("list directory on: %w", err)
@@ -230,7 +237,6 @@ func (w *walker) list(ctx context.Context, l *level, u *usage) error {
 			return fmt.Errorf("list directory: %w", err)
 		}
 		if n <= 0 {
-			l.more = false
 			return nil
 		}
 		for b := w.buf[:n]; len(b) > 0; {
@@ -240,14 +246,13 @@ func (w *walker) list(ctx context.Context, l *level, u *usage) error {
 			}
 			b, l.next = rest, e.next
 			one, isDir, err := w.entry(l.fd, e.name, l.device)
-			if err != nil {
-				return err
-			}
+			w.leaveOut(err)
 			u.add(one)
 			w.seen++
 			if w.entries++; w.entries >= 64 {
 				w.entries = 0
 				if err := w.pace(ctx); err != nil {
+					w.ended = true
 					return err
 				}
 			}
@@ -257,6 +262,7 @@ func (w *walker) list(ctx context.Context, l *level, u *usage) error {
 			l.dirs.add(one)
 			l.below = append(l.below, e.name)
 			if w.names++; len(l.below) >= batch {
+				l.more = true
 				return nil
 			}
 		}

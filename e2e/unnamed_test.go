@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/e2e/vm"
+)
+
+// A pod fills the disk with a file that has no name any more: it was unlinked while it is open, or mapped. No walk of directories finds it.
+// The pod that holds it goes, not the one beside it, of which more is known.
+func TestFilesWithoutANameAreTheirHolders(t *testing.T) {
+	n := startNode(t)
+	n.shell("sync")
+	before := n.disk(rootDir)
+	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.available: %dMi}", before.available/mib-300))
+	innocent := n.run(withEmptyDir(vm.NewPod("innocent", "32Mi", "", "fill -size 32Ki /data/file + heartbeat /data/beat"), "data",
+		v1.EmptyDirVolumeSource{}))
+	for i, c := range []struct{ name, behaviour string }{
+		{"layer", "fill -unlink -allocate -rate 100Mi -size 600Mi /file"},
+		{"volume", "fill -unlink -allocate -rate 100Mi -size 600Mi /data/file"},
+		{"mapped", "fill -unlink -map -size 600Mi /data/file"},
+		{"mapped-layer", "fill -unlink -map -size 600Mi /file"},
+	} {
+		began := time.Now()
+		holder := n.run(withEmptyDir(vm.NewPod(c.name, "32Mi", "", c.behaviour), "data", v1.EmptyDirVolumeSource{}))
+		holder.Fate = vm.Dies
+		line := n.agentSays("evicted", i+1)
+		if line.Fields["signal"] != "nodefs.available" || line.Fields["victim"] != holder.String() {
+			t.Fatalf("the agent says %v, want the eviction of %s for nodefs.available", line.Fields, holder)
+		}
+		n.dies(holder)
+		n.isBack(rootDir, disk{available: before.available - 150*mib})
+		t.Logf("%s: evicted %.1f s after its start", c.name, time.Since(began).Seconds())
+	}
+	n.shell("test -s " + innocent.EmptyDir("data") + "/file")
+}
+
+// A file of the node's own fills the disk. No pod holds it, so none goes: the node has the condition, and the agent says why.
+func TestNoPodDiesForAFileOfTheNode(t *testing.T) {
+	n := startNode(t)
+	n.shell("sync")
+	before := n.disk(rootDir)
+	n.startAgent(config("evictionHard: {memory.available: 100Mi, nodefs.available: %dMi}", before.available/mib-300))
+	n.writing("first", "fill -allocate -size 50Mi /data/file", "file")
+	n.writing("second", "fill -size 32Ki /data/file", "file")
+	time.Sleep(15 * time.Second) // what they hold is measured while the disk is quiet
+	n.shell("/usr/local/bin/workload fill -allocate -size 500Mi /root/file >/dev/null 2>&1 &")
+	line := n.agentSays("no eviction", 1)
+	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(time.Second) {
+		for _, l := range n.agentLog() {
+			if l.Msg == "evicted" || l.Msg == "evicting" {
+				t.Fatalf("%s was to go for a file of the node: %v", l.Fields["victim"], l.Fields)
+			}
+		}
+	}
+	if reason := fmt.Sprint(line.Fields["reason"]); !strings.Contains(reason, "explains") && !strings.Contains(reason, "measured") {
+		t.Errorf("the agent says %q", reason)
+	}
+}

@@ -1,0 +1,252 @@
+package eviction
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"jettison/stats"
+)
+
+// What fills a disk need not be a pod's: images, the node's own logs, a file that nobody finds. Pods are ranked by what they are known to
+// hold, so that then one would go that has nothing to do with it. So it is kept how much of the disk was used, and what pods held of it,
+// when the disk was last quiet. If what they hold more by now explains less than half of what is used more,
+//
+//	no pod goes before they were measured once more, anew and for longer;
+//	if that does not explain it either, none goes for unexplainedLimit: the node has the condition, and what can be reclaimed is;
+//	then the first in the ranking goes, as ever, but only if what all of the ranking hold would end the shortage.
+//
+// A disk that was never seen quiet has nothing to be held against.
+
+const (
+	// unexplainedLimit is how long no pod goes for what pods do not explain. A kubelet would evict at once, one after the other.
+	unexplainedLimit = 10 * time.Minute
+	// quietEvery is how often a disk that rests is looked at, and quietAgain when a look at it failed.
+	quietEvery = 15 * time.Minute
+	quietAgain = time.Minute
+)
+
+// explaining is what a Manager remembers for that.
+type explaining struct {
+	pending bool      // a look at disks that rest is due
+	asked   time.Time // since when
+	tried   time.Time // when the last one was made
+	fuller  time.Time // since when pods have to be measured once more
+	quiet   map[stats.Signal]quiet
+	doubts  map[stats.Signal]doubt
+}
+
+// quiet is how a disk was when it was last quiet.
+type quiet struct {
+	at   time.Time
+	used uint64            // of its capacity, in the signal's unit
+	pods map[string]uint64 // what each pod held that was measured, by UID
+}
+
+// doubt is a shortage that pods do not explain.
+type doubt struct {
+	since  time.Time
+	reason string // why no pod goes; empty: one may
+}
+
+// gone reports whether so long has passed since a time; a clock that was set back must not make it wait.
+func gone(now, since time.Time, long time.Duration) bool {
+	return since.IsZero() || now.Before(since) || now.Sub(since) >= long
+}
+
+// used is how much of its capacity is not available.
+func used(o *stats.Observation) uint64 { return o.Capacity - min(o.Value, o.Capacity) }
+
+// rests reports whether a disk is quiet enough to be looked at anew: none of its thresholds is met, and none is near since it was looked at
+// last. One that always is near one is as quiet as it gets while less of it is used than ever.
+func (m *Manager) rests(now time.Time, of *watched) bool {
+	if !of.info.kind.disk() || !of.observed.OK {
+		return false
+	}
+	near := false
+	for i := range m.watched {
+		if w := &m.watched[i]; w.Signal == of.Signal {
+			if w.met {
+				return false
+			}
+			near = near || w.observed.Near(w.limit, nearTimes)
+		}
+	}
+	q, known := m.explain.quiet[of.Signal]
+	return !known || gone(now, q.at, quietEvery) && (!near || used(&of.observed) < q.used)
+}
+
+// watchQuiet finds out whether a look at disks that rest is due, and forgets what was not explained of those that are not short any more.
+func (m *Manager) watchQuiet(now time.Time) {
+	e := &m.explain
+	for signal := range e.doubts {
+		if !m.short(signal) {
+			delete(e.doubts, signal)
+		}
+	}
+	if !m.config.Explain || e.pending || m.situation.ObserveDisks || !gone(now, e.tried, quietAgain) {
+		return
+	}
+	for i := range m.watched {
+		if m.rests(now, &m.watched[i]) {
+			e.pending, e.asked = true, now
+			return
+		}
+	}
+}
+
+// short: a threshold for a signal is met, as far as is known.
+func (m *Manager) short(signal stats.Signal) bool {
+	for i := range m.watched {
+		if w := &m.watched[i]; w.Signal == signal && (w.met || !w.observed.OK && !w.since.IsZero()) {
+			return true
+		}
+	}
+	return false
+}
+
+// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured, nothing is known.
+func (m *Manager) lookAtQuiet(now time.Time, in Input) {
+	e := &m.explain
+	if !e.pending || in.MemoryOnly || in.Measuring || in.ObserveDisks {
+		return
+	}
+	e.pending, e.tried = false, now
+	for i := range m.watched {
+		w := &m.watched[i]
+		if !m.rests(now, w) {
+			continue
+		}
+		if pods := m.held(in, w); 2*len(pods) >= len(in.Summary.Pods) {
+			if e.quiet == nil {
+				e.quiet = map[stats.Signal]quiet{}
+			}
+			e.quiet[w.Signal] = quiet{at: now, used: used(&w.observed), pods: pods}
+		}
+	}
+}
+
+// held is what each pod is known to hold of a disk, protected ones too.
+func (m *Manager) held(in Input, w *watched) map[string]uint64 {
+	pods := make(map[string]uint64, len(in.Summary.Pods))
+	for i := range in.Summary.Pods {
+		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.Pods[in.Summary.Pods[i].PodRef.UID]}
+		if u := m.diskUse(&c, w); u.OK && u.V <= implausible {
+			pods[c.Pod.PodRef.UID] = u.V
+		}
+	}
+	return pods
+}
+
+// explained is how much more pods hold than when the disk was last quiet, and how much more is used of it. A pod that was not measured
+// then held nothing, one that is not measured now holds what it held, and one that is gone does not count.
+func (m *Manager) explained(in Input, w *watched) (explained, lost uint64, known bool) {
+	q, known := m.explain.quiet[w.Signal]
+	if now := used(&w.observed); !known || now <= q.used {
+		return 0, 0, false
+	} else {
+		lost = now - q.used
+	}
+	more, less := uint64(0), uint64(0)
+	for uid, now := range m.held(in, w) {
+		then := q.pods[uid]
+		more, less = add(more, now-min(then, now)), add(less, then-min(then, now))
+	}
+	return more - min(less, more), lost, true
+}
+
+// unexplained says why no pod goes for a shortage that pods do not explain; empty: they do, or one may go all the same.
+func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Ranked) string {
+	e := &m.explain
+	explained, lost, known := m.explained(in, w)
+	if !known || explained >= lost-lost/2 {
+		delete(e.doubts, w.Signal)
+		return ""
+	}
+	d, doubted := e.doubts[w.Signal]
+	of := func(v uint64) string { return amountText(w.info.kind, v) }
+	d.reason = fmt.Sprintf("what pods hold more than at %s explains %s of the %s that were taken since of what %s counts: ",
+		e.quiet[w.Signal].at.UTC().Format(time.TimeOnly), of(explained), of(lost), w.Signal)
+	switch {
+	case !doubted || now.Before(d.since):
+		d.since, e.fuller = now, now
+		d.reason += "they are measured once more before one goes"
+	case now.Sub(d.since) < unexplainedLimit:
+		d.reason += fmt.Sprintf("something else takes it, and no pod goes for it before %s",
+			d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly))
+	case !enoughTogether(w, ranked):
+		d.reason += "something else takes it, and the end of all pods that may be evicted would not bring back what is short"
+	default:
+		d.reason = ""
+	}
+	if e.doubts == nil {
+		e.doubts = map[stats.Signal]doubt{}
+	}
+	e.doubts[w.Signal] = d
+	return d.reason
+}
+
+// enoughTogether reports whether what all of a ranking hold would end a shortage.
+func enoughTogether(w *watched, ranked []Ranked) bool {
+	all := w.observed.Value
+	for i := range ranked {
+		if k := &ranked[i].Keys; k.Measured {
+			all = add(all, k.Usage)
+		}
+	}
+	return all >= w.enough(w.observed.Capacity)
+}
+
+// Unexplained says of the disks that are short and for which no pod goes, since pods do not explain it, why; empty: there is none.
+func (m *Manager) Unexplained() string {
+	var reasons []string
+	for i := range m.watched {
+		if w := &m.watched[i]; i == 0 || w.Signal != m.watched[i-1].Signal {
+			if d := m.explain.doubts[w.Signal]; d.reason != "" {
+				reasons = append(reasons, d.reason)
+			}
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// diskUse is what a pod takes of the file system that a threshold is for, files without a name included.
+func (m *Manager) diskUse(c *Candidate, w *watched) stats.Opt[uint64] {
+	use := m.diskUsage(c, w)
+	if u := unnamed(c, w); u.OK {
+		use = stats.Some(add(use.V, inUnit(&u.V, w)))
+	}
+	return use
+}
+
+// unnamed is what a pod's processes keep there of files without a name.
+func unnamed(c *Candidate, w *watched) stats.Opt[stats.FsUsage] {
+	u := &c.Pod.EphemeralStorage.Unnamed
+	return [...]stats.Opt[stats.FsUsage]{nodeFs: u.Node, imageFs: u.Image, containerFs: u.Container}[w.info.fs]
+}
+
+func inUnit(u *stats.FsUsage, w *watched) uint64 {
+	if w.info.kind == kindInodes {
+		return u.InodesUsed
+	}
+	return u.UsedBytes
+}
+
+// atLeast reports whether what is known of a pod's disk usage is a lower bound. It is compared as that figure.
+func atLeast(c *Candidate, w *watched) bool {
+	s := &c.Pod.EphemeralStorage
+	if s.Logs.V.Partial || unnamed(c, w).V.Partial {
+		return true
+	}
+	for i := range s.Volumes {
+		if s.Volumes[i].Partial {
+			return true
+		}
+	}
+	for i := range c.Pod.Containers {
+		if p := &c.Pod.Containers[i]; p.Rootfs.V.Partial || p.Logs.V.Partial {
+			return true
+		}
+	}
+	return false
+}

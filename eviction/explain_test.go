@@ -1,0 +1,145 @@
+package eviction
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"jettison/stats"
+)
+
+// disks is a node with one file system that has so much left of 100 GiB, and pods that hold so much of it; 0: not known.
+func disks(at time.Time, left uint64, pods map[string]uint64) Input {
+	s := &stats.Summary{Time: at}
+	s.Node.Layout = stats.Some(stats.Layout{})
+	s.Node.Fs = stats.Some(stats.FsStats{Time: at, CapacityBytes: stats.Some(uint64(100 << 30)), AvailableBytes: stats.Some(left)})
+	for uid, held := range pods {
+		p := stats.PodStats{PodRef: stats.PodReference{UID: uid}, Announced: true, Populated: stats.Some(true)}
+		p.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Opt[stats.FsUsage]{V: stats.FsUsage{UsedBytes: held}, OK: held > 0}}}
+		s.Pods = append(s.Pods, p)
+	}
+	slices.SortFunc(s.Pods, func(a, b stats.PodStats) int { return -compareUID(&a, &b) })
+	return Input{Summary: s}
+}
+
+func compareUID(a, b *stats.PodStats) int {
+	return compareBool(a.PodRef.UID < b.PodRef.UID, b.PodRef.UID < a.PodRef.UID)
+}
+
+func explainer(t interface{ Fatal(...any) }) *Manager {
+	m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.available 10Gi")
+	m.config.Replay, m.config.Explain = false, true
+	return m
+}
+
+// quietAt has a manager look at a disk that rests.
+func quietAt(m *Manager, at time.Time, left uint64, pods map[string]uint64) {
+	in := disks(at, left, pods)
+	m.Observe(at, &in.Summary.Node, Situation{})
+	m.Step(at, in)
+}
+
+// shortAt is a step with a disk that is short, after a reclaim that freed nothing.
+func shortAt(m *Manager, at time.Time, left uint64, pods map[string]uint64) Decision {
+	in := disks(at, left, pods)
+	m.Observe(at, &in.Summary.Node, Situation{})
+	m.Step(at, in)
+	return m.Reclaimed(at, in)
+}
+
+func TestWhatPodsExplain(t *testing.T) {
+	const gi = 1 << 30
+	for _, c := range []struct {
+		name      string
+		then, now map[string]uint64
+		explained uint64
+		known     bool
+	}{
+		{"as they were", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 50 * gi, "b": 5 * gi}, 0, true},
+		{"one has grown", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 50 * gi, "b": 15 * gi}, 10 * gi, true},
+		{"one grows, one shrinks", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 40 * gi, "b": 30 * gi}, 15 * gi, true},
+		{"all shrink", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 40 * gi, "b": 5 * gi}, 0, true},
+		{"a new one", map[string]uint64{"a": 50 * gi}, map[string]uint64{"a": 50 * gi, "n": 20 * gi}, 20 * gi, true},
+		{"one that is gone", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"b": 7 * gi}, 2 * gi, true},
+		{"one that is not measured now", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 0, "b": 8 * gi}, 3 * gi, true},
+		{"one that was not measured then", map[string]uint64{"a": 0, "b": 5 * gi}, map[string]uint64{"a": 20 * gi, "b": 5 * gi}, 20 * gi, true},
+		{"a number that cannot be true", map[string]uint64{"a": 50 * gi}, map[string]uint64{"a": 1 << 63}, 0, true},
+		{"few were measured then", map[string]uint64{"a": 0, "b": 0, "c": 5 * gi}, map[string]uint64{"a": 20 * gi}, 0, false},
+		{"there were none", nil, map[string]uint64{"a": 20 * gi}, 20 * gi, true},
+	} {
+		m := explainer(t)
+		quietAt(m, epoch, 40*gi, c.then)
+		in := disks(epoch.Add(time.Minute), 4*gi, c.now)
+		m.judge(epoch.Add(time.Minute), in.Summary)
+		explained, lost, known := m.explained(in, &m.watched[0])
+		if explained != c.explained || known != c.known || known && lost != 36*gi {
+			t.Errorf("%s: %d GiB of %d, known: %v", c.name, explained/gi, lost/gi, known)
+		}
+	}
+}
+
+// Whatever pods hold: where they explain less than half of what a disk lost, none goes for unexplainedLimit, nor ever if all of them would
+// not end the shortage. Else one goes, at once where they explain it.
+func TestUnexplainedShortages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const gi = 1 << 30
+		m := explainer(t)
+		then, now := map[string]uint64{}, map[string]uint64{}
+		grown, all := uint64(0), uint64(0)
+		for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
+			uid := string(rune('a' + i))
+			then[uid] = rapid.Uint64Range(1, 9).Draw(t, "held") * gi
+			more := rapid.Uint64Range(0, 9).Draw(t, "more") * gi
+			now[uid] = then[uid] + more
+			grown, all = grown+more, all+now[uid]
+		}
+		left := rapid.Uint64Range(0, 9).Draw(t, "left") * gi
+		quietAt(m, epoch, 40*gi, then)
+		lost := 40*gi - left
+		at := epoch.Add(time.Minute)
+		began := at
+		for at.Sub(began) < 30*time.Minute {
+			d := shortAt(m, at, left, now)
+			explained, waited := 2*grown >= lost, at.Sub(began) >= unexplainedLimit
+			may := explained || waited && left+all >= 10*gi
+			if evicts := len(d.Evictions) == 1; evicts != may || d.Unexplained == may || (m.Unexplained() == "") != may {
+				t.Fatalf("%v after it became short: evicts %v, want %v; %q, unexplained %v", at.Sub(began), evicts, may, d.Reason, d.Unexplained)
+			}
+			if may {
+				break
+			}
+			at = at.Add(time.Duration(rapid.IntRange(2, 200).Draw(t, "seconds")) * time.Second)
+		}
+		in := disks(at, 50*gi, now)
+		if m.Observe(at, &in.Summary.Node, Situation{}); m.Unexplained() != "" || len(m.explain.doubts) != 0 {
+			t.Fatalf("not short any more, and still %q", m.Unexplained())
+		}
+	})
+}
+
+// A clock that is set back neither holds pods back for longer nor ends the looks at disks that rest.
+func TestAClockThatIsSetBackExplainsNothing(t *testing.T) {
+	const gi = 1 << 30
+	m := explainer(t)
+	pods := map[string]uint64{"a": 20 * gi}
+	quietAt(m, epoch, 40*gi, pods)
+	shortAt(m, epoch.Add(time.Minute), 5*gi, pods)
+	back := epoch.Add(-24 * time.Hour)
+	for range 2 { // the first one has no news of the disk
+		back = back.Add(time.Second)
+		if d := shortAt(m, back, 5*gi, pods); len(d.Evictions) > 0 {
+			t.Error("evicts at once")
+		}
+	}
+	if d := shortAt(m, back.Add(unexplainedLimit), 5*gi, pods); len(d.Evictions) != 1 {
+		t.Errorf("after the limit: %s", d.Reason)
+	}
+	m = explainer(t)
+	quietAt(m, epoch, 40*gi, pods)
+	in := disks(back, 40*gi, pods)
+	if m.Observe(back, &in.Summary.Node, Situation{}); !m.explain.pending {
+		t.Error("no look at a disk that rests is due")
+	}
+}

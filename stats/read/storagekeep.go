@@ -1,0 +1,52 @@
+package read
+
+import (
+	"slices"
+
+	"jettison/stats"
+)
+
+// keep takes over what was measured before where that is larger than a lower bound, or all there is: to be hard to measure must not make
+// a pod smaller. What is kept has the time it was measured at, and is partial.
+func (s *storage) keep(before *storage) {
+	if before == nil || s.err == nil {
+		return
+	}
+	s.allLogs = s.larger(s.allLogs, before.allLogs)
+	for name, old := range before.logs {
+		if now := s.larger(s.logs[name], old); !now.Time.IsZero() {
+			s.logs[name] = now
+		}
+	}
+	for id, old := range before.layers {
+		if now := s.larger(s.layers[id], old); !now.Time.IsZero() {
+			s.layers[id] = now
+		}
+	}
+	for _, old := range before.volumes {
+		at := slices.IndexFunc(s.volumes, func(v stats.VolumeStats) bool { return v.Name == old.Name })
+		switch {
+		case at >= 0 && s.volumes[at].Memory == old.Memory:
+			s.volumes[at].FsUsage = s.larger(s.volumes[at].FsUsage, old.FsUsage)
+		case at < 0:
+			if old.FsUsage = s.larger(stats.FsUsage{}, old.FsUsage); !old.Time.IsZero() {
+				s.volumes = append(s.volumes, old)
+			}
+		}
+	}
+	slices.SortFunc(s.volumes, byName)
+}
+
+// larger is what counts of a part. One that is not there now counts as before only while something is missing, and for storageLimit.
+func (s *storage) larger(now, before stats.FsUsage) stats.FsUsage {
+	switch {
+	case before.Time.IsZero(), now.Time.IsZero() && (!s.missing || s.time.Sub(before.Time) > storageLimit), !now.Time.IsZero() && !now.Partial:
+		return now
+	case now.Time.IsZero():
+		now = before
+	case before.UsedBytes > now.UsedBytes || before.InodesUsed > now.InodesUsed:
+		now.UsedBytes, now.InodesUsed = max(now.UsedBytes, before.UsedBytes), max(now.InodesUsed, before.InodesUsed)
+	}
+	now.Partial = true
+	return now
+}

@@ -1,0 +1,141 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"jettison/stats"
+)
+
+// A pod whose volume is nested deeper than is walked counts with what was found, at least: the rest of that volume, and all others.
+func TestADeepTreeIsALowerBound(t *testing.T) {
+	root := t.TempDir()
+	s, found := volumesOf(t, root, "a/one", "a/two")
+	deep := filepath.Join(root, "pods/a/volumes", emptyDirPlugin, "one")
+	chain(t, deep, maxLevels+1)
+	write(t, 3<<20, deep, "beside")
+	l := newStorageLoop(s, time.Minute)
+	l.setPods(Index{"a": &Pod{}})
+	l.measure(t.Context(), "a", found["a"])
+	p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
+	l.fill(time.Now(), &p)
+	e := p.EphemeralStorage
+	if !errors.Is(l.pods["a"].err, errTooDeep) || len(e.Volumes) != 2 || !e.Volumes[0].Partial || e.Volumes[1].Partial {
+		t.Fatalf("%+v, %v", e, l.pods["a"].err)
+	}
+	if e.Volumes[0].UsedBytes < 3<<20 || e.Volumes[0].InodesUsed < maxLevels || e.Volumes[1].InodesUsed != 2 {
+		t.Errorf("%+v: want all but what is too deep", e.Volumes)
+	}
+	if !e.UsedBytes.OK || e.UsedBytes.V < 3<<20 || !e.Partial {
+		t.Errorf("the sum is %+v, partial: %v", e.UsedBytes, e.Partial)
+	}
+}
+
+// A walk that its turn's end cut off counts as far as it came, and never less than what was known before.
+func TestATurnThatEndsIsALowerBound(t *testing.T) {
+	root := t.TempDir()
+	s, found := volumesOf(t, root, "a/one")
+	dir := filepath.Join(root, found["a"].pod)
+	for i := range 200 {
+		write(t, 5000, dir, "volumes", emptyDirPlugin, "one", "many", string(rune('a'+i%26))+string(rune('a'+i/26)))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newStorageLoop(s, time.Minute)
+		l.setPods(Index{"a": &Pod{}})
+		look := func() stats.VolumeStats {
+			t.Helper()
+			l.measure(t.Context(), "a", found["a"])
+			p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
+			if l.fill(time.Now(), &p); len(p.EphemeralStorage.Volumes) != 1 || !p.EphemeralStorage.UsedBytes.OK {
+				t.Fatalf("%+v, %v", p.EphemeralStorage, l.pods["a"].err)
+			}
+			return p.EphemeralStorage.Volumes[0]
+		}
+		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		s.w.pace = hang
+		first := look()
+		if !first.Partial || first.InodesUsed < 50 || first.InodesUsed >= 203 || !l.pods["a"].cut {
+			t.Errorf("cut off at first: %+v", first)
+		}
+		s.w.pace = noPause
+		all := look()
+		if all.Partial || all.InodesUsed != 203 {
+			t.Errorf("with enough time: %+v", all)
+		}
+		s.w.pace = hang
+		if again := look(); !again.Partial || again.UsedBytes != all.UsedBytes || again.InodesUsed != all.InodesUsed {
+			t.Errorf("cut off again: %+v, was %+v", again, all)
+		}
+		s.w.pace = noPause
+		if err := os.RemoveAll(filepath.Join(dir, "volumes", emptyDirPlugin, "one", "many")); err != nil {
+			t.Fatal(err)
+		}
+		if less := look(); less.Partial || less.InodesUsed != 2 {
+			t.Errorf("emptied, and measured to its end: %+v", less)
+		}
+	})
+}
+
+// A part that cannot be measured any more counts as before: a pod must not lose weight by that. It does not for ever.
+func TestAPartThatIsLostCountsAsBefore(t *testing.T) {
+	now := time.Now()
+	of := func(bytes uint64, age time.Duration) stats.FsUsage {
+		return stats.FsUsage{Time: now.Add(-age), UsedBytes: bytes, InodesUsed: bytes / 10}
+	}
+	before := &storage{
+		allLogs: of(100, time.Minute), logs: map[string]stats.FsUsage{"app": of(90, time.Minute)},
+		layers:  map[string]stats.FsUsage{"c": of(200, time.Minute), "old": of(50, 2*storageLimit)},
+		volumes: []stats.VolumeStats{{Name: "a", FsUsage: of(300, time.Minute)}, {Name: "b", FsUsage: of(10, time.Minute)}},
+	}
+	missing := func() *storage {
+		return &storage{
+			time: now, err: errors.New("x"), missing: true, logs: map[string]stats.FsUsage{}, layers: map[string]stats.FsUsage{},
+			volumes: []stats.VolumeStats{{Name: "b", FsUsage: of(5, 0)}},
+		}
+	}
+	s := missing()
+	s.keep(before)
+	if s.allLogs.UsedBytes != 100 || !s.allLogs.Partial || s.logs["app"].UsedBytes != 90 || s.layers["c"].UsedBytes != 200 || len(s.layers) != 1 ||
+		len(s.volumes) != 2 || s.volumes[0].UsedBytes != 300 || !s.volumes[0].Partial || s.volumes[1].UsedBytes != 5 {
+		t.Errorf("kept %+v", s)
+	}
+	s = missing()
+	s.missing = false // all that there is was measured, a part of it not to its end
+	s.volumes[0].Partial = true
+	s.keep(before)
+	if len(s.layers)+len(s.logs) != 0 || len(s.volumes) != 1 || s.volumes[0].UsedBytes != 10 || s.volumes[0].InodesUsed != 1 {
+		t.Errorf("of what is not there any more: %+v", s)
+	}
+	s = missing()
+	s.err = nil
+	if s.keep(before); len(s.layers) != 0 || s.volumes[0].UsedBytes != 5 {
+		t.Errorf("after a good measurement: %+v", s)
+	}
+}
+
+// While a disk is short turns are short: a pod with many files does not hold up the figures of all others.
+func TestTurnsAreShortWhileADiskIs(t *testing.T) {
+	s, found := volumesOf(t, t.TempDir(), "a/one", "b/one")
+	synctest.Test(t, func(t *testing.T) {
+		l := newStorageLoop(s, time.Minute)
+		s.w.pace = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		began := time.Now()
+		time.AfterFunc(2*time.Second, func() { l.setHurry(true) })
+		s.w.entries = 64
+		l.measure(t.Context(), "a", found["a"])
+		if took := time.Since(began); took != hurriedTurn || !l.pods["a"].cut {
+			t.Errorf("a turn that a hurry begins in takes %v: %+v", took, l.pods["a"])
+		}
+		for _, want := range []time.Duration{hurriedTurn, 2 * hurriedTurn, 4 * hurriedTurn, 8 * hurriedTurn, turn, turn} {
+			began, s.w.entries = time.Now(), 64
+			if l.measure(t.Context(), "b", found["b"]); time.Since(began) != want {
+				t.Errorf("a turn of %v, want %v", time.Since(began), want)
+			}
+		}
+	})
+}

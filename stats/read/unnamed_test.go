@@ -1,0 +1,388 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+	"jettison/cri"
+	"jettison/stats"
+)
+
+// holder is a node whose pods' processes are all this test's own, on a disk that is the one of the test's folder.
+type holder struct {
+	*unnamedFiles
+	t    testing.TB
+	dir  string
+	disk uint64
+}
+
+func newHolder(t testing.TB, uids ...string) *holder {
+	t.Helper()
+	root, dir := t.TempDir(), t.TempDir()
+	for _, uid := range uids {
+		write(t, 0, root, "cgroup/kubepods/burstable/pod"+uid, "c", "cgroup.procs")
+		procs := filepath.Join(root, "cgroup/kubepods/burstable/pod"+uid, "c", "cgroup.procs")
+		if err := os.WriteFile(procs, []byte(fmt.Sprintln(os.Getpid())), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs, err := cgroup.OpenTree(filepath.Join(root, "cgroup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fs.Close() })
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{t: t, dir: dir, disk: st.Dev}
+	h.unnamedFiles = newUnnamedFiles(fs, PodRoots(""), "/proc", nil, func() map[uint64]bool { return map[uint64]bool{st.Dev: true} })
+	h.pace, h.belongs = noPause, func(int, string) bool { return true }
+	return h
+}
+
+// of is what a pod's processes keep, before beside.
+func (h *holder) of(uid string, before unnamed) unnamed {
+	h.t.Helper()
+	return h.look(h.t.Context(), uid, nil, nil, &before)
+}
+
+// file makes a file of so many bytes with blocks for them.
+func (h *holder) file(name string, size int64) *os.File {
+	h.t.Helper()
+	f, err := os.Create(filepath.Join(h.dir, name))
+	if err == nil {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func (h *holder) unlink(name string) {
+	h.t.Helper()
+	if err := os.Remove(filepath.Join(h.dir, name)); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Files that no directory has count as those of the pod whose processes have them open or mapped, by their blocks, and each once.
+func TestFilesWithoutANameCount(t *testing.T) {
+	h := newHolder(t, "a", "b")
+	want := h.of("a", unnamed{}).by[h.disk] // other tests' of this process
+	counts := func(what string, bytes, inodes uint64) {
+		t.Helper()
+		want.bytes, want.inodes = want.bytes+bytes, want.inodes+inodes
+		if got := h.of("a", unnamed{}); got.by[h.disk] != want || got.cut {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	f := h.file("open", 8<<20)
+	counts("with a name", 0, 0)
+	h.unlink("open")
+	counts("unlinked", 8<<20, 1)
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		t.Fatal(err)
+	}
+	counts("by two descriptors", 0, 0)
+	if err := f.Truncate(1 << 30); err != nil {
+		t.Fatal(err)
+	}
+	counts("with a hole", 0, 0)
+	m := h.file("mapped", 4<<20)
+	area, err := unix.Mmap(int(m.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.unlink("mapped")
+	counts("mapped and open", 4<<20, 1)
+	m.Close()
+	counts("mapped only", 0, 0)
+	if err := unix.Munmap(area); err != nil {
+		t.Fatal(err)
+	}
+	want.bytes, want.inodes = want.bytes-4<<20, want.inodes-1
+	counts("not any more", 0, 0)
+	if tmp, err := unix.Open(h.dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600); err == nil {
+		defer unix.Close(tmp)
+		if err := unix.Fallocate(tmp, 0, 0, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		counts("never named", 1<<20, 1)
+	}
+	memory, err := unix.MemfdCreate("x", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(memory)
+	if err := unix.Fallocate(memory, 0, 0, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	counts("in memory", 0, 0)
+	if b := h.of("b", unnamed{}); b.by[h.disk].inodes != 0 {
+		t.Errorf("another pod that shares them: %+v, want them once", b)
+	}
+	h.forget(map[string]bool{"b": true})
+	if b := h.of("b", unnamed{}); b.by[h.disk] != want {
+		t.Errorf("the pod that is left: %+v, want %+v", b, want)
+	}
+	if none := h.of("c", unnamed{}); len(none.by) != 0 {
+		t.Errorf("a pod without a cgroup: %+v", none)
+	}
+}
+
+// A thread may have descriptors of its own.
+func TestAThreadHidesNothing(t *testing.T) {
+	h := newHolder(t, "a")
+	before := h.of("a", unnamed{}).by[h.disk]
+	ready, end := make(chan error), make(chan struct{})
+	defer close(end)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_FILES)
+		if err == nil {
+			var fd int
+			if fd, err = unix.Open(filepath.Join(h.dir, "own"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err == nil {
+				err = errors.Join(unix.Fallocate(fd, 0, 0, 2<<20), os.Remove(filepath.Join(h.dir, "own")))
+			}
+		}
+		ready <- err
+		<-end
+	}()
+	if err := <-ready; err != nil {
+		t.Fatal(err)
+	}
+	if got := h.of("a", unnamed{}).by[h.disk]; got.bytes-before.bytes != 2<<20 || got.inodes-before.inodes != 1 {
+		t.Errorf("%+v, before it had one %+v", got, before)
+	}
+}
+
+// What a tenant has many of costs it its own turn: then what was counted is a lower bound, the larger figure stays, and the next turn is
+// longer.
+func TestManyDescriptorsCostOneTurn(t *testing.T) {
+	h := newHolder(t, "a")
+	var first []*os.File
+	for range maxFirst + 200 {
+		f, err := os.Open("/dev/null")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		first = append(first, f)
+	}
+	h.file("late", 8<<20)
+	h.unlink("late")
+	all := h.of("a", unnamed{})
+	if all.cut || all.by[h.disk].bytes < 8<<20 {
+		t.Fatalf("behind %d others: %+v", len(first), all)
+	}
+	paces := 0
+	h.pace = func(context.Context) error {
+		if paces++; paces > 2 {
+			return context.DeadlineExceeded
+		}
+		return nil
+	}
+	cut := h.of("a", all)
+	if u := cut.by[h.disk]; !cut.cut || !u.partial || u.bytes != all.by[h.disk].bytes || u.inodes != all.by[h.disk].inodes || paces != 3 {
+		t.Errorf("cut off after %d paces: %+v, before %+v", paces, cut, all)
+	}
+	on := cut.on(time.Now(), stats.Some(stats.FsStats{Device: h.disk}))
+	if !on.OK || !on.V.Partial || on.V.UsedBytes != all.by[h.disk].bytes {
+		t.Errorf("on its disk: %+v", on)
+	}
+	for want := 2 * unnamedTurn; ; want *= 2 {
+		paces = 2
+		if cut = h.of("a", cut); cut.turn != min(want, longestUnnamedTurn) {
+			t.Fatalf("a turn of %v, want %v", cut.turn, min(want, longestUnnamedTurn))
+		}
+		if want > longestUnnamedTurn {
+			break
+		}
+	}
+	h.pace = noPause
+	if again := h.of("a", cut); again.cut || again.by[h.disk] != all.by[h.disk] || again.turn != longestUnnamedTurn {
+		t.Errorf("with enough time: %+v", again)
+	}
+}
+
+// A process whose id is another's by now counts for nobody, and neither does one that is gone.
+func TestAProcessIDThatIsUsedAgain(t *testing.T) {
+	h := newHolder(t, "a")
+	h.file("x", 1<<20)
+	h.unlink("x")
+	h.belongs = func(pid int, group string) bool { return pid != os.Getpid() || group != "poda" }
+	if got := h.of("a", unnamed{}); len(got.by) != 0 {
+		t.Errorf("another's: %+v", got)
+	}
+	h.belongs, h.proc = func(int, string) bool { return true }, t.TempDir()
+	if got := h.of("a", unnamed{}); len(got.by) != 0 {
+		t.Errorf("gone: %+v", got)
+	}
+}
+
+func TestMappingsOfFilesWithoutAName(t *testing.T) {
+	f := &unnamedFiles{now: map[uint64]bool{unix.Mkdev(0xfe, 0): true}, overlays: map[uint64]string{unix.Mkdev(0, 0x40): "/upper"}}
+	for _, c := range []struct{ line, area, inode string }{
+		{"7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file (deleted)\n", "7fcb3363c000-7fcb3363d000", "fe:00 233"},
+		{"00400000-00401000 r--s 00000000 00:40 271    /file (deleted)\n", "400000-401000", "00:40 271"},
+		{"7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file\n", "", ""},
+		{"7fcb3363c000-7fcb3363d000 rw-s 00000000 00:01 233                        /memfd:x (deleted)\n", "", ""},
+		{"7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 (deleted)", "7fcb3363c000-7fcb3363d000", "fe:00 (deleted)"},
+		{"x-y r--s 00000000 fe:00 233 /data/file (deleted)\n", "", ""},
+		{"1-2 r--s 0 fe 233 /data/file (deleted)\n", "", ""},
+		{" (deleted)\n", "", ""},
+		{"", "", ""},
+	} {
+		if area, inode, ok := f.mapping([]byte(c.line)); area != c.area || inode != c.inode || ok != (c.area != "") {
+			t.Errorf("%q: %q, %q, %v", c.line, area, inode, ok)
+		}
+	}
+}
+
+func FuzzMapping(f *testing.F) {
+	f.Add([]byte("7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file (deleted)\n"))
+	u := &unnamedFiles{now: map[uint64]bool{unix.Mkdev(0xfe, 0): true}}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if area, _, ok := u.mapping(line); ok && (strings.ContainsAny(area, "/. \n") || !strings.Contains(area, "-")) {
+			t.Errorf("%q leads to %q", line, area)
+		}
+	})
+}
+
+func TestOverlaysByTheirDevice(t *testing.T) {
+	got, err := parseOverlays(strings.NewReader("500 400 8:1 / / rw - ext4 /dev/vda rw\n" + overlay +
+		"601 500 0:51 / /x rw - overlay overlay rw,lowerdir=/a\n602 500 0:52 / /x rw - overlay overlay rw,upperdir=rel,workdir=/w\n"))
+	if err != nil || len(got) != 1 || got[unix.Mkdev(0, 50)] != "/store/snapshots/7/fs x" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := parseOverlays(strings.NewReader("1 0 0:50 / /x rw -")); err == nil || got != nil {
+		t.Errorf("cut off: %v, %v", got, err)
+	}
+}
+
+// Files without a name are looked for while a disk is short only, and count for the file systems that they lie on.
+func TestFilesWithoutANameAreLookedForWhileADiskIsShort(t *testing.T) {
+	h := newHolder(t, "uid-1")
+	h.file("x", 8<<20)
+	h.unlink("x")
+	s, found := volumesOf(t, t.TempDir(), "uid-1/one")
+	s.unnamed = h.unnamedFiles
+	l := newStorageLoop(s, time.Minute)
+	l.setPods(Index{"uid-1": &Pod{Sandboxes: []cri.PodSandbox{{}}}})
+	node := stats.NodeStats{Fs: stats.Some(stats.FsStats{Device: h.disk}), ImageFs: stats.Some(stats.FsStats{Device: h.disk + 1})}
+	look := func() stats.UnnamedStats {
+		l.measure(t.Context(), "uid-1", found["uid-1"])
+		p := stats.PodStats{PodRef: stats.PodReference{UID: "uid-1"}}
+		l.fill(time.Now(), &p)
+		l.fillUnnamed(time.Now(), &p, &node)
+		if !p.EphemeralStorage.UsedBytes.OK || p.EphemeralStorage.UsedBytes.V >= 8<<20 {
+			t.Errorf("with them in the pod's sum: %+v", p.EphemeralStorage)
+		}
+		return p.EphemeralStorage.Unnamed
+	}
+	if u := look(); u != (stats.UnnamedStats{}) {
+		t.Errorf("while nothing is short: %+v", u)
+	}
+	l.demand(time.Now())
+	if u := look(); u.Node.V.UsedBytes < 8<<20 || u.Image != stats.Some(stats.FsUsage{Time: u.Node.V.Time}) || u.Container.OK {
+		t.Errorf("on demand: %+v", u)
+	}
+	if u := look(); u != (stats.UnnamedStats{}) {
+		t.Errorf("after that: %+v", u)
+	}
+	l.setHurry(true)
+	if u := look(); u.Node.V.UsedBytes < 8<<20 {
+		t.Errorf("in a hurry: %+v", u)
+	}
+}
+
+// A file in a container's writable layer has the overlay's device, but the disk's blocks: it counts for the disk of the upper directory.
+func TestFilesWithoutANameInAWritableLayer(t *testing.T) {
+	h := newHolder(t, "a")
+	root := t.TempDir()
+	for _, dir := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merged := filepath.Join(root, "merged")
+	options := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", root)
+	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
+		t.Skip("cannot mount an overlay here: ", err)
+	}
+	defer func() {
+		if err := unix.Unmount(merged, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mounts.Close()
+	if h.host, err = OpenHostRoot(""); err != nil {
+		t.Fatal(err)
+	}
+	defer h.host.Close()
+	before := h.of("a", unnamed{}).by[h.disk]
+	if h.overlays, err = parseOverlays(mounts); err != nil {
+		t.Fatal(err)
+	}
+	h.mounted = time.Now().Add(time.Hour)
+	f, err := os.Create(filepath.Join(merged, "x"))
+	if err == nil {
+		err = errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, 6<<20), os.Remove(f.Name()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	counts := func(how string) {
+		t.Helper()
+		if got := h.of("a", unnamed{}).by[h.disk]; got.bytes-before.bytes != 6<<20 || got.inodes-before.inodes != 1 {
+			t.Errorf("%s: %+v, before it was made %+v", how, got, before)
+		}
+	}
+	counts("open")
+	area, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	counts("mapped")
+	if err := unix.Munmap(area); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a look costs by how many descriptors there are.
+func BenchmarkUnnamed(b *testing.B) {
+	h := newHolder(b, "a")
+	for range 1000 {
+		f, err := os.Open("/dev/null")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer f.Close()
+	}
+	h.file("x", 1<<20)
+	h.unlink("x")
+	for b.Loop() {
+		if got := h.look(b.Context(), "a", nil, nil, &unnamed{}); got.cut {
+			b.Fatal(got)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package read
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// deleted is what the kernel writes behind the path of a file without a name (v6.12 fs/d_path.c path_with_deleted). A file may be named so
+// too: this saves asking for the others, which may lie on a network file system whose server is gone.
+const deleted = " (deleted)"
+
+// written is what a process has had written to disks, in bytes; 0: unknown.
+func written(proc string, pid int) uint64 {
+	text, _ := os.ReadFile(fmt.Sprintf("%s/%d/io", proc, pid))
+	_, rest, _ := strings.Cut(string(text), "\nwrite_bytes: ")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, _ := strconv.ParseUint(line, 10, 64)
+	return n
+}
+
+// process looks at the descriptors and mappings of one process, at so many descriptors of a thread at most. more: it has more. An error is
+// the end of the turn; a process that is gone is none.
+func (f *unnamedFiles) process(ctx context.Context, pid, most int) (more bool, err error) {
+	dir, err := unix.Open(fmt.Sprintf("%s/%d", f.proc, pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, f.step(ctx)
+	}
+	defer unix.Close(dir) // until then it is this very process, or none
+	f.pid, f.member = pid, false
+	// A thread may have descriptors of its own (unshare(2), CLONE_FILES), and the first one may have ended before the others.
+	var sets []int
+	err = f.entries(ctx, dir, "task", func(_ int, name string) (bool, error) {
+		tid, err := strconv.Atoi(name)
+		if err != nil || len(sets) >= maxFileSets || sharesFiles(sets, tid) {
+			return true, nil
+		}
+		sets = append(sets, tid)
+		n := 0
+		err = f.entries(ctx, dir, "task/"+name+"/fd", func(fds int, fd string) (bool, error) {
+			if n++; n > most {
+				more = true
+				return false, nil
+			}
+			if isDeleted(fds, fd) {
+				f.file(fds, fd)
+			}
+			return true, nil
+		})
+		return true, err
+	})
+	if err != nil || len(sets) == 0 {
+		return more, err
+	}
+	return more, f.mappings(ctx, dir)
+}
+
+// sharesFiles reports whether a thread has the descriptors of one of others. Where the kernel does not tell, all but the first do.
+func sharesFiles(with []int, tid int) bool {
+	const files = 2 // KCMP_FILES (include/uapi/linux/kcmp.h)
+	for _, other := range with {
+		if order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(other), uintptr(tid), files, 0, 0, 0); errno != 0 || order == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isDeleted reads where a link leads, without going there.
+func isDeleted(dir int, name string) bool {
+	var text [4096]byte
+	n, err := unix.Readlinkat(dir, name, text[:])
+	return err == nil && (n == len(text) || bytes.HasSuffix(text[:n], []byte(deleted)))
+}
+
+// entries visits what is in a directory of a process until visit says false. One that is gone has nothing.
+func (f *unnamedFiles) entries(ctx context.Context, at int, name string, visit func(dir int, name string) (bool, error)) error {
+	dir, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return f.step(ctx)
+	}
+	defer unix.Close(dir)
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := unix.Getdents(dir, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return nil
+		}
+		for b := buf[:n]; len(b) > 0; {
+			e, rest, ok := dirent(b)
+			if !ok {
+				return nil
+			}
+			if b = rest; e.name == "." || e.name == ".." {
+				continue
+			}
+			if err := f.step(ctx); err != nil {
+				return err
+			}
+			if more, err := visit(dir, e.name); err != nil || !more {
+				return err
+			}
+		}
+	}
+}
+
+// mappings counts the files without a name that are mapped: their descriptors may be closed.
+func (f *unnamedFiles) mappings(ctx context.Context, dir int) error {
+	fd, err := unix.Openat(dir, "maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return f.step(ctx)
+	}
+	file := os.NewFile(uintptr(fd), "maps")
+	defer file.Close()
+	lines := bufio.NewReaderSize(file, 32<<10) // a path of 4096 characters, each of them escaped, fits
+	for last := ""; ; {
+		line, err := lines.ReadSlice('\n')
+		if err != nil && err != bufio.ErrBufferFull { // its end, or the process is gone
+			return nil
+		}
+		if err := f.step(ctx); err != nil {
+			return err
+		}
+		if area, inode, ok := f.mapping(line); ok && inode != last {
+			last = inode
+			f.file(dir, "map_files/"+area)
+		}
+	}
+}
+
+// mapping reads a line of /proc/PID/maps (proc_pid_maps(5)) of a file without a name on a disk: the name of its link in map_files, and
+// which inode it is.
+//
+//	7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file (deleted)
+func (f *unnamedFiles) mapping(line []byte) (area, inode string, ok bool) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	if !bytes.HasSuffix(line, []byte(deleted)) {
+		return "", "", false
+	}
+	fields := strings.Fields(string(line[:min(len(line), 256)]))
+	if len(fields) < 5 {
+		return "", "", false
+	}
+	from, to, _ := strings.Cut(fields[0], "-")
+	major, minor, _ := strings.Cut(fields[3], ":")
+	var n [4]uint64
+	for i, text := range []string{from, to, major, minor} {
+		var err error
+		if n[i], err = strconv.ParseUint(text, 16, 64); err != nil {
+			return "", "", false
+		}
+	}
+	if device := unix.Mkdev(uint32(n[2]), uint32(n[3])); !f.now[device] && f.overlays[device] == "" {
+		return "", "", false
+	}
+	return fmt.Sprintf("%x-%x", n[0], n[1]), fields[3] + " " + fields[4], true
+}
+
+// step is taken for each thing that is looked at. Its error is the end of the turn.
+func (f *unnamedFiles) step(ctx context.Context) error {
+	if f.steps++; f.steps < 64 {
+		return nil
+	}
+	f.steps = 0
+	return f.pace(ctx)
+}
+
+// readOverlays finds the host's overlays.
+func (f *unnamedFiles) readOverlays() error {
+	f.overlays = nil
+	file, err := os.Open(f.proc + "/1/mountinfo")
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	f.overlays, err = parseOverlays(&io.LimitedReader{R: file, N: maxMounts})
+	return err
+}
+
+// parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is not absolute says nothing.
+func parseOverlays(mounts io.Reader) (map[uint64]string, error) {
+	found := map[uint64]string{}
+	_, err := mountinfo.GetMountsFromReader(mounts, func(m *mountinfo.Info) (skip, stop bool) {
+		if upper := upperOption(m.VFSOptions); m.FSType == "overlay" && strings.HasPrefix(upper, "/") && m.Major >= 0 && m.Minor >= 0 {
+			found[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = upper
+		}
+		return true, false
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}

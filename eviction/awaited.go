@@ -98,27 +98,23 @@ func (l *Life) levelOf(w *watched) stats.Opt[uint64] {
 	return stats.Opt[uint64]{V: k.level, OK: k.ok}
 }
 
-// remaining is what is still expected of an eviction for a signal: what came back already is taken off, and it is no more than what the
-// victim had when it was measured last; and what it has in shared memory. Absent: not known.
+// remaining is what is still expected of an eviction for a signal: what the victim had when it was measured last, or as long as it was not,
+// what came back already taken off, though others may have given that; and what it has in shared memory. Absent: not known.
 func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	k := w.info.kind
 	if k >= amounts || k.disk() && w.Signal != l.e.Signal {
 		return o
 	}
-	if o = l.due[k]; !o.OK {
-		return o
-	}
-	if at := l.levelOf(w); at.OK {
+	if o = l.due[k]; l.holds[k].OK {
+		o = l.holds[k]
+	} else if at := l.levelOf(w); o.OK && at.OK {
 		came := max(l.marks[w.info.order].best, at.V) - at.V
 		if k == kindMemory {
 			came -= min(came, l.shmem.fallen())
 		}
 		o.V -= min(o.V, came)
 	}
-	if left := l.holds[k]; left.OK {
-		o.V = min(o.V, left.V)
-	}
-	if k == kindMemory {
+	if k == kindMemory && o.OK {
 		o.V = add(o.V, l.sharedLeft())
 	}
 	return o

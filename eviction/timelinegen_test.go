@@ -204,7 +204,7 @@ func (d dice) lie(p *podPlan) {
 			p.NodeCritical, p.QOS = true, "Burstable"
 		}
 	case 4:
-		p.WrongName = true
+		p.WrongName, p.Strange = true, false // of a pod that the runtime has not named no name is wrong
 	}
 }
 

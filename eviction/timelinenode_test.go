@@ -83,7 +83,7 @@ func newWorld(tl *timeline) *world {
 		p := &realPod{podPlan: &tl.Pods[i], backs: tl.Pods[i].Backs}
 		p.uid = "uid-" + p.Name
 		w.pods = append(w.pods, p)
-		w.later(p.From, func() { p.start() })
+		w.later(p.From, func() { w.start(p) })
 		if p.Exit > p.From {
 			w.later(p.Exit, func() { w.exit(p) })
 		}
@@ -123,11 +123,15 @@ func (w *world) advance(to time.Duration) (happened bool) {
 	return happened
 }
 
-func (p *realPod) start() {
+// start makes a pod, as large as there is room for.
+func (w *world) start(p *realPod) {
 	p.there, p.alive, p.killed, p.asked = true, true, false, false
 	p.life++
-	p.anon, p.shm, p.vol, p.swap = float64(p.Anon), float64(p.Shm), float64(p.Vol), float64(p.Swap)
-	p.tasks, p.disk = max(float64(p.Tasks), 1), float64(p.Disk)
+	p.anon, p.shm, p.vol, p.swap, p.tasks, p.disk = 0, 0, 0, 0, 0, 0
+	p.anon = min(float64(p.Anon), w.memory())
+	p.shm = min(float64(p.Shm), w.memory())
+	p.vol = min(float64(p.Vol), w.memory())
+	p.swap, p.tasks, p.disk = min(float64(p.Swap), w.free("swap")), min(max(float64(p.Tasks), 1), w.free("tasks")), min(float64(p.Disk), w.free("disk"))
 	p.measured = p.disk
 	p.sandbox = "sandbox-" + p.Name + string(rune('a'+p.life%26))
 }
@@ -225,7 +229,7 @@ func (w *world) cleaned(p *realPod) {
 		life := p.life
 		w.later(p.BackAfter, func() {
 			if p.life == life && !p.alive {
-				p.start()
+				w.start(p)
 			}
 		})
 	}

@@ -59,6 +59,7 @@ type rules struct {
 	hard        map[kind]int                            // evictions for hard thresholds
 	told        map[*Life]int
 	count       int                  // of evictions
+	tmpfs       float64              // the node's at the last look
 	stopped     map[*realPod]float64 // since the breaker stopped: what pods had then
 	shaken      time.Duration        // the clock was set, or the agent began anew
 }
@@ -73,6 +74,8 @@ type victim struct {
 	signal stats.Signal
 	level  map[string]float64 // that was available
 	held   map[string]float64 // that it had
+	late   bool               // it did not die in time
+	fallen float64            // the node's shared memory since then
 }
 
 func newRules(s *shell, tl *timeline) *rules {
@@ -132,6 +135,7 @@ func (p *realPod) protected() bool {
 
 // look holds before each look: what is short and explained by nothing gets a victim in time.
 func (r *rules) look(ready *Ready) {
+	r.follow()
 	for i := range r.s.m.watched {
 		w := &r.s.m.watched[i]
 		if w.info.kind.pressure() || w.info.fs == containerFs {
@@ -151,6 +155,8 @@ func (r *rules) look(ready *Ready) {
 			limit = diskServed
 		case !w.Hard():
 			limit = w.Grace + softServed
+		case !w.info.kind.memoryView():
+			limit += 2 * fullAgain // looks at everything are as far apart
 		}
 		if waits := r.s.t - max(since[w.Signal], r.begin); waits > limit && !r.fair(ready) {
 			r.fail(r.lateness(w), "%s is short for %v, %.0f of it available, and no pod goes: %s", w.Signal, waits, r.s.free(whatOf[w.Signal]), r.s.last)
@@ -180,7 +186,7 @@ func (r *rules) unexplained(w *watched) bool {
 	what := whatOf[w.Signal]
 	left, slack := r.s.free(what), r.slack(what)
 	limit, _ := r.needs(&w.Threshold)
-	if left >= limit || left+r.owed(what, w.Hard(), nil)+slack >= limit || what == "disk" && r.s.Kubelet {
+	if left >= limit || left+r.owed(what, w.Hard(), -time.Hour, false)+slack >= limit || what == "disk" && r.s.Kubelet {
 		return false
 	}
 	for _, v := range r.victims {
@@ -188,16 +194,23 @@ func (r *rules) unexplained(w *watched) bool {
 		case v.life != v.its || !v.alive:
 		case !w.Hard() && !v.hard && !v.killed:
 			return false // it has its grace period
-		case v.signal == w.Signal && r.s.t-v.at < DieLimit+time.Second && v.hard && (!v.killed || v.holds(what) > v.held[what]/2):
+		case v.signal == w.Signal && r.s.t-max(v.at, r.shaken) < DieLimit+time.Second && v.hard && (!v.killed || v.holds(what) > v.held[what]/2):
 			return false // nothing tells that it will not die
 		}
 	}
 	if what == "disk" && slices.ContainsFunc(r.victims, func(v *victim) bool { return v.l.e.Disk() }) {
 		return false // what lies there is back in its own time
 	}
-	return slices.ContainsFunc(r.s.pods, func(p *realPod) bool {
-		return p.there && p.alive && !p.killed && !p.protected() && r.s.m.Life(p.uid) == nil && r.s.unpinned[p] >= p.Unpinned
-	})
+	may := false
+	for _, p := range r.s.pods {
+		if p.there && p.alive && !p.killed && !p.protected() && r.s.m.Life(p.uid) == nil {
+			if r.s.unpinned[p] < p.Unpinned {
+				return false // it may be tried first
+			}
+			may = may || !r.s.now().Before(r.s.m.aside[p.uid].until)
+		}
+	}
+	return may
 }
 
 func (r *rules) slack(what string) float64 {
@@ -207,11 +220,15 @@ func (r *rules) slack(what string) float64 {
 	return tolerance
 }
 
-// owed is what earlier victims hold of something, as long as it may be expected back.
-func (r *rules) owed(what string, hard bool, but *realPod) (owed float64) {
+// owed is what victims since then hold of something, as long as it may be expected back. known: of what the agent can know.
+func (r *rules) owed(what string, hard bool, since time.Duration, known bool) (owed float64) {
 	for _, v := range r.victims {
-		if v.realPod != but && r.awaited(v, what, hard) {
-			owed += v.holds(what)
+		switch {
+		case v.at < since || !r.awaited(v, what, hard) && (known || what != "memory" && what != "allocatable" || r.doubt(v) == 0):
+		case known:
+			owed += v.expected(what)
+		default:
+			owed += max(v.holds(what), r.doubt(v))
 		}
 	}
 	return owed
@@ -221,7 +238,7 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 	disk := what == "disk"
 	t := r.s.t
 	switch {
-	case v.life != v.its, disk != v.l.e.Disk(), v.at < r.shaken, v.l.e.Local():
+	case v.life != v.its, disk != v.l.e.Disk(), v.l.e.Local():
 		return false
 	case v.alive && !v.hard:
 		return !hard && t-v.at < DieLimit
@@ -231,8 +248,58 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 		return t-v.at < DieLimit // the runtime kills it
 	case disk:
 		return t-v.ended < cleanLimit
+	case v.late:
+		return false // others got their turn
 	}
 	return t-v.ended < sharedLimit && v.vol > leastShared/mib
+}
+
+// expected is what a victim is expected to return still. Whose shared memory went only the figure of the whole node tells: where that has
+// fallen by as much as the victim had, it counts as its own. A look at tasks does not read a pod's.
+func (v *victim) expected(what string) float64 {
+	left, had := v.holds(what), v.held["shared"]
+	if what == "disk" { // as measured, though it wrote on
+		return min(left, float64(v.l.e.Returns)/mib)
+	}
+	if what != "tasks" && v.Unmeasured {
+		return 0
+	}
+	shared := v.shm + v.vol
+	switch {
+	case what != "memory" && what != "allocatable":
+	case !v.l.e.Pod.Memory.ShmemBytes.OK || v.fallen > had-had/dip-tolerance:
+		left -= shared
+	default:
+		left -= min(shared, v.fallen)
+	}
+	return left
+}
+
+// doubt is how much of a dead victim's shared memory may be out for all that the node's figure tells: what fell may have been of others,
+// that hold theirs still.
+func (r *rules) doubt(v *victim) float64 {
+	all := v.held["shared"]
+	if v.alive || all <= leastShared/mib || r.s.t-v.ended >= sharedLimit {
+		return 0
+	}
+	for _, o := range r.victims {
+		if o != v && o.life == o.its {
+			all += o.shm + o.vol
+		}
+	}
+	if v.fallen >= all-all/dip {
+		return 0
+	}
+	return min(v.held["shared"], all-v.fallen)
+}
+
+// follow notes how the node's shared memory falls and rises.
+func (r *rules) follow() {
+	now := r.s.shared()
+	for _, v := range r.victims {
+		v.fallen += max(0, r.tmpfs-now)
+	}
+	r.tmpfs = now
 }
 
 // decision holds for what every step says of who may go.
@@ -248,6 +315,7 @@ func (r *rules) decision(d *Decision, in Input) {
 	}
 	if t := &d.Signal.Threshold; d.Stopped && strings.Contains(d.Reason, "stopped") {
 		switch k := signals[t.Signal].kind; {
+		case k.disk(): // what grows there is not known
 		case !r.grows:
 			r.fail(ruleBreaker, "nothing grows outside of pods: %s", d.Reason)
 		case t.Hard() && r.hard[k] < breakerLimit:
@@ -321,8 +389,8 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	if left > enough+slack && what != "disk" {
 		r.fail(ruleNeedless, "%s goes for %s, of which %.0f are available", p.uid, e.Signal, left)
 	}
-	owed := r.owed(what, e.hard, p)
-	if owed > 0 && left+owed > enough+slack && !r.emergency(what, left, e.hard) {
+	owed := r.owed(what, e.hard, r.shaken, true) // after a restart less is known
+	if limit, _ := r.needs(&met.Threshold); owed > 0 && left <= enough+slack && left+owed > enough+slack && !r.emergency(what, left, limit, e.hard) {
 		rule := ruleExplained
 		if slices.ContainsFunc(r.victims, func(v *victim) bool { return v.life == v.its && !v.alive && v.vol > 0 }) {
 			rule = ruleVolume
@@ -334,9 +402,14 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	}
 }
 
-// emergency: of what was available at an earlier kill less than half is left, which waits for nothing.
-func (r *rules) emergency(what string, left float64, hard bool) bool {
-	return slices.ContainsFunc(r.victims, func(v *victim) bool { return r.awaited(v, what, hard) && left < v.level[what]/2+1 })
+// emergency: of what was available at an earlier kill, or of the limit, less than half is left; or next to nothing, for as long as a kill
+// should take. Then whatever is to come is not waited for.
+func (r *rules) emergency(what string, left, limit float64, hard bool) bool {
+	return slices.ContainsFunc(r.victims, func(v *victim) bool {
+		since := r.s.t - v.at
+		half := since < DieLimit+sharedLimit && left < min(v.level[what], limit)/2+1
+		return half || r.awaited(v, what, hard) && since >= settleLimit && left < limit/dip+1
+	})
 }
 
 // innocent: a pod within its request does not go while one that is beyond its own may.
@@ -360,16 +433,20 @@ func (r *rules) begun(p *realPod, l *Life) {
 	for _, what := range whatOf {
 		v.level[what], v.held[what] = r.s.free(what), p.holds(what)
 	}
+	v.held["shared"] = p.shm + p.vol
 	r.victims = slices.DeleteFunc(r.victims, func(o *victim) bool { return o.realPod == p })
 	r.victims = append(r.victims, v)
 	r.count++
-	if r.begin = r.s.t; l.e.hard {
+	if r.begin, r.stopped = r.s.t, nil; l.e.hard {
 		r.hard[l.e.kind]++
 	}
 }
 
 // outcome holds of what is told.
 func (r *rules) outcome(l *Life) {
+	for _, v := range r.victims {
+		v.late = v.late || v.l == l && l.Outcome() == OutcomeUndying
+	}
 	if r.told[l]++; r.told[l] > 2 || r.told[l] == 2 && l.Outcome() == OutcomeUndying {
 		r.fail(ruleOutcome, "the outcome of %s is told %d times", l.e.Pod.PodRef.UID, r.told[l])
 	}

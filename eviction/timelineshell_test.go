@@ -189,16 +189,13 @@ func (s *shell) measure() Ready {
 	n.PIDs = stats.NodePIDStats{Time: now, Max: stats.Some(uint64(s.Tasks)), Current: stats.Some(uint64(s.Tasks) - free)}
 	if s.t-s.slow >= time.Second {
 		s.slow = s.t
-		var memory, swap, tasks float64
-		for _, p := range s.pods {
-			memory, swap, tasks = memory+p.memory(), swap+p.swap, tasks+p.tasks
-		}
-		n.Pods = stats.PodsTotal{Time: now, WorkingSetBytes: bytes(memory), SwapBytes: bytes(swap), Tasks: stats.Some(uint64(tasks))}
+		n.Pods = stats.PodsTotal{Time: now, WorkingSetBytes: bytes(s.ofPods("memory")), SwapBytes: bytes(s.ofPods("swap"))}
+		n.Pods.Tasks = stats.Some(uint64(s.ofPods("tasks")))
 		n.Fs = stats.Some(stats.FsStats{Time: now, CapacityBytes: bytes(float64(s.Disk)), AvailableBytes: bytes(s.free("disk"))})
 	}
 	r := s.m.Observe(now, n, Situation{ObserveDisks: s.Kubelet, Limited: slices.ContainsFunc(s.pods, func(p *realPod) bool { return p.Limit > 0 })})
 	if r.Near < NearShort {
-		s.growing = map[string]float64{"kubepods": s.kubepods(), "system.slice": s.outside["outside"].used}
+		s.growing = map[string]float64{"kubepods": s.ofPods("memory"), "system.slice": s.outside["outside"].used}
 	}
 	return r
 }
@@ -211,9 +208,10 @@ func (s *shell) shared() (used float64) {
 	return used
 }
 
-func (s *shell) kubepods() (used float64) {
+// ofPods is what all pods use of something.
+func (s *shell) ofPods(what string) (used float64) {
 	for _, p := range s.pods {
-		used += p.memory()
+		used += p.holds(what)
 	}
 	return used
 }
@@ -292,7 +290,7 @@ func (s *shell) grown() (out []Growth) {
 	for _, g := range []struct {
 		name string
 		now  float64
-	}{{"kubepods", s.kubepods()}, {"system.slice", s.outside["outside"].used}} {
+	}{{"kubepods", s.ofPods("memory")}, {"system.slice", s.outside["outside"].used}} {
 		if more := g.now - s.growing[g.name]; s.growing != nil && more > 0 {
 			out = append(out, Growth{g.name, int64(more * mib)})
 		}

@@ -150,12 +150,17 @@ func (h *held) base(w *watched) uint64 {
 	return w.limit
 }
 
-// doubtful reports whether a threshold waits for a victim that was killed and has not died, while half of what was left is gone: what that
-// victim still has is worth being measured.
+// doubtful reports whether a threshold waits for a victim that was killed and has not died, while half of what was left is gone, or for too
+// long: what that victim still has is worth being measured.
 func (m *Manager) doubtful(now time.Time, w *watched) bool {
 	h := m.holding(now, w)
-	return h.last != nil && !h.last.departed() && h.last.since(now) > 0 && w.info.kind.memoryView() &&
-		(w.observed.HalfGone(h.base(w)) || w.observed.Value < w.limit/dip)
+	switch {
+	case h.last == nil || h.last.departed() || h.last.since(now) <= 0 || w.info.kind.disk():
+		return false
+	case h.late(now):
+		return true
+	}
+	return w.info.kind.memoryView() && (w.observed.HalfGone(h.base(w)) || w.observed.Value < w.limit/dip)
 }
 
 // remeasure follows pods that are being evicted gently: one that leaks goes on leaking, and what it takes meanwhile it returns, too.

@@ -246,8 +246,8 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 		return t-v.at < DieLimit
 	case v.alive:
 		return t-v.at < DieLimit // the runtime kills it
-	case disk:
-		return t-v.ended < cleanLimit
+	case disk: // a hard threshold does not wait for a soft one's
+		return (v.hard || !hard) && t-v.ended < cleanLimit
 	case v.late:
 		return false // others got their turn
 	}

@@ -51,8 +51,9 @@ type held struct {
 
 // holding finds the evictions that a threshold waits for.
 func (m *Manager) holding(now time.Time, w *watched) (h held) {
+	together := m.together(now, w)
 	for _, l := range m.lives {
-		if l.settled || !l.sharesEnough(now, w) && (m.returned(now, l) || !l.eases(w)) {
+		if l.settled || !l.sharesEnough(now, w, together) && (m.returned(now, l) || !l.eases(w)) {
 			continue
 		}
 		h.last = l
@@ -84,10 +85,28 @@ func (l *Life) eases(w *watched) bool {
 	return !w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit
 }
 
-// sharesEnough reports whether what a dead victim has in shared memory explains a shortage, whatever it was evicted for, however gently.
-func (l *Life) sharesEnough(now time.Time, w *watched) bool {
-	return w.info.kind == kindMemory && l.sharedAwaited(now) &&
-		(!w.observed.Short(w.limit) || add(w.observed.Value, l.sharedLeft()) >= w.limit)
+// sharesEnough reports whether what a dead victim has in shared memory explains a shortage, with what is expected of others, whatever it
+// was evicted for, however gently.
+func (l *Life) sharesEnough(now time.Time, w *watched, together uint64) bool {
+	return w.info.kind == kindMemory && l.sharedAwaited(now) && (!w.observed.Short(w.limit) || add(w.observed.Value, together) >= w.limit)
+}
+
+// together is what dead victims have in shared memory and what is expected of those that a threshold waits for anyway: what none of them
+// explains alone they may explain together.
+func (m *Manager) together(now time.Time, w *watched) (bytes uint64) {
+	if w.info.kind != kindMemory {
+		return 0
+	}
+	for _, l := range m.lives {
+		switch {
+		case l.settled:
+		case l.sharedAwaited(now):
+			bytes = add(bytes, l.sharedLeft())
+		case !m.returned(now, l) && l.eases(w):
+			bytes = add(bytes, l.remaining(w).V)
+		}
+	}
+	return bytes
 }
 
 // blocked says why a threshold has to wait for what earlier evictions return; empty: it has not.

@@ -48,12 +48,29 @@ func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*
 	if err != nil {
 		return nil, err
 	}
+	return n.startAgent(ctx, object, config)
+}
+
+// StartAgentFrom is StartAgent with another program in the agent's place, of another version: a file of the guest.
+func (n *Node) StartAgentFrom(ctx context.Context, program, config string, args ...string) (*Agent, error) {
+	object, err := AgentPod(ctx, append([]string{"--log-format=json"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	volume := v1.Volume{Name: "program", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: program}}}
+	object.Spec.Volumes = append(object.Spec.Volumes, volume)
+	c := &object.Spec.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: volume.Name, MountPath: "/jettison", ReadOnly: true})
+	return n.startAgent(ctx, object, config)
+}
+
+func (n *Node) startAgent(ctx context.Context, object *v1.Pod, config string) (*Agent, error) {
 	if err := n.Import(ctx, "/images/jettison.tar"); err != nil {
 		return nil, err
 	}
 	folders := "mkdir -p"
 	for _, v := range object.Spec.Volumes { // what a kubelet does for type DirectoryOrCreate
-		if v.HostPath != nil {
+		if v.HostPath != nil && v.Name != "program" {
 			folders += " " + v.HostPath.Path
 		}
 	}

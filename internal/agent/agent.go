@@ -119,8 +119,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// besideLimit is how long a look waits for the kernel to list kubepods' directories and to open new cgroups in them: milliseconds count, and
-// what was listed before is nearly the same.
+// besideLimit is how long a look waits for the kernel to list kubepods' directories and to open new cgroups in them: milliseconds count,
+// and what was listed before is nearly the same.
 const besideLimit = 5 * time.Millisecond
 
 // builder opens what the parts of the loop need, and closes it in the opposite order.

@@ -112,6 +112,23 @@ func (c *Client) listContainers(ctx context.Context, filter *runtimev1.Container
 	return once(items), c.link.wrap("list containers of", err)
 }
 
+// listOneByOne lists the containers of one sandbox after the other. One whose are too large becomes Refused, and has none.
+func (c *Client) listOneByOne(ctx context.Context, sandboxes []PodSandbox) (out []*runtimev1.Container, err error) {
+	for i := range sandboxes {
+		s := &sandboxes[i]
+		items, err := c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: s.ID})
+		if s.Refused = errors.Is(err, ErrTooLarge); err != nil && !s.Refused {
+			return nil, err
+		}
+		for _, item := range items { // a runtime may not have filtered
+			if item.GetPodSandboxId() == s.ID {
+				out = append(out, item)
+			}
+		}
+	}
+	return out, nil
+}
+
 // once leaves out what has no id, and all but the first of an id.
 func once[T interface{ GetId() string }](items []T) []T {
 	return distinct(items, T.GetId)

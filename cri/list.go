@@ -64,7 +64,8 @@ func NewLister(c *Client) *Lister {
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
 // minute (of sandboxes: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request;
 // 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
-// is left without details, or with those known: that is no error, and a later List asks again. One whose verbose status is too large is
+// is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
+// be listed for their size is Refused, and none keeps those of others from being listed. One whose verbose status is too large is
 // Refused, and asked for the plain one from then on. When ctx ends, or a status is not
 // answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
@@ -75,13 +76,16 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 	if err != nil {
 		return out, err
 	}
-	containers, err := l.client.listContainers(ctx, nil)
-	if err != nil {
-		return out, err
-	}
 	out.Sandboxes = make([]PodSandbox, 0, len(sandboxes))
 	for _, s := range sandboxes {
 		out.Sandboxes = append(out.Sandboxes, sandboxOf(s))
+	}
+	containers, err := l.client.listContainers(ctx, nil)
+	if errors.Is(err, ErrTooLarge) {
+		containers, err = l.client.listOneByOne(ctx, out.Sandboxes)
+	}
+	if err != nil {
+		return out, err
 	}
 	out.Containers = make([]Container, 0, len(containers))
 	for _, c := range containers {
@@ -91,7 +95,7 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 	for i := range out.Sandboxes {
 		s := &out.Sandboxes[i]
 		l.sandboxes[s.ID].detail.fill(s)
-		s.Refused = l.sandboxes[s.ID].refused
+		s.Refused = s.Refused || l.sandboxes[s.ID].refused
 	}
 	for i := range out.Containers {
 		c := &out.Containers[i]

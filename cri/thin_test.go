@@ -292,3 +292,26 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 		t.Error("a turn was not given back")
 	}
 }
+
+// One pod whose containers are too large to be listed, a tenant's hook is enough, does not keep the others from being known.
+func TestAListThatIsTooLarge(t *testing.T) {
+	for _, streams := range []bool{false, true} {
+		r := node(t)
+		r.Streams, r.Batch = streams, 5000
+		r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "hostile", Metadata: &runtimev1.PodSandboxMetadata{Uid: "h"}})
+		for i := range 2 {
+			r.Containers = append(r.Containers, &runtimev1.Container{
+				Id: fmt.Sprint("h", i), PodSandboxId: "hostile", State: runtimev1.ContainerState_CONTAINER_RUNNING,
+				Annotations: map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat(`\u003c`, maxMessage/6/2)},
+			})
+		}
+		got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
+		if err != nil || len(got.Sandboxes) != 3 || len(got.Containers) != 3 || got.Containers[0].ID != "c1" {
+			t.Errorf("streams %v: %+v, %v", streams, got, err)
+			continue
+		}
+		if got.Sandboxes[0].Refused || !got.Sandboxes[2].Refused || got.Containers[0].OOMScoreAdj == nil {
+			t.Errorf("streams %v: %+v", streams, got)
+		}
+	}
+}

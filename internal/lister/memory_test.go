@@ -18,12 +18,9 @@ import (
 // childVariable is set in the process that TestHostileStatusesFitTheMemory measures: the runtime that it lists.
 const childVariable = "JETTISON_LISTS"
 
-// The container's limit in deploy/daemonset.yaml is 64 MiB. What the agent has beside its list of pods is 20 MiB at most: 28 MiB resident at
-// rest (docs/build/performance.md) less what this program, too, has of it.
-const (
-	memoryLimit = 64 << 20
-	memoryElse  = 20 << 20
-)
+// The container's limit in deploy/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md): so much
+// more it may have, and so much more a process may have than at its start.
+const memoryMore = 36 << 20
 
 // escaped is what a runtime makes of a tenant's megabytes of "<": six bytes of JSON for each.
 func escaped(n int) string { return strings.Repeat(`\u003c`, n) }
@@ -65,6 +62,9 @@ func hostile(t *testing.T) *critest.Runtime {
 
 // Ten pods of 110 whose tenants did all that they can: the list of them fits the memory that the agent has, and tells what is needed.
 func TestHostileStatusesFitTheMemory(t *testing.T) {
+	if race {
+		t.Skip("the race detector multiplies memory")
+	}
 	if endpoint := os.Getenv(childVariable); endpoint != "" {
 		listAndMeasure(t, endpoint)
 		return
@@ -75,16 +75,16 @@ func TestHostileStatusesFitTheMemory(t *testing.T) {
 		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		child.Env = append(os.Environ(), childVariable+"="+r.Endpoint())
 		out, err := child.CombinedOutput()
-		var peak, pods, unknown int
-		at := strings.Index(string(out), "peak ")
+		var more, pods, unknown int
+		at := strings.Index(string(out), "more ")
 		if at >= 0 {
-			_, _ = fmt.Sscanf(string(out[at:]), "peak %d pods %d unknown %d", &peak, &pods, &unknown)
+			_, _ = fmt.Sscanf(string(out[at:]), "more %d pods %d unknown %d", &more, &pods, &unknown)
 		}
-		if err != nil || peak == 0 || peak > memoryLimit-memoryElse || pods != 110 || unknown != 0 {
-			t.Errorf("streams %v: a peak of %.1f MiB, want at most %d; %d pods, of %d the request is unknown, want 110 and 0 (%v)\n%.2000s",
-				streams, float64(peak)/(1<<20), (memoryLimit-memoryElse)>>20, pods, unknown, err, out)
+		if err != nil || more == 0 || more > memoryMore || pods != 110 || unknown != 0 {
+			t.Errorf("streams %v: %.1f MiB, want at most %d; %d pods, of %d the request is unknown, want 110 and 0 (%v)\n%.2000s",
+				streams, float64(more)/(1<<20), memoryMore>>20, pods, unknown, err, out)
 		} else {
-			t.Logf("streams %v: a peak of %.1f MiB", streams, float64(peak)/(1<<20))
+			t.Logf("streams %v: %.1f MiB", streams, float64(more)/(1<<20))
 		}
 		r.Stop()
 	}
@@ -93,6 +93,7 @@ func TestHostileStatusesFitTheMemory(t *testing.T) {
 // listAndMeasure lists as the agent does, a few times, and prints what it came to.
 func listAndMeasure(t *testing.T, endpoint string) {
 	protect.Self() // what is refused is no matter: the heap's bounds are not
+	before := resident(t, "VmRSS:")
 	client, err := cri.Dial(endpoint, "")
 	if err != nil {
 		t.Fatal(err)
@@ -113,16 +114,16 @@ func listAndMeasure(t *testing.T, endpoint string) {
 			unknown++
 		}
 	}
-	fmt.Printf("peak %d pods %d unknown %d\n", residentPeak(t), len(pods), unknown)
+	fmt.Printf("more %d pods %d unknown %d\n", resident(t, "VmHWM:")-before, len(pods), unknown)
 }
 
-// residentPeak is VmHWM in bytes.
-func residentPeak(t *testing.T) (kib int) {
+// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
+func resident(t *testing.T, name string) (kib int) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	_, rest, _ := strings.Cut(string(text), name)
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,9 @@ import (
 // change at 2,000 pods takes about half a millisecond (BenchmarkDelete).
 const (
 	MaxPods   = 2000
-	MaxMemory = 16 << 20 // bytes of all objects, as podjson.Size has them
+	MaxMemory = 8 << 20 // bytes of all objects, as podjson.Size has them
+	// maxBoth bounds what is known together with what is new in Puts under way: until one is over there are both.
+	maxBoth = 10 << 20
 )
 
 // Errors of Put beside those that say what is wrong with the text, which wrap neither.
@@ -57,7 +59,8 @@ type Store struct {
 	snapshot atomic.Pointer[Snapshot]
 	changed  chan struct{} // one slot
 	decoding sync.Mutex    // held for one pod at a time, so that clients together use one core
-	staged   atomic.Int64  // bytes of objects in Puts under way
+	staged   atomic.Int64  // bytes of objects in Puts under way that are not known already
+	held     atomic.Int64  // bytes of what clients have handed over
 
 	mu        sync.Mutex
 	clients   map[string]*entry
@@ -92,8 +95,8 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 // A pod whose UID is known replaces that one. It is all or nothing: after an error nothing has changed. Errors name the pod, and
 // wrap ErrTooLarge, ErrBusy (too much is being put by others: try again) or the reader's.
 func (s *Store) Put(r io.Reader, replace bool) (pods int, version uint64, err error) {
-	batch, memory := map[string]*entry{}, 0
-	defer func() { s.staged.Add(int64(-memory)) }()
+	batch, memory, staged := map[string]*entry{}, 0, 0
+	defer func() { s.staged.Add(int64(-staged)) }()
 	err = podjson.List(r, func(_ int, raw []byte) error {
 		if len(batch) == MaxPods {
 			return fmt.Errorf("%w: the agent takes %d pods, those of one node", ErrTooLarge, MaxPods)
@@ -105,15 +108,17 @@ func (s *Store) Put(r io.Reader, replace bool) (pods int, version uint64, err er
 		if _, twice := batch[string(e.object.UID)]; twice {
 			return fmt.Errorf("metadata.uid: %q is a second time in the list", e.object.UID)
 		}
-		batch[string(e.object.UID)] = e
-		memory += e.size
-		switch staged := s.staged.Add(int64(e.size)); {
-		case memory > MaxMemory:
-			return errMemory
-		case staged > MaxMemory:
-			return fmt.Errorf("%w: too many pods are being put at the same time", ErrBusy)
+		if old := s.same(e); old != nil { // it takes no memory a second time
+			e = old
+		} else {
+			staged += e.size
+			s.staged.Add(int64(e.size))
 		}
-		return nil
+		batch[string(e.object.UID)] = e
+		if memory += e.size; memory > MaxMemory {
+			return errMemory
+		}
+		return s.room(staged)
 	})
 	if err != nil {
 		return 0, 0, err
@@ -123,6 +128,29 @@ func (s *Store) Put(r io.Reader, replace bool) (pods int, version uint64, err er
 }
 
 var errMemory = fmt.Errorf("%w: the agent has room for %d MiB of pods", ErrTooLarge, MaxMemory>>20)
+
+// room refuses what does not fit beside what is known; staged is how much of it is this Put's.
+func (s *Store) room(staged int) error {
+	held := s.held.Load()
+	switch {
+	case held+int64(staged) > maxBoth:
+		return fmt.Errorf("%w: the agent has room for %d MiB of pods while they change, and has %d: put or delete them in parts",
+			ErrTooLarge, maxBoth>>20, held>>20)
+	case held+s.staged.Load() > maxBoth:
+		return fmt.Errorf("%w: too many pods are being put at the same time", ErrBusy)
+	}
+	return nil
+}
+
+// same is the known entry that a new one equals; nil: there is none.
+func (s *Store) same(e *entry) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.clients[string(e.object.UID)]; old != nil && reflect.DeepEqual(old.object, e.object) {
+		return old
+	}
+	return nil
+}
 
 func (s *Store) decode(raw []byte) (*entry, error) {
 	s.decoding.Lock()
@@ -168,6 +196,7 @@ func (s *Store) apply(batch map[string]*entry, replace bool) (version uint64, er
 		return 0, errMemory
 	}
 	s.clients = next
+	s.held.Store(int64(memory))
 	if changed {
 		s.publish()
 	}
@@ -178,9 +207,11 @@ func (s *Store) apply(batch map[string]*entry, replace bool) (version uint64, er
 func (s *Store) Delete(uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clients[uid] == nil {
+	e := s.clients[uid]
+	if e == nil {
 		return false
 	}
+	s.held.Add(int64(-e.size))
 	delete(s.clients, uid)
 	s.publish()
 	return true

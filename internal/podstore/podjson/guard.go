@@ -19,7 +19,7 @@ import (
 
 // maxDecoded is the most memory, in bytes, that one pod may take when it is decoded. Two characters of text, {}, make a container of
 // 700 bytes.
-const maxDecoded = 8 << 20
+const maxDecoded = 4 << 20
 
 // guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses quantities that would
 // be slow to parse and text that would take too much memory.

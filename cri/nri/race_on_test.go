@@ -1,0 +1,5 @@
+//go:build race
+
+package nri
+
+const race = true

@@ -1,0 +1,5 @@
+//go:build !race
+
+package lister
+
+const race = false

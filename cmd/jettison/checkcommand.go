@@ -23,7 +23,7 @@ Exit code 1: something that jettison run cannot work without is missing; it is t
 		Example: "  jettison check\n  jettison check --watch 10s",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.load(); err != nil {
+			if err := flags.load(cmd.Context()); err != nil {
 				return err
 			}
 			return check.Run(cmd.Context(), stdout, flags.options)

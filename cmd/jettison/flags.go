@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -46,7 +47,7 @@ func defaultHostRoot() string {
 }
 
 // load reads the configuration and checks the flags.
-func (l *lookFlags) load() error {
+func (l *lookFlags) load(ctx context.Context) error {
 	for _, f := range []struct {
 		name  string
 		value time.Duration
@@ -57,7 +58,7 @@ func (l *lookFlags) load() error {
 		}
 	}
 	var err error
-	if l.options.Config, err = config.Load(l.path); err != nil {
+	if l.options.Config, err = config.Load(ctx, l.path); err != nil {
 		return usageError{err}
 	}
 	return nil

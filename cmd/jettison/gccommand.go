@@ -46,7 +46,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			if o.Trigger, ok = triggers[trigger]; !ok {
 				return usageError{fmt.Errorf("--trigger %q: want periodic or diskPressure", trigger)}
 			}
-			if places.options.Config, err = config.Load(places.path); err != nil {
+			if places.options.Config, err = config.Load(cmd.Context(), places.path); err != nil {
 				return usageError{err}
 			}
 			o.Config, o.CgroupMount = places.options.Config.Config, places.options.CgroupMount

@@ -32,7 +32,7 @@ Where nothing was recorded it says so; an ID that no record has ends it with exi
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if past.JSON, err = asJSON(output); err != nil {
 				return err
@@ -44,7 +44,7 @@ Where nothing was recorded it says so; an ID that no record has ends it with exi
 				past.ID = args[0]
 			}
 			if past.File == "" {
-				c, err := config.Load(path)
+				c, err := config.Load(cmd.Context(), path)
 				if err != nil {
 					return usageError{err}
 				}

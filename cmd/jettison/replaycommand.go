@@ -38,11 +38,11 @@ A malformed frame, or a time that goes backwards, ends it with exit code 1 and t
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := replay.Options{Path: args[0], Stdin: stdin}
 			var err error
-			if o.Policy, err = replay.Load(path, stderr); err != nil {
+			if o.Policy, err = replay.Load(cmd.Context(), path, stderr); err != nil {
 				return usageError{err}
 			}
 			if other != "" {
-				if o.Than, err = replay.Load(other, stderr); err != nil {
+				if o.Than, err = replay.Load(cmd.Context(), other, stderr); err != nil {
 					return usageError{err}
 				}
 			}

@@ -39,7 +39,7 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			if o.Log, err = logger(pipe, format, level); err != nil {
 				return usageError{err}
 			}
-			if o.Config, err = config.Load(path); err != nil {
+			if o.Config, err = config.Load(cmd.Context(), path); err != nil {
 				return usageError{err}
 			}
 			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {

@@ -21,9 +21,9 @@ and of all pods, and a few of /proc: enough to run jettison's tests on. It holds
 and the kernel's version; no names, labels, annotations or content of pods.`,
 		Example: "  jettison tree > node.txtar",
 		Args:    noArguments,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if flags.options.Config, err = config.Load(flags.path); err != nil {
+			if flags.options.Config, err = config.Load(cmd.Context(), flags.path); err != nil {
 				return usageError{err}
 			}
 			fs, err := sources.OpenCgroups(flags.options.Options)

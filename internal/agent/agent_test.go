@@ -56,7 +56,7 @@ func configOf(t *testing.T, text string) *config.Loaded {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l, err := config.Load(path)
+	l, err := config.Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

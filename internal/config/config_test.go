@@ -229,7 +229,7 @@ func TestLoad(t *testing.T) {
 		}
 		return path
 	}
-	if l, err := Load(file("good.yaml", own)); err != nil || l.Path != filepath.Join(dir, "good.yaml") || l.Kind != KindAgent {
+	if l, err := Load(t.Context(), file("good.yaml", own)); err != nil || l.Path != filepath.Join(dir, "good.yaml") || l.Kind != KindAgent {
 		t.Errorf("got %+v, %v", l, err)
 	}
 	bad := file("bad.yaml", own+"x: 1\n")
@@ -241,7 +241,7 @@ func TestLoad(t *testing.T) {
 		file("huge.yaml", strings.Repeat("#\n", maxSize/2+1)): "larger than",
 		file("binary.yaml", "\x00\x01\x02"):                   "not YAML",
 	} {
-		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Load(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want one line with %q", path, err, want)
 		}
 	}
@@ -266,7 +266,7 @@ func TestBlame(t *testing.T) {
 	if err := os.WriteFile(path, []byte(own+"evictionHard:\n  memory.available: 1Gi\n  pid.available: 1Ti\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l, err := Load(path)
+	l, err := Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

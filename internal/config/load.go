@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,10 +18,16 @@ import (
 
 	"jettison/eviction"
 	"jettison/internal/nearest"
+	"jettison/internal/wholefile"
 )
 
 // maxSize of a configuration file. A kubelet's has a few KiB.
 const maxSize = 1 << 20
+
+// pipeLimit is how long a configuration that comes through a pipe may take, as one that a shell has another program write.
+const pipeLimit = 30 * time.Second
+
+var errPipe = fmt.Errorf("it is a pipe that nobody wrote and closed within %v: name a file", pipeLimit)
 
 // Loaded is a configuration with where it came from and what a person should know about it.
 type Loaded struct {
@@ -41,14 +48,17 @@ func (l *Loaded) Blame(e *eviction.FieldError) error {
 	return fmt.Errorf("config %s:%d: %s", l.Path, l.lines.line(e.Field), e.Line())
 }
 
-// Load reads the file at path. With an empty path it reads DefaultPath and, where that is missing, returns the defaults.
+// Load reads the file at path. With an empty path it reads DefaultPath and, where that is missing, returns the defaults. It waits for a
+// pipe's writer, until ctx ends or for 30 s.
 // Errors are one line: the file, the line, the field, what is wrong.
-func Load(path string) (*Loaded, error) {
+func Load(ctx context.Context, path string) (*Loaded, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, pipeLimit, errPipe)
+	defer cancel()
 	named := path != ""
 	if !named {
 		path = DefaultPath
 	}
-	f, err := os.Open(path)
+	f, err := wholefile.OpenStream(ctx, path)
 	if errors.Is(err, os.ErrNotExist) && !named {
 		return &Loaded{Config: Default(), Kind: KindAgent}, nil
 	}
@@ -59,7 +69,7 @@ func Load(path string) (*Loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)

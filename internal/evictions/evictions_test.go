@@ -82,7 +82,7 @@ func (f *fixture) renew(text string, change func(*Options)) {
 	if err := os.WriteFile(path, []byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n"+text), 0o644); err != nil {
 		f.t.Fatal(err)
 	}
-	c, err := config.Load(path)
+	c, err := config.Load(f.t.Context(), path)
 	if err != nil {
 		f.t.Fatal(err)
 	}

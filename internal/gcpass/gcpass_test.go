@@ -64,7 +64,7 @@ func (n *gcNode) write(path, text string) {
 // gc makes a pass with the exit code and the line that the command has for an error. change changes what the command's flags would.
 func (n *gcNode) gc(change ...func(*Options)) (stdout, stderr string, code int) {
 	n.t.Helper()
-	c, err := config.Load(n.config)
+	c, err := config.Load(n.t.Context(), n.config)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"jettison/internal/config"
 	"jettison/internal/frames"
+	"jettison/internal/wholefile"
 )
 
 // Options of Run.
@@ -21,8 +22,8 @@ type Options struct {
 }
 
 // Load loads a policy. What a person should know about it goes to stderr.
-func Load(path string, stderr io.Writer) (*config.Loaded, error) {
-	c, err := config.Load(path)
+func Load(ctx context.Context, path string, stderr io.Writer) (*config.Loaded, error) {
+	c, err := config.Load(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func Load(path string, stderr io.Writer) (*config.Loaded, error) {
 
 // Run plays all frames and prints what is decided on them, a JSON object a line. How many decisions differ goes to stderr.
 func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
-	r, done, err := open(o)
+	r, done, err := open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -52,13 +53,17 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	return err
 }
 
-// open opens a file of frames.
-func open(o Options) (r *frames.Reader, done func(), err error) {
+// open opens a file of frames, or a pipe: until ctx ends it is waited for who writes to it, as for who writes to standard input.
+func open(ctx context.Context, o Options) (r *frames.Reader, done func(), err error) {
 	if o.Path == "-" {
-		r, err := frames.NewReader(o.Stdin, "standard input")
+		in := o.Stdin
+		if file, ok := in.(*os.File); ok {
+			in = wholefile.NewStream(ctx, file)
+		}
+		r, err := frames.NewReader(in, "standard input")
 		return r, func() {}, err
 	}
-	file, err := os.Open(o.Path)
+	file, err := wholefile.OpenStream(ctx, o.Path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("replay: %w", err)
 	}

@@ -49,8 +49,8 @@ func play(t *testing.T, policy, other, path string) (stdout, stderr string, code
 	o := Options{Path: path}
 	var err error
 	code = 2
-	if o.Policy, err = Load(policy, &errs); err == nil && other != "" {
-		o.Than, err = Load(other, &errs)
+	if o.Policy, err = Load(t.Context(), policy, &errs); err == nil && other != "" {
+		o.Than, err = Load(t.Context(), other, &errs)
 	}
 	if err == nil {
 		code = 1

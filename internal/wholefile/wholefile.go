@@ -1,5 +1,6 @@
 // Package wholefile reads and replaces small regular files as a whole. What it is asked to read may be a pipe, a device or far too large:
-// it neither waits for the one nor holds the other in memory. What it writes is after a crash either the old file or the new one.
+// it neither waits for the one nor holds the other in memory. A Stream is for what may well be a pipe. What is written is after a crash
+// either the old file or the new one.
 //
 // Libraries that replace files (github.com/google/renameio/v2, github.com/natefinch/atomic) leave two things out: the directory is not
 // synced, so the new name may be lost with the power, and their temporary files have names of their own, so that those of processes

@@ -138,7 +138,7 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 func (p *Pod) String() string { return p.Object.Namespace + "/" + p.Object.Name }
 
 func (p *Pod) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	ctx, cancel := context.WithTimeout(ctx, podDeadline)
 	defer cancel()
 	n, o := p.node, p.Object
 	if _, err := n.Shell(ctx, "mkdir -p "+p.logDir()+" "+p.beatDir()+p.makeCgroup()); err != nil {

@@ -70,7 +70,7 @@ func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {
 	if p.Memory.AnonBytes.OK && p.Memory.ShmemBytes.OK {
 		has.V, has.OK = add(p.Memory.AnonBytes.V, p.Memory.ShmemBytes.V), true
 	}
-	if !has.OK || has.V > implausible {
+	if !has.OK || has.V >= implausible {
 		u.held, u.calm = 0, 0
 		return
 	}
@@ -106,7 +106,10 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 	for _, u := range m.uses {
 		u.seen = false
 	}
-	all := pressed{calmAt: m.pressed.calmAt, capacity: s.Node.Memory.CapacityBytes.V}
+	all := pressed{calmAt: m.pressed.calmAt}
+	if !brokenMemory(&s.Node) { // a recording has no part of a reading that cannot be true
+		all.capacity = s.Node.Memory.CapacityBytes.V
+	}
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		u := m.uses[p.PodRef.UID]
@@ -140,7 +143,7 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 }
 
 func (u *use) step(counter stats.Opt[uint64], span time.Duration, calm bool) {
-	if !counter.OK {
+	if !counter.OK || counter.V >= implausible {
 		u.rate, u.known = 0, false
 		return
 	}

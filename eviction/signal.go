@@ -100,13 +100,19 @@ func (m *Manager) observe(now time.Time, s *stats.Summary, w *watched) stats.Obs
 	return o
 }
 
+// broken reports whether a figure cannot be true.
+func broken(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }
+
+func brokenMemory(n *stats.NodeStats) bool {
+	m := &n.Memory
+	return broken(m.CapacityBytes) || broken(m.WorkingSetBytes) || broken(m.KernelAvailableBytes) || broken(m.PerCPUFreeBytes)
+}
+
 // cannotBe reports whether a number that a signal is computed from is broken.
 func cannotBe(n *stats.NodeStats, w *watched) bool {
-	broken := func(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }
 	switch w.info.kind {
 	case kindMemory:
-		return broken(n.Memory.CapacityBytes) || broken(n.Memory.WorkingSetBytes) || broken(n.Memory.KernelAvailableBytes) ||
-			broken(n.Memory.PerCPUFreeBytes) || w.Signal == stats.SignalAllocatableMemoryAvailable && broken(n.Allocatable.WorkingSetBytes)
+		return brokenMemory(n) || w.Signal == stats.SignalAllocatableMemoryAvailable && broken(n.Allocatable.WorkingSetBytes)
 	case kindPID:
 		return broken(n.PIDs.Current)
 	}

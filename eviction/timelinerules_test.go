@@ -194,7 +194,7 @@ func (r *rules) unexplained(w *watched) bool {
 		case v.life != v.its || !v.alive:
 		case !w.Hard() && !v.hard && !v.killed:
 			return false // it has its grace period
-		case v.signal == w.Signal && r.s.t-max(v.at, r.shaken) < DieLimit+time.Second && v.hard && (!v.killed || v.holds(what) > v.held[what]/2):
+		case v.signal == w.Signal && r.s.t-max(v.at, r.shaken) < DieLimit+time.Second && v.hard && (!v.killed || v.Unmeasured || v.holds(what) > v.held[what]/2):
 			return false // nothing tells that it will not die
 		}
 	}

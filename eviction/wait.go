@@ -126,7 +126,7 @@ func (m *Manager) blocked(now time.Time, w *watched) string {
 // limit where it was not short then. Where it is not known what is to come, less than half of that must be left: once the victim is dead,
 // for some is there already; and where it should be dead for long.
 func (h *held) outgrown(now time.Time, w *watched) bool {
-	base, late := h.base(w), h.late(now)
+	base, late := h.base(w), h.late(now) && !w.info.kind.disk() // files are back in their own time
 	half := w.observed.HalfGone(base) || late && w.observed.Value < h.floor(w)
 	switch {
 	case !w.Amount():

@@ -33,17 +33,18 @@ func TestPipes(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
+		says string
 	}{
-		{[]string{"check", "--config", pipe}, exitUsage},
-		{[]string{"stats", "--config", pipe}, exitUsage},
-		{[]string{"gc", "--config", pipe}, exitUsage},
-		{[]string{"tree", "--config", pipe}, exitUsage},
-		{[]string{"records", "--config", pipe}, exitUsage},
-		{[]string{"run", "--config", pipe}, exitUsage},
-		{[]string{"replay", "--config", pipe, config}, exitUsage},
-		{[]string{"replay", "--config", config, "--diff", pipe, config}, exitUsage},
-		{[]string{"replay", "--config", config, pipe}, exitFailed},
-		{[]string{"replay", "--config", config, "-"}, exitFailed},
+		{[]string{"check", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"stats", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"gc", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"tree", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"records", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"run", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"replay", "--config", pipe, config}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"replay", "--config", config, "--diff", pipe, config}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"replay", "--config", config, pipe}, exitFailed, "replay: ended before " + pipe + " did: "},
+		{[]string{"replay", "--config", config, "-"}, exitFailed, "replay: ended before - did: "},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // as SIGTERM ends it
 		var stdout, stderr bytes.Buffer
@@ -51,8 +52,8 @@ func TestPipes(t *testing.T) {
 		go func() { ended <- execute(ctx, c.args, &stdout, &stderr) }()
 		select {
 		case code := <-ended:
-			if code != c.code || strings.Count(stderr.String(), "\n") != 1 {
-				t.Errorf("%v: exit code %d, want %d: %s", c.args, code, c.code, stderr.String())
+			if code != c.code || !strings.Contains(stderr.String(), c.says) || strings.Count(stderr.String(), "\n") != 1 {
+				t.Errorf("%v: exit code %d, want %d and %q: %s", c.args, code, c.code, c.says, stderr.String())
 			}
 		case <-time.After(20 * time.Second):
 			t.Errorf("%v hangs", c.args)

@@ -37,7 +37,12 @@ func Load(ctx context.Context, path string, stderr io.Writer) (*config.Loaded, e
 }
 
 // Run plays all frames and prints what is decided on them, a JSON object a line. How many decisions differ goes to stderr.
-func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
+func Run(ctx context.Context, o Options, stdout, stderr io.Writer) (err error) {
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("replay: ended before %s did: %w", o.Path, context.Cause(ctx))
+		}
+	}()
 	r, done, err := open(ctx, o)
 	if err != nil {
 		return err

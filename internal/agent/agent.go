@@ -101,7 +101,6 @@ func Run(ctx context.Context, o Options) error {
 		l.log.Warn("not as it should be", "error", err)
 	}
 	l.warmUp(time.Now()) // what a decision takes is in memory from now on
-	b.s.Reader.Beside(besideLimit)
 	ctx, cancel := context.WithCancel(ctx)
 	b.later(cancel)
 	l.onObjects() // what was handed over meanwhile counts at the first look already
@@ -118,10 +117,6 @@ func Run(ctx context.Context, o Options) error {
 	l.end()
 	return nil
 }
-
-// besideLimit is how long a look waits for the kernel to list kubepods' directories and to open new cgroups in them: milliseconds count,
-// and what was listed before is nearly the same.
-const besideLimit = 5 * time.Millisecond
 
 // builder opens what the parts of the loop need, and closes it in the opposite order.
 type builder struct {
@@ -264,7 +259,7 @@ func (b *builder) killer() (pin func(*stats.PodStats) (*kill.Victim, error)) {
 	if b.o.DryRun {
 		return func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(b.s.FS, p) }
 	}
-	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.Held})
+	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder})
 	for _, err := range killer.Refused() {
 		b.log.Warn("not as it should be", "error", err)
 	}

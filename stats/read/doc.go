@@ -4,7 +4,6 @@
 //	reader.go      Reader: cgroupfs and /proc into a Summary; the cheap look, the memory view
 //	node.go        the full look at the node
 //	podset.go      the pods of the hierarchy, kept between looks
-//	beside.go      listing and opening them beside a look, for the kernel may hold that up
 //	podlook.go     the files of one pod and its containers
 //	self.go        which pod this process runs in
 //	stallshare.go  the share of time stalled, from totals

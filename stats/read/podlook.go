@@ -23,7 +23,7 @@ func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth)
 	// A kept group whose cgroup was removed answers ErrVanished; its path may have a successor by now.
 	for try := 0; ; try++ {
 		if k.group == nil {
-			g, err := c.pods.open(k)
+			g, err := c.fs.Group(k.Path)
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,6 @@ type podSet struct {
 	names     []byte               // scratch: directory entries
 	root      *podRoot             // being listed
 	visit     func(name []byte)    // listing it; here, for a closure would be allocated at each look
-	beside    *beside              // nil: the caller's goroutine lists and opens
 }
 
 // podRoot is a cgroup whose children are pods.
@@ -39,13 +38,9 @@ type podRoot struct {
 // podGroup is one pod's cgroup.
 type podGroup struct {
 	stats.PodCgroup
-	parent   string        // of a pod elsewhere: what the runtime called its cgroup
-	group    *cgroup.Group // nil: not open
-	round    uint64        // that saw it last
-	opening  *opening      // by beside; nil: it is not
-	asking   *opening      // likewise, for its processes
-	critical bool          // as they answered last
-	answered bool
+	parent string        // of a pod elsewhere: what the runtime called its cgroup
+	group  *cgroup.Group // nil: not open
+	round  uint64        // that saw it last
 
 	usage      usageSample
 	containers map[string]usageSample // by name of the cgroup
@@ -76,9 +71,6 @@ func newPodSet(fs *cgroup.FS, roots []string) *podSet {
 }
 
 func (s *podSet) close() {
-	if s.beside != nil {
-		s.beside.close()
-	}
 	for _, r := range s.roots {
 		if r.dir != nil {
 			r.dir.Close()
@@ -94,10 +86,6 @@ func (s *podSet) close() {
 }
 
 func (g *podGroup) close() {
-	g.opening.abandon()
-	g.opening = nil
-	g.asking.abandon()
-	g.asking, g.answered = nil, false
 	if g.group != nil {
 		g.group.Close()
 		g.group = nil
@@ -108,11 +96,8 @@ func (g *podGroup) close() {
 func (s *podSet) discover(pods Index) error {
 	s.round++
 	var first error
-	if s.beside != nil {
-		s.beside.begin()
-	}
-	for i, r := range s.roots {
-		if err := s.listed(i, r); err != nil && first == nil {
+	for _, r := range s.roots {
+		if err := s.list(r); err != nil && first == nil {
 			first = err // what was known of this root stays
 			s.keep(r)
 			continue
@@ -137,30 +122,7 @@ func (s *podSet) discover(pods Index) error {
 	if s.changed {
 		s.sort()
 	}
-	if s.beside != nil {
-		if err := s.beside.openAll(s.order); first == nil {
-			first = err
-		}
-		s.beside.timer.Stop()
-	}
 	return first
-}
-
-// listed goes through the directory of the i-th root, or through what is told of it.
-func (s *podSet) listed(i int, r *podRoot) error {
-	if s.beside == nil {
-		return s.list(r)
-	}
-	s.root, r.present = r, 0
-	return s.beside.take(i, s.visit)
-}
-
-// open opens a pod's cgroup, or takes it as it was opened.
-func (s *podSet) open(k *podGroup) (*cgroup.Group, error) {
-	if s.beside == nil {
-		return s.fs.Group(k.Path)
-	}
-	return k.taken()
 }
 
 // list goes through the directory of a root. One that does not exist has no pods.

@@ -114,8 +114,8 @@ func (c *Reader) QuickPod(now time.Time, pods Index, out *stats.Summary, i int) 
 	}
 	k, p := c.pods.order[i], &out.Pods[i]
 	err := c.readPod(now, k, p, memoryOnly)
-	c.identify(pods[k.UID], k, p, out.Node.Memory.CapacityBytes)
-	if errors.Is(err, cgroup.ErrVanished) || err == errNotOpen {
+	c.identify(pods[k.UID], p, out.Node.Memory.CapacityBytes)
+	if errors.Is(err, cgroup.ErrVanished) {
 		return nil
 	}
 	return err
@@ -145,10 +145,10 @@ func (c *Reader) view(now time.Time, pods Index, out *stats.Summary, d depth) er
 	for i, k := range kept {
 		p := &out.Pods[i]
 		err := c.readPod(now, k, p, d)
-		if err != nil && !errors.Is(err, cgroup.ErrVanished) && err != errNotOpen { // which discover has told
+		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
 			c.errs = append(c.errs, err)
 		}
-		c.identify(pods[k.UID], k, p, out.Node.Memory.CapacityBytes)
+		c.identify(pods[k.UID], p, out.Node.Memory.CapacityBytes)
 	}
 	if len(c.errs) == 0 {
 		return nil
@@ -157,12 +157,12 @@ func (c *Reader) view(now time.Time, pods Index, out *stats.Summary, d depth) er
 }
 
 // identify joins what the runtime knows of a pod, nil if nothing.
-func (c *Reader) identify(known *Pod, k *podGroup, p *stats.PodStats, capacity stats.Opt[uint64]) {
+func (c *Reader) identify(known *Pod, p *stats.PodStats, capacity stats.Opt[uint64]) {
 	if known != nil {
 		known.describe(p, capacity)
 	}
 	if (known == nil || !known.scored()) && (p.Populated.V || !p.Populated.OK) {
-		p.NodeCritical = c.nodeCritical(k, p)
+		p.NodeCritical = c.nodeCritical(p)
 	}
 	switch {
 	case p.QOSClass == stats.BestEffort && !p.MemoryRequest.OK: // by definition, whatever else is known
@@ -202,20 +202,13 @@ func (c *Reader) EachPod(visit func(uid, path string)) {
 }
 
 // nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the Guaranteed class. (The
-// sandbox's own process has -998.) Of one that was asked beside the look, and has not answered yet, it is taken for granted.
-func (c *Reader) nodeCritical(k *podGroup, p *stats.PodStats) bool {
-	switch {
-	case p.QOSClass == stats.Guaranteed || p.Cgroup == "":
+// sandbox's own process has -998.)
+func (c *Reader) nodeCritical(p *stats.PodStats) (critical bool) {
+	if p.QOSClass == stats.Guaranteed || p.Cgroup == "" {
 		return false
-	case c.pods.beside != nil:
-		return c.pods.beside.critical(k)
 	}
-	return podCritical(c.fs, c.proc, p.Cgroup, c.buf)
-}
-
-func podCritical(fs *cgroup.FS, proc *Proc, path string, buf []byte) (critical bool) {
-	processes(fs, path, buf, func(pid int) {
-		if adj, err := proc.OOMScoreAdj(pid); err == nil && adj == oomScoreAdjGuaranteed {
+	c.processes(p.Cgroup, func(pid int) {
+		if adj, err := c.proc.OOMScoreAdj(pid); err == nil && adj == oomScoreAdjGuaranteed {
 			critical = true
 		}
 	})

@@ -5,17 +5,15 @@ import (
 	"os"
 
 	"jettison/stats"
-
-	"jettison/cgroup"
 )
 
 // processes visits every process of a cgroup and of those one level below it, which are a pod's containers.
-func processes(fs *cgroup.FS, path string, buf []byte, visit func(pid int)) {
+func (c *Reader) processes(path string, visit func(pid int)) {
 	paths := []string{path}
-	_ = fs.Children(path, buf, func(name string) { paths = append(paths, path+"/"+name) })
+	_ = c.fs.Children(path, c.pods.names, func(name string) { paths = append(paths, path+"/"+name) })
 	for _, p := range paths {
-		if g, err := fs.Group(p); err == nil {
-			_ = g.Procs(buf, visit)
+		if g, err := c.fs.Group(p); err == nil {
+			_ = g.Procs(c.buf, visit)
 			g.Close()
 		}
 	}
@@ -51,7 +49,7 @@ func (c *Reader) FindSelf() error {
 			return fmt.Errorf("find own cgroup: %w", err)
 		}
 		for _, pod := range pods {
-			processes(c.fs, pod, c.buf, func(p int) {
+			c.processes(pod, func(p int) {
 				if p == pid {
 					c.self = pod
 				}

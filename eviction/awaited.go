@@ -30,6 +30,7 @@ type awaited struct {
 type mark struct {
 	level, best uint64
 	ok          bool // it was observed
+	disk        owed // of a disk's signal
 }
 
 // amountOf is what a pod has of an amount that its end returns. Of disks that depends on the file system, so it is not known here.
@@ -58,6 +59,7 @@ func (m *Manager) await(l *Life) {
 			l.marks[w.info.order] = mark{level: w.observed.Value, best: w.observed.Value, ok: true}
 		}
 	}
+	m.owe(l, &l.e.Pod)
 	for k := range l.due {
 		l.due[k] = amountOf(&l.e.Pod, kind(k))
 	}
@@ -102,7 +104,13 @@ func (l *Life) levelOf(w *watched) stats.Opt[uint64] {
 // what came back already taken off, though others may have given that; and what it has in shared memory. Absent: not known.
 func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	k := w.info.kind
-	if k >= amounts || k.disk() && w.Signal != l.e.Signal {
+	switch {
+	case k >= amounts:
+		return o
+	case k.disk():
+		if o = l.dueOf(w); o.OK {
+			o.V -= min(o.V, l.cameOf(w))
+		}
 		return o
 	}
 	if o = l.due[k]; l.holds[k].OK {
@@ -165,19 +173,30 @@ func (t *together) resume(s *SavedTogether, drop func(string, ...any)) {
 
 // SavedAwaited is what is kept of one signal, for an eviction.
 type SavedAwaited struct {
-	Level *uint64 `json:"level,omitempty"` // observed when it began; nil: it was not
-	Best  uint64  `json:"best,omitempty"`  // the most since the kill
+	Level   *uint64 `json:"level,omitempty"`   // observed when it began; nil: it was not
+	Best    uint64  `json:"best,omitempty"`    // the most since the kill
+	Due     *uint64 `json:"due,omitempty"`     // of a disk: what the victim was measured to hold there; nil: it was not
+	AtLeast bool    `json:"atLeast,omitempty"` // Due is a lower bound
 }
 
 // save is what is kept of it: by signal, and by what is counted.
 func (a *awaited) save() (s map[string]SavedAwaited, due, holds map[string]uint64) {
 	for signal, info := range signals {
-		if k := a.marks[info.order]; k.ok {
-			if s == nil {
-				s = map[string]SavedAwaited{}
-			}
-			s[string(signal)] = SavedAwaited{Level: &k.level, Best: k.best}
+		k := a.marks[info.order]
+		if !k.ok && !k.disk.OK {
+			continue
 		}
+		if s == nil {
+			s = map[string]SavedAwaited{}
+		}
+		var saved SavedAwaited
+		if k.ok {
+			saved.Level, saved.Best = &k.level, k.best
+		}
+		if k.disk.OK {
+			saved.Due, saved.AtLeast = &k.disk.V, k.disk.least
+		}
+		s[string(signal)] = saved
 	}
 	return s, saveAmounts(&a.due), saveAmounts(&a.holds)
 }
@@ -202,11 +221,16 @@ func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
 		switch {
 		case !known:
 			drop("what is awaited of %.64q, which is no signal", name)
-		case saved.Level == nil:
-		case *saved.Level > implausible || saved.Best > implausible:
+		case saved.Level != nil && *saved.Level > implausible || saved.Best > implausible || saved.Due != nil && *saved.Due > implausible:
 			drop("what is awaited of %s: a number that cannot be true", name)
 		default:
-			a.marks[info.order] = mark{level: *saved.Level, best: max(*saved.Level, saved.Best), ok: true}
+			k := &a.marks[info.order]
+			if saved.Level != nil {
+				*k = mark{level: *saved.Level, best: max(*saved.Level, saved.Best), ok: true}
+			}
+			if saved.Due != nil && info.kind.disk() {
+				k.disk = owed{Opt: stats.Some(*saved.Due), least: saved.AtLeast}
+			}
 		}
 	}
 	resumeAmounts(&a.due, s.Due, drop)

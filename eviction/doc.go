@@ -23,7 +23,8 @@
 //	ready.go      Ready: what an observation asks of the caller, and when to look again
 //	need.go       Need: memory to be reclaimed before a pod goes; relief.go: garbage likewise, for a disk
 //	life.go       Life: an eviction's phases, limits and outcome; awaited.go: what it is expected to return, of every signal;
-//	              shared.go: what it leaves in shared memory; wait.go: which of them others wait for; breaker.go: those that do not help
+//	              shared.go: what it leaves in shared memory, diskwait.go: on disks; wait.go: which of them others wait
+//	              for; breaker.go: those that do not help
 //	saved.go      what outlives a restart; resume.go: saving it and taking it back
 //	decision.go   Decision: a value that explains itself; message.go: the kubelet's messages
 //
@@ -31,5 +32,6 @@
 // runtime that tears a pod down takes memory first; nor for another shortage, as far as that pod explains it. Each signal is held against
 // what was left of it at the kill, or its limit: if it fell by more than what is still to come, or by half where that is not known or takes
 // long, the next one goes at once.
-// For a disk the wait is longer: a runtime frees layers in its own time.
+// For a disk the wait is longer: what a victim holds lies in files, which are removed after its end, and a runtime frees layers in its own
+// time. One file system is spoken of by several signals, so a victim of one holds up all of them.
 package eviction

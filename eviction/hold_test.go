@@ -66,6 +66,9 @@ func (w *ward) look(later time.Duration) *Life {
 	for _, at := range []*time.Time{&w.node.Memory.Time, &w.node.Allocatable.Time, &w.node.Swap.Time, &w.node.PIDs.Time, &w.node.Fs.V.Time} {
 		*at = w.now
 	}
+	if w.node.ContainerFs.OK {
+		w.node.ContainerFs = w.node.Fs
+	}
 	r := w.m.Observe(w.now, &w.node, Situation{})
 	w.m.Advance()
 	if r.Look == LookNone {

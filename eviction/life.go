@@ -310,9 +310,7 @@ func (m *Manager) died(now time.Time, l *Life) {
 	uid := l.e.Pod.PodRef.UID
 	delete(m.aside, uid)
 	m.evicted[uid] = evicted{times: m.evicted[uid].times + 1, last: now}
-	if o := m.observedBy(&l.e, &l.met.Threshold); l.e.kind.disk() && o.OK { // it wrote on while it was being stopped
-		l.level = min(l.level, o.Value)
-	}
+	m.wroteOn(l)
 }
 
 // clearMemory forgets pods that were set aside, or evicted, long ago.

@@ -30,16 +30,7 @@ func (m *Manager) returned(now time.Time, l *Life) bool {
 	case !l.clean:
 		return now.Sub(l.emptied.Time) >= cleanLimit
 	}
-	cleaned := l.cleaned.Time
-	for i := range m.watched {
-		o := &m.watched[i].observed
-		if m.watched[i].Signal != l.e.Signal || !o.OK || o.Time.IsZero() || cleaned.IsZero() {
-			continue
-		}
-		back := o.Better(l.level) && o.Value-l.level >= l.e.Returns/2
-		return o.Time.After(cleaned) && (back || now.Sub(cleaned) >= diskSettle)
-	}
-	return true
+	return m.diskReturned(now, l)
 }
 
 // held is what holds back a threshold.
@@ -47,16 +38,25 @@ type held struct {
 	last      *Life  // the eviction that was begun last of those that it waits for; nil: none
 	remaining uint64 // what is still to come of all of them
 	unknown   bool   // of some that is not known
+
+	// Of a disk.
+	due, came uint64 // what all of them held, and what came back since: each may have given that
+	dying     bool   // one is on its way out still, and not for long
+	removing  bool   // the files of one are still being removed, or it was not measured since they were
 }
 
 // holding finds the evictions that a threshold waits for.
 func (m *Manager) holding(now time.Time, w *watched) (h held) {
 	together := m.together(now, w)
 	for _, l := range m.lives {
-		if l.settled || !l.sharesEnough(now, w, together) && (m.returned(now, l) || !l.eases(w)) {
+		if l.settled || !l.sharesEnough(now, w, together) && (m.returned(now, l) || !m.eases(l, w)) {
 			continue
 		}
 		h.last = l
+		if w.info.kind.disk() {
+			h.awaits(now, l, w)
+			continue
+		}
 		left := l.remaining(w)
 		h.remaining, h.unknown = add(h.remaining, left.V), h.unknown || !left.OK
 	}
@@ -66,13 +66,17 @@ func (m *Manager) holding(now time.Time, w *watched) (h held) {
 // eases reports whether what an eviction returns is worth waiting for. Those for local storage hold up no threshold, and gentle ones no
 // hard threshold, not even when they are over: soft never delays hard. What a victim was chosen for is worth it; else it has to explain
 // the shortage by what it is known to return, which is there once its processes are gone. Files stay, whatever else a victim went for.
-func (l *Life) eases(w *watched) bool {
+func (m *Manager) eases(l *Life, w *watched) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
-	case l.e.Local() || w.Hard() && !l.e.hard:
+	case l.e.Local():
 		return false
-	case short.disk() || chosen.disk() || short == chosen:
-		return short == chosen || short.disk() && chosen.disk()
+	case short.disk() && chosen.disk():
+		return m.easesDisk(l, w)
+	case w.Hard() && !l.e.hard || short.disk() || chosen.disk():
+		return false
+	case short == chosen:
+		return true
 	case short.pressure(): // a share of time: what it will be is not known
 		return true
 	case l.departed():
@@ -102,7 +106,7 @@ func (m *Manager) together(now time.Time, w *watched) (bytes uint64) {
 		case l.settled:
 		case l.sharedAwaited(now):
 			bytes = add(bytes, l.sharedLeft())
-		case !m.returned(now, l) && l.eases(w):
+		case !m.returned(now, l) && m.eases(l, w):
 			bytes = add(bytes, l.remaining(w).V)
 		}
 	}
@@ -126,7 +130,10 @@ func (m *Manager) blocked(now time.Time, w *watched) string {
 // limit where it was not short then. Where it is not known what is to come, less than half of that must be left: once the victim is dead,
 // for some is there already; and where it should be dead for long.
 func (h *held) outgrown(now time.Time, w *watched) bool {
-	base, late := h.base(w), h.late(now) && !w.info.kind.disk() // files are back in their own time
+	if w.info.kind.disk() {
+		return h.outgrownDisk(w)
+	}
+	base, late := h.base(w), h.late(now)
 	half := w.observed.HalfGone(base) || late && w.observed.Value < h.floor(w)
 	switch {
 	case !w.Amount():
@@ -203,6 +210,7 @@ func (m *Manager) remeasure(in Input) {
 		}
 		if at >= 0 && !in.Summary.Pods[at].Memory.Quick {
 			l.measured(&in.Summary.Pods[at])
+			m.owe(l, &in.Summary.Pods[at])
 		}
 	}
 }

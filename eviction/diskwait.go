@@ -1,0 +1,151 @@
+package eviction
+
+import (
+	"time"
+
+	"jettison/stats"
+)
+
+// What a victim returns of a disk. It lies in files, which stay until they are removed: by the runtime and the agent, once the last process
+// is gone. That takes as long as it takes, and until it is done what is left says nothing of what is to come. One file system is spoken of
+// by several signals, and what is known of a victim's files is of an old look: while it lives it writes on.
+
+// owed is what a victim was measured to hold of what a disk's signal counts; absent: it was not measured.
+type owed struct {
+	stats.Opt[uint64]
+	least bool // a lower bound: not all of its files were found
+}
+
+// sameDisk reports whether two signals speak of one file system, by the layout. While that is not known all are one: no pod goes then.
+func (m *Manager) sameDisk(a, b fileSystem) bool {
+	l := m.layout.V
+	switch {
+	case a == b || !m.layout.OK || !l.DedicatedImageFs:
+		return true
+	case a == nodeFs || b == nodeFs: // the writable layers lie there where they do not lie with the images
+		return l.SplitContainerFs && (a == containerFs || b == containerFs)
+	}
+	return !l.SplitContainerFs
+}
+
+// owe notes what a victim holds of each disk, by a look at it: the most that was ever found. For what it was chosen the eviction says it.
+func (m *Manager) owe(l *Life, p *stats.PodStats) {
+	if l.e.Local() {
+		return
+	}
+	c := Candidate{Pod: p}
+	for i := range m.watched {
+		w := &m.watched[i]
+		if !w.info.kind.disk() {
+			continue
+		}
+		has := m.diskUse(&c, w)
+		if w.info.kind == l.e.kind && m.sameDisk(w.info.fs, signals[l.e.Signal].fs) {
+			has = stats.Opt[uint64]{V: max(l.e.Returns, has.V), OK: has.OK || l.e.Returns > 0}
+		}
+		if k := &l.marks[w.info.order].disk; has.OK && has.V <= implausible && (!k.OK || has.V >= k.V) {
+			*k = owed{Opt: has, least: atLeast(&c, w)}
+		}
+	}
+}
+
+// wroteOn: what a victim took of disks while it was being stopped is to come back, too, and nothing has come before its end.
+func (m *Manager) wroteOn(l *Life) {
+	if !l.e.kind.disk() {
+		return
+	}
+	if o := m.observedBy(&l.e, &l.met.Threshold); o.OK {
+		l.level = min(l.level, o.Value)
+	}
+	for i := range m.watched {
+		w := &m.watched[i]
+		if k := &l.marks[w.info.order]; w.info.kind.disk() && w.observed.OK && k.ok {
+			k.level = min(k.level, w.observed.Value)
+			k.best = max(k.level, w.observed.Value)
+		}
+	}
+}
+
+// dueOf is what the files of a victim take of what a disk's signal counts, as far as that was measured. After a restart that may be known
+// of its own signal only.
+func (l *Life) dueOf(w *watched) stats.Opt[uint64] {
+	if o := l.marks[w.info.order].disk.Opt; o.OK || w.Signal != l.e.Signal {
+		return o
+	}
+	return l.due[w.info.kind]
+}
+
+// cameOf is by how much more is left of a disk's signal than when the victim was dead: others may have given that.
+func (l *Life) cameOf(w *watched) uint64 {
+	at := l.levelOf(w)
+	return max(l.marks[w.info.order].best, at.V) - at.V
+}
+
+// diskReturned reports whether nothing more is to be expected of a disk after a clean-up: it was measured after that, and half of what was
+// expected is there, or it had diskSettle for it. Where only the least was known, or what is still to come would end the shortage, half
+// says nothing. A disk that cannot be measured now has shown nothing.
+func (m *Manager) diskReturned(now time.Time, l *Life) bool {
+	cleaned := l.cleaned.Time
+	for i := range m.watched {
+		w := &m.watched[i]
+		o := &w.observed
+		switch {
+		case w.Signal != l.e.Signal || cleaned.IsZero() || o.OK && o.Time.IsZero():
+			continue
+		case now.Sub(cleaned) >= diskSettle:
+			return o.Time.After(cleaned) || !o.OK
+		case !o.OK || !o.Time.After(cleaned) || !o.Better(l.level) || o.Value-l.level < l.e.Returns/2:
+			return false
+		}
+		left := l.remaining(w)
+		explains := w.met && left.OK && add(o.Value, left.V) >= w.limit
+		return !explains && !l.marks[w.info.order].disk.least
+	}
+	return true
+}
+
+// easesDisk is eases for what lies on disks. A victim holds another disk than its own only by what it is known to have there. A gentle one
+// does not hold up a hard threshold, but once it is dead, its files are on their way out, and they end the shortage.
+func (m *Manager) easesDisk(l *Life, w *watched) bool {
+	left := l.remaining(w)
+	explains := left.OK && (!w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit)
+	switch {
+	case w.Hard() && !l.e.hard:
+		return l.departed() && explains
+	case m.sameDisk(w.info.fs, signals[l.e.Signal].fs):
+		return true
+	}
+	return explains || !left.OK
+}
+
+// awaits counts what is still to come of a victim's files, with those of others: what came back is taken off once, not of each.
+func (h *held) awaits(now time.Time, l *Life, w *watched) {
+	o := l.dueOf(w)
+	h.due, h.came = add(h.due, o.V), max(h.came, l.cameOf(w))
+	h.remaining = h.due - min(h.due, h.came)
+	h.removing = h.removing || !l.clean || !w.observed.Time.After(l.cleaned.Time)
+	h.dying = h.dying || !l.departed() && !l.overdue(now)
+}
+
+// overdue: the victim should be dead for long. To stop one takes the runtime seconds.
+func (l *Life) overdue(now time.Time) bool {
+	if l.killed.Time.IsZero() && !l.e.hard {
+		return now.Sub(l.deadline) >= DieLimit
+	}
+	return l.since(now) >= DieLimit
+}
+
+// outgrownDisk is outgrown for what lies on disks: while a victim is on its way out, it is what writes, however much. Once all are dead, or
+// should be, somebody else does, where less than half is left of what was left then, and what is still to come does not make up for that:
+// once it was measured after the clean-up, that is not sure to come. It does not matter how little is left while their files are being
+// removed, for cleanLimit at most: who is next would be stopped, and its files be removed, after them.
+func (h *held) outgrownDisk(w *watched) bool {
+	base := h.base(w)
+	switch {
+	case h.dying:
+		return false
+	case !h.last.departed() && w.observed.Value < h.floor(w):
+		return true
+	}
+	return w.observed.HalfGone(base) && (!h.removing || add(w.observed.Value, h.remaining) < base)
+}

@@ -41,7 +41,8 @@ func (c thin) Unmarshal(data mem.BufferSlice, v any) error {
 const (
 	maxText    = 4 << 10 // bytes of a string
 	maxEntries = 64      // entries of the maps of a message, beside those that decide (see decides)
-	maxItems   = 20_000  // of all lists in a message: a node has some hundred pods, and keeps a few dead containers of each
+	maxItems   = 20_000  // of a list: a node has some hundred pods, and keeps a few dead containers of each
+	maxWithin  = 1000    // of all lists in one of them, the first: one image has as many tags as its owner likes
 )
 
 var (
@@ -63,7 +64,8 @@ type pruner struct {
 	chunks mem.BufferSlice // that come after cur
 	cur    []byte
 	at     int // bytes read
-	items  int
+	depth  int // of the message that is read; 1: the answer
+	items  int // of the answer's lists
 }
 
 // more makes cur hold a byte, if there is one.
@@ -123,7 +125,9 @@ func (p *pruner) skip(n int) bool {
 
 // message appends what is taken of a message of n bytes.
 func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
-	end, entries := p.at+n, 0
+	end, has := p.at+n, counts{}
+	p.depth++
+	defer func() { p.depth-- }()
 	for p.at < end {
 		tag, ok := p.varint()
 		number, kind := protowire.DecodeTag(tag)
@@ -145,7 +149,7 @@ func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
 		case protowire.BytesType:
 			if length, ok = p.varint(); ok && length <= uint64(max(0, end-p.at)) {
 				var err error
-				if out, err = p.value(tag, int(length), f, &entries, out); err != nil {
+				if out, err = p.value(tag, int(length), f, &has, out); err != nil {
 					return nil, err
 				}
 				continue
@@ -164,11 +168,20 @@ func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
 	return out, nil
 }
 
-// value appends a field that has a length. entries counts those of the message's maps.
-func (p *pruner) value(tag uint64, n int, of *part, entries *int, out []byte) ([]byte, error) {
-	if of != nil && of.list {
+// counts is what a message has: entries of its maps, and items of its lists.
+type counts struct{ entries, items int }
+
+// value appends a field that has a length.
+func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]byte, error) {
+	switch {
+	case of == nil || !of.list:
+	case p.depth == 1:
 		if p.items++; p.items > maxItems {
 			return nil, errTooMany
+		}
+	default:
+		if has.items++; has.items > maxWithin {
+			of = nil
 		}
 	}
 	ok := true
@@ -176,7 +189,7 @@ func (p *pruner) value(tag uint64, n int, of *part, entries *int, out []byte) ([
 	case of == nil:
 		ok = p.skip(n)
 	case of.keys != nil:
-		return p.entry(tag, n, of, entries, out)
+		return p.entry(tag, n, of, &has.entries, out)
 	case of.fields != nil:
 		at := begin(&out, tag)
 		var err error

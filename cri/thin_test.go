@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,30 @@ func TestTooManyItemsAreTooLarge(t *testing.T) {
 	r.Containers = []*runtimev1.Container{{Id: "c"}}
 	if _, err := dial(t, r.Endpoint()).Containers(t.Context(), ""); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An image has as many tags as its owner likes: they cost no other image its place in the list, or images would never be collected.
+func TestAnImageOfManyTagsIsListed(t *testing.T) {
+	sent := &runtimev1.ListImagesResponse{}
+	for i := range maxItems/maxWithin + 1 {
+		im := &runtimev1.Image{Id: fmt.Sprint("sha256:", i), RepoTags: make([]string, 2*maxWithin)}
+		for j := range im.RepoTags {
+			im.RepoTags[j] = fmt.Sprintf("r/%d:%d", i, j)
+		}
+		sent.Images = append(sent.Images, im)
+	}
+	var got runtimev1.ListImagesResponse
+	if err := unthin(t, sent, &got, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Images) != len(sent.Images) {
+		t.Fatalf("%d images of %d", len(got.Images), len(sent.Images))
+	}
+	for i, im := range got.Images {
+		if !slices.Equal(im.RepoTags, sent.Images[i].RepoTags[:maxWithin]) {
+			t.Errorf("image %d has %d tags, from %q on", i, len(im.RepoTags), im.RepoTags[:1])
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // keep takes over what was measured before where that is larger than a lower bound, or all there is: to be hard to measure must not make
 // a pod smaller. What is kept has the time it was measured at, and is partial.
 func (s *storage) keep(before *storage) {
-	if before == nil || s.err == nil {
+	if before == nil {
 		return
 	}
 	s.allLogs = s.larger(s.allLogs, before.allLogs)

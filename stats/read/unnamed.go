@@ -36,7 +36,7 @@ const (
 	maxRanked    = 4096    // of those are put in order by what they have written
 	maxFirst     = 1024    // descriptors of a thread that are looked at before every process had its turn
 	maxHolders   = 64      // remembered of one pod
-	maxFileSets  = 8       // of the threads of one process; most have one
+	maxFileSets  = 8       // of the threads of one process, likewise; most have one
 )
 
 // unnamedFiles finds files without a name: unlinked, but open or mapped by a process of a pod. No walk of directories sees them, nor do
@@ -187,11 +187,11 @@ func (f *unnamedFiles) order(pids []int, before *unnamed) []int {
 	return pids
 }
 
-// all looks at every process: at a bounded number of descriptors of each, and then at the rest.
+// all looks at every process: at a bounded number of threads and descriptors of each, and then at the rest.
 func (f *unnamedFiles) all(ctx context.Context, pids []int) {
 	var rest []int
 	for _, pid := range pids {
-		more, err := f.process(ctx, pid, maxFirst)
+		more, err := f.process(ctx, pid, firstRound)
 		if err != nil {
 			f.out.cut = true
 			return
@@ -201,8 +201,9 @@ func (f *unnamedFiles) all(ctx context.Context, pids []int) {
 		}
 	}
 	for _, pid := range rest {
-		if _, err := f.process(ctx, pid, 1<<30); err != nil {
-			f.out.cut = true
+		more, err := f.process(ctx, pid, lastRound)
+		f.out.cut = f.out.cut || more || err != nil
+		if err != nil {
 			return
 		}
 	}

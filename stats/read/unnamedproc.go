@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,9 +28,17 @@ func written(proc string, pid int) uint64 {
 	return n
 }
 
-// process looks at the descriptors and mappings of one process, at so many descriptors of a thread at most. more: it has more. An error is
-// the end of the turn; a process that is gone is none.
-func (f *unnamedFiles) process(ctx context.Context, pid, most int) (more bool, err error) {
+// round bounds what is looked at of one process: descriptors of a thread, and threads with descriptors of their own.
+type round struct{ fds, sets int }
+
+var (
+	firstRound = round{maxFirst, maxFileSets}
+	lastRound  = round{1 << 30, maxProcesses}
+)
+
+// process looks at the descriptors and mappings of one process, within a round's bounds. more: it has more. An error is the end of the
+// turn; a process that is gone is none.
+func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more bool, err error) {
 	dir, err := unix.Open(fmt.Sprintf("%s/%d", f.proc, pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, f.step(ctx)
@@ -37,16 +46,19 @@ func (f *unnamedFiles) process(ctx context.Context, pid, most int) (more bool, e
 	defer unix.Close(dir) // until then it is this very process, or none
 	f.pid, f.member = pid, false
 	// A thread may have descriptors of its own (unshare(2), CLONE_FILES), and the first one may have ended before the others.
-	var sets []int
+	var sets fileSets
 	err = f.entries(ctx, dir, "task", func(_ int, name string) (bool, error) {
 		tid, err := strconv.Atoi(name)
-		if err != nil || len(sets) >= maxFileSets || sharesFiles(sets, tid) {
+		if err != nil || sets.has(tid) {
 			return true, nil
 		}
-		sets = append(sets, tid)
+		if len(sets) > within.sets {
+			more = true
+			return false, nil
+		}
 		n := 0
 		err = f.entries(ctx, dir, "task/"+name+"/fd", func(fds int, fd string) (bool, error) {
-			if n++; n > most {
+			if n++; n > within.fds {
 				more = true
 				return false, nil
 			}
@@ -60,18 +72,30 @@ func (f *unnamedFiles) process(ctx context.Context, pid, most int) (more bool, e
 	if err != nil || len(sets) == 0 {
 		return more, err
 	}
-	return more, f.mappings(ctx, dir)
+	return more, f.mapped(ctx, dir, pid)
 }
 
-// sharesFiles reports whether a thread has the descriptors of one of others. Where the kernel does not tell, all but the first do.
-func sharesFiles(with []int, tid int) bool {
+// fileSets are threads no two of which are known to share their descriptors, in the kernel's order of what they have.
+type fileSets []int
+
+// has reports whether a thread has the descriptors of one in the list; one that has not is added. Where the kernel does not tell (kcmp(2)
+// is refused, or a thread has ended), it has its own: to look twice is better than not to look.
+func (s *fileSets) has(tid int) bool {
 	const files = 2 // KCMP_FILES (include/uapi/linux/kcmp.h)
-	for _, other := range with {
-		if order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(other), uintptr(tid), files, 0, 0, 0); errno != 0 || order == 0 {
-			return true
+	at, shared := slices.BinarySearchFunc(*s, tid, func(other, tid int) int {
+		order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(other), uintptr(tid), files, 0, 0, 0)
+		switch {
+		case errno == 0 && order == 0:
+			return 0
+		case errno == 0 && order == 2: // v6.12 kernel/kcmp.c kcmp_ptr: 1 is less, 2 is greater
+			return 1
 		}
+		return -1
+	})
+	if !shared {
+		*s = slices.Insert(*s, at, tid)
 	}
-	return false
+	return shared
 }
 
 // isDeleted reads where a link leads, without going there.
@@ -115,22 +139,48 @@ func (f *unnamedFiles) entries(ctx context.Context, at int, name string, visit f
 	}
 }
 
-// mappings counts the files without a name that are mapped: their descriptors may be closed.
-func (f *unnamedFiles) mappings(ctx context.Context, dir int) error {
+// mapped counts the files without a name that a process maps: their descriptors may be closed. A thread that has ended tells of none, and
+// the first may have ended before the others: then another is asked, for all of a process map the same (clone(2), CLONE_THREAD).
+func (f *unnamedFiles) mapped(ctx context.Context, dir, pid int) error {
+	told, err := f.mappings(ctx, dir)
+	if told || err != nil {
+		return err
+	}
+	return f.entries(ctx, dir, "task", func(threads int, name string) (bool, error) {
+		if name == strconv.Itoa(pid) {
+			return true, nil
+		}
+		// map_files is in /proc/TID only, not in /proc/PID/task/TID (v6.12 fs/proc/base.c tid_base_stuff).
+		thread, err := unix.Open(f.proc+"/"+name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return true, nil
+		}
+		defer unix.Close(thread)
+		var st unix.Stat_t
+		if unix.Fstatat(threads, name, &st, 0) != nil { // ids are used again: what was opened is this process' thread, or gone
+			return true, nil
+		}
+		told, err := f.mappings(ctx, thread)
+		return !told, err
+	})
+}
+
+// mappings counts those in the map of a process or thread. told: it has one.
+func (f *unnamedFiles) mappings(ctx context.Context, dir int) (told bool, err error) {
 	fd, err := unix.Openat(dir, "maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return f.step(ctx)
+		return false, f.step(ctx)
 	}
 	file := os.NewFile(uintptr(fd), "maps")
 	defer file.Close()
 	lines := bufio.NewReaderSize(file, 32<<10) // a path of 4096 characters, each of them escaped, fits
-	for last := ""; ; {
+	for last := ""; ; told = true {
 		line, err := lines.ReadSlice('\n')
 		if err != nil && err != bufio.ErrBufferFull { // its end, or the process is gone
-			return nil
+			return told, nil
 		}
 		if err := f.step(ctx); err != nil {
-			return err
+			return true, err
 		}
 		if area, inode, ok := f.mapping(line); ok && inode != last {
 			last = inode

@@ -2,8 +2,10 @@ package read
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -40,10 +42,11 @@ var errTooDeep = fmt.Errorf("directories nested deeper than %d levels are not wa
 // for a few hundred bytes a level, more memory for a large tree than for a small one.
 //
 // From a directory of the first openAbove levels it returns to the one above by that one's descriptor, whatever was renamed in
-// between. Deeper ones return by "..". Where that leads elsewhere, the directory was moved: what is left of those levels is
-// given up, and after walkTries walks that met this the largest counts, as a lower bound. What is nested deeper than maxLevels, or
-// cannot be read, is left out, and the rest counts, as a lower bound too: a part must not take a whole tree out of its pod's account. As
-// with du(1), what is moved from one place of a tree to another while it is walked may be counted twice or not at all.
+// between. Deeper ones return by "..". Where that leads elsewhere, the directory was moved, and the walk goes on above it, which it
+// finds by name from the last descriptor on. Of levels that are not where they were, what is left is given up, and after walkTries
+// walks that met this the largest counts, as a lower bound. What is nested deeper than maxLevels, or cannot be read, is left out, and
+// the rest counts, as a lower bound too: a part must not take a whole tree out of its pod's account. As with du(1), what is moved from
+// one place of a tree to another while it is walked may be counted twice or not at all.
 type walker struct {
 	buf     []byte                      // directory entries
 	links   map[[2]uint64]bool          // inodes with several names that were counted
@@ -64,6 +67,7 @@ func newWalker(pace func(context.Context) error) *walker {
 // level is a directory that was gone into: what is left to go into, and how to know it again.
 type level struct {
 	device, inode uint64
+	name          string   // in the level above; empty: the top
 	fd            int      // -1: closed, for it is deep and a deeper one is open
 	below         []string // directories in it that were listed and not gone into yet
 	next          int64    // where in the directory listing goes on
@@ -99,7 +103,7 @@ func (w *walker) once(ctx context.Context, dir int) (u usage, err error) {
 		return u, fmt.Errorf("stat directory: %w", err)
 	}
 	u.add(allocated(&st))
-	for w.leaveOut(w.enter(ctx, top, &st, &u)); len(w.levels) > 0 && !w.ended; {
+	for w.leaveOut(w.enter(ctx, top, "", &st, &u)); len(w.levels) > 0 && !w.ended; {
 		l := &w.levels[len(w.levels)-1]
 		switch n := len(l.below); {
 		case n > 0:
@@ -111,7 +115,7 @@ func (w *walker) once(ctx context.Context, dir int) (u usage, err error) {
 		case l.more:
 			err = w.list(ctx, l, &u)
 		default:
-			err = w.ascend(&u)
+			err = w.ascend(ctx, &u)
 		}
 		w.leaveOut(err)
 	}
@@ -147,7 +151,7 @@ func (w *walker) own(ctx context.Context, dir int) (u usage, below []string, err
 }
 
 // enter makes an open directory the lowest level and counts what is in it. The walker closes the descriptor.
-func (w *walker) enter(ctx context.Context, fd int, st *unix.Stat_t, u *usage) error {
+func (w *walker) enter(ctx context.Context, fd int, name string, st *unix.Stat_t, u *usage) error {
 	if len(w.levels) >= maxLevels {
 		unix.Close(fd)
 		return errTooDeep
@@ -156,7 +160,7 @@ func (w *walker) enter(ctx context.Context, fd int, st *unix.Stat_t, u *usage) e
 		unix.Close(w.levels[n-1].fd)
 		w.levels[n-1].fd = -1
 	}
-	w.levels = append(w.levels, level{device: st.Dev, inode: st.Ino, fd: fd, more: true})
+	w.levels = append(w.levels, level{device: st.Dev, inode: st.Ino, name: name, fd: fd, more: true})
 	return w.list(ctx, &w.levels[len(w.levels)-1], u)
 }
 
@@ -188,33 +192,81 @@ func (w *walker) descend(ctx context.Context, name string, u *usage) error {
 		unix.Close(fd)
 		return err
 	}
-	return w.enter(ctx, fd, &st, u)
+	return w.enter(ctx, fd, name, &st, u)
 }
 
-// ascend leaves the lowest level for the one above; if that is not there any more, for the nearest that is open.
-func (w *walker) ascend(u *usage) error {
+// ascend leaves the lowest level for the one above; if that is not there any more, for the nearest that is.
+func (w *walker) ascend(ctx context.Context, u *usage) error {
 	n := len(w.levels) - 1
 	if n == 0 || w.levels[n-1].fd >= 0 {
 		w.leave(n)
 		return nil
 	}
 	above := &w.levels[n-1]
-	fd, err := unix.Openat(w.levels[n].fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := w.openLevel(w.levels[n].fd, "..", above)
 	if err == nil {
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err == nil && st.Dev == above.device && st.Ino == above.inode {
-			above.fd = fd
-			w.leave(n)
-			return nil
-		}
+		above.fd = fd
+		w.leave(n)
+		return nil
+	}
+	return w.again(ctx, n, u)
+}
+
+// errElsewhere: a name leads to another directory than it did.
+var errElsewhere = errors.New("the directory was moved")
+
+// openLevel opens the directory of a level by a name in another directory, if it is that one still.
+func (w *walker) openLevel(dir int, name string, l *level) (int, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Dev != l.device || st.Ino != l.inode {
 		unix.Close(fd)
+		return -1, cmp.Or(err, errElsewhere)
 	}
-	u.partial, w.moved = true, true
-	w.leave(openAbove)
-	if err != nil && err != unix.ENOENT {
-		return fmt.Errorf("open directory above: %w", err)
+	return fd, nil
+}
+
+// again leaves the n-th level for the lowest above it that is found by name. What was to be gone into of those in between is given up.
+func (w *walker) again(ctx context.Context, n int, u *usage) error {
+	at := openAbove - 1
+	fd, failed := w.levels[at].fd, error(nil)
+	for at < n-1 {
+		if err := w.step(ctx); err != nil {
+			failed = err
+			break
+		}
+		next, err := w.openLevel(fd, w.levels[at+1].name, &w.levels[at+1])
+		if err != nil {
+			if err != unix.ENOENT && err != unix.ENOTDIR && err != unix.ELOOP && err != errElsewhere {
+				failed = fmt.Errorf("open directory above: %w", err)
+			}
+			break
+		}
+		if at >= openAbove {
+			unix.Close(fd)
+		}
+		at, fd = at+1, next
 	}
-	return nil
+	if at < n-1 {
+		u.partial, w.moved = true, true
+	}
+	w.leave(at + 1)
+	w.levels[at].fd = fd
+	return failed
+}
+
+// step is taken for each entry. Its error is the end of the walk.
+func (w *walker) step(ctx context.Context) error {
+	if w.entries++; w.entries < 64 {
+		return nil
+	}
+	w.entries = 0
+	err := w.pace(ctx)
+	w.ended = w.ended || err != nil
+	return err
 }
 
 // list counts the entries of a directory from where its listing stopped, until enough directories are found among them. After an
@@ -249,12 +301,8 @@ func (w *walker) list(ctx context.Context, l *level, u *usage) error {
 			w.leaveOut(err)
 			u.add(one)
 			w.seen++
-			if w.entries++; w.entries >= 64 {
-				w.entries = 0
-				if err := w.pace(ctx); err != nil {
-					w.ended = true
-					return err
-				}
+			if err := w.step(ctx); err != nil {
+				return err
 			}
 			if !isDir {
 				continue

@@ -132,8 +132,16 @@ func (w *world) start(p *realPod) {
 	p.shm = min(float64(p.Shm), w.memory())
 	p.vol = min(float64(p.Vol), w.memory())
 	p.swap, p.tasks, p.disk = min(float64(p.Swap), w.free("swap")), min(max(float64(p.Tasks), 1), w.free("tasks")), min(float64(p.Disk), w.free("disk"))
-	p.measured = p.disk
+	p.measured = p.found()
 	p.sandbox = "sandbox-" + p.Name + string(rune('a'+p.life%26))
+}
+
+// found is what a walk finds of a pod's files.
+func (p *realPod) found() float64 {
+	if p.Found > 0 {
+		return p.disk * float64(p.Found) / 100
+	}
+	return p.disk
 }
 
 // grow lets pods, and what is outside of them, take more, as long as there is any.
@@ -349,7 +357,7 @@ func (p *realPod) stats(now time.Time, quick, full bool) stats.PodStats {
 	if full {
 		s.Memory.SwapBytes = stats.Some(uint64(p.swap) * mib)
 		s.Memory.FreedBytes = stats.Some(stats.Range{Min: uint64(p.anon * mib), Max: uint64((p.anon + p.shm) * mib)})
-		s.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Some(stats.FsUsage{UsedBytes: uint64(p.measured) * mib})}}
+		s.Containers = []stats.ContainerStats{{Name: "c", Rootfs: stats.Some(stats.FsUsage{UsedBytes: uint64(p.measured) * mib, Partial: p.Found > 0})}}
 		s.EphemeralStorage.UsedBytes = stats.Some(uint64(p.measured) * mib)
 	}
 	return s

@@ -397,6 +397,9 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 		}
 		r.fail(rule, "%s goes for %s, of which %.0f are available, %.0f are enough and earlier victims hold %.0f", p.uid, e.Signal, left, enough, owed)
 	}
+	if what == "disk" {
+		r.writer(p, e, left, enough+slack)
+	}
 	if what == "memory" || what == "allocatable" {
 		r.innocent(p, e)
 	}

@@ -34,6 +34,7 @@ type podPlan struct {
 	Request                           int
 	Anon, Shm, Vol, Cache             int // Shm goes with the processes, Vol when its owner unmounts it
 	Swap, Tasks, Disk                 int
+	Found                             int // percent of its files that are found when they are measured; 0: all
 	LeakAnon, LeakVol, LeakSwap       int
 	LeakTasks, LeakDisk               int
 	LeakFrom, LeakFor                 time.Duration // LeakFor 0: for ever

@@ -192,6 +192,7 @@ func (s *shell) measure() Ready {
 		n.Pods = stats.PodsTotal{Time: now, WorkingSetBytes: bytes(s.ofPods("memory")), SwapBytes: bytes(s.ofPods("swap"))}
 		n.Pods.Tasks = stats.Some(uint64(s.ofPods("tasks")))
 		n.Fs = stats.Some(stats.FsStats{Time: now, CapacityBytes: bytes(float64(s.Disk)), AvailableBytes: bytes(s.free("disk"))})
+		n.ContainerFs = n.Fs
 	}
 	r := s.m.Observe(now, n, Situation{ObserveDisks: s.Kubelet, Limited: slices.ContainsFunc(s.pods, func(p *realPod) bool { return p.Limit > 0 })})
 	if r.Near < NearShort {
@@ -321,7 +322,7 @@ func (s *shell) walk() {
 	s.later(s.Walk, func() {
 		s.walking, s.walked = false, began.Add(time.Nanosecond)
 		for _, p := range s.pods {
-			p.measured = p.disk
+			p.measured = p.found()
 		}
 	})
 }

@@ -1,0 +1,73 @@
+package eviction
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+var diskTimelines = flag.Int("disktimelines", 300, "how many random timelines pass on which one pod fills the disk")
+
+// generateDisk draws a timeline on which one pod alone fills the disk, and goes on while it is being stopped. It takes its time to end, its
+// files take theirs to be removed, and not all of them may be found.
+func generateDisk(seed uint64) *timeline {
+	tl, d := generate(seed), dice{rand.New(rand.NewPCG(seed, 17))}
+	tl.Node.Kubelet = false
+	tl.Events = slices.DeleteFunc(tl.Events, func(e eventPlan) bool { return e.What == "disk" })
+	for i := range tl.Pods {
+		p := &tl.Pods[i]
+		p.LeakDisk, p.From, p.Backs, p.Limit = 0, 0, 0, 0
+	}
+	p := &tl.Pods[d.IntN(len(tl.Pods))]
+	p.LeakDisk, p.LeakFrom, p.LeakFor = d.between(100, 1500), d.ms(0, 5000), 0
+	p.StopAfter, p.Clean = d.ms(10, 4000), d.ms(100, 60_000)
+	if d.one(2) {
+		p.Stuck, p.Held = d.ms(100, 6000), 0
+	}
+	if d.one(2) {
+		p.Found = d.between(1, 99)
+	}
+	tl.Settings = slices.DeleteFunc(tl.Settings, func(s string) bool { return len(s) > 12 && s[5:11] == "nodefs" })
+	tl.Settings = append(tl.Settings, "hard nodefs.available 2000Mi")
+	return tl
+}
+
+// writer holds of the next pod that goes for a disk, where an earlier victim alone fills it: what that really holds, found or not, is
+// awaited while it dies and while its files are removed, by whatever signal and however little is left.
+func (r *rules) writer(p *realPod, e *Eviction, left, enough float64) {
+	for _, o := range r.s.pods {
+		writes := o.LeakDisk > 0 || o.From > 0 || o.Backs > 0
+		if writes && !slices.ContainsFunc(r.victims, func(v *victim) bool { return v.realPod == o && v.life == v.its }) {
+			return
+		}
+	}
+	held := 0.0
+	for _, v := range r.victims {
+		if v.realPod != p && v.at > r.shaken && r.awaited(v, "disk", e.hard) {
+			held += v.disk
+		}
+	}
+	if held > 0 && left+held > enough && !r.grows {
+		r.fail(ruleExplained, "%s goes for %s, of which %.0f are available, while dying victims hold %.0f", p.uid, e.Signal, left, held)
+	}
+}
+
+func TestDiskTimelines(t *testing.T) {
+	evictions := 0
+	for i := range uint64(*diskTimelines) {
+		seed := *timelineSeed + i
+		rule, why, s := judge(generateDisk(seed))
+		for _, v := range s.rules.victims {
+			if v.l.e.Disk() {
+				evictions++
+			}
+		}
+		if counts(rule) {
+			t.Fatalf("seed %d breaks %q: %s\n%s", seed, rule, why, generateDisk(seed).text())
+		}
+	}
+	if evictions < *diskTimelines/10 {
+		t.Errorf("%d evictions for a disk on %d timelines", evictions, *diskTimelines)
+	}
+}

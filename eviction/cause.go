@@ -11,14 +11,18 @@ import (
 // Pressure names sufferers, not causes: a thrashing pod slows its neighbours. So a pressure signal evicts only a pod that
 // causes it. The counters of pods between two steps tell.
 //
-//	memory  at least half of what all pods grew by came from this one; where they grew by next to nothing, at least half of what was
-//	        reclaimed and read in again; where that is next to nothing, too, it hit a limit of its own since the step before:
-//	        memory.events high or max rose
+//	memory  it reads in again at least half of all that is, and lost that at a limit of its own (atOwnLimit), unless pods' growth left the
+//	        node next to nothing: the pressure is that pod's alone, then. Else at least half of what all pods grew by came from
+//	        this one, if pods grew by at least what all else did. Where they grew by next to nothing, or nothing beside what the node has
+//	        left, and nothing else grew either, at least half of what was read in again, if others did not gain more of the node's memory
+//	        than this one; where that is next to nothing, too, it hit a limit of its own since the step before: memory.events high or max
+//	        rose
 //	io      at least half of what all pods grew by came from this one, and it is beyond an equal share
 //	cpu     the same, and it is beyond what it requested
 //
-// Growth is against the last step in which the signal was calm. A pod that suffers reads in again what it lost to another one, and hits its
-// limit for what is taken from it: so growth counts first. A pod that is known to be within its request never goes for memory pressure.
+// Growth is against the last step in which the signal was calm. A pod that suffers reads in again what it lost to another one, or to what
+// grows outside of pods, and hits its limit for what is taken from it: so growth counts first. A pod that is known to be within its request
+// never goes for memory pressure.
 
 // use is one counter of a pod, as a rate a second.
 type use struct {
@@ -34,20 +38,27 @@ type podUse struct {
 	events   uint64 // memory.events high and max
 	known    bool   // events is
 	hitLimit bool
+	hits     float64 // of a limit, a second
 	io, cpu  use
 	refault  use
-	held     uint64  // anonymous and shared memory
-	calm     uint64  // that while memory was calm last
+	held     level   // anonymous and shared memory; where these are not known, the working set
+	parts    bool    // they are known
+	usage    level   // with page cache
 	share    float64 // of a core that it requested a second; negative: unknown
 	seen     bool
 }
 
-// pressed is what all pods did to the node's memory, as of the last look.
+// pressed is what was done to the node's memory, as of the last look.
 type pressed struct {
 	calmAt   time.Time // when it was calm last; zero: never
 	capacity uint64    // of the node; 0: not known
-	grown    uint64    // bytes since it was calm
+	left     level     // by the kernel's estimate, which page cache does not lower
+	usage    level     // with page cache
+	gone     uint64    // bytes that pods held when it was calm which are gone now
+	grown    uint64    // bytes that pods grew by since it was calm
+	outside  float64   // the same of all else; 0: nothing, or it is not known
 	refaults uint64    // bytes a second, more than while it was calm
+	alone    bool      // a pod causes it at a limit of its own
 }
 
 // What is next to nothing of a node's memory: growth, and what is read in again in a second.
@@ -56,40 +67,100 @@ const (
 	leastRefaults = 1024 // a thousandth
 )
 
+// reclaimedAHit is about what a cgroup loses each time that it hits its limit: at least 32 pages (mm/vmscan.c try_to_free_mem_cgroup_pages,
+// SWAP_CLUSTER_MAX), and up to the 64 of a batch with the multi-generational LRU (MIN_LRU_BATCH). Larger pages only make it more.
+const reclaimedAHit = 64 * 4096
+
 // grew is what a pod's memory grew by.
-func (u *podUse) grew() uint64 { return u.held - min(u.held, u.calm) }
+func (u *podUse) grew() uint64 { return uint64(max(u.held.gained(), 0)) }
 
 // again is how much more it reads in again in a second.
 func (u *podUse) again() uint64 {
 	return uint64(min(max(u.refault.rate-u.refault.calm, 0), math.MaxInt64/2))
 }
 
+// atOwnLimit reports whether a pod reads in again at least half of all that is, and lost at least half of that at a limit of its own: what
+// others take of a pod keeps it below its limit.
+func (m *Manager) atOwnLimit(u *podUse) bool {
+	all := &m.pressed
+	return u.hitLimit && u.again() >= all.refaults-all.refaults/2 && u.hits*reclaimedAHit >= float64(u.again())/2
+}
+
 // hold takes what a pod has of memory. One that was made after memory was calm last had nothing then.
 func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {
-	has := p.Memory.WorkingSetBytes
-	if p.Memory.AnonBytes.OK && p.Memory.ShmemBytes.OK {
-		has.V, has.OK = add(p.Memory.AnonBytes.V, p.Memory.ShmemBytes.V), true
+	has, parts := p.Memory.WorkingSetBytes, canBe(p.Memory.AnonBytes) && canBe(p.Memory.ShmemBytes)
+	if parts {
+		has = stats.Some(add(p.Memory.AnonBytes.V, p.Memory.ShmemBytes.V))
 	}
-	if !has.OK || has.V >= implausible {
-		u.held, u.calm = 0, 0
-		return
+	if canBe(has) && parts != u.parts {
+		u.held.based = u.held.based && u.held.calm == 0 // one figure does not grow into the other
+		u.parts = parts
 	}
-	isNew := u.at.IsZero()
-	if u.held = has.V; calm || isNew && (calmAt.IsZero() || !p.StartTime.After(calmAt)) {
-		u.calm = has.V
-	}
+	isNew := !calmAt.IsZero() && p.StartTime.After(calmAt)
+	u.held.step(has, calm, isNew)
+	u.usage.step(p.Memory.UsageBytes, calm, isNew)
 }
 
 // presses reports whether a pod causes pressure of memory.
 func (m *Manager) presses(u *podUse) bool {
 	all := &m.pressed
+	few := float64(all.capacity / leastGrowth)
 	switch {
-	case all.grown > all.capacity/leastGrowth:
-		return u.grew() >= all.grown-all.grown/2
+	case all.alone:
+		return m.atOwnLimit(u)
+	case all.grown > all.capacity/leastGrowth && (!all.left.known || all.grown >= all.left.now/dip):
+		return float64(all.grown) >= all.outside && u.grew() >= all.grown-all.grown/2
+	case all.outside > few:
+		return false
 	case all.refaults > all.capacity/leastRefaults:
-		return u.again() >= all.refaults-all.refaults/2
+		others := 0.0 // what they gained of the node's memory
+		if all.usage.known && u.usage.known {
+			others = all.usage.gained() - u.usage.gained()
+		}
+		return u.again() >= all.refaults-all.refaults/2 && (others <= few || others <= u.usage.gained())
 	}
 	return u.hitLimit
+}
+
+// sum takes what all pods did together, and what the node lost.
+func (m *Manager) sum(s *stats.Summary, calm bool) {
+	all := &m.pressed
+	n := &s.Node.Memory
+	left, usage := n.Available(stats.MemoryAvailableKernel), n.UsageBytes
+	if brokenMemory(&s.Node) { // a recording has no part of a reading that cannot be true
+		left, usage = stats.Observation{}, stats.Opt[uint64]{}
+	} else {
+		all.capacity = n.CapacityBytes.V
+	}
+	all.left.step(stats.Opt[uint64]{V: left.Value, OK: left.OK}, calm, false)
+	all.usage.step(usage, calm, false)
+	if calm {
+		all.gone = 0
+	}
+	maps.DeleteFunc(m.uses, func(_ string, u *podUse) bool {
+		if !u.seen && u.held.based && !calm {
+			all.gone = add(all.gone, u.held.calm)
+		}
+		return !u.seen
+	})
+	shrunk := all.gone
+	for _, u := range m.uses {
+		all.grown, all.refaults = add(all.grown, u.grew()), add(all.refaults, u.again())
+		shrunk = add(shrunk, uint64(max(-u.held.gained(), 0)))
+	}
+	least := all.capacity / leastRefaults
+	if all.left.known {
+		all.outside = max(0, float64(shrunk)-float64(all.grown)-all.left.gained())
+		switch {
+		case all.left.now <= all.grown/dip:
+			return
+		case all.left.now > all.grown: // nobody's growth presses then
+			least = 0
+		}
+	}
+	for _, u := range m.uses {
+		all.alone = all.alone || all.refaults > least && m.atOwnLimit(u)
+	}
 }
 
 // follow takes a look into account. It runs only where a pressure threshold is set.
@@ -106,40 +177,44 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 	for _, u := range m.uses {
 		u.seen = false
 	}
-	all := pressed{calmAt: m.pressed.calmAt}
-	if !brokenMemory(&s.Node) { // a recording has no part of a reading that cannot be true
-		all.capacity = s.Node.Memory.CapacityBytes.V
-	}
+	m.pressed.capacity, m.pressed.grown, m.pressed.outside, m.pressed.refaults, m.pressed.alone = 0, 0, 0, 0, false
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		u := m.uses[p.PodRef.UID]
-		if u == nil {
+		isNew := u == nil
+		if isNew {
 			u = &podUse{}
 			m.uses[p.PodRef.UID] = u
 		}
 		u.seen = true
-		if hits := add(p.Events.V.High, p.Events.V.Max); p.Events.OK {
-			u.hitLimit = u.known && hits > u.events
-			u.events, u.known = hits, true
-		} else {
-			u.hitLimit = false
-		}
 		span := now.Sub(u.at)
+		u.hit(p, span)
 		u.io.step(stats.Opt[uint64]{V: add(p.IO.V.ReadBytes, p.IO.V.WriteBytes), OK: p.IO.OK}, span, calm[kindIOPressure])
 		u.cpu.step(stats.Opt[uint64]{V: uint64(max(p.CPU.Usage.V, 0)), OK: p.CPU.Usage.OK}, span, calm[kindCPUPressure])
 		u.refault.step(p.Memory.RefaultBytes, span, calm[kindMemoryPressure])
-		u.hold(p, calm[kindMemoryPressure], all.calmAt)
-		all.grown, all.refaults = add(all.grown, u.grew()), add(all.refaults, u.again())
+		u.hold(p, calm[kindMemoryPressure], m.pressed.calmAt)
+		if isNew { // it was not there for a look
+			m.pressed.gone -= min(m.pressed.gone, u.held.calm)
+		}
 		u.share = -1
 		if p.CPURequestMillis.OK {
 			u.share = float64(p.CPURequestMillis.V.Max) / 1000 * float64(time.Second)
 		}
 		u.at = now
 	}
-	if m.pressed = all; calm[kindMemoryPressure] {
+	if m.sum(s, calm[kindMemoryPressure]); calm[kindMemoryPressure] {
 		m.pressed.calmAt = now
 	}
-	maps.DeleteFunc(m.uses, func(_ string, u *podUse) bool { return !u.seen })
+}
+
+// hit takes how often a pod hit a limit.
+func (u *podUse) hit(p *stats.PodStats, span time.Duration) {
+	u.hits, u.hitLimit = 0, false
+	hits := add(p.Events.V.High, p.Events.V.Max)
+	if p.Events.OK && u.known && hits > u.events && span > 0 {
+		u.hits, u.hitLimit = float64(hits-u.events)/span.Seconds(), true
+	}
+	u.events, u.known = hits, p.Events.OK
 }
 
 func (u *use) step(counter stats.Opt[uint64], span time.Duration, calm bool) {

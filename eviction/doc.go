@@ -14,7 +14,7 @@
 //	condition.go  Condition: its words
 //	pod.go        Pod: what is taken of an object; request.go: its requests, limits and class
 //	candidate.go  Candidate: which pods may be evicted at all, and the keys they are compared by
-//	usage.go      what a pod uses of what is short; cause.go: which pods cause a pressure
+//	usage.go      what a pod uses of what is short; cause.go: which pods cause a pressure; level.go: amounts against those of a calm look
 //	rank.go       the order among candidates
 //	local.go      pods over limits of their own
 //	manager.go    Manager: its state; step.go: one step of it; terse.go: one that allocates nothing

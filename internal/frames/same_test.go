@@ -67,7 +67,7 @@ func (d draw) stall(name string) stats.StallShare {
 }
 
 func (d draw) node(now time.Time) (n stats.NodeStats) {
-	n.Memory = stats.NodeMemoryStats{Time: d.at("memory at", now), CapacityBytes: d.n("capacity", 16<<30), WorkingSetBytes: d.n("working set", 20<<30),
+	n.Memory = stats.NodeMemoryStats{Time: d.at("memory at", now), CapacityBytes: d.n("capacity", 16<<30), WorkingSetBytes: d.n("working set", 20<<30), UsageBytes: d.n("node's usage", 16<<30),
 		KernelAvailableBytes: d.n("kernel", 8<<30), PerCPUFreeBytes: d.n("per CPU", 1<<20)}
 	n.Allocatable = stats.AllocatableMemoryStats{Time: d.at("allocatable at", now), LimitBytes: d.n("allocatable", 12<<30), WorkingSetBytes: d.n("allocated", 14<<30)}
 	if !n.Allocatable.LimitBytes.OK || !n.Allocatable.WorkingSetBytes.OK { // read together
@@ -124,7 +124,7 @@ func (d draw) pod(i int, now time.Time) stats.PodStats {
 		}
 	}
 	p.Self, p.NodeCritical = !d.often("not self") && d.yes("self"), !d.often("not critical") && d.yes("critical")
-	p.Memory = stats.PodMemoryStats{Time: now, WorkingSetBytes: d.n("memory", 4<<30), AnonBytes: d.n("anon", 4<<30), SwapBytes: d.n("swapped", 1<<30), RefaultBytes: d.n("refaulted", 1<<30), FreedBytes: d.span("freed", 1<<30), LimitBytes: d.n("limit", 8<<30)}
+	p.Memory = stats.PodMemoryStats{Time: now, UsageBytes: d.n("usage", 5<<30), WorkingSetBytes: d.n("memory", 4<<30), AnonBytes: d.n("anon", 4<<30), ShmemBytes: d.n("shmem", 1<<30), SwapBytes: d.n("swapped", 1<<30), RefaultBytes: d.n("refaulted", 1<<30), FreedBytes: d.span("freed", 1<<30), LimitBytes: d.n("limit", 8<<30)}
 	p.Threads, p.Processes = d.n("threads", 500), d.n("processes", 100)
 	if d.often("events") {
 		p.Events = stats.Some(stats.MemoryEvents{Max: rapid.Uint64Range(0, 3).Draw(d.T, "max")})

@@ -64,7 +64,8 @@ func (m *Manager) await(l *Life) {
 		l.due[k] = amountOf(&l.e.Pod, kind(k))
 	}
 	if w := m.watchedBy(&l.e, &l.met.Threshold); w != nil {
-		l.together = w.together
+		l.together = w.together.without(&l.e.Pod, w.info.kind)
+		m.letThrough(w)
 	}
 	l.expect()
 	m.share(l)
@@ -152,22 +153,26 @@ type SavedTogether struct {
 	Time time.Time `json:"time"`
 	Pods uint64    `json:"pods"` // what they used of what the signal counts
 	Left uint64    `json:"left"` // of the signal, at the same moment
+	// Parted is when those that may go (May, without the victim) were told from those that may not; zero: not known.
+	Parted time.Time `json:"parted,omitzero"`
+	May    uint64    `json:"may,omitempty"`
+	MayNot uint64    `json:"mayNot,omitempty"`
 }
 
 func (t *together) save() *SavedTogether {
 	if t.at.IsZero() {
 		return nil
 	}
-	return &SavedTogether{Time: t.at.Round(0), Pods: t.pods, Left: t.left}
+	return &SavedTogether{Time: t.at.Round(0), Pods: t.pods, Left: t.left, Parted: t.parted.Round(0), May: t.may, MayNot: t.mayNot}
 }
 
 func (t *together) resume(s *SavedTogether, drop func(string, ...any)) {
 	switch {
 	case s == nil:
-	case s.Pods > implausible || s.Left > implausible:
+	case max(s.Pods, s.Left, s.May, s.MayNot) > implausible:
 		drop("what all pods used when an eviction began: a number that cannot be true")
 	default:
-		*t = together{at: s.Time, pods: s.Pods, left: s.Left}
+		*t = together{at: s.Time, pods: s.Pods, left: s.Left, parts: parts{s.Parted, s.May, s.MayNot}}
 	}
 }
 

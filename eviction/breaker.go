@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"jettison/stats"
@@ -19,12 +20,24 @@ type Growth struct {
 	Bytes  int64  // memory that it uses more than before
 }
 
+// After one that was let through and did not help either, the next one waits: 30 s, doubled each time up to the maximum. So a pod that is
+// really new gets its turn within that, and what is made anew again and again costs one pod in five minutes.
+const (
+	nextTry    = 30 * time.Second
+	nextTryMax = 5 * time.Minute
+)
+
 // breaker is kept per threshold: what a soft one did in vain says nothing of a hard one.
 type breaker struct {
 	futile int // evictions in a row that did not lower the pressure
 	// known are the pods that could have gone when it stopped, and what each used; nil: it has not looked since. What was there then is
-	// not what will help now.
-	known map[string]uint64
+	// not what will help now. Upper bounds are not in it: page cache would hide a leak.
+	known  map[string]uint64
+	unread bool // some are missing in known, for of them only an upper bound was read
+	// vain is what those returned that went in vain, by their kin: one that was made in the place of another is not new.
+	vain  map[string]uint64
+	tries int       // let through after it had stopped
+	until time.Time // none is let through before; zero: none was yet
 }
 
 // breakerKey tells thresholds apart.
@@ -39,6 +52,13 @@ func (w *watched) key() breakerKey { return breakerKey{w.Signal, w.Hard()} }
 type together struct {
 	at         time.Time // zero: it was not read
 	pods, left uint64
+	parts
+}
+
+// parts of what pods use: of those that may go, and of those that may not. Of memory that is with page cache, for it is read of all.
+type parts struct {
+	parted      time.Time // zero: not known
+	may, mayNot uint64
 }
 
 // notes takes a new reading of what all pods use together, with what is left at the same moment.
@@ -53,25 +73,83 @@ func (w *watched) notes(p *stats.PodsTotal) {
 		used = p.Tasks
 	}
 	if used.OK && used.V <= implausible && w.observed.OK && !p.Time.Equal(w.together.at) {
-		w.together = together{at: p.Time, pods: used.V, left: w.observed.Value}
+		w.together.at, w.together.pods, w.together.left = p.Time, used.V, w.observed.Value
 	}
 }
 
-// outside reports whether what took what a victim gave back grew outside of the pods, by what all pods used when the eviction began and
-// what they use now: at least half of what grew, and of what the victim gave back. What is not known counts as outside, as for disks and
-// pressure. known is false while no reading is newer than the victim's end.
+// counted is what a pod uses of an amount, as it is read of all pods in every look that decides on that.
+func counted(p *stats.PodStats, k kind) (used uint64) {
+	o := p.Threads
+	switch {
+	case k == kindMemory && p.Memory.UsageBytes.OK:
+		o = p.Memory.UsageBytes
+	case k == kindMemory:
+		o = p.Memory.WorkingSetBytes
+	case k == kindSwap:
+		o = p.Memory.SwapBytes
+	}
+	if !o.OK || o.V > implausible {
+		return 0
+	}
+	return o.V
+}
+
+// part tells what pods that may go use from what the others do, for each threshold that is met. It does not allocate.
+func (m *Manager) part(now time.Time, in Input) {
+	for i := range m.watched {
+		w := &m.watched[i]
+		if !m.config.Breaker || !w.met || w.together.at.IsZero() || in.MemoryOnly && !w.info.kind.memoryView() {
+			continue
+		}
+		w.parts = parts{parted: now}
+		for j := range in.Summary.Pods {
+			p := &in.Summary.Pods[j]
+			object := in.object(p)
+			if empty(p, object) {
+				continue
+			}
+			if c := m.config.Policy.candidate(p, object); c.Protected != "" {
+				w.mayNot = add(w.mayNot, counted(p, w.info.kind))
+			} else {
+				w.may = add(w.may, counted(p, w.info.kind))
+			}
+		}
+	}
+}
+
+// without is the same without a victim.
+func (t together) without(p *stats.PodStats, k kind) together {
+	t.may -= min(t.may, counted(p, k))
+	return t
+}
+
+// outside reports whether what took what a victim gave back grew outside of the pods that may go, by what pods used when the eviction
+// began and what they use now: at least half of what grew, and of what the victim gave back. What is not known counts as outside, as for
+// disks and pressure. known is false while no reading is newer than the victim's end.
 func (l *Life) outside(now time.Time, w *watched) (outside, known bool) {
 	then, is := l.together, w.together
 	if then.at.IsZero() || is.at.IsZero() || now.Sub(is.at) > stats.MaxAge {
 		return true, true
 	}
-	if !is.at.After(l.emptied.Time) {
+	awaited := !then.parted.IsZero() && !is.parted.After(l.emptied.Time) && now.Sub(l.emptied.Time) <= stats.MaxAge
+	if awaited || !is.at.After(l.emptied.Time) {
 		return false, false
 	}
 	fell := int64(then.left) - int64(is.left)
-	grew := fell + int64(then.pods) - int64(is.pods)
 	returned := int64(l.e.Returns)
+	inside := int64(is.pods) - int64(then.pods) + returned
+	grew := fell + returned - inside
+	if !then.parted.IsZero() && is.parted.After(l.emptied.Time) {
+		grew += then.grewOf(&is.parts, inside)
+	}
 	return grew > 0 && grew >= returned/2 && grew >= (fell+returned)/2, true
+}
+
+// grewOf is by how much of what grew in pods those grew that may not go. Page cache is in both parts, but not in what grew: what those that
+// may go can have grown by is not put down to the others.
+func (p *parts) grewOf(is *parts, grew int64) int64 {
+	may, mayNot := int64(is.may)-int64(p.may), int64(is.mayNot)-int64(p.mayNot)
+	return max(0, min(mayNot, grew-max(may, 0)))
 }
 
 // count takes whether an eviction that is over lowered the pressure. false: that is not observed yet.
@@ -90,7 +168,7 @@ func (m *Manager) count(now time.Time, l *Life) bool {
 	outside, known := l.outside(now, w)
 	if outside && known {
 		b := m.breakers[w.key()]
-		b.futile++
+		b.inVain(now, &l.e)
 		m.breakers[w.key()] = b
 	}
 	return known
@@ -115,35 +193,128 @@ func (m *Manager) stops() bool {
 	return false
 }
 
+// inVain counts an eviction that did not help.
+func (b *breaker) inVain(now time.Time, e *Eviction) {
+	if b.futile++; b.futile >= breakerLimit && b.tries > 0 {
+		b.until = now.Add(tryAfter(b.tries))
+	}
+	if of := kin(e.Pod.PodRef.Namespace, e.Pod.PodRef.Name); of != "" {
+		if b.vain == nil {
+			b.vain = map[string]uint64{}
+		}
+		if _, is := b.vain[of]; is || len(b.vain) < maxRemembered {
+			b.vain[of] = max(b.vain[of], e.Returns)
+		}
+	}
+}
+
+// tryAfter is how long the next one waits after so many.
+func tryAfter(tries int) time.Duration {
+	wait := nextTry
+	for range min(tries, maxTries) - 1 {
+		wait = min(2*wait, nextTryMax)
+	}
+	return wait
+}
+
+// kin names a pod's maker, by its name without what was made for it alone: five characters (k8s.io/apimachinery/pkg/util/rand) or a number.
+// Empty: its name is not known.
+func kin(namespace, name string) string {
+	const made = "bcdfghjklmnpqrstvwxz2456789"
+	if name == "" {
+		return ""
+	}
+	if at := strings.LastIndexByte(name, '-'); at > 0 {
+		own := name[at+1:]
+		if number := own != "" && strings.Trim(own, "0123456789") == ""; number || len(own) == 5 && strings.Trim(own, made) == "" {
+			name = name[:at]
+		}
+	}
+	return namespace + "/" + name
+}
+
 // holdsBack reports whether the breaker holds back a threshold's victim. Where the first in the ranking is one that was not there when it
-// stopped, or has grown since, it is tried once.
-func (m *Manager) holdsBack(w *watched, ranked []Ranked) bool {
+// stopped, nor made in the place of one that went in vain, or has grown since, it is tried once.
+func (m *Manager) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 	b := m.breakers[w.key()]
 	if !m.config.Breaker || b.futile < breakerLimit {
 		return false
 	}
-	if b.known == nil {
-		b.known = make(map[string]uint64, len(ranked))
-		for i := range ranked[:min(len(ranked), maxRemembered)] {
-			b.known[ranked[i].Pod.PodRef.UID] = ranked[i].Keys.Usage
-		}
+	if b.known == nil || b.unread {
+		b.remember(ranked)
 		m.breakers[w.key()] = b
 		return true
 	}
-	if len(ranked) == 0 {
+	if len(ranked) == 0 || now.Before(b.until) {
 		return true
 	}
 	first := &ranked[0].Candidate
-	had, was := b.known[first.Pod.PodRef.UID]
+	if had, was := b.known[first.Pod.PodRef.UID]; was && !w.grewFrom(had, first.Keys.Usage) {
+		return true
+	}
+	name := first.Pod.PodRef.Name
+	if name == "" && first.Object != nil {
+		name = first.Object.Ref.Name
+	}
+	had, was := b.vain[kin(first.namespace(), name)]
+	return was && !w.grewFrom(had, expected(first, w).V)
+}
+
+// grewFrom reports whether a pod has so much more that its end may help.
+func (w *watched) grewFrom(had, has uint64) bool {
 	enough := had/dip + 1
 	if w.Amount() {
 		enough = max(enough, w.limit/dip)
 	}
-	if was && first.Keys.Usage < add(had, enough) {
-		return true
+	return has >= add(had, enough)
+}
+
+// remember notes who could have gone, now that it has stopped. Those of which only an upper bound was read are noted in the next look, for
+// which Unread has them read; if that fails they count as new.
+func (b *breaker) remember(ranked []Ranked) {
+	again := b.known != nil
+	if !again {
+		b.known = make(map[string]uint64, len(ranked))
 	}
-	m.breakers[w.key()] = breaker{futile: breakerLimit - 1}
-	return false
+	b.unread = false
+	for i := range ranked[:min(len(ranked), maxRemembered)] {
+		c := &ranked[i].Candidate
+		uid := c.Pod.PodRef.UID
+		switch _, is := b.known[uid]; {
+		case is:
+		case c.inexact():
+			b.unread = !again
+		case len(b.known) < maxRemembered:
+			b.known[uid] = c.Keys.Usage
+		}
+	}
+}
+
+// inexact: only an upper bound of what it uses was read.
+func (c *Candidate) inexact() bool {
+	return c.Pod.Memory.Quick && releaseKind(c.Keys.kind) == kindMemory
+}
+
+// unknown is a pod to be read in full, for the breaker to remember what it uses; nil: none. Nothing is lost by that: it has stopped.
+func (m *Manager) unknown(w *watched, may []Candidate) *stats.PodStats {
+	b := m.breakers[w.key()]
+	if !m.config.Breaker || b.futile < breakerLimit || b.known != nil && !b.unread {
+		return nil
+	}
+	for i := range may {
+		if _, is := b.known[may[i].Pod.PodRef.UID]; !is && may[i].inexact() {
+			return may[i].Pod
+		}
+	}
+	return nil
+}
+
+// letThrough takes that an eviction begins which the breaker would have held back if its victim were not new and had not grown.
+func (m *Manager) letThrough(w *watched) {
+	if b := m.breakers[w.key()]; m.config.Breaker && b.futile >= breakerLimit {
+		b.futile, b.known, b.unread, b.tries = breakerLimit-1, nil, false, min(b.tries+1, maxTries)
+		m.breakers[w.key()] = b
+	}
 }
 
 // stoppedBecause names what grows instead.

@@ -160,6 +160,7 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	m.arrange(&in.Summary.Node)
 	m.judge(now, in.Summary)
 	m.ripen(now, in.MemoryOnly)
+	m.part(now, in)
 	m.settle(now, in.Summary)
 	m.remeasure(in)
 	m.lookAtQuiet(now, in)

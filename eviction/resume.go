@@ -30,7 +30,10 @@ func (m *Manager) Save() Saved {
 	slices.SortFunc(s.Evicted, func(x, y SavedEvicted) int { return cmp.Or(y.Last.Compare(x.Last), cmp.Compare(x.UID, y.UID)) })
 	s.Evicted = s.Evicted[:min(len(s.Evicted), maxRemembered)]
 	for key, b := range m.breakers {
-		s.Breaker = append(s.Breaker, SavedBreaker{Signal: key.signal, Hard: key.hard, Futile: b.futile, Known: maps.Clone(b.known)})
+		s.Breaker = append(s.Breaker, SavedBreaker{
+			Signal: key.signal, Hard: key.hard, Futile: b.futile, Known: maps.Clone(b.known), Unread: b.unread,
+			Vain: maps.Clone(b.vain), Tries: b.tries, Until: b.until.Round(0),
+		})
 	}
 	slices.SortFunc(s.Breaker, func(x, y SavedBreaker) int {
 		return cmp.Or(cmp.Compare(x.Signal, y.Signal), compareBool(x.Hard, y.Hard))
@@ -66,12 +69,12 @@ func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	}
 	m.resumeAside(now, s.Aside, drop)
 	m.resumeEvicted(now, s.Evicted, drop)
-	m.resumeBreaker(&s, drop)
+	m.resumeBreaker(now, &s, drop)
 	return dropped
 }
 
 // resumeBreaker takes back what the breaker counted. An agent before this one counted by what was short, for hard and soft alike.
-func (m *Manager) resumeBreaker(s *Saved, drop func(string, ...any)) {
+func (m *Manager) resumeBreaker(now time.Time, s *Saved, drop func(string, ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(s.Futile)) {
 		k := slices.Index(kindNames[:], name)
 		if k < 0 || s.Futile[name] < 0 {
@@ -86,12 +89,20 @@ func (m *Manager) resumeBreaker(s *Saved, drop func(string, ...any)) {
 	}
 	for _, b := range s.Breaker[:min(len(s.Breaker), 2*signalCount)] {
 		_, known := signals[b.Signal]
-		if !known || b.Futile < 0 || len(b.Known) > maxRemembered {
+		if !known || b.Futile < 0 || b.Tries < 0 || max(len(b.Known), len(b.Vain)) > maxRemembered {
 			drop("what the breaker counted: %d of %.64q, %d pods", b.Futile, string(b.Signal), len(b.Known))
 			continue
 		}
+		tries := min(b.Tries, maxTries)
+		until := onClock(now, b.Until)
+		if most := now.Add(tryAfter(tries)); until.After(most) {
+			drop("the breaker waits until %s for %s, which is too far", b.Until.Format(time.RFC3339), b.Signal)
+			until = most
+		}
 		if b.Futile > 0 {
-			m.breakers[breakerKey{b.Signal, b.Hard}] = breaker{futile: min(b.Futile, breakerLimit), known: maps.Clone(b.Known)}
+			m.breakers[breakerKey{b.Signal, b.Hard}] = breaker{
+				futile: min(b.Futile, breakerLimit), known: maps.Clone(b.Known), unread: b.Unread, vain: maps.Clone(b.Vain), tries: tries, until: until,
+			}
 		}
 	}
 }

@@ -29,8 +29,12 @@ type Saved struct {
 type SavedBreaker struct {
 	Signal stats.Signal      `json:"signal"`
 	Hard   bool              `json:"hard,omitempty"`
-	Futile int               `json:"futile"`          // evictions in a row that did not help
-	Known  map[string]uint64 `json:"known,omitempty"` // since it stopped: pods by UID, and what each used then
+	Futile int               `json:"futile"`           // evictions in a row that did not help
+	Known  map[string]uint64 `json:"known,omitzero"`   // since it stopped: pods by UID, and what each used then; nil: it has not looked
+	Unread bool              `json:"unread,omitempty"` // what some of them used is not known yet
+	Vain   map[string]uint64 `json:"vain,omitempty"`   // what those returned that went in vain, by namespace/name of their maker
+	Tries  int               `json:"tries,omitempty"`  // evictions since it stopped that did not help either
+	Until  time.Time         `json:"until,omitzero"`   // no other one before
 }
 
 // SavedLife is a Life. Times are absolute; the monotonic ones are the caller's.
@@ -118,6 +122,7 @@ const (
 	maxPath       = 4096
 	maxMessage    = 4096
 	maxTimes      = 1000
+	maxTries      = 5         // likewise
 	maxSetAsides  = 5         // after so many the time does not grow any more
 	maxSavedGrace = 24 * 3600 // seconds
 )

@@ -259,7 +259,7 @@ func (m *Manager) gracePeriod(w *watched, object *Pod) int64 {
 
 // whyNot says why no pod may be evicted for a threshold now; empty: the first in the ranking goes.
 func (m *Manager) whyNot(now time.Time, in Input, w *watched, ranked []Ranked, causes int) (reason string, stopped bool) {
-	if m.holdsBack(w, ranked) {
+	if m.holdsBack(now, w, ranked) {
 		return m.stoppedBecause(w, in.Growing), true
 	}
 	if reason := m.blocked(now, w); reason != "" {

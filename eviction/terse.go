@@ -63,11 +63,12 @@ func (m *Manager) Unread(now time.Time, in Input) int {
 				first = c
 			}
 		}
-		if first == nil || !first.Pod.Memory.Quick {
-			continue
+		unread := m.unknown(w, l.may)
+		if first != nil && first.Pod.Memory.Quick {
+			unread = first.Pod
 		}
 		for j := range s.Pods {
-			if &s.Pods[j] == first.Pod {
+			if &s.Pods[j] == unread {
 				return j
 			}
 		}

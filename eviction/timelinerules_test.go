@@ -52,7 +52,7 @@ const (
 type rules struct {
 	s           *shell
 	broken, why string
-	grows       bool // something outside of pods does
+	grows       bool // something outside of the pods that may go does
 	victims     []*victim
 	begin       time.Duration                           // of the last eviction
 	since       map[bool]map[stats.Signal]time.Duration // by whether it is a hard threshold's
@@ -72,7 +72,7 @@ type victim struct {
 	at     time.Duration
 	hard   bool
 	signal stats.Signal
-	level  map[string]float64 // that was available
+	level  map[string]float64 // that was available: the most since the kill
 	held   map[string]float64 // that it had
 	late   bool               // it did not die in time
 	fallen float64            // the node's shared memory since then
@@ -82,6 +82,9 @@ func newRules(s *shell, tl *timeline) *rules {
 	r := &rules{s: s, since: noSince(), hard: map[kind]int{}, told: map[*Life]int{}, begin: -time.Hour, shaken: -time.Hour}
 	for _, e := range tl.Events {
 		r.grows = r.grows || (e.What == "outside" || e.What == "tasks" || e.What == "disk") && e.By > 0
+	}
+	for _, p := range s.pods {
+		r.grows = r.grows || p.protected() && p.LeakAnon+p.LeakVol+p.LeakSwap+p.LeakTasks > 0
 	}
 	return r
 }
@@ -298,6 +301,11 @@ func (r *rules) follow() {
 	now := r.s.shared()
 	for _, v := range r.victims {
 		v.fallen += max(0, r.tmpfs-now)
+		for what := range v.level {
+			if what != "disk" && (v.killed || !v.alive || v.life != v.its) {
+				v.level[what] = max(v.level[what], r.s.free(what))
+			}
+		}
 	}
 	r.tmpfs = now
 }
@@ -317,7 +325,7 @@ func (r *rules) decision(d *Decision, in Input) {
 		switch k := signals[t.Signal].kind; {
 		case k.disk(): // what grows there is not known
 		case !r.grows:
-			r.fail(ruleBreaker, "nothing grows outside of pods: %s", d.Reason)
+			r.fail(ruleBreaker, "nothing grows outside of the pods that may go: %s", d.Reason)
 		case t.Hard() && r.hard[k] < breakerLimit:
 			r.fail(ruleSoft, "after %d hard evictions: %s", r.hard[k], d.Reason)
 		default:
@@ -361,7 +369,15 @@ func (r *rules) armed(d *Decision) {
 		}
 	}
 	p := r.s.podOf(d.Ranking[0].Pod.PodRef.UID)
-	switch before, was := r.stopped[p]; {
+	before, was := r.stopped[p]
+	for _, v := range r.victims { // one that went in vain is not new
+		if v.realPod == p {
+			before, was = max(before, v.held["memory"]), true
+		}
+	}
+	t := &d.Signal.Threshold
+	switch wait := r.s.m.breakers[breakerKey{t.Signal, t.Hard()}].until.Sub(r.s.now()); {
+	case wait > 0 && wait <= nextTryMax: // the last one that was new did not help
 	case whatOf[d.Signal.Threshold.Signal] != "memory" || r.s.outside["outside"].until > r.s.t || !p.there || p.Unmeasured:
 	case !was:
 		r.fail(ruleArmed, "%s is new and first: %s", p.uid, d.Reason)

@@ -142,3 +142,28 @@ func TestAVolumeIsAwaitedOverARestart(t *testing.T) {
 		t.Errorf("dropped %v, is %+v", dropped, again.lives[0].shmem)
 	}
 }
+
+// What is awaited of a volume does not let a second pod eat all that came back since: a victim was killed when next to nothing was left, much
+// came back, and that is what the next shortage is held against.
+func TestWhatCameBackIsNotEatenWhileAVolumeIsAwaited(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	w.pod("files", 405, 0, 1).Memory.ShmemBytes = stats.Some(uint64(400 << 20))
+	w.pods[0].Memory.AnonBytes = stats.Some(uint64(5 << 20))
+	w.pod("leaker", 3, 0, 1)
+	w.free(4, 410)
+	l := w.look(time.Second)
+	w.victim(l, "files")
+	w.look(10 * time.Millisecond)
+	w.dead(l)
+	w.look(10 * time.Millisecond)
+	w.m.Cleaned(Stamp{Time: w.now}, l)
+	w.free(2000, 410)
+	w.victim(w.look(500*time.Millisecond), "")
+	w.pods[1].Memory.WorkingSetBytes, w.pods[1].Memory.AnonBytes = stats.Some(uint64(1950<<20)), stats.Some(uint64(1950<<20))
+	for _, left := range []uint64{99, 80, 60, 51} {
+		w.free(left, 410)
+		w.victim(w.look(200*time.Millisecond), "")
+	}
+	w.free(48, 410)
+	w.victim(w.look(200*time.Millisecond), "leaker")
+}

@@ -168,12 +168,17 @@ func (h *held) floor(w *watched) uint64 {
 	return w.limit / dip
 }
 
-// base is what a shortage is held against.
+// base is what a shortage is held against: what was left at the kill, or the most since then, for what came back since may be eaten again.
+// Of a disk it is the former: that comes back late, and of others' files.
 func (h *held) base(w *watched) uint64 {
-	if at := h.last.levelOf(w); at.OK {
-		return min(at.V, w.limit)
+	at := h.last.levelOf(w)
+	switch {
+	case !at.OK:
+		return w.limit
+	case !w.info.kind.disk():
+		at.V = max(at.V, h.last.marks[w.info.order].best)
 	}
-	return w.limit
+	return min(at.V, w.limit)
 }
 
 // doubtful reports whether a threshold waits for a victim that was killed and has not died, while half of what was left is gone, or for too

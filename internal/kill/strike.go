@@ -90,7 +90,7 @@ func (k *Killer) strikeAll() {
 			if s.again {
 				s.v.writeAgain(buf[:])
 			} else {
-				tell(s.v.written, s.v.write())
+				tell(s.v.written, s.v.write(buf[:]))
 			}
 			s.v.release()
 		}
@@ -172,6 +172,9 @@ func (h *helper) run() {
 
 // pidfds opens descriptors of the victim's processes. None of that is a condition for the kill.
 func (h *helper) pidfds() {
+	if h.v.over() {
+		return // who is listed now is another's
+	}
 	h.until, h.next = time.Now().Add(pidfdLimit), 0
 	h.pid = h.take
 	h.walker.Walk(&h.v.each, h.list)
@@ -269,10 +272,19 @@ func drain(answers <-chan result) {
 	}
 }
 
-// write writes cgroup.kill.
-func (v *Victim) write() error {
+// write writes cgroup.kill, unless no process of the victim is left: it may have waited behind others' writes while the victim died by its
+// pidfds, and a kubelet makes a pod's next sandbox in the same cgroup. Whether one is left is looked up only for a write that was held up:
+// for one that begins at once that would only take longer.
+func (v *Victim) write(buf []byte) error {
 	v.writing.Lock()
 	defer v.writing.Unlock()
+	if v.dead() || v.heldUp.Load() && v.isEmpty(buf) {
+		v.told(&v.writeErr, nil)
+		return nil
+	}
+	if v.over() { // nobody looks whether it is empty any more
+		return os.ErrClosed
+	}
 	if v.why != nil { // out of descriptors then, perhaps not now
 		v.file, v.why = v.kill.OpenKill()
 	}
@@ -294,7 +306,7 @@ func (v *Victim) writeAgain(buf []byte) {
 		return // it is being written
 	}
 	defer v.writing.Unlock()
-	if e, err := v.kill.Events(buf); v.why != nil || v.dead() || err == nil && !e.Populated {
+	if v.why != nil || v.over() || v.isEmpty(buf) || v.dead() { // the look may take long, too
 		return
 	}
 	err := v.kill.WriteKill(v.file)
@@ -302,6 +314,12 @@ func (v *Victim) writeAgain(buf []byte) {
 		err = nil
 	}
 	v.steps.call(stepAgain, err)
+}
+
+// isEmpty: no process is in the victim's cgroup now, or it is gone. writing is held.
+func (v *Victim) isEmpty(buf []byte) bool {
+	e, err := v.kill.Events(buf)
+	return errors.Is(err, cgroup.ErrVanished) || err == nil && !e.Populated
 }
 
 // told remembers what became of a kill that perhaps nobody waits for any more.
@@ -334,12 +352,19 @@ func (v *Victim) failed() error {
 	return err
 }
 
-// eachProcess kills process by process, unless that is being done.
+// eachProcess kills process by process, unless that is being done, or no process of the victim is left, as in write.
 func (v *Victim) eachProcess(by *cgroup.ProcKiller) error {
 	if !v.singling.TryLock() {
 		return nil
 	}
 	defer v.singling.Unlock()
+	if v.dead() {
+		v.told(&v.singleErr, nil)
+		return nil
+	}
+	if v.over() {
+		return os.ErrClosed
+	}
 	by.Unfrozen = v.heldUp.Load()
 	n, err := by.Kill(&v.each, v.limit)
 	v.steps.add(Pidfd.String(), n, err)

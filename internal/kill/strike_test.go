@@ -271,3 +271,109 @@ func TestWhoComesAfterTheKillDies(t *testing.T) {
 		v.Close()
 	}
 }
+
+// A kill that waits its turn while the kernel holds another's write up comes too late for its victim, which dies by its pidfds. A kubelet makes
+// the pod's next sandbox in the same cgroup: that one is not killed.
+func TestAQueuedKillSparesTheNextSandbox(t *testing.T) {
+	const gone = "populated 0\nfrozen 0\n"
+	for name, c := range map[string]struct {
+		seen   bool   // that it was empty
+		events string // of its cgroup by the time the write's turn comes
+	}{
+		"seen empty, another lives":   {true, "populated 1\nfrozen 0\n"},
+		"not seen, but empty now":     {false, gone},
+		"given up alive, and closed":  {false, "populated 1\nfrozen 0\n"},
+		"seen empty, and still empty": {true, gone},
+	} {
+		f := newTree(t)
+		k := newKiller(t, f.fs, "")
+		kill := func(name string, full bool) (v *Victim, letGo func()) {
+			pid, ended := sleeper(t)
+			p := f.pod(name, map[string]string{"cgroup.procs": pid})
+			if full {
+				letGo = f.full(name, "cgroup.kill")
+			}
+			v, err := k.Pin(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(v.Close)
+			if err := v.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if name != "last" { // no write is held up by then, and these are no cgroups
+				within(t, name+" dies", ended)
+			}
+			return v, letGo
+		}
+		put := func(file, text string) {
+			if err := os.WriteFile(f.file("b", file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, letGo := kill("a", true)
+		b, _ := kill("b", false)
+		put("cgroup.procs", "")
+		put("cgroup.events", gone)
+		if c.seen {
+			if err := b.WaitEmpty(t.Context(), 5*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.seen || c.events != gone {
+			b.Close()
+		}
+		put("cgroup.events", c.events)
+		letGo()
+		// Once a kill that was asked for later is written, that of b had its turn.
+		kill("last", false)
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if got, _ := os.ReadFile(f.file("last", "cgroup.kill")); len(got) > 0 {
+				break
+			}
+		}
+		if got, err := os.ReadFile(f.file("b", "cgroup.kill")); err != nil || len(got) > 0 {
+			t.Errorf("%s: %q is written to b's cgroup.kill, %v", name, got, err)
+		}
+	}
+}
+
+// Whoever asks for a kill of a victim that was seen empty kills nobody: not through cgroup.kill, not one by one, and with no threads of a Killer.
+func TestAVictimThatWasSeenEmptyIsNotKilledAgain(t *testing.T) {
+	for _, rungs := range []Ladder{CgroupKill, Pidfd, All} {
+		for _, threads := range []bool{true, false} {
+			f := newTree(t)
+			p := f.pod("a", map[string]string{"cgroup.events": "populated 0\nfrozen 0\n"})
+			v, err := Pin(f.fs, p)
+			if threads {
+				v.Close()
+				v, err = newKiller(t, f.fs, "").Pin(p)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(v.Close)
+			v.ladder = rungs
+			if err := v.WaitEmpty(t.Context(), time.Second); err != nil {
+				t.Fatal(err)
+			}
+			pid, ended := sleeper(t)
+			for file, text := range map[string]string{"cgroup.events": "populated 1\nfrozen 0\n", "cgroup.procs": pid} {
+				if err := os.WriteFile(f.file("a", file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := v.Kill(); err != nil {
+				t.Errorf("%v, threads %v: %v", rungs, threads, err)
+			}
+			select {
+			case <-ended:
+				t.Errorf("%v, threads %v: the next sandbox is dead", rungs, threads)
+			case <-time.After(50 * time.Millisecond):
+			}
+			if got, _ := os.ReadFile(f.file("a", "cgroup.kill")); len(got) > 0 {
+				t.Errorf("%v, threads %v: %q is written to cgroup.kill", rungs, threads, got)
+			}
+		}
+	}
+}

@@ -43,6 +43,7 @@ type Victim struct {
 	singly  atomic.Bool   // process by process
 	limit   time.Duration // of that: eachLimit
 	emptied sync.Once
+	gone    atomic.Bool // no process was left in its cgroup: nothing there is killed or raised any more
 
 	// The same cgroup four times, for each has a goroutine of its own. Closed when the victim is not retained any more.
 	wait cgroup.Group // for the caller that waits
@@ -83,7 +84,6 @@ type Victim struct {
 	// What was done to the CPU limits of its own cgroup.
 	cpu struct {
 		sync.Mutex
-		dead   bool // no process was left in it: nothing is raised any more
 		raised bool
 		before cgroup.CPUSettings
 	}
@@ -250,7 +250,8 @@ func (v *Victim) climb() error {
 			return nil // it is being written, by a thread that outlives its Killer
 		}
 		v.writing.Unlock()
-		if refused = v.write(); refused == nil {
+		var buf [256]byte
+		if refused = v.write(buf[:]); refused == nil {
 			return nil
 		}
 	}
@@ -352,7 +353,7 @@ func (v *Victim) killAgain(by *cgroup.ProcKiller) *cgroup.ProcKiller {
 func (v *Victim) raise(buf []byte) error {
 	v.cpu.Lock()
 	defer v.cpu.Unlock()
-	if v.cpu.dead {
+	if v.dead() {
 		return nil
 	}
 	before, raised, err := raiseCPU(&v.reap, buf)
@@ -360,18 +361,22 @@ func (v *Victim) raise(buf []byte) error {
 	return err
 }
 
-// dead: no process was left in the victim's cgroup at some time. What is in it now is not the victim.
-func (v *Victim) dead() bool {
-	v.cpu.Lock()
-	defer v.cpu.Unlock()
-	return v.cpu.dead
+// dead: no process was left in the victim's cgroup at some time. What is in it now is not the victim. It waits for no lock: raise holds its
+// own while the kernel does as it likes, and the thread that writes cgroup.kill asks.
+func (v *Victim) dead() bool { return v.gone.Load() }
+
+// over: it is dead or closed. What is still to be done to it then is left.
+func (v *Victim) over() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.closed || v.dead()
 }
 
 // restore puts the CPU limits back, once no process is left in the cgroup: a kubelet keeps a pod's for its next sandbox.
 func (v *Victim) restore() {
+	v.gone.Store(true) // before the lock: who kills does not wait for who raises
 	v.cpu.Lock()
 	defer v.cpu.Unlock()
-	v.cpu.dead = true
 	if !v.cpu.raised {
 		return
 	}

@@ -83,6 +83,7 @@ type Keys struct {
 	AtLeast  bool   // Usage is a lower bound: it counts as that figure
 	// Request in the signal's unit; its bounds are apart where it is not known exactly.
 	Request  stats.Opt[stats.Range]
+	Open     bool              // Request has no upper bound below all of the node's memory: not all of the pod was seen
 	Refused  bool              // Request is unknown by the pod's own doing: stats.PodStats.StatusRefused
 	Priority stats.Opt[int32]  // absent: unknown, which counts as 0
 	Release  stats.Opt[uint64] // what killing it would return; only where the policy asks for it

@@ -116,3 +116,29 @@ func TestAGentleEvictionIsTheOneThatIsHastened(t *testing.T) {
 		}
 	})
 }
+
+// A pod whose second container is never made has a request that is open above. It uses 7 of 8 GB, and goes: not first those beside it that
+// have 3 MiB each.
+func TestAHogWhoseRequestIsOpenGoesFirst(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	w.pod("hog", 7000, 0, 1)
+	w.pods[0].QOSClass, w.pods[0].MemoryRequest = stats.Burstable, stats.Some(stats.Range{Min: 64 << 20, Max: 8000 << 20})
+	for _, uid := range []string{"i0", "i1", "i2", "i3", "i4", "i5"} {
+		w.pod(uid, 3, 0, 1)
+	}
+	var gone []string
+	for range 200 {
+		w.left(stats.SignalMemoryAvailable, 90)
+		if l := w.look(100 * time.Millisecond); l != nil {
+			gone = append(gone, l.e.Pod.PodRef.UID)
+			if l.e.Pod.PodRef.UID == "hog" {
+				break
+			}
+			w.dead(l)
+			w.m.Cleaned(Stamp{Time: w.now}, l)
+		}
+	}
+	if len(gone) != 1 || gone[0] != "hog" {
+		t.Errorf("in this order: %v", gone)
+	}
+}

@@ -18,7 +18,7 @@ type comparison struct {
 // ranking is the kubelet's order (pkg/kubelet/eviction/helpers.go rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure):
 // usage over request where requests count, priority, usage minus request; with what it lacks: pods that will not die last,
 // measured before unmeasured, those being evicted gently already for the same, inodes by inodes, threads by threads, and an order among
-// equals. A priority that is unknown counts as 0, as a pod without a priority class has it.
+// equals, and what lists.forward does after it. A priority that is unknown counts as 0, as a pod without a priority class has it.
 var ranking = []comparison{
 	{"set aside", func(a, b *Candidate) int { return compareBool(b.Keys.SetAside, a.Keys.SetAside) }},
 	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.Measured, b.Keys.Measured) }},
@@ -51,14 +51,47 @@ func (l *lists) rank() []Ranked {
 		result, _ := compare(a, b)
 		return result
 	})
+	l.forward()
 	for i, c := range l.order {
 		r := Ranked{Candidate: *c}
 		if i > 0 {
-			_, r.DecidedBy = compare(l.order[i-1], c)
+			var order int
+			if order, r.DecidedBy = compare(l.order[i-1], c); order > 0 {
+				r.DecidedBy = "possible excess"
+			}
 		}
 		l.ranked = append(l.ranked, r)
 	}
 	return l.ranked
+}
+
+// openDoubt is how many times as far a pod whose request is open above is over the least that it asks for as another is over its request
+// for sure, to go before that one. It is why a pod that may be within its request does not go before one that uses much more than it asked
+// for, and why to hide a part of a request, as by a container that is never made, is no shelter for a pod that uses much.
+const openDoubt = 8
+
+// forward moves pods whose request is open above from behind those that are over their request for sure to before the first one that they
+// outweigh. Nothing else changes its place. It is no comparison: of three pods, each could go before the next one then.
+func (l *lists) forward() {
+	for i, c := range l.order {
+		if !c.Keys.Open || c.Keys.standing() != unknownRequest {
+			continue
+		}
+		for to := range i {
+			if c.Keys.outweighs(&l.order[to].Keys) {
+				copy(l.order[to+1:i+1], l.order[to:i])
+				l.order[to] = c
+				break
+			}
+		}
+	}
+}
+
+// outweighs: k, of which it is not known whether it is over its request, may be so much more over it than other is for sure that it goes
+// first; where the keys before usage over request do not tell them apart, and priority does not say that other goes first.
+func (k *Keys) outweighs(other *Keys) bool {
+	return other.standing() == overRequest && k.SetAside == other.SetAside && (k.Dying && k.eases) == (other.Dying && other.eases) &&
+		k.Priority.V <= other.Priority.V && other.excess() <= k.excess()/openDoubt
 }
 
 func compare(a, b *Candidate) (order int, key string) {

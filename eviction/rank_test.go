@@ -220,4 +220,98 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 	})
 }
 
+// A pod whose request is open above is no victim before one that is clearly over its request, and no small pod goes before it for bytes.
+func TestAnOpenRequestIsNoShelter(t *testing.T) {
+	open := func(name string, priority int32, least, usage string) Candidate {
+		c := pod(name, priority, least, usage)
+		c.Keys.Request.V.Max, c.Keys.Open = quantity("64Gi"), true
+		return c
+	}
+	closed := open("closed", 0, "1Gi", "40Gi")
+	closed.Keys.Open = false
+	aside := pod("aside", 0, "0", "1Mi")
+	aside.Keys.SetAside = true
+	dying := pod("dying", 0, "0", "1Mi")
+	dying.Keys.Dying, dying.Keys.eases = true, true
+	for _, c := range []struct {
+		what string
+		pods []Candidate // in the expected order
+		keys string
+	}{
+		{"small ones behind it", []Candidate{open("hog", 0, "49Mi", "7Gi"), pod("a", 0, "0", "3Mi"), pod("b", 0, "0", "2Mi")},
+			"possible excess, usage - request"},
+		{"a clear one before it", []Candidate{pod("leaker", 0, "0", "1Gi"), open("hog", 0, "49Mi", "7Gi"), pod("a", 0, "0", "3Mi")},
+			"over request, possible excess"},
+		{"it may be within its request", []Candidate{pod("leaker", 0, "0", "1Gi"), open("innocent", 0, "64Mi", "2Gi")}, "over request"},
+		{"a clear one of higher priority, too", []Candidate{pod("leaker", 9, "0", "1Gi"), open("innocent", 0, "64Mi", "2Gi")}, "over request"},
+		{"lower priority goes first, as it does before one that is over for sure", []Candidate{pod("low", -1, "0", "1Mi"), open("hog", 0, "0", "7Gi")}, "over request"},
+		{"of two the one that may be over by more", []Candidate{open("more", 0, "49Mi", "7Gi"), open("less", 0, "49Mi", "5Gi"), pod("a", 0, "0", "3Mi")},
+			"usage - request, possible excess"},
+		{"within it for sure", []Candidate{pod("a", 0, "0", "3Mi"), open("within", 0, "1Gi", "900Mi")}, "over request"},
+		{"between two bounds that were seen", []Candidate{pod("a", 0, "0", "3Mi"), closed}, "over request"},
+		{"who will not die is still last, who dies already first", []Candidate{dying, open("hog", 0, "0", "7Gi"), aside}, "dying, set aside"},
+	} {
+		for _, shuffle := range []func([]Candidate){func([]Candidate) {}, slices.Reverse[[]Candidate]} {
+			pods := slices.Clone(c.pods)
+			var want, keys []string
+			for _, p := range pods {
+				want = append(want, p.Pod.PodRef.Name)
+			}
+			shuffle(pods)
+			got := rank(pods)
+			for _, r := range got[1:] {
+				keys = append(keys, r.DecidedBy)
+			}
+			if names(got) != strings.Join(want, " ") || strings.Join(keys, ", ") != c.keys {
+				t.Errorf("%s: %s by %q, want %q by %s", c.what, names(got), keys, want, c.keys)
+			}
+		}
+	}
+}
+
+// Whatever pods there are: those that are open above change nothing among the others; none comes after a pod of its priority or a higher one
+// that it outweighs; and where one comes before a pod that is over its request, the first such one behind it is one that it outweighs.
+func TestOpenRequestsMoveForAnyPods(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var pods []Candidate
+		for i := range rapid.IntRange(0, 10).Draw(t, "pods") {
+			c := pod(string(rune('a'+i)), rapid.Int32Range(-1, 1).Draw(t, "priority"), "0", "0")
+			k := &c.Keys
+			k.Usage, k.SetAside = rapid.Uint64Range(0, 100).Draw(t, "usage"), rapid.IntRange(0, 5).Draw(t, "aside") == 0
+			k.Request.V.Min = rapid.Uint64Range(0, 30).Draw(t, "request")
+			if k.Request.V.Max = k.Request.V.Min; rapid.Bool().Draw(t, "open") {
+				k.Request.V.Max, k.Open = 200, true
+			}
+			pods = append(pods, c)
+		}
+		got := rank(pods)
+		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
+			t.Fatalf("another order of the same pods: %s and %s", names(got), names(again))
+		}
+		unsure := func(c Candidate) bool { return c.Keys.Open && c.Keys.Usage > c.Keys.Request.V.Min }
+		var rest []Ranked
+		for i, u := range got {
+			if !unsure(u.Candidate) {
+				rest = append(rest, u)
+				continue
+			}
+			next := true
+			for j, o := range got {
+				over := !o.Keys.Open && o.Keys.Usage > o.Keys.Request.V.Max && o.Keys.SetAside == u.Keys.SetAside
+				if !over {
+					continue
+				}
+				may := 8*(o.Keys.Usage-o.Keys.Request.V.Max) <= u.Keys.Usage-u.Keys.Request.V.Min && o.Keys.Priority.V >= u.Keys.Priority.V
+				if may && j < i || j > i && next && !may {
+					t.Fatalf("%s: %s and %s", names(got), u.Pod.PodRef.Name, o.Pod.PodRef.Name)
+				}
+				next = next && j < i
+			}
+		}
+		if without := rank(slices.DeleteFunc(slices.Clone(pods), unsure)); names(without) != names(rest) {
+			t.Fatalf("the others: %s, without these %s", names(rest), names(without))
+		}
+	})
+}
+
 func rank(candidates []Candidate) []Ranked { return (&lists{may: candidates}).rank() }

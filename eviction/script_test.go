@@ -251,7 +251,8 @@ func (s *script) look(in *Input, now time.Time, args map[string]string) error {
 		case "memoryonly":
 			in.MemoryOnly = true
 		case "mem":
-			n.Memory = stats.NodeMemoryStats{Time: at, CapacityBytes: stats.Some(quantity("8Gi")), KernelAvailableBytes: stats.Some(quantity(v))}
+			left, all, _ := strings.Cut(v, "/")
+			n.Memory = stats.NodeMemoryStats{Time: at, CapacityBytes: stats.Some(quantity(cmp.Or(all, "8Gi"))), KernelAvailableBytes: stats.Some(quantity(left))}
 		case "alloc":
 			n.Allocatable = stats.AllocatableMemoryStats{Time: at, LimitBytes: stats.Some(quantity("8Gi")), WorkingSetBytes: stats.Some(quantity("8Gi") - quantity(v))}
 		case "swap":

@@ -309,6 +309,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind)
 		}
 		m.measure(&c, w)
+		c.Keys.Open = openAbove(&c.Keys, s.Node.Memory.CapacityBytes)
 		if w.info.kind == kindMemoryPressure && c.Keys.standing() == withinRequest {
 			c.Protected = "within its request: it does not go for pressure"
 			out.mayNot = append(out.mayNot, c)

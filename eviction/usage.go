@@ -47,6 +47,13 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 	}
 }
 
+// openAbove: a request may be as much as the node has memory, for the runtime did not tell all of the pod (stats/read, podrequest.go). A
+// pod that requests more would not have been admitted.
+func openAbove(k *Keys, capacity stats.Opt[uint64]) bool {
+	memory := k.kind == kindMemory || k.kind == kindMemoryPressure
+	return memory && k.Request.OK && capacity.OK && k.Request.V.Max >= capacity.V
+}
+
 // release is what killing a pod would return for sure, in the threshold's unit.
 func release(c *Candidate, w *watched, k Keys) stats.Opt[uint64] {
 	if w.info.kind != kindMemory && w.info.kind != kindMemoryPressure {

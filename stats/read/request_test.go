@@ -131,6 +131,7 @@ func TestAPodsRequestIsARange(t *testing.T) {
 		{"an init container that is done counts", cri.PodSandbox{}, []cri.Container{asks("app", gi), exited(asks("init", 6*gi))}, 6 * gi, 7 * gi},
 		{"nothing lives: more may come", cri.PodSandbox{}, []cri.Container{exited(asks("init", 6*gi))}, 6 * gi, capacity},
 		{"the sandbox was made for more", told(500), []cri.Container{milli(asks("init", 64*mi), 100)}, 0, capacity},
+		{"a container that is never made: its image does not exist", told(110), []cri.Container{milli(asks("app", 64*mi), 100)}, 64 * mi, capacity},
 		{"the sandbox was made for that", told(100), []cri.Container{milli(asks("app", gi), 100)}, gi, gi},
 		{"the newest of a name counts", cri.PodSandbox{}, []cri.Container{exited(asks("app", 6*gi)), asks("app", gi)}, gi, gi},
 		{"what is written out is exact, sidecars too", cri.PodSandbox{}, []cri.Container{written(asks("app", 8*gi), "8589934592"), written(asks("a", 8*gi), "67108864")}, 8*gi + 64*mi, 8*gi + 64*mi},

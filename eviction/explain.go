@@ -235,7 +235,7 @@ func inUnit(u *stats.FsUsage, w *watched) uint64 {
 // atLeast reports whether what is known of a pod's disk usage is a lower bound. It is compared as that figure.
 func atLeast(c *Candidate, w *watched) bool {
 	s := &c.Pod.EphemeralStorage
-	if s.Logs.V.Partial || unnamed(c, w).V.Partial {
+	if s.Logs.V.Partial || s.Files.V.Partial || s.ExitedLayers.V.Partial || unnamed(c, w).V.Partial {
 		return true
 	}
 	for i := range s.Volumes {

@@ -122,6 +122,12 @@ func (m *Manager) diskUsage(c *Candidate, w *watched) stats.Opt[uint64] {
 	if files && s.Logs.OK {
 		plus(&s.Logs.V)
 	}
+	if files && s.Files.OK {
+		plus(&s.Files.V)
+	}
+	if layers && s.ExitedLayers.OK {
+		plus(&s.ExitedLayers.V)
+	}
 	for i := range c.Pod.Containers {
 		container := &c.Pod.Containers[i]
 		if layers && container.Rootfs.OK {

@@ -91,6 +91,9 @@ type AgentPod struct {
 	IO               *IO               `json:"io,omitzero"`
 	CPUNanoseconds   *uint64           `json:"cpuNanoseconds,omitzero"` // used since the cgroup was made
 	Logs             *Usage            `json:"logs,omitzero"`           // all of the pod's, of dead containers too
+	// Files is what the kubelet keeps for it that its containers write to, ExitedLayers the writable layers of those that have exited.
+	Files        *Usage `json:"files,omitzero"`
+	ExitedLayers *Usage `json:"exitedLayers,omitzero"`
 	// Unnamed is what its processes keep of files without a name.
 	Unnamed *Unnamed `json:"unnamed,omitzero"`
 	// MemoryVolumes are the names of its volumes that are tmpfs.

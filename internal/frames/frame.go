@@ -156,6 +156,7 @@ func agentPodOf(p *stats.PodStats) *AgentPod {
 	if l := p.EphemeralStorage.Logs; l.OK {
 		out.Logs = &Usage{UsedBytes: l.V.UsedBytes, InodesUsed: l.V.InodesUsed}
 	}
+	out.Files, out.ExitedLayers = usageOf(p.EphemeralStorage.Files), usageOf(p.EphemeralStorage.ExitedLayers)
 	if u := &p.EphemeralStorage.Unnamed; u.Node.OK || u.Image.OK || u.Container.OK {
 		out.Unnamed = &Unnamed{usageOf(u.Node), usageOf(u.Image), usageOf(u.Container)}
 	}

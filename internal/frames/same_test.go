@@ -144,7 +144,8 @@ func (d draw) pod(i int, now time.Time) stats.PodStats {
 		}
 		p.Containers = append(p.Containers, c)
 	}
-	p.EphemeralStorage = stats.PodStorageStats{UsedBytes: d.n("disk", 4<<30), Logs: d.usage("pod's logs", now)}
+	p.EphemeralStorage = stats.PodStorageStats{UsedBytes: d.n("disk", 4<<30), Logs: d.usage("pod's logs", now),
+		Files: d.usage("pod's files", now), ExitedLayers: d.usage("exited", now)}
 	if v := d.usage("volume", now); v.OK {
 		p.EphemeralStorage.Volumes = []stats.VolumeStats{{Name: rapid.SampledFrom([]string{"v", "\xff"}).Draw(d.T, "name of the volume"), FsUsage: v.V, Memory: d.yes("in memory")}}
 	}

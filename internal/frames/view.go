@@ -241,6 +241,7 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 			v.Memory = true
 		}
 	}
+	p.EphemeralStorage.Files, p.EphemeralStorage.ExitedLayers = e.Files.known(), e.ExitedLayers.known()
 	if u := e.Unnamed; u != nil {
 		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.NodeFs.known(), Image: u.ImageFs.known(), Container: u.ContainerFs.known()}
 	}

@@ -36,7 +36,9 @@ type storage struct {
 	allLogs     stats.FsUsage
 	volumes     []stats.VolumeStats
 	hosts       stats.FsUsage            // etc-hosts
+	messages    stats.FsUsage            // termination messages
 	layers      map[string]stats.FsUsage // writable layers, by container id
+	exited      map[string]stats.FsUsage // the same of containers that have exited
 	projects    map[project]bool         // whose usage is in volumes
 	unnamed     unnamed
 }
@@ -150,13 +152,14 @@ var errUnannounced = errors.New("the runtime has not told of its containers")
 
 // measure walks one pod. Why a part of it could not be measured, or not to its end, is in err. What was counted stands.
 func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDirs, pod *Pod) *storage {
-	out := &storage{time: time.Now(), logs: map[string]stats.FsUsage{}, layers: map[string]stats.FsUsage{}}
+	out := &storage{time: time.Now(), logs: map[string]stats.FsUsage{}, layers: map[string]stats.FsUsage{},
+		exited: map[string]stats.FsUsage{}}
 	var errs []error
 	for _, logs := range dirs.logs {
 		errs = append(errs, s.logs(ctx, logs, out))
 	}
 	if dirs.pod != "" {
-		errs = append(errs, s.volumes(ctx, uid, dirs.pod, out), out.lacks(s.etcHosts(dirs.pod, out)))
+		errs = append(errs, s.volumes(ctx, uid, dirs.pod, out), out.lacks(s.etcHosts(dirs.pod, out)), s.terminations(ctx, dirs.pod, out))
 	}
 	if pod == nil {
 		out.unannounced = true
@@ -164,6 +167,9 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 	} else {
 		for i := range pod.Containers {
 			errs = append(errs, s.layer(ctx, &pod.Containers[i], out))
+		}
+		for i := range pod.Exited {
+			out.exited[pod.Exited[i].ID] = s.exitedLayer(ctx, &pod.Exited[i])
 		}
 	}
 	if out.err = errors.Join(errs...); out.err != nil {
@@ -321,25 +327,6 @@ func (s *storageWalker) ofProject(uid string, fd int) (p project, u usage, ok bo
 	}
 	s.owners[p] = uid
 	return p, u, true
-}
-
-// etcHosts is the file that the kubelet makes for each pod and mounts as /etc/hosts.
-func (s *storageWalker) etcHosts(pod string, out *storage) error {
-	fd, err := s.host.open(path.Join(pod, "etc-hosts"), unix.O_PATH|unix.O_NOFOLLOW)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("stat the host's %s/etc-hosts: %w", pod, err)
-	}
-	u := allocated(&st)
-	out.hosts = stats.FsUsage{Time: time.Now(), UsedBytes: u.bytes, InodesUsed: u.inodes}
-	return nil
 }
 
 // layer measures a container's writable layer: the upper directory of the overlay that the runtime has mounted as its root. Where

@@ -13,6 +13,14 @@ func (s *storage) keep(before *storage) {
 		return
 	}
 	s.allLogs = s.larger(s.allLogs, before.allLogs)
+	s.messages = s.larger(s.messages, before.messages)
+	for id, now := range s.exited {
+		old, exited := before.exited[id]
+		if !exited { // it lived, and has written nothing since it was walked last
+			old = before.layers[id]
+		}
+		s.exited[id] = s.larger(now, old)
+	}
 	for name, old := range before.logs {
 		if now := s.larger(s.logs[name], old); !now.Time.IsZero() {
 			s.logs[name] = now

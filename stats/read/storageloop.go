@@ -312,6 +312,7 @@ func (l *storageLoop) fill(now time.Time, p *stats.PodStats) {
 	if !s.allLogs.Time.IsZero() {
 		st.Logs = stats.Some(s.allLogs)
 	}
+	st.ExitedLayers, st.Files = s.beside()
 	total, inMemory := s.sum()
 	if st.Time = s.time; !total.Time.IsZero() {
 		st.Time = total.Time
@@ -346,7 +347,7 @@ func (l *storageLoop) fillUnnamed(now time.Time, p *stats.PodStats, n *stats.Nod
 	}
 }
 
-// sum adds the parts up, those in memory apart.
+// sum adds the parts up that limits know of, those in memory apart.
 func (s *storage) sum() (total, inMemory stats.FsUsage) {
 	total.Merge(s.allLogs)
 	total.Merge(s.hosts)

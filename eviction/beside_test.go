@@ -1,0 +1,32 @@
+package eviction
+
+import (
+	"testing"
+
+	"jettison/stats"
+)
+
+// What no limit of a pod's own knows of counts for the disk that has it, by the layout, and as a lower bound if it is one.
+func TestWhatNoLimitKnowsOfCountsForItsDisk(t *testing.T) {
+	c := &Candidate{Pod: &stats.PodStats{}}
+	c.Pod.EphemeralStorage.Files = stats.Some(stats.FsUsage{UsedBytes: 10, InodesUsed: 1})
+	c.Pod.EphemeralStorage.ExitedLayers = stats.Some(stats.FsUsage{UsedBytes: 300, InodesUsed: 20, Partial: true})
+	one, dedicated := stats.Layout{}, stats.Layout{DedicatedImageFs: true}
+	split := stats.Layout{DedicatedImageFs: true, SplitContainerFs: true}
+	for _, w := range []struct {
+		layout stats.Layout
+		fs     fileSystem
+		want   uint64
+	}{
+		{one, nodeFs, 310}, {one, imageFs, 310}, {dedicated, nodeFs, 10}, {dedicated, imageFs, 300}, {split, nodeFs, 310}, {split, imageFs, 0},
+	} {
+		m := &Manager{layout: stats.Some(w.layout)}
+		watched := &watched{info: signalInfo{kind: kindBytes, fs: w.fs}}
+		if got := m.diskUsage(c, watched); got != stats.Some(w.want) {
+			t.Errorf("%+v, of file system %v: %+v, want %d", w.layout, w.fs, got, w.want)
+		}
+		if !atLeast(c, watched) {
+			t.Errorf("%+v: a lower bound is taken for the whole", w.layout)
+		}
+	}
+}

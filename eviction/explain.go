@@ -14,9 +14,10 @@ import (
 //
 //	no pod goes before they were measured once more, anew and for longer;
 //	if that does not explain it either, none goes for unexplainedLimit: the node has the condition, and what can be reclaimed is;
-//	then the first in the ranking goes, as ever, but only if what all of the ranking hold would end the shortage.
+//	then the first in the ranking goes, as ever, unless it is known that all of the ranking hold too little to help.
 //
-// A disk that was never seen quiet has nothing to be held against.
+// The first goes at once if what it alone holds more ends the shortage, and is no small part of what was taken. A disk that was never
+// seen quiet has nothing to be held against.
 
 const (
 	// unexplainedLimit is how long no pod goes for what pods do not explain. A kubelet would evict at once, one after the other.
@@ -24,6 +25,10 @@ const (
 	// quietEvery is how often a disk that rests is looked at, and quietAgain when a look at it failed.
 	quietEvery = 15 * time.Minute
 	quietAgain = time.Minute
+	// doubtKept is how long a doubt outlives its shortage: one that ends for a moment now and then must not begin anew each time.
+	doubtKept = 10 * time.Minute
+	// partAlone of what was taken is no small part, if one pod has it.
+	partAlone = 4
 )
 
 // explaining is what a Manager remembers for that.
@@ -34,6 +39,7 @@ type explaining struct {
 	fuller  time.Time // since when pods have to be measured once more
 	quiet   map[stats.Signal]quiet
 	doubts  map[stats.Signal]doubt
+	unsaved bool // something of quiet and doubts has changed since Save
 }
 
 // quiet is how a disk was when it was last quiet.
@@ -46,7 +52,8 @@ type quiet struct {
 // doubt is a shortage that pods do not explain.
 type doubt struct {
 	since  time.Time
-	reason string // why no pod goes; empty: one may
+	ended  time.Time // the shortage did; zero: it has not
+	reason string    // why no pod goes; empty: one may
 }
 
 // gone reports whether so long has passed since a time; a clock that was set back must not make it wait.
@@ -57,32 +64,41 @@ func gone(now, since time.Time, long time.Duration) bool {
 // used is how much of its capacity is not available.
 func used(o *stats.Observation) uint64 { return o.Capacity - min(o.Value, o.Capacity) }
 
-// rests reports whether a disk is quiet enough to be looked at anew: none of its thresholds is met, and none is near since it was looked at
-// last. One that always is near one is as quiet as it gets while less of it is used than ever.
+// rests reports whether a disk is to be looked at anew: none of its thresholds is met, however near they are, for what fills it slowly must
+// not be held against who fills it fast; and it is not one that was short a while ago for what no pod explained.
 func (m *Manager) rests(now time.Time, of *watched) bool {
 	if !of.info.kind.disk() || !of.observed.OK {
 		return false
 	}
-	near := false
 	for i := range m.watched {
-		if w := &m.watched[i]; w.Signal == of.Signal {
-			if w.met {
-				return false
-			}
-			near = near || w.observed.Near(w.limit, nearTimes)
+		if w := &m.watched[i]; w.Signal == of.Signal && w.met {
+			return false
 		}
 	}
+	if _, doubted := m.explain.doubts[of.Signal]; doubted {
+		return false
+	}
 	q, known := m.explain.quiet[of.Signal]
-	return !known || gone(now, q.at, quietEvery) && (!near || used(&of.observed) < q.used)
+	return !known || gone(now, q.at, quietEvery)
 }
 
-// watchQuiet finds out whether a look at disks that rest is due, and forgets what was not explained of those that are not short any more.
+// watchQuiet finds out whether a look at disks that rest is due, and forgets what was not explained of those that are short no more.
 func (m *Manager) watchQuiet(now time.Time) {
 	e := &m.explain
-	for signal := range e.doubts {
-		if !m.short(signal) {
-			delete(e.doubts, signal)
+	for signal, d := range e.doubts {
+		switch short := m.short(signal); {
+		case short && !d.ended.IsZero():
+			d.ended = time.Time{}
+		case !short && d.ended.IsZero():
+			d.ended, d.reason = now, ""
+		case !short && gone(now, d.ended, doubtKept):
+			m.forgetDoubt(signal)
+			continue
+		default:
+			continue
 		}
+		e.doubts[signal] = d
+		e.unsaved = true
 	}
 	if !m.config.Explain || e.pending || m.situation.ObserveDisks || !gone(now, e.tried, quietAgain) {
 		return
@@ -92,6 +108,13 @@ func (m *Manager) watchQuiet(now time.Time) {
 			e.pending, e.asked = true, now
 			return
 		}
+	}
+}
+
+func (m *Manager) forgetDoubt(signal stats.Signal) {
+	if _, doubted := m.explain.doubts[signal]; doubted {
+		delete(m.explain.doubts, signal)
+		m.explain.unsaved = true
 	}
 }
 
@@ -122,6 +145,7 @@ func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 				e.quiet = map[stats.Signal]quiet{}
 			}
 			e.quiet[w.Signal] = quiet{at: now, used: used(&w.observed), pods: pods}
+			e.unsaved = true
 		}
 	}
 }
@@ -159,8 +183,8 @@ func (m *Manager) explained(in Input, w *watched) (explained, lost uint64, known
 func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Ranked) string {
 	e := &m.explain
 	explained, lost, known := m.explained(in, w)
-	if !known || explained >= lost-lost/2 {
-		delete(e.doubts, w.Signal)
+	if !known || explained >= lost-lost/2 || m.explainsAlone(w, &ranked[0], lost) {
+		m.forgetDoubt(w.Signal)
 		return ""
 	}
 	d, doubted := e.doubts[w.Signal]
@@ -170,11 +194,12 @@ func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Rank
 	switch {
 	case !doubted || now.Before(d.since):
 		d.since, e.fuller = now, now
+		e.unsaved = true
 		d.reason += "they are measured once more before one goes"
 	case now.Sub(d.since) < unexplainedLimit:
 		d.reason += fmt.Sprintf("something else takes it, and no pod goes for it before %s",
 			d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly))
-	case !enoughTogether(w, ranked):
+	case !mayHelp(w, ranked):
 		d.reason += "something else takes it, and the end of all pods that may be evicted would not bring back what is short"
 	default:
 		d.reason = ""
@@ -186,15 +211,29 @@ func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Rank
 	return d.reason
 }
 
-// enoughTogether reports whether what all of a ranking hold would end a shortage.
-func enoughTogether(w *watched, ranked []Ranked) bool {
-	all := w.observed.Value
-	for i := range ranked {
-		if k := &ranked[i].Keys; k.Measured {
-			all = add(all, k.Usage)
-		}
+// explainsAlone reports whether what one pod holds more than when the disk was last quiet would end the shortage, and is no small part of
+// what was taken since: a shortage that has just begun is small.
+func (m *Manager) explainsAlone(w *watched, r *Ranked, lost uint64) bool {
+	if !r.Keys.Measured {
+		return false
 	}
-	return all >= w.enough(w.observed.Capacity)
+	then := m.explain.quiet[w.Signal].pods[r.Pod.PodRef.UID]
+	more := r.Keys.Usage - min(then, r.Keys.Usage)
+	return more >= lost/partAlone && add(w.observed.Value, more) >= w.enough(w.observed.Capacity)
+}
+
+// mayHelp reports whether the end of all of a ranking might bring a disk back to its limit; or, where next to nothing is left of it, to
+// more than that. What a pod holds that was not measured, or not to its end, is not known, and might be all of it.
+func mayHelp(w *watched, ranked []Ranked) bool {
+	all, nothing := w.observed.Value, w.limit/(4*dip)
+	for i := range ranked {
+		k := &ranked[i].Keys
+		if !k.Measured || k.AtLeast {
+			return true
+		}
+		all = add(all, k.Usage)
+	}
+	return all >= w.limit || w.observed.Value < nothing && all >= nothing
 }
 
 // Unexplained says of the disks that are short and for which no pod goes, since pods do not explain it, why; empty: there is none.

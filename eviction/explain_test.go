@@ -81,19 +81,23 @@ func TestWhatPodsExplain(t *testing.T) {
 }
 
 // Whatever pods hold: where they explain less than half of what a disk lost, none goes for unexplainedLimit, nor ever if all of them would
-// not end the shortage. Else one goes, at once where they explain it.
+// not end the shortage, unless nothing is left, so that all helps. Else one goes: at once where they explain it, or where the first alone
+// has a quarter of it and that would end the shortage.
 func TestUnexplainedShortages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const gi = 1 << 30
 		m := explainer(t)
 		then, now := map[string]uint64{}, map[string]uint64{}
-		grown, all := uint64(0), uint64(0)
+		grown, all, first := uint64(0), uint64(0), ""
 		for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
 			uid := string(rune('a' + i))
 			then[uid] = rapid.Uint64Range(1, 9).Draw(t, "held") * gi
 			more := rapid.Uint64Range(0, 9).Draw(t, "more") * gi
 			now[uid] = then[uid] + more
 			grown, all = grown+more, all+now[uid]
+			if now[uid] > now[first] {
+				first = uid
+			}
 		}
 		left := rapid.Uint64Range(0, 9).Draw(t, "left") * gi
 		quietAt(m, epoch, 40*gi, then)
@@ -103,7 +107,9 @@ func TestUnexplainedShortages(t *testing.T) {
 		for at.Sub(began) < 30*time.Minute {
 			d := shortAt(m, at, left, now)
 			explained, waited := 2*grown >= lost, at.Sub(began) >= unexplainedLimit
-			may := explained || waited && left+all >= 10*gi
+			own := now[first] - then[first]
+			explained = explained || 4*own >= lost && left+own >= 10*gi
+			may := explained || waited && (left == 0 || left+all >= 10*gi)
 			if evicts := len(d.Evictions) == 1; evicts != may || d.Unexplained == may || (m.Unexplained() == "") != may {
 				t.Fatalf("%v after it became short: evicts %v, want %v; %q, unexplained %v", at.Sub(began), evicts, may, d.Reason, d.Unexplained)
 			}
@@ -113,8 +119,11 @@ func TestUnexplainedShortages(t *testing.T) {
 			at = at.Add(time.Duration(rapid.IntRange(2, 200).Draw(t, "seconds")) * time.Second)
 		}
 		in := disks(at, 50*gi, now)
-		if m.Observe(at, &in.Summary.Node, Situation{}); m.Unexplained() != "" || len(m.explain.doubts) != 0 {
+		if m.Observe(at, &in.Summary.Node, Situation{}); m.Unexplained() != "" {
 			t.Fatalf("not short any more, and still %q", m.Unexplained())
+		}
+		if m.Observe(at.Add(doubtKept), &in.Summary.Node, Situation{}); len(m.explain.doubts) != 0 {
+			t.Fatal("not short for long, and still doubted")
 		}
 	})
 }

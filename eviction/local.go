@@ -50,14 +50,14 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 func (p *Pod) Limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != nil }
 
 // exceeds says which limit on local storage a pod exceeds; the first that fits counts (pkg/kubelet/eviction/eviction_manager.go
-// localStorageEviction). An empty signal: none. While the layout is not known, writable layers may be imagefs' business and do not
-// count against a container.
+// localStorageEviction). An empty signal: none. Only what was counted now does: a file that was moved must not count twice. While the
+// layout is not known, writable layers may be imagefs' business and do not count against a container.
 func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal, message string) {
 	s := &pod.EphemeralStorage
 	for i := range object.emptyDirs {
 		dir := &object.emptyDirs[i]
 		for j := range s.Volumes {
-			if v := &s.Volumes[j]; v.Name == dir.name && beyond(v.UsedBytes, dir.limit) {
+			if v := &s.Volumes[j]; v.Name == dir.name && beyond(v.Counted(), dir.limit) {
 				return SignalEmptyDirFsLimit, fmt.Sprintf(emptyDirMessage, dir.name, dir.text)
 			}
 		}
@@ -69,10 +69,10 @@ func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal
 		c := &pod.Containers[i]
 		var used uint64
 		if c.Logs.OK {
-			used = c.Logs.V.UsedBytes
+			used = c.Logs.V.Counted()
 		}
 		if c.Rootfs.OK && m.layout.OK && !m.layout.V.DedicatedImageFs {
-			used = add(used, c.Rootfs.V.UsedBytes)
+			used = add(used, c.Rootfs.V.Counted())
 		}
 		for j := range object.containers {
 			if o := &object.containers[j]; o.name == c.Name && o.storageLimit.OK && beyond(used, o.storageLimit.V) {

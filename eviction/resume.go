@@ -38,7 +38,38 @@ func (m *Manager) Save() Saved {
 	slices.SortFunc(s.Breaker, func(x, y SavedBreaker) int {
 		return cmp.Or(cmp.Compare(x.Signal, y.Signal), compareBool(x.Hard, y.Hard))
 	})
+	s.Disks = m.explain.save()
+	m.explain.unsaved = false
 	return s
+}
+
+// Unsaved reports whether something that no eviction has changed is to be saved.
+func (m *Manager) Unsaved() bool { return m.explain.unsaved }
+
+// save is what is kept of disks. Of too many pods on one those are left out that hold the least.
+func (e *explaining) save() (out []SavedDisk) {
+	for signal := range signals {
+		q, known := e.quiet[signal]
+		d, doubted := e.doubts[signal]
+		if !known || !signals[signal].kind.disk() {
+			continue
+		}
+		s := SavedDisk{Signal: signal, Quiet: q.at.Round(0), Used: q.used, Pods: maps.Clone(q.pods)}
+		if len(s.Pods) > maxRemembered {
+			uids := slices.SortedFunc(maps.Keys(q.pods), func(x, y string) int {
+				return cmp.Or(cmp.Compare(q.pods[y], q.pods[x]), cmp.Compare(x, y))
+			})
+			for _, uid := range uids[maxRemembered:] {
+				delete(s.Pods, uid)
+			}
+		}
+		if doubted {
+			s.Doubt, s.Ended = d.since.Round(0), d.ended.Round(0)
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(x, y SavedDisk) int { return cmp.Compare(x.Signal, y.Signal) })
+	return out
 }
 
 // times is how often in a row a pod was set aside, as far as it counts.
@@ -70,6 +101,7 @@ func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 	m.resumeAside(now, s.Aside, drop)
 	m.resumeEvicted(now, s.Evicted, drop)
 	m.resumeBreaker(now, &s, drop)
+	m.resumeDisks(now, s.Disks, drop)
 	return dropped
 }
 
@@ -105,6 +137,43 @@ func (m *Manager) resumeBreaker(now time.Time, s *Saved, drop func(string, ...an
 			}
 		}
 	}
+}
+
+// resumeDisks takes back what shortages of disks are held against.
+func (m *Manager) resumeDisks(now time.Time, saved []SavedDisk, drop func(string, ...any)) {
+	if !m.config.Explain {
+		return
+	}
+	e := &m.explain
+	e.quiet, e.doubts = map[stats.Signal]quiet{}, map[stats.Signal]doubt{}
+	for i := range saved[:min(len(saved), signalCount)] {
+		s := &saved[i]
+		info, known := signals[s.Signal]
+		if !known || !info.kind.disk() || s.Quiet.IsZero() || s.Used > implausible || len(s.Pods) > maxRemembered {
+			drop("a disk that was quiet: %.64q, %d used, %d pods", string(s.Signal), s.Used, len(s.Pods))
+			continue
+		}
+		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used, pods: make(map[string]uint64, len(s.Pods))}
+		for uid, held := range s.Pods {
+			if checkWord("a UID", uid) == nil && held <= implausible {
+				q.pods[uid] = held
+			}
+		}
+		if wrong := len(s.Pods) - len(q.pods); wrong > 0 {
+			drop("what pods held of a disk by %s: %d of %d cannot be true", s.Signal, wrong, len(s.Pods))
+		}
+		if e.quiet[s.Signal] = q; !s.Doubt.IsZero() {
+			e.doubts[s.Signal] = doubt{since: onClock(now, earlier(s.Doubt, now)), ended: onClock(now, earlier(s.Ended, now))}
+		}
+	}
+}
+
+// earlier is the earlier of two times: a clock that was set back must not make one wait.
+func earlier(a, b time.Time) time.Time {
+	if a.After(b) {
+		return b
+	}
+	return a
 }
 
 func (m *Manager) resumeAside(now time.Time, saved []SavedAside, drop func(string, ...any)) {

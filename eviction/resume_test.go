@@ -44,6 +44,8 @@ func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
 		t.Fatalf("evictions that are not over: %s", diff)
 	}
 	again.layout, again.watched = m.layout, slices.Clone(m.watched)
+	e := &again.explain // looks that are due, and reasons, come anew
+	e.pending, e.asked, e.tried, e.fuller = m.explain.pending, m.explain.asked, m.explain.tried, m.explain.fuller
 	again.conditionAt, again.conditions, again.reported = m.conditionAt, m.conditions, m.reported
 	return again
 }
@@ -53,6 +55,7 @@ func TestResumeDecidesTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, now := managerOf(t, 30*time.Second, append(hardLines, softLines...)...), epoch
 		one.config.Breaker, one.config.Replay = rapid.Bool().Draw(t, "breaker"), rapid.Bool().Draw(t, "replay")
+		one.config.Explain = rapid.Bool().Draw(t, "explain")
 		two := one
 		for range rapid.IntRange(1, 15).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20000).Draw(t, "ms")) * time.Millisecond)

@@ -14,13 +14,14 @@ import (
 )
 
 // Saved is what a Manager knows that a restart must not lose: the evictions that are not over, which pods were killed and did not die,
-// which were evicted lately, and what the breaker has counted. Since when thresholds are met and conditions hold is not in it: the next
-// look tells what is met, but not that it was so without a break. Times are absolute.
+// which were evicted lately, what the breaker has counted, and what shortages of disks are held against. Since when thresholds are met and
+// conditions hold is not in it: the next look tells what is met, but not that it was so without a break. Times are absolute.
 type Saved struct {
 	Lives   []SavedLife    `json:"lives,omitempty"`
 	Aside   []SavedAside   `json:"setAside,omitempty"`
 	Evicted []SavedEvicted `json:"evicted,omitempty"`
 	Breaker []SavedBreaker `json:"breaker,omitempty"`
+	Disks   []SavedDisk    `json:"disks,omitempty"` // absent in the files of agents before these were kept: not known
 	// Futile is what an agent before this one counted, by what was short: it is read and not written.
 	Futile map[string]int `json:"futile,omitempty"`
 }
@@ -35,6 +36,16 @@ type SavedBreaker struct {
 	Vain   map[string]uint64 `json:"vain,omitempty"`   // what those returned that went in vain, by namespace/name of their maker
 	Tries  int               `json:"tries,omitempty"`  // evictions since it stopped that did not help either
 	Until  time.Time         `json:"until,omitzero"`   // no other one before
+}
+
+// SavedDisk is what a shortage of a disk is held against, by one signal.
+type SavedDisk struct {
+	Signal stats.Signal      `json:"signal"`
+	Quiet  time.Time         `json:"quiet,omitzero"` // when it was quiet last; zero: it was not seen so
+	Used   uint64            `json:"used,omitempty"` // then, in the signal's unit
+	Pods   map[string]uint64 `json:"pods,omitempty"` // what each held then, by UID
+	Doubt  time.Time         `json:"doubt,omitzero"` // since when a shortage is not explained; zero: there is none
+	Ended  time.Time         `json:"ended,omitzero"` // when that shortage did; zero: it has not
 }
 
 // SavedLife is a Life. Times are absolute; the monotonic ones are the caller's.

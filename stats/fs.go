@@ -27,7 +27,12 @@ type FsUsage struct {
 	UsedBytes  uint64
 	InodesUsed uint64
 	Partial    bool // a lower bound: a part could not be reached (too deep, moved about, unreadable), or its turn ended before
+	// Kept is what of a lower bound was not counted now but in an earlier look, which found more: it may have been moved, or be gone.
+	KeptBytes, KeptInodes uint64
 }
+
+// Counted is what was found when it was measured, in bytes: a limit of the pod's own knows nothing of what is kept.
+func (u *FsUsage) Counted() uint64 { return u.UsedBytes - min(u.KeptBytes, u.UsedBytes) }
 
 // VolumeStats is one local volume of a pod.
 type VolumeStats struct {
@@ -41,7 +46,7 @@ type VolumeStats struct {
 // has a time of its own; Time is the oldest.
 type PodStorageStats struct {
 	Time       time.Time
-	UsedBytes  Opt[uint64] // logs, writable layers, local volumes on disk and etc-hosts
+	UsedBytes  Opt[uint64] // logs, writable layers, local volumes on disk and etc-hosts, as counted: without what is kept of earlier looks
 	InodesUsed Opt[uint64]
 	Partial    bool // a part is (FsUsage.Partial)
 	// Unnamed is what no directory has any more. The sums above do not have it either: limits of pods know nothing of it.
@@ -69,4 +74,5 @@ func (u *FsUsage) Merge(o FsUsage) {
 		u.Time = o.Time
 	}
 	u.UsedBytes, u.InodesUsed, u.Partial = u.UsedBytes+o.UsedBytes, u.InodesUsed+o.InodesUsed, u.Partial || o.Partial
+	u.KeptBytes, u.KeptInodes = u.KeptBytes+o.KeptBytes, u.KeptInodes+o.KeptInodes
 }

@@ -130,6 +130,9 @@ func (l *loop) holdOn(now time.Time, met []eviction.Met) {
 
 // save hands over what the next process needs, if that has changed.
 func (l *loop) save(now time.Time) {
+	if l.manager.Unsaved() {
+		l.evictions.Changed()
+	}
 	l.evictions.Save(now, func(s *records.State) {
 		s.Manager, s.HoldOffs = l.manager.Save(), l.gate.Save(now)
 	})

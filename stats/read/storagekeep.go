@@ -7,7 +7,7 @@ import (
 )
 
 // keep takes over what was measured before where that is larger than a lower bound, or all there is: to be hard to measure must not make
-// a pod smaller. What is kept has the time it was measured at, and is partial.
+// a pod smaller. What is kept has the time it was measured at, is partial, and is marked as kept.
 func (s *storage) keep(before *storage) {
 	if before == nil {
 		return
@@ -52,7 +52,10 @@ func (s *storage) larger(now, before stats.FsUsage) stats.FsUsage {
 		return now
 	case now.Time.IsZero():
 		now = before
-	case before.UsedBytes > now.UsedBytes || before.InodesUsed > now.InodesUsed:
+		now.KeptBytes, now.KeptInodes = before.UsedBytes, before.InodesUsed
+	default:
+		now.KeptBytes = before.UsedBytes - min(now.UsedBytes, before.UsedBytes)
+		now.KeptInodes = before.InodesUsed - min(now.InodesUsed, before.InodesUsed)
 		now.UsedBytes, now.InodesUsed = max(now.UsedBytes, before.UsedBytes), max(now.InodesUsed, before.InodesUsed)
 	}
 	now.Partial = true

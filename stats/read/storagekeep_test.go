@@ -149,3 +149,38 @@ func TestTurnsAreShortWhileADiskIs(t *testing.T) {
 		}
 	})
 }
+
+// A file that was moved from a volume that cannot be walked to its end counts once for the pod's own limits, whatever is kept of the look
+// before; for a disk that is short it makes the pod no smaller.
+func TestAFileThatWasMovedCountsOnceForOwnLimits(t *testing.T) {
+	root := t.TempDir()
+	s, found := volumesOf(t, root, "a/one", "a/two")
+	one := filepath.Join(root, "pods/a/volumes", emptyDirPlugin, "one")
+	two := filepath.Join(root, "pods/a/volumes", emptyDirPlugin, "two")
+	write(t, 600<<10, one, "big", "f")
+	chain(t, one, maxLevels+1)
+	l := newStorageLoop(s, time.Minute)
+	l.setPods(Index{"a": &Pod{}})
+	look := func() stats.PodStorageStats {
+		t.Helper()
+		l.measure(t.Context(), "a", found["a"])
+		p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
+		if l.fill(time.Now(), &p); len(p.EphemeralStorage.Volumes) != 2 || !p.EphemeralStorage.UsedBytes.OK {
+			t.Fatalf("%+v, %v", p.EphemeralStorage, l.pods["a"].err)
+		}
+		return p.EphemeralStorage
+	}
+	before := look()
+	if err := os.Rename(filepath.Join(one, "big", "f"), filepath.Join(two, "f")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // what was kept once is not what was counted the next time
+		now := look()
+		if b, n := &before.Volumes[0], &now.Volumes[0]; n.UsedBytes != b.UsedBytes || n.Counted() != b.UsedBytes-600<<10 || n.KeptInodes != 1 {
+			t.Errorf("volume one: was %+v, is %+v", b, n)
+		}
+		if now.UsedBytes != before.UsedBytes || now.InodesUsed != before.InodesUsed || !now.Partial {
+			t.Errorf("the sum was %+v, is %+v", before, now)
+		}
+	}
+}

@@ -330,7 +330,7 @@ func (l *storageLoop) fill(now time.Time, p *stats.PodStats) {
 		}
 	}
 	if !s.missing { // a sum with a part missing would be a lie
-		st.UsedBytes, st.InodesUsed = stats.Some(total.UsedBytes), stats.Some(total.InodesUsed)
+		st.UsedBytes, st.InodesUsed = stats.Some(total.Counted()), stats.Some(total.InodesUsed-total.KeptInodes)
 		st.MemoryVolumesBytes = stats.Some(inMemory.UsedBytes)
 		st.Partial = total.Partial
 	}

@@ -1,0 +1,192 @@
+package eviction
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"jettison/stats"
+)
+
+const gib = 1 << 30
+
+// goesAfter steps every minute for so long while a disk is short, and tells who goes, and when. atLeast: whose figure is a lower bound.
+func goesAfter(m *Manager, at time.Time, long time.Duration, left uint64, pods map[string]uint64, atLeast string) (uid string, after time.Duration) {
+	for after := time.Duration(0); after < long; after += time.Minute {
+		in := disks(at.Add(after), left, pods)
+		for i := range in.Summary.Pods {
+			if p := &in.Summary.Pods[i]; p.PodRef.UID == atLeast {
+				p.Containers[0].Rootfs.V.Partial = true
+			}
+		}
+		m.Observe(at.Add(after), &in.Summary.Node, Situation{})
+		m.Step(at.Add(after), in)
+		if d := m.Reclaimed(at.Add(after), in); len(d.Evictions) > 0 {
+			return d.Evictions[0].Pod.PodRef.UID, after
+		}
+	}
+	return "", long
+}
+
+// What a pod holds at least, or what was not measured of it, might be all that is short: then nobody waits for ever. Nor do those who would
+// help where nothing is left, though all of them would not bring back all that is short.
+func TestNobodyIsSparedForEverByLowerBounds(t *testing.T) {
+	then := map[string]uint64{"leaker": gib / 2, "b": 3 * gib}
+	for _, c := range []struct {
+		name    string
+		left    uint64
+		now     map[string]uint64
+		atLeast string
+		victim  string
+	}{
+		{"a lower bound", 0, map[string]uint64{"leaker": gib, "b": 3 * gib}, "leaker", "b"},
+		{"a lower bound, and a little is left", 2 * gib, map[string]uint64{"leaker": gib, "b": 3 * gib}, "leaker", "b"},
+		{"one that is not measured", 2 * gib, map[string]uint64{"leaker": 0, "b": 3 * gib}, "", "b"},
+		{"nothing is left, and what all hold is not all that is short", 0, map[string]uint64{"leaker": gib, "b": 8*gib + gib/2}, "", "b"},
+		{"nothing is left, and what all hold is next to nothing", 0, map[string]uint64{"leaker": 1 << 20, "b": 2 << 20}, "", ""},
+		{"what all hold is not all that is short", 2 * gib, map[string]uint64{"leaker": gib, "b": 3 * gib}, "", ""},
+	} {
+		m := explainer(t)
+		quietAt(m, epoch, 90*gib, then)
+		uid, after := goesAfter(m, epoch.Add(time.Minute), 26*time.Hour, c.left, c.now, c.atLeast)
+		if uid != c.victim || uid != "" && after != unexplainedLimit {
+			t.Errorf("%s: %q goes after %v, want %q", c.name, uid, after, c.victim)
+		}
+	}
+}
+
+// With a minimum reclaim the end of all pods need not bring that back, too.
+func TestTheMinimumReclaimSparesNobody(t *testing.T) {
+	m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.available 10Gi", "min nodefs.available 5Gi")
+	m.config.Replay, m.config.Explain = false, true
+	pods := map[string]uint64{"a": 6 * gib}
+	quietAt(m, epoch, 90*gib, pods)
+	if uid, after := goesAfter(m, epoch.Add(time.Minute), time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
+		t.Errorf("%q goes after %v", uid, after)
+	}
+}
+
+// Images grew by 8 GiB in weeks on a disk that is always near its limit of 10 GiB; then a pod writes 7 GiB in a minute.
+func TestSlowGrowthDoesNotShieldALeaker(t *testing.T) {
+	m := explainer(t)
+	pods := map[string]uint64{"leaker": gib, "b": gib}
+	at := epoch
+	for left := uint64(19); left >= 11; left-- { // a GiB a day
+		quietAt(m, at, left*gib, pods)
+		at = at.Add(24 * time.Hour)
+	}
+	if q := m.explain.quiet[stats.SignalNodeFsAvailable]; q.used != 89*gib {
+		t.Errorf("it is held against %d GiB used", q.used/gib)
+	}
+	if uid, after := goesAfter(m, at, time.Hour, 4*gib, map[string]uint64{"leaker": 8 * gib, "b": gib}, ""); uid != "leaker" || after != 0 {
+		t.Errorf("%q goes after %v", uid, after)
+	}
+}
+
+// One that alone has grown by what is short goes at once, though something else took more; not one that grew by little, where little is
+// short yet, nor one that only is large.
+func TestWhoAloneEndsTheShortageGoes(t *testing.T) {
+	then := map[string]uint64{"a": gib, "b": 5 * gib}
+	for _, c := range []struct {
+		name   string
+		left   uint64
+		now    map[string]uint64
+		victim string
+	}{
+		{"7 of 15 GiB", 4 * gib, map[string]uint64{"a": 8 * gib, "b": 5 * gib}, "a"},
+		{"5 of 15 GiB, which is not enough", 4 * gib, map[string]uint64{"a": 6 * gib, "b": 5 * gib}, ""},
+		{"1 of 9 GiB, which is enough", 10*gib - 1, map[string]uint64{"a": gib, "b": 6 * gib}, ""},
+		{"the other one has grown", 8 * gib, map[string]uint64{"a": 4 * gib, "b": 5 * gib}, ""},
+	} {
+		m := explainer(t)
+		quietAt(m, epoch, 19*gib, then)
+		if uid, _ := goesAfter(m, epoch.Add(time.Minute), 9*time.Minute, c.left, c.now, ""); uid != c.victim {
+			t.Errorf("%s: %q goes", c.name, uid)
+		}
+	}
+}
+
+// A shortage that ends for a moment every nine minutes does not begin anew each time, nor is a disk at rest meanwhile.
+func TestAShortageThatComesAndGoesIsOne(t *testing.T) {
+	m := explainer(t)
+	pods := map[string]uint64{"a": 15 * gib, "b": gib}
+	quietAt(m, epoch, 90*gib, pods)
+	began := epoch.Add(10 * time.Minute)
+	at := began
+	for i := range 60 {
+		at = at.Add(time.Minute)
+		left := uint64(9)
+		if i%9 == 8 {
+			left = 10
+		}
+		if d := shortAt(m, at, left*gib+uint64(i%2), pods); len(d.Evictions) > 0 {
+			if after := at.Sub(began.Add(time.Minute)); after != unexplainedLimit {
+				t.Errorf("one goes after %v", after)
+			}
+			if q := m.explain.quiet[stats.SignalNodeFsAvailable]; !q.at.Equal(epoch) {
+				t.Errorf("the disk counts as quiet at %v, between two shortages", q.at.Sub(epoch))
+			}
+			return
+		}
+	}
+	t.Error("nobody in an hour")
+}
+
+// After a restart a shortage is held against what it was, as long as it was.
+func TestARestartForgetsNoDoubt(t *testing.T) {
+	m := explainer(t)
+	pods := map[string]uint64{"a": 5 * gib, "b": gib}
+	quietAt(m, epoch, 90*gib, pods)
+	if !m.Unsaved() {
+		t.Error("nothing is to be saved of a disk at rest")
+	}
+	at := epoch.Add(time.Minute)
+	if d := shortAt(m, at, 5*gib, pods); len(d.Evictions) > 0 {
+		t.Fatalf("%s goes at once", d.Evictions[0].Pod.PodRef.UID)
+	}
+	again := explainer(t)
+	if dropped := again.Resume(at, onFile(t, m.Save())); len(dropped) > 0 || m.Unsaved() {
+		t.Error(dropped, m.Unsaved())
+	}
+	if diff := cmp.Diff(m.Save(), again.Save()); diff != "" {
+		t.Error(diff)
+	}
+	at = at.Add(10 * time.Second)
+	if uid, after := goesAfter(again, at, time.Hour, 5*gib, pods, ""); uid != "a" || after != unexplainedLimit {
+		t.Errorf("after a restart %q goes after %v", uid, after)
+	}
+}
+
+// What a file says of disks is bounded, and what cannot be true is dropped. A file that says nothing of them is one of an agent before.
+func TestSavedDisksAreHeldAgainstWhatCanBe(t *testing.T) {
+	far := epoch.Add(1000 * time.Hour)
+	m := explainer(t)
+	dropped := m.Resume(epoch, Saved{Disks: []SavedDisk{
+		{Signal: "memory.available", Quiet: epoch},
+		{Signal: "x\ny", Quiet: epoch},
+		{Signal: "imagefs.available", Quiet: epoch, Used: math.MaxUint64},
+		{Signal: "nodefs.inodesFree", Doubt: epoch},
+		{Signal: "nodefs.available", Quiet: far, Used: 60 * gib, Pods: map[string]uint64{"a": gib, "b": math.MaxUint64, "c/d": 1}, Doubt: far, Ended: far},
+	}})
+	if len(dropped) != 5 || !strings.Contains(dropped[4].Error(), "2 of 3") || len(m.explain.quiet) != 1 {
+		t.Errorf("%v", dropped)
+	}
+	q, d := m.explain.quiet["nodefs.available"], m.explain.doubts["nodefs.available"]
+	if !q.at.Equal(epoch) || len(q.pods) != 1 || !d.since.Equal(epoch) || !d.ended.Equal(epoch) {
+		t.Errorf("%+v, %+v", q, d)
+	}
+	many := quiet{at: epoch, pods: map[string]uint64{}}
+	for i := range 2 * maxRemembered {
+		many.pods[strings.Repeat("u", i%200+1)+string(rune('a'+i/200))] = uint64(i)
+	}
+	m.explain.quiet["nodefs.available"] = many
+	if s := m.Save(); len(s.Disks) != 1 || len(s.Disks[0].Pods) != maxRemembered {
+		t.Errorf("%d pods are saved", len(s.Disks[0].Pods))
+	}
+	if errs := explainer(t).Resume(epoch, Saved{}); len(errs) > 0 {
+		t.Error(errs)
+	}
+}

@@ -9,14 +9,14 @@ import (
 )
 
 // A pod that thrashes at its own memory limit raises the node's pressure, beyond a threshold for it here. It is that pod's affair: it is
-// named, it may be evicted for it, and nobody else is.
+// named, it may be evicted for it, as it is over its request, and nobody else is.
 func TestPromiseAPodAtItsOwnLimitCostsNobodyElse(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config(`evictionHard: {memory.available: 100Mi, memory.pressure.some: "5%%/1s"}`))
 	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
 	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
 	n.holding(vm.NewPod("besteffort", "", "", "alloc -size 48Mi"), 48*mib) // it would be the first to go for memory.available
-	thrasher := n.run(vm.NewPod("thrasher", "48Mi", "48Mi", "thrash -size 150Mi /file"))
+	thrasher := n.run(vm.NewPod("thrasher", "1Mi", "48Mi", "thrash -size 150Mi /file"))
 	thrasher.Fate = vm.Dies
 	n.agentSays("a pod is at a memory limit of its own: that is no reason to evict another one", 1)
 	n.dies(thrasher)

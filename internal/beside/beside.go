@@ -2,6 +2,7 @@
 // collection, disks, admission (docs/use/configuration.md).
 //
 //	beside.go  Finder: the processes that are a kubelet
+//	owner.go   which processes are the node's own
 //	listen.go  what listens on a kubelet's ports
 //	watch.go   Watch: what is known of it, for a loop that must not wait
 package beside
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -33,8 +33,8 @@ type Finder struct{ pid atomic.Int64 }
 // Kubelet says whether a kubelet runs on the node whose /proc is mounted at procMount (empty: /proc), and by what: "process
 // 812 is a kubelet". Doubt counts as one: what cannot be read may be one.
 //
-// Counted is what runs on the node under a kubelet's name (/proc/PID/comm, or the file of its program, /proc/PID/exe),
-// and what listens on a kubelet's ports in the node's network. What a pod runs is not: a tenant could stop garbage collection
+// Counted is what runs as the node's root under a kubelet's name (/proc/PID/comm, or the file of its program, /proc/PID/exe),
+// and what listens on a kubelet's ports in the node's network. What a pod or another user runs is not: they could stop garbage collection
 // by a name. A kubelet inside a pod (vcluster, a node in a pod) is another node's; a container that is no pod (RKE, Talos,
 // kind's nodes as seen from their host) lies outside kubepods and counts.
 //
@@ -168,8 +168,8 @@ func (p *proc) is(pid int) (why string, err error) {
 	if err != nil || name == "" {
 		return "", err
 	}
-	pod, gone, err := p.ofPod(dir)
-	if err != nil || gone || pod {
+	own, gone, err := p.nodesOwn(dir)
+	if err != nil || gone || !own {
 		return "", err
 	}
 	return fmt.Sprintf("process %d is a %s", pid, name), nil
@@ -207,32 +207,4 @@ func kubeletName(b []byte) string {
 		}
 	}
 	return ""
-}
-
-// ofPod says whether a process is in a pod's cgroup.
-func (p *proc) ofPod(dir string) (pod, gone bool, err error) {
-	b, gone, err := p.read(dir+"/cgroup", p.buf)
-	if gone || err != nil {
-		return false, gone, err
-	}
-	for line := range strings.Lines(string(b)) {
-		// hierarchy:controllers:path; a path may hold colons.
-		if parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(parts) == 3 && podPath(parts[2]) {
-			return true, false, nil
-		}
-	}
-	return false, false, nil
-}
-
-// podPath says whether a cgroup lies below kubepods, whichever driver made that: "/kubepods/besteffort/pod<uid>/...",
-// "/kubepods.slice/kubepods-besteffort.slice/...", "/kubelet.slice/kubelet-kubepods.slice/..." (below a cgroupRoot). Seen
-// from a cgroup namespace inside it may only say "/../../kubepods-pod<uid>.slice/...".
-func podPath(path string) bool {
-	for part := range strings.SplitSeq(path, "/") {
-		slice, ok := strings.CutSuffix(part, ".slice")
-		if part == "kubepods" || ok && (slice == "kubepods" || strings.HasSuffix(slice, "-kubepods") || strings.HasPrefix(slice, "kubepods-")) {
-			return true
-		}
-	}
-	return false
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,10 @@ const (
 	header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 	system = "0::/system.slice/kubelet.service\n"
 	pod    = "0::/kubepods/besteffort/pod1/c\n"
+
+	root      = "Name:\tx\nUmask:\t0022\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n"
+	nodesUser = "-> user:[4026531837]"
+	absent    = "(absent)" // a file that node has
 )
 
 // tree is a /proc of files: by path.
@@ -27,7 +32,7 @@ type tree map[string]string
 func node(more tree) tree {
 	out := tree{
 		"1/comm": "systemd\n", "1/cmdline": "/sbin/init\x00splash\x00", "1/cgroup": "0::/init.scope\n",
-		"1/net/tcp": header, "1/net/tcp6": header,
+		"1/net/tcp": header, "1/net/tcp6": header, "1/ns/user": nodesUser,
 		"2/comm": "kthreadd\n", "2/cmdline": "", "2/cgroup": "0::/\n",
 		"77/comm": "containerd\n", "77/cmdline": "/usr/bin/containerd\x00", "77/cgroup": "0::/system.slice/containerd.service\n",
 		"meminfo": "", "acpi/x": "",
@@ -49,6 +54,9 @@ func (tr tree) write(t testing.TB) string {
 func (tr tree) put(t testing.TB, dir string) {
 	t.Helper()
 	for path, text := range tr {
+		if text == absent {
+			continue
+		}
 		path = filepath.Join(dir, path)
 		err := os.MkdirAll(filepath.Dir(path), 0o755)
 		if target, ok := strings.CutPrefix(text, "-> "); ok && err == nil {
@@ -63,12 +71,22 @@ func (tr tree) put(t testing.TB, dir string) {
 }
 
 func process(pid, comm, exe, cgroup string) tree {
-	return tree{pid + "/comm": comm + "\n", pid + "/exe": "-> " + exe, pid + "/cgroup": cgroup}
+	return tree{pid + "/comm": comm + "\n", pid + "/exe": "-> " + exe, pid + "/cgroup": cgroup, pid + "/status": root, pid + "/ns/user": nodesUser}
 }
+
+// of is a kubelet's process with another status than the node's root has, or another user namespace.
+func of(status, user string) tree {
+	return join(process("9", "kubelet", "/usr/bin/kubelet", system), tree{"9/status": status, "9/ns/user": user})
+}
+
+func uids(line string) string { return "Name:\tkubelet\nUid:\t" + line + "\nGid:\t0\t0\t0\t0\n" }
 
 // noLink is a process whose program's link is refused.
 func noLink(pid, comm, cmdline string) tree {
-	return tree{pid + "/comm": comm + "\n", pid + "/exe": "", pid + "/cmdline": cmdline, pid + "/cgroup": system}
+	return tree{
+		pid + "/comm": comm + "\n", pid + "/exe": "", pid + "/cmdline": cmdline, pid + "/cgroup": system,
+		pid + "/status": root, pid + "/ns/user": nodesUser,
+	}
 }
 
 func listens(port int, inode string) string {
@@ -77,6 +95,10 @@ func listens(port int, inode string) string {
 
 func TestKubelet(t *testing.T) {
 	long := strings.Repeat("a", 3<<20)
+	setuid := filepath.Join(t.TempDir(), "sudo")
+	if err := errors.Join(os.WriteFile(setuid, nil, 0o755), os.Chmod(setuid, 0o755|os.ModeSetuid)); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		more tree
 		why  string // part of it; empty: there is none
@@ -109,6 +131,18 @@ func TestKubelet(t *testing.T) {
 		"no link, huge":            {noLink("9", "x", long+"/kubelet\x00"), ""},
 		"no link, empty":           {noLink("9", "", ""), ""},
 		"no link, only slashes":    {noLink("9", "x", "////\x00"), ""},
+		"another user's":           {of(uids("1000\t1000\t1000\t1000"), nodesUser), ""},
+		"root by a set-uid bit":    {of(uids("1000\t0\t0\t0"), nodesUser), ""},
+		"a set-uid program":        {process("9", "kubelet", setuid, system), ""},
+		"in a user namespace":      {of(root, "-> user:[4026532210]"), ""},
+		"no user namespaces":       {join(of(root, nodesUser), tree{"9/ns/user": absent, "1/ns/user": absent}), "process 9 is a kubelet"},
+		"its namespace is secret":  {of(root, ""), "cannot be seen: "},
+		"no status":                {of("", nodesUser), "cannot be seen: "},
+		"a status of nonsense":     {of(uids("0"), nodesUser), "cannot be seen: "},
+		"in a pod, beside a pod":   {process("9", "kubelet", "/kubelet", "0::/../../../besteffort/pod0fa5bd1e-40dd-4c6a-a5ac-cbb7e0d3ad1c/c\n"), ""},
+		"a sister pod":             {process("9", "kubelet", "/kubelet", "0::/../../pod0fa5bd1e-40dd-4c6a-a5ac-cbb7e0d3ad1c/c\n"), ""},
+		"a sister static pod":      {process("9", "kubelet", "/kubelet", "0::/../../pod0fa5bd1e40dd4c6aa5accbb7e0d3ad1c/c\n"), ""},
+		"the node, from a pod":     {process("9", "kubelet", "/kubelet", "0::/../../../../podruntime/kubelet\n"), "kubelet"},
 		"it vanishes":              {tree{"9/status": "", "10/comm": "sh\n", "11/comm": "kubelet\n"}, ""},
 		"port 10250":               {tree{"1/net/tcp": header + listens(22, "5") + listens(10250, "4711")}, "listens on port 10250"},
 		"port 10248":               {tree{"1/net/tcp6": header + strings.Replace(listens(10248, "4711"), "0100007F", "00000000000000000000000001000000", 1)}, "port 10248"},
@@ -231,20 +265,44 @@ func TestThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "kubelet")
-	link := filepath.Join(t.TempDir(), "sleep") // comm is this one's name
-	if err := errors.Join(os.WriteFile(file, program, 0o755), os.Symlink(file, link)); err != nil {
+	dir, err := os.MkdirTemp("", "jettison-beside-") // one that another user reaches, too
+	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(link, "600")
-	if err := cmd.Start(); err != nil {
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	file, link := filepath.Join(dir, "kubelet"), filepath.Join(dir, "sleep") // comm is the link's name
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(file, program, 0o755), os.Symlink(file, link)); err != nil {
 		t.Fatal(err)
 	}
-	beside, why := new(Finder).Kubelet("/proc")
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	if want := fmt.Sprintf("process %d is a kubelet", cmd.Process.Pid); !beside || why != want {
+	runs := func(attr *syscall.SysProcAttr) (pid int, beside bool, why string) {
+		cmd := exec.Command(link, "600")
+		cmd.SysProcAttr = attr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		beside, why = new(Finder).Kubelet("/proc")
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return cmd.Process.Pid, beside, why
+	}
+	pid, beside, why := runs(nil)
+	if want := fmt.Sprintf("process %d is a kubelet", pid); os.Geteuid() == 0 && (!beside || why != want) {
 		t.Errorf("%v, %q; want %q", beside, why, want)
+	} else if os.Geteuid() != 0 && beside {
+		t.Errorf("a process of another user than root: %q", why)
+	}
+	if os.Geteuid() == 0 {
+		for name, attr := range map[string]*syscall.SysProcAttr{
+			"another user's": {Credential: &syscall.Credential{Uid: 65534, Gid: 65534}},
+			"in a user namespace": {
+				Cloneflags:  syscall.CLONE_NEWUSER,
+				UidMappings: []syscall.SysProcIDMap{{Size: 1}}, GidMappings: []syscall.SysProcIDMap{{Size: 1}},
+			},
+		} {
+			if _, beside, why := runs(attr); beside {
+				t.Errorf("%s: %q", name, why)
+			}
+		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:10255")
 	if err != nil {

@@ -1,0 +1,143 @@
+package beside
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// nodesOwn says whether a process is the node's own, as its kubelet is: all its user ids are 0, it is in the user namespace of the node's
+// process 1, its program has no set-uid bit, and it is in no pod. Everything else is somebody's who may call a process what he likes: a
+// name by a link to sudo or su runs as root too. gone: the process has ended.
+//
+// It is for the few processes that are asked about by their name or by what they hold; it reads two short files and a link of each.
+func (p *proc) nodesOwn(dir string) (own, gone bool, err error) {
+	root, gone, err := p.byRoot(dir)
+	if err != nil || gone || !root {
+		return false, gone, err
+	}
+	same, gone, err := p.nodesUser(dir)
+	if err != nil || gone || !same {
+		return false, gone, err
+	}
+	if p.setUID(dir) {
+		return false, false, nil
+	}
+	pod, gone, err := p.ofPod(dir)
+	return err == nil && !gone && !pod, gone, err
+}
+
+// byRoot says whether the real, effective, saved and file system user id of a process are all 0: in a program with a set-uid bit the real
+// one is its caller's.
+func (p *proc) byRoot(dir string) (root, gone bool, err error) {
+	b, gone, err := p.read(dir+"/status", p.buf)
+	if gone || err != nil {
+		return false, gone, err
+	}
+	for line := range bytes.Lines(b) { // a name's line ends are escaped (v6.12 fs/proc/array.c proc_task_name)
+		ids, ok := bytes.CutPrefix(line, []byte("Uid:"))
+		if !ok {
+			continue
+		}
+		f := bytes.Fields(ids)
+		if len(f) != 4 {
+			break
+		}
+		for _, id := range f {
+			if string(id) != "0" {
+				return false, false, nil
+			}
+		}
+		return true, false, nil
+	}
+	return false, false, fmt.Errorf("%s/%s/status: no line \"Uid:\" with four ids", p.mount, dir)
+}
+
+// initialUser is the initial user namespace (v6.12 include/linux/proc_ns.h PROC_USER_INIT_INO).
+const initialUser = "user:[4026531837]"
+
+// nodesUser says whether a process is in the user namespace of process 1: on a node that is the initial one. Where process 1 does not show
+// it, the initial one counts and this program's own. Where the kernel has none, or does not show a process's, user ids tell all there is:
+// those of another namespace are mostly mapped to others than 0.
+func (p *proc) nodesUser(dir string) (same, gone bool, err error) {
+	want := []string{initialUser}
+	switch first, err := p.link("1/ns/user"); {
+	case err == nil:
+		want[0] = first
+	case err == unix.ENOENT:
+		return true, false, nil
+	case !denied(err):
+		return false, false, fmt.Errorf("read %s/1/ns/user: %w", p.mount, err)
+	default:
+		if own, err := p.link("self/ns/user"); err == nil {
+			want = append(want, own)
+		}
+	}
+	got, err := p.link(dir + "/ns/user")
+	switch {
+	case err == unix.ENOENT || err == unix.ESRCH:
+		return false, true, nil
+	case denied(err):
+		return true, false, nil
+	case err != nil:
+		return false, false, fmt.Errorf("read %s/%s/ns/user: %w", p.mount, dir, err)
+	}
+	return slices.Contains(want, got), false, nil
+}
+
+func (p *proc) link(path string) (target string, err error) {
+	var b [64]byte
+	n, err := unix.Readlinkat(p.fd, path, b[:])
+	return string(b[:max(n, 0)]), err
+}
+
+func denied(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
+
+// setUID says whether a process's program has a set-uid bit, as far as that can be told. A file system on the network is not asked, it
+// could hang.
+func (p *proc) setUID(dir string) bool {
+	var s unix.Statx_t
+	err := unix.Statx(p.fd, dir+"/exe", unix.AT_STATX_DONT_SYNC, unix.STATX_MODE, &s)
+	return err == nil && s.Mode&unix.S_ISUID != 0
+}
+
+// ofPod says whether a process is in a pod's cgroup.
+func (p *proc) ofPod(dir string) (pod, gone bool, err error) {
+	b, gone, err := p.read(dir+"/cgroup", p.buf)
+	if gone || err != nil {
+		return false, gone, err
+	}
+	for line := range strings.Lines(string(b)) {
+		// hierarchy:controllers:path; a path may hold colons.
+		if parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(parts) == 3 && podPath(parts[2]) {
+			return true, false, nil
+		}
+	}
+	return false, false, nil
+}
+
+// podPath says whether a cgroup lies below kubepods, whichever driver made that: "/kubepods/besteffort/pod<uid>/...",
+// "/kubepods.slice/kubepods-besteffort.slice/...", "/kubelet.slice/kubelet-kubepods.slice/..." (below a cgroupRoot). Seen
+// from a cgroup namespace inside it may only say "/../../kubepods-pod<uid>.slice/..." or "/../../pod<uid>/...".
+func podPath(path string) bool {
+	inside := strings.HasPrefix(path, "/..")
+	for part := range strings.SplitSeq(path, "/") {
+		slice, ok := strings.CutSuffix(part, ".slice")
+		if part == "kubepods" || ok && (slice == "kubepods" || strings.HasSuffix(slice, "-kubepods") || strings.HasPrefix(slice, "kubepods-")) {
+			return true
+		}
+		if uid, ok := strings.CutPrefix(part, "pod"); ok && inside && uidShape(uid) {
+			return true
+		}
+	}
+	return false
+}
+
+// uidShape says whether a text looks like a pod's UID: a UUID, or the hash that a kubelet gives a static pod.
+func uidShape(text string) bool {
+	return len(text) == 36 && strings.Count(text, "-") == 4 || len(text) == 32 && !strings.Contains(text, "-")
+}

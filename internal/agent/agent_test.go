@@ -211,6 +211,7 @@ func TestAKubeletIsLookedForBeforeADiskVictimDies(t *testing.T) {
 	}
 	l.Write("proc/812/comm", "kubelet\n")
 	l.Write("proc/812/cgroup", "0::/system.slice/kubelet.service\n")
+	l.Write("proc/812/status", "Uid:\t0\t0\t0\t0\n")
 	for _, act := range []bool{true, false} {
 		if l.o.Config.Disk = config.ModeUnset; act {
 			l.o.Config.Disk = config.ModeAct

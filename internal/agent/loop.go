@@ -236,8 +236,9 @@ func (l *loop) onSqueezed(now time.Time, e reclaim.MemoryEffect) {
 }
 
 // onCleaned takes that the runtime has cleaned up after an eviction: nothing of the pod is needed any more.
-func (l *loop) onCleaned(e *eviction.Eviction) {
-	l.relief.disk.OnEvicted(time.Now(), e.Pod.PodRef.UID)
+func (l *loop) onCleaned(life *eviction.Life) {
+	e := life.Eviction()
+	l.relief.disk.OnEvicted(life.Began().Time, e.Pod.PodRef.UID, e.Pod.SandboxIDs)
 	if e.Disk() {
 		l.remeasure()
 	}

@@ -28,3 +28,11 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// It goes on, and nothing that a process can do sets it.
+func TestUptime(t *testing.T) {
+	before := Uptime()
+	if after := Uptime(); before <= 0 || after < before {
+		t.Errorf("%v, then %v", before, after)
+	}
+}

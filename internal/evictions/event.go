@@ -36,7 +36,7 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 			v.o.Log.Error("the runtime did not clean up after an evicted pod", "pod", v.name(u), "error", e.err)
 		}
 		v.o.Manager.Cleaned(at, u.life)
-		v.o.OnCleaned(u.life.Eviction())
+		v.o.OnCleaned(u.life)
 	}
 }
 

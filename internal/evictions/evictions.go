@@ -69,7 +69,7 @@ type Options struct {
 	Kubelet   func() bool                   // one takes care of files and volumes
 	StillMet  func(eviction.Threshold) bool // by a measurement made now
 	NotKilled func(uid, why string)         // a victim does not die
-	OnCleaned func(e *eviction.Eviction)    // the runtime has cleaned up after one
+	OnCleaned func(life *eviction.Life)     // the runtime has cleaned up after one
 }
 
 // Evictions are those under way. It belongs to the loop.

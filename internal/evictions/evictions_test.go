@@ -92,7 +92,7 @@ func (f *fixture) renew(text string, change func(*Options)) {
 		Advice: advice.New(1<<30, f.Log), Log: f.Log, Kubelet: func() bool { return f.kubelet },
 		StillMet:  func(eviction.Threshold) bool { return f.still },
 		NotKilled: func(uid, why string) { f.notKilled[uid] = why },
-		OnCleaned: func(e *eviction.Eviction) { f.cleaned = append(f.cleaned, e.Pod.PodRef.UID) },
+		OnCleaned: func(l *eviction.Life) { f.cleaned = append(f.cleaned, l.Eviction().Pod.PodRef.UID) },
 	}
 	if change != nil {
 		change(&o)

@@ -62,7 +62,7 @@ func TestCgroupsOfPodsThatAreGone(t *testing.T) {
 	defer end()
 	n.sandbox("s-b", uidB, false, time.Hour) // the runtime thinks so
 	n.pass(Containers, reclaim.Periodic)
-	n.clock = n.clock.Add(5 * time.Minute)
+	n.sleep(5 * time.Minute)
 	r := n.pass(Containers, reclaim.Periodic)
 	n.want(r)
 	if len(r.Done) != 1 || r.Done[0].Outcome != Removed || r.Done[0].PodUID != uidA || exists(filepath.Join(dir, "pod"+uidA)) || !exists(filepath.Join(dir, "other")) {
@@ -70,7 +70,7 @@ func TestCgroupsOfPodsThatAreGone(t *testing.T) {
 	}
 	end()
 	n.pass(Containers, reclaim.Periodic)
-	n.clock = n.clock.Add(5 * time.Minute)
+	n.sleep(5 * time.Minute)
 	r = n.pass(Containers, reclaim.Periodic)
 	n.want(r, "sandbox s-b")
 	if outcome(t, r, root+"/kubepods/besteffort/pod"+uidB).Outcome != Removed || exists(filepath.Join(dir, "pod"+uidB)) {

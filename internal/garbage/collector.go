@@ -100,6 +100,7 @@ type Collector struct {
 	barrier
 	o       Options
 	now     func() time.Time
+	uptime  func() time.Duration // CLOCK_BOOTTIME
 	beside  func(procMount string) (bool, string)
 	statfs  func(path string) (filesystem, error)
 	wait    time.Duration // under disk pressure, for a sandbox to get its container
@@ -128,7 +129,7 @@ func New(o Options) (*Collector, error) {
 		return nil, errors.New("collect garbage: no runtime")
 	}
 	c := &Collector{
-		o: o, now: time.Now, beside: new(beside.Finder).Kubelet, wait: pullWait, slow: slowList,
+		o: o, now: time.Now, uptime: bootid.Uptime, beside: new(beside.Finder).Kubelet, wait: pullWait, slow: slowList,
 		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
 	}
 	if o.ProcMount == "" {

@@ -39,7 +39,7 @@ func TestAPodThatIsGone(t *testing.T) {
 	if pods, at := n.Waiting(); pods != 1 || !at.Equal(n.clock.Add(5*time.Minute)) {
 		t.Errorf("%d pods wait, the first until %v", pods, at)
 	}
-	n.clock = n.clock.Add(5 * time.Minute)
+	n.sleep(5 * time.Minute)
 	r := n.pass(Everything, reclaim.Periodic)
 	n.want(r, "container c-a", "sandbox s-a")
 	if exists(filepath.Dir(filepath.Dir(gone))) || !exists(kept) || exists(filepath.Join(n.root, "var/log/containers/a_default_main-"+id+".log")) {
@@ -317,7 +317,7 @@ func TestOneFailureHoldsUpNothing(t *testing.T) {
 	if d := outcome(t, n.pass(Containers, reclaim.Periodic), "s-a"); d.Outcome != Skipped || !strings.Contains(d.Why, "failed 1 times") {
 		t.Errorf("%v, %s", d.Outcome, d.Why)
 	}
-	n.clock = n.clock.Add(backoffFirst)
+	n.sleep(backoffFirst)
 	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s-b", "sandbox s-a")
 	if len(n.backoff) != 0 {
 		t.Errorf("what worked is still remembered: %v", n.backoff)

@@ -92,7 +92,7 @@ func TestImagesInUse(t *testing.T) {
 		n.r.Config = `{"pinnedImages": {"sandbox": "sha256:2:1"}}`
 		n.r.Sandboxes, n.r.Containers = nil, nil
 	})
-	n.clock = n.clock.Add(time.Hour)
+	n.sleep(time.Hour)
 	n.want(n.pass(Images, reclaim.Periodic), "image sha256:4", "image sha256:1", "image sha256:3")
 }
 

@@ -63,7 +63,7 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 		}
 	}
 	v.time = c.now()
-	keep := c.quiet.update(v.time, v.look)
+	keep := c.quiet.update(v.time, c.uptime(), v.look)
 	// What clients name they have to name again after a restart, and need time for that.
 	maps.DeleteFunc(keep, func(uid string, _ quietPod) bool { _, named := v.known.Pods[uid]; return named })
 	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)

@@ -2,11 +2,13 @@ package garbage
 
 import (
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/cri"
 	"jettison/reclaim"
 	"jettison/stats/read"
 )
@@ -18,10 +20,28 @@ const doubtFor = time.Hour
 // concurrent use.
 type Named struct {
 	objects   func() []*v1.Pod
-	manifests bool                                 // there may be static ones
-	evicted   atomic.Pointer[map[string]time.Time] // pods, by UID, and when they were cleaned up; what it points to never changes
-	read      atomic.Bool                          // all manifests were, once
-	doubted   atomic.Int64                         // when one could not be read, in nanoseconds since 1970
+	manifests bool                             // there may be static ones
+	evicted   atomic.Pointer[map[string]ended] // pods that were cleaned up, by UID; what it points to never changes
+	read      atomic.Bool                      // all manifests were, once
+	doubted   atomic.Int64                     // when one could not be read, in nanoseconds since 1970
+}
+
+// ended is a pod that was evicted and cleaned up.
+type ended struct {
+	began     time.Time // its eviction
+	sandboxes []string  // that it had then, by ID; none: they were not known
+}
+
+// back reports whether a pod lives again, in another sandbox or in the one that it had. It may have come before its clean-up ended.
+func (e *ended) back(p *read.Pod) bool {
+	another := func(s cri.PodSandbox) bool {
+		if len(e.sandboxes) == 0 {
+			return s.Ready && s.CreatedAt.After(e.began)
+		}
+		return s.Ready && !slices.Contains(e.sandboxes, s.ID) // whatever the clock was set to since
+	}
+	return slices.ContainsFunc(p.Sandboxes, another) ||
+		slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Running && c.CreatedAt.After(e.began) })
 }
 
 // NewNamed makes a Named. objects, which may be called at any time, are the pods that clients and manifests name now, and are not changed
@@ -33,7 +53,7 @@ func NewNamed(objects func() []*v1.Pod, manifests bool) *Named {
 // Known is what the Collector asks for.
 func (n *Named) Known() Known {
 	out := Known{Pods: map[string]reclaim.Phase{}, Synced: n.synced(time.Now())}
-	var evicted map[string]time.Time
+	var evicted map[string]ended
 	if m := n.evicted.Load(); m != nil {
 		evicted = *m
 	}
@@ -59,25 +79,23 @@ func (n *Named) OnManifests() { n.read.Store(true) }
 func (n *Named) OnManifestDoubt(now time.Time) { n.doubted.Store(now.UnixNano()) }
 
 // onEvicted remembers that nothing of a pod is needed any more, as long as it does not come back.
-func (n *Named) onEvicted(now time.Time, uid string) {
-	next := map[string]time.Time{uid: now}
+func (n *Named) onEvicted(began time.Time, uid string, sandboxes []string) {
+	next := map[string]ended{}
 	if old := n.evicted.Load(); old != nil {
 		maps.Copy(next, *old)
 	}
+	next[uid] = ended{began, slices.Clone(sandboxes)}
 	n.evicted.Store(&next)
 }
 
-// onPods forgets that pods were evicted which have a sandbox again, or of which the runtime knows nothing any more.
+// onPods forgets that pods were evicted which live again, or of which the runtime knows nothing any more.
 func (n *Named) onPods(pods read.Index) {
 	old := n.evicted.Load()
 	if old == nil {
 		return
 	}
 	next := maps.Clone(*old)
-	maps.DeleteFunc(next, func(uid string, at time.Time) bool {
-		p := pods[uid]
-		return p == nil || p.Ready() && p.Sandboxes[0].CreatedAt.After(at)
-	})
+	maps.DeleteFunc(next, func(uid string, e ended) bool { return pods[uid] == nil || e.back(pods[uid]) })
 	if len(next) < len(*old) {
 		n.evicted.Store(&next)
 	}

@@ -31,26 +31,69 @@ func TestNamedPods(t *testing.T) {
 			t.Errorf("%s: %v, synced %v; want %v", what, got.Pods, got.Synced, pods)
 		}
 	}
-	sandbox := func(ready bool, at time.Time) read.Index {
-		return read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: uidA, Ready: ready, CreatedAt: at}}})
+	listed := func(id string, ready bool, at time.Time) read.Index {
+		return read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: id, UID: uidA, Ready: ready, CreatedAt: at}}})
 	}
+	sandbox := func(ready bool, at time.Time) read.Index { return listed("s", ready, at) }
+	another := func(ready bool, at time.Time) read.Index { return listed("t", ready, at) }
 	asTheySay := map[string]reclaim.Phase{uidA: reclaim.Active, uidB: reclaim.Terminated}
 	evicted := map[string]reclaim.Phase{uidA: reclaim.Evicted, uidB: reclaim.Terminated}
 	n.onPods(read.Index{})
 	want("at first", asTheySay)
-	n.onEvicted(now, uidA)
+	n.onEvicted(now, uidA, []string{"s"})
 	want("once it was evicted", evicted)
 	n.onPods(sandbox(true, now.Add(-time.Second)))
 	want("while its sandbox is there", evicted)
-	n.onPods(sandbox(false, now.Add(time.Second)))
+	n.onPods(another(false, now.Add(time.Second)))
 	want("when a new one has ended", evicted)
-	n.onPods(sandbox(true, now.Add(time.Second)))
+	n.onPods(another(true, now.Add(time.Second)))
 	want("when it is back", asTheySay)
-	n.onEvicted(now, uidA)
-	n.onEvicted(now, uidB)
+	n.onEvicted(now, uidA, []string{"s"})
+	n.onEvicted(now, uidB, nil)
 	want("both", map[string]reclaim.Phase{uidA: reclaim.Evicted, uidB: reclaim.Evicted})
 	n.onPods(sandbox(false, now))
 	want("once the runtime knows nothing of one", evicted)
+}
+
+// A pod that was back before its clean-up ended is back: what it writes from now on is no garbage. Its sandbox is another one than those that
+// were evicted, whatever the clock says; where these are not known, it is younger than the eviction.
+func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
+	began := time.Now()
+	pod := func(c *cri.Container, sandboxes ...cri.PodSandbox) read.Index {
+		l := cri.Listing{Sandboxes: sandboxes}
+		if c != nil {
+			l.Containers = append(l.Containers, *c)
+		}
+		return read.NewIndex(l)
+	}
+	at := func(id string, ready bool, after time.Duration) cri.PodSandbox {
+		return cri.PodSandbox{ID: id, UID: uidA, Ready: ready, CreatedAt: began.Add(after)}
+	}
+	for what, c := range map[string]struct {
+		sandboxes []string
+		now       read.Index
+		want      reclaim.Phase
+	}{
+		"another sandbox":                     {[]string{"s"}, pod(nil, at("t", true, time.Second), at("s", false, -time.Hour)), reclaim.Active},
+		"another one, the clock was set back": {[]string{"s"}, pod(nil, at("t", true, -2*time.Hour), at("s", false, -time.Hour)), reclaim.Active},
+		"another one, which has ended":        {[]string{"s"}, pod(nil, at("t", false, time.Second)), reclaim.Evicted},
+		"the one that was evicted":            {[]string{"s"}, pod(nil, at("s", true, time.Hour)), reclaim.Evicted},
+		"a container in that one": {
+			[]string{"s"}, pod(&cri.Container{ID: "c", SandboxID: "s", Running: true, State: cri.Running, CreatedAt: began.Add(time.Second)}, at("s", true, -time.Hour)), reclaim.Active,
+		},
+		"its container in that one": {
+			[]string{"s"}, pod(&cri.Container{ID: "c", SandboxID: "s", Running: true, State: cri.Running, CreatedAt: began.Add(-time.Second)}, at("s", true, -time.Hour)), reclaim.Evicted,
+		},
+		"none was known, and one is younger": {nil, pod(nil, at("t", true, time.Second)), reclaim.Active},
+		"none was known, and one is older":   {nil, pod(nil, at("t", true, -time.Second)), reclaim.Evicted},
+	} {
+		n := NewNamed(func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }, false)
+		n.onEvicted(began, uidA, c.sandboxes) // at the end of the clean-up, when all of this is there already
+		n.onPods(c.now)
+		if got := n.Known().Pods[uidA]; got != c.want {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
 }
 
 // No pod is gone before all manifests were read, nor for an hour after one could not be.

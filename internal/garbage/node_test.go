@@ -34,13 +34,14 @@ type node struct {
 	state string
 	known atomic.Pointer[Known]
 	clock time.Time
+	up    time.Duration // since the boot
 	takes map[string]uint64
 	other uint64 // what else is used of the disk
 }
 
 func newNode(t testing.TB) *node {
 	t.Helper()
-	n := &node{t: t, r: critest.Start(t), root: t.TempDir(), state: t.TempDir(), clock: time.Now(), takes: map[string]uint64{}}
+	n := &node{t: t, r: critest.Start(t), root: t.TempDir(), state: t.TempDir(), clock: time.Now(), up: time.Hour, takes: map[string]uint64{}}
 	n.known.Store(&Known{Synced: true})
 	n.r.ImageFs = []*runtimev1.FilesystemUsage{{FsId: &runtimev1.FilesystemIdentifier{Mountpoint: "/images"}}}
 	n.open(nil)
@@ -77,8 +78,12 @@ func (n *node) open(change func(*Options)) {
 	n.t.Cleanup(func() { c.Close(); client.Close(); host.Close() })
 	n.Collector = c
 	c.now = func() time.Time { return n.clock }
+	c.uptime = func() time.Duration { return n.up }
 	c.statfs = n.disk
 }
+
+// sleep has time go by.
+func (n *node) sleep(d time.Duration) { n.clock, n.up = n.clock.Add(d), n.up+d }
 
 func (n *node) disk(path string) (filesystem, error) {
 	used := n.other

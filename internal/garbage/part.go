@@ -157,7 +157,10 @@ func (p *Part) Acts() bool { return p.ask != nil && p.o.Mode.Acts(p.o.Kubelet())
 func (p *Part) Relieve(wishes []eviction.Wish) { p.ask(wishes) }
 
 // OnEvicted remembers that an evicted pod was cleaned up: nothing of it is needed any more, as long as it does not come back.
-func (p *Part) OnEvicted(now time.Time, uid string) { p.o.Named.onEvicted(now, uid) }
+// began is when its eviction did, sandboxes are those that were evicted.
+func (p *Part) OnEvicted(began time.Time, uid string, sandboxes []string) {
+	p.o.Named.onEvicted(began, uid, sandboxes)
+}
 
 // OnPods takes what the runtime's pods are now: an evicted one may be back.
 func (p *Part) OnPods(pods read.Index) { p.o.Named.onPods(pods) }

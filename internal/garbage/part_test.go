@@ -119,7 +119,7 @@ func TestAPartCollects(t *testing.T) {
 	n := newNode(t)
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	p, log := newTestPart(func(o *PartOptions) { o.Mode = config.ModeAct })
-	p.o.Named.onEvicted(time.Now(), uidA)
+	p.o.Named.onEvicted(time.Now(), uidA, nil)
 	p.o.Named.objects = func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }
 	o := n.o
 	o.Known, o.Mode = func() Known { t.Error("not the Part's"); return Known{} }, config.ModeObserve

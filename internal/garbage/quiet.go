@@ -21,14 +21,16 @@ type quiet struct {
 
 // quietPod is one of them in the file.
 type quietPod struct {
-	Since     time.Time `json:"since"`
-	Sandboxes []string  `json:"sandboxes,omitempty"` // IDs, sorted
+	Since time.Time `json:"since"` // for people: the clock of a node without a battery goes by years when it is set
+	// SinceBoot is the same by CLOCK_BOOTTIME, which nothing sets and which counts what a node sleeps. 0: not known.
+	SinceBoot time.Duration `json:"sinceBootNs"`
+	Sandboxes []string      `json:"sandboxes,omitempty"` // IDs, sorted
 }
 
 func newQuiet() quiet { return quiet{since: reclaim.Quiet{}, seen: map[string]quietPod{}} }
 
-// update brings it up to date with a look, and returns what to keep of it.
-func (q *quiet) update(now time.Time, l *reclaim.Look) map[string]quietPod {
+// update brings it up to date with a look, and returns what to keep of it. uptime is now by CLOCK_BOOTTIME.
+func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) map[string]quietPod {
 	sandboxes := map[string][]string{}
 	for i := range l.Sandboxes {
 		s := &l.Sandboxes[i]
@@ -40,8 +42,8 @@ func (q *quiet) update(now time.Time, l *reclaim.Look) map[string]quietPod {
 			continue // it lived in between, and died again
 		}
 		at, looked := q.since[uid]
-		if !looked {
-			at = p.Since
+		if !looked { // another process saw it
+			at = now.Add(min(0, p.SinceBoot-uptime))
 		}
 		since[uid] = at
 	}
@@ -50,7 +52,7 @@ func (q *quiet) update(now time.Time, l *reclaim.Look) map[string]quietPod {
 	for uid, at := range q.since {
 		ids := sandboxes[uid]
 		slices.Sort(ids)
-		keep[uid] = quietPod{Since: at.UTC(), Sandboxes: ids}
+		keep[uid] = quietPod{Since: at.UTC(), SinceBoot: max(uptime-now.Sub(at), 1), Sandboxes: ids}
 	}
 	q.seen = maps.Clone(keep)
 	return keep

@@ -73,16 +73,15 @@ func (s *store) acquire() {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return // to be said when something is to be written
 	}
-	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
+	var err error
+	if s.lock, err = wholefile.Lock(filepath.Join(s.dir, lockFile)); s.lock == nil {
+		s.foreign = errors.Is(err, wholefile.ErrLocked)
 		return
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if s.foreign = err == unix.EWOULDBLOCK; err != nil {
-		f.Close()
-		return
+	s.foreign = false
+	for _, name := range []string{imagesFile, podsFile} {
+		wholefile.Clean(filepath.Join(s.dir, name))
 	}
-	s.lock = f
 }
 
 func (s *store) close() {
@@ -150,8 +149,8 @@ func parseImages(text []byte) (reclaim.Records, error) {
 }
 
 // parsePods reads quiet-pods.json. It returns an empty map beside an error, and of another boot: all pods are quiet after that, and what
-// starts them needs time for it, however long the node was off. A file that does not say of which boot it is was written by a version that
-// kept the pods that clients name in it, too: it is not to be relied on either.
+// starts them needs time for it, however long the node was off. Neither is a file to be relied on that does not say of which boot it is,
+// nor any where that of now is not known: how long ago it was written nothing tells then.
 func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 	out, state := map[string]quietPod{}, podsState{}
 	err := json.Unmarshal(text, &state)
@@ -162,11 +161,11 @@ func parsePods(text []byte, boot string) (map[string]quietPod, error) {
 		return out, fmt.Errorf("version %d, want %d", state.Version, stateVersion)
 	case len(state.Pods) > maxQuiet:
 		return out, fmt.Errorf("more than %d pods", maxQuiet)
-	case boot != "" && state.Boot != boot:
+	case boot == "" || state.Boot != boot:
 		return out, nil
 	}
 	for uid, p := range state.Pods {
-		if p.Since = plausible(p.Since); uid != "" && len(uid) <= maxID && !p.Since.IsZero() {
+		if p.Since = plausible(p.Since); uid != "" && len(uid) <= maxID && p.SinceBoot > 0 {
 			out[uid] = p
 		}
 	}

@@ -19,12 +19,12 @@ func TestARestartRemembers(t *testing.T) {
 	n.sandbox("s", uidA, false, time.Hour)
 	n.pass(Everything, reclaim.Periodic)
 	first := n.clock
-	n.clock = n.clock.Add(4 * time.Minute)
+	n.sleep(4 * time.Minute)
 	n.open(nil)
 	if r := n.records["sha256:1"]; !r.FirstDetected.Equal(first) || !r.LastUsed.Equal(first) {
 		t.Errorf("%+v", r)
 	}
-	n.clock = n.clock.Add(time.Minute)
+	n.sleep(time.Minute)
 	n.want(n.pass(Containers, reclaim.Periodic), "container c", "sandbox s")
 }
 
@@ -33,7 +33,7 @@ func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
 	for _, c := range []struct {
 		then, now string
 		gone      bool
-	}{{"one", "two", false}, {"one", "one", true}, {"", "two", false}, {"one", "", true}} {
+	}{{"one", "two", false}, {"one", "one", true}, {"", "two", false}, {"one", "", false}} {
 		n := newNode(t)
 		proc := t.TempDir()
 		boot := func(id string) {
@@ -50,16 +50,41 @@ func TestAPodThatWasQuietBeforeABoot(t *testing.T) {
 		boot(c.then)
 		n.sandbox("s", uidA, false, time.Hour)
 		n.pass(Everything, reclaim.Periodic)
-		n.clock = n.clock.Add(8 * time.Hour)
+		n.sleep(8 * time.Hour)
 		boot(c.now)
 		r := n.pass(Everything, reclaim.Periodic)
 		if gone := r.Count(Removed) > 0; gone != c.gone || len(r.Odd) > 0 {
 			t.Errorf("%+v: gone %v, %q", c, gone, r.Odd)
 		}
-		n.clock = n.clock.Add(5 * time.Minute)
+		n.sleep(5 * time.Minute)
 		n.pass(Everything, reclaim.Periodic)
 		if len(n.removed()) != 1 {
 			t.Errorf("%+v: 5 minutes later: %v", c, n.removed())
+		}
+	}
+}
+
+// Between two processes the node's clock may be set, by years where it has no battery: how long a pod is quiet goes by one that nothing sets.
+func TestTheClockIsSetBetweenTwoProcesses(t *testing.T) {
+	for what, c := range map[string]struct {
+		set, passes time.Duration
+		gone        bool
+	}{
+		"56 years forwards":                     {56 * 365 * 24 * time.Hour, time.Minute, false},
+		"an hour back":                          {-time.Hour, time.Minute, false},
+		"56 years forwards, and it is time":     {56 * 365 * 24 * time.Hour, 5 * time.Minute, true},
+		"an hour back, and it is time":          {-time.Hour, 5 * time.Minute, true},
+		"it is not, and it is not time":         {0, 5*time.Minute - time.Second, false},
+		"it is not, and it is time":             {0, 5 * time.Minute, true},
+		"56 years back, where it began in 1970": {-time.Since(time.Unix(0, 0)), 5 * time.Minute, true},
+	} {
+		n := newNode(t)
+		n.sandbox("s", uidA, false, time.Hour)
+		n.pass(Everything, reclaim.Periodic)
+		n.clock, n.up = n.clock.Add(c.set+c.passes), n.up+c.passes
+		n.open(nil)
+		if r := n.pass(Everything, reclaim.Periodic); (r.Count(Removed) > 0) != c.gone {
+			t.Errorf("%s: %+v, want gone %v", what, r.Done, c.gone)
 		}
 	}
 }
@@ -71,14 +96,14 @@ func TestAPodThatWasNamedBeforeARestart(t *testing.T) {
 	n.sandbox("s", uidA, false, time.Hour)
 	n.file("log/pods/default_a_" + uidA + "/main/0.log")
 	n.pass(Everything, reclaim.Periodic)
-	n.clock = n.clock.Add(24 * time.Hour)
+	n.sleep(24 * time.Hour)
 	n.pass(Everything, reclaim.Periodic)
 	n.known.Store(&Known{Synced: true})
 	n.open(nil)
 	if r := n.pass(Everything, reclaim.Periodic); len(r.Done) > 0 {
 		t.Errorf("at once: %+v", r.Done)
 	}
-	n.clock = n.clock.Add(5 * time.Minute)
+	n.sleep(5 * time.Minute)
 	n.want(n.pass(Containers, reclaim.Periodic), "sandbox s")
 }
 
@@ -88,7 +113,7 @@ func TestAPodThatLivedMeanwhile(t *testing.T) {
 	n.sandbox("s", uidA, false, time.Hour)
 	n.sandbox("t", uidB, false, time.Hour)
 	n.pass(Everything, reclaim.Periodic)
-	n.clock = n.clock.Add(10 * time.Minute)
+	n.sleep(10 * time.Minute)
 	n.open(nil)
 	n.sandbox("s2", uidA, false, time.Minute)
 	n.known.Store(&Known{Synced: true})
@@ -216,7 +241,7 @@ func FuzzState(f *testing.F) {
 		pods, _ := parsePods(text, "b")
 		q := newQuiet()
 		q.seen = pods
-		q.update(now, &reclaim.Look{Sandboxes: []reclaim.Sandbox{{ID: "s", PodUID: "u", NotReady: true}, {ID: "t", PodUID: "v", NotReady: true}}})
+		q.update(now, time.Hour, &reclaim.Look{Sandboxes: []reclaim.Sandbox{{ID: "s", PodUID: "u", NotReady: true}, {ID: "t", PodUID: "v", NotReady: true}}})
 		for uid, since := range q.since {
 			if since.After(now) {
 				t.Errorf("%s is quiet from %v on", uid, since)
@@ -236,7 +261,7 @@ func TestAPodThatLivedBetweenTwoLooksStartsAnew(t *testing.T) {
 		for _, id := range c.sandboxes {
 			look.Sandboxes = append(look.Sandboxes, reclaim.Sandbox{ID: id, PodUID: "u", NotReady: true})
 		}
-		q.update(now.Add(time.Duration(i)*time.Minute), look)
+		q.update(now.Add(time.Duration(i)*time.Minute), time.Hour+time.Duration(i)*time.Minute, look)
 		if got := q.since["u"].Sub(now); got != c.want {
 			t.Errorf("look %d: quiet from %v on, want %v", i, got, c.want)
 		}

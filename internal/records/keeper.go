@@ -28,16 +28,10 @@ type KeeperOptions struct {
 	Log   *repeat.Logger
 }
 
-// StartKeeper begins to write records and state, and returns what the process before this one has left. Close it.
+// StartKeeper begins to write records and state, and returns what the process before this one has left; nothing, while another one keeps
+// its own there. Close it.
 func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, running []api.Record) {
 	k = &Keeper{bootID: bootid.Read(o.Proc)}
-	if o.Dir != "" {
-		var warnings []error
-		state, running, warnings = Load(o.Dir, now, k.bootID)
-		for _, err := range warnings {
-			o.Log.Warn("what was kept is not whole", "error", err)
-		}
-	}
 	log := o.Log.Logger // the writer's goroutine reports
 	writer, err := Start(Options{Dir: o.Dir, BootID: k.bootID, Agent: o.Agent, Report: func(n Notice) {
 		if n.Err != nil {
@@ -46,6 +40,13 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 		}
 		log.Info("kept again", "what", n.What, "lost", n.Lost)
 	}})
+	if o.Dir != "" && (err != nil || !writer.Foreign()) {
+		var warnings []error
+		state, running, warnings = Load(o.Dir, now, k.bootID)
+		for _, err := range warnings {
+			o.Log.Warn("what was kept is not whole", "error", err)
+		}
+	}
 	if err != nil {
 		o.Log.Warn("neither records nor state are kept", "error", err)
 		return k, state, running

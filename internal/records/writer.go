@@ -42,9 +42,10 @@ type Notice struct {
 // Writer writes records, the state and lines of the kernel's log on one goroutine of its own. It never blocks the caller that hands them
 // over: a disk that hangs or is full costs the oldest records beyond what may wait. Close it.
 type Writer struct {
-	o    Options
-	wake chan struct{} // one slot
-	done chan struct{}
+	o       Options
+	wake    chan struct{} // one slot
+	done    chan struct{}
+	foreign bool
 
 	mu     sync.Mutex
 	queue  []*entry // oldest first
@@ -53,6 +54,7 @@ type Writer struct {
 	closed bool
 
 	// Of the goroutine.
+	lock      *os.File // of the directory; nil: not held
 	kmsg      *os.File // nil: it cannot be written
 	journal   journal
 	saved     []byte // the state as it lies on the disk, but for its time; nil: not known
@@ -75,7 +77,32 @@ const (
 
 var troubleNames = [...]string{"records", "state", "kernel log"}
 
-// Start starts a Writer. It opens the kernel's log; what is wrong with the directory is found out at the first write.
+// lockFile is in the state directory, of the one process that writes there.
+const lockFile = "agent.lock"
+
+// errAnother is what a second agent has to say.
+var errAnother = errors.New("another agent keeps its records and state there: stop it, or give this one another stateDir")
+
+// acquire takes the directory's lock: two agents would take each other's evictions for their own. An error: another process has it. Where
+// there can be no lock, what is written says what is wrong.
+func (w *Writer) acquire() error {
+	if w.o.Dir == "" || w.lock != nil || os.MkdirAll(w.o.Dir, 0o700) != nil {
+		return nil
+	}
+	var err error
+	if w.lock, err = wholefile.Lock(filepath.Join(w.o.Dir, lockFile)); errors.Is(err, wholefile.ErrLocked) {
+		return fmt.Errorf("%s: %w", w.o.Dir, errAnother)
+	}
+	if err == nil {
+		for _, name := range []string{StateFile, File} {
+			wholefile.Clean(filepath.Join(w.o.Dir, name))
+		}
+	}
+	return nil
+}
+
+// Start starts a Writer. It opens the kernel's log and takes the directory's lock; what else is wrong with the directory is found out at
+// the first write. While another process has the lock nothing is written, and what lies there is its own.
 func Start(o Options) (*Writer, error) {
 	if o.Bytes < 0 || o.Records < 0 || o.Queue < 0 || o.Retry < 0 {
 		return nil, errors.New("records: a bound is negative")
@@ -96,9 +123,15 @@ func Start(o Options) (*Writer, error) {
 	if w.kmsg, err = openKmsg(o.Kmsg); err != nil {
 		w.said(toKmsg, err)
 	}
+	err = w.acquire()
+	w.said(toState, err)
+	w.foreign = err != nil
 	go w.run()
 	return w, nil
 }
+
+// Foreign reports whether another process had the directory's lock when this one started.
+func (w *Writer) Foreign() bool { return w.foreign }
 
 // Begin hands over the record of an eviction that has begun, and has a line written to the kernel's log. The Writer owns what the record
 // points to.
@@ -173,6 +206,7 @@ func (w *Writer) Close(atMost time.Duration) error {
 
 func (w *Writer) run() {
 	defer close(w.done)
+	defer w.unlock()
 	defer w.journal.close()
 	if w.kmsg != nil {
 		defer w.kmsg.Close()
@@ -197,6 +231,12 @@ func (w *Writer) run() {
 	}
 }
 
+func (w *Writer) unlock() {
+	if w.lock != nil {
+		_ = w.lock.Close()
+	}
+}
+
 // round writes what waits: what is quick and survives the node first. An error: some of it still waits.
 func (w *Writer) round() error {
 	w.mu.Lock()
@@ -214,6 +254,12 @@ func (w *Writer) round() error {
 	}
 	if w.o.Dir == "" {
 		return nil
+	}
+	if err := w.acquire(); err != nil {
+		w.said(toState, err)
+		w.putBack(batch, lost)
+		w.keep(state)
+		return err
 	}
 	err := w.writeState(state)
 	for i, e := range batch {
@@ -258,13 +304,19 @@ func (w *Writer) writeState(s *State) error {
 	} else if err = w.replaceState(text2); err == nil {
 		w.saved = text
 	}
-	w.said(toState, err)
+	if w.said(toState, err); err != nil {
+		w.keep(s)
+	}
+	return err
+}
+
+// keep has a state wait that was not written, unless there is a newer one.
+func (w *Writer) keep(s *State) {
 	w.mu.Lock()
-	if err != nil && w.state == nil {
+	defer w.mu.Unlock()
+	if w.state == nil {
 		w.state = s
 	}
-	w.mu.Unlock()
-	return err
 }
 
 func (w *Writer) replaceState(text []byte) error {

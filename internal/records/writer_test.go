@@ -338,3 +338,68 @@ func TestBegin(t *testing.T) {
 		t.Errorf("%s, then %s", a, b)
 	}
 }
+
+// until waits for what a Writer does to its files: nothing tells of that.
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not within 20 s")
+		}
+	}
+}
+
+// Of two agents the first keeps the directory. The second goes by nothing that lies there, says why, and takes over when the first has ended.
+func TestTwoAgents(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	first, _ := start(t, Options{Dir: dir, BootID: "b"})
+	first.Save(State{HoldOffs: []HoldOff{{UID: "first"}}})
+	first.Begin(api.Record{ID: "first", Outcome: api.OutcomeRunning})
+	text := func() string {
+		state, _ := os.ReadFile(filepath.Join(dir, StateFile))
+		list, _ := os.ReadFile(Path(dir))
+		return string(state) + string(list)
+	}
+	until(t, func() bool { return strings.Count(text(), "first") == 2 })
+	second, said := start(t, Options{Dir: dir, BootID: "b", Retry: time.Millisecond})
+	if first.Foreign() || !second.Foreign() {
+		t.Errorf("first locked out: %v, second: %v", first.Foreign(), second.Foreign())
+	}
+	second.Save(State{HoldOffs: []HoldOff{{UID: "second"}}})
+	second.Begin(api.Record{ID: "second", Outcome: api.OutcomeRunning})
+	want := dir + ": another agent keeps its records and state there: stop it, or give this one another stateDir"
+	if got := said.wait(t, 1); !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := text(); strings.Contains(got, "second") {
+		t.Errorf("the second has written: %s", got)
+	}
+	if err := first.Close(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return strings.Count(text(), "second") == 2 })
+	if got := said.wait(t, 2); strings.Count(got, "another agent") != 1 {
+		t.Errorf("said more than once:\n%s", got)
+	}
+	if err := second.Close(time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
+// What processes have left that died while they wrote is removed at the start.
+func TestWhatADeadProcessLeftIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"state.json.tmp", "state.json.ABC.tmp", "records.jsonl.ABC.tmp", "foreign.tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, _ := start(t, Options{Dir: dir})
+	if err := w.Close(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if len(left) != 2 || filepath.Base(left[0]) != lockFile || filepath.Base(left[1]) != "foreign.tmp" {
+		t.Errorf("%q", left)
+	}
+}

@@ -3,16 +3,21 @@
 // either the old file or the new one.
 //
 // Libraries that replace files (github.com/google/renameio/v2, github.com/natefinch/atomic) leave two things out: the directory is not
-// synced, so the new name may be lost with the power, and their temporary files have names of their own, so that those of processes
-// that died in the middle pile up.
+// synced, so the new name may be lost with the power, and the temporary files of processes that died in the middle pile up.
+//
+//	wholefile.go Open, Read: small files; Replace, Clean: writing them
+//	lock.go      Lock: one process at a time
+//	stream.go    Stream: what may be a pipe
 package wholefile
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,8 +84,12 @@ func ReadAll(r io.Reader, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// Replace puts what fill writes in the place of a file, mode 0600, as a whole and on the disk. Until then it is in PATH.tmp, of which there
-// is one: that of a process that died in the middle is removed first, and is never written through, whatever it is.
+// tempEnd is how temporary files end.
+const tempEnd = ".tmp"
+
+// Replace puts what fill writes in the place of a file, mode 0600, as a whole and on the disk. Until then it is in a file of its own beside
+// it, PATH.RANDOM.tmp: two processes that replace one file at the same time do not write into each other's. That of a process that died in
+// the middle is for Clean.
 func Replace(path string, fill func(*os.File) error) (err error) {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -88,10 +97,7 @@ func Replace(path string, fill func(*os.File) error) (err error) {
 	}
 	defer func() { _ = dir.Close() }()
 	name := filepath.Base(path)
-	temp := name + ".tmp"
-	if err := dir.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
+	temp := name + "." + rand.Text() + tempEnd
 	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -107,6 +113,32 @@ func Replace(path string, fill func(*os.File) error) (err error) {
 		return errors.Join(err, dir.Remove(temp))
 	}
 	return syncDir(dir)
+}
+
+// Clean removes what processes have left that died while they replaced a file: PATH.RANDOM.tmp, and PATH.tmp of older versions, whatever it
+// is. It is for the one process that replaces the file from now on. What cannot be removed stays: the next start tries again.
+func Clean(path string) {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return
+	}
+	defer func() { _ = dir.Close() }()
+	d, err := dir.Open(".")
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	for {
+		names, err := d.Readdirnames(256)
+		for _, name := range names {
+			if rest, own := strings.CutPrefix(name, filepath.Base(path)+"."); own && strings.HasSuffix("."+rest, tempEnd) {
+				_ = dir.Remove(name)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // syncDir has a directory's entries lie on the disk. A file system that cannot do that is no reason to fail.

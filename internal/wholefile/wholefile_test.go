@@ -1,9 +1,11 @@
 package wholefile
 
 import (
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,12 +75,13 @@ func TestReplace(t *testing.T) {
 		}
 	}
 	// What a process that died in the middle left, or another one laid there, is removed and not written through.
-	if err := os.Symlink(target, path+".tmp"); err != nil {
+	if err := errors.Join(os.Symlink(target, path+".tmp"), os.Symlink(target, path+".ABCDEF.tmp")); err != nil {
 		t.Fatal(err)
 	}
 	if err := put("one"); err != nil {
 		t.Fatal(err)
 	}
+	Clean(path)
 	only("one")
 	// A file that is a link is replaced itself.
 	if err := errors.Join(os.Remove(path), os.Symlink(target, path)); err != nil {
@@ -98,6 +101,77 @@ func TestReplace(t *testing.T) {
 	}
 	if err := Replace(filepath.Join(dir, "none", "file"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// Two processes that replace a file at the same time do not spoil each other's: what is there in the end is whole, and of one of them.
+func TestTwoReplaceAtTheSameTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	err := Replace(path, func(f *os.File) error {
+		if _, err := f.WriteString("the first's, "); err != nil {
+			return err
+		}
+		if err := Replace(path, func(f *os.File) error { _, err := f.WriteString("the second's"); return err }); err != nil {
+			t.Errorf("the second: %v", err)
+		}
+		if text, err := os.ReadFile(path); string(text) != "the second's" {
+			t.Errorf("in between: %q, %v", text, err)
+		}
+		_, err := f.WriteString("all of it")
+		return err
+	})
+	if err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	if text, err := os.ReadFile(path); string(text) != "the first's, all of it" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// What is removed is what Replace calls its files, and nothing else.
+func TestClean(t *testing.T) {
+	dir := t.TempDir()
+	names := []string{"file", "file.tmp", "file.ABC.tmp", "file.tmp.", "files.tmp", "other.tmp", "file.tmpx", ".file.tmp", "a.file.tmp"}
+	for _, name := range names {
+		write(t, filepath.Join(dir, name), "x")
+	}
+	for range 600 { // more than one read of the directory tells
+		if err := os.WriteFile(filepath.Join(dir, "file."+rand.Text()+".tmp"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Clean(filepath.Join(dir, "file"))
+	Clean(filepath.Join(dir, "none", "file"))
+	left, err := os.ReadDir(dir)
+	var got []string
+	for _, e := range left {
+		got = append(got, e.Name())
+	}
+	want := []string{".file.tmp", "a.file.tmp", "file", "file.tmp.", "file.tmpx", "files.tmp", "other.tmp"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, want %q; %v", got, want, err)
+	}
+}
+
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(path); !errors.Is(err, ErrLocked) {
+		t.Errorf("the second: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+	if _, err := Lock(filepath.Dir(path)); err == nil || errors.Is(err, ErrLocked) {
+		t.Errorf("a directory: %v", err)
 	}
 }
 

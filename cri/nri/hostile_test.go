@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,38 @@ func TestHugeAnnotations(t *testing.T) {
 	u := wait(t, p, "the pod", func(u Update) bool { return u.Pods["uid-1"] != nil })
 	if a := u.Pods["uid-1"].Sandboxes[0].Annotations; len(a) < maxAnnotation || len(a) > maxAnnotation+5 || a["jettison/never-evict"] != "" {
 		t.Errorf("%d annotations", len(a))
+	}
+}
+
+// What says that a pod is static and what it asked for is kept, however many other annotations there are, before it or after: a tenant
+// chooses their number, and the runtime their order.
+func TestAnnotationsThatDecideAreKept(t *testing.T) {
+	decide := []string{"kubernetes.io/config.source", "kubernetes.io/config.mirror", "jettison/priority", "jettison/memory-request", "jettison/never-evict"}
+	var others []string
+	for i := range 1000 {
+		others = append(others, fmt.Sprintf("jettison/%d", i), fmt.Sprintf("kubernetes.io/config.%d", i), fmt.Sprintf("io.kubernetes.%d", i))
+	}
+	half := len(others) / 2
+	for order, keys := range map[string][]string{
+		"last": slices.Concat(others, decide), "first": slices.Concat(decide, others), "between": slices.Concat(others[:half], decide, others[half:]),
+	} {
+		var b []byte
+		for _, key := range keys {
+			entry := appendString(appendString(nil, 1, key), 2, "v")
+			b = protowire.AppendBytes(protowire.AppendTag(b, 6, protowire.BytesType), entry)
+		}
+		var p cri.PodSandbox
+		if err := parsePod(field{isLen: true, bytes: b}, &p); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range decide {
+			if p.Annotations[key] != "v" {
+				t.Errorf("%s: %s is dropped, of %d annotations %d are kept", order, key, len(keys), len(p.Annotations))
+			}
+		}
+		if len(p.Annotations) > maxAnnotation+len(decide) {
+			t.Errorf("%s: %d annotations are kept", order, len(p.Annotations))
+		}
 	}
 }
 

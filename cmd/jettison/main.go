@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/kill"
+	"jettison/internal/printable"
 	"jettison/internal/show"
 )
 
@@ -54,8 +55,10 @@ type usageError struct{ error }
 // Unwrap gives the cause.
 func (e usageError) Unwrap() error { return e.error }
 
-// execute runs one command line and returns its exit code. An error is one line on stderr.
+// execute runs one command line and returns its exit code. An error is one line on stderr. Whatever is printed goes through
+// printable.Writer: there is no other place that has to think of terminals.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr)
 	root := command(stdout, stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

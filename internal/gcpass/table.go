@@ -26,7 +26,7 @@ func printPlan(stdout io.Writer, p *reclaim.Plan) error {
 			age = p.Time.Sub(s.Since).Round(time.Second).String()
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			i+1, s.Action, shortID(s), show.OrDash(show.Printable(s.Name)), age, show.Size(s.Bytes), s.Why)
+			i+1, s.Action, shortID(s), show.OrDash(show.Printable(s.Name)), age, show.Size(s.Bytes), show.Printable(s.Why))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -117,9 +117,9 @@ func outcomes(r *garbage.Result) string {
 // printRest prints what of a plan is no step.
 func printRest(stdout io.Writer, p *reclaim.Plan) {
 	for _, text := range p.Problems() {
-		fmt.Fprintln(stdout, "error:", text)
+		fmt.Fprintln(stdout, "error:", show.OneLine(text))
 	}
 	for _, left := range p.Left {
-		fmt.Fprintln(stdout, "left alone:", left)
+		fmt.Fprintln(stdout, "left alone:", show.OneLine(fmt.Sprint(left)))
 	}
 }

@@ -45,7 +45,8 @@ func TestFigures(t *testing.T) {
 
 // A text from outside cannot move a terminal's cursor, nor a table's columns.
 func TestTexts(t *testing.T) {
-	for text, want := range map[string]string{"plain": "plain", "é ü": "é ü", "a\tb": `"a\tb"`, "\x1b[2J": `"\x1b[2J"`, "\xff": `"\xff"`, "a\x7f": `"a\x7f"`} {
+	for text, want := range map[string]string{"plain": "plain", "é ü": "é ü", "a\tb": `"a\tb"`, "\x1b[2J": `"\x1b[2J"`, "\xff": `"\xff"`, "a\x7f": `"a\x7f"`,
+		"\u009b2J": `"\u009b2J"`, "\u202eb": `"\u202eb"`} {
 		if got := Printable(text); got != want {
 			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
@@ -62,6 +63,7 @@ func TestNode(t *testing.T) {
 	look.Summary.Pods = []stats.PodStats{
 		{PodRef: stats.PodReference{Namespace: "shop", Name: "web", UID: "u1"}, Announced: true, QOSClass: stats.Burstable, Threads: stats.Some(uint64(3))},
 		{PodRef: stats.PodReference{UID: "u2"}},
+		{PodRef: stats.PodReference{Namespace: "shop", Name: "a\tb\nc\x1b[2J\u009b"}, Announced: true},
 	}
 	var stdout, stderr bytes.Buffer
 	if err := Node(look, stats.MemoryAvailableLower, false, &stdout, &stderr); err != nil {
@@ -72,9 +74,10 @@ func TestNode(t *testing.T) {
 	}
 	want := `SIGNAL  AVAILABLE  OF  SHARE
 
-POD       QOS        WORKING SET  REQUEST  FREED BY KILL  THREADS  CPU  DISK  OOM KILLS  RESTARTS
-shop/web  Burstable  -            -        -              3        -    -     -          -
-uid:u2    -          -            -        -              -        -    -     -          -
+POD                          QOS        WORKING SET  REQUEST  FREED BY KILL  THREADS  CPU  DISK  OOM KILLS  RESTARTS
+shop/web                     Burstable  -            -        -              3        -    -     -          -
+uid:u2                       -          -            -        -              -        -    -     -          -
+"shop/a\tb\nc\x1b[2J\u009b"  -          -            -        -              -        -    -     -          -
 `
 	if stdout.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", stdout.String(), want)

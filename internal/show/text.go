@@ -9,6 +9,8 @@ package show
 import (
 	"fmt"
 	"strings"
+
+	"jettison/internal/printable"
 )
 
 // OneLine is a text with its white space, line ends too, made single spaces.
@@ -22,9 +24,9 @@ func OrDash(text string) string {
 	return text
 }
 
-// Printable is a text from outside as a cell may have it: quoted, where a terminal would not just print it.
+// Printable is a text from outside as a cell may have it: quoted, where a terminal or the table would not just print it.
 func Printable(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
+	if printable.Text(text) != text {
 		return fmt.Sprintf("%q", text)
 	}
 	return text

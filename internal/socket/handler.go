@@ -15,6 +15,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/podstore"
+	"jettison/internal/printable"
 )
 
 // handler answers requests. What is served is in docs/reference/socket.md.
@@ -229,7 +230,7 @@ func (h *handler) answer(w http.ResponseWriter, v any) *failure {
 		return &failure{status: http.StatusInternalServerError, text: "cannot be written as JSON: " + err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // the client is gone: there is no one to tell
+	_, _ = printable.Writer(w).Write(append(text, '\n')) // the client is gone: there is no one to tell
 	return nil
 }
 
@@ -243,5 +244,5 @@ func (h *handler) fail(w http.ResponseWriter, f *failure) {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(f.status)
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = printable.Writer(w).Write(append(text, '\n'))
 }

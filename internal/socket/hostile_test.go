@@ -2,6 +2,7 @@ package socket
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -428,5 +429,19 @@ func TestAgentsThatRace(t *testing.T) {
 		if err := (<-won).Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// What is asked for at a terminal, with curl, holds nothing that a terminal obeys, and means what it meant.
+func TestAnswersHoldNoControls(t *testing.T) {
+	const text = "a\x1b[2J\u009b2J\x7f\u202e"
+	path, _ := start(t, Options{State: func() any { return text }}, patient)
+	got := ask(t, client(t, path), "GET", "/v1/state", "")
+	var back string
+	if err := json.Unmarshal([]byte(got.text), &back); err != nil || back != text || strings.ContainsAny(got.text, "\x1b\u009b\x7f\u202e") {
+		t.Errorf("%q is %q, %v", got.text, back, err)
+	}
+	if got = ask(t, client(t, path), "GET", "/v1/none%1b%c2%9b", ""); got.status != 404 || strings.ContainsAny(got.text, "\x1b\u009b") {
+		t.Errorf("%d %q", got.status, got.text)
 	}
 }

@@ -44,6 +44,7 @@ type Record struct {
 	Outcome      Outcome   `json:"outcome"`
 	Error        string    `json:"error,omitempty"`
 	HoldOffUntil time.Time `json:"holdOffUntil,omitzero"` // until when the pod is not let in again; zero: it was not held off
+	DryRun       bool      `json:"dryRun,omitempty"`      // nothing was done: this is what an agent with --dry-run would have done
 }
 
 // WasKilled tells that the victim was killed, and not only stopped gently.
@@ -67,12 +68,13 @@ const (
 	OutcomeNotBack   Outcome = "notBack"   // the pod is dead, but not enough came back in time
 	OutcomeUndying   Outcome = "undying"   // the pod did not die
 	OutcomeAbandoned Outcome = "abandoned" // the agent was restarted meanwhile and did not go on
+	OutcomeDryRun    Outcome = "dryRun"    // nothing was done
 )
 
 // outcomeWords are for people.
 var outcomeWords = map[Outcome]string{
 	OutcomeRunning: "running", OutcomeBack: "back", OutcomeNotBack: "not back in time", OutcomeUndying: "did not die",
-	OutcomeAbandoned: "abandoned at a restart",
+	OutcomeAbandoned: "abandoned at a restart", OutcomeDryRun: "dry run, not evicted",
 }
 
 // String is the outcome in words.

@@ -267,13 +267,10 @@ func (b *builder) killer() (pin func(*stats.PodStats) (*kill.Victim, error)) {
 	return killer.Pin
 }
 
-// keep begins to write records and state. A dry run leaves no trace.
+// keep begins to write records and state. A dry run only leaves records of what it would have done.
 func (b *builder) keep(now time.Time) {
-	if b.o.DryRun {
-		return
-	}
 	b.keeper, b.state, b.running = records.StartKeeper(now, records.KeeperOptions{
-		Dir: b.o.Config.StateDir, Proc: cmp.Or(b.o.ProcMount, "/proc"), Agent: b.o.Version, Log: b.log,
+		Dir: b.o.Config.StateDir, Proc: cmp.Or(b.o.ProcMount, "/proc"), Agent: b.o.Version, Log: b.log, DryRun: b.o.DryRun,
 	})
 	b.closing(b.keeper.Close)
 }

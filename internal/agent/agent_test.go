@@ -10,10 +10,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/config"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
+	"jettison/internal/records"
 	"jettison/stats"
 )
 
@@ -149,6 +151,34 @@ func TestADryRunOnlySays(t *testing.T) {
 	}
 	if got := strings.Count(l.Text(), `msg="would evict"`); got != 1 || len(l.manager.Lives()) > 0 {
 		t.Errorf("%d lines, under way %v:\n%s", got, l.manager.Lives(), l.Text())
+	}
+}
+
+// What a dry run would have done lies in the file of records, marked as such: once for a shortage, however many looks it lasts. Nothing of it is taken for an eviction by the next process, and there is no state.
+func TestADryRunLeavesRecords(t *testing.T) {
+	dir := t.TempDir()
+	l := newLoop(t, "", func(o *Options) { o.DryRun, o.Config.StateDir = true, dir })
+	l.Available(90)
+	now := time.Now()
+	for i := range 30 {
+		l.look(t.Context(), now.Add(time.Duration(i)*10*time.Second))
+	}
+	if err := l.b.keeper.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := records.Read(records.Path(dir))
+	if err != nil || len(list.Records) != 1 {
+		t.Fatalf("%v, %+v", err, list)
+	}
+	for _, r := range list.Records {
+		if !r.DryRun || r.Outcome != api.OutcomeDryRun || r.Pod.UID != nodetest.UID || r.WasKilled() || r.Signal != stats.SignalMemoryAvailable ||
+			r.Crossed == nil || r.Decided == nil || len(r.Ranking.Rows) == 0 || r.Reason == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	state, running, warnings := records.Load(dir, now, "")
+	if len(running)+len(warnings) > 0 || state.Version != 0 {
+		t.Errorf("the next process takes up %+v, %+v, %v", state, running, warnings)
 	}
 }
 

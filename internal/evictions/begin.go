@@ -29,6 +29,7 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 	if v.o.DryRun {
 		d.Words()
 		v.o.Log.Repeat("dry run: "+uid, func() { v.o.Log.Info("would evict", v.describe(d, &d.Evictions[i])...) })
+		v.recordWould(d, &d.Evictions[i])
 		return false
 	}
 	old := v.o.Manager.Life(uid)

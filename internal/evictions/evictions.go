@@ -82,6 +82,7 @@ type Evictions struct {
 	missed   bool      // the victim was gone before it could be pinned
 	squeezed *underway // that followed the last reclaim of memory: what that got is known seconds later, when this may be over
 
+	would  map[string]time.Time // of a dry run: which pods it would have evicted for what, and when it said so last
 	events chan Event
 	beside sync.WaitGroup // of carrier.carryOut, and of nothing else
 }
@@ -100,7 +101,7 @@ type underway struct {
 
 // New makes an Evictions without any.
 func New(o Options) *Evictions {
-	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, events: make(chan Event, 64)}
+	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{}, events: make(chan Event, 64)}
 	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger, events: v.events}
 	return v
 }

@@ -2,6 +2,7 @@ package evictions
 
 import (
 	"cmp"
+	"maps"
 	"time"
 
 	"jettison/api"
@@ -30,6 +31,25 @@ func (v *Evictions) recordBegin(d *eviction.Decision, u *underway) {
 	}
 	u.record, l.Record = &r, r.ID
 	v.o.Keeper.Begin(&r)
+}
+
+// wouldAgain is how long a dry run has not wanted to evict a pod until it would be another eviction.
+const wouldAgain = time.Minute
+
+// recordWould keeps what a dry run would have done: once for as long as it would, for it asks for the same pod at every look.
+func (v *Evictions) recordWould(d *eviction.Decision, e *eviction.Eviction) {
+	key := e.Pod.PodRef.UID + "/" + string(e.Signal)
+	last, again := v.would[key]
+	maps.DeleteFunc(v.would, func(_ string, said time.Time) bool { return d.Time.Sub(said) > wouldAgain })
+	v.would[key] = d.Time
+	if again && d.Time.Sub(last) <= wouldAgain || !v.o.Keeper.Keeps() {
+		return
+	}
+	r := records.Begin(d, e, stampAt(d.Time), kill.Stamp{}, v.o.Pods.Name)
+	if m := d.Signal; !e.Local() && m.Threshold.Signal != "" {
+		r.Crossed = records.ReadingOf(m.Threshold, m.First, stampAt(m.Since))
+	}
+	v.o.Keeper.Would(&r)
 }
 
 // recordOutcome keeps what became of it.

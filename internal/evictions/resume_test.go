@@ -15,6 +15,7 @@ import (
 	"jettison/eviction"
 	"jettison/internal/nodetest"
 	"jettison/internal/records"
+	"jettison/stats"
 	"jettison/stats/read"
 )
 
@@ -232,5 +233,41 @@ func TestAPodThatDoesNotDieIsSetAsideOverARestart(t *testing.T) {
 	f.end(cancel)
 	if again := f.m.Save(); len(f.m.SetAside(later)) != 1 || again.Aside[0].Times != 4 || len(again.Evicted) != 0 {
 		t.Errorf("set aside %v, saved %+v", f.m.SetAside(later), again)
+	}
+}
+
+// A dry run asks for the same pod at every look, and would have evicted it once; after a minute without, it would have again. What it keeps
+// of that is bounded.
+func TestADryRunWouldEvictAPodOnceAShortage(t *testing.T) {
+	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
+	keeper, _, _ := records.StartKeeper(time.Now(), records.KeeperOptions{Dir: dir, Proc: f.Proc(), Log: f.Log, DryRun: true})
+	f.renew(softAndHard, func(o *Options) { o.Keeper, o.DryRun = keeper, true })
+	start := time.Now()
+	would := func(at time.Duration, uid string) {
+		e := eviction.Eviction{Pod: stats.PodStats{PodRef: stats.PodReference{UID: uid}}, Signal: stats.SignalMemoryAvailable}
+		if f.OnDecided(t.Context(), &eviction.Decision{Time: start.Add(at), Evictions: []eviction.Eviction{e}}) {
+			t.Error("one was begun")
+		}
+	}
+	for i := range 100 {
+		would(time.Duration(i)*50*time.Second, "a")
+	}
+	would(5000*time.Second, "b")
+	would(5010*time.Second+wouldAgain, "a")
+	if len(f.would) != 1 {
+		t.Errorf("it remembers %v", f.would)
+	}
+	would(5020*time.Second+2*wouldAgain, "c")
+	f.Save(time.Now(), func(*records.State) { t.Error("a state is saved") })
+	if err := keeper.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := records.Read(records.Path(dir))
+	var got []string
+	for _, r := range list.Records {
+		got = append(got, r.Pod.UID)
+	}
+	if err != nil || strings.Join(got, " ") != "a b a c" {
+		t.Errorf("recorded %v, %v", got, err)
 	}
 }

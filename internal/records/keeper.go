@@ -1,6 +1,7 @@
 package records
 
 import (
+	"os"
 	"time"
 
 	"jettison/api"
@@ -12,9 +13,10 @@ import (
 const closeLimit = time.Second
 
 // Keeper is the loop's part: it hands records and state over to a Writer, which has a goroutine of its own. The methods of a nil Keeper
-// do nothing: a dry run leaves no trace.
+// do nothing.
 type Keeper struct {
 	writer  *Writer // nil: nothing is kept
+	dry     bool    // of a dry run: it keeps what would have been done, and nothing that a restart needs
 	bootID  string
 	changed bool // what a restart needs has changed since it was saved
 }
@@ -26,21 +28,27 @@ type KeeperOptions struct {
 	// Agent is its version.
 	Agent string
 	Log   *repeat.Logger
+	// DryRun: nothing is taken over from the process before this one, nothing is left to the next, and the kernel's log gets no line.
+	DryRun bool
 }
 
 // StartKeeper begins to write records and state, and returns what the process before this one has left; nothing, while another one keeps
 // its own there. Close it.
 func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, running []api.Record) {
-	k = &Keeper{bootID: bootid.Read(o.Proc)}
+	k = &Keeper{bootID: bootid.Read(o.Proc), dry: o.DryRun}
+	kmsg := Kmsg
+	if o.DryRun {
+		kmsg = os.DevNull
+	}
 	log := o.Log.Logger // the writer's goroutine reports
-	writer, err := Start(Options{Dir: o.Dir, BootID: k.bootID, Agent: o.Agent, Report: func(n Notice) {
+	writer, err := Start(Options{Dir: o.Dir, Kmsg: kmsg, BootID: k.bootID, Agent: o.Agent, Report: func(n Notice) {
 		if n.Err != nil {
 			log.Warn("not kept", "what", n.What, "error", n.Err)
 			return
 		}
 		log.Info("kept again", "what", n.What, "lost", n.Lost)
 	}})
-	if o.Dir != "" && (err != nil || !writer.Foreign()) {
+	if o.Dir != "" && !o.DryRun && (err != nil || !writer.Foreign()) {
 		var warnings []error
 		state, running, warnings = Load(o.Dir, now, k.bootID)
 		for _, err := range warnings {
@@ -57,6 +65,14 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 
 // Keeps reports whether anything is.
 func (k *Keeper) Keeps() bool { return k != nil && k.writer != nil }
+
+// Would keeps what a dry run would have done.
+func (k *Keeper) Would(r *api.Record) {
+	if k.Keeps() && k.dry {
+		r.DryRun, r.Outcome = true, api.OutcomeDryRun
+		k.writer.Update(*r)
+	}
+}
 
 // Begin keeps that an eviction has begun, Update what became of it.
 func (k *Keeper) Begin(r *api.Record) {
@@ -82,7 +98,7 @@ func (k *Keeper) Changed() {
 
 // Save hands over what the next process needs, if that has changed. fill completes a state that has its version, boot and time.
 func (k *Keeper) Save(now time.Time, fill func(*State)) {
-	if !k.Keeps() || !k.changed {
+	if !k.Keeps() || k.dry || !k.changed {
 		return
 	}
 	k.changed = false

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -65,12 +66,27 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(stderr, "jettison:", show.OneLine(err.Error()))
+	if text := show.OneLine(err.Error()); logsJSON(args) {
+		slog.New(slog.NewJSONHandler(stderr, nil)).Error("jettison ends", "error", text)
+	} else {
+		fmt.Fprintln(stderr, "jettison:", text)
+	}
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// logsJSON reports whether a command line asks for a log in JSON. What is wrong with another flag may keep that one from being parsed, and
+// who reads the log wants its end in the same format.
+func logsJSON(args []string) bool {
+	for i, arg := range args {
+		if arg == "--log-format=json" || arg == "--log-format" && i+1 < len(args) && args[i+1] == "json" {
+			return true
+		}
+	}
+	return false
 }
 
 func command(stdout, stderr io.Writer) *cobra.Command {
@@ -82,7 +98,8 @@ signals. By default it acts on memory, disks and inodes; on swap, tasks and pres
 a signal crosses its threshold, it evicts the one pod that a kubelet would evict: at once for memory and tasks, and for a disk where
 removing garbage was not enough. Beside a kubelet disks are the kubelet's.
 
-Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line on stderr.`,
+Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line on stderr, of JSON
+where --log-format is json.`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		// Without a command, and for a word that is none.

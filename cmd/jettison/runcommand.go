@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,7 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pipe := logpipe.New(stderr)
+			pipe := logpipe.New(stderr, ownLine(format == "json"))
 			defer pipe.Close(time.Second)
 			var err error
 			if o.Log, err = logger(pipe, format, level); err != nil {
@@ -94,4 +95,16 @@ func logger(w io.Writer, format, level string) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: want text or json", format)
+}
+
+// ownLine makes a line of what the log has to say of itself.
+func ownLine(inJSON bool) func(text string) []byte {
+	return func(text string) []byte {
+		if !inJSON {
+			return []byte("jettison: " + text + "\n")
+		}
+		var line bytes.Buffer
+		slog.New(slog.NewJSONHandler(&line, nil)).Warn(text)
+		return line.Bytes()
+	}
 }

@@ -184,7 +184,11 @@ func (b *builder) listen(ctx context.Context) error {
 		return err
 	}
 	b.closing(func() error { return b.recording.Close(time.Second) })
-	version, listing, err := sources.FirstAnswer(ctx, b.s.Client, b.lister.Client(), time.Duration(b.o.Config.RuntimeWait))
+	limit := time.Duration(b.o.Config.RuntimeWait)
+	version, listing, err := sources.FirstAnswer(ctx, b.s.Client, b.lister.Client(), limit, func(why string) {
+		b.log.Warn("waiting for the container runtime's first answer: nothing is watched until then",
+			"endpoint", b.s.Client.Endpoint(), "error", why, "runtimeWait", limit)
+	})
 	if ctx.Err() != nil {
 		return nil
 	}

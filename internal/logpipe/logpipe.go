@@ -16,6 +16,7 @@ const lines = 256
 // is said in a line of its own as soon as there is room. Close it.
 type Writer struct {
 	out   io.Writer
+	say   func(text string) []byte // a line of the Writer's own
 	queue chan []byte
 	done  chan struct{}
 
@@ -24,9 +25,9 @@ type Writer struct {
 	closed  bool // no Write goes to the queue any more
 }
 
-// New starts a Writer.
-func New(out io.Writer) *Writer {
-	w := &Writer{out: out, queue: make(chan []byte, lines), done: make(chan struct{})}
+// New starts a Writer. say makes a line of the Writer's own, in the log's format.
+func New(out io.Writer, say func(text string) []byte) *Writer {
+	w := &Writer{out: out, say: say, queue: make(chan []byte, lines), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		for line := range w.queue {
@@ -45,7 +46,7 @@ func (w *Writer) Write(line []byte) (int, error) {
 	}
 	if w.dropped > 0 {
 		select {
-		case w.queue <- fmt.Appendf(nil, "jettison: %d log lines were dropped: the reader of the log was too slow\n", w.dropped):
+		case w.queue <- w.say(fmt.Sprintf("%d log lines were dropped: the reader of the log was too slow", w.dropped)):
 			w.dropped = 0
 		default:
 		}

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
+func say(text string) []byte { return []byte("said: " + text + "\n") }
+
 func TestEverythingIsWritten(t *testing.T) {
 	var out strings.Builder
-	w := New(&out)
+	w := New(&out, say)
 	for i := range 100 {
 		fmt.Fprintf(w, "line %d\n", i)
 	}
@@ -27,7 +29,7 @@ func TestEverythingIsWritten(t *testing.T) {
 func TestASlowReaderHoldsUpNoWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, pipe := io.Pipe()
-		w := New(pipe)
+		w := New(pipe, say)
 		for i := range lines + 11 {
 			fmt.Fprintf(w, "line %d\n", i)
 			synctest.Wait() // the first line is on its way: the queue holds the next ones
@@ -44,7 +46,7 @@ func TestASlowReaderHoldsUpNoWriter(t *testing.T) {
 func TestWhatWasDroppedIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, pipe := io.Pipe()
-		w := New(pipe)
+		w := New(pipe, say)
 		fmt.Fprintln(w, "first")
 		synctest.Wait()
 		for range lines + 10 {
@@ -59,7 +61,7 @@ func TestWhatWasDroppedIsSaid(t *testing.T) {
 		fmt.Fprintln(w, "last")
 		w.Close(time.Minute)
 		pipe.Close()
-		if got := <-text; !strings.Contains(got, "jettison: 10 log lines were dropped") || !strings.HasSuffix(got, "last\n") {
+		if got := <-text; !strings.Contains(got, "said: 10 log lines were dropped") || !strings.HasSuffix(got, "last\n") {
 			t.Errorf("got %q", got[max(0, len(got)-200):])
 		}
 	})

@@ -128,17 +128,28 @@ func Dial(o Options) (*cri.Client, error) {
 	return cri.Dial(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
 }
 
-// FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever.
+// soon is how long the runtime's name may take before it is said that it is waited for.
+const soon = time.Second
+
+// FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever. waits is told at once, or a second after the start of
+// one that does not answer at all, that it is waited for and why, and again when that is something else.
 func FirstAnswer(
-	ctx context.Context, c *cri.Client, l *cri.Lister, limit time.Duration,
+	ctx context.Context, c *cri.Client, l *cri.Lister, limit time.Duration, waits func(why string),
 ) (version cri.Version, listing cri.Listing, err error) {
+	first, cancelFirst := context.WithTimeout(ctx, soon)
+	defer cancelFirst()
+	said := ""
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if version, err = c.Version(ctx); err == nil {
+		asking := ctx
+		if said == "" {
+			asking = first
+		}
+		if version, err = c.Version(asking); err == nil {
 			listing, err = l.List(ctx)
 		}
 		if err == nil {
@@ -146,6 +157,10 @@ func FirstAnswer(
 		}
 		if errors.Is(err, cri.ErrNotCRI) {
 			return version, listing, fmt.Errorf("%w: set containerRuntimeEndpoint to the runtime's CRI socket", err)
+		}
+		if why := Diagnose(c.Endpoint(), err); why != said && ctx.Err() == nil {
+			waits(why)
+			said = why
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"context"
 	"errors"
 	"net"
 	"path/filepath"
@@ -29,7 +30,7 @@ func TestFirstAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Change(func() { clear(r.Fail); r.Fail[c.fail] = errors.New("broken") })
-		_, _, err = FirstAnswer(t.Context(), client, cri.NewLister(client), 200*time.Millisecond)
+		_, _, err = FirstAnswer(t.Context(), client, cri.NewLister(client), 200*time.Millisecond, func(string) {})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -46,5 +47,42 @@ func TestFirstAnswer(t *testing.T) {
 		if got := Diagnose("unix://"+path, errors.New("x")); !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q", path, got, want)
 		}
+	}
+}
+
+// A runtime that is not there, does not answer or hangs is said at once and not after half a minute of silence: once, and again when
+// something else is wrong.
+func TestAMissingRuntimeIsSaidAtOnce(t *testing.T) {
+	r := critest.Start(t)
+	r.Change(func() { r.Hang = map[string]bool{"Version": true} })
+	for endpoint, want := range map[string]string{"unix:///nowhere.sock": "no such socket", r.Endpoint(): "or hangs"} {
+		client, err := cri.Dial(endpoint, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		said := 0
+		_, _, err = FirstAnswer(ctx, client, cri.NewLister(client), 0, func(why string) {
+			if said++; !strings.Contains(why, want) || time.Since(start) > 2*soon {
+				t.Errorf("%s: after %v: %s", endpoint, time.Since(start), why)
+			}
+			time.AfterFunc(200*time.Millisecond, cancel) // some more tries
+		})
+		if said != 1 || err == nil {
+			t.Errorf("%s: said %d times, %v", endpoint, said, err)
+		}
+		cancel()
+		client.Close()
+	}
+	client, err := cri.Dial(r.Endpoint(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, _, err := FirstAnswer(t.Context(), client, cri.NewLister(client), 10*time.Second, func(string) {
+		r.Change(func() { clear(r.Hang) })
+	}); err != nil {
+		t.Errorf("one that answers in the end: %v", err)
 	}
 }

@@ -49,7 +49,8 @@ func usage(stdout io.Writer, look *observe.Look, by stats.MemoryAvailable) error
 			name = "uid:" + p.PodRef.UID
 		}
 		oom := stats.Opt[uint64]{V: p.Events.V.OOMKill, OK: p.Events.OK}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", Printable(name), cmp.Or(string(p.QOSClass), "-"), Size(p.Memory.WorkingSetBytes),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", Printable(name), cmp.Or(string(p.QOSClass), "-"),
+			Size(p.Memory.WorkingSetBytes),
 			Between(p.MemoryRequest), Between(p.Memory.FreedBytes), Count(p.Threads), Cores(p.CPU.NanoCores), Size(p.EphemeralStorage.UsedBytes),
 			Count(oom), Count(p.Restarts))
 	}

@@ -14,6 +14,10 @@ import (
 // youngSandbox is for how long a sandbox without a container may be one whose image was just pulled.
 const youngSandbox = time.Minute
 
+// PullingMost is for how long young sandboxes put images off, one after the other. From then on images go as without them: a runtime pulls
+// again what a container lacks, but a disk that is full stops the node.
+const PullingMost = 15 * time.Minute
+
 // unused is an image that may go.
 type unused struct {
 	*Image
@@ -46,7 +50,8 @@ func (w *planner) planImages() {
 	first, errs := len(w.plan.Steps), len(w.plan.Errors)
 	freed, rest := w.planAge(all)
 	w.planSpace(freed, rest)
-	if name := w.look.Pulling(w.now); name != "" && len(w.plan.Steps) > first {
+	if name := w.look.Pulling(w.now); name != "" && len(w.plan.Steps) > first && w.look.PutOff < PullingMost {
+		w.plan.Pulling = name
 		n := len(w.plan.Steps) - first
 		w.plan.Steps, w.plan.Errors = w.plan.Steps[:first], w.plan.Errors[:errs]
 		w.plan.Spare, w.plan.Short, w.plan.Available = nil, "", stats.Opt[uint64]{}

@@ -24,6 +24,7 @@ type Look struct {
 	Records      Records                // of images, as the plan before left them
 	ImagesInUse  []string               // IDs or references beyond those of containers: image volumes, the runtime's sandbox image
 	ImageFs      stats.Opt[ImageFsSize] // absent: not known, and no image is removed for space
+	PutOff       time.Duration          // for how long images have been put off for young sandboxes
 	AgentStarted time.Time              // zero: not known, and no image is removed for its age
 }
 

@@ -20,6 +20,8 @@ type Plan struct {
 	Errors []string
 	// Short says that the images that may go should not make enough room (Insufficient); empty: they should, or need not.
 	Short string
+	// Pulling is the sandbox for which no image goes for now; empty: for none.
+	Pulling string
 	// Spare are images that may go as well as those of Steps with the reason Space, in their order: sizes are predictions, and shared
 	// layers count in each image. They are for a file system that after the steps still has less than Available.
 	Spare []Step

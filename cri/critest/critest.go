@@ -45,6 +45,7 @@ type Runtime struct {
 
 	Fail   map[string]error         // by the name of the call: answer with this
 	Hang   map[string]bool          // answer when the caller gives up
+	HangOn map[string]bool          // likewise where a container of this id is to be removed
 	Delay  map[string]time.Duration // answer so much later, unless the caller gives up
 	Answer map[string]func(any) any // change the answer, or each message of a stream; the type must stay
 
@@ -71,7 +72,7 @@ func Start(t testing.TB) *Runtime {
 		Conditions: []*runtimev1.RuntimeCondition{
 			{Type: runtimev1.RuntimeReady, Status: true}, {Type: runtimev1.NetworkReady, Status: true},
 		},
-		Fail: map[string]error{}, Hang: map[string]bool{}, Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
+		Fail: map[string]error{}, Hang: map[string]bool{}, HangOn: map[string]bool{}, Delay: map[string]time.Duration{}, Answer: map[string]func(any) any{},
 		Break: map[string]int{}, Stall: map[string]int{}, Repeat: map[string]bool{},
 		calls: map[string]int{}, ended: map[string]int{}, socket: filepath.Join(t.TempDir(), "cri.sock"),
 	}

@@ -12,6 +12,12 @@ import (
 
 // RemoveContainer implements the CRI: one that runs is ended, as a runtime does.
 func (r *Runtime) RemoveContainer(ctx context.Context, req *runtimev1.RemoveContainerRequest) (*runtimev1.RemoveContainerResponse, error) {
+	r.mu.Lock()
+	hangs := r.HangOn[req.GetContainerId()]
+	r.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+	}
 	return unary(ctx, r, "RemoveContainer", func() (*runtimev1.RemoveContainerResponse, error) {
 		r.Removed = append(r.Removed, "container "+req.GetContainerId())
 		r.Containers = slices.DeleteFunc(r.Containers, func(c *runtimev1.Container) bool { return c.GetId() == req.GetContainerId() })

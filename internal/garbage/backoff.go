@@ -1,12 +1,16 @@
 package garbage
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"jettison/reclaim"
 )
 
-// Times between two tries of a removal that failed. Under disk pressure none waits longer than the first.
+// Times between two tries of a removal that failed. Under disk pressure none waits longer than the first, but one that was not answered in
+// time: that costs as long as a hundred others take.
 const (
 	backoffFirst = time.Minute
 	backoffMost  = time.Hour
@@ -25,6 +29,7 @@ type failure struct {
 	last  time.Time
 	wait  time.Duration
 	times int
+	late  bool // it was not answered in time
 	text  string
 }
 
@@ -34,7 +39,7 @@ func keyOf(s *reclaim.Step) key { return key{s.Action, s.ID} }
 func (b *backoff) failed(now time.Time, k key, err error) {
 	f := (*b)[k]
 	f.wait = min(max(backoffFirst, 2*f.wait), backoffMost)
-	f.last, f.times, f.text = now, f.times+1, err.Error()
+	f.last, f.times, f.text, f.late = now, f.times+1, err.Error(), errors.Is(err, context.DeadlineExceeded)
 	if *b == nil {
 		*b = backoff{}
 	}
@@ -57,9 +62,27 @@ func (b backoff) until(now time.Time, k key, pressure bool) (at time.Time, f fai
 		return at, f, true
 	}
 	wait := f.wait
-	if pressure {
+	if pressure && !f.late {
 		wait = min(wait, backoffFirst)
 	}
 	at = f.last.Add(wait)
 	return at, f, !now.Before(at)
+}
+
+// ordered are steps with those last that were not answered in time before: what comes after them would wait for them, or not come to its
+// turn at all.
+func (b backoff) ordered(steps []reclaim.Step) []reclaim.Step {
+	if len(b) == 0 {
+		return steps
+	}
+	slices.SortStableFunc(steps, func(x, y reclaim.Step) int {
+		switch late := b[keyOf(&x)].late; {
+		case late == b[keyOf(&y)].late:
+			return 0
+		case late:
+			return 1
+		}
+		return -1
+	})
+	return steps
 }

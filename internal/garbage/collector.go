@@ -120,7 +120,10 @@ type Collector struct {
 	paces   paces
 	// imageDir is a directory on the image file system, as the runtime last told it; empty: it has not.
 	imageDir string
-	odd      []string // what was wrong with what was remembered; said in the next result
+	putOff   map[What]int // passes in a row, because the runtime was slow
+	// pulling is since when passes for images are put off for young sandboxes; zero: they are not.
+	pulling time.Time
+	odd     []string // what was wrong with what was remembered; said in the next result
 }
 
 // New makes a Collector, with what an earlier one left in StateDir. What is wrong there is said in the first result. Close it.
@@ -131,6 +134,7 @@ func New(o Options) (*Collector, error) {
 	c := &Collector{
 		o: o, now: time.Now, uptime: bootid.Uptime, beside: new(beside.Finder).Kubelet, wait: pullWait, slow: slowList,
 		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
+		putOff: map[What]int{},
 	}
 	if o.ProcMount == "" {
 		c.o.ProcMount = "/proc"

@@ -389,6 +389,48 @@ func TestASlowRuntime(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.DiskPressure), "container c")
 }
 
+// A runtime that stays slow is left alone for a while, not for ever: each kind has a pass again and again.
+func TestARuntimeThatStaysSlow(t *testing.T) {
+	n := newNode(t)
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+	n.slow = -1 // whatever a list takes
+	for i := range 4 * (putOffMost + 1) {
+		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour, "")
+		what, off := Containers, i%(putOffMost+1) < putOffMost
+		if r := n.pass(Images, reclaim.Periodic); (r.PutOff != "") != off { // they count for themselves
+			t.Errorf("images, pass %d: put off %q, want %v", i, r.PutOff, off)
+		}
+		if r := n.pass(what, reclaim.Periodic); (r.PutOff != "") != off || (r.Count(Removed) == 0) != off {
+			t.Errorf("pass %d: put off %q, want %v; %d removed", i, r.PutOff, off, r.Count(Removed))
+		}
+	}
+	if left := n.removed(); len(left) != 4*(putOffMost+1) {
+		t.Errorf("removed %v", left)
+	}
+}
+
+// Removals that hang cost one pass: the next one begins with the others, also where these come after them in the plan.
+func TestRemovalsThatHangBlockNoRelief(t *testing.T) {
+	n := newNode(t)
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+	n.limit = 20 * time.Millisecond
+	for i := range 5 {
+		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour-time.Duration(i)*time.Minute, "")
+	}
+	n.r.HangOn = map[string]bool{"c0": true, "c1": true, "c2": true}
+	for i, want := range []string{"", "container c3 container c4", "container c3 container c4", "container c3 container c4 container c5"} {
+		if i == 3 { // they are due again
+			n.sleep(2 * time.Hour)
+			n.container("c5", "s", uidA, exited, time.Minute, "")
+		}
+		r := n.pass(Containers, reclaim.DiskPressure)
+		if got := strings.Join(n.removed(), " "); got != want {
+			t.Errorf("pass %d: removed %q, want %q: %v", i, got, want, r.Problems())
+		}
+		n.sleep(2 * time.Minute)
+	}
+}
+
 func TestBesideAKubelet(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})

@@ -60,7 +60,8 @@ func (x *run) settled() (v *view, why string, err error) {
 		switch {
 		case id == "" || x.waited >= x.c.wait:
 			return v, "", nil
-		case x.q.trigger != reclaim.DiskPressure:
+		case x.q.trigger != reclaim.DiskPressure && x.v.look.PutOff < reclaim.PullingMost:
+			x.pulling = true
 			return nil, fmt.Sprintf("sandbox %.64q is young and has no container yet: the image may be its", id), nil
 		}
 		began := x.c.now()

@@ -196,6 +196,48 @@ func TestDiskPressureWaitsOnceForManySandboxes(t *testing.T) {
 	}
 }
 
+// Young sandboxes put the periodic passes for images off, but not for ever: where one follows the other images go all the same in the end,
+// after a wait as under disk pressure.
+func TestYoungSandboxesDoNotStopImagesForEver(t *testing.T) {
+	for what, meanwhile := range map[string]bool{"seen by the plan": false, "made in between": true} {
+		n := full(t)
+		n.wait = 10 * time.Millisecond
+		n.sandbox("s", uidA, !meanwhile, 0)
+		young := n.r.Sandboxes[len(n.r.Sandboxes)-1]
+		asked := 0
+		n.r.Answer["ListPodSandbox"] = func(m any) any { // it is always another one
+			out := m.(*runtimev1.ListPodSandboxResponse)
+			for _, s := range out.Items {
+				if s.Id == young.Id {
+					s.CreatedAt = n.clock.UnixNano()
+					if asked++; meanwhile && asked > 1 {
+						s.State = runtimev1.PodSandboxState_SANDBOX_READY
+					}
+				}
+			}
+			return out
+		}
+		began := n.clock
+		for len(n.removed()) == 0 && n.clock.Sub(began) < time.Hour {
+			asked = 0
+			r := n.pass(Images, reclaim.Periodic)
+			if early := n.clock.Sub(began) < reclaim.PullingMost; early && len(n.removed()) > 0 {
+				t.Errorf("%s: removed after %v: %+v", what, n.clock.Sub(began), r.Done)
+			}
+			n.sleep(5 * time.Minute)
+		}
+		if took := n.clock.Sub(began); took > reclaim.PullingMost+10*time.Minute {
+			t.Errorf("%s: nothing went for %v", what, took)
+		}
+		n.other += 400 // full again: it is waited for anew
+		before := len(n.removed())
+		asked = 0
+		if n.pass(Images, reclaim.Periodic); len(n.removed()) > before {
+			t.Errorf("%s: the next pass does not wait", what)
+		}
+	}
+}
+
 func wish(what eviction.Reclaimable, signals ...stats.Signal) eviction.Wish {
 	return eviction.Wish{What: what, Signals: signals}
 }

@@ -63,6 +63,9 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 		}
 	}
 	v.time = c.now()
+	if !c.pulling.IsZero() {
+		v.look.PutOff = max(0, v.time.Sub(c.pulling))
+	}
 	keep := c.quiet.update(v.time, c.uptime(), v.look)
 	// What clients name they have to name again after a restart, and need time for that.
 	maps.DeleteFunc(keep, func(uid string, _ quietPod) bool { _, named := v.known.Pods[uid]; return named })

@@ -26,6 +26,10 @@ const (
 	freshMost  = 2 * time.Second
 )
 
+// putOffMost passes in a row of a kind are put off because the runtime is slow; the next one is made. A runtime that has more than it can
+// tell in time has it because nothing was removed.
+const putOffMost = 3
+
 // besideAgain is how often in a pass a kubelet is looked for that has started meanwhile: it takes some milliseconds.
 const besideAgain = 2 * time.Second
 
@@ -82,16 +86,31 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	switch {
 	case r.Observed != "":
 		return r
-	case v.slow != "" && q.trigger == reclaim.Periodic:
+	case v.slow != "" && q.trigger == reclaim.Periodic && c.putOff[q.what] < putOffMost:
+		c.putOff[q.what]++
 		r.PutOff = v.slow
 		return r
 	}
+	delete(c.putOff, q.what)
 	x := &run{c: c, ctx: ctx, q: q, v: v, r: &r, mute: map[string]bool{}}
 	x.measure()
 	x.all()
 	x.measure()
+	if q.what&Images != 0 {
+		c.pulled(v.time, r.Plan.Pulling != "" || x.pulling)
+	}
 	r.Odd = append(r.Odd, x.odd...)
 	return r
+}
+
+// pulled notes whether images were put off for a young sandbox.
+func (c *Collector) pulled(now time.Time, putOff bool) {
+	switch {
+	case !putOff:
+		c.pulling = time.Time{}
+	case c.pulling.IsZero():
+		c.pulling = now
+	}
 }
 
 // observes says why nothing may be removed; empty: it may. A kubelet is looked for before each pass.
@@ -132,6 +151,7 @@ func (c *Collector) asked(v *view, q request) reclaim.Plan {
 	if q.wishes != nil {
 		p.Steps = c.relieving(p.Steps, q.wishes)
 	}
+	p.Steps = c.backoff.ordered(p.Steps)
 	return p
 }
 
@@ -150,12 +170,14 @@ type run struct {
 	v      *view
 	r      *Result
 	odd    []string
-	over   string          // why no further step is taken; empty: they are
-	images string          // why no further image is removed; empty: they are
-	late   int             // calls in a row that were not answered in time
-	waited time.Duration   // in all, for sandboxes to get their containers
-	lists  *view           // as last listed
-	mute   map[string]bool // containers that did not tell their log: each costs a whole limit, and is asked once
+	over   string        // why no further step is taken; empty: they are
+	images string        // why no further image is removed; empty: they are
+	late   int           // calls in a row that were not answered in time
+	waited time.Duration // in all, for sandboxes to get their containers
+	// pulling: images were put off for a young sandbox that the plan has not seen.
+	pulling bool
+	lists   *view           // as last listed
+	mute    map[string]bool // containers that did not tell their log: each costs a whole limit, and is asked once
 
 	listsFor time.Duration // how long they count
 	besideAt time.Time     // when a kubelet was last looked for
@@ -324,7 +346,10 @@ func (x *run) fresh(recent bool) (*view, error) {
 	if err := x.c.lists(x.ctx, v); err != nil {
 		return nil, err
 	}
-	x.lists, x.listsFor = v, min(max(10*x.c.now().Sub(now), freshLeast), freshMost)
+	// From its end on, and as long again as it took: else a runtime that takes longer than that is listed before each step.
+	v.time = x.c.now()
+	took := v.time.Sub(now)
+	x.lists, x.listsFor = v, max(min(max(10*took, freshLeast), freshMost), took)
 	return v, nil
 }
 

@@ -27,6 +27,16 @@ type quietPod struct {
 	Sandboxes []string      `json:"sandboxes,omitempty"` // IDs, sorted
 }
 
+// bytes is more than a pod takes in the file: names are of a runtime, and each byte of one may take six.
+func (p *quietPod) bytes(uid string) int {
+	const rest = 256
+	n := rest + 6*len(uid)
+	for _, id := range p.Sandboxes {
+		n += 8 + 6*len(id)
+	}
+	return n
+}
+
 func newQuiet() quiet { return quiet{since: reclaim.Quiet{}, seen: map[string]quietPod{}} }
 
 // update brings it up to date with a look, and returns what to keep of it. uptime is now by CLOCK_BOOTTIME.

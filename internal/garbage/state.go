@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -194,6 +196,9 @@ func imagesOf(records reclaim.Records) *imagesState {
 		ids = ids[:maxImages]
 	}
 	for _, id := range ids {
+		if len(id) > maxID { // it would not be read again
+			continue
+		}
 		i := imageState{FirstDetected: records[id].FirstDetected.UTC()}
 		if used := records[id].LastUsed.UTC(); !used.IsZero() {
 			i.LastUsed = &used
@@ -205,10 +210,33 @@ func imagesOf(records reclaim.Records) *imagesState {
 
 // savePods writes which pods are quiet since when.
 func (s *store) savePods(pods map[string]quietPod) error {
-	if len(pods) > maxQuiet {
-		return fmt.Errorf("%s: more than %d pods: not written", filepath.Join(s.dir, podsFile), maxQuiet)
+	return s.write(podsFile, &podsState{Version: stateVersion, Boot: s.boot, Pods: longest(pods)})
+}
+
+// longest are the pods that a file has room for, those that are quiet the longest: they are the next to be gone.
+func longest(pods map[string]quietPod) map[string]quietPod {
+	bytes := 0
+	for uid, p := range pods {
+		bytes += p.bytes(uid)
 	}
-	return s.write(podsFile, &podsState{Version: stateVersion, Boot: s.boot, Pods: pods})
+	if len(pods) <= maxQuiet && bytes <= maxState {
+		return pods
+	}
+	uids := slices.SortedFunc(maps.Keys(pods), func(a, b string) int {
+		return cmp.Or(cmp.Compare(pods[a].SinceBoot, pods[b].SinceBoot), strings.Compare(a, b))
+	})
+	out, bytes := make(map[string]quietPod, maxQuiet), 0
+	for _, uid := range uids {
+		p := pods[uid]
+		if len(out) == maxQuiet {
+			break
+		}
+		if bytes+p.bytes(uid) <= maxState {
+			bytes += p.bytes(uid)
+			out[uid] = p
+		}
+	}
+	return out
 }
 
 // write replaces a file as a whole, if it has to be another one: a reader sees the old text or the new one, whatever happens

@@ -2,6 +2,7 @@ package garbage
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -201,6 +202,33 @@ func TestTwoProcesses(t *testing.T) {
 	n.pass(Images, reclaim.Periodic)
 	if records, _, _ := (&store{dir: n.state, written: map[string][]byte{}}).load(); len(records) != 2 || n.Locked() {
 		t.Errorf("it has not taken over: %v", records)
+	}
+}
+
+// Of more pods than are remembered those are that were quiet the longest; none of them begins anew for the others, however long their IDs
+// are.
+func TestMorePodsAreQuietThanAreRemembered(t *testing.T) {
+	for what, id := range map[string]string{"many": "s", "with long IDs": strings.Repeat("s", 1200)} {
+		n := newNode(t)
+		n.sandbox(id, uidA, false, time.Hour)
+		n.pass(Containers, reclaim.Periodic)
+		n.sleep(4 * time.Minute)
+		for i := range maxQuiet + 100 {
+			n.sandbox(fmt.Sprint(id, i), fmt.Sprintf("00000000-0000-0000-0000-%012d", i), false, time.Hour)
+		}
+		if r := n.Plan(t.Context(), Containers, reclaim.Periodic); r.Err != nil || len(r.Odd) > 0 {
+			t.Errorf("%s: %v, %.300q", what, r.Err, r.Odd)
+		}
+		n.sleep(2 * time.Minute)
+		n.open(nil)
+		r := n.Plan(t.Context(), Containers, reclaim.Periodic)
+		if ids := r.Plan.IDs(reclaim.RemoveSandbox); len(ids) != 1 || ids[0] != id || len(r.Odd) > 0 {
+			t.Errorf("%s: after a restart %d are gone, want the first one; %.300q", what, len(ids), r.Odd)
+		}
+		n.sleep(5 * time.Minute)
+		if r := n.Plan(t.Context(), Containers, reclaim.Periodic); len(r.Plan.IDs(reclaim.RemoveSandbox)) != maxQuiet+101 {
+			t.Errorf("%s: later %d are gone, want all", what, len(r.Plan.IDs(reclaim.RemoveSandbox)))
+		}
 	}
 }
 

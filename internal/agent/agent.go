@@ -133,7 +133,8 @@ type builder struct {
 	lister    *lister.Lister
 	runtime   string // its name and version
 	pods      read.Index
-	host      *read.HostRoot // nil: the host's root directory cannot be opened
+	host      *read.HostRoot   // nil: the host's root directory cannot be opened
+	presence  *beside.Presence // of a kubelet
 	keeper    *records.Keeper
 	state     records.State // of the process before this one
 	running   []api.Record
@@ -207,10 +208,7 @@ func (b *builder) build(ctx context.Context) (*loop, error) {
 		o: o, log: b.log, manager: b.manager, objects: b.objects, recording: b.recording, shown: b.shown,
 		pace: pace.New(pace.MeasureFill(pace.Cores()), pace.Cores()),
 	}
-	l.kubelet = beside.NewWatch(beside.WatchOptions{
-		ProcMount: o.ProcMount, Log: o.Log, Fields: func() []any { return []any{"disk", l.diskMode()} },
-	})
-	b.closing(func() error { return l.kubelet.Close(time.Second) })
+	b.watch(l)
 	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})
 	l.pods = lister.NewPods(b.lister, b.log, l.onPods)
 	l.gate = gate.New(gate.Options{Log: b.log, Name: l.pods.Name}, c.Gate && !o.DryRun)
@@ -229,12 +227,27 @@ func (b *builder) build(ctx context.Context) (*loop, error) {
 	l.evictions = evictions.New(evictions.Options{
 		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(), Pods: l.pods, Gate: l.gate,
 		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: advice.New(l.pace.Fill(), b.log), Log: b.log, DryRun: o.DryRun,
-		Kubelet: l.kubelet.Found, StillMet: l.stillMet, NotKilled: b.recording.NotKilled, OnCleaned: l.onCleaned,
+		Kubelet: l.kubelet.Found, Look: b.kubelet, StillMet: l.stillMet, NotKilled: b.recording.NotKilled, OnCleaned: l.onCleaned,
 	})
 	l.pods.OnListed(lister.Update{Pods: b.pods})
 	var err error
 	b.doubts, err = l.checkCapacity(ctx)
 	return l, err
+}
+
+// watch prepares to look for a kubelet.
+func (b *builder) watch(l *loop) {
+	var err error
+	b.presence, err = beside.OpenPresence(beside.PresenceOptions{
+		ProcMount: b.o.ProcMount, StateDir: b.o.Config.StateDir, ReadOnly: b.o.DryRun,
+	})
+	if err != nil {
+		b.log.Warn("what was kept is not whole", "error", err)
+	}
+	l.kubelet = beside.NewWatch(beside.WatchOptions{
+		Presence: b.presence, Log: b.o.Log, Fields: func() []any { return []any{"disk", l.diskMode()} },
+	})
+	b.closing(func() error { return l.kubelet.Close(time.Second) })
 }
 
 // background opens the host's root directory and measures below it; nil: it cannot.
@@ -289,12 +302,18 @@ func (b *builder) collect(l *loop, now time.Time) {
 		return
 	}
 	b.later(l.relief.disk.Start(garbage.Options{
-		Collect: c.Collect(), Runtime: b.s.Client, ProcMount: b.o.ProcMount, Host: b.host, CgroupMount: b.s.FS.Mount(), StateDir: c.StateDir,
-		Started: now,
+		Collect: c.Collect(), Runtime: b.s.Client, Kubelet: b.presence.Look, ProcMount: b.o.ProcMount, Host: b.host,
+		CgroupMount: b.s.FS.Mount(), StateDir: c.StateDir, Started: now,
 	}, garbage.Schedule{
 		Started: now, Containers: time.Duration(c.ContainerGCPeriod), Images: time.Duration(c.ImageGCPeriod), Jitter: rand.Float64(),
 		Detect: true,
 	}))
+}
+
+// kubelet looks for one now, for what runs beside the loop.
+func (b *builder) kubelet() bool {
+	found, _ := b.presence.Look()
+	return found
 }
 
 // squeeze starts what has pods give back cold memory. A dry run does not.
@@ -316,6 +335,7 @@ func (b *builder) rotation() *rotate.Rotation {
 	}
 	return rotate.NewRotation(rotate.Rotator{
 		Host: b.host, Runtime: b.s.Client, PodLogsDir: c.PodLogsDir, MaxSize: c.LogMaxBytes, MaxFiles: int(c.ContainerLogMaxFiles),
+		Kubelet: b.kubelet,
 	}, b.log)
 }
 

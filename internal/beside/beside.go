@@ -4,11 +4,13 @@
 //	beside.go  Finder: the processes that are a kubelet
 //	owner.go   which processes are the node's own
 //	listen.go  what listens on a kubelet's ports
+//	presence.go Presence: one that was seen a moment ago counts, over restarts
 //	watch.go   Watch: what is known of it, for a loop that must not wait
 package beside
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,9 +43,7 @@ type Finder struct{ pid atomic.Int64 }
 // It reads a short file and a link of each process each time, since any process may become a kubelet by exec. That a process is none is not
 // remembered.
 func (f *Finder) Kubelet(procMount string) (beside bool, why string) {
-	if procMount == "" {
-		procMount = "/proc"
-	}
+	procMount = orProc(procMount)
 	p, err := openProc(procMount)
 	if err != nil {
 		return true, doubt(err)
@@ -70,6 +70,9 @@ func (f *Finder) Kubelet(procMount string) (beside bool, why string) {
 	}
 	return why != "", why
 }
+
+// orProc is where /proc is mounted.
+func orProc(procMount string) string { return cmp.Or(procMount, "/proc") }
 
 func doubt(err error) string { return "a kubelet may run, it cannot be seen: " + err.Error() }
 

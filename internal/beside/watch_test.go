@@ -20,8 +20,9 @@ func newTestWatch(t *testing.T, found *bool, takes time.Duration) (w *Watch, sea
 		}
 		return []any{"disk", "act"}
 	}
-	w = NewWatch(WatchOptions{Log: slog.New(slog.NewTextHandler(log, nil)), Fields: mode})
-	w.searcher.kubelet = func() (bool, string) {
+	p := newTestPresence(t, "", "one", new(time.Duration))
+	p.uptime = monotonic()
+	p.kubelet = func() (bool, string) {
 		searches.Add(1)
 		time.Sleep(takes)
 		if *found {
@@ -29,6 +30,7 @@ func newTestWatch(t *testing.T, found *bool, takes time.Duration) (w *Watch, sea
 		}
 		return false, ""
 	}
+	w = NewWatch(WatchOptions{Presence: p, Log: slog.New(slog.NewTextHandler(log, nil)), Fields: mode})
 	return w, searches, log
 }
 
@@ -51,8 +53,16 @@ func TestAWatchSeesAKubeletComeAndGo(t *testing.T) {
 			log.Reset()
 			here = c.here
 			began := searches.Load()
-			if w.Tick(time.Now()); w.pending != nil {
+			if w.Tick(time.Now()); w.pending {
 				t.Fatal("it looks again at once")
+			}
+			if !c.here { // it may be starting anew, and is waited for
+				for time.Sleep(every); w.searcher.absent < Absence-again; time.Sleep(again) {
+					if w.Tick(time.Now()); w.OnResult(<-w.Results()) || !w.Found() {
+						t.Fatalf("gone after %v", w.searcher.absent)
+					}
+				}
+				began = searches.Load()
 			}
 			time.Sleep(every)
 			before := w.Found()
@@ -116,7 +126,11 @@ func TestCloseOfAWatch(t *testing.T) {
 // Without a stub it looks at /proc, as a Finder does.
 func TestAWatchLooksAtProc(t *testing.T) {
 	proc := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)
-	w := NewWatch(WatchOptions{ProcMount: proc, Log: slog.New(slog.DiscardHandler)})
+	p, err := OpenPresence(PresenceOptions{ProcMount: proc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWatch(WatchOptions{Presence: p, Log: slog.New(slog.DiscardHandler)})
 	if !w.LookNow() || !w.Found() {
 		t.Error("the kubelet was not found")
 	}

@@ -38,6 +38,18 @@ type carrier struct {
 	remove remove.Remover
 	log    *slog.Logger
 	events chan<- Event
+	// kubelet looks whether one is there now. nil: none is.
+	kubelet func() bool
+}
+
+// left tells that a kubelet has come since the eviction began: what the pod has left is that one's to remove.
+func (c *carrier) left(j *job) bool {
+	if c.kubelet == nil || !c.kubelet() {
+		return false
+	}
+	pod := j.victim.Pod
+	c.log.Info("what a pod has left stays: a kubelet is there now", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
+	return true
 }
 
 // job is one eviction as its goroutine knows it.
@@ -84,11 +96,11 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 	}
 	switch {
 	case err != nil:
-	case j.remove.Load():
+	case j.remove.Load() && !c.left(j):
 		c.removeFiles(cleaning, j.victim)
 	default:
 		c.unmountShared(j.victim) // of sandboxes that were not known before
-		if j.unmount.Load() {
+		if j.unmount.Load() && !c.left(j) {
 			c.unmountVolumes(cleaning, j.victim, j.began)
 		}
 	}

@@ -66,7 +66,8 @@ type Options struct {
 	Log     *repeat.Logger
 	DryRun  bool
 
-	Kubelet   func() bool                   // one takes care of files and volumes
+	Kubelet   func() bool                   // one takes care of files and volumes, as far as is known
+	Look      func() bool                   // likewise, by a search made now; for any goroutine. nil: none is looked for
 	StillMet  func(eviction.Threshold) bool // by a measurement made now
 	NotKilled func(uid, why string)         // a victim does not die
 	OnCleaned func(life *eviction.Life)     // the runtime has cleaned up after one
@@ -102,7 +103,7 @@ type underway struct {
 // New makes an Evictions without any.
 func New(o Options) *Evictions {
 	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{}, events: make(chan Event, 64)}
-	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger, events: v.events}
+	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger, events: v.events, kubelet: o.Look}
 	return v
 }
 

@@ -467,6 +467,38 @@ func TestWhatIsBackKeepsItsVolumes(t *testing.T) {
 	}
 }
 
+// A kubelet that has come since the eviction began removes what the pod has left.
+func TestAKubeletThatHasComeKeepsFiles(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	here := false
+	f.renew(softAndHard, func(o *Options) { f.host(o); o.Look = func() bool { return here } })
+	volume := "/kubelet/pods/" + nodetest.UID + "/volumes/kubernetes.io~empty-dir/v/data"
+	f.Write("proc/1/mountinfo", "")
+	for _, here = range []bool{true, false} {
+		f.Write(volume, "x")
+		f.killable()
+		f.Populated(nodetest.Pod, false)
+		victim, err := kill.Pin(f.FS, &stats.PodStats{
+			PodRef: stats.PodReference{UID: nodetest.UID, Name: "pod", Namespace: "default"}, Cgroup: nodetest.Pod,
+		})
+		if err == nil {
+			err = victim.Kill()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &job{victim: victim, cancel: func() {}, urgent: true, cgroup: true}
+		j.remove.Store(true)
+		f.carrier.carryOut(t.Context(), j)
+		for range 2 {
+			<-f.Events()
+		}
+		if _, err := os.Stat(filepath.Join(f.Dir, volume)); (err == nil) != here {
+			t.Errorf("kubelet %v: %v\n%s", here, err, f.Text())
+		}
+	}
+}
+
 // A dead pod's /dev/shm is unmounted before the runtime is asked for anything, and again once all its sandboxes are known. Here it
 // cannot be: it is said.
 func TestSharedMemoryIsGivenBack(t *testing.T) {

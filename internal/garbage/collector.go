@@ -80,8 +80,10 @@ type Options struct {
 	Runtime        *cri.Client
 	// Known is asked before each plan and again before each step that is taken because a pod is gone. nil: no pod is named, and that is all
 	// there is to know.
-	Known     func() Known
-	ProcMount string // for the search for a kubelet, and for mounts; empty: /proc
+	Known func() Known
+	// Kubelet looks for a kubelet now: whether the node's garbage is its, and why. Passes call it. nil: by what runs now alone.
+	Kubelet   func() (found bool, why string)
+	ProcMount string // for mounts, and for the search for a kubelet; empty: /proc
 
 	Host *read.HostRoot // nil: neither logs nor the sizes of file systems are seen
 
@@ -101,7 +103,7 @@ type Collector struct {
 	o       Options
 	now     func() time.Time
 	uptime  func() time.Duration // CLOCK_BOOTTIME
-	beside  func(procMount string) (bool, string)
+	beside  func() (bool, string)
 	statfs  func(path string) (filesystem, error)
 	wait    time.Duration // under disk pressure, for a sandbox to get its container
 	slow    time.Duration // a list that takes longer: the runtime is slow
@@ -132,12 +134,15 @@ func New(o Options) (*Collector, error) {
 		return nil, errors.New("collect garbage: no runtime")
 	}
 	c := &Collector{
-		o: o, now: time.Now, uptime: bootid.Uptime, beside: new(beside.Finder).Kubelet, wait: pullWait, slow: slowList,
+		o: o, now: time.Now, uptime: bootid.Uptime, beside: o.Kubelet, wait: pullWait, slow: slowList,
 		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
 		putOff: map[What]int{},
 	}
 	if o.ProcMount == "" {
 		c.o.ProcMount = "/proc"
+	}
+	if finder := new(beside.Finder); c.beside == nil {
+		c.beside = func() (bool, string) { return finder.Kubelet(c.o.ProcMount) }
 	}
 	if o.Known == nil {
 		c.o.Known = func() Known { return Known{Synced: true} }

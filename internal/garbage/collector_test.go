@@ -436,7 +436,7 @@ func TestBesideAKubelet(t *testing.T) {
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 	n.container("c", "s", uidA, exited, time.Hour, "")
 	beside := true
-	n.Collector.beside = func(string) (bool, string) { return beside, "process 7 is a kubelet" }
+	n.Collector.beside = func() (bool, string) { return beside, "process 7 is a kubelet" }
 	for mode, acts := range map[config.Mode]bool{"": false, "observe": false, "act": true} {
 		n.o.Mode = mode
 		if got := n.observes() == ""; got != acts {

@@ -30,8 +30,12 @@ const (
 // tell in time has it because nothing was removed.
 const putOffMost = 3
 
-// besideAgain is how often in a pass a kubelet is looked for that has started meanwhile: it takes some milliseconds.
-const besideAgain = 2 * time.Second
+// besideLeast and besideMost bound how long a pass takes it for granted that no kubelet has started, right before files go: ten times as
+// long as the look took. Before what goes through the runtime alone it is besideMost.
+const (
+	besideLeast = 100 * time.Millisecond
+	besideMost  = 2 * time.Second
+)
 
 // errLost ends a pass.
 var errLost = errors.New("the runtime does not answer")
@@ -117,7 +121,7 @@ func (c *Collector) pulled(now time.Time, putOff bool) {
 func (c *Collector) observes() string {
 	kubelet, why := false, ""
 	if c.o.Mode == config.ModeUnset {
-		kubelet, why = c.beside(c.o.ProcMount)
+		kubelet, why = c.beside()
 	}
 	switch {
 	case c.o.Mode.Acts(kubelet):
@@ -181,6 +185,7 @@ type run struct {
 
 	listsFor time.Duration // how long they count
 	besideAt time.Time     // when a kubelet was last looked for
+	lookTook time.Duration // that did
 }
 
 // all takes the steps in their order. What is left of the plan after one that ends it is skipped.
@@ -289,11 +294,22 @@ func (x *run) stopped() string {
 	if x.over == "" && x.q.ended != nil && x.q.ended() {
 		x.over = "the pass was ended before, for a disk that is short"
 	}
-	if now := x.c.now(); x.over == "" && now.Sub(x.besideAt).Abs() >= besideAgain {
-		x.besideAt = now
+	return x.kubelet(besideMost)
+}
+
+// kubelet looks whether one has come, if the last look is older than that, and ends the run then. It says why the run is over.
+func (x *run) kubelet(within time.Duration) string {
+	if now := x.c.now(); x.over == "" && now.Sub(x.besideAt).Abs() >= within {
 		x.over = x.c.observes()
+		x.besideAt = x.c.now()
+		x.lookTook = x.besideAt.Sub(now)
 	}
 	return x.over
+}
+
+// filesStay says why no file may go: a kubelet has come since the step began, which may have waited for the runtime.
+func (x *run) filesStay() string {
+	return x.kubelet(min(max(10*x.lookTook, besideLeast), besideMost))
 }
 
 // lost reports whether the runtime does not answer any more.

@@ -147,6 +147,9 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 			return Failed, "", err
 		}
 	}
+	if why := x.filesStay(); why != "" {
+		return changed("%s", why)
+	}
 	// The log goes first, as with a kubelet (kuberuntime_container.go removeContainer): once the container is gone its place is not known.
 	var logErr error
 	if c.remover != nil && now.LogPath != "" {
@@ -242,6 +245,9 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 	if len(containers) > 0 {
 		return changed("it has %d containers", len(containers))
 	}
+	if why := x.filesStay(); why != "" {
+		return changed("%s", why)
+	}
 	if err := x.call(func(ctx context.Context) error { return c.o.Runtime.StopPodSandbox(ctx, s.ID) }); err != nil {
 		return Failed, "", err
 	}
@@ -261,6 +267,9 @@ func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	}
 	if back(v.look, s.PodUID) {
 		return changed("its pod is back")
+	}
+	if why := x.filesStay(); why != "" {
+		return changed("%s", why)
 	}
 	ref := stats.PodReference{UID: s.PodUID}
 	ref.Namespace, ref.Name, _ = strings.Cut(s.Name, "/")
@@ -283,6 +292,9 @@ func (x *run) removeLink(s *reclaim.Step) (Outcome, string, error) {
 		return Failed, "", err
 	case now.State != cri.Exited:
 		return changed("its container is %v", now.State)
+	}
+	if why := x.filesStay(); why != "" {
+		return changed("%s", why)
 	}
 	if err := x.c.remover.Link(linksDir, s.ID); err != nil {
 		return Failed, "", err

@@ -93,7 +93,7 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })
 	why := "process 7 is a kubelet"
-	n.beside = func(string) (bool, string) { return why != "", why }
+	n.beside = func() (bool, string) { return why != "", why }
 	passes := 0
 	r := &Runner{c: n.Collector, report: func(Result) { passes++ }, asked: make(chan []eviction.Wish, 1)}
 	for i, c := range []struct {
@@ -117,7 +117,7 @@ func TestWhatIsOnlyPlannedIsPlannedLess(t *testing.T) {
 func TestWhatIsOnlyPlannedIsPlannedEachFiveMinutes(t *testing.T) {
 	n := newNode(t)
 	n.open(func(o *Options) { o.Mode = "" })
-	n.beside = func(string) (bool, string) { return true, "process 7 is a kubelet" }
+	n.beside = func() (bool, string) { return true, "process 7 is a kubelet" }
 	passes := 0
 	r := &Runner{c: n.Collector, schedule: Schedule{Containers: time.Minute}, report: func(Result) { passes++ }, asked: make(chan []eviction.Wish, 1)}
 	due := n.clock

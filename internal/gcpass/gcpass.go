@@ -19,6 +19,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
+	"jettison/internal/beside"
 	"jettison/internal/config"
 	"jettison/internal/garbage"
 	"jettison/internal/sources"
@@ -82,9 +83,15 @@ func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
 	}
 	defer host.Close()
 	known := p.known(ctx, read.NewIndex(listing))
+	places := beside.PresenceOptions{ProcMount: p.o.ProcMount, StateDir: p.o.StateDir, ReadOnly: p.o.DryRun}
+	presence, err := beside.OpenPresence(places)
+	if err != nil {
+		p.note("%v", err)
+	}
+	defer presence.Keep()
 	c, err := garbage.New(garbage.Options{
-		Collect: p.o.Config.Collect(), Runtime: p.o.Runtime, Known: func() garbage.Known { return known }, ProcMount: p.o.ProcMount, Host: host,
-		CgroupMount: p.cgroupMount(), StateDir: p.o.StateDir,
+		Collect: p.o.Config.Collect(), Runtime: p.o.Runtime, Kubelet: presence.Look, Known: func() garbage.Known { return known },
+		ProcMount: p.o.ProcMount, Host: host, CgroupMount: p.cgroupMount(), StateDir: p.o.StateDir,
 	})
 	if err != nil {
 		return r, fmt.Errorf("gc: %w", err)

@@ -44,6 +44,8 @@ type Rotator struct {
 	PodLogsDir string // "/var/log/pods". Itself, and on the way to it, symbolic links and mounts are the administrator's
 	MaxSize    int64  // bytes from which on a log is rotated (containerLogMaxSize); below 0: none is
 	MaxFiles   int    // files of one log, the one that is written to included (containerLogMaxFiles); at least 2
+	// Kubelet looks whether one is there now, right before files go: then it rotates. nil: none is.
+	Kubelet func() bool
 }
 
 // Result is what a pass has done. It is right beside an error, too.
@@ -80,6 +82,9 @@ func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Cont
 			break
 		}
 		c := &containers[i]
+		if p.kubelet {
+			break
+		}
 		if c.State != cri.Running { // others write nothing more; an empty new log would be of no use
 			continue
 		}
@@ -100,8 +105,15 @@ func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Cont
 // rotation is one pass.
 type rotation struct {
 	*Rotator
-	now    time.Time
-	result Result
+	now     time.Time
+	result  Result
+	kubelet bool // one has come
+}
+
+// beside looks whether a kubelet has come.
+func (p *rotation) beside() bool {
+	p.kubelet = p.kubelet || p.Kubelet != nil && p.Kubelet()
+	return p.kubelet
 }
 
 // container looks at one log.

@@ -403,3 +403,19 @@ func TestPassesKeepTheNewest(t *testing.T) {
 		}
 	})
 }
+
+// A kubelet that has come since the pass began rotates.
+func TestAKubeletThatHasCome(t *testing.T) {
+	n := newNode(t)
+	n.write("0.log", large("words"))
+	looks := 0
+	n.Kubelet = func() bool { looks++; return true }
+	if got := n.pass(); got != (Result{}) || looks != 1 {
+		t.Errorf("%+v after %d looks", got, looks)
+	}
+	n.has("0.log")
+	n.Kubelet = func() bool { return false }
+	if got := n.pass(); got.Rotated != 1 {
+		t.Errorf("without one: %+v", got)
+	}
+}

@@ -49,7 +49,7 @@ func (l *log) rotate(ctx context.Context) error {
 			size, err = l.size()
 		}
 	}
-	if err != nil || size < max(l.MaxSize, 1) {
+	if err != nil || size < max(l.MaxSize, 1) || l.beside() {
 		return err
 	}
 	olds, errs := l.tidy(ctx)

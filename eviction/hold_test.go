@@ -274,3 +274,27 @@ func TestEachSignalHasItsMark(t *testing.T) {
 		seen[info.order] = signal
 	}
 }
+
+// What none of two victims explains alone they explain together, whatever each went for.
+func TestVictimsThatExplainAShortageTogetherAreAwaited(t *testing.T) {
+	for short, other := range map[stats.Signal]stats.Signal{
+		stats.SignalPIDAvailable: stats.SignalSwapAvailable, stats.SignalSwapAvailable: stats.SignalPIDAvailable,
+		stats.SignalMemoryAvailable: stats.SignalPIDAvailable, stats.SignalAllocatableMemoryAvailable: stats.SignalSwapAvailable,
+	} {
+		w := newWard(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000", "enforce pods", "hard allocatableMemory.available 1000Mi")
+		w.pod("first", 500, 500, 500)
+		w.victim(w.look(time.Second), "")
+		w.left(short, 600)
+		w.victim(w.look(time.Second), "first")
+		w.pod("second", 501, 501, 501)
+		w.left(other, 400)
+		w.victim(w.look(200*time.Millisecond), "second")
+		w.pod("third", 1, 1, 1)
+		w.left(short, 90)
+		w.victim(w.look(200*time.Millisecond), "")
+		w.left(other, 4000)
+		if l := w.look(settleLimit); l == nil || l.e.Signal != short { // it takes too long
+			t.Errorf("half of %s is gone, and %+v goes: %s", short, l, w.why)
+		}
+	}
+}

@@ -49,7 +49,7 @@ type held struct {
 func (m *Manager) holding(now time.Time, w *watched) (h held) {
 	together := m.together(now, w)
 	for _, l := range m.lives {
-		if l.settled || !l.sharesEnough(now, w, together) && (m.returned(now, l) || !m.eases(l, w)) {
+		if l.settled || !l.sharesEnough(now, w, together) && (m.returned(now, l) || !m.eases(l, w, together)) {
 			continue
 		}
 		h.last = l
@@ -64,29 +64,36 @@ func (m *Manager) holding(now time.Time, w *watched) (h held) {
 }
 
 // eases reports whether what an eviction returns is worth waiting for. Those for local storage hold up no threshold, and gentle ones no
-// hard threshold, not even when they are over: soft never delays hard. What a victim was chosen for is worth it; else it has to explain
-// the shortage by what it is known to return, which is there once its processes are gone. Files stay, whatever else a victim went for.
-func (m *Manager) eases(l *Life, w *watched) bool {
+// hard threshold, not even when they are over: soft never delays hard. What a victim was chosen for is worth it; else what it is known to
+// return has to explain the shortage, with what is expected of others: it is there once its processes are gone. Files stay, whatever else a
+// victim went for.
+func (m *Manager) eases(l *Life, w *watched, together uint64) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
 	case l.e.Local():
 		return false
 	case short.disk() && chosen.disk():
 		return m.easesDisk(l, w)
-	case w.Hard() && !l.e.hard || short.disk() || chosen.disk():
+	case !l.counts(w):
 		return false
 	case short == chosen:
 		return true
 	case short.pressure(): // a share of time: what it will be is not known
 		return true
-	case l.departed():
-		return false
-	}
-	left := l.remaining(w)
-	if !left.OK {
+	case !l.remaining(w).OK:
 		return short != kindMemory
 	}
-	return !w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit
+	return !w.observed.Short(w.limit) || add(w.observed.Value, together) >= w.limit
+}
+
+// counts reports whether what an eviction returns may count for a threshold that is not for a disk.
+func (l *Life) counts(w *watched) bool {
+	chosen, short := l.e.kind, w.info.kind
+	switch {
+	case l.e.Local(), w.Hard() && !l.e.hard, short.disk() || chosen.disk():
+		return false
+	}
+	return short == chosen || short.pressure() || !l.departed()
 }
 
 // sharesEnough reports whether what a dead victim has in shared memory explains a shortage, with what is expected of others, whatever it
@@ -95,22 +102,22 @@ func (l *Life) sharesEnough(now time.Time, w *watched, together uint64) bool {
 	return w.info.kind == kindMemory && l.sharedAwaited(now) && (!w.observed.Short(w.limit) || add(w.observed.Value, together) >= w.limit)
 }
 
-// together is what dead victims have in shared memory and what is expected of those that a threshold waits for anyway: what none of them
-// explains alone they may explain together.
-func (m *Manager) together(now time.Time, w *watched) (bytes uint64) {
-	if w.info.kind != kindMemory {
+// together is what is expected of victims for an amount that is no disk's: of those that are on their way out, whatever each was chosen
+// for, and what dead ones have in shared memory. What none of them explains alone they may explain together.
+func (m *Manager) together(now time.Time, w *watched) (amount uint64) {
+	if !w.Amount() || w.info.kind.disk() {
 		return 0
 	}
 	for _, l := range m.lives {
 		switch {
 		case l.settled:
-		case l.sharedAwaited(now):
-			bytes = add(bytes, l.sharedLeft())
-		case !m.returned(now, l) && m.eases(l, w):
-			bytes = add(bytes, l.remaining(w).V)
+		case w.info.kind == kindMemory && l.sharedAwaited(now):
+			amount = add(amount, l.sharedLeft())
+		case !m.returned(now, l) && l.counts(w):
+			amount = add(amount, l.remaining(w).V)
 		}
 	}
-	return bytes
+	return amount
 }
 
 // blocked says why a threshold has to wait for what earlier evictions return; empty: it has not.

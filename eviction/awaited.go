@@ -119,7 +119,7 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 	} else if at := l.levelOf(w); o.OK && at.OK {
 		came := max(l.marks[w.info.order].best, at.V) - at.V
 		if k == kindMemory {
-			came -= min(came, l.shmem.fallen())
+			came -= min(came, l.shmem.fell)
 		}
 		o.V -= min(o.V, came)
 	}

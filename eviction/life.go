@@ -281,7 +281,8 @@ func (m *Manager) Refused(now time.Time, l *Life) {
 	if l.Phase() == Over || l.Dead() {
 		return
 	}
-	l.undying, l.settled = true, true
+	m.letGo(l)
+	l.undying = true
 	l.outcome, l.after, l.told = OutcomeUndying, m.observedBy(&l.e, &l.met.Threshold), false
 	m.Aside(now, l.e.Pod.PodRef.UID)
 }
@@ -328,7 +329,8 @@ func (m *Manager) replaced(l *Life) {
 			l.outcome = OutcomeNotBack
 		}
 	}
-	l.clean, l.settled, l.superseded = true, true, true
+	m.letGo(l)
+	l.clean, l.superseded = true, true
 }
 
 // Life is the eviction of a pod that is not over; nil: there is none.

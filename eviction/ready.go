@@ -161,8 +161,11 @@ func (m *Manager) report(now time.Time, r *Ready) {
 			hit = l.killed.Time
 		}
 		r.Evicting = r.Evicting || l.Leaving() && now.Sub(hit) < busyLimit
-		if l.returns(now) {
+		switch {
+		case l.returns(now):
 			r.Within = pollReturn
+		case l.sharedAwaited(now) && !l.settled: // others fill tmpfs meanwhile: between two looks that hides what is gone
+			r.Within = min(r.Within, pollShort)
 		}
 	}
 	r.Outcomes, r.Finished = m.known, m.finished

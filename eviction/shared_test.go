@@ -74,10 +74,7 @@ func TestWhatLiesInAVolumeIsNotAwaitedInVain(t *testing.T) {
 // Two at once: what the one gives back is not taken for the other's.
 func TestTwoVolumesAtOnce(t *testing.T) {
 	w, _ := inMemory(t, 400)
-	for _, uid := range []string{"innocent1", "innocent2", "innocent3"} { // another one with files
-		w.pods[len(w.pods)-1].PodRef.UID = uid
-	}
-	last := &w.pods[len(w.pods)-1]
+	last := &w.pods[len(w.pods)-1] // another one with files
 	last.Memory.WorkingSetBytes, last.Memory.ShmemBytes = stats.Some(uint64(305<<20)), stats.Some(uint64(300<<20))
 	w.free(40, 710) // half of what was left is gone
 	l := w.look(100 * time.Millisecond)
@@ -166,4 +163,71 @@ func TestWhatCameBackIsNotEatenWhileAVolumeIsAwaited(t *testing.T) {
 	}
 	w.free(48, 410)
 	w.victim(w.look(200*time.Millisecond), "leaker")
+}
+
+// What others write into tmpfs meanwhile does not hide that a volume is gone: the node's shared memory falls from where it was then, not only
+// from where it was at the kill.
+func TestAVolumeThatIsGoneIsNotAwaitedForWhatOthersWrote(t *testing.T) {
+	w, _ := inMemory(t, 400)
+	for _, shmem := range []uint64{500, 600, 700} {
+		w.free(88, shmem)
+		w.victim(w.look(100*time.Millisecond), "")
+	}
+	w.free(88, 300) // the 400 of the volume are gone
+	w.victim(w.look(100*time.Millisecond), "innocent1")
+
+	w, _ = inMemory(t, 400)
+	for _, shmem := range []uint64{400, 300, 400, 300, 400, 300, 400, 300} { // one that comes and goes is not taken for the volume
+		w.free(88, shmem)
+		w.victim(w.look(100*time.Millisecond), "")
+	}
+}
+
+// What is awaited of one victim no longer, for it does not die or its owner never unmounts, is no part of what another one's volume has to
+// fall by.
+func TestWhatIsGivenUpIsNoPartOfAnothersVolume(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		w := newWard(t, "hard memory.available 100Mi")
+		w.pod("first", 600, 0, 1).Memory.ShmemBytes = stats.Some(uint64(170 << 20))
+		w.pod("files", 405, 0, 1).Memory.ShmemBytes = stats.Some(uint64(400 << 20))
+		w.pods[1].Memory.AnonBytes = stats.Some(uint64(5 << 20))
+		w.pod("innocent", 3, 0, 1)
+		w.free(90, 580)
+		first := w.look(time.Second)
+		w.victim(first, "first")
+		began := w.now
+		if dies {
+			w.dead(first)
+			w.m.Cleaned(Stamp{Time: w.now}, first)
+		}
+		w.free(3, 580)
+		l := w.look(2100 * time.Millisecond)
+		w.victim(l, "files")
+		w.dead(l)
+		w.m.Cleaned(Stamp{Time: w.now}, l)
+		w.free(88, 180) // its files are gone, the first one's are not
+		until := DieLimit
+		if dies {
+			until = sharedLimit
+		}
+		w.victim(w.look(began.Add(until).Sub(w.now)-time.Millisecond), "")
+		w.now = began.Add(until)
+		if !dies {
+			w.m.Refused(w.now, first)
+		}
+		w.victim(w.look(100*time.Millisecond), "innocent")
+	}
+}
+
+// A kubelet restarts a pod with its volumes, so that what lies in them does not come back. That is seen once the wait takes long.
+func TestAVolumeOfAPodThatCameBackIsNotAwaited(t *testing.T) {
+	w, _ := inMemory(t, 400)
+	w.free(88, 409)
+	w.victim(w.look(100*time.Millisecond), "")
+	w.pods[0].Populated, w.pods[0].SandboxIDs = stats.Some(true), []string{"another"}
+	w.victim(w.look(100*time.Millisecond), "")
+	if l := w.look(settleLimit); l == nil {
+		l = w.look(pollShort)
+		w.victim(l, "files")
+	}
 }

@@ -189,11 +189,16 @@ func (h *held) base(w *watched) uint64 {
 }
 
 // doubtful reports whether a threshold waits for a victim that was killed and has not died, while half of what was left is gone, or for too
-// long: what that victim still has is worth being measured.
+// long: what that victim still has is worth being measured. Where it waits too long for what a dead one has in shared memory, a look tells
+// whether that one has come back, and its volumes with it.
 func (m *Manager) doubtful(now time.Time, w *watched) bool {
 	h := m.holding(now, w)
 	switch {
-	case h.last == nil || h.last.departed() || h.last.since(now) <= 0 || w.info.kind.disk():
+	case h.last == nil || w.info.kind.disk():
+		return false
+	case h.last.departed():
+		return h.late(now) && h.last.sharedAwaited(now)
+	case h.last.since(now) <= 0:
 		return false
 	case h.late(now):
 		return true
@@ -242,9 +247,12 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 			m.died(now, l)
 		}
 	}
+	m.remade(now, s.Pods)
 	for _, l := range m.lives {
 		m.came(l)
-		l.settled = l.settled || m.over(now, l) && m.count(now, l)
+		if !l.settled && m.over(now, l) && m.count(now, l) {
+			m.letGo(l)
+		}
 		m.conclude(now, l)
 	}
 	m.forget()

@@ -249,6 +249,8 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 		return t-v.at < DieLimit
 	case v.alive:
 		return t-v.at < DieLimit // the runtime kills it
+	case disk && v.l.undying: // it was set aside, and that it has died since is told after the clean-up only
+		return false
 	case disk: // a hard threshold does not wait for a soft one's
 		return (v.hard || !hard) && t-v.ended < cleanLimit
 	case v.late:

@@ -102,6 +102,7 @@ func (p *Pod) memoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) (out
 	if r.Min > 0 { // as the kubelet's ranking has it
 		r.Min = plus(r.Min, overhead)
 	}
+	b.refused = b.refused || !told && p.Sandboxes[0].Refused
 	if b.open || !told || p.parts.hidden || len(p.parts.alive) == 0 {
 		if !capacity.OK {
 			return out

@@ -163,6 +163,34 @@ func TestARefusedContainerLeavesNoRequest(t *testing.T) {
 	}
 }
 
+// A pod of a RuntimeClass whose sandbox's verbose status is too large to be taken keeps its overhead from being known: it has no request that
+// would make it less than over it. Where the class is the default one there is no overhead to hide.
+func TestARefusedSandboxLeavesNoRequest(t *testing.T) {
+	adj, overhead := int64(900), uint64(128<<20)
+	for _, c := range []struct {
+		sandbox cri.PodSandbox
+		qos     stats.QOSClass
+		known   bool
+	}{
+		{cri.PodSandbox{Refused: true, RuntimeHandler: "vm"}, stats.Burstable, false},
+		{cri.PodSandbox{Refused: true, RuntimeHandler: "vm"}, stats.Guaranteed, false},
+		{cri.PodSandbox{Refused: true, RuntimeHandler: "vm"}, stats.BestEffort, true},
+		{cri.PodSandbox{Refused: true}, stats.Burstable, true},
+		{cri.PodSandbox{Refused: true, RuntimeHandler: "vm", Overhead: &overhead}, stats.Burstable, true},
+		{cri.PodSandbox{RuntimeHandler: "vm"}, stats.Burstable, true}, // a runtime that tells of none
+	} {
+		c.sandbox.ID, c.sandbox.UID, c.sandbox.Ready = "s", "u", true
+		limit := uint64(1 << 30)
+		p := NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{c.sandbox}, Containers: []cri.Container{
+			{ID: "a", Name: "a", SandboxID: "s", State: cri.Running, OOMScoreAdj: &adj, MemoryLimit: &limit}}})["u"]
+		out := stats.PodStats{QOSClass: c.qos}
+		p.describe(&out, stats.Some[uint64](32<<30))
+		if out.MemoryRequest.OK != c.known || out.StatusRefused != c.sandbox.Refused {
+			t.Errorf("%s, %+v: request %+v, refused %v", c.qos, c.sandbox, out.MemoryRequest, out.StatusRefused)
+		}
+	}
+}
+
 // A request for CPU follows the containers, and is no less than what the sandbox was made for at most: an init container asks for less.
 func TestAPodsRequestForCPU(t *testing.T) {
 	one := func(milli int64, state cri.ContainerState) cri.Container {

@@ -65,16 +65,22 @@ func (l *lists) rank() []Ranked {
 	return l.ranked
 }
 
-// openDoubt is how many times as far a pod whose request is open above is over the least that it asks for as another is over its request
-// for sure, to go before that one. It is why a pod that may be within its request does not go before one that uses much more than it asked
-// for, and why to hide a part of a request, as by a container that is never made, is no shelter for a pod that uses much.
-const openDoubt = 8
+// A pod of which it is not known whether it is over its request goes before another that is for sure if it may be over by so many times as
+// much. It is why a pod that may be within its request does not go before one that uses much more than it asked for, and why a pod that uses
+// much finds no shelter behind pods that are over by a little: not by hiding a part of its request, as by a container that is never made, nor
+// by sidecars that carry its score, nor while the runtime says nothing of it.
+const (
+	openDoubt = 8 // where the request is open above: a part of the pod was not seen, for sure
+	// Where all was seen, or nothing: most pods with containers of equal scores ask for the sum, and most of which nothing is known yet ask
+	// for what they use.
+	closedDoubt = 32
+)
 
-// forward moves pods whose request is open above from behind those that are over their request for sure to before the first one that they
-// outweigh. Nothing else changes its place. It is no comparison: of three pods, each could go before the next one then.
+// forward moves pods of which it is not known whether they are over their request, from behind those that are for sure to before the first
+// one that they outweigh. Nothing else changes its place. It is no comparison: of three pods, each could go before the next one then.
 func (l *lists) forward() {
 	for i, c := range l.order {
-		if !c.Keys.Open || c.Keys.standing() != unknownRequest {
+		if !c.Keys.Measured || c.Keys.standing() != unknownRequest {
 			continue
 		}
 		for to := range i {
@@ -90,8 +96,12 @@ func (l *lists) forward() {
 // outweighs: k, of which it is not known whether it is over its request, may be so much more over it than other is for sure that it goes
 // first; where the keys before usage over request do not tell them apart, and priority does not say that other goes first.
 func (k *Keys) outweighs(other *Keys) bool {
+	doubt := int64(closedDoubt)
+	if k.Open {
+		doubt = openDoubt
+	}
 	return other.standing() == overRequest && k.SetAside == other.SetAside && (k.Dying && k.eases) == (other.Dying && other.eases) &&
-		k.Priority.V <= other.Priority.V && other.excess() <= k.excess()/openDoubt
+		k.Priority.V <= other.Priority.V && other.excess() <= k.excess()/doubt
 }
 
 func compare(a, b *Candidate) (order int, key string) {
@@ -140,7 +150,7 @@ func (k *Keys) standing() int {
 }
 
 // excess is usage minus request; it may be negative. It is what the pod is over by at least or within by at most, which the upper bound
-// tells; of one of which neither is known, what it may be over by, which the lower bound tells: 0 where the request is unknown. Of
+// tells; of one of which neither is known, what it may be over by, which the lower bound tells: all of it where the request is unknown. Of
 // a pod that is not measured nothing is known.
 func (k *Keys) excess() int64 {
 	if !k.Measured {

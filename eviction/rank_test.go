@@ -91,7 +91,10 @@ func TestRanking(t *testing.T) {
 		// Weakness 6: the kubelet evicts a pod without stats before every other one.
 		{"unmeasured pods are never preferred", []Candidate{p("hog", 1000, "0", "10Gi"), p("unmeasured", -1, "0", "-")}},
 		{"an unknown request is between over and within", []Candidate{
-			p("over", 0, "1Mi", "2Mi"), p("unknown", 0, "-", "900Mi"), p("within", 0, "1Gi", "900Mi"),
+			p("over", 0, "1Mi", "30Mi"), p("unknown", 0, "-", "900Mi"), p("within", 0, "1Gi", "900Mi"),
+		}},
+		{"unless it may be over by 32 times as much", []Candidate{
+			p("unknown", 0, "-", "960Mi"), p("over", 0, "1Mi", "31Mi"), p("within", 0, "1Gi", "900Mi"),
 		}},
 	} {
 		for _, shuffle := range []func([]Candidate){func([]Candidate) {}, slices.Reverse[[]Candidate]} {
@@ -220,7 +223,8 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 	})
 }
 
-// A pod whose request is open above is no victim before one that is clearly over its request, and no small pod goes before it for bytes.
+// A pod of which it is not known whether it is over its request is no victim before one that clearly is, and no small pod goes before it for
+// bytes: with its request open above, within closed bounds, or not known at all.
 func TestAnOpenRequestIsNoShelter(t *testing.T) {
 	open := func(name string, priority int32, least, usage string) Candidate {
 		c := pod(name, priority, least, usage)
@@ -248,7 +252,11 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 		{"of two the one that may be over by more", []Candidate{open("more", 0, "49Mi", "7Gi"), open("less", 0, "49Mi", "5Gi"), pod("a", 0, "0", "3Mi")},
 			"usage - request, possible excess"},
 		{"within it for sure", []Candidate{pod("a", 0, "0", "3Mi"), open("within", 0, "1Gi", "900Mi")}, "over request"},
-		{"between two bounds that were seen", []Candidate{pod("a", 0, "0", "3Mi"), closed}, "over request"},
+		{"between two bounds that were seen", []Candidate{closed, pod("a", 0, "0", "3Mi")}, "possible excess"},
+		{"but with more doubt", []Candidate{pod("leaker", 0, "0", "2Gi"), closed}, "over request"},
+		{"nothing is known of it", []Candidate{pod("leaker", 0, "0", "2Gi"), pod("unknown", 0, "-", "40Gi"), pod("a", 0, "0", "3Mi")},
+			"over request, possible excess"},
+		{"who is not measured", []Candidate{pod("a", 0, "0", "3Mi"), pod("unmeasured", 0, "-", "-")}, "measured"},
 		{"who will not die is still last, who dies already first", []Candidate{dying, open("hog", 0, "0", "7Gi"), aside}, "dying, set aside"},
 	} {
 		for _, shuffle := range []func([]Candidate){func([]Candidate) {}, slices.Reverse[[]Candidate]} {
@@ -269,7 +277,7 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 	}
 }
 
-// Whatever pods there are: those that are open above change nothing among the others; none comes after a pod of its priority or a higher one
+// Whatever pods there are: those of which it is not known change nothing among the others; none comes after a pod of its priority or a higher one
 // that it outweighs; and where one comes before a pod that is over its request, the first such one behind it is one that it outweighs.
 func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -277,10 +285,15 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 		for i := range rapid.IntRange(0, 10).Draw(t, "pods") {
 			c := pod(string(rune('a'+i)), rapid.Int32Range(-1, 1).Draw(t, "priority"), "0", "0")
 			k := &c.Keys
-			k.Usage, k.SetAside = rapid.Uint64Range(0, 100).Draw(t, "usage"), rapid.IntRange(0, 5).Draw(t, "aside") == 0
+			k.Usage, k.SetAside = rapid.Uint64Range(0, 400).Draw(t, "usage"), rapid.IntRange(0, 5).Draw(t, "aside") == 0
 			k.Request.V.Min = rapid.Uint64Range(0, 30).Draw(t, "request")
-			if k.Request.V.Max = k.Request.V.Min; rapid.Bool().Draw(t, "open") {
-				k.Request.V.Max, k.Open = 200, true
+			switch k.Request.V.Max = k.Request.V.Min; rapid.IntRange(0, 5).Draw(t, "kind") {
+			case 0, 1:
+				k.Request.V.Max, k.Open = 2000, true
+			case 2:
+				k.Request.V.Max = 2000
+			case 3:
+				k.Request = stats.Opt[stats.Range]{}
 			}
 			pods = append(pods, c)
 		}
@@ -288,7 +301,10 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 		if again := rank(rapid.Permutation(pods).Draw(t, "shuffled")); names(got) != names(again) {
 			t.Fatalf("another order of the same pods: %s and %s", names(got), names(again))
 		}
-		unsure := func(c Candidate) bool { return c.Keys.Open && c.Keys.Usage > c.Keys.Request.V.Min }
+		unsure := func(c Candidate) bool {
+			r := c.Keys.Request
+			return !r.OK || c.Keys.Usage > r.V.Min && c.Keys.Usage <= r.V.Max
+		}
 		var rest []Ranked
 		for i, u := range got {
 			if !unsure(u.Candidate) {
@@ -297,11 +313,15 @@ func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 			}
 			next := true
 			for j, o := range got {
-				over := !o.Keys.Open && o.Keys.Usage > o.Keys.Request.V.Max && o.Keys.SetAside == u.Keys.SetAside
+				over := o.Keys.Request.OK && o.Keys.Usage > o.Keys.Request.V.Max && o.Keys.SetAside == u.Keys.SetAside
 				if !over {
 					continue
 				}
-				may := 8*(o.Keys.Usage-o.Keys.Request.V.Max) <= u.Keys.Usage-u.Keys.Request.V.Min && o.Keys.Priority.V >= u.Keys.Priority.V
+				doubt := uint64(32)
+				if u.Keys.Open {
+					doubt = 8
+				}
+				may := doubt*(o.Keys.Usage-o.Keys.Request.V.Max) <= u.Keys.Usage-u.Keys.Request.V.Min && o.Keys.Priority.V >= u.Keys.Priority.V
 				if may && j < i || j > i && next && !may {
 					t.Fatalf("%s: %s and %s", names(got), u.Pod.PodRef.Name, o.Pod.PodRef.Name)
 				}

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -67,10 +68,11 @@ type sandboxDetail struct {
 func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 	v := parseVerbose(res.GetInfo())
 	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid()}
-	if r := v.Config.Linux.Resources; r != nil {
+	overhead, made := v.RuntimeSpec.Annotations.of(res.GetStatus().GetAnnotations())
+	if r := cmp.Or(v.Config.Linux.Resources, made); r != nil {
 		d.resources.memory, d.resources.cpuShares = size(r.MemoryLimit), size(r.CPUShares)
 	}
-	if o := v.Config.Linux.Overhead; o != nil && o.MemoryLimit >= 0 {
+	if o := cmp.Or(v.Config.Linux.Overhead, overhead); o != nil && o.MemoryLimit >= 0 {
 		bytes := uint64(o.MemoryLimit)
 		d.overhead = &bytes
 	}

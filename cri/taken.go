@@ -104,13 +104,17 @@ func (of *part) add(d protoreflect.MessageDescriptor, path string) {
 var decides = map[string]bool{
 	"kubernetes.io/config.source": true, "kubernetes.io/config.mirror": true,
 	"jettison/priority": true, "jettison/memory-request": true, "jettison/never-evict": true,
+	crioOldOverhead: true, crioOverhead: true, crioOldResources: true, crioResources: true, // what the runtime's own word is told by
 }
 
 // Keeps reports whether an entry of a map is taken when n others were: an annotation that may decide something, a label of the kubelet's, a
 // file of a memory cgroup. A tenant may have thousands.
 func Keeps(key []byte, n int) bool {
+	if decides[string(key)] {
+		return true
+	}
 	if n >= maxEntries {
-		return decides[string(key)]
+		return false
 	}
 	for _, prefix := range [...]string{"jettison/", "kubernetes.io/config.", "io.kubernetes.", "memory."} {
 		if bytes.HasPrefix(key, []byte(prefix)) {

@@ -30,7 +30,43 @@ type verboseInfo struct {
 			CgroupsPath string       `json:"cgroupsPath"`
 			Resources   ociResources `json:"resources"`
 		} `json:"linux"`
+		Annotations crioAnnotations `json:"annotations"`
 	} `json:"runtimeSpec"`
+}
+
+// Annotations of the OCI spec of a sandbox in which CRI-O keeps what it was told of the pod as a whole, as JSON of criResources
+// (server/sandbox_run_linux.go, pkg/annotations); later versions have new names for them. It adds the pod's own annotations after them.
+const (
+	crioOldOverhead  = "io.kubernetes.cri-o.PodLinuxOverhead"
+	crioOverhead     = "pod-linux-overhead.crio.io"
+	crioOldResources = "io.kubernetes.cri-o.PodLinuxResources"
+	crioResources    = "pod-linux-resources.crio.io"
+)
+
+// crioAnnotations are these.
+type crioAnnotations struct {
+	OldOverhead  string `json:"io.kubernetes.cri-o.PodLinuxOverhead"`
+	Overhead     string `json:"pod-linux-overhead.crio.io"`
+	OldResources string `json:"io.kubernetes.cri-o.PodLinuxResources"`
+	Resources    string `json:"pod-linux-resources.crio.io"`
+}
+
+// of are the overhead and the resources that they tell of a pod that has these annotations of its own; nil: not told. Where the pod has one by
+// the same name, it may be the pod's own word.
+func (a *crioAnnotations) of(pod map[string]string) (overhead, made *criResources) {
+	for _, said := range []struct {
+		name, text string
+		to         **criResources
+	}{
+		{crioOverhead, a.Overhead, &overhead}, {crioOldOverhead, a.OldOverhead, &overhead},
+		{crioResources, a.Resources, &made}, {crioOldResources, a.OldResources, &made},
+	} {
+		var r *criResources
+		if _, own := pod[said.name]; !own && json.Unmarshal([]byte(said.text), &r) == nil && r != nil {
+			*said.to = r
+		}
+	}
+	return overhead, made
 }
 
 // runtimeConfig is what is read of the runtime's own verbose status: JSON under the key "config" (containerd 2: pinnedImages of the image

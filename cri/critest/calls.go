@@ -2,6 +2,7 @@ package critest
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -81,6 +82,7 @@ func (r *Runtime) PodSandboxStatus(ctx context.Context,
 			if out == nil {
 				out = &runtimev1.PodSandboxStatus{
 					Id: s.Id, Metadata: proto.CloneOf(s.Metadata), State: s.State, CreatedAt: s.CreatedAt, RuntimeHandler: s.RuntimeHandler,
+					Annotations: maps.Clone(s.Annotations), Labels: maps.Clone(s.Labels),
 				}
 			}
 			return &runtimev1.PodSandboxStatusResponse{Status: out, Info: r.info(s.Id, req.GetVerbose())}, nil

@@ -16,8 +16,8 @@ func crioSandbox(annotations string) string {
 		`"io.kubernetes.cri-o.TTY":"false"},"linux":{"cgroupsPath":"kubepods-burstable-podu.slice:crio:s"}}}`
 }
 
-// CRI-O has no config in its verbose status: a pod's overhead, and what its sandbox was made for, stand in annotations of the OCI spec, under one
-// name or, of late, another. It adds the pod's own annotations after them, so a name that the pod has itself says nothing.
+// CRI-O has no config in its verbose status: a pod's overhead, and what its sandbox was made for, stand in annotations of the OCI spec,
+// under one name or, of late, another. It adds the pod's own annotations after them, so a name that the pod has itself says nothing.
 func TestWhatCRIOTellsOfAPodAsAWhole(t *testing.T) {
 	const (
 		overhead    = `"io.kubernetes.cri-o.PodLinuxOverhead":"{\"cpu_period\":100000,\"memory_limit_in_bytes\":4096}",`

@@ -51,8 +51,8 @@ type crioAnnotations struct {
 	Resources    string `json:"pod-linux-resources.crio.io"`
 }
 
-// of are the overhead and the resources that they tell of a pod that has these annotations of its own; nil: not told. Where the pod has one by
-// the same name, it may be the pod's own word.
+// of are the overhead and the resources that they tell of a pod that has these annotations of its own; nil: not told. Where the pod has
+// one by the same name, it may be the pod's own word.
 func (a *crioAnnotations) of(pod map[string]string) (overhead, made *criResources) {
 	for _, said := range []struct {
 		name, text string

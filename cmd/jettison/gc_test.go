@@ -21,6 +21,7 @@ func TestGCUsage(t *testing.T) {
 		{[]string{"gc", "--trigger", "now"}, exitUsage, `--trigger "now": want periodic or diskPressure`},
 		{[]string{"gc", "--config", "nowhere"}, exitUsage, "nowhere: no such file"},
 		{[]string{"gc", "--from", "nowhere"}, exitFailed, "nowhere/gc.json: no such file or directory: --from names a directory with containers.json, sandboxes.json, images.json and gc.json"},
+		{[]string{"gc", "--dry-run", "--from", "gc_test.go"}, exitFailed, "gc_test.go/gc.json: not a directory: --from names a directory with containers.json, sandboxes.json, images.json and gc.json"},
 		{[]string{"gc", "--from", "nowhere", "-o", "yaml"}, exitUsage, `--output "yaml": want table or json`},
 		{[]string{"gc", "here"}, exitUsage, "gc takes no arguments"},
 	} {

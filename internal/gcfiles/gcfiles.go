@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -67,7 +68,7 @@ func Read(dir string) (*Node, error) {
 // readFile reads a regular file of at most MaxFile bytes.
 func readFile(path string) ([]byte, error) {
 	text, err := wholefile.Read(path, MaxFile, 0)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("%w: --from names a directory with %s, %s, %s and %s (docs/reference/formats.md)",
 			err, ContainersFile, SandboxesFile, ImagesFile, GCFile)
 	}

@@ -52,12 +52,13 @@ func TestParseMemoryStat(t *testing.T) {
 }
 
 func TestParseMemoryDetail(t *testing.T) {
-	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nkernel_stack 5\npgmajfault 0\nworkingset_restore_file x\nworkingset_refault_file 6\n"
+	const text = "future 1 2\nanon 1\nfile 2\nshmem 3\ninactive_file 4\nkernel_stack 5\nkernel 70\nsock 8\nslab_reclaimable 9\npgmajfault 0\nworkingset_restore_file x\nworkingset_refault_file 6\n"
 	var d MemoryDetail
 	if err := ParseMemoryDetail([]byte(text), &d); err != nil {
 		t.Fatal(err)
 	}
-	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, KernelStack: 5, RefaultFile: 6, HasPgMajFault: true, HasRefaults: true} // absent is not zero
+	want := MemoryDetail{MemoryStat: MemoryStat{1, 2, 3, 4}, KernelStack: 5, Kernel: 70, Sock: 8, SlabReclaimable: 9, RefaultFile: 6,
+		HasPgMajFault: true, HasRefaults: true, HasKernel: true} // absent is not zero
 	if d != want {
 		t.Errorf("got %+v, want %+v", d, want)
 	}

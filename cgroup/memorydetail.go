@@ -4,14 +4,18 @@ package cgroup
 // mm/memcontrol.c, memory_stats and memcg_vm_event_stat; Documentation/admin-guide/cgroup-v2.rst).
 type MemoryDetail struct {
 	MemoryStat
+	// Kernel (kernel: all memory that the kernel keeps for it, pipes' too, but for Sock; since v5.18), Sock (sock: buffers of sockets), and of
+	// Kernel what it takes back when it is short (slab_reclaimable: dentries and inodes).
+	Kernel, Sock, SlabReclaimable uint64
+
 	KernelStack uint64 // kernel_stack: stacks of its threads
 	PageTables  uint64 // pagetables: page tables; since v5.11, 0 before
 	PgFault     uint64 // pgfault: page faults, a count
 	PgMajFault  uint64 // pgmajfault: page faults that waited for a disk, a count
 	RefaultAnon uint64 // workingset_refault_anon: pages that were reclaimed and came back soon, a count; since v5.9
 	RefaultFile uint64 // workingset_refault_file: likewise
-	// HasPgFault, HasPgMajFault, HasRefaults: the kernel counts them. Else they are absent, not zero.
-	HasPgFault, HasPgMajFault, HasRefaults bool
+	// HasPgFault, HasPgMajFault, HasRefaults, HasKernel: the kernel counts them. Else they are absent, not zero.
+	HasPgFault, HasPgMajFault, HasRefaults, HasKernel bool
 }
 
 // ParseMemoryDetail reads the whole of memory.stat. It fails as ParseMemoryStat does; other lines may be missing. It does not
@@ -32,6 +36,12 @@ func ParseMemoryDetail(b []byte, out *MemoryDetail) error {
 			dst, seen = &out.Shmem, seen|4
 		case "inactive_file":
 			dst, seen = &out.InactiveFile, seen|8
+		case "kernel":
+			dst, out.HasKernel = &out.Kernel, true
+		case "sock":
+			dst = &out.Sock
+		case "slab_reclaimable":
+			dst = &out.SlabReclaimable
 		case "kernel_stack":
 			dst = &out.KernelStack
 		case "pagetables":

@@ -20,9 +20,10 @@ import (
 //	io      at least half of what all pods grew by came from this one, and it is beyond an equal share
 //	cpu     the same, and it is beyond what it requested
 //
-// Growth is against the last step in which the signal was calm. A pod that suffers reads in again what it lost to another one, or to what
-// grows outside of pods, and hits its limit for what is taken from it: so growth counts first. A pod that is known to be within its request
-// never goes for memory pressure.
+// Growth of memory is in what a pod's end returns: anonymous and shared memory, and what the kernel keeps for it. Page cache, dentries
+// and inodes stay, and the kernel takes them back when it needs them. It is against the last step in which the signal was calm. A pod
+// that suffers reads in again what it lost to another one, or to what grows outside of pods, and hits its limit for what is taken from
+// it: so growth counts first. A pod that is known to be within its request never goes for memory pressure.
 
 // use is one counter of a pod, as a rate a second.
 type use struct {
@@ -41,8 +42,8 @@ type podUse struct {
 	hits     float64 // of a limit, a second
 	io, cpu  use
 	refault  use
-	held     level   // anonymous and shared memory; where these are not known, the working set
-	parts    bool    // they are known
+	held     level // what made is made of
+	made     made
 	usage    level   // with page cache
 	share    float64 // of a core that it requested a second; negative: unknown
 	seen     bool
@@ -67,9 +68,13 @@ const (
 	leastRefaults = 1024 // a thousandth
 )
 
-// reclaimedAHit is about what a cgroup loses each time that it hits its limit: at least 32 pages (mm/vmscan.c try_to_free_mem_cgroup_pages,
-// SWAP_CLUSTER_MAX), and up to the 64 of a batch with the multi-generational LRU (MIN_LRU_BATCH). Larger pages only make it more.
-const reclaimedAHit = 64 * 4096
+// reclaimedAHit is what a cgroup loses at most, with pages of 4 KiB, each time that it hits a limit of its own. At memory.max 32 pages
+// are asked for (v6.12 mm/vmscan.c try_to_free_mem_cgroup_pages, SWAP_CLUSTER_MAX), and with the multi-generational LRU a batch of 64
+// goes (MIN_LRU_BATCH); at memory.high what a task has charged beyond it, up to two batches of 64 (mm/memcontrol.c try_charge_memcg,
+// MEMCG_CHARGE_BATCH). Measured of a pod that reads a file over and over, in a hit (e2e TestWhatAHitOfALimitReclaims): on 6.12 248 to 264
+// KiB at either; on 6.1, with the LRU of before, 128 to 211 at memory.max, 304 to 422 at memory.high. Half of it counts, so that a pod's
+// own limit explains up to twice as much.
+const reclaimedAHit = 128 * 4096
 
 // grew is what a pod's memory grew by.
 func (u *podUse) grew() uint64 { return uint64(max(u.held.gained(), 0)) }
@@ -86,15 +91,28 @@ func (m *Manager) atOwnLimit(u *podUse) bool {
 	return u.hitLimit && u.again() >= all.refaults-all.refaults/2 && u.hits*reclaimedAHit >= float64(u.again())/2
 }
 
+// made is what the memory that a pod holds is made of, by what of it is known.
+type made uint8
+
+const (
+	madeWorkingSet made = iota
+	madeOwn             // anonymous and shared memory
+	madeKernel          // these, and what the kernel keeps for it and cannot take back: sockets and pipes, not dentries
+)
+
 // hold takes what a pod has of memory. One that was made after memory was calm last had nothing then.
 func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {
-	has, parts := p.Memory.WorkingSetBytes, canBe(p.Memory.AnonBytes) && canBe(p.Memory.ShmemBytes)
-	if parts {
-		has = stats.Some(add(p.Memory.AnonBytes.V, p.Memory.ShmemBytes.V))
+	mem := &p.Memory
+	has, of := mem.WorkingSetBytes, madeWorkingSet
+	if canBe(mem.AnonBytes) && canBe(mem.ShmemBytes) {
+		has, of = stats.Some(add(mem.AnonBytes.V, mem.ShmemBytes.V)), madeOwn
+		if canBe(mem.KernelBytes) {
+			has.V, of = add(has.V, mem.KernelBytes.V), madeKernel
+		}
 	}
-	if canBe(has) && parts != u.parts {
+	if canBe(has) && of != u.made {
 		u.held.based = u.held.based && u.held.calm == 0 // one figure does not grow into the other
-		u.parts = parts
+		u.made = of
 	}
 	isNew := !calmAt.IsZero() && p.StartTime.After(calmAt)
 	u.held.step(has, calm, isNew)

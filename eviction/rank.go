@@ -65,10 +65,10 @@ func (l *lists) rank() []Ranked {
 	return l.ranked
 }
 
-// A pod of which it is not known whether it is over its request goes before another that is for sure if it may be over by so many times as
-// much. It is why a pod that may be within its request does not go before one that uses much more than it asked for, and why a pod that uses
-// much finds no shelter behind pods that are over by a little: not by hiding a part of its request, as by a container that is never made, nor
-// by sidecars that carry its score, nor while the runtime says nothing of it.
+// A pod of which it is not known whether it is over its request goes before another that is for sure if it may be over by so many times
+// as much. It is why a pod that may be within its request does not go before one that uses much more than it asked for, and why a pod
+// that uses much finds no shelter behind pods that are over by a little: not by hiding a part of its request, as by a container that is
+// never made, nor by sidecars that carry its score, nor while the runtime says nothing of it.
 const (
 	openDoubt = 8 // where the request is open above: a part of the pod was not seen, for sure
 	// Where all was seen, or nothing: most pods with containers of equal scores ask for the sum, and most of which nothing is known yet ask

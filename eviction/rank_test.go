@@ -223,8 +223,8 @@ func TestRankingHoldsForAnyPods(t *testing.T) {
 	})
 }
 
-// A pod of which it is not known whether it is over its request is no victim before one that clearly is, and no small pod goes before it for
-// bytes: with its request open above, within closed bounds, or not known at all.
+// A pod of which it is not known whether it is over its request is no victim before one that clearly is, and no small pod goes before it
+// for bytes: with its request open above, within closed bounds, or not known at all.
 func TestAnOpenRequestIsNoShelter(t *testing.T) {
 	open := func(name string, priority int32, least, usage string) Candidate {
 		c := pod(name, priority, least, usage)
@@ -277,8 +277,9 @@ func TestAnOpenRequestIsNoShelter(t *testing.T) {
 	}
 }
 
-// Whatever pods there are: those of which it is not known change nothing among the others; none comes after a pod of its priority or a higher one
-// that it outweighs; and where one comes before a pod that is over its request, the first such one behind it is one that it outweighs.
+// Whatever pods there are: those of which it is not known change nothing among the others; none comes after a pod of its priority or a
+// higher one that it outweighs; and where one comes before a pod that is over its request, the first such one behind it is one that it
+// outweighs.
 func TestOpenRequestsMoveForAnyPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []Candidate

@@ -67,6 +67,8 @@ type AgentPod struct {
 	AnonBytes  *uint64 `json:"anonBytes,omitzero"`
 	ShmemBytes *uint64 `json:"shmemBytes,omitzero"`
 	SwapBytes  *uint64 `json:"swapBytes,omitzero"`
+	// KernelBytes is what the kernel keeps for its processes and cannot take back.
+	KernelBytes *uint64 `json:"kernelBytes,omitzero"`
 	// RefaultBytes is what was reclaimed of it and read in again, since its cgroup was made.
 	RefaultBytes *uint64 `json:"refaultBytes,omitzero"`
 	// Events are memory.events of the pod and all below it, EventsLocal memory.events.local, of the pod's own limit.

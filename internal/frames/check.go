@@ -91,6 +91,7 @@ func (p *AgentPod) check(c *figures, in string) {
 	c.number(in+".shmemBytes", p.ShmemBytes)
 	c.number(in+".swapBytes", p.SwapBytes)
 	c.number(in+".refaultBytes", p.RefaultBytes)
+	c.number(in+".kernelBytes", p.KernelBytes)
 	c.number(in+".cpuNanoseconds", p.CPUNanoseconds)
 	for i, r := range []*Range{p.ReleasedBytes, p.MemoryRequest, p.CPURequestMillis} {
 		if r != nil {

@@ -124,7 +124,7 @@ func (d draw) pod(i int, now time.Time) stats.PodStats {
 		}
 	}
 	p.Self, p.NodeCritical = !d.often("not self") && d.yes("self"), !d.often("not critical") && d.yes("critical")
-	p.Memory = stats.PodMemoryStats{Time: now, UsageBytes: d.n("usage", 5<<30), WorkingSetBytes: d.n("memory", 4<<30), AnonBytes: d.n("anon", 4<<30), ShmemBytes: d.n("shmem", 1<<30), SwapBytes: d.n("swapped", 1<<30), RefaultBytes: d.n("refaulted", 1<<30), FreedBytes: d.span("freed", 1<<30), LimitBytes: d.n("limit", 8<<30)}
+	p.Memory = stats.PodMemoryStats{Time: now, UsageBytes: d.n("usage", 5<<30), WorkingSetBytes: d.n("memory", 4<<30), AnonBytes: d.n("anon", 4<<30), ShmemBytes: d.n("shmem", 1<<30), SwapBytes: d.n("swapped", 1<<30), RefaultBytes: d.n("refaulted", 1<<30), KernelBytes: d.n("kernel", 1<<30), FreedBytes: d.span("freed", 1<<30), LimitBytes: d.n("limit", 8<<30)}
 	p.Threads, p.Processes = d.n("threads", 500), d.n("processes", 100)
 	if d.often("events") {
 		p.Events = stats.Some(stats.MemoryEvents{Max: rapid.Uint64Range(0, 3).Draw(d.T, "max")})

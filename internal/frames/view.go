@@ -212,6 +212,7 @@ func (e *AgentPod) addTo(p *stats.PodStats) {
 	fill(&p.Memory.ShmemBytes, e.ShmemBytes)
 	fill(&p.Memory.SwapBytes, e.SwapBytes)
 	fill(&p.Memory.RefaultBytes, e.RefaultBytes)
+	fill(&p.Memory.KernelBytes, e.KernelBytes)
 	if e.EventsLocal != nil { // what the pod's own limit did counts among all that happened below it
 		local := stats.Some(stats.MemoryEvents(*e.EventsLocal))
 		p.LocalEvents, p.Events = local, local

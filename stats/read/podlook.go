@@ -153,6 +153,7 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 	g, m := k.group, &p.Memory
 	m.PageFaults, m.MajorPageFaults = faults(&c.detail)
 	m.FreedBytes = stats.Some(freed(&c.detail))
+	m.KernelBytes = stats.Opt[uint64]{V: kernel(&c.detail), OK: c.detail.HasKernel}
 	pages := c.detail.RefaultAnon + c.detail.RefaultFile
 	m.RefaultBytes = stats.Opt[uint64]{V: pages * uint64(os.Getpagesize()), OK: c.detail.HasRefaults}
 	var errs [7]error
@@ -170,6 +171,11 @@ func (c *Reader) readRest(now time.Time, k *podGroup, p *stats.PodStats) error {
 
 func faults(d *cgroup.MemoryDetail) (all, major stats.Opt[uint64]) {
 	return stats.Opt[uint64]{V: d.PgFault, OK: d.HasPgFault}, stats.Opt[uint64]{V: d.PgMajFault, OK: d.HasPgMajFault}
+}
+
+// kernel is what the kernel keeps and cannot take back.
+func kernel(d *cgroup.MemoryDetail) uint64 {
+	return d.Kernel - min(d.SlabReclaimable, d.Kernel) + d.Sock
 }
 
 // freed is what killing the processes behind a memory.stat returns.

@@ -100,6 +100,10 @@ func TestCollectARecordedNode(t *testing.T) {
 					t.Errorf("%s pod unknown to the runtime: request %+v", p.QOSClass, p.MemoryRequest)
 				}
 				dir := "cgroup/" + p.Cgroup + "/"
+				memory := files[dir+"memory.stat"]
+				if want := number(t, memory, "kernel") - number(t, memory, "slab_reclaimable") + number(t, memory, "sock"); p.Memory.KernelBytes != stats.Some(want) || want == 0 {
+					t.Errorf("%s: kernel memory %+v, want %d", p.Cgroup, p.Memory.KernelBytes, want)
+				}
 				if want := number(t, files[dir+"memory.current"], "") - number(t, files[dir+"memory.stat"], "inactive_file"); p.Memory.WorkingSetBytes.V != want {
 					t.Errorf("%s: working set %d, want %d", p.Cgroup, p.Memory.WorkingSetBytes.V, want)
 				}

@@ -163,8 +163,8 @@ func TestARefusedContainerLeavesNoRequest(t *testing.T) {
 	}
 }
 
-// A pod of a RuntimeClass whose sandbox's verbose status is too large to be taken keeps its overhead from being known: it has no request that
-// would make it less than over it. Where the class is the default one there is no overhead to hide.
+// A pod of a RuntimeClass whose sandbox's verbose status is too large to be taken keeps its overhead from being known: it has no request
+// that would make it less than over it. Where the class is the default one there is no overhead to hide.
 func TestARefusedSandboxLeavesNoRequest(t *testing.T) {
 	adj, overhead := int64(900), uint64(128<<20)
 	for _, c := range []struct {

@@ -179,8 +179,8 @@ type PodMemoryStats struct {
 	PageFaults      Opt[uint64]
 	MajorPageFaults Opt[uint64]
 	RefaultBytes    Opt[uint64] // what was reclaimed and read in again, since the cgroup was made
-	// KernelBytes is what the kernel keeps for its processes and cannot take back: sockets, pipes, page tables; not dentries and inodes. Killing
-	// them returns most of it. Absent before v5.18.
+	// KernelBytes is what the kernel keeps for its processes and cannot take back: sockets, pipes, page tables; not dentries and inodes.
+	// Killing them returns most of it. Absent before v5.18.
 	KernelBytes Opt[uint64]
 	// FreedBytes is what killing every process of the pod would return: anonymous memory, page tables and kernel stacks for sure;
 	// shared memory only as far as no tmpfs holds it, which outlives the processes. Page cache stays, and was available before.

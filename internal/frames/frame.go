@@ -133,7 +133,8 @@ func stallsOf(p *stats.Pressure) *Stalls {
 func agentPodOf(p *stats.PodStats) *AgentPod {
 	out := &AgentPod{
 		Threads: pointer(p.Threads), Processes: pointer(p.Processes), ShmemBytes: pointer(p.Memory.ShmemBytes),
-		RefaultBytes: pointer(p.Memory.RefaultBytes), KernelBytes: pointer(p.Memory.KernelBytes), Events: eventsOf(p.Events), EventsLocal: eventsOf(p.LocalEvents),
+		RefaultBytes: pointer(p.Memory.RefaultBytes), KernelBytes: pointer(p.Memory.KernelBytes), Events: eventsOf(p.Events),
+		EventsLocal:   eventsOf(p.LocalEvents),
 		ReleasedBytes: rangeOf(p.Memory.FreedBytes), MemoryRequest: rangeOf(p.MemoryRequest), CPURequestMillis: rangeOf(p.CPURequestMillis),
 		Populated: pointer(p.Populated), Self: p.Self, NodeCritical: p.NodeCritical, QOSClass: p.QOSClass, Cgroup: p.Cgroup,
 		StatusRefused: p.StatusRefused,

@@ -80,6 +80,7 @@ func TestAPodAtItsOwnLimitIsTheCauseBesideAnyThatGrew(t *testing.T) {
 		{"a slow disk", 3900, 100, 4000, 3, 300, "thrasher"},
 		{"large folios: fewer hits", 3900, 100, 4000, 2000, 200, "thrasher"},
 		{"a slow disk, and it grew more", 3000, 1000, 4000, 3, 300, "thrasher"},
+		{"520 KiB a hit, at memory.high, and it grew more", 3000, 1000, 4000, 2000, 3940, "thrasher"},
 		{"it grew, and a daemon took more", 400, 1000, 4000, 20, 1, ""},
 		{"it grew more", 3000, 1000, 4000, 2000, 50000, "thrasher"},
 		{"it took all, the other one suffers", 100, 3900, 4000, 500, 50, "hog"},

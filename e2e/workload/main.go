@@ -36,7 +36,7 @@ var behaviours = map[string]struct {
 	"threads":        {"[-rate N] [-count N]: start threads that sleep", threads},
 	"spin":           {"[-threads N]: burn CPU", spin},
 	"log":            {"[-rate BYTES] [-line BYTES] [-size BYTES]: write lines to stdout, up to a size", logLines},
-	"thrash":         {"[-size BYTES] FILE: write a file, then read it over and over so that its pages refault", thrash},
+	"thrash":         {"[-map] [-size BYTES] FILE: write a file, then read it over and over so that its pages refault; -map: a byte of each page of a mapping, in no order", thrash},
 	"bomb":           {"[-generations N]: fork, have both fork, and so on, until there are 2^N", bomb},
 	"burst":          {"[-after DURATION] [-on-usr1] [-size BYTES]: take anonymous memory at once, after a while or after SIGUSR1, and hold it", burst},
 	"herd":           {"[-after DURATION] [-on-usr1] [-count N] [-each BYTES]: start processes that, all at once, take memory each and hold it", herd},
@@ -297,6 +297,7 @@ func thrash(args []string) error {
 	f := flag.NewFlagSet("thrash", flag.ContinueOnError)
 	total := size(128 << 20)
 	f.Var(&total, "size", "")
+	mapped := f.Bool("map", false, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -313,6 +314,9 @@ func thrash(args []string) error {
 	if err := file.Sync(); err != nil { // clean pages can be dropped, and so refault
 		return err
 	}
+	if *mapped {
+		return touch(file, int(total))
+	}
 	for {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return err
@@ -324,6 +328,22 @@ func thrash(args []string) error {
 				return err
 			}
 		}
+	}
+}
+
+// touch reads a byte of one page of a file after the other, in no order.
+func touch(file *os.File, size int) error {
+	text, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	if err := unix.Madvise(text, unix.MADV_RANDOM); err != nil {
+		return err
+	}
+	pages, sum := uint64(size)/uint64(os.Getpagesize()), byte(0)
+	for at := uint64(1); ; at = at*6364136223846793005 + 1442695040888963407 { // Knuth's MMIX
+		sum += text[at>>32%pages*uint64(os.Getpagesize())]
+		runtime.KeepAlive(sum)
 	}
 }
 

@@ -16,8 +16,9 @@ import (
 //	if that does not explain it either, none goes for unexplainedLimit: the node has the condition, and what can be reclaimed is;
 //	then the first in the ranking goes, as ever, unless it is known that all of the ranking hold too little to help.
 //
-// The first goes at once if what it alone holds more ends the shortage, and is no small part of what was taken. A disk that was never
-// seen quiet has nothing to be held against.
+// The first goes at once if what it alone holds more ends the shortage, and is no small part of what was taken. How much is used is known
+// by any look at a disk at rest, what pods held only by a full one: until that was made they held nothing, so that what they hold now
+// is the most that they can explain. A disk that was never seen quiet has nothing to be held against.
 
 const (
 	// unexplainedLimit is how long no pod goes for what pods do not explain. A kubelet would evict at once, one after the other.
@@ -46,7 +47,7 @@ type explaining struct {
 type quiet struct {
 	at   time.Time
 	used uint64            // of its capacity, in the signal's unit
-	pods map[string]uint64 // what each pod held that was measured, by UID
+	pods map[string]uint64 // what each pod held that was measured, by UID; nil: it was not looked at
 }
 
 // doubt is a shortage that pods do not explain.
@@ -78,8 +79,8 @@ func (m *Manager) rests(now time.Time, of *watched) bool {
 	if _, doubted := m.explain.doubts[of.Signal]; doubted {
 		return false
 	}
-	q, known := m.explain.quiet[of.Signal]
-	return !known || gone(now, q.at, quietEvery)
+	q := m.explain.quiet[of.Signal]
+	return q.pods == nil || gone(now, q.at, quietEvery)
 }
 
 // watchQuiet finds out whether a look at disks that rest is due, and forgets what was not explained of those that are short no more.
@@ -100,15 +101,31 @@ func (m *Manager) watchQuiet(now time.Time) {
 		e.doubts[signal] = d
 		e.unsaved = true
 	}
-	if !m.config.Explain || e.pending || m.situation.ObserveDisks || !gone(now, e.tried, quietAgain) {
+	if !m.config.Explain || m.situation.ObserveDisks {
 		return
 	}
+	again := !e.pending && gone(now, e.tried, quietAgain)
 	for i := range m.watched {
-		if m.rests(now, &m.watched[i]) {
-			e.pending, e.asked = true, now
-			return
+		w := &m.watched[i]
+		if !m.rests(now, w) {
+			continue
+		}
+		if q := e.quiet[w.Signal]; q.pods == nil && gone(now, q.at, quietEvery) {
+			e.keep(w.Signal, quiet{at: now, used: used(&w.observed)})
+		}
+		if again {
+			e.pending, e.asked, again = true, now, false
 		}
 	}
+}
+
+// keep remembers how a disk is at rest.
+func (e *explaining) keep(signal stats.Signal, q quiet) {
+	if e.quiet == nil {
+		e.quiet = map[stats.Signal]quiet{}
+	}
+	e.quiet[signal] = q
+	e.unsaved = true
 }
 
 func (m *Manager) forgetDoubt(signal stats.Signal) {
@@ -128,24 +145,22 @@ func (m *Manager) short(signal stats.Signal) bool {
 	return false
 }
 
-// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured, nothing is known.
+// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured, what they held is not known. One that has
+// become short meanwhile is looked at as soon as it rests again.
 func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 	e := &m.explain
 	if !e.pending || in.MemoryOnly || in.Measuring || in.ObserveDisks {
 		return
 	}
-	e.pending, e.tried = false, now
+	e.pending = false
 	for i := range m.watched {
 		w := &m.watched[i]
 		if !m.rests(now, w) {
 			continue
 		}
+		e.tried = now
 		if pods := m.held(in, w); 2*len(pods) >= len(in.Summary.Pods) {
-			if e.quiet == nil {
-				e.quiet = map[stats.Signal]quiet{}
-			}
-			e.quiet[w.Signal] = quiet{at: now, used: used(&w.observed), pods: pods}
-			e.unsaved = true
+			e.keep(w.Signal, quiet{at: now, used: used(&w.observed), pods: pods})
 		}
 	}
 }

@@ -239,11 +239,12 @@ func (m *Manager) looked(now time.Time, look Look) {
 }
 
 // periodic reports whether a full look is due whatever is met: pods have limits of their own to be held against, or counters that tell
-// who causes a pressure, and files that tell who fills a disk, only against what they were before.
+// who causes a pressure, and files that tell who fills a disk, only against what they were before. Of these nothing is known until the
+// first look after they were measured: the disk may be short soon.
 func (m *Manager) periodic(now time.Time) bool {
-	s := &m.situation
-	return now.Sub(m.lastFull) >= fullRegular &&
-		(m.uses != nil || m.explain.pending || s.Recording || s.Limited && m.config.LocalStorage && !s.ObserveDisks)
+	s, since := &m.situation, now.Sub(m.lastFull)
+	return m.explain.pending && since >= fullAgain ||
+		since >= fullRegular && (m.uses != nil || s.Recording || s.Limited && m.config.LocalStorage && !s.ObserveDisks)
 }
 
 // LooksShort reports whether memory.available is below a threshold by what was read of a node: then what a cheap look does not count is

@@ -153,7 +153,10 @@ func (m *Manager) resumeDisks(now time.Time, saved []SavedDisk, drop func(string
 			drop("a disk that was quiet: %.64q, %d used, %d pods", string(s.Signal), s.Used, len(s.Pods))
 			continue
 		}
-		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used, pods: make(map[string]uint64, len(s.Pods))}
+		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used}
+		if len(s.Pods) > 0 {
+			q.pods = make(map[string]uint64, len(s.Pods))
+		}
 		for uid, held := range s.Pods {
 			if checkWord("a UID", uid) == nil && held <= implausible {
 				q.pods[uid] = held

@@ -169,7 +169,7 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 			errs = append(errs, s.layer(ctx, &pod.Containers[i], out))
 		}
 		for i := range pod.Exited {
-			out.exited[pod.Exited[i].ID] = s.exitedLayer(ctx, &pod.Exited[i])
+			out.exited[pod.Exited[i].ID] = s.exitedLayer(ctx, &pod.Exited[i], out.time)
 		}
 	}
 	if out.err = errors.Join(errs...); out.err != nil {
@@ -333,8 +333,7 @@ func (s *storageWalker) ofProject(uid string, fd int) (p project, u usage, ok bo
 // the host has no such mount (devmapper, btrfs, native snapshots; CRI-O's mount points do not name the container), the runtime's
 // own word is taken. One that does not run yet has written nothing, so its layer may be missing.
 func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storage) error {
-	s.readMounts()
-	dir, ok := s.uppers[c.ID]
+	dir, ok := s.upper(c.ID, out.time)
 	if !ok {
 		u, err := s.byRuntime(ctx, c)
 		if err == nil {
@@ -352,6 +351,19 @@ func (s *storageWalker) layer(ctx context.Context, c *cri.Container, out *storag
 		out.layers[c.ID] = u
 	}
 	return err
+}
+
+// upper is the upper directory of a container's root. One that is not among the mounts may have been mounted since they were read: they
+// are read anew, if that was before a time.
+func (s *storageWalker) upper(id string, since time.Time) (string, bool) {
+	s.readMounts()
+	dir, ok := s.uppers[id]
+	if !ok && s.mounted.Before(since) {
+		s.mounted = time.Time{}
+		s.readMounts()
+		dir, ok = s.uppers[id]
+	}
+	return dir, ok
 }
 
 // readMounts renews what is known of the host's mounts: those of its first process. A container's own are no witness, for a

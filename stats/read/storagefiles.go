@@ -47,9 +47,8 @@ func (s *storageWalker) terminations(ctx context.Context, pod string, out *stora
 
 // exitedLayer is what a container that has exited left in its writable layer. Its root is not mounted any more, so the runtime's word is
 // taken. Not every runtime has one: then what it holds is at least nothing, or what was found while the container lived (keep).
-func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container) stats.FsUsage {
-	s.readMounts()
-	if dir, ok := s.uppers[c.ID]; ok {
+func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container, since time.Time) stats.FsUsage {
+	if dir, ok := s.upper(c.ID, since); ok {
 		if u, _ := s.tree(ctx, dir); !u.Time.IsZero() {
 			return u
 		}

@@ -61,6 +61,7 @@ type unnamedFiles struct {
 	held     map[[2]uint64]string // inodes, by device and number, and the UID of the pod that they count for
 
 	// Of the look under way.
+	began   time.Time
 	now     map[uint64]bool // disks
 	upper   map[uint64]uint64
 	seen    map[[2]uint64]bool
@@ -89,9 +90,8 @@ func (f *unnamedFiles) look(ctx context.Context, uid string, pod *Pod, counted m
 	defer cancel()
 	f.now, f.upper, f.uid, f.counted, f.out = f.disks(), map[uint64]uint64{}, uid, counted, &out
 	clear(f.seen)
-	if time.Since(f.mounted) >= mountsEvery {
-		f.mounted = time.Now()
-		out.cut = f.readOverlays() != nil
+	if f.began = time.Now(); f.began.Sub(f.mounted) >= mountsEvery {
+		f.readOverlays()
 	}
 	for _, name := range f.groups(uid, pod) {
 		f.group = path.Base(name)
@@ -260,7 +260,7 @@ func (f *unnamedFiles) disk(device uint64) (uint64, bool) {
 		return device, true
 	}
 	disk, known := f.upper[device]
-	if dir := f.overlays[device]; !known && dir != "" {
+	if dir := f.overlay(device); !known && dir != "" {
 		if fd, err := f.host.open(dir, unix.O_PATH); err == nil {
 			var st unix.Stat_t
 			if unix.Fstat(fd, &st) == nil {

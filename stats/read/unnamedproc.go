@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -211,7 +212,7 @@ func (f *unnamedFiles) mapping(line []byte) (area, inode string, ok bool) {
 			return "", "", false
 		}
 	}
-	if device := unix.Mkdev(uint32(n[2]), uint32(n[3])); !f.now[device] && f.overlays[device] == "" {
+	if device := unix.Mkdev(uint32(n[2]), uint32(n[3])); !f.now[device] && f.overlay(device) == "" {
 		return "", "", false
 	}
 	return fmt.Sprintf("%x-%x", n[0], n[1]), fields[3] + " " + fields[4], true
@@ -226,16 +227,26 @@ func (f *unnamedFiles) step(ctx context.Context) error {
 	return f.pace(ctx)
 }
 
-// readOverlays finds the host's overlays.
-func (f *unnamedFiles) readOverlays() error {
-	f.overlays = nil
-	file, err := os.Open(f.proc + "/1/mountinfo")
-	if err != nil {
-		return err
+// overlay is the upper directory of the overlay that a device is; empty: it is none. A container may have been started since the mounts
+// were read, so they are read anew for a device of no disk (v6.12 fs/super.c get_anon_bdev) that is not among them, once in a look.
+func (f *unnamedFiles) overlay(device uint64) string {
+	dir := f.overlays[device]
+	if dir == "" && unix.Major(device) == 0 && f.mounted.Before(f.began) {
+		f.readOverlays()
+		dir = f.overlays[device]
 	}
-	defer file.Close()
-	f.overlays, err = parseOverlays(&io.LimitedReader{R: file, N: maxMounts})
-	return err
+	return dir
+}
+
+// readOverlays finds the host's overlays. Where they cannot be read, what is found is a lower bound.
+func (f *unnamedFiles) readOverlays() {
+	f.overlays, f.mounted = nil, time.Now()
+	file, err := os.Open(f.proc + "/1/mountinfo")
+	if err == nil {
+		f.overlays, err = parseOverlays(&io.LimitedReader{R: file, N: maxMounts})
+		file.Close()
+	}
+	f.out.cut = f.out.cut || err != nil
 }
 
 // parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is not absolute says nothing.

@@ -148,12 +148,17 @@ func (b *Background) start(o BackgroundOptions) {
 	}
 	all.Go(func() {
 		yieldDisk()
-		pace := share(b.share, threadCPU)
+		clock, f := threadCPU, b.storage.walker.unnamed
+		if f != nil {
+			defer f.guard.close()
+			clock = func() time.Duration { return threadCPU() + f.guard.used() }
+		}
+		pace := share(b.share, clock)
 		if o.OneRound {
 			pace = func(ctx context.Context) error { return ctx.Err() }
 		}
 		b.storage.walker.w = newWalker(pace)
-		if f := b.storage.walker.unnamed; f != nil {
+		if f != nil {
 			f.pace = pace
 		}
 		b.storage.run(ctx, o.OneRound)

@@ -44,6 +44,8 @@ const (
 // with a link count of 0 and their blocks; st_dev is that of the disk, and of a file in a container's writable layer that of the overlay,
 // whose upper directory says which disk it is. It is for one goroutine.
 //
+// What a process, or who serves it files, can hold up is not waited for (guard): then what is found is a lower bound.
+//
 // Not seen: what only an io_uring, a descriptor on its way through a socket, or an overlay that a pod has mounted for itself keeps.
 type unnamedFiles struct {
 	fs      *cgroup.FS
@@ -55,6 +57,7 @@ type unnamedFiles struct {
 	belongs func(pid int, name string) bool // inGroup of proc (nil), or a test's
 
 	walker   cgroup.Walker
+	guard    guard
 	buf      []byte
 	overlays map[uint64]string // upper directories of the host's overlays, by device, as of mounted
 	mounted  time.Time
@@ -76,7 +79,7 @@ type unnamedFiles struct {
 
 func newUnnamedFiles(fs *cgroup.FS, roots []string, proc string, host *HostRoot, disks func() map[uint64]bool) *unnamedFiles {
 	return &unnamedFiles{fs: fs, roots: roots, proc: proc, host: host, disks: disks, buf: make([]byte, 16<<10),
-		held: map[[2]uint64]string{}, seen: map[[2]uint64]bool{}}
+		guard: guard{patience: stuckPatience}, held: map[[2]uint64]string{}, seen: map[[2]uint64]bool{}}
 }
 
 // look finds what a pod's processes keep, for a turn at most. before is what the last look has found; counted are the projects whose usage
@@ -180,7 +183,7 @@ func (f *unnamedFiles) order(pids []int, before *unnamed) []int {
 		if kept := before.holders[pid]; kept > 0 {
 			rank[pid] = 1<<63 + kept
 		} else if i < maxRanked && len(pids) > 1 {
-			rank[pid] = written(f.proc, pid)
+			rank[pid] = f.written(pid)
 		}
 	}
 	slices.SortStableFunc(pids, func(a, b int) int { return cmp.Compare(rank[b], rank[a]) })
@@ -209,14 +212,23 @@ func (f *unnamedFiles) all(ctx context.Context, pids []int) {
 	}
 }
 
-// file counts what a link of /proc/PID/fd or map_files leads to, if it is a file without a name on a disk. Network file systems are not
-// asked: their servers may be gone.
+// file counts what a link of /proc/PID/fd leads to, if it is a file without a name on a disk.
 func (f *unnamedFiles) file(dir int, name string) {
 	var st unix.Statx_t
-	const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS
-	if unix.Statx(dir, name, flags, want, &st) != nil || st.Nlink != 0 {
-		return
+	if isUnnamed(dir, name, &st) {
+		f.count(&st, func() (uint32, bool) { return projectOf(dir, name) })
 	}
+}
+
+// isUnnamed reads what a link leads to, and reports whether it is a file without a name. Network file systems are not asked: their servers
+// may be gone.
+func isUnnamed(dir int, name string, st *unix.Statx_t) bool {
+	const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS
+	return unix.Statx(dir, name, flags, want, st) == nil && st.Nlink == 0
+}
+
+// count counts a file without a name, if it lies on a disk. ofProject tells its quota project.
+func (f *unnamedFiles) count(st *unix.Statx_t, ofProject func() (uint32, bool)) {
 	device := unix.Mkdev(st.Dev_major, st.Dev_minor)
 	disk, ok := f.disk(device)
 	id := [2]uint64{device, st.Ino}
@@ -235,8 +247,10 @@ func (f *unnamedFiles) file(dir int, name string) {
 	if len(f.held) < maxLinks {
 		f.held[id] = f.uid
 	}
-	if disk == device && st.Mode&unix.S_IFMT == unix.S_IFREG && f.inQuota(dir, name, device) {
-		return
+	if disk == device && st.Mode&unix.S_IFMT == unix.S_IFREG && len(f.counted) > 0 {
+		if id, ok := ofProject(); ok && f.counted[project{device, id}] {
+			return
+		}
 	}
 	sum := f.out.by[disk]
 	sum.add(usage{bytes: st.Blocks * 512, inodes: 1})
@@ -273,16 +287,13 @@ func (f *unnamedFiles) disk(device uint64) (uint64, bool) {
 	return disk, f.now[disk]
 }
 
-// inQuota reports whether a file belongs to a project that was counted. That its owner keeps a lease on it does not hold this up.
-func (f *unnamedFiles) inQuota(dir int, name string, device uint64) bool {
-	if len(f.counted) == 0 {
-		return false
-	}
+// projectOf is the project that a file belongs to. That its owner keeps a lease on it does not hold this up.
+func projectOf(dir int, name string) (id uint32, ok bool) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return 0, false
 	}
 	defer unix.Close(fd)
 	attr, ok := xattrOf(fd)
-	return ok && f.counted[project{device, attr.projid}]
+	return attr.projid, ok
 }

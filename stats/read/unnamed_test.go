@@ -23,6 +23,7 @@ type holder struct {
 	*unnamedFiles
 	t    testing.TB
 	dir  string
+	tree string // of cgroups
 	disk uint64
 }
 
@@ -45,9 +46,10 @@ func newHolder(t testing.TB, uids ...string) *holder {
 	if err := unix.Stat(dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	h := &holder{t: t, dir: dir, disk: st.Dev}
+	h := &holder{t: t, dir: dir, tree: filepath.Join(root, "cgroup"), disk: st.Dev}
 	h.unnamedFiles = newUnnamedFiles(fs, PodRoots(""), "/proc", nil, func() map[uint64]bool { return map[uint64]bool{st.Dev: true} })
 	h.pace, h.belongs = noPause, func(int, string) bool { return true }
+	t.Cleanup(func() { h.guard.close() })
 	return h
 }
 

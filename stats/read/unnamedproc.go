@@ -20,10 +20,20 @@ import (
 // too: this saves asking for the others, which may lie on a network file system whose server is gone.
 const deleted = " (deleted)"
 
+// guarded makes a call about the process at hand that somebody else may hold up (guard). ok: it was made; else what is found is a lower bound.
+func (f *unnamedFiles) guarded(call func()) (ok bool) {
+	ok = f.guard.do(f.uid, f.pid, call) == nil
+	f.out.cut = f.out.cut || !ok
+	return ok
+}
+
 // written is what a process has had written to disks, in bytes; 0: unknown.
-func written(proc string, pid int) uint64 {
-	text, _ := os.ReadFile(fmt.Sprintf("%s/%d/io", proc, pid))
-	_, rest, _ := strings.Cut(string(text), "\nwrite_bytes: ")
+func (f *unnamedFiles) written(pid int) uint64 {
+	told := new([]byte)
+	if f.guard.do(f.uid, pid, func() { *told, _ = os.ReadFile(fmt.Sprintf("%s/%d/io", f.proc, pid)) }) != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(*told), "\nwrite_bytes: ")
 	line, _, _ := strings.Cut(rest, "\n")
 	n, _ := strconv.ParseUint(line, 10, 64)
 	return n
@@ -48,9 +58,16 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 	f.pid, f.member = pid, false
 	// A thread may have descriptors of its own (unshare(2), CLONE_FILES), and the first one may have ended before the others.
 	var sets fileSets
+	same := func(other, tid int) (order int, ok bool) {
+		told := new(int)
+		if ok = f.guarded(func() { *told = sameFiles(other, tid) }); ok {
+			order = *told
+		}
+		return order, ok
+	}
 	err = f.entries(ctx, dir, "task", func(_ int, name string) (bool, error) {
 		tid, err := strconv.Atoi(name)
-		if err != nil || sets.has(tid) {
+		if err != nil || sets.has(tid, same) {
 			return true, nil
 		}
 		if len(sets) > within.sets {
@@ -79,16 +96,16 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 // fileSets are threads no two of which are known to share their descriptors, in the kernel's order of what they have.
 type fileSets []int
 
-// has reports whether a thread has the descriptors of one in the list; one that has not is added. Where the kernel does not tell (kcmp(2)
-// is refused, or a thread has ended), it has its own: to look twice is better than not to look.
-func (s *fileSets) has(tid int) bool {
-	const files = 2 // KCMP_FILES (include/uapi/linux/kcmp.h)
+// has reports whether a thread has the descriptors of one in the list; one that has not is added. same is sameFiles; not ok: it was not
+// asked. Where the kernel does not tell (kcmp(2) is refused, or a thread has ended), it has its own: to look twice is better than not to
+// look.
+func (s *fileSets) has(tid int, same func(other, tid int) (order int, ok bool)) bool {
 	at, shared := slices.BinarySearchFunc(*s, tid, func(other, tid int) int {
-		order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(other), uintptr(tid), files, 0, 0, 0)
+		order, ok := same(other, tid)
 		switch {
-		case errno == 0 && order == 0:
+		case ok && order == 0:
 			return 0
-		case errno == 0 && order == 2: // v6.12 kernel/kcmp.c kcmp_ptr: 1 is less, 2 is greater
+		case ok && order == 2: // v6.12 kernel/kcmp.c kcmp_ptr: 1 is less, 2 is greater
 			return 1
 		}
 		return -1
@@ -97,6 +114,16 @@ func (s *fileSets) has(tid int) bool {
 		*s = slices.Insert(*s, at, tid)
 	}
 	return shared
+}
+
+// sameFiles compares what descriptors two threads have: as kcmp(2), or -1 where that is refused.
+func sameFiles(one, other int) int {
+	const files = 2 // KCMP_FILES (include/uapi/linux/kcmp.h)
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(one), uintptr(other), files, 0, 0, 0)
+	if errno != 0 {
+		return -1
+	}
+	return int(order)
 }
 
 // isDeleted reads where a link leads, without going there.
@@ -168,25 +195,74 @@ func (f *unnamedFiles) mapped(ctx context.Context, dir, pid int) error {
 
 // mappings counts those in the map of a process or thread. told: it has one.
 func (f *unnamedFiles) mappings(ctx context.Context, dir int) (told bool, err error) {
-	fd, err := unix.Openat(dir, "maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
+	opened := new(*os.File)
+	if !f.guarded(func() {
+		if fd, err := unix.Openat(dir, "maps", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			*opened = os.NewFile(uintptr(fd), "maps") // which closes it where nobody waits any more
+		}
+	}) {
+		return true, f.step(ctx) // another thread's is held up, too
+	}
+	file := *opened
+	if file == nil {
 		return false, f.step(ctx)
 	}
-	file := os.NewFile(uintptr(fd), "maps")
-	defer file.Close()
-	lines := bufio.NewReaderSize(file, 32<<10) // a path of 4096 characters, each of them escaped, fits
+	defer file.Close() // once a call that is under way is over
+	// A path of 4096 characters, each of them escaped, fits.
+	lines := bufio.NewReaderSize(&guardedReader{f: f, file: file, buf: make([]byte, 32<<10)}, 32<<10)
 	for last := ""; ; told = true {
 		line, err := lines.ReadSlice('\n')
 		if err != nil && err != bufio.ErrBufferFull { // its end, or the process is gone
-			return told, nil
+			return told || err == errStuck, nil
 		}
 		if err := f.step(ctx); err != nil {
 			return true, err
 		}
 		if area, inode, ok := f.mapping(line); ok && inode != last {
 			last = inode
-			f.file(dir, "map_files/"+area)
+			f.mappedFile(dir, "map_files/"+area)
 		}
+	}
+}
+
+// guardedReader reads what somebody else may hold up.
+type guardedReader struct {
+	f    *unnamedFiles
+	file *os.File
+	buf  []byte
+}
+
+func (r *guardedReader) Read(b []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	got := new(result)
+	buf := r.buf[:min(len(b), len(r.buf))]
+	if !r.f.guarded(func() { got.n, got.err = r.file.Read(buf) }) {
+		return 0, errStuck
+	}
+	return copy(b, buf[:got.n]), got.err
+}
+
+// mappedFile is file for a link of map_files.
+func (f *unnamedFiles) mappedFile(dir int, name string) {
+	st := new(unix.Statx_t)
+	if f.guarded(func() {
+		if !isUnnamed(dir, name, st) {
+			st.Nlink = 1
+		}
+	}) && st.Nlink == 0 {
+		f.count(st, func() (project uint32, ok bool) {
+			told := new(struct {
+				id uint32
+				ok bool
+			})
+			if !f.guarded(func() { told.id, told.ok = projectOf(dir, name) }) {
+				return 0, false
+			}
+			return told.id, told.ok
+		})
 	}
 }
 

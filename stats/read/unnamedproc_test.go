@@ -84,7 +84,7 @@ func TestThreadsThatShareDescriptors(t *testing.T) {
 		tid  int
 		want bool
 	}{{unix.Gettid(), false}, {unix.Gettid(), true}, {own, false}, {own, true}, {gone, false}} {
-		if got := sets.has(c.tid); got != c.want {
+		if got := sets.has(c.tid, func(a, b int) (int, bool) { return sameFiles(a, b), true }); got != c.want {
 			t.Errorf("thread %d in %v: %v, want %v", c.tid, sets, got, c.want)
 		}
 	}

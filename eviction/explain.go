@@ -50,6 +50,14 @@ type quiet struct {
 	pods map[string]uint64 // what each pod held that was measured, by UID; nil: it was not looked at
 }
 
+// sum is what all pods held.
+func (q *quiet) sum() (all uint64) {
+	for _, held := range q.pods {
+		all = add(all, held)
+	}
+	return all
+}
+
 // doubt is a shortage that pods do not explain.
 type doubt struct {
 	since  time.Time
@@ -145,8 +153,9 @@ func (m *Manager) short(signal stats.Signal) bool {
 	return false
 }
 
-// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured, what they held is not known. One that has
-// become short meanwhile is looked at as soon as it rests again.
+// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured, what they held is not known, nor where they
+// hold more than is used: files that share blocks (FICLONE) count whole, and who makes many before it fills a disk would hold no more then
+// than before. One that has become short meanwhile is looked at as soon as it rests again.
 func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 	e := &m.explain
 	if !e.pending || in.MemoryOnly || in.Measuring || in.ObserveDisks {
@@ -159,19 +168,25 @@ func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 			continue
 		}
 		e.tried = now
-		if pods := m.held(in, w); 2*len(pods) >= len(in.Summary.Pods) {
-			e.keep(w.Signal, quiet{at: now, used: used(&w.observed), pods: pods})
+		q := quiet{at: now, used: used(&w.observed), pods: m.held(in, w)}
+		switch {
+		case 2*len(q.pods) < len(in.Summary.Pods):
+		case q.sum() > q.used:
+			q.pods = map[string]uint64{}
+			fallthrough
+		default:
+			e.keep(w.Signal, q)
 		}
 	}
 }
 
-// held is what each pod is known to hold of a disk, protected ones too.
+// held is what each pod is known to hold of a disk, protected ones too: no more than is used of it.
 func (m *Manager) held(in Input, w *watched) map[string]uint64 {
 	pods := make(map[string]uint64, len(in.Summary.Pods))
 	for i := range in.Summary.Pods {
 		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.Pods[in.Summary.Pods[i].PodRef.UID]}
 		if u := m.diskUse(&c, w); u.OK && u.V <= implausible {
-			pods[c.Pod.PodRef.UID] = u.V
+			pods[c.Pod.PodRef.UID] = min(u.V, used(&w.observed))
 		}
 	}
 	return pods

@@ -26,7 +26,7 @@ func (u *usage) add(o usage) {
 
 // What a tenant decides - how many directories, how deep - must not decide how much memory and how many descriptors a walk needs.
 const (
-	maxLinks  = 1 << 16 // hard links remembered of one tree; beyond, each name of an inode counts
+	maxLinks  = 1 << 16 // inodes with several names that are remembered of one tree; beyond, each name counts for its share
 	maxBatch  = 1024    // names of directories kept of one level; the rest is listed when those are done
 	minBatch  = 4       // the same, where the levels above keep maxNames already
 	maxNames  = 8192    // names kept of all levels together, but for the minBatch of each
@@ -48,8 +48,10 @@ var errTooDeep = fmt.Errorf("directories nested deeper than %d levels are not wa
 // the rest counts, as a lower bound too: a part must not take a whole tree out of its pod's account. As with du(1), what is moved from
 // one place of a tree to another while it is walked may be counted twice or not at all.
 type walker struct {
-	buf     []byte                      // directory entries
-	links   map[[2]uint64]bool          // inodes with several names that were counted
+	buf     []byte             // directory entries
+	links   map[[2]uint64]bool // inodes with several names that were counted, room of them at most
+	room    int
+	shares  linkShares                  // of those for which there was no room in links
 	pace    func(context.Context) error // called now and then; may sleep; its error ends the walk
 	entries int                         // since pace was last called
 	seen    uint64                      // entries looked at since the walker was made
@@ -61,7 +63,7 @@ type walker struct {
 }
 
 func newWalker(pace func(context.Context) error) *walker {
-	return &walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, pace: pace}
+	return &walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, room: maxLinks, pace: pace}
 }
 
 // level is a directory that was gone into: what is left to go into, and how to know it again.
@@ -91,6 +93,7 @@ func (w *walker) tree(ctx context.Context, dir int) (most usage, err error) {
 // once walks a tree once.
 func (w *walker) once(ctx context.Context, dir int) (u usage, err error) {
 	clear(w.links)
+	w.shares = linkShares{}
 	w.levels, w.names, w.moved, w.fault, w.ended = w.levels[:0], 0, false, nil, false
 	defer w.leave(0)
 	top, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -132,6 +135,7 @@ func (w *walker) leaveOut(err error) {
 // own measures a directory without those in it, and names them.
 func (w *walker) own(ctx context.Context, dir int) (u usage, below []string, err error) {
 	clear(w.links)
+	w.shares = linkShares{}
 	w.names = 0
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
@@ -338,11 +342,28 @@ func (w *walker) entry(dir int, name string, device uint64) (u usage, isDir bool
 		if w.links[id] {
 			return u, false, nil
 		}
-		if len(w.links) < maxLinks {
-			w.links[id] = true
+		if len(w.links) >= w.room {
+			return w.shares.add(&st), false, nil
 		}
+		w.links[id] = true
 	}
 	return allocated(&st), isDir, nil
+}
+
+// linkShares adds up what names of files are of them: a file with n names is counted at each by an n-th, so that all of them make one.
+type linkShares struct{ bytes, inodes uint64 } // what is less than a byte or an inode, in 1/linkUnit
+
+const linkUnit = 1 << 32
+
+// add counts one name, and returns what is whole by now.
+func (s *linkShares) add(st *unix.Stat_t) usage {
+	all, names := allocated(st), uint64(st.Nlink)
+	share := (linkUnit + names - 1) / names // all of them are one at least
+	s.bytes += all.bytes % names * share
+	s.inodes += share
+	u := usage{bytes: all.bytes/names + s.bytes/linkUnit, inodes: s.inodes / linkUnit}
+	s.bytes, s.inodes = s.bytes%linkUnit, s.inodes%linkUnit
+	return u
 }
 
 func allocated(st *unix.Stat_t) usage { return usage{bytes: uint64(st.Blocks) * 512, inodes: 1} }

@@ -1,0 +1,37 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+)
+
+// A tenant whose usage is inflated while the disk rests, by clones of one file that count whole, and real while it is short: that it holds
+// no more than before does not spare it.
+func TestClonesAtRestShieldNobody(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		then   map[string]uint64
+		victim string
+	}{
+		{"it held more than is used", map[string]uint64{"tenant": 500 * gib, "b": 3 * gib}, "tenant"},
+		{"with the other one it held more than is used", map[string]uint64{"tenant": 58 * gib, "b": 3 * gib}, "tenant"},
+		{"they held what is used", map[string]uint64{"tenant": 57 * gib, "b": 3 * gib}, ""},
+	} {
+		m := explainer(t)
+		quietAt(m, epoch, 40*gib, c.then)
+		if uid, _ := goesAfter(m, epoch.Add(time.Minute), 9*time.Minute, 5*gib, map[string]uint64{"tenant": 36 * gib, "b": 3 * gib}, ""); uid != c.victim {
+			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
+		}
+	}
+}
+
+// What a pod seems to hold beyond all that is used explains nothing.
+func TestNoPodHoldsMoreThanIsUsed(t *testing.T) {
+	m := explainer(t)
+	quietAt(m, epoch, 40*gib, map[string]uint64{"a": gib})
+	in := disks(epoch.Add(time.Minute), 4*gib, map[string]uint64{"a": 900 * gib})
+	m.judge(epoch.Add(time.Minute), in.Summary)
+	if held := m.held(in, &m.watched[0])["a"]; held != 96*gib {
+		t.Errorf("%d GiB of the 96 that are used", held/gib)
+	}
+}

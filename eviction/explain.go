@@ -192,45 +192,67 @@ func (m *Manager) held(in Input, w *watched) map[string]uint64 {
 	return pods
 }
 
-// explained is how much more pods hold than when the disk was last quiet, and how much more is used of it. A pod that was not measured
-// then held nothing, one that is not measured now holds what it held, and one that is gone does not count.
-func (m *Manager) explained(in Input, w *watched) (explained, lost uint64, known bool) {
+// grown is what became of a disk since it was last quiet.
+type grown struct {
+	pods  uint64 // so much more is held by pods that live
+	ended uint64 // and so much by pods that have ended: nobody's end brings it back
+	lost  uint64 // so much more is used of it
+}
+
+// explained finds out what became of a disk. A pod that was not measured then held nothing, one that is not measured now holds what it
+// held, and one that is gone does not count.
+func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 	q, known := m.explain.quiet[w.Signal]
-	if now := used(&w.observed); !known || now <= q.used {
-		return 0, 0, false
-	} else {
-		lost = now - q.used
+	now := used(&w.observed)
+	if !known || now <= q.used {
+		return g, false
 	}
-	more, less := uint64(0), uint64(0)
-	for uid, now := range m.held(in, w) {
-		then := q.pods[uid]
-		more, less = add(more, now-min(then, now)), add(less, then-min(then, now))
+	g.lost = now - q.used
+	held, less := m.held(in, w), uint64(0)
+	for i := range in.Summary.Pods {
+		p := &in.Summary.Pods[i]
+		now, measured := held[p.PodRef.UID]
+		if !measured {
+			continue
+		}
+		delete(held, p.PodRef.UID) // a Summary of somebody else's may have it twice
+		then := q.pods[p.PodRef.UID]
+		if more := now - min(then, now); empty(p, in.object(p)) {
+			g.ended = add(g.ended, more)
+		} else {
+			g.pods, less = add(g.pods, more), add(less, then-min(then, now))
+		}
 	}
-	return more - min(less, more), lost, true
+	g.pods -= min(less, g.pods)
+	return g, true
 }
 
 // unexplained says why no pod goes for a shortage that pods do not explain; empty: they do, or one may go all the same.
 func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Ranked) string {
 	e := &m.explain
-	explained, lost, known := m.explained(in, w)
-	if !known || explained >= lost-lost/2 || m.explainsAlone(w, &ranked[0], lost) {
+	g, known := m.explained(in, w)
+	if !known || g.pods >= g.lost-g.lost/2 || m.explainsAlone(w, &ranked[0], g.lost) {
 		m.forgetDoubt(w.Signal)
 		return ""
 	}
 	d, doubted := e.doubts[w.Signal]
 	of := func(v uint64) string { return amountText(w.info.kind, v) }
+	what := "something else takes it"
+	if g.ended >= g.lost-g.lost/2 {
+		what = of(g.ended) + " of it is held by pods that have ended"
+	}
 	d.reason = fmt.Sprintf("what pods hold more than at %s explains %s of the %s that were taken since of what %s counts: ",
-		e.quiet[w.Signal].at.UTC().Format(time.TimeOnly), of(explained), of(lost), w.Signal)
+		e.quiet[w.Signal].at.UTC().Format(time.TimeOnly), of(g.pods), of(g.lost), w.Signal)
 	switch {
 	case !doubted || now.Before(d.since):
 		d.since, e.fuller = now, now
 		e.unsaved = true
 		d.reason += "they are measured once more before one goes"
 	case now.Sub(d.since) < unexplainedLimit:
-		d.reason += fmt.Sprintf("something else takes it, and no pod goes for it before %s",
+		d.reason += fmt.Sprintf("%s, and no pod goes for it before %s", what,
 			d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly))
 	case !mayHelp(w, ranked):
-		d.reason += "something else takes it, and the end of all pods that may be evicted would not bring back what is short"
+		d.reason += what + ", and the end of all pods that may be evicted would not bring back what is short"
 	default:
 		d.reason = ""
 	}

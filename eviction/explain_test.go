@@ -74,9 +74,9 @@ func TestWhatPodsExplain(t *testing.T) {
 		quietAt(m, epoch, 40*gi, c.then)
 		in := disks(epoch.Add(time.Minute), 4*gi, c.now)
 		m.judge(epoch.Add(time.Minute), in.Summary)
-		explained, lost, known := m.explained(in, &m.watched[0])
-		if explained != c.explained || known != c.known || known && lost != 36*gi {
-			t.Errorf("%s: %d GiB of %d, known: %v", c.name, explained/gi, lost/gi, known)
+		g, known := m.explained(in, &m.watched[0])
+		if g.pods != c.explained || known != c.known || known && g.lost != 36*gi {
+			t.Errorf("%s: %d GiB of %d, known: %v", c.name, g.pods/gi, g.lost/gi, known)
 		}
 	}
 }

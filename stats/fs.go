@@ -51,7 +51,8 @@ type PodStorageStats struct {
 	Partial    bool // a part is (FsUsage.Partial)
 	// Unnamed is what no directory has any more. The sums above do not have it either: limits of pods know nothing of it.
 	Unnamed UnnamedStats
-	// ExitedLayers is what the writable layers of containers hold that have exited, and Files what the kubelet keeps for the pod and mounts
+	// ExitedLayers is what the writable layers of containers hold that have exited, with what the runtime keeps beside its layers (the
+	// sandbox's resolv.conf and hostname, volumes that images declare), and Files what the kubelet keeps for the pod and mounts
 	// into its containers: etc-hosts and termination messages. As the kubelet's, limits know of nothing of these but etc-hosts, so
 	// nothing else of them is in the sums above.
 	ExitedLayers, Files Opt[FsUsage]

@@ -111,7 +111,7 @@ func StartBackground(o BackgroundOptions) *Background {
 	b.imageFs.err, b.container.err = errNoStore, errNoStore
 	b.network = newSource("network of pods", networkEvery, networkLimit, b.networks.read)
 	b.storage = newStorageLoop(&storageWalker{host: o.Host, proc: o.Proc, rootDir: o.RootDir, logsDir: o.PodLogsDir,
-		uppers: map[string]string{}, runtime: o.Runtime}, storageEvery)
+		uppers: map[string]string{}, runtime: o.Runtime, store: func() string { return b.known().image }}, storageEvery)
 	if o.Cgroups != nil {
 		b.storage.walker.unnamed = newUnnamedFiles(o.Cgroups, PodRoots(o.CgroupRoot), o.Proc, o.Host, b.disks)
 	}

@@ -39,6 +39,7 @@ type storage struct {
 	messages    stats.FsUsage            // termination messages
 	layers      map[string]stats.FsUsage // writable layers, by container id
 	exited      map[string]stats.FsUsage // the same of containers that have exited
+	runtimes    stats.FsUsage            // files that the runtime keeps for it
 	projects    map[project]bool         // whose usage is in volumes
 	unnamed     unnamed
 }
@@ -74,6 +75,7 @@ type storageWalker struct {
 	mounted time.Time         // when the host's mounts were last read
 	mntErr  error             // of that
 	runtime FsRuntime
+	store   func() string // where the runtime says that its images are; nil, empty: not known
 	unnamed *unnamedFiles // nil: they are not looked for
 	asked   time.Time     // when the runtime was last asked for writable layers
 	told    map[string]stats.FsUsage
@@ -171,6 +173,7 @@ func (s *storageWalker) measure(ctx context.Context, uid string, dirs storageDir
 		for i := range pod.Exited {
 			out.exited[pod.Exited[i].ID] = s.exitedLayer(ctx, &pod.Exited[i], out.time)
 		}
+		errs = append(errs, s.ofRuntime(ctx, pod, out))
 	}
 	if out.err = errors.Join(errs...); out.err != nil {
 		out.err = fmt.Errorf("disk usage of pod %s: %w", uid, out.err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,50 @@ func (s *storageWalker) terminations(ctx context.Context, pod string, out *stora
 	return err
 }
 
+// containerd keeps files for each sandbox and container below its root directory. Mounted into the containers, writable, and bounded by
+// nothing, are the sandbox's hostname and resolv.conf, and the volumes that an image declares (v2.2 internal/cri/server/podsandbox
+// helpers_linux.go getSandboxRootDir, container_create.go volumeMounts). CRI-O keeps the two files on tmpfs (sandbox_run_linux.go, RunDir), where they
+// count as shared memory, and such volumes in the writable layer.
+const (
+	containerdRoot  = "/var/lib/containerd"
+	containerdCRI   = "io.containerd.grpc.v1.cri"
+	containerdStore = "io.containerd.snapshotter.v1." // a store's directory below the root begins so
+)
+
+// ofRuntime measures what containerd keeps for a pod, where that is the runtime. What cannot be read of it is a lower bound.
+func (s *storageWalker) ofRuntime(ctx context.Context, pod *Pod, out *storage) error {
+	root := containerdRoot
+	if s.store != nil {
+		if store := s.store(); strings.HasPrefix(path.Base(store), containerdStore) {
+			root = path.Dir(store)
+		}
+	}
+	root = path.Join(root, containerdCRI)
+	var errs []error
+	measure := func(kind, id string) {
+		if id == "" || strings.ContainsRune(id, '/') || id == "." || id == ".." { // of a runtime that names them so
+			return
+		}
+		u, err := s.tree(ctx, path.Join(root, kind, id))
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if errs = append(errs, err); u.Time.IsZero() {
+			u = stats.FsUsage{Time: out.time, Partial: true}
+		}
+		out.runtimes.Merge(u)
+	}
+	for i := range pod.Sandboxes {
+		measure("sandboxes", pod.Sandboxes[i].ID)
+	}
+	for _, containers := range [][]cri.Container{pod.Containers, pod.Exited} {
+		for i := range containers {
+			measure("containers", containers[i].ID)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // exitedLayer is what a container that has exited left in its writable layer. Its root is not mounted any more, so the runtime's word is
 // taken. Not every runtime has one: then what it holds is at least nothing, or what was found while the container lived (keep).
 func (s *storageWalker) exitedLayer(ctx context.Context, c *cri.Container, since time.Time) stats.FsUsage {
@@ -65,6 +110,7 @@ func (s *storage) beside() (exited, files stats.Opt[stats.FsUsage]) {
 	for _, u := range s.exited {
 		exited.V.Merge(u)
 	}
+	exited.V.Merge(s.runtimes)
 	files.V.Merge(s.hosts)
 	files.V.Merge(s.messages)
 	exited.OK, files.OK = !exited.V.Time.IsZero(), !files.V.Time.IsZero()

@@ -14,6 +14,7 @@ func (s *storage) keep(before *storage) {
 	}
 	s.allLogs = s.larger(s.allLogs, before.allLogs)
 	s.messages = s.larger(s.messages, before.messages)
+	s.runtimes = s.larger(s.runtimes, before.runtimes)
 	for id, now := range s.exited {
 		old, exited := before.exited[id]
 		if !exited { // it lived, and has written nothing since it was walked last

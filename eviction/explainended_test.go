@@ -1,0 +1,38 @@
+package eviction
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// A pod that has ended, as one killed for memory, keeps its files until somebody removes them. No pod's end would bring them back: nobody
+// goes for what it holds, and it is said.
+func TestFilesOfAPodThatHasEndedCostNobodyElse(t *testing.T) {
+	m := explainer(t)
+	quietAt(m, epoch, 40*gib, map[string]uint64{"ended": gib, "b": 3 * gib})
+	at, d := epoch.Add(time.Minute), Decision{}
+	for range 9 {
+		in := disks(at, 5*gib, map[string]uint64{"ended": 31 * gib, "b": 8 * gib})
+		for i := range in.Summary.Pods {
+			if p := &in.Summary.Pods[i]; p.PodRef.UID == "ended" {
+				p.Populated = stats.Some(false)
+			}
+		}
+		m.Observe(at, &in.Summary.Node, Situation{})
+		m.Step(at, in)
+		if d = m.Reclaimed(at, in); len(d.Evictions) > 0 {
+			t.Fatalf("%s goes at %v", d.Evictions[0].Pod.PodRef.UID, at.Sub(epoch))
+		}
+		at = at.Add(time.Minute)
+	}
+	if !strings.Contains(d.Reason, "30Gi of it is held by pods that have ended") {
+		t.Error(d.Reason)
+	}
+	// Once it lives again, it is the one.
+	if uid, _ := goesAfter(m, at, time.Minute, 5*gib, map[string]uint64{"ended": 31 * gib, "b": 8 * gib}, ""); uid != "ended" {
+		t.Errorf("%q goes", uid)
+	}
+}

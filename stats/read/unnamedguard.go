@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// guard makes the calls that somebody else can hold up. To look at a process' mappings the kernel takes its mmap_lock, and for its io and to
-// compare two threads its exec_update_lock (v6.12 fs/proc/task_mmu.c, fs/proc/base.c do_io_accounting, kernel/kcmp.c). A process keeps
+// guard makes the calls that somebody else can hold up. To look at a process' mappings the kernel takes its mmap_lock, and for its io and
+// to compare two threads its exec_update_lock (v6.12 fs/proc/task_mmu.c, fs/proc/base.c do_io_accounting, kernel/kcmp.c). A process keeps
 // these while it waits for a page, or for a descriptor to be closed, by a file system that need not answer: one over the network, or one
 // that a pod serves itself. A call that does so ends when that answers, or with the process. So a helper makes it, which is given up after
 // patience; it ends when its call does. It is for one goroutine.

@@ -20,7 +20,7 @@ import (
 // too: this saves asking for the others, which may lie on a network file system whose server is gone.
 const deleted = " (deleted)"
 
-// guarded makes a call about the process at hand that somebody else may hold up (guard). ok: it was made; else what is found is a lower bound.
+// guarded makes a call about the process at hand that may be held up (guard). ok: it was made; else what is found is a lower bound.
 func (f *unnamedFiles) guarded(call func()) (ok bool) {
 	ok = f.guard.do(f.uid, f.pid, call) == nil
 	f.out.cut = f.out.cut || !ok

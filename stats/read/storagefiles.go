@@ -48,8 +48,8 @@ func (s *storageWalker) terminations(ctx context.Context, pod string, out *stora
 
 // containerd keeps files for each sandbox and container below its root directory. Mounted into the containers, writable, and bounded by
 // nothing, are the sandbox's hostname and resolv.conf, and the volumes that an image declares (internal/cri/server/podsandbox/helpers.go
-// getSandboxRootDir, internal/cri/server/container_create.go volumeMounts). CRI-O keeps the two files on tmpfs (server/sandbox_run_linux.go:
-// RunDir), where they count as shared memory.
+// getSandboxRootDir, internal/cri/server/container_create.go volumeMounts). CRI-O keeps the two files on tmpfs (RunDir in its
+// server/sandbox_run_linux.go), where they count as shared memory.
 const (
 	containerdRoot  = "/var/lib/containerd"
 	containerdCRI   = "io.containerd.grpc.v1.cri"

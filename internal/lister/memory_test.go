@@ -18,8 +18,8 @@ import (
 // childVariable is set in the process that TestHostileStatusesFitTheMemory measures: the runtime that it lists.
 const childVariable = "JETTISON_LISTS"
 
-// The container's limit in deploy/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md): so much
-// more it may have, and so much more a process may have than at its start.
+// The container's limit in deploy/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md): so
+// much more it may have, and so much more a process may have than at its start.
 const memoryMore = 36 << 20
 
 // escaped is what a runtime makes of a tenant's megabytes of "<": six bytes of JSON for each.
@@ -30,6 +30,24 @@ func escaped(n int) string { return strings.Repeat(`\u003c`, n) }
 // command, which the kubelet writes as JSON into an annotation of the container (kuberuntime/labels.go): likewise.
 func hostile(t *testing.T) *critest.Runtime {
 	r := critest.Start(t)
+	for i := range 110 {
+		s, c, uid := fmt.Sprint("s", i), fmt.Sprint("c", i), fmt.Sprintf("12345678-1234-1234-1234-%012d", i)
+		sandbox := &runtimev1.PodSandbox{Id: s, Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: s, Namespace: "default"},
+			State: runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: 1}
+		container := &runtimev1.Container{Id: c, PodSandboxId: s, Metadata: &runtimev1.ContainerMetadata{Name: "main"},
+			State: runtimev1.ContainerState_CONTAINER_RUNNING}
+		r.Info[s] = fmt.Sprintf(`{"config":{"linux":{"cgroup_parent":%q}}}`, cgroupOf(uid))
+		r.Info[c] = `{"runtimeSpec":{"process":{"oomScoreAdj":900}}}`
+		r.Sandboxes, r.Containers = append(r.Sandboxes, sandbox), append(r.Containers, container)
+	}
+	fill(r, "")
+	return r
+}
+
+func cgroupOf(uid string) string { return "/kubepods/burstable/pod" + uid }
+
+// fill gives every eleventh pod what a tenant can, and new ids, as when it was made anew.
+func fill(r *critest.Runtime, again string) {
 	env := `["A=` + escaped(1_300_000) + `"]`
 	info := fmt.Sprintf(`{"sandboxID":"s","pid":7,"config":{"envs":%s},"runtimeSpec":{"process":{"env":%[1]s,"oomScoreAdj":900},`+
 		`"linux":{"resources":{"memory":{"limit":4096}}}}}`, env)
@@ -41,23 +59,18 @@ func hostile(t *testing.T) *critest.Runtime {
 		labels[fmt.Sprintf("%s/%d", strings.Repeat("k", 200), i)] = strings.Repeat("v", 63)
 	}
 	hook := map[string]string{"io.kubernetes.container.preStopHandler": escaped(100_000)}
-	for i := range 110 {
-		s, c, uid := fmt.Sprint("s", i), fmt.Sprint("c", i), fmt.Sprintf("12345678-1234-1234-1234-%012d", i)
-		sandbox := &runtimev1.PodSandbox{Id: s, Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: s, Namespace: "default"},
-			State: runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: 1}
-		container := &runtimev1.Container{Id: c, PodSandboxId: s, Metadata: &runtimev1.ContainerMetadata{Name: "main"},
-			State: runtimev1.ContainerState_CONTAINER_RUNNING}
-		r.Info[s] = `{"config":{"linux":{"cgroup_parent":"/kubepods/burstable/podX"}}}`
-		r.Info[c] = `{"runtimeSpec":{"process":{"oomScoreAdj":900}}}`
-		if i%11 == 0 {
-			sandbox.Annotations, sandbox.Labels, container.Annotations = annotations, labels, hook
-			r.Info[s], r.Info[c] = sandboxInfo, info
-			r.ContainerStatuses[c] = &runtimev1.ContainerStatus{Id: c, Metadata: container.Metadata, State: container.State,
-				Resources: &runtimev1.ContainerResources{Linux: &runtimev1.LinuxContainerResources{OomScoreAdj: 900}}}
-		}
-		r.Sandboxes, r.Containers = append(r.Sandboxes, sandbox), append(r.Containers, container)
+	for i := 0; i < len(r.Sandboxes); i += 11 {
+		sandbox, container := r.Sandboxes[i], r.Containers[i]
+		delete(r.Info, sandbox.Id)
+		delete(r.Info, container.Id)
+		delete(r.ContainerStatuses, container.Id)
+		s, c := fmt.Sprint("s", i, again), fmt.Sprint("c", i, again)
+		sandbox.Id, container.PodSandboxId, container.Id = s, s, c
+		sandbox.Annotations, sandbox.Labels, container.Annotations = annotations, labels, hook
+		r.Info[s], r.Info[c] = sandboxInfo, info
+		r.ContainerStatuses[c] = &runtimev1.ContainerStatus{Id: c, Metadata: container.Metadata, State: container.State,
+			Resources: &runtimev1.ContainerResources{Linux: &runtimev1.LinuxContainerResources{OomScoreAdj: 900}}}
 	}
-	return r
 }
 
 // Ten pods of 110 whose tenants did all that they can: the list of them fits the memory that the agent has, and tells what is needed.

@@ -3,8 +3,8 @@
 //
 //	beside.go  Finder: the processes that are a kubelet
 //	owner.go   which processes are the node's own
-//	listen.go  what listens on a kubelet's ports
 //	presence.go Presence: one that was seen a moment ago counts, over restarts
+//	listen.go  who listens on a kubelet's ports
 //	watch.go   Watch: what is known of it, for a loop that must not wait
 package beside
 

@@ -93,6 +93,11 @@ func listens(port int, inode string) string {
 	return fmt.Sprintf("   0: 0100007F:%04X 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 %s 1 0 100 0 0 10 0\n", port, inode)
 }
 
+// listensAs is a socket of another user's.
+func listensAs(uid, port int, inode string) string {
+	return strings.Replace(listens(port, inode), "     0        0 "+inode, fmt.Sprintf(" %5d        0 %s", uid, inode), 1)
+}
+
 func TestKubelet(t *testing.T) {
 	long := strings.Repeat("a", 3<<20)
 	setuid := filepath.Join(t.TempDir(), "sudo")
@@ -153,12 +158,22 @@ func TestKubelet(t *testing.T) {
 		"a pod has the port":       {join(process("9", "web", "/web", pod), tree{"9/fd/0": "-> /dev/null", "9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), ""},
 		"a pod, and something":     {join(process("9", "web", "/web", pod), tree{"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711") + listens(10250, "4712")}), "port 10250"},
 		"a pod without descriptor": {join(process("9", "web", "/web", pod), tree{"1/net/tcp": header + listens(10250, "4711")}), "port 10250"},
-		"a table of nonsense":      {tree{"1/net/tcp": header + "no sockets here\n"}, "cannot be seen: "},
-		"a port of nonsense":       {tree{"1/net/tcp": header + strings.Replace(listens(1, "1"), ":0001", ":zzzz", 1)}, "cannot be seen: "},
-		"an endless line":          {tree{"1/net/tcp": header + long}, "a line of more than"},
-		"not the node's /proc":     {tree{"self": "-> 1"}, "is not the node's /proc"},
-		"a pod's /proc":            {tree{"1/cgroup": pod}, "is not the node's /proc"},
-		"a directory for a file":   {tree{"9/comm/x": ""}, "cannot be seen: read "},
+		"another user's port":      {tree{"1/net/tcp": header + listensAs(1000, 10255, "4711")}, ""},
+		"a sub-user's port":        {tree{"1/net/tcp6": header + listensAs(100000, 10250, "4711")}, ""},
+		"the node's own port":      {join(process("9", "x", "/x", system), tree{"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), "port 10250"},
+		"root by a set-uid bit has the port": {join(of(uids("1000\t0\t0\t0"), nodesUser), tree{"9/comm": "nc\n", "9/exe": "-> /bin/nc",
+			"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), ""},
+		"a user namespace has the port": {join(of(root, "-> user:[4026532210]"), tree{"9/comm": "nc\n", "9/exe": "-> /bin/nc",
+			"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), ""},
+		"a pod and the node have the port": {join(process("9", "web", "/web", pod), process("10", "x", "/x", system), tree{"9/fd/3": "-> socket:[4711]",
+			"10/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), "port 10250"},
+		"an owner of nonsense":   {tree{"1/net/tcp": header + strings.Replace(listens(10250, "4711"), "  0        0 4711", "  x        0 4711", 1)}, "cannot be seen: "},
+		"a table of nonsense":    {tree{"1/net/tcp": header + "no sockets here\n"}, "cannot be seen: "},
+		"a port of nonsense":     {tree{"1/net/tcp": header + strings.Replace(listens(1, "1"), ":0001", ":zzzz", 1)}, "cannot be seen: "},
+		"an endless line":        {tree{"1/net/tcp": header + long}, "a line of more than"},
+		"not the node's /proc":   {tree{"self": "-> 1"}, "is not the node's /proc"},
+		"a pod's /proc":          {tree{"1/cgroup": pod}, "is not the node's /proc"},
+		"a directory for a file": {tree{"9/comm/x": ""}, "cannot be seen: read "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := node(c.more).write(t)

@@ -16,6 +16,7 @@ var ports = []uint16{10250, 10248, 10255}
 // socket is one that listens.
 type socket struct {
 	port  uint16
+	root  bool // user 0 of the initial user namespace has made it, or of that this program is in
 	inode string
 }
 
@@ -27,11 +28,11 @@ func (p *proc) listener() (why string, err error) {
 			return "", err
 		}
 		for _, s := range sockets {
-			pod, err := p.held(s)
+			other, err := p.heldByOthers(s)
 			if err != nil {
 				return "", err
 			}
-			if !pod {
+			if !other {
 				return fmt.Sprintf("something listens on port %d", s.port), nil
 			}
 		}
@@ -82,7 +83,7 @@ func (p *proc) listening(file string) (out []socket, err error) {
 				return out, nil
 			}
 			for _, port := range ports {
-				if s.port == port {
+				if s.port == port && s.root {
 					out = append(out, s)
 				}
 			}
@@ -100,7 +101,7 @@ var errSocket = errors.New(`malformed line, want "N: ADDRESS:PORT ADDRESS:PORT S
 
 // parseSocket reads a line of /proc/net/tcp: "0: 0100007F:2808 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 12345 ...".
 func parseSocket(line []byte) (s socket, listens bool, err error) {
-	const local, state, inode, listen = 1, 3, 9, "0A"
+	const local, state, uid, inode, listen = 1, 3, 7, 9, "0A"
 	f := bytes.Fields(line)
 	if len(f) <= inode {
 		return s, false, errSocket
@@ -112,27 +113,34 @@ func parseSocket(line []byte) (s socket, listens bool, err error) {
 	if err != nil {
 		return s, false, errSocket
 	}
-	return socket{uint16(port), string(f[inode])}, true, nil
+	// The user id is of the reader's user namespace (v6.12 net/ipv4/tcp_ipv4.c get_tcp4_sock, from_kuid_munged of seq_user_ns).
+	if _, err := strconv.ParseUint(string(f[uid]), 10, 32); err != nil {
+		return s, false, errSocket
+	}
+	return socket{uint16(port), string(f[uid]) == "0", string(f[inode])}, true, nil
 }
 
-// held says whether a pod's process holds a socket: a pod in the node's network can take any port. It is dear, and only done
-// where no kubelet was found and one of its ports is in use.
-func (p *proc) held(s socket) (pod bool, err error) {
+// heldByOthers says whether those who hold a socket are not the node's own: a pod in the node's network can take any port, and a user any
+// of these. One that nobody is seen to hold may be a kubelet's. It is dear, and only done where no kubelet was found and root has a socket on
+// one of its ports.
+func (p *proc) heldByOthers(s socket) (others bool, err error) {
 	link := "socket:[" + s.inode + "]"
 	for _, pid := range p.pids {
 		dir := strconv.Itoa(pid)
-		pod, gone, err := p.ofPod(dir)
+		holds, err := p.holds(dir+"/fd", link)
 		if err != nil {
 			return false, err
 		}
-		if gone || !pod {
+		if !holds {
 			continue
 		}
-		if ok, err := p.holds(dir+"/fd", link); ok || err != nil {
-			return ok, err
+		own, gone, err := p.nodesOwn(dir)
+		if err != nil || own {
+			return false, err
 		}
+		others = others || !gone
 	}
-	return false, nil
+	return others, nil
 }
 
 // holds says whether one of the descriptors in a directory is what a link says.

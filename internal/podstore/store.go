@@ -34,6 +34,13 @@ const (
 	MaxMemory = 8 << 20 // bytes of all objects, as podjson.Size has them
 	// maxBoth bounds what is known together with what is new in Puts under way: until one is over there are both.
 	maxBoth = 10 << 20
+	// maxAll is the one budget of all that clients have the agent keep, over all their connections: objects, as above, and text that is
+	// read or to be sent (Hold). So long as there are no more objects than maxBoth, a pod of a MiB may be put beside them.
+	maxAll = 12 << 20
+	// freeText is how much text of one body does not count: an ordinary pod is put, whatever others do. There are 32 connections.
+	freeText = 16 << 10
+	// textCosts is how many bytes of memory one of a body's takes, see podjson.List.
+	textCosts = 3
 )
 
 // Errors of Put beside those that say what is wrong with the text, which wrap neither.
@@ -61,6 +68,7 @@ type Store struct {
 	decoding sync.Mutex    // held for one pod at a time, so that clients together use one core
 	staged   atomic.Int64  // bytes of objects in Puts under way that are not known already
 	held     atomic.Int64  // bytes of what clients have handed over
+	texts    atomic.Int64  // bytes of memory that text of clients takes
 
 	mu        sync.Mutex
 	clients   map[string]*entry
@@ -95,30 +103,25 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 // A pod whose UID is known replaces that one. It is all or nothing: after an error nothing has changed. Errors name the pod, and
 // wrap ErrTooLarge, ErrBusy (too much is being put by others: try again) or the reader's.
 func (s *Store) Put(r io.Reader, replace bool) (pods int, version uint64, err error) {
-	batch, memory, staged := map[string]*entry{}, 0, 0
-	defer func() { s.staged.Add(int64(-staged)) }()
-	err = podjson.List(r, func(_ int, raw []byte) error {
+	batch, memory := map[string]*entry{}, 0
+	u := &underway{s: s}
+	defer u.end()
+	err = podjson.List(r, u.text, func(_ int, raw []byte) error {
 		if len(batch) == MaxPods {
 			return fmt.Errorf("%w: the agent takes %d pods, those of one node", ErrTooLarge, MaxPods)
 		}
-		e, err := s.decode(raw)
+		e, err := u.decode(raw)
 		if err != nil {
 			return err
 		}
 		if _, twice := batch[string(e.object.UID)]; twice {
 			return fmt.Errorf("metadata.uid: %q is a second time in the list", e.object.UID)
 		}
-		if old := s.same(e); old != nil { // it takes no memory a second time
-			e = old
-		} else {
-			staged += e.size
-			s.staged.Add(int64(e.size))
-		}
 		batch[string(e.object.UID)] = e
 		if memory += e.size; memory > MaxMemory {
 			return errMemory
 		}
-		return s.room(staged)
+		return nil
 	})
 	if err != nil {
 		return 0, 0, err
@@ -129,19 +132,6 @@ func (s *Store) Put(r io.Reader, replace bool) (pods int, version uint64, err er
 
 var errMemory = fmt.Errorf("%w: the agent has room for %d MiB of pods", ErrTooLarge, MaxMemory>>20)
 
-// room refuses what does not fit beside what is known; staged is how much of it is this Put's.
-func (s *Store) room(staged int) error {
-	held := s.held.Load()
-	switch {
-	case held+int64(staged) > maxBoth:
-		return fmt.Errorf("%w: the agent has room for %d MiB of pods while they change, and has %d: put or delete them in parts",
-			ErrTooLarge, maxBoth>>20, held>>20)
-	case held+s.staged.Load() > maxBoth:
-		return fmt.Errorf("%w: too many pods are being put at the same time", ErrBusy)
-	}
-	return nil
-}
-
 // same is the known entry that a new one equals; nil: there is none.
 func (s *Store) same(e *entry) *entry {
 	s.mu.Lock()
@@ -150,17 +140,6 @@ func (s *Store) same(e *entry) *entry {
 		return old
 	}
 	return nil
-}
-
-func (s *Store) decode(raw []byte) (*entry, error) {
-	s.decoding.Lock()
-	defer s.decoding.Unlock()
-	p, err := podjson.Pod(raw)
-	if err != nil {
-		return nil, err
-	}
-	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
-	return &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}, nil
 }
 
 // kubeletsAnnotations say that a pod is static or a mirror. The runtime has them from the kubelet, and a manifest is given them here.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"jettison/api"
@@ -24,6 +25,8 @@ type handler struct {
 	state func() any
 	limit time.Duration // for one request
 	body  int64         // bytes that one may have
+
+	encoding sync.Mutex // held for one answer at a time, until it is taken into account
 }
 
 // failure is an answer that says what is wrong, in one line.
@@ -109,10 +112,10 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 		return putFailure(r.Context(), err)
 	}
 	answer := api.PutAnswer{Pods: pods, Version: version}
-	for _, r := range h.pods.Snapshot().Refused {
-		answer.Refused = append(answer.Refused, api.RefusedPod{Object: r.Object, Runtime: r.Runtime})
+	for _, known := range h.pods.Snapshot().Refused {
+		answer.Refused = append(answer.Refused, api.RefusedPod{Object: known.Object, Runtime: known.Runtime})
 	}
-	return h.answer(w, answer)
+	return h.answer(w, r, answer)
 }
 
 // putFailure finds the status of what went wrong.
@@ -167,7 +170,7 @@ func (h *handler) getState(w http.ResponseWriter, r *http.Request) *failure {
 	if state == nil {
 		return errNoState
 	}
-	return h.answer(w, state)
+	return h.answer(w, r, state)
 }
 
 // query are a request's parameters: those that are known, each at most once.
@@ -223,14 +226,30 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.r.Read(p)
 }
 
-// answer writes a value, whole or not at all.
-func (h *handler) answer(w http.ResponseWriter, v any) *failure {
+// errBusy is the answer where those that others do not read take all the memory.
+var errBusy = &failure{status: http.StatusServiceUnavailable, text: "too much is being sent and put at the same time: try again"}
+
+// answer writes a value, whole or not at all. It is in memory for as long as a client takes to read it, so a member's comes out of the
+// budget of all that clients have the agent keep. Root's does not: who wants to know what goes on is told, whatever members do.
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, v any) *failure {
+	h.encoding.Lock()
 	text, err := json.Marshal(v)
+	if c, _ := r.Context().Value(connKey{}).(*conn); err == nil && c.role != owner {
+		release, ok := h.pods.Hold(len(text))
+		if !ok {
+			h.encoding.Unlock()
+			return errBusy
+		}
+		defer release()
+	}
+	h.encoding.Unlock()
 	if err != nil {
 		return &failure{status: http.StatusInternalServerError, text: "cannot be written as JSON: " + err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = printable.Writer(w).Write(append(text, '\n')) // the client is gone: there is no one to tell
+	out := printable.Writer(w)
+	_, _ = out.Write(text)
+	_, _ = out.Write([]byte("\n")) // the client is gone: there is no one to tell
 	return nil
 }
 

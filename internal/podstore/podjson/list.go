@@ -9,6 +9,7 @@
 package podjson
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,10 +23,11 @@ const MaxPod = 1 << 20
 var ErrTooLarge = errors.New("too large")
 
 // List reads a JSON list of pods, a v1.PodList or a v1.List as kubectl prints it, and hands each item to take as it stands in
-// the text. No more than one item is held at a time. Whatever is none of these three ends it with an error that names the item
-// ("pods[3]"); errors of r and of take are wrapped.
-func List(r io.Reader, take func(i int, raw []byte) error) error {
-	b := &bounded{r: r}
+// the text. No more than one item is held at a time, with what was read beyond it: held is told whenever that is more than it was, in
+// bytes of text; in memory it is up to three times as much, the decoder's buffer and the item. nil: it is not told. Whatever is none of these three ends it with an error that names the item
+// ("pods[3]"); errors of r, held and take are wrapped.
+func List(r io.Reader, held func(bytes int) error, take func(i int, raw []byte) error) error {
+	b := &bounded{r: r, held: held}
 	dec := json.NewDecoder(b)
 	l := listing{dec: dec, bounded: b, take: take}
 	start, err := l.token()
@@ -167,12 +169,14 @@ func syntax(err error) error {
 
 // bounded keeps the decoder, which reads a value until it ends, from reading more than a pod ahead.
 type bounded struct {
-	r          io.Reader
-	read, upTo int64 // bytes from the start
+	r                io.Reader
+	held             func(bytes int) error // may be nil
+	read, upTo, from int64                 // bytes from the start; what is before from is not in memory any more
+	most             int64                 // that was held
 }
 
 // allow another pod from an offset on, and some space around it.
-func (b *bounded) allow(offset int64) { b.upTo = offset + MaxPod + 64<<10 }
+func (b *bounded) allow(offset int64) { b.from, b.upTo = offset, offset+MaxPod+64<<10 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	left := b.upTo - b.read
@@ -181,6 +185,12 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), left)])
 	b.read += int64(n)
+	if now := b.read - b.from; now > b.most {
+		b.most = now
+		if b.held != nil {
+			err = cmp.Or(b.held(int(now)), err)
+		}
+	}
 	return n, err
 }
 

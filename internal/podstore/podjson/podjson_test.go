@@ -21,7 +21,7 @@ const meta = `"metadata":{"uid":"u1","namespace":"default","name":"web"}`
 
 // decodeAll is what a Put does with a body.
 func decodeAll(r io.Reader) (pods []*v1.Pod, err error) {
-	err = List(r, func(_ int, raw []byte) error {
+	err = List(r, nil, func(_ int, raw []byte) error {
 		p, err := Pod(raw)
 		if err == nil {
 			pods = append(pods, p)

@@ -67,6 +67,29 @@ func list(fd int, buf []byte, visit func(name []byte)) error {
 	}
 }
 
+// listUntil is list that ends when visit returns false.
+func listUntil(fd int, buf []byte, visit func(name []byte) bool) error {
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			return nil
+		}
+		for rest := buf[:n]; len(rest) > 0; {
+			var name []byte
+			var directory bool
+			if name, directory, rest = nextEntry(rest); directory && !visit(name) {
+				return nil
+			}
+		}
+	}
+}
+
 // directories goes through the records of getdents64(2): inode (8 bytes), offset (8), record length (2), type (1), name.
 func directories(b []byte, visit func(name []byte)) {
 	const nameOffset = 19

@@ -157,8 +157,17 @@ func vanished(err error) error {
 }
 
 // Children calls visit with the name of each cgroup directly below a path, in the kernel's order. buf is scratch space; a
-// few KiB will do. A path that does not exist has no children. For a path that is listed again and again, see Dir.
+// few KiB will do. A path that does not exist has no children. For a path that is listed again and again, see Dir; for one below which a
+// tenant makes groups, ChildrenUntil.
 func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
+	return fs.ChildrenUntil(name, buf, func(name string) bool {
+		visit(name)
+		return true
+	})
+}
+
+// ChildrenUntil is Children that ends when visit returns false: there may be a hundred thousand.
+func (fs *FS) ChildrenUntil(name string, buf []byte, visit func(name string) bool) error {
 	fd, err := fs.open(name, unix.O_DIRECTORY|unix.O_RDONLY)
 	if err == unix.ENOENT || err == unix.ENODEV {
 		return nil
@@ -167,7 +176,7 @@ func (fs *FS) Children(name string, buf []byte, visit func(name string)) error {
 		return fmt.Errorf("open cgroup %s: %w", fs.join(name), err)
 	}
 	defer unix.Close(fd)
-	err = list(fd, buf, func(name []byte) { visit(string(name)) })
+	err = listUntil(fd, buf, func(name []byte) bool { return visit(string(name)) })
 	if err == unix.ENOENT { // the directory was removed while it was read
 		return nil
 	}

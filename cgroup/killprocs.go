@@ -151,7 +151,7 @@ func (k *ProcKiller) group(g *Group) bool {
 			break
 		}
 	}
-	return k.err == nil
+	return k.err == nil && time.Now().Before(k.deadline)
 }
 
 // list visits the processes of a group. In a threaded group only cgroup.threads can be read; processes are then those whose

@@ -1,7 +1,9 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -32,5 +34,24 @@ func TestKillMoreProcessesThanABatch(t *testing.T) {
 		if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
 			t.Fatalf("process %d: %v", cmd.Process.Pid, cmd.ProcessState)
 		}
+	}
+}
+
+// A kill process by process ends at its time, however many groups there are to walk through, and a list of groups where its reader has enough.
+func TestWalksEndWhereTheyAreToldTo(t *testing.T) {
+	files := map[string]string{"a/cgroup.procs": ""}
+	for i := range 300 {
+		files[fmt.Sprintf("a/%d/cgroup.procs", i)] = ""
+	}
+	fs := tree(t, files)
+	k, visited := NewProcKiller(), 0
+	visit := k.visit
+	k.visit = func(g *Group) bool { visited++; return visit(g) }
+	if _, err := k.Kill(group(t, fs, "a"), -time.Second); !errors.Is(err, os.ErrDeadlineExceeded) || visited != 1 {
+		t.Errorf("%d groups after its time: %v", visited, err)
+	}
+	n := 0
+	if err := fs.ChildrenUntil("a", make([]byte, 4096), func(string) bool { n++; return n < 7 }); err != nil || n != 7 {
+		t.Errorf("%d children, %v", n, err)
 	}
 }

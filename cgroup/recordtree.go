@@ -62,7 +62,10 @@ func (fs *FS) recordFrom(name string, below bool, left *int, buf []byte, visit f
 		return nil
 	}
 	var names []string
-	if err := fs.Children(name, buf, func(child string) { names = append(names, child) }); err != nil {
+	if err := fs.ChildrenUntil(name, buf, func(child string) bool {
+		names = append(names, child)
+		return len(names) <= *left // one more says that there are too many
+	}); err != nil {
 		return err
 	}
 	for _, child := range names {

@@ -52,10 +52,9 @@ func (fs *FS) removeTree(name string, levels int, left *int) error {
 	}
 	*left--
 	var below []string
-	err := fs.Children(name, make([]byte, 4096), func(child string) {
-		if len(below) < *left {
-			below = append(below, strings.Clone(child))
-		}
+	err := fs.ChildrenUntil(name, make([]byte, 4096), func(child string) bool {
+		below = append(below, strings.Clone(child))
+		return len(below) < *left
 	})
 	if err != nil {
 		return err

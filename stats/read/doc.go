@@ -5,6 +5,7 @@
 //	node.go        the full look at the node
 //	podset.go      the pods of the hierarchy, kept between looks
 //	podlook.go     the files of one pod and its containers
+//	below.go       what containers make below their own cgroups, within bounds
 //	self.go        which pod this process runs in
 //	stallshare.go  the share of time stalled, from totals
 //	background.go  Background: what may block, each source on its own

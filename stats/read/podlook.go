@@ -2,7 +2,6 @@ package read
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -192,26 +191,34 @@ func (c *Reader) cpuStats(now time.Time, g *cgroup.Group, last *usageSample) (ou
 	return stats.CPUStats{Time: now, Usage: usage, NanoCores: last.rate(now, usage.V)}, nil
 }
 
-// containers reads the cgroups in a pod's. Containers that go away meanwhile are left out.
+// containers reads the cgroups in a pod's. Containers that go away meanwhile are left out, and those that are more than can be looked into:
+// the pod's own figures are of its own cgroup and lack nothing.
 func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error {
 	p.Containers = p.Containers[:0]
 	total, countErr := c.countProcesses(k.Path)
 	if errors.Is(countErr, cgroup.ErrVanished) {
 		return countErr
 	}
-	errs := []error{countErr}
+	errs, whole := []error{countErr}, true
 	var names []string
-	if err := c.fs.Children(k.Path, c.pods.names, func(name string) { names = append(names, name) }); err != nil {
+	if err := c.fs.ChildrenUntil(k.Path, c.pods.names, func(name string) bool {
+		if whole = len(names) < maxContainers || c.below.take(); whole {
+			names = append(names, name)
+		}
+		return whole
+	}); err != nil {
 		return err
+	}
+	if !whole {
+		c.below.refuse(k.Path)
 	}
 	for _, name := range names {
 		container, err := c.container(now, k, name)
 		if errors.Is(err, cgroup.ErrVanished) {
 			continue
 		}
-		if !container.Processes.OK || err != nil {
-			errs = append(errs, err)
-		}
+		whole = whole && container.Processes.OK
+		errs = append(errs, err)
 		total += container.Processes.V
 		p.Containers = append(p.Containers, container)
 	}
@@ -221,7 +228,7 @@ func (c *Reader) containers(now time.Time, k *podGroup, p *stats.PodStats) error
 		}
 	}
 	err := errors.Join(errs...)
-	p.Processes = stats.Opt[uint64]{V: total, OK: err == nil}
+	p.Processes = stats.Opt[uint64]{V: total, OK: whole && err == nil}
 	return err
 }
 
@@ -267,38 +274,9 @@ func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.C
 	m.SwapBytes, errs[3] = optional(g.MemorySwapCurrent(c.buf))
 	m.LimitBytes, errs[4] = limit(g.MemoryMax(c.buf))
 	left := maxCounted
-	n, err := c.countTree(path, &left)
-	errs[5], out.Processes = err, stats.Opt[uint64]{V: n, OK: err == nil}
+	n, whole, err := c.countTree(path, &left)
+	errs[5], out.Processes = err, stats.Opt[uint64]{V: n, OK: whole && err == nil}
 	return out, errors.Join(errs[:]...)
-}
-
-// maxCounted bounds how many of a container's own cgroups are looked into: a container may make as many as it likes.
-const maxCounted = 500
-
-// errManyCgroups: a container's processes are not counted.
-var errManyCgroups = errors.New("more cgroups below it than are looked into: its processes are not counted")
-
-// countTree counts the processes of a cgroup and of all below it.
-func (c *Reader) countTree(path string, left *int) (uint64, error) {
-	if *left--; *left < 0 || len(path) > 2000 { // longer paths can be made than opened
-		return 0, fmt.Errorf("cgroup /%.200s: %w", path, errManyCgroups)
-	}
-	n, err := c.countProcesses(path)
-	if err != nil {
-		return n, err
-	}
-	var below []string
-	if err := c.fs.Children(path, c.pods.names, func(name string) { below = append(below, name) }); err != nil {
-		return n, err
-	}
-	for _, name := range below {
-		more, err := c.countTree(path+"/"+name, left)
-		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
-			return n, err
-		}
-		n += more
-	}
-	return n, nil
 }
 
 // countProcesses counts the lines of cgroup.procs: processes, not threads.

@@ -26,6 +26,7 @@ type Reader struct {
 	detail cgroup.MemoryDetail // likewise
 	psi    cgroup.PSIStats
 	errs   []error
+	below  groupBudget // of the full look under way
 
 	nodeCPU usageSample
 	stalls  [3]stallHistory // by resource
@@ -133,7 +134,10 @@ const (
 // view goes through all pods. What it writes into out.Pods is valid until the next look into the same Summary.
 func (c *Reader) view(now time.Time, pods Index, out *stats.Summary, d depth) error {
 	out.Time = now
-	c.errs = c.errs[:0]
+	c.errs, c.below = c.errs[:0], groupBudget{}
+	if d == full {
+		c.below = newGroupBudget()
+	}
 	if err := c.pods.discover(pods); err != nil {
 		c.errs = append(c.errs, err)
 	}
@@ -149,6 +153,9 @@ func (c *Reader) view(now time.Time, pods Index, out *stats.Summary, d depth) er
 			c.errs = append(c.errs, err)
 		}
 		c.identify(pods[k.UID], p, out.Node.Memory.CapacityBytes)
+	}
+	if err := c.below.err(); err != nil {
+		c.errs = append(c.errs, err)
 	}
 	if len(c.errs) == 0 {
 		return nil

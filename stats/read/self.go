@@ -7,10 +7,13 @@ import (
 	"jettison/stats"
 )
 
-// processes visits every process of a cgroup and of those one level below it, which are a pod's containers.
+// processes visits every process of a cgroup and of those one level below it, which are a pod's containers: of so many as a pod has.
 func (c *Reader) processes(path string, visit func(pid int)) {
 	paths := []string{path}
-	_ = c.fs.Children(path, c.pods.names, func(name string) { paths = append(paths, path+"/"+name) })
+	_ = c.fs.ChildrenUntil(path, c.pods.names, func(name string) bool {
+		paths = append(paths, path+"/"+name)
+		return len(paths) <= maxContainers
+	})
 	for _, p := range paths {
 		if g, err := c.fs.Group(p); err == nil {
 			_ = g.Procs(c.buf, visit)

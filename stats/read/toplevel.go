@@ -33,7 +33,10 @@ func (c *Reader) TopLevel(visit func(path string, bytes uint64)) error {
 		}
 	}
 	children := func(path string) (names []string) {
-		err := c.fs.Children(path, c.pods.names, func(name string) { names = append(names, name) })
+		err := c.fs.ChildrenUntil(path, c.pods.names, func(name string) bool {
+			names = append(names, name)
+			return len(names) <= maxGroups
+		})
 		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
 			errs = append(errs, err)
 		}

@@ -96,9 +96,10 @@ func (f *unnamedFiles) look(ctx context.Context, uid string, pod *Pod, counted m
 	if f.began = time.Now(); f.began.Sub(f.mounted) >= mountsEvery {
 		f.readOverlays()
 	}
+	began := time.Now()
 	for _, name := range f.groups(uid, pod) {
 		f.group = path.Base(name)
-		f.all(short, f.order(f.processes(name), before))
+		f.all(short, f.order(f.processes(name, began.Add(out.turn/4)), before))
 	}
 	if out.cut {
 		out.larger(before)
@@ -153,8 +154,8 @@ func (f *unnamedFiles) groups(uid string, pod *Pod) (names []string) {
 	return names
 }
 
-// processes are those in a cgroup and all below it.
-func (f *unnamedFiles) processes(name string) (pids []int) {
+// processes are those in a cgroup and all below it, as far as these can be gone through until a time: most of a turn is for their files.
+func (f *unnamedFiles) processes(name string, until time.Time) (pids []int) {
 	g, err := f.fs.Group(name)
 	if err != nil {
 		f.out.cut = f.out.cut || !errors.Is(err, cgroup.ErrVanished)
@@ -170,7 +171,9 @@ func (f *unnamedFiles) processes(name string) (pids []int) {
 			}
 			pids = append(pids, pid)
 		})
-		return len(pids) < maxProcesses
+		late := time.Now().After(until)
+		f.out.cut = f.out.cut || late
+		return len(pids) < maxProcesses && !late
 	})
 	f.out.cut = f.out.cut || deep
 	return pids

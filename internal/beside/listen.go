@@ -121,8 +121,8 @@ func parseSocket(line []byte) (s socket, listens bool, err error) {
 }
 
 // heldByOthers says whether those who hold a socket are not the node's own: a pod in the node's network can take any port, and a user any
-// of these. One that nobody is seen to hold may be a kubelet's. It is dear, and only done where no kubelet was found and root has a socket on
-// one of its ports.
+// of these. One that nobody is seen to hold may be a kubelet's. It is dear, and only done where no kubelet was found and root has a socket
+// on one of its ports.
 func (p *proc) heldByOthers(s socket) (others bool, err error) {
 	link := "socket:[" + s.inode + "]"
 	for _, pid := range p.pids {

@@ -24,7 +24,8 @@ var ErrTooLarge = errors.New("too large")
 
 // List reads a JSON list of pods, a v1.PodList or a v1.List as kubectl prints it, and hands each item to take as it stands in
 // the text. No more than one item is held at a time, with what was read beyond it: held is told whenever that is more than it was, in
-// bytes of text; in memory it is up to three times as much, the decoder's buffer and the item. nil: it is not told. Whatever is none of these three ends it with an error that names the item
+// bytes of text; in memory it is up to three times as much, the decoder's buffer and the item. nil: it is not told.
+// Whatever is none of these three ends it with an error that names the item
 // ("pods[3]"); errors of r, held and take are wrapped.
 func List(r io.Reader, held func(bytes int) error, take func(i int, raw []byte) error) error {
 	b := &bounded{r: r, held: held}

@@ -14,7 +14,7 @@ import (
 
 // lookFlags are those of the commands that look at a node once.
 type lookFlags struct {
-	path    string
+	config  config.Places
 	options observe.Options
 }
 
@@ -28,10 +28,26 @@ func (l *lookFlags) add(cmd *cobra.Command) {
 // addPlaces adds the flags that say where things are.
 func (l *lookFlags) addPlaces(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&l.path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
+	addConfig(cmd, &l.config)
 	f.StringVar(&l.options.CgroupMount, "cgroup-mount", "/sys/fs/cgroup", "where the node's cgroup v2 hierarchy is mounted")
 	f.StringVar(&l.options.ProcMount, "proc-mount", "/proc", "where the node's /proc is mounted")
 	f.StringVar(&l.options.HostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
+}
+
+// addConfig adds the flags that say where the configuration is.
+func addConfig(cmd *cobra.Command, p *config.Places) {
+	f := cmd.Flags()
+	f.StringVar(&p.Path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there, else the kubelet's own)")
+	f.StringVar(&p.Dir, "config-dir", "", "directory of drop-ins over a kubelet's configuration file, as its --config-dir")
+}
+
+// find loads the configuration.
+func (l *lookFlags) find(ctx context.Context) (err error) {
+	l.config.ProcMount = l.options.ProcMount
+	if l.options.Config, err = config.Find(ctx, l.config); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 // defaultHostRoot is the root of the node's first process where this one sees it and has another root of its own, as in a
@@ -57,11 +73,7 @@ func (l *lookFlags) load(ctx context.Context) error {
 			return usageError{fmt.Errorf("--%s %v: want more than 0 and at most %v", f.name, f.value, f.most)}
 		}
 	}
-	var err error
-	if l.options.Config, err = config.Load(ctx, l.path); err != nil {
-		return usageError{err}
-	}
-	return nil
+	return l.find(ctx)
 }
 
 // asJSON reads the flag --output.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/internal/config"
 	"jettison/internal/gcpass"
 	"jettison/internal/sources"
 	"jettison/reclaim"
@@ -46,8 +45,8 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			if o.Trigger, ok = triggers[trigger]; !ok {
 				return usageError{fmt.Errorf("--trigger %q: want periodic or diskPressure", trigger)}
 			}
-			if places.options.Config, err = config.Load(cmd.Context(), places.path); err != nil {
-				return usageError{err}
+			if err = places.find(cmd.Context()); err != nil {
+				return err
 			}
 			o.Config, o.CgroupMount = places.options.Config.Config, places.options.CgroupMount
 			o.ProcMount, o.HostRoot = places.options.ProcMount, places.options.HostRoot

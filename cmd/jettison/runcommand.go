@@ -19,7 +19,8 @@ import (
 )
 
 func runCommand(stderr io.Writer) *cobra.Command {
-	var path, format, level, record, ladder string
+	var places config.Places
+	var format, level, record, ladder string
 	o := agent.Options{Version: version}
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -28,7 +29,8 @@ func runCommand(stderr io.Writer) *cobra.Command {
 its /proc and the socket of its container runtime; docs/use/privileges.md says how a DaemonSet gives it these.
 
 Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own KubeletConfiguration as it is. Without
---config, ` + config.DefaultPath + ` is read if it is there; else the defaults hold:
+--config, ` + config.DefaultPath + ` is read if it is there; else what the node's kubelet goes by, if there is one: its file, its
+drop-ins, its flags; else the defaults hold:
 ` + defaultThresholds() + `.
 Beside a kubelet signals of disks and inodes only set conditions, unless the configuration says disk: act.`,
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
@@ -37,10 +39,11 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			pipe := logpipe.New(stderr, ownLine(format == "json"))
 			defer pipe.Close(time.Second)
 			var err error
+			places.ProcMount = o.ProcMount
 			if o.Log, err = logger(pipe, format, level); err != nil {
 				return usageError{err}
 			}
-			if o.Config, err = config.Load(cmd.Context(), path); err != nil {
+			if o.Config, err = config.Find(cmd.Context(), places); err != nil {
 				return usageError{err}
 			}
 			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {
@@ -59,7 +62,7 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
+	addConfig(cmd, &places)
 	f.StringVar(&record, "record", "",
 		"record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/tools/txtar"
 
-	"jettison/internal/config"
 	"jettison/internal/nodefiles"
 	"jettison/internal/sources"
 )
@@ -22,9 +21,8 @@ and the kernel's version; no names, labels, annotations or content of pods.`,
 		Example: "  jettison tree > node.txtar",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if flags.options.Config, err = config.Load(cmd.Context(), flags.path); err != nil {
-				return usageError{err}
+			if err := flags.find(cmd.Context()); err != nil {
+				return err
 			}
 			fs, err := sources.OpenCgroups(flags.options.Options)
 			if err != nil {

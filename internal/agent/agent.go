@@ -356,7 +356,7 @@ func (b *builder) announce(l *loop, refused []error) {
 	}
 	l.kubelet.LookNow()
 	b.log.Info("started", "version", b.o.Version, "runtime", b.runtime, "endpoint", b.s.Client.Endpoint(), "cgroup", b.s.FS.Mount(),
-		"thresholds", thresholds, "memoryAvailable", c.MemoryAvailable, "config", c.Path, "dryRun", b.o.DryRun,
+		"thresholds", thresholds, "memoryAvailable", c.MemoryAvailable, "config", c.From, "dryRun", b.o.DryRun,
 		"self", reader.Self(), "kubelet", l.kubelet.Found(), "disk", l.diskMode(), "fillFloor", int64(l.pace.Fill()))
 	for _, w := range c.Warnings {
 		b.log.Warn("config: " + w)

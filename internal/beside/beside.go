@@ -2,6 +2,7 @@
 // collection, disks, admission (docs/use/configuration.md).
 //
 //	beside.go  Finder: the processes that are a kubelet
+//	process.go FindProcess: how the kubelet was started
 //	owner.go   which processes are the node's own
 //	presence.go Presence: one that was seen a moment ago counts, over restarts
 //	listen.go  who listens on a kubelet's ports

@@ -2,7 +2,11 @@
 // field is an error with its line, or a kubelet's own KubeletConfiguration, which is taken as it is.
 //
 //	config.go    Config: the fields, their defaults, what is checked when all are known
-//	load.go      Load and Parse: a file's text, with the line of each field
+//	load.go      Load: a file's text, with the line of each field
+//	find.go      Find: the file, or the configuration of the node's kubelet
+//	dropins.go   drop-ins of a kubelet: which, in which order, how they are merged
+//	flags.go     flags of a kubelet
+//	refused.go   what a kubelet refuses
 //	mode.go      Mode: act, or observe beside a kubelet
 //	eviction.go  Eviction, Replay: what decisions go by
 //	gcpolicy.go  Collect, GCPolicy: what garbage collection goes by
@@ -14,6 +18,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"jettison/api"
@@ -181,7 +186,7 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	if err := c.checkGC(); err != nil {
 		return nil, err
 	}
-	return append(warnings, logs...), c.checkTimes()
+	return slices.Concat(warnings, logs, c.refused()), c.checkTimes()
 }
 
 // mergeDefaults gives thresholds their defaults, all or those that a file does not name.

@@ -16,6 +16,15 @@ import (
 const own = "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n"
 const kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
+// Parse reads the text of a configuration file.
+func Parse(text []byte) (*Loaded, error) {
+	root, err := document(text)
+	if err != nil {
+		return nil, err
+	}
+	return (&parts{root: root, names: []string{""}}).load()
+}
+
 // Every way to be wrong is one line that says where and what.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -33,6 +34,7 @@ var errPipe = fmt.Errorf("it is a pipe that nobody wrote and closed within %v: n
 type Loaded struct {
 	*Config
 	Path     string   // empty: no file, the defaults
+	From     string   // where all of it came from, for people: the file, drop-ins, the kubelet
 	Kind     string   // KindAgent or KindKubelet
 	Warnings []string // one line each
 
@@ -45,13 +47,25 @@ func (l *Loaded) Blame(e *eviction.FieldError) error {
 	if l.lines == nil {
 		return fmt.Errorf("config: %s", e.Line())
 	}
-	return fmt.Errorf("config %s:%d: %s", l.Path, l.lines.line(e.Field), e.Line())
+	return fmt.Errorf("config %s: %s", place(l.lines.names, l.lines.line(e.Field)), e.Line())
 }
 
 // Load reads the file at path. With an empty path it reads DefaultPath and, where that is missing, returns the defaults. It waits for a
 // pipe's writer, until ctx ends or for 30 s.
 // Errors are one line: the file, the line, the field, what is wrong.
 func Load(ctx context.Context, path string) (*Loaded, error) {
+	p, err := readParts(ctx, path)
+	if p == nil && err == nil {
+		return &Loaded{Config: Default(), Kind: KindAgent, From: "defaults"}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.named()
+}
+
+// readParts reads the file at path, or DefaultPath; nil: there is none, and none is named.
+func readParts(ctx context.Context, path string) (*parts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pipeLimit, errPipe)
 	defer cancel()
 	named := path != ""
@@ -60,7 +74,7 @@ func Load(ctx context.Context, path string) (*Loaded, error) {
 	}
 	f, err := wholefile.OpenStream(ctx, path)
 	if errors.Is(err, os.ErrNotExist) && !named {
-		return &Loaded{Config: Default(), Kind: KindAgent}, nil
+		return nil, nil
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("config: %w: name a file that is there (the two lines \"apiVersion: %s\" and \"kind: %s\" make one), "+
@@ -77,12 +91,27 @@ func Load(ctx context.Context, path string) (*Loaded, error) {
 	if len(text) > maxSize {
 		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file", path, maxSize)
 	}
-	loaded, err := Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("config %s:%w", path, err)
+	p := &parts{names: []string{path}}
+	if full, err := filepath.Abs(path); err == nil {
+		p.dir = filepath.Dir(full)
 	}
-	loaded.Path = path
-	return loaded, nil
+	if p.root, err = document(text); err != nil {
+		return nil, p.blame(err)
+	}
+	return p, nil
+}
+
+// named is load for parts that come from a file, whose path is in errors.
+func (p *parts) named() (*Loaded, error) {
+	l, err := p.load()
+	if err != nil {
+		return nil, p.blame(err)
+	}
+	l.Path, l.From = p.names[0], p.names[0]
+	if len(p.dropins) > 0 {
+		l.From += fmt.Sprintf(", with %d drop-ins", len(p.dropins))
+	}
+	return l, nil
 }
 
 // lineError is "LINE: what".
@@ -90,21 +119,20 @@ func lineError(line int, format string, args ...any) error {
 	return fmt.Errorf("%d: "+format, append([]any{max(line, 1)}, args...)...)
 }
 
-// Parse reads the text of a configuration file.
-func Parse(text []byte) (*Loaded, error) {
-	root, err := document(text)
-	if err != nil {
-		return nil, err
-	}
-	p := &parser{lines: map[string]int{}}
-	kind, err := p.kind(root)
+// load makes a configuration of its parts.
+func (s *parts) load() (*Loaded, error) {
+	p := &parser{lines: map[string]int{}, names: s.names}
+	kind, err := p.kind(s.root)
 	if err != nil {
 		return nil, err
 	}
 	p.lenient = kind == KindKubelet
 	loaded := &Loaded{Config: defaults(kind), Kind: kind, lines: p}
-	if err := p.fields(root, loaded); err != nil {
+	if err := p.fields(s.merged(kind), loaded); err != nil {
 		return nil, err
+	}
+	if s.finish != nil {
+		s.finish(loaded.Config)
 	}
 	doubts, err := loaded.complete(kind)
 	if err != nil {
@@ -169,6 +197,7 @@ func syntaxError(err error) error {
 
 type parser struct {
 	lines   map[string]int // path of keys joined by ": " to its line
+	names   []string       // of the files that lines are of
 	lenient bool           // a kubelet's file: what a kubelet accepts is a warning
 	ignored []string       // fields that this program does not know, in a kubelet's file
 	odd     []string       // what a kubelet accepts and should not
@@ -257,7 +286,8 @@ func (p *parser) mapping(n *yaml.Node, path []string, visit func(key, value *yam
 			if !p.lenient {
 				return lineError(key.Line, "%s is set a second time, first on line %d", name, before)
 			}
-			p.odd = append(p.odd, fmt.Sprintf("line %d: %s is set a second time, first on line %d: the last one counts", key.Line, name, before))
+			p.odd = append(p.odd, fmt.Sprintf("line %d: %s is set a second time, first on line %d: the last one counts",
+				key.Line&(1<<lineBits-1), name, before&(1<<lineBits-1)))
 		}
 		p.lines[name] = key.Line
 		if err := visit(key, value); err != nil {

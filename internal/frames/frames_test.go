@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -110,7 +112,12 @@ func read(t testing.TB, text []byte) []*Frame {
 
 func policy(t testing.TB, text string) *config.Config {
 	t.Helper()
-	c, err := config.Parse([]byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n" + text))
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	err := os.WriteFile(path, []byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\n"+text), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

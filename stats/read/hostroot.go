@@ -2,6 +2,7 @@ package read
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,15 @@ func (h *HostRoot) Close() error { return unix.Close(h.fd) }
 // the way are followed, as the host follows them. The caller closes it. os.ErrNotExist: there is none.
 func (h *HostRoot) Dir(path string) (fd int, err error) {
 	return h.open(path, unix.O_PATH|unix.O_DIRECTORY)
+}
+
+// File opens a file or a directory of the host to be read. It does not wait for a pipe's other end. os.ErrNotExist: there is none.
+func (h *HostRoot) File(path string) (*os.File, error) {
+	fd, err := h.open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // open opens a path of the host. flags are of open(2), O_CLOEXEC is added.

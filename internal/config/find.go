@@ -1,0 +1,182 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"jettison/internal/beside"
+	"jettison/stats/read"
+)
+
+// findLimit is for the command line and the files of a kubelet: a process may hold what is read of it, and a file system hang.
+const findLimit = 10 * time.Second
+
+// Places say where Find looks.
+type Places struct {
+	Path      string // the file's; empty: DefaultPath
+	Dir       string // of drop-ins over a kubelet's file, as a kubelet's --config-dir; empty: none
+	ProcMount string // empty: /proc
+}
+
+// Find loads the configuration of the agent on this node: the file that is named, or else DefaultPath, or else what the node's kubelet goes
+// by, or else the defaults. From says which. A kubelet whose configuration cannot be taken is a warning, with the defaults.
+func Find(ctx context.Context, o Places) (*Loaded, error) {
+	p, err := readParts(ctx, o.Path)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Dir != "" && p == nil:
+		return nil, errors.New("--config-dir: name the kubelet's file, over which they lie, with --config")
+	case o.Dir != "":
+		return p.over(o.Dir)
+	case p != nil:
+		return p.named()
+	}
+	l, err := findKubelets(ctx, o.ProcMount)
+	if err == nil && l != nil {
+		return l, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	l = &Loaded{Config: Default(), Kind: KindAgent, From: "defaults"}
+	if err != nil {
+		l.Warnings = append(l.Warnings, fmt.Sprintf("the defaults hold, the node's kubelet has others perhaps: %v: "+
+			"name its configuration with --config, or write %s", err, DefaultPath))
+	}
+	return l, nil
+}
+
+// findKubelets is the configuration of the node's kubelet; nil: there is none.
+func findKubelets(ctx context.Context, procMount string) (*Loaded, error) {
+	type answer struct {
+		l   *Loaded
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() { // left behind if the kernel holds it
+		k, ok, err := beside.FindProcess(procMount)
+		var l *Loaded
+		if ok && err == nil {
+			if l, err = kubelets(k); err != nil {
+				err = fmt.Errorf("%s, process %d: %w", k.Name, k.PID, err)
+			}
+		}
+		answers <- answer{l, err}
+	}()
+	timer := time.NewTimer(findLimit)
+	defer timer.Stop()
+	select {
+	case a := <-answers:
+		return a.l, a.err
+	case <-timer.C:
+		return nil, fmt.Errorf("its command line and files are not read within %v", findLimit)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// kubelets is what a kubelet goes by: its file, drop-ins over that, flags over both. What it does not have, and this program does, has this
+// program's defaults; so have the thresholds of a kubelet without a file, which has none of its own.
+func kubelets(k beside.Process) (*Loaded, error) {
+	args := k.Args
+	if k.Name == "hyperkube" && len(args) > 0 && args[0] == "kubelet" {
+		args = args[1:]
+	} else if k.Name != "kubelet" {
+		return nil, errors.New("a kubelet inside of another program, whose configuration is not looked for")
+	}
+	line, err := parseFlags(args, k.Dir)
+	if err != nil {
+		return nil, err
+	}
+	host, err := read.OpenHostRoot(k.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer host.Close()
+	p, from, err := line.parts(host)
+	if err != nil {
+		return nil, err
+	}
+	own := defaults(KindAgent)
+	var odd error
+	p.finish = func(c *Config) {
+		c.MemoryAvailable, c.Breaker = own.MemoryAvailable, own.Breaker
+		odd = line.finish(c)
+	}
+	l, err := p.load()
+	if err != nil {
+		return nil, p.blame(err)
+	}
+	if odd != nil {
+		return nil, odd
+	}
+	l.Path = p.names[0]
+	l.From = fmt.Sprintf("the kubelet, process %d: %s", k.PID, strings.Join(from, ", "))
+	return l, nil
+}
+
+// parts reads the files that a kubelet's flags name. from says which, and which flags set something.
+func (c *commandLine) parts(host *read.HostRoot) (p *parts, from []string, err error) {
+	p = &parts{flags: c.fields, names: []string{"without a file"}}
+	if file := c.other["config"]; file != "" {
+		p.names[0], p.dir = file, filepath.Dir(file)
+		content, err := readHost(host, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		if p.root, err = document(content); err == nil {
+			err = isKubelets(p.root)
+		}
+		if err != nil {
+			return nil, nil, p.blame(err)
+		}
+		from = append(from, file)
+	} else if p.root, err = document([]byte("apiVersion: " + APIVersionKubelet + "\nkind: " + KindKubelet + "\n")); err != nil {
+		return nil, nil, err
+	}
+	if dir := c.other["config-dir"]; dir != "" {
+		if p.dropins, err = readDropins(host, dir); err != nil {
+			return nil, nil, err
+		}
+		for _, d := range p.dropins {
+			p.names = append(p.names, d.name)
+			from = append(from, d.name)
+		}
+	}
+	p.names = append(p.names, "flags")
+	number(c.fields, len(p.names)-1, map[*yaml.Node]bool{})
+	if from = append(from, c.named...); len(from) == 0 {
+		from = []string{"no file and no flag"}
+	}
+	return p, from, nil
+}
+
+// over loads a file with drop-ins over it.
+func (p *parts) over(dir string) (*Loaded, error) {
+	if isKubelets(p.root) != nil {
+		return nil, fmt.Errorf("--config-dir: config %s: kind %s has no drop-ins", p.names[0], KindAgent)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	host, err := read.OpenHostRoot("/")
+	if err != nil {
+		return nil, err
+	}
+	defer host.Close()
+	if p.dropins, err = readDropins(host, dir); err != nil {
+		return nil, fmt.Errorf("config: --config-dir: %w", err)
+	}
+	for _, d := range p.dropins {
+		p.names = append(p.names, d.name)
+	}
+	return p.named()
+}

@@ -1,0 +1,169 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// flagKind is how a flag's value is written.
+type flagKind uint8
+
+const (
+	flagText  flagKind = iota
+	flagPath           // relative to the working directory
+	flagBool           // alone it is true
+	flagList           // a,b
+	flagBelow          // signal<value,signal<value
+	flagPairs          // key=value,key=value
+)
+
+// kubeletFlags are the flags of a kubelet that set fields, and replace what files set
+// (k8s.io/kubernetes cmd/kubelet/app/options/options.go AddKubeletConfigFlags, v1.36). The others are of no meaning here.
+var kubeletFlags = map[string]struct {
+	field string
+	kind  flagKind
+}{
+	"eviction-hard":                         {"evictionHard", flagBelow},
+	"eviction-soft":                         {"evictionSoft", flagBelow},
+	"eviction-soft-grace-period":            {"evictionSoftGracePeriod", flagPairs},
+	"eviction-minimum-reclaim":              {"evictionMinimumReclaim", flagPairs},
+	"eviction-pressure-transition-period":   {"evictionPressureTransitionPeriod", flagText},
+	"eviction-max-pod-grace-period":         {"evictionMaxPodGracePeriod", flagText},
+	"image-gc-high-threshold":               {"imageGCHighThresholdPercent", flagText},
+	"image-gc-low-threshold":                {"imageGCLowThresholdPercent", flagText},
+	"minimum-image-ttl-duration":            {"imageMinimumGCAge", flagText},
+	"enforce-node-allocatable":              {"enforceNodeAllocatable", flagList},
+	"local-storage-capacity-isolation":      {"localStorageCapacityIsolation", flagBool},
+	"container-runtime-endpoint":            {"containerRuntimeEndpoint", flagText},
+	"image-service-endpoint":                {"imageServiceEndpoint", flagText},
+	"pod-manifest-path":                     {"staticPodPath", flagPath},
+	"cgroup-root":                           {"cgroupRoot", flagText},
+	"cgroup-driver":                         {"cgroupDriver", flagText},
+	"container-log-max-size":                {"containerLogMaxSize", flagText},
+	"container-log-max-files":               {"containerLogMaxFiles", flagText},
+	"config":                                {"", flagPath},
+	"config-dir":                            {"", flagPath},
+	"root-dir":                              {"", flagPath},
+	"minimum-container-ttl-duration":        {"", flagText},
+	"maximum-dead-containers":               {"", flagText},
+	"maximum-dead-containers-per-container": {"", flagText},
+}
+
+// commandLine is what a kubelet's flags say.
+type commandLine struct {
+	fields *yaml.Node        // a mapping
+	other  map[string]string // flags that set no field of its file, by name: the last value
+	named  []string          // flags that set fields, each once
+}
+
+// parseFlags reads a kubelet's command line as it does: "--name=value" or "--name value", "_" for "-". dir is its working directory.
+func parseFlags(args []string, dir string) (commandLine, error) {
+	c := commandLine{fields: &yaml.Node{Kind: yaml.MappingNode}, other: map[string]string{}}
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		if arg == "--" {
+			break
+		}
+		name, value, has := strings.Cut(arg, "=")
+		name, long := strings.CutPrefix(name, "--")
+		name = strings.ReplaceAll(name, "_", "-")
+		f, known := kubeletFlags[name]
+		takes := len(args) > 0 && !strings.HasPrefix(args[0], "-") || known && len(args) > 0
+		if strings.HasPrefix(arg, "-") && !has && f.kind != flagBool && takes { // a value of its own: what is no flag is one's value
+			value, args = args[0], args[1:]
+		}
+		if !long || !known {
+			continue
+		}
+		if f.kind == flagBool && !has {
+			value = "true"
+		}
+		if f.kind == flagPath && value != "" && !filepath.IsAbs(value) {
+			value = filepath.Join(dir, value)
+		}
+		if f.field == "" {
+			c.other[name] = value
+			continue
+		}
+		if valueOf(c.fields, f.field) == nil {
+			c.named = append(c.named, "--"+name)
+		}
+		if err := c.set(f.field, f.kind, value); err != nil {
+			return c, fmt.Errorf("--%s %.200q: %w", name, value, err)
+		}
+	}
+	return c, nil
+}
+
+// set sets a field. Maps and lists of a flag that comes again grow (k8s.io/component-base cli/flag).
+func (c *commandLine) set(field string, kind flagKind, value string) error {
+	switch kind {
+	case flagList:
+		list := valueOf(c.fields, field)
+		if list == nil {
+			list = &yaml.Node{Kind: yaml.SequenceNode, Line: 1}
+			set(c.fields, field, list)
+		}
+		for part := range strings.SplitSeq(value, ",") {
+			if part != "" {
+				list.Content = append(list.Content, quoted(part))
+			}
+		}
+	case flagBelow, flagPairs:
+		pairs := valueOf(c.fields, field)
+		if pairs == nil {
+			pairs = &yaml.Node{Kind: yaml.MappingNode, Line: 1}
+			set(c.fields, field, pairs)
+		}
+		by := map[flagKind]string{flagBelow: "<", flagPairs: "="}[kind]
+		for part := range strings.SplitSeq(value, ",") {
+			if part == "" {
+				continue
+			}
+			key, v, ok := strings.Cut(part, by)
+			if !ok {
+				return fmt.Errorf("want KEY%sVALUE, and commas between", by)
+			}
+			set(pairs, strings.TrimSpace(key), quoted(strings.TrimSpace(v)))
+		}
+	default:
+		set(c.fields, field, text(value)) // a number or a truth if it looks like one
+	}
+	return nil
+}
+
+func quoted(value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Line: 1}
+}
+
+// finish sets what flags alone say.
+func (c *commandLine) finish(into *Config) error {
+	if dir := c.other["root-dir"]; dir != "" {
+		into.RootDir = dir
+	}
+	if age, ok := c.other["minimum-container-ttl-duration"]; ok {
+		d, err := time.ParseDuration(age)
+		if err != nil {
+			return fmt.Errorf("--minimum-container-ttl-duration: %w", err)
+		}
+		into.ContainerGC.MinAge = Duration(d)
+	}
+	for name, field := range map[string]*int32{
+		"maximum-dead-containers": &into.ContainerGC.MaxContainers, "maximum-dead-containers-per-container": &into.ContainerGC.MaxPerPodContainer,
+	} {
+		if number, ok := c.other[name]; ok {
+			n, err := strconv.ParseInt(number, 0, 32)
+			if err != nil {
+				return fmt.Errorf("--%s: %w", name, err)
+			}
+			*field = int32(n)
+		}
+	}
+	return nil
+}

@@ -21,9 +21,9 @@ import (
 //	cpu     the same, and it is beyond what it requested
 //
 // Growth of memory is in what a pod's end returns: anonymous and shared memory, and what the kernel keeps for it. Page cache, dentries
-// and inodes stay, and the kernel takes them back when it needs them. It is against the last step in which the signal was calm. A pod
-// that suffers reads in again what it lost to another one, or to what grows outside of pods, and hits its limit for what is taken from
-// it: so growth counts first. A pod that is known to be within its request never goes for memory pressure.
+// and inodes stay, and the kernel takes them back when it needs them. It is against the last step in which that kind of pressure was calm,
+// by all of its thresholds. A pod that suffers reads in again what it lost to another one, or to what grows outside of pods, and hits its
+// limit for what is taken from it: so growth counts first. A pod that is known to be within its request never goes for memory pressure.
 
 // use is one counter of a pod, as a rate a second.
 type use struct {
@@ -186,12 +186,7 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 	if m.uses == nil {
 		return
 	}
-	calm := [kinds]bool{}
-	for i := range m.watched {
-		if w := &m.watched[i]; w.info.kind.pressure() {
-			calm[w.info.kind] = w.observed.OK && !w.met
-		}
-	}
+	calm := m.calmKinds()
 	for _, u := range m.uses {
 		u.seen = false
 	}
@@ -223,6 +218,20 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 	if m.sum(s, calm[kindMemoryPressure]); calm[kindMemoryPressure] {
 		m.pressed.calmAt = now
 	}
+}
+
+// calmKinds are the kinds of pressure all thresholds of which are observed, and none is met: one of a long window, or of another share, says
+// nothing of the one that presses.
+func (m *Manager) calmKinds() (calm [kinds]bool) {
+	for i := range m.watched {
+		calm[m.watched[i].info.kind] = true
+	}
+	for i := range m.watched {
+		if w := &m.watched[i]; !w.observed.OK || w.met {
+			calm[w.info.kind] = false
+		}
+	}
+	return calm
 }
 
 // hit takes how often a pod hit a limit.

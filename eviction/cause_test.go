@@ -9,7 +9,8 @@ import (
 
 // stalled sets the share of time in which all tasks waited for memory.
 func (w *ward) stalled(share float64) {
-	w.node.Pressure.Memory = stats.Pressure{Time: w.now, Full: stats.StallShare{Over1s: stats.Some(share)}}
+	last, averages := stats.StallShare{Over1s: stats.Some(share)}, w.node.Pressure.Memory.Stats
+	w.node.Pressure.Memory = stats.Pressure{Time: w.now, Full: last, Some: last, Stats: averages}
 }
 
 // full is a full look that decides on pressure: how much later, and the share of time stalled.
@@ -100,5 +101,78 @@ func TestNobodyAloneCausesMemoryPressure(t *testing.T) {
 	}
 	if got := w.full(time.Second, 0.5); got != "" {
 		t.Errorf("%q goes", got)
+	}
+}
+
+// A kind of pressure may have several thresholds, of other windows. It is calm where none of them is met, whichever comes last: else what the
+// cause took is no growth any more in the very look that looks for it.
+func TestPressureIsCalmByAllOfItsThresholds(t *testing.T) {
+	for _, lines := range [][]string{
+		{"hard memory.pressure.full 20%/1s", "soft memory.pressure.full 10%/1m", "grace memory.pressure.full 30s"},
+		{"soft memory.pressure.full 10%/1m", "grace memory.pressure.full 30s", "hard memory.pressure.full 20%/1s"},
+		{"hard memory.pressure.full 20%/1s", "hard memory.pressure.some 60%/10s"},
+	} {
+		for _, lost := range []bool{false, true} { // the other window is not observed when it presses
+			w := newWard(t, lines...)
+			w.left(stats.SignalMemoryAvailable, 4000)
+			w.pod("hog", 500, 0, 1)
+			w.pod("neighbour", 900, 0, 1)
+			w.did("hog", 500, 0, 0)
+			w.did("neighbour", 900, 0, 0)
+			w.averages(0.02, true)
+			w.full(time.Second, 0.05)
+			w.did("hog", 2500, 0, 0)
+			w.did("neighbour", 900, 0, 50)
+			w.averages(0.05, !lost) // those of a second are ahead of them
+			if got := w.full(time.Second, 0.9); got != "hog" {
+				t.Errorf("%v, lost %v: %q goes, want hog, which grew by 2000 MiB: %s", lines, lost, got, w.why)
+			}
+		}
+	}
+}
+
+// averages sets the kernel's own, of all windows.
+func (w *ward) averages(share float64, ok bool) {
+	of := stats.PSIData{Avg10: 100 * share, Avg60: 100 * share}
+	w.node.Pressure.Memory.Stats = stats.Opt[stats.PSIStats]{V: stats.PSIStats{Full: of, Some: of, HasFull: true, HasSome: true}, OK: ok}
+}
+
+// The same of io and cpu: by what pods did while it was calm it is told who does more now.
+func TestIOAndCPUAreCalmByAllOfTheirThresholds(t *testing.T) {
+	for _, c := range []struct {
+		lines []string
+		set   func(p *stats.PodStats, did uint64)
+	}{
+		{[]string{"hard io.pressure.full 20%/1s", "soft io.pressure.full 10%/1m", "grace io.pressure.full 30s"}, func(p *stats.PodStats, did uint64) {
+			p.IO = stats.Some(stats.IOStat{ReadBytes: did << 20})
+		}},
+		{[]string{"hard cpu.pressure.some 20%/1s", "soft cpu.pressure.some 10%/1m", "grace cpu.pressure.some 30s"}, func(p *stats.PodStats, did uint64) {
+			p.CPU.Usage = stats.Some(time.Duration(did) * time.Millisecond)
+		}},
+	} {
+		w := newWard(t, c.lines...)
+		w.pod("hog", 500, 0, 1)
+		w.pod("busy", 500, 0, 1) // as ever
+		w.pod("idle", 500, 0, 1)
+		hog, busy := uint64(0), uint64(0)
+		look := func(share float64) string {
+			last := stats.StallShare{Over1s: stats.Some(share)}
+			averages := stats.PSIData{Avg60: 3}
+			of := stats.Pressure{Full: last, Some: last, Stats: stats.Some(stats.PSIStats{Full: averages, Some: averages, HasFull: true, HasSome: true})}
+			of.Time = w.now.Add(time.Second)
+			w.node.Pressure.IO, w.node.Pressure.CPU = of, of
+			c.set(&w.pods[0], hog)
+			c.set(&w.pods[1], busy)
+			c.set(&w.pods[2], 0)
+			return w.full(time.Second, 0)
+		}
+		for range 3 {
+			busy += 400
+			look(0.05)
+		}
+		hog, busy = hog+900, busy+400
+		if got := look(0.9); got != "hog" {
+			t.Errorf("%v: %q goes, want hog: %s", c.lines, got, w.why)
+		}
 	}
 }

@@ -220,8 +220,8 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 	}
 }
 
-// calmKinds are the kinds of pressure all thresholds of which are observed, and none is met: one of a long window, or of another share, says
-// nothing of the one that presses.
+// calmKinds are the kinds of pressure all thresholds of which are observed, and none is met: one of a long window, or of another share,
+// says nothing of the one that presses.
 func (m *Manager) calmKinds() (calm [kinds]bool) {
 	for i := range m.watched {
 		calm[m.watched[i].info.kind] = true

@@ -14,6 +14,8 @@ import (
 type owed struct {
 	stats.Opt[uint64]
 	least bool // a lower bound: not all of its files were found
+	// back: of one that exceeded a limit of its own, nothing more is expected for the signal's soft threshold, and its hard one
+	back [2]bool
 }
 
 // sameDisk reports whether two signals speak of one file system, by the layout. While that is not known all are one: no pod goes then.
@@ -28,11 +30,9 @@ func (m *Manager) sameDisk(a, b fileSystem) bool {
 	return !l.SplitContainerFs
 }
 
-// owe notes what a victim holds of each disk, by a look at it: the most that was ever found. For what it was chosen the eviction says it.
+// owe notes what a victim holds of each disk, by a look at it: the most that was ever found. For what it was chosen the eviction says it,
+// but for a limit of its own.
 func (m *Manager) owe(l *Life, p *stats.PodStats) {
-	if l.e.Local() {
-		return
-	}
 	c := Candidate{Pod: p}
 	for i := range m.watched {
 		w := &m.watched[i]
@@ -44,14 +44,14 @@ func (m *Manager) owe(l *Life, p *stats.PodStats) {
 			has = stats.Opt[uint64]{V: max(l.e.Returns, has.V), OK: has.OK || l.e.Returns > 0}
 		}
 		if k := &l.marks[w.info.order].disk; has.OK && has.V <= implausible && (!k.OK || has.V >= k.V) {
-			*k = owed{Opt: has, least: atLeast(&c, w)}
+			k.Opt, k.least = has, atLeast(&c, w)
 		}
 	}
 }
 
 // wroteOn: what a victim took of disks while it was being stopped is to come back, too, and nothing has come before its end.
 func (m *Manager) wroteOn(l *Life) {
-	if !l.e.kind.disk() {
+	if !l.e.Disk() {
 		return
 	}
 	if o := m.observedBy(&l.e, &l.met.Threshold); o.OK {
@@ -81,35 +81,89 @@ func (l *Life) cameOf(w *watched) uint64 {
 	return max(l.marks[w.info.order].best, at.V) - at.V
 }
 
-// diskReturned reports whether nothing more is to be expected of a disk after a clean-up: it was measured after that, and half of what was
-// expected is there, or it had diskSettle for it. Where only the least was known, or what is still to come would end the shortage, half
-// says nothing. A disk that cannot be measured now has shown nothing.
+// diskReturned reports whether nothing more is to be expected of a disk after a clean-up. One that exceeded a limit of its own is awaited
+// on every disk on which it had files.
 func (m *Manager) diskReturned(now time.Time, l *Life) bool {
-	cleaned := l.cleaned.Time
+	returned := true
 	for i := range m.watched {
 		w := &m.watched[i]
-		o := &w.observed
 		switch {
-		case w.Signal != l.e.Signal || cleaned.IsZero() || o.OK && o.Time.IsZero():
-			continue
-		case now.Sub(cleaned) >= diskSettle:
-			return o.Time.After(cleaned) || !o.OK
-		case !o.OK || !o.Time.After(cleaned) || !o.Better(l.level) || o.Value-l.level < l.e.Returns/2:
-			return false
+		case l.e.Local():
+			returned = m.returnedTo(now, l, w) && returned // of each it is kept
+		case w.Signal == l.e.Signal && !l.cleaned.Time.IsZero():
+			returned = returned && m.measuredAfter(now, l, w, l.level, l.e.Returns)
 		}
-		left := l.remaining(w)
-		explains := w.met && left.OK && add(o.Value, left.V) >= w.limit
-		return !explains && !l.marks[w.info.order].disk.least
 	}
-	return true
+	return returned
 }
 
-// easesDisk is eases for what lies on disks. A victim holds another disk than its own only by what it is known to have there. A gentle one
-// does not hold up a hard threshold, but once it is dead, its files are on their way out, and they end the shortage.
-func (m *Manager) easesDisk(l *Life, w *watched) bool {
-	left := l.remaining(w)
-	explains := left.OK && (!w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit)
+// measuredAfter: the disk was measured after the clean-up, and half of what was expected is there, or it had diskSettle for it. Where only
+// the least was known, or what is still to come would end the shortage, half says nothing. A disk that cannot be measured now has shown
+// nothing.
+func (m *Manager) measuredAfter(now time.Time, l *Life, w *watched, level, returns uint64) bool {
+	o, cleaned := &w.observed, l.cleaned.Time
 	switch {
+	case o.OK && o.Time.IsZero():
+		return true
+	case now.Sub(cleaned) >= diskSettle:
+		return o.Time.After(cleaned) || !o.OK
+	case !o.OK || !o.Time.After(cleaned) || !o.Better(level) || o.Value-level < returns/2:
+		return false
+	}
+	return !(w.met && m.ends(l, w)) && !l.marks[w.info.order].disk.least
+}
+
+// returnedTo is returned of one that exceeded a limit of its own, to one threshold. Once it is, it stays so, whatever others wait for: soft
+// never delays hard.
+func (m *Manager) returnedTo(now time.Time, l *Life, w *watched) bool {
+	due := l.dueOf(w)
+	if !w.info.kind.disk() || due.V == 0 {
+		return true
+	}
+	back := &l.marks[w.info.order].disk.back[index(w.Hard())]
+	*back = *back || l.clean && (l.cleaned.Time.IsZero() || m.measuredAfter(now, l, w, l.levelOf(w).V, due.V))
+	return *back
+}
+
+// ends reports whether what is still expected of a victim ends the shortage of a disk; of one that exceeded a limit of its own together
+// with what is of others like it: several may do so at once.
+func (m *Manager) ends(l *Life, w *watched) bool {
+	left := l.remaining(w)
+	if l.e.Local() && left.OK {
+		left.V = m.dueTogether(w)
+	}
+	return left.OK && (!w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit)
+}
+
+// dueTogether is what a threshold still expects of all that exceeded a limit of their own. What came back is taken off once.
+func (m *Manager) dueTogether(w *watched) uint64 {
+	var due, came uint64
+	for _, l := range m.lives {
+		if !l.settled && l.e.Local() && !l.marks[w.info.order].disk.back[index(w.Hard())] {
+			due, came = add(due, l.dueOf(w).V), max(came, l.cameOf(w))
+		}
+	}
+	return due - min(due, came)
+}
+
+// index of a threshold among those of its signal.
+func index(hard bool) int {
+	if hard {
+		return 1
+	}
+	return 0
+}
+
+// easesDisk is eases for what lies on disks. A victim holds another disk than its own only by what it is known to have there. So does one
+// that exceeded a limit of its own with every disk, for it was chosen for none; but where only the least is known of that, the rest may end
+// the shortage. A gentle one does not hold up a hard threshold, but once it is dead, its files are on their way out, and they end the
+// shortage.
+func (m *Manager) easesDisk(l *Life, w *watched) bool {
+	left, explains := l.remaining(w), m.ends(l, w)
+	switch {
+	case l.e.Local():
+		d := &l.marks[w.info.order].disk
+		return !d.back[index(w.Hard())] && (explains || left.OK && d.least)
 	case w.Hard() && !l.e.hard:
 		return l.departed() && explains
 	case m.sameDisk(w.info.fs, signals[l.e.Signal].fs):

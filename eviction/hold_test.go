@@ -17,6 +17,8 @@ type ward struct {
 	node stats.NodeStats
 	pods []stats.PodStats
 	why  string // of the last step, why nobody went
+
+	objects map[string]*Pod // that are known
 }
 
 func newWard(t *testing.T, lines ...string) *ward {
@@ -69,13 +71,13 @@ func (w *ward) look(later time.Duration) *Life {
 	if w.node.ContainerFs.OK {
 		w.node.ContainerFs = w.node.Fs
 	}
-	r := w.m.Observe(w.now, &w.node, Situation{})
+	r := w.m.Observe(w.now, &w.node, Situation{Limited: len(w.objects) > 0})
 	w.m.Advance()
 	if r.Look == LookNone {
 		w.why = "no look is asked for"
 		return nil
 	}
-	in := Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, MemoryOnly: r.Look == LookMemory}
+	in := Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, Pods: w.objects, MemoryOnly: r.Look == LookMemory}
 	d := w.m.Step(w.now, in)
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 {
 		d = w.m.Reclaimed(w.now, in)

@@ -303,7 +303,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			return
 		}
 		if l := m.dying(pod.PodRef.UID); l != nil {
-			if l.e.hard || !w.Hard() { // it is on its way out as fast as this threshold could have it
+			if l.e.hard || !w.Hard() || l.e.Local() && w.info.kind.disk() { // it is on its way out as fast as this threshold could have it
 				return
 			}
 			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind)

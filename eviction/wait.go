@@ -25,7 +25,7 @@ func (m *Manager) returned(now time.Time, l *Life) bool {
 		return false
 	case l.back:
 		return true
-	case !l.e.kind.disk():
+	case !l.e.Disk():
 		return l.clean || now.Sub(l.emptied.Time) >= l.limit()
 	case !l.clean:
 		return now.Sub(l.emptied.Time) >= cleanLimit
@@ -63,16 +63,14 @@ func (m *Manager) holding(now time.Time, w *watched) (h held) {
 	return h
 }
 
-// eases reports whether what an eviction returns is worth waiting for. Those for local storage hold up no threshold, and gentle ones no
+// eases reports whether what an eviction returns is worth waiting for. Those for a pod's own limits hold up disks only, and gentle ones no
 // hard threshold, not even when they are over: soft never delays hard. What a victim was chosen for is worth it; else what it is known to
 // return has to explain the shortage, with what is expected of others: it is there once its processes are gone. Files stay, whatever else a
 // victim went for.
 func (m *Manager) eases(l *Life, w *watched, together uint64) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
-	case l.e.Local():
-		return false
-	case short.disk() && chosen.disk():
+	case short.disk() && l.e.Disk():
 		return m.easesDisk(l, w)
 	case !l.counts(w):
 		return false

@@ -38,6 +38,8 @@ type breaker struct {
 	vain  map[string]uint64
 	tries int       // let through after it had stopped
 	until time.Time // none is let through before; zero: none was yet
+	// stopped is what all pods used when it stopped, and what was left then. Of a disk it is the latter only.
+	stopped together
 }
 
 // breakerKey tells thresholds apart.
@@ -234,30 +236,110 @@ func kin(namespace, name string) string {
 }
 
 // holdsBack reports whether the breaker holds back a threshold's victim. Where the first in the ranking is one that was not there when it
-// stopped, nor made in the place of one that went in vain, or has grown since, it is tried once.
+// stopped, nor made in the place of one that went in vain, or has grown since, it is tried once. Where pods grew more since then than all
+// else, the first that has much more than then is, whoever stands before it, and is put in front: it leaks, and they do not.
 func (m *Manager) holdsBack(now time.Time, w *watched, ranked []Ranked) bool {
 	b := m.breakers[w.key()]
 	if !m.config.Breaker || b.futile < breakerLimit {
 		return false
 	}
-	if b.known == nil || b.unread {
+	remembers := b.known == nil || b.unread
+	if remembers {
 		b.remember(ranked)
+	}
+	if remembers || b.stopped.at.IsZero() {
+		b.noteStop(w)
 		m.breakers[w.key()] = b
+	}
+	if remembers || len(ranked) == 0 || now.Before(b.until) {
 		return true
 	}
-	if len(ranked) == 0 || now.Before(b.until) {
-		return true
+	if first := &ranked[0].Candidate; b.isNew(w, first) && !b.inPlace(w, first) {
+		return false
 	}
-	first := &ranked[0].Candidate
-	if had, was := b.known[first.Pod.PodRef.UID]; was && !w.grewFrom(had, first.Keys.Usage) {
-		return true
+	for i := range ranked[1:] {
+		if i == 0 && !b.inside(now, w) && !b.insideDisk(w, ranked) {
+			return true
+		}
+		if c := &ranked[1+i].Candidate; b.leaks(w, c, &ranked[0].Candidate) {
+			putInFront(ranked, 1+i)
+			return false
+		}
 	}
-	name := first.Pod.PodRef.Name
-	if name == "" && first.Object != nil {
-		name = first.Object.Ref.Name
+	return true
+}
+
+// putInFront has another one than the first be the victim.
+func putInFront(ranked []Ranked, at int) {
+	c := ranked[at]
+	copy(ranked[1:at+1], ranked[:at])
+	ranked[0], ranked[0].DecidedBy, ranked[1].DecidedBy = c, "", "grown since evictions were stopped"
+}
+
+// noteStop keeps how a signal stood when it stopped.
+func (b *breaker) noteStop(w *watched) {
+	switch {
+	case !b.stopped.at.IsZero():
+	case w.info.kind.disk():
+		b.stopped = together{at: w.observed.Time, left: w.observed.Value}
+	default:
+		b.stopped = w.together
 	}
-	had, was := b.vain[kin(first.namespace(), name)]
-	return was && !w.grewFrom(had, expected(first, w).V)
+}
+
+// isNew: a pod was not there when it stopped, or has grown since.
+func (b *breaker) isNew(w *watched, c *Candidate) bool {
+	had, was := b.known[c.Pod.PodRef.UID]
+	return !was || w.grewFrom(had, c.Keys.Usage)
+}
+
+// inPlace: a pod was made in the place of one that went in vain, and returns no more than that.
+func (b *breaker) inPlace(w *watched, c *Candidate) bool {
+	name := c.Pod.PodRef.Name
+	if name == "" && c.Object != nil {
+		name = c.Object.Ref.Name
+	}
+	had, was := b.vain[kin(c.namespace(), name)]
+	return was && !w.grewFrom(had, expected(c, w).V)
+}
+
+// leaks: a pod that is not the first has grown since it stopped: it alone makes a difference, it may die, and it is not within its request
+// where the first is not.
+func (b *breaker) leaks(w *watched, c, first *Candidate) bool {
+	spared := c.Keys.SetAside || c.Keys.standing() == withinRequest && first.Keys.standing() != withinRequest
+	return !spared && w.grewFrom(b.known[c.Pod.PodRef.UID], c.Keys.Usage) && !b.inPlace(w, c)
+}
+
+// inside reports whether pods that may go grew by much since it stopped, and by at least half of what is left less. What is not known counts
+// as outside.
+func (b *breaker) inside(now time.Time, w *watched) bool {
+	then, is := b.stopped, w.together
+	if w.info.kind.disk() || then.at.IsZero() || is.at.IsZero() || now.Sub(is.at) > stats.MaxAge {
+		return false
+	}
+	grew := int64(is.pods) - int64(then.pods)
+	if !then.parted.IsZero() && is.parted.After(then.parted) {
+		grew -= then.grewOf(&is.parts, grew)
+	}
+	return w.explains(grew, int64(then.left)-int64(is.left))
+}
+
+// insideDisk is inside for a disk, by what was found of each pod.
+func (b *breaker) insideDisk(w *watched, ranked []Ranked) bool {
+	if !w.info.kind.disk() || b.stopped.at.IsZero() {
+		return false
+	}
+	grew := uint64(0)
+	for i := range ranked {
+		c := &ranked[i].Candidate
+		grew = add(grew, c.Keys.Usage-min(c.Keys.Usage, b.known[c.Pod.PodRef.UID]))
+	}
+	return w.explains(int64(min(grew, implausible)), int64(b.stopped.left)-int64(w.observed.Value))
+}
+
+// explains: pods grew by much, and by at least half of what is left less.
+func (w *watched) explains(grew, fell int64) bool {
+	return grew > 0 && w.grewFrom(0, uint64(grew)) && grew >= fell/2
 }
 
 // grewFrom reports whether a pod has so much more that its end may help.
@@ -295,15 +377,19 @@ func (c *Candidate) inexact() bool {
 	return c.Pod.Memory.Quick && releaseKind(c.Keys.kind) == kindMemory
 }
 
-// unknown is a pod to be read in full, for the breaker to remember what it uses; nil: none. Nothing is lost by that: it has stopped.
-func (m *Manager) unknown(w *watched, may []Candidate) *stats.PodStats {
+// unknown is a pod to be read in full, for the breaker to remember what it uses, or to know whether it has grown; nil: none. Nothing is lost
+// by that: it has stopped.
+func (m *Manager) unknown(now time.Time, w *watched, may []Candidate) *stats.PodStats {
 	b := m.breakers[w.key()]
-	if !m.config.Breaker || b.futile < breakerLimit || b.known != nil && !b.unread {
+	remembers := b.known == nil || b.unread
+	if !m.config.Breaker || b.futile < breakerLimit || !remembers && (now.Before(b.until) || !b.inside(now, w)) {
 		return nil
 	}
 	for i := range may {
-		if _, is := b.known[may[i].Pod.PodRef.UID]; !is && may[i].inexact() {
-			return may[i].Pod
+		c := &may[i]
+		_, is := b.known[c.Pod.PodRef.UID]
+		if c.inexact() && (remembers && !is || !remembers && b.isNew(w, c)) {
+			return c.Pod
 		}
 	}
 	return nil
@@ -312,7 +398,7 @@ func (m *Manager) unknown(w *watched, may []Candidate) *stats.PodStats {
 // letThrough takes that an eviction begins which the breaker would have held back if its victim were not new and had not grown.
 func (m *Manager) letThrough(w *watched) {
 	if b := m.breakers[w.key()]; m.config.Breaker && b.futile >= breakerLimit {
-		b.futile, b.known, b.unread, b.tries = breakerLimit-1, nil, false, min(b.tries+1, maxTries)
+		b.futile, b.known, b.unread, b.tries, b.stopped = breakerLimit-1, nil, false, min(b.tries+1, maxTries), together{}
 		m.breakers[w.key()] = b
 	}
 }

@@ -32,7 +32,7 @@ func (m *Manager) Save() Saved {
 	for key, b := range m.breakers {
 		s.Breaker = append(s.Breaker, SavedBreaker{
 			Signal: key.signal, Hard: key.hard, Futile: b.futile, Known: maps.Clone(b.known), Unread: b.unread,
-			Vain: maps.Clone(b.vain), Tries: b.tries, Until: b.until.Round(0),
+			Vain: maps.Clone(b.vain), Tries: b.tries, Until: b.until.Round(0), Stopped: b.stopped.save(),
 		})
 	}
 	slices.SortFunc(s.Breaker, func(x, y SavedBreaker) int {
@@ -132,9 +132,11 @@ func (m *Manager) resumeBreaker(now time.Time, s *Saved, drop func(string, ...an
 			until = most
 		}
 		if b.Futile > 0 {
-			m.breakers[breakerKey{b.Signal, b.Hard}] = breaker{
+			back := breaker{
 				futile: min(b.Futile, breakerLimit), known: maps.Clone(b.Known), unread: b.Unread, vain: maps.Clone(b.Vain), tries: tries, until: until,
 			}
+			back.stopped.resume(b.Stopped, drop)
+			m.breakers[breakerKey{b.Signal, b.Hard}] = back
 		}
 	}
 }

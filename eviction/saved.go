@@ -36,6 +36,8 @@ type SavedBreaker struct {
 	Vain   map[string]uint64 `json:"vain,omitempty"`   // what those returned that went in vain, by namespace/name of their maker
 	Tries  int               `json:"tries,omitempty"`  // evictions since it stopped that did not help either
 	Until  time.Time         `json:"until,omitzero"`   // no other one before
+	// Stopped is what all pods used when it stopped, and what was left then; absent in the files of agents before it was kept: not known.
+	Stopped *SavedTogether `json:"stopped,omitempty"`
 }
 
 // SavedDisk is what a shortage of a disk is held against, by one signal.

@@ -63,7 +63,7 @@ func (m *Manager) Unread(now time.Time, in Input) int {
 				first = c
 			}
 		}
-		unread := m.unknown(w, l.may)
+		unread := m.unknown(now, w, l.may)
 		if first != nil && first.Pod.Memory.Quick {
 			unread = first.Pod
 		}

@@ -310,8 +310,8 @@ func (b *breaker) leaks(w *watched, c, first *Candidate) bool {
 	return !spared && w.grewFrom(b.known[c.Pod.PodRef.UID], c.Keys.Usage) && !b.inPlace(w, c)
 }
 
-// inside reports whether pods that may go grew by much since it stopped, and by at least half of what is left less. What is not known counts
-// as outside.
+// inside reports whether pods that may go grew by much since it stopped, and by at least half of what is left less. What is not known
+// counts as outside.
 func (b *breaker) inside(now time.Time, w *watched) bool {
 	then, is := b.stopped, w.together
 	if w.info.kind.disk() || then.at.IsZero() || is.at.IsZero() || now.Sub(is.at) > stats.MaxAge {
@@ -377,8 +377,8 @@ func (c *Candidate) inexact() bool {
 	return c.Pod.Memory.Quick && releaseKind(c.Keys.kind) == kindMemory
 }
 
-// unknown is a pod to be read in full, for the breaker to remember what it uses, or to know whether it has grown; nil: none. Nothing is lost
-// by that: it has stopped.
+// unknown is a pod to be read in full, for the breaker to remember what it uses, or to know whether it has grown; nil: none. Nothing is
+// lost by that: it has stopped.
 func (m *Manager) unknown(now time.Time, w *watched, may []Candidate) *stats.PodStats {
 	b := m.breakers[w.key()]
 	remembers := b.known == nil || b.unread

@@ -79,10 +79,12 @@ var outcomeWords = [...]string{"", "back", "notBack", "undying"}
 func (o Outcome) String() string { return outcomeWords[o] }
 
 // Life is one eviction, from the moment its victim is pinned until all it returns is there. The Manager owns it and moves it on with
-// what the caller reports; others only read it. The two fields are the caller's: they are kept with the rest, and mean nothing here.
+// what the caller reports; others only read it. Its three fields are the caller's: they are kept with the rest, and mean nothing
+// here.
 type Life struct {
 	Record      string // ID of its record
 	RemoveFiles bool   // what it leaves on disk is to be removed
+	KillWaits   bool   // the kill is under way, and the kernel has not carried it out yet
 
 	e        Eviction
 	met      Met    // that asked for it; zero: the pod's own limit

@@ -223,7 +223,7 @@ func (m *Manager) resumeEvicted(now time.Time, saved []SavedEvicted, drop func(s
 // save is what is kept of a life.
 func (l *Life) save() SavedLife {
 	s := SavedLife{
-		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles, Level: l.level,
+		Eviction: saveEviction(&l.e), Record: l.Record, RemoveFiles: l.RemoveFiles, KillWaits: l.KillWaits, Level: l.level,
 		Began: wallOnly(l.began), Deadline: l.deadline.Round(0),
 		Killed: wallOnly(l.killed), Emptied: wallOnly(l.emptied), Clean: l.clean, Cleaned: wallOnly(l.cleaned),
 		Shared: l.shared, CameBack: l.back,
@@ -256,8 +256,8 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 		e.GracePeriodSeconds = max(min(e.GracePeriodSeconds, m.config.MaxPodGracePeriodSeconds), hardGrace)
 	}
 	l := &Life{
-		Record: s.Record, RemoveFiles: s.RemoveFiles, e: e, met: m.metThen(&e, s.Met), level: s.Level, began: s.Began, deadline: s.Deadline,
-		killed: s.Killed, emptied: s.Emptied, clean: s.Clean, cleaned: s.Cleaned, shared: s.Shared, back: s.CameBack, gone: s.Gone, resumed: true,
+		Record: s.Record, RemoveFiles: s.RemoveFiles, KillWaits: s.KillWaits, e: e, met: m.metThen(&e, s.Met), level: s.Level,
+		began: s.Began, deadline: s.Deadline, killed: s.Killed, emptied: s.Emptied, clean: s.Clean, cleaned: s.Cleaned, shared: s.Shared, back: s.CameBack, gone: s.Gone, resumed: true,
 	}
 	l.expect()
 	l.awaited.resume(s, say)

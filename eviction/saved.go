@@ -56,6 +56,7 @@ type SavedLife struct {
 	Met         *SavedMet     `json:"met,omitempty"`    // nil: not known, or the pod's own limit
 	Record      string        `json:"record,omitempty"` // its ID
 	RemoveFiles bool          `json:"removeFiles,omitempty"`
+	KillWaits   bool          `json:"killWaits,omitempty"`
 	Level       uint64        `json:"level"` // observed when it began, in the signal's unit
 	// Awaited, by signal, and what its end is expected to return (Due), and what of that it had when it was measured after the kill
 	// (Holds), by what is counted. Absent in the files of agents before these were kept: not known.

@@ -118,7 +118,16 @@ func (v *Evictions) Underway() []api.UnderwayState {
 func (v *Evictions) Changed() { v.o.Keeper.Changed() }
 
 // Save hands over what the next process needs, if that has changed.
-func (v *Evictions) Save(now time.Time, fill func(*records.State)) { v.o.Keeper.Save(now, fill) }
+func (v *Evictions) Save(now time.Time, fill func(*records.State)) {
+	v.o.Keeper.Save(now, func(s *records.State) {
+		for life, u := range v.underway {
+			if !life.Killed().Time.IsZero() && u.victim.Killed() {
+				life.KillWaits = !u.victim.Struck()
+			}
+		}
+		fill(s)
+	})
+}
 
 // name is the victim's.
 func (v *Evictions) name(u *underway) string { return v.o.Pods.Name(u.life.Eviction().Pod.PodRef) }

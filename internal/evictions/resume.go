@@ -41,7 +41,8 @@ func (v *Evictions) Resume(ctx context.Context, now time.Time, running []api.Rec
 }
 
 // again takes up one eviction that was under way. The pod's cgroup counts only if it is still the one that was chosen; where it is
-// gone, the clean-up is left. One that was killed is not killed again: what lives in its cgroup now and is not dying came later. false:
+// gone, the clean-up is left. One that was killed is not killed again: what lives in its cgroup now and is not dying came later. But where
+// that kill only waited for the kernel when it was kept, and the sandbox is known to be the same, too, it lives perhaps: then it is. false:
 // nothing is left to do.
 func (v *Evictions) again(ctx context.Context, now time.Time, u *underway) bool {
 	life := u.life
@@ -64,9 +65,19 @@ func (v *Evictions) again(ctx context.Context, now time.Time, u *underway) bool 
 	killed := !life.Killed().Time.IsZero()
 	u.urgent, u.cgroup, u.grace = gone || killed, !gone, max(life.Deadline().Sub(now), 0)
 	u.remove.Store(life.RemoveFiles && !v.o.Kubelet())
-	v.o.Log.Info("going on with an eviction", append(v.fields(u), "dead", gone, "killed", killed && !gone)...)
+	again := killed && !gone && life.KillWaits && v.stayed(&pod)
+	if again {
+		u.killErr = u.victim.Kill()
+	}
+	v.o.Log.Info("going on with an eviction", append(v.fields(u), "dead", gone, "killed", killed && !gone, "killedAgain", again)...)
 	v.carry(ctx, u)
 	return true
+}
+
+// stayed: the runtime has no newer sandbox of the pod than those that were chosen, and has one of them.
+func (v *Evictions) stayed(was *stats.PodStats) bool {
+	p := v.o.Pods.All()[was.PodRef.UID]
+	return p != nil && len(p.Sandboxes) > 0 && slices.Contains(was.SandboxIDs, p.Sandboxes[0].ID)
 }
 
 // cameBack: the runtime has a newer sandbox of the pod than those that were chosen. A kubelet keeps one cgroup across them.

@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/api"
 	"jettison/cri"
 	"jettison/eviction"
+	"jettison/internal/kill"
 	"jettison/internal/nodetest"
 	"jettison/internal/records"
 	"jettison/stats"
@@ -269,5 +271,88 @@ func TestADryRunWouldEvictAPodOnceAShortage(t *testing.T) {
 	}
 	if err != nil || strings.Join(got, " ") != "a b a c" {
 		t.Errorf("recorded %v, %v", got, err)
+	}
+}
+
+// heldUp has the write of the pod's cgroup.kill wait, as for a lock of the kernel, until it is let go.
+func (f *fixture) heldUp() (letGo func()) {
+	f.t.Helper()
+	path := filepath.Join(f.Dir, "cgroup", nodetest.Pod, "cgroup.kill")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, size := range []int{4096, 1} {
+		for err == nil {
+			_, err = unix.Write(fd, make([]byte, size))
+		}
+		if err != unix.EAGAIN {
+			f.t.Fatal(err)
+		}
+		err = nil
+	}
+	return func() {
+		_, _ = unix.Read(fd, make([]byte, 1<<16))
+		f.t.Cleanup(func() { unix.Close(fd) })
+	}
+}
+
+// The agent crashes while a kill waits for a lock of the kernel: that is no kill yet. The next one kills, where the pod has not come back; one
+// that was carried out is not carried out twice.
+func TestAKillThatOnlyWaitedIsCarriedOutAfterACrash(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		waits, again bool
+		change       func(f *fixture)
+	}{
+		{"it waited", true, true, func(*fixture) {}},
+		{"it was carried out", false, false, func(*fixture) {}},
+		{"the pod came back", true, false, func(f *fixture) { f.pods[nodetest.UID].Sandboxes[0].ID = "next" }},
+		{"the runtime does not know it", true, false, func(f *fixture) { f.pods = nil }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, dir := newFixture(t, softAndHard, nil), t.TempDir()
+			f.keeping(dir)
+			killer := kill.New(kill.Options{FS: f.FS, Ladder: kill.CgroupKill})
+			f.o.Pin = killer.Pin
+			f.pods = f.Runs()
+			letGo := func() {}
+			if c.waits {
+				letGo = f.heldUp()
+			} else {
+				f.killable()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			life := f.evict(ctx, time.Now(), 90)
+			if life == nil || life.Killed().Time.IsZero() {
+				t.Fatalf("%+v\n%s", life, f.Text())
+			}
+			f.crash(cancel)
+			letGo()
+			if err := killer.Close(); err != nil {
+				t.Error(err)
+			}
+			path := filepath.Join(f.Dir, "cgroup", nodetest.Pod, "cgroup.kill")
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			f.killable()
+			f.Populated(nodetest.Pod, true)
+			c.change(f)
+			ctx, cancel = context.WithCancel(t.Context())
+			if n := f.resume(ctx, time.Now(), dir); n != 1 {
+				t.Fatalf("%d go on\n%s", n, f.Text())
+			}
+			written, err := os.ReadFile(path)
+			if again := string(written) == "1"; again != c.again || err != nil {
+				t.Errorf("killed again: %v, want %v, %v\n%s", again, c.again, err, f.Text())
+			}
+			f.Populated(nodetest.Pod, false)
+			f.take()
+			f.end(cancel)
+		})
 	}
 }

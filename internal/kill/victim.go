@@ -265,8 +265,12 @@ func (v *Victim) climb() error {
 	return nil
 }
 
-// Killed reports whether a Kill has worked.
+// Killed reports whether a Kill has worked, or is under way.
 func (v *Victim) Killed() bool { return v.killed.Load() }
+
+// Struck reports whether the kernel has carried a kill out: the write of cgroup.kill has returned, or all processes were signalled. A kill
+// that only waits for that ends with this process, perhaps.
+func (v *Victim) Struck() bool { return v.struck.Load() }
 
 // Times between two rounds of a kill, as long as something is left: doubled from one to the next.
 const (

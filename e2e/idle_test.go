@@ -66,7 +66,7 @@ func BenchmarkIdle(b *testing.B) {
 	if err := n.StopKubelet(n.ctx); err != nil {
 		b.Fatal(err)
 	}
-	n.until("the agent has found out that no kubelet runs", func() error {
+	n.untilWithin(15*time.Minute, "the agent has found out that no kubelet runs", func() error { // it waits 10 minutes for one that restarts
 		for _, l := range n.agentLog() {
 			if l.Msg == "kubelet" && l.Fields["beside"] == false {
 				return nil

@@ -208,6 +208,30 @@ func (n *Node) RunManyStatic(ctx context.Context, objects []*v1.Pod) (pods []*Po
 	return pods, nil
 }
 
+// RestartKubelet kills the kubelet every so often for so long, runs it again after a while, and leaves it running.
+func (n *Node) RestartKubelet(ctx context.Context, every, down, during time.Duration) error {
+	line := fmt.Sprintf(`now() { cut -d. -f1 /proc/uptime; }
+end=$(($(now) + %d)); pid=%d
+while [ $(now) -lt $end ]; do
+	kill -9 $pid; sleep %d
+	(echo 0 > /sys/fs/cgroup/kubelet/cgroup.procs; exec kubelet --config=/etc/kubernetes/kubelet.yaml --hostname-override=%s) >> %s 2>&1 &
+	pid=$!; sleep %d
+done
+echo $pid > /run/kubelet.pid; wait`,
+		int(during.Seconds()), n.kubeletPID, int(down.Seconds()), nodeName, KubeletLogPath, int((every - down).Seconds()))
+	if _, err := n.Start(ctx, "/var/log/restarts.log", "/bin/sh", "-c", line); err != nil {
+		return err
+	}
+	return n.Eventually(ctx, during+2*every+callDeadline, "the kubelet was restarted for long enough", func(ctx context.Context) error {
+		res, err := n.Exec(ctx, "/bin/cat", "/run/kubelet.pid")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Sscan(string(res.Stdout), &n.kubeletPID)
+		return err
+	})
+}
+
 // KubeletPID is the kubelet's process id in the guest.
 func (n *Node) KubeletPID() int { return n.kubeletPID }
 

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,5 +34,27 @@ func BenchmarkFullSpeedLeak(b *testing.B) {
 // once ends a benchmark that has counted by itself.
 func once(b *testing.B) {
 	for b.Loop() { // one that never loops is called once more
+	}
+}
+
+// The rate at which the agent believes that memory can be filled, and advises a threshold by, is that of a real leak on all cores, within
+// twice: measured by the agent as it is shipped, in its container with its limits, and by the tests of the same code.
+func TestFullSpeedIsWhatTheAgentMeasures(t *testing.T) {
+	n := startNode(t)
+	out, err := n.RunTests(n.ctx, "./internal/pace", "-test.run=^TestLiveFill", "-test.v", "-test.timeout=5m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cores int
+	var first, leak, measured float64
+	at := max(0, strings.Index(out, "cores "))
+	if _, err := fmt.Sscanf(out[at:], "cores %d first %f leak %f measured %f", &cores, &first, &leak, &measured); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	n.startAgent("")
+	fill, _ := n.agentSays("started", 1).Fields["fillFloor"].(float64)
+	t.Logf("%d cores: a leak %.1f GB/s (the first one %.1f), measured beside it %.1f, by the agent %.1f", cores, leak/1e9, first/1e9, measured/1e9, fill/1e9)
+	if fill > 2*leak || fill < leak/2 {
+		t.Errorf("the agent measured %.1f GB/s, a leak takes %.1f", fill/1e9, leak/1e9)
 	}
 }

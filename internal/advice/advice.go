@@ -4,8 +4,8 @@
 //
 //	needed = fill * (react + release)
 //
-// All three are measured here: fill at the start (pace.MeasureFill), react and release first by a trial and
-// from then on by the evictions that there were, the slowest of the last ones.
+// All three are measured here: fill at the start (pace.MeasureFill; e2e/fullspeed_test.go holds it against a real leak), react and
+// release first by a trial and from then on by the evictions that there were, the slowest of the last ones.
 package advice
 
 import (

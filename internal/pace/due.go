@@ -23,17 +23,23 @@ const StallWindow = time.Second
 type Pacer struct {
 	paces   [len(eviction.Quick)]pace // of the signals that may be used up within less than a second
 	pressed time.Time                 // when a pressure trigger fired last
+	fill    float64
 }
+
+// leastFill is the least that a core is taken to fill in bytes a second: a disturbed or throttled measurement, or a virtual machine whose
+// host has to find the memory first, must not make looks come late.
+const leastFill = 3 << 30
 
 // New makes a Pacer for a machine whose processes take so many bytes a second together, see MeasureFill.
 func New(fill float64, cores int) *Pacer {
-	p := &Pacer{}
-	p.paces[0].floor, p.paces[1].floor, p.paces[2].floor = fill, fill, forkFloor*float64(cores)
+	p := &Pacer{fill: fill}
+	floor := max(fill, leastFill*float64(cores))
+	p.paces[0].floor, p.paces[1].floor, p.paces[2].floor = floor, floor, forkFloor*float64(cores)
 	return p
 }
 
-// Fill is how many bytes a second the processes of this machine take together at most.
-func (p *Pacer) Fill() float64 { return p.paces[0].floor }
+// Fill is how many bytes a second the processes of this machine were measured to take together.
+func (p *Pacer) Fill() float64 { return p.fill }
 
 // Slope is at how much a second the i-th of eviction.Quick was lately seen to fall, in its unit.
 func (p *Pacer) Slope(i int) float64 { return p.paces[i].slope }

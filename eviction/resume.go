@@ -257,7 +257,8 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 	}
 	l := &Life{
 		Record: s.Record, RemoveFiles: s.RemoveFiles, KillWaits: s.KillWaits, e: e, met: m.metThen(&e, s.Met), level: s.Level,
-		began: s.Began, deadline: s.Deadline, killed: s.Killed, emptied: s.Emptied, clean: s.Clean, cleaned: s.Cleaned, shared: s.Shared, back: s.CameBack, gone: s.Gone, resumed: true,
+		began: s.Began, deadline: s.Deadline, killed: s.Killed, emptied: s.Emptied, clean: s.Clean, cleaned: s.Cleaned, shared: s.Shared,
+		back: s.CameBack, gone: s.Gone, resumed: true,
 	}
 	l.expect()
 	l.awaited.resume(s, say)

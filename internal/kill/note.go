@@ -87,6 +87,54 @@ func restoreCPU(g *cgroup.Group, before cgroup.CPUSettings, buf []byte) error {
 	return nil
 }
 
+// restoreAll puts back what was raised in a pod's own cgroup and in the groups below it, as far as that is noted. Its own note stays where
+// that cannot be done, or not in time: so the next start tries again.
+func restoreAll(g *cgroup.Group, before cgroup.CPUSettings, until time.Time, buf []byte) error {
+	below := restoreBelow(g, until, buf)
+	if below == nil {
+		return restoreCPU(g, before, buf)
+	}
+	return errors.Join(g.RestoreCPU(before, buf), below)
+}
+
+func restoreBelow(top *cgroup.Group, until time.Time, buf []byte) error {
+	var walker cgroup.Walker
+	var errs error
+	first := true
+	deep := walker.Walk(top, func(g *cgroup.Group) bool {
+		if first {
+			first = false
+			return true
+		}
+		if time.Now().After(until) {
+			errs = errors.Join(errs, fmt.Errorf("it takes longer than %v to look through the groups below", mendLimit))
+			return false
+		}
+		err := restoreNoted(g, buf)
+		if err != nil && errs == nil && !errors.Is(err, cgroup.ErrVanished) {
+			errs = err
+		}
+		return true
+	})
+	if deep && errs == nil {
+		errs = errors.New("the groups below lie too deep to look through all of them")
+	}
+	return errs
+}
+
+// restoreNoted puts back what is noted of one group. Without a note nothing of it was raised.
+func restoreNoted(g *cgroup.Group, buf []byte) error {
+	text, noted, err := g.Note(noteCPU)
+	if err != nil || !noted {
+		return err
+	}
+	before, ok := parseCPUNote(text)
+	if !ok {
+		return errors.Join(fmt.Errorf("note %.40q is none of the agent's", text), g.RemoveNote(noteCPU))
+	}
+	return restoreCPU(g, before, buf)
+}
+
 // mendLimit bounds Mend: the agent starts.
 const mendLimit = time.Second
 
@@ -103,7 +151,7 @@ func Mend(fs *cgroup.FS, paths []string) (mended []string, err error) {
 				len(paths)-i, mendLimit))
 			break
 		}
-		is, err := mend(fs, path, buf)
+		is, err := mend(fs, path, until, buf)
 		if is {
 			mended = append(mended, path)
 		}
@@ -114,7 +162,7 @@ func Mend(fs *cgroup.FS, paths []string) (mended []string, err error) {
 	return mended, errors.Join(errs...)
 }
 
-func mend(fs *cgroup.FS, path string, buf []byte) (mended bool, err error) {
+func mend(fs *cgroup.FS, path string, until time.Time, buf []byte) (mended bool, err error) {
 	g, err := fs.Group(path)
 	if err != nil {
 		return false, err
@@ -129,6 +177,6 @@ func mend(fs *cgroup.FS, path string, buf []byte) (mended bool, err error) {
 	if !ok {
 		return thawed, errors.Join(thawErr, fmt.Errorf("note %.40q is none of the agent's", text), g.RemoveNote(noteCPU))
 	}
-	err = restoreCPU(g, before, buf)
+	err = restoreAll(g, before, until, buf) // groups below were raised only where this one was noted
 	return thawed || err == nil, errors.Join(thawErr, err)
 }

@@ -229,3 +229,88 @@ func TestCPUNotes(t *testing.T) {
 		}
 	}
 }
+
+// containers gives the pod of a tree two groups below it, one with a limit.
+func (f *tree) containers() {
+	f.t.Helper()
+	for name, max := range map[string]string{"limited": "300 1000\n", "free": "max 1000\n"} {
+		if err := os.Mkdir(f.file("pod", name), 0o755); err != nil {
+			f.t.Fatal(err)
+		}
+		for file, text := range map[string]string{"cpu.max": max, "cpu.weight": "10000\n", "cgroup.procs": ""} {
+			if err := os.WriteFile(f.file("pod/"+name, file), []byte(text), 0o600); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// What was raised in the cgroups of the containers is put back where the victim does not die: its kill was refused late, and the runtime
+// failed, too.
+func TestAVictimThatLivesOnHasTheLimitsOfItsContainers(t *testing.T) {
+	f, p, _ := limited(t)
+	f.containers()
+	k := newKiller(t, f.fs, "cgroup.kill,cpu")
+	v, err := k.Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if s := step(t, v, "cpu"); s.N != 3 || s.Err != nil {
+		t.Fatalf("%+v", s)
+	}
+	if got := f.read("pod/limited", "cpu.max"); got != "max 1000" {
+		t.Fatalf("not raised: %q", got)
+	}
+	v.Close()
+	if s := step(t, v, stepRestored); s.Err != nil {
+		t.Errorf("%+v", s)
+	}
+	f.hasLimits()
+}
+
+// hasLimits holds that everything is as it was, and nothing noted.
+func (f *tree) hasLimits() {
+	f.t.Helper()
+	for name, want := range map[string]string{"pod": "200 1000", "pod/limited": "300 1000", "pod/free": "max 1000"} {
+		g, err := f.fs.Group(name)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		_, noted, err := g.Note(noteCPU)
+		if got := f.read(name, "cpu.max"); got != want || noted || err != nil {
+			f.t.Errorf("%s: cpu.max %q, want %q, noted %v, %v", name, got, want, noted, err)
+		}
+		g.Close()
+	}
+}
+
+// The same after a crash: the next start finds them. One whose note is none of the agent's holds up no other.
+func TestACrashLeavesNoContainerRaised(t *testing.T) {
+	f, p, _ := limited(t)
+	f.containers()
+	for _, name := range []string{"pod", "pod/limited", "pod/free"} {
+		g, err := f.fs.Group(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, raised, err := raiseCPU(g, make([]byte, 256)); !raised || err != nil {
+			t.Fatal(raised, err)
+		}
+		if name == "pod/free" {
+			if err := g.SetNote(noteCPU, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.Close()
+	}
+	if _, err := Mend(f.fs, []string{p.Cgroup}); err == nil || !strings.Contains(err.Error(), "none of the agent's") {
+		t.Error(err)
+	}
+	if mended, err := Mend(f.fs, []string{p.Cgroup}); err != nil || len(mended) != 1 {
+		t.Error(mended, err)
+	}
+	f.hasLimits()
+}

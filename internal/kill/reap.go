@@ -119,8 +119,8 @@ func (r *reaping) reap(v *Victim) {
 	}
 }
 
-// lift raises cpu.max and cpu.weight in the victim's groups. What its own had is kept: it may live on (a kubelet makes a new
-// sandbox in it); those of its containers go with them.
+// lift raises cpu.max and cpu.weight in the victim's groups. What each had is noted: its own may live on (a kubelet makes a new sandbox in
+// it), and those of its containers do where the victim does not die.
 func (r *reaping) lift() {
 	v := r.v
 	r.groups, r.top, r.until = 0, true, time.Now().Add(boostLimit)
@@ -131,6 +131,7 @@ func (r *reaping) lift() {
 	err := v.raise(r.buf[:])
 	if err == nil {
 		r.groups++
+		v.raisesBelow()
 		r.walker.Walk(&v.reap, r.boost)
 		err = r.err
 	}
@@ -151,7 +152,7 @@ func (r *reaping) boostGroup(g *cgroup.Group) bool {
 	if r.v.dead() {
 		return false
 	}
-	err := g.RaiseCPU()
+	_, _, err := raiseCPU(g, r.buf[:])
 	switch {
 	case err == nil:
 		r.groups++

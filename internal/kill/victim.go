@@ -85,6 +85,7 @@ type Victim struct {
 	cpu struct {
 		sync.Mutex
 		raised bool
+		below  bool // groups below it were raised, too
 		before cgroup.CPUSettings
 	}
 }
@@ -289,6 +290,7 @@ func (v *Victim) WaitEmpty(ctx context.Context, limit time.Duration) error {
 	err := v.awaitEmpty(ctx, limit)
 	if err == nil {
 		v.emptied.Do(func() { v.steps.add(stepEmptied, 0, nil) })
+		v.gone.Store(true)
 		v.restore()
 	}
 	return err
@@ -365,6 +367,13 @@ func (v *Victim) raise(buf []byte) error {
 	return err
 }
 
+// raisesBelow notes that groups below the victim's own are raised.
+func (v *Victim) raisesBelow() {
+	v.cpu.Lock()
+	v.cpu.below = true
+	v.cpu.Unlock()
+}
+
 // dead: no process was left in the victim's cgroup at some time. What is in it now is not the victim. It waits for no lock: raise holds its
 // own while the kernel does as it likes, and the thread that writes cgroup.kill asks.
 func (v *Victim) dead() bool { return v.gone.Load() }
@@ -376,9 +385,14 @@ func (v *Victim) over() bool {
 	return v.closed || v.dead()
 }
 
-// restore puts the CPU limits back, once no process is left in the cgroup: a kubelet keeps a pod's for its next sandbox.
+// restore puts the CPU limits back, once no process is left in the cgroup: a kubelet keeps a pod's for its next sandbox. The groups below
+// go with their processes, but where the victim lives and is given up.
 func (v *Victim) restore() {
-	v.gone.Store(true) // before the lock: who kills does not wait for who raises
+	died := v.gone.Swap(true) // before the lock: who kills does not wait for who raises
+	v.restoreCPU(!died)
+}
+
+func (v *Victim) restoreCPU(lives bool) {
 	v.cpu.Lock()
 	defer v.cpu.Unlock()
 	if !v.cpu.raised {
@@ -386,7 +400,13 @@ func (v *Victim) restore() {
 	}
 	v.cpu.raised = false
 	var buf [256]byte
-	if err := restoreCPU(&v.reap, v.cpu.before, buf[:]); !errors.Is(err, cgroup.ErrVanished) {
+	var err error
+	if v.cpu.below && lives {
+		err = restoreAll(&v.reap, v.cpu.before, time.Now().Add(mendLimit), buf[:])
+	} else {
+		err = restoreCPU(&v.reap, v.cpu.before, buf[:])
+	}
+	if !errors.Is(err, cgroup.ErrVanished) {
 		v.steps.add(stepRestored, 0, err)
 	}
 }

@@ -53,6 +53,7 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 
 // await notes how every signal stands as an eviction begins, and what its end is expected to return of each.
 func (m *Manager) await(l *Life) {
+	m.unshare(l) // one that is hastened
 	l.awaited = awaited{}
 	for i := range m.watched {
 		if w := &m.watched[i]; w.observed.OK && w.Amount() {
@@ -80,7 +81,6 @@ func (l *Life) expect() {
 
 // came notes how much more is left of each signal than ever since the kill. A pod that is being stopped gently has returned nothing yet.
 func (m *Manager) came(l *Life) {
-	m.shared(l)
 	if l.killed.Time.IsZero() && !l.departed() {
 		return
 	}
@@ -124,14 +124,14 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 		o.V -= min(o.V, came)
 	}
 	if k == kindMemory && o.OK {
-		o.V = add(o.V, l.sharedLeft())
+		o.V = add(o.V, l.shmem.left)
 	}
 	return o
 }
 
 // measured takes what a look says of a victim that was killed, or that is being stopped: one that leaks goes on leaking, and what it takes
 // meanwhile it returns, too.
-func (l *Life) measured(p *stats.PodStats) {
+func (m *Manager) measured(l *Life, p *stats.PodStats) {
 	for i := range amounts {
 		has := amountOf(p, i)
 		switch {
@@ -142,9 +142,8 @@ func (l *Life) measured(p *stats.PodStats) {
 			l.due[i] = stats.Some(max(has.V, l.due[i].V))
 		}
 	}
-	if s := &l.shmem; l.killed.Time.IsZero() && s.bytes > 0 && p.Memory.ShmemBytes.OK && p.Memory.ShmemBytes.V <= implausible {
-		grown := max(p.Memory.ShmemBytes.V, s.bytes) - s.bytes
-		s.bytes, s.need = s.bytes+grown, add(s.need, grown)
+	if s, has := &l.shmem, p.Memory.ShmemBytes; l.killed.Time.IsZero() && s.left > 0 && has.OK && has.V <= implausible && has.V > s.bytes {
+		m.pool.need, s.left, s.bytes = add(m.pool.need, has.V-s.bytes), add(s.left, has.V-s.bytes), has.V
 	}
 }
 

@@ -196,7 +196,7 @@ func (l *Life) gentle() bool { return !l.e.hard && !l.e.Local() }
 
 // limit is how long what it returns may take, once no process is left.
 func (l *Life) limit() time.Duration {
-	if l.shared && (l.shmem.bytes == 0 || l.sharedLeft() > 0) {
+	if l.shared && (l.shmem.bytes == 0 || l.shmem.left > 0) {
 		return sharedLimit
 	}
 	return settleLimit

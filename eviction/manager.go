@@ -68,6 +68,7 @@ type Manager struct {
 	diskCleaned time.Time // when the last victim's files were removed
 	relief      lastRelief
 	explain     explaining
+	pool        sharedPool // what evictions that are not settled have in shared memory
 
 	situation Situation
 	foreign   bool                    // Input.Foreign of the last step

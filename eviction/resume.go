@@ -38,7 +38,7 @@ func (m *Manager) Save() Saved {
 	slices.SortFunc(s.Breaker, func(x, y SavedBreaker) int {
 		return cmp.Or(cmp.Compare(x.Signal, y.Signal), compareBool(x.Hard, y.Hard))
 	})
-	s.Disks = m.explain.save()
+	s.Disks, s.Shmem = m.explain.save(), m.pool.save()
 	m.explain.unsaved = false
 	return s
 }
@@ -98,6 +98,7 @@ func (m *Manager) Resume(now time.Time, s Saved) (dropped []error) {
 		}
 		m.lives = append(m.lives, l)
 	}
+	m.resumeShared(s.Shmem, drop)
 	m.resumeAside(now, s.Aside, drop)
 	m.resumeEvicted(now, s.Evicted, drop)
 	m.resumeBreaker(now, &s, drop)

@@ -21,6 +21,7 @@ type Saved struct {
 	Aside   []SavedAside   `json:"setAside,omitempty"`
 	Evicted []SavedEvicted `json:"evicted,omitempty"`
 	Breaker []SavedBreaker `json:"breaker,omitempty"`
+	Shmem   *SavedPool     `json:"shmem,omitempty"` // nil: nothing is awaited of shared memory
 	Disks   []SavedDisk    `json:"disks,omitempty"` // absent in the files of agents before these were kept: not known
 	// Futile is what an agent before this one counted, by what was short: it is read and not written.
 	Futile map[string]int `json:"futile,omitempty"`

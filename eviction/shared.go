@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"slices"
 	"time"
 
 	"jettison/stats"
@@ -14,58 +13,101 @@ import (
 
 // sharedMemory of a victim, in bytes.
 type sharedMemory struct {
-	bytes uint64            // that it had; 0: not worth waiting for
-	need  uint64            // by how much the node's has to fall: of others that are awaited, too
-	then  stats.Opt[uint64] // the most of the node's since then
-	fell  uint64            // the most that it fell by, from what it was at any time since
-	kept  bool              // the pod has come back, and its volumes with it; a look tells, so that it is not saved
+	bytes uint64 // that it had; 0: not worth waiting for
+	left  uint64 // of that is still to come
+	fell  uint64 // by how much the node's has fallen since it is awaited
 }
 
-// share notes what a victim has in shared memory as its eviction begins. Those that are awaited already are held against the same figure
-// from then on, so that what one gives back is not taken for another's. In a replay the node's is not known.
+// sharedPool is what all victims that are awaited have in shared memory, in bytes: whose is gone the node's figure does not tell.
+type sharedPool struct {
+	need uint64            // by how much the node's has to fall
+	then stats.Opt[uint64] // the most of it since
+	fell uint64            // the most that it fell by, from what it was at any time since
+}
+
+// left is what is still to come. A little of it is none, for others come and go.
+func (p *sharedPool) left() uint64 {
+	if add(p.fell, leastShared) >= p.need {
+		return 0
+	}
+	return p.need - p.fell
+}
+
+// share notes what a victim has in shared memory as its eviction begins. In a replay the node's is not known.
 func (m *Manager) share(l *Life) {
-	l.shmem = sharedMemory{}
 	had := l.e.Pod.Memory.ShmemBytes
 	if !had.OK || had.V <= leastShared || had.V > implausible || m.config.Replay {
 		return
 	}
-	l.shmem.bytes = had.V
-	total, now := had.V, m.cheap.Node.Memory.ShmemBytes
+	l.shmem = sharedMemory{bytes: had.V, left: had.V}
+	now := m.cheap.Node.Memory.ShmemBytes
 	now.OK = now.OK && now.V <= implausible
-	for _, o := range m.lives {
-		if o != l && !o.settled {
-			o.shmem.bytes = o.sharedLeft()
-			total = add(total, o.shmem.bytes)
-		}
-	}
-	for _, o := range append(slices.Clone(m.lives), l) { // Hasten's is among them already
-		if s := &o.shmem; s.bytes > 0 {
-			s.need, s.then, s.fell = total, now, 0
-		}
-	}
+	m.pool = sharedPool{need: add(m.pool.left(), had.V), then: now}
 }
 
-// shared follows the node's shared memory. That of a pod which is being stopped gently may grow still. Others fill tmpfs meanwhile, so that
-// what is gone shows in how far it fell at once and not in how much less there is than at the kill; what comes and goes adds up to nothing.
-func (m *Manager) shared(l *Life) {
-	s, now := &l.shmem, m.cheap.Node.Memory.ShmemBytes
-	switch {
-	case s.bytes == 0 || !now.OK || now.V > implausible:
-	case !s.then.OK, l.killed.Time.IsZero() && !l.departed() && now.V > s.then.V:
-		s.then, s.fell = now, 0
-	default:
-		s.then.V = max(s.then.V, now.V)
-		s.fell = max(s.fell, s.then.V-now.V)
+// followShared follows the node's shared memory. Others fill tmpfs meanwhile, so that what is gone shows in how far it fell at once and not
+// in how much less there is than at the kill; what comes and goes adds up to nothing. What falls is of dead victims first, and nothing of
+// those that are being stopped gently. Once that is all of what the dead ones had, what the others have is held against what there is now.
+func (m *Manager) followShared() {
+	p, now := &m.pool, m.cheap.Node.Memory.ShmemBytes
+	if p.need == 0 || !now.OK || now.V > implausible {
+		return
+	}
+	var alive, gentle uint64
+	for _, l := range m.lives {
+		if l.departed() {
+			continue
+		}
+		if alive = add(alive, l.shmem.left); l.killed.Time.IsZero() {
+			gentle = add(gentle, l.shmem.left)
+		}
+	}
+	if !p.then.OK {
+		p.then = now
+	}
+	p.then.V = min(max(p.then.V, now.V), add(now.V, p.need-min(p.need, gentle)))
+	fell := max(p.fell, p.then.V-now.V)
+	for _, l := range m.lives {
+		if l.shmem.left > 0 {
+			l.shmem.fell = add(l.shmem.fell, fell-p.fell)
+		}
+	}
+	p.fell = fell
+	dead := p.need - min(p.need, alive)
+	done := alive > 0 && dead > 0 && add(fell, leastShared) >= dead
+	if done {
+		p.need, p.fell, p.then.V = p.need-dead, fell-min(fell, dead), max(now.V, p.then.V-min(p.then.V, dead))
+	}
+	m.tellShared(done)
+}
+
+// tellShared tells each victim what of its own may be still to come. deadDone: nothing is of those that are dead.
+func (m *Manager) tellShared(deadDone bool) {
+	left, any := m.pool.left(), false
+	for _, l := range m.lives {
+		if l.shmem.left = min(l.shmem.left, left); deadDone && l.departed() {
+			l.shmem.left = 0
+		}
+		any = any || l.shmem.left > 0
+	}
+	if !any {
+		m.pool = sharedPool{}
 	}
 }
 
 // letGo ends the wait for a victim.
 func (m *Manager) letGo(l *Life) {
-	if l.settled {
-		return
+	if !l.settled {
+		l.settled = true
+		m.unshare(l)
 	}
-	l.settled = true
-	m.unshare(l)
+}
+
+// unshare: what a victim has in shared memory still is no part any more of what the node's has to fall by.
+func (m *Manager) unshare(l *Life) {
+	m.pool.need -= min(m.pool.need, l.shmem.left)
+	l.shmem.left = 0
+	m.tellShared(false)
 }
 
 // remade ends the wait for what lies in volumes of pods that have come back: a kubelet that restarts a pod keeps them.
@@ -77,65 +119,74 @@ func (m *Manager) remade(now time.Time, pods []stats.PodStats) {
 		for i := range pods {
 			if p := &pods[i]; p.PodRef.UID == l.e.Pod.PodRef.UID && cameBack(&l.e.Pod, p) {
 				m.unshare(l)
-				l.shmem.kept = true
 			}
 		}
 	}
 }
 
-// unshare: what a victim has in shared memory still is no part any more of what the node's has to fall by for others.
-func (m *Manager) unshare(l *Life) {
-	left := l.sharedLeft()
-	for _, o := range m.lives {
-		if s := &o.shmem; o != l && !o.settled && s.bytes > 0 {
-			s.need -= min(left, s.need-s.bytes)
-		}
-	}
-}
-
-// sharedLeft is what of a victim's shared memory is still to come. A little of it is none, for others come and go.
-func (l *Life) sharedLeft() uint64 {
-	s := &l.shmem
-	if s.bytes == 0 || s.kept || add(s.fell, leastShared) >= s.need {
-		return 0
-	}
-	own := s.fell - min(s.fell, s.need-s.bytes)
-	return s.bytes - min(s.bytes, own)
-}
-
 // sharedAwaited reports whether the shared memory of a dead victim is still awaited. That the runtime has cleaned up does not end it.
 func (l *Life) sharedAwaited(now time.Time) bool {
-	return l.Dead() && !l.back && now.Sub(l.emptied.Time) < sharedLimit && l.sharedLeft() > 0
+	return l.Dead() && !l.back && now.Sub(l.emptied.Time) < sharedLimit && l.shmem.left > 0
 }
 
 // SavedShmem is what is kept of a victim's shared memory, in bytes.
 type SavedShmem struct {
-	Bytes uint64  `json:"bytes"`
-	Need  uint64  `json:"need"`           // by how much the node's has to fall
-	Then  *uint64 `json:"then,omitempty"` // the most of the node's since the eviction began; nil: it was not read
-	Fell  uint64  `json:"fell,omitempty"` // the most that it fell by since
+	Bytes uint64 `json:"bytes"`
+	Left  uint64 `json:"left,omitempty"` // of that is still to come
+	Fell  uint64 `json:"fell,omitempty"` // the node's has fallen by so much since
+}
+
+// SavedPool is the same of all victims that are awaited.
+type SavedPool struct {
+	Need uint64  `json:"need"`           // by how much the node's has to fall
+	Then *uint64 `json:"then,omitempty"` // the most of it since; nil: it was not read
+	Fell uint64  `json:"fell,omitempty"` // the most that it fell by since
 }
 
 func (s *sharedMemory) save() *SavedShmem {
 	if s.bytes == 0 {
 		return nil
 	}
-	out := &SavedShmem{Bytes: s.bytes, Need: s.need, Fell: s.fell}
-	if s.then.OK {
-		out.Then = &s.then.V
-	}
-	return out
+	return &SavedShmem{Bytes: s.bytes, Left: s.left, Fell: s.fell}
 }
 
 func (s *sharedMemory) resume(saved *SavedShmem, drop func(string, ...any)) {
 	switch {
 	case saved == nil:
-	case saved.Bytes > saved.Need || saved.Need > implausible || saved.Fell > implausible || saved.Then != nil && *saved.Then > implausible:
+	case saved.Bytes > implausible || saved.Left > saved.Bytes || saved.Fell > implausible:
+		drop("what is awaited of a victim's shared memory: a number that cannot be true")
+	default:
+		*s = sharedMemory{bytes: saved.Bytes, left: saved.Left, fell: saved.Fell}
+	}
+}
+
+func (p *sharedPool) save() *SavedPool {
+	if p.need == 0 {
+		return nil
+	}
+	out := &SavedPool{Need: p.need, Fell: p.fell}
+	if p.then.OK {
+		then := p.then.V
+		out.Then = &then
+	}
+	return out
+}
+
+// resumeShared takes back what is awaited of shared memory, once the lives are there: of one that was dropped nothing is.
+func (m *Manager) resumeShared(saved *SavedPool, drop func(string, ...any)) {
+	switch {
+	case saved == nil:
+	case saved.Need > implausible || saved.Fell > implausible || saved.Then != nil && *saved.Then > implausible:
 		drop("what is awaited of shared memory: a number that cannot be true")
 	default:
-		*s = sharedMemory{bytes: saved.Bytes, need: saved.Need, fell: saved.Fell}
+		all := saved.Fell
+		for _, l := range m.lives {
+			all = add(all, l.shmem.left)
+		}
+		m.pool = sharedPool{need: min(saved.Need, all), fell: saved.Fell}
 		if saved.Then != nil {
-			s.then = stats.Some(*saved.Then)
+			m.pool.then = stats.Some(*saved.Then)
 		}
 	}
+	m.tellShared(false)
 }

@@ -127,16 +127,25 @@ func TestAVolumeIsAwaitedOverARestart(t *testing.T) {
 	w.victim(w.look(100*time.Millisecond), "")
 	saved, again := onFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 100Mi")
 	again.config.Replay = false
-	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.lives[0].awaited != l.awaited {
-		t.Errorf("dropped %v, was %+v, is %+v", dropped, l.awaited, again.lives[0].awaited)
+	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.lives[0].awaited != l.awaited || again.pool != w.m.pool {
+		t.Errorf("dropped %v, was %+v %+v, is %+v %+v", dropped, l.awaited, w.m.pool, again.lives[0].awaited, again.pool)
 	}
 	w.m = again
 	w.victim(w.look(time.Second), "")
 	w.victim(w.look(15*time.Second), "innocent1")
-	saved.Lives[0].Shmem = &SavedShmem{Bytes: 1 << 63, Need: 1}
+	saved.Lives[0].Shmem = &SavedShmem{Bytes: 1 << 63}
 	again = managerOf(t, 0, "hard memory.available 100Mi")
 	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.lives[0].shmem.bytes != 0 {
 		t.Errorf("dropped %v, is %+v", dropped, again.lives[0].shmem)
+	}
+	saved = onFile(t, w.m.Save())
+	for _, broken := range []*SavedPool{nil, {Need: 1 << 63}, {Need: 400 << 20, Then: new(uint64(1 << 63))}} {
+		saved.Shmem = broken
+		again = managerOf(t, 0, "own x", "hard memory.available 100Mi")
+		dropped := again.Resume(w.now, saved)
+		if len(dropped) > 0 != (broken != nil) || again.pool != (sharedPool{}) {
+			t.Errorf("%+v: dropped %v, is %+v", broken, dropped, again.pool)
+		}
 	}
 }
 
@@ -230,4 +239,29 @@ func TestAVolumeOfAPodThatCameBackIsNotAwaited(t *testing.T) {
 		l = w.look(pollShort)
 		w.victim(l, "files")
 	}
+}
+
+// What falls before a victim has died is of those that are dead: once that is theirs, its own is held against what there is then.
+func TestOneVolumeIsGoneBeforeTheOtherOwnerDies(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	w.pod("stuck", 900, 0, 1).Memory.ShmemBytes = stats.Some(uint64(300 << 20))
+	w.pod("files", 405, 0, 1).Memory.ShmemBytes = stats.Some(uint64(400 << 20))
+	w.pods[1].Memory.AnonBytes = stats.Some(uint64(5 << 20))
+	w.pod("innocent", 3, 0, 1)
+	w.free(90, 710)
+	stuck := w.look(time.Second)
+	w.victim(stuck, "stuck")
+	w.free(3, 710)
+	l := w.look(2100 * time.Millisecond)
+	w.victim(l, "files")
+	w.dead(l)
+	w.m.Cleaned(Stamp{Time: w.now}, l)
+	w.free(420, 310)
+	w.victim(w.look(100*time.Millisecond), "")
+	w.free(200, 500) // somebody writes
+	w.victim(w.look(time.Second), "")
+	w.dead(stuck)
+	w.m.Cleaned(Stamp{Time: w.now}, stuck)
+	w.free(95, 200) // and the 300 are gone
+	w.victim(w.look(settleLimit), "innocent")
 }

@@ -106,16 +106,17 @@ func (m *Manager) together(now time.Time, w *watched) (amount uint64) {
 	if !w.Amount() || w.info.kind.disk() {
 		return 0
 	}
+	shared := uint64(0)
 	for _, l := range m.lives {
 		switch {
 		case l.settled:
 		case w.info.kind == kindMemory && l.sharedAwaited(now):
-			amount = add(amount, l.sharedLeft())
+			shared = add(shared, l.shmem.left)
 		case !m.returned(now, l) && l.counts(w):
 			amount = add(amount, l.remaining(w).V)
 		}
 	}
-	return amount
+	return add(amount, min(shared, m.pool.left()))
 }
 
 // blocked says why a threshold has to wait for what earlier evictions return; empty: it has not.
@@ -224,7 +225,7 @@ func (m *Manager) remeasure(in Input) {
 			}
 		}
 		if at >= 0 && !in.Summary.Pods[at].Memory.Quick {
-			l.measured(&in.Summary.Pods[at])
+			m.measured(l, &in.Summary.Pods[at])
 			m.owe(l, &in.Summary.Pods[at])
 		}
 	}
@@ -246,6 +247,7 @@ func (m *Manager) settle(now time.Time, s *stats.Summary) {
 		}
 	}
 	m.remade(now, s.Pods)
+	m.followShared()
 	for _, l := range m.lives {
 		m.came(l)
 		if !l.settled && m.over(now, l) && m.count(now, l) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -81,75 +81,83 @@ func (c *Client) Close() error {
 }
 
 // listSandboxes lists all sandboxes, once each, within the caller's deadline.
-func (c *Client) listSandboxes(ctx context.Context) ([]*runtimev1.PodSandbox, error) {
-	items, err := twin[runtimev1.StreamPodSandboxesResponse, *runtimev1.PodSandbox]{
+// keep says which are kept; nil: all.
+func (c *Client) listSandboxes(ctx context.Context, keep func(*PodSandbox) bool) ([]PodSandbox, error) {
+	words, sources, seen := words{}, map[string]map[string]string{}, map[string]bool{}
+	var m runtimev1.PodSandbox
+	out, err := (&twin[PodSandbox]{
 		link: c.link, turn: c.turn, absent: &c.noSandboxStream, limits: c.limits,
-		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamPodSandboxesResponse], error) {
-			return c.runtime.StreamPodSandboxes(ctx, &runtimev1.StreamPodSandboxesRequest{})
+		streamName: runtimev1.RuntimeService_StreamPodSandboxes_FullMethodName, streamed: &runtimev1.StreamPodSandboxesResponse{},
+		plainName: runtimev1.RuntimeService_ListPodSandbox_FullMethodName, plain: &runtimev1.ListPodSandboxResponse{},
+		request: &runtimev1.StreamPodSandboxesRequest{}, whole: &runtimev1.ListPodSandboxRequest{},
+		item: func(text []byte) (s PodSandbox, taken bool, err error) {
+			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" || seen[m.Id] {
+				return s, false, err
+			}
+			seen[m.Id] = true
+			s = sandboxOf(&m)
+			words.share(&s.Namespace, &s.RuntimeHandler)
+			if !s.Ready {
+				s.Annotations = deciding(s.Annotations, sources)
+			}
+			return s, keep == nil || keep(&s), nil
 		},
-		items: (*runtimev1.StreamPodSandboxesResponse).GetPodSandboxes,
-		plain: func(ctx context.Context) ([]*runtimev1.PodSandbox, error) {
-			res, err := c.runtime.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{})
-			return res.GetItems(), err
-		},
-	}.list(ctx)
-	return once(items), c.link.wrap("list pod sandboxes of", err)
+	}).list(ctx)
+	return out, c.link.wrap("list pod sandboxes of", err)
 }
 
-// listContainers lists the containers that a filter lets through (nil: all), once each, within the caller's deadline.
-func (c *Client) listContainers(ctx context.Context, filter *runtimev1.ContainerFilter) ([]*runtimev1.Container, error) {
-	items, err := twin[runtimev1.StreamContainersResponse, *runtimev1.Container]{
+// listContainers lists the containers that a filter lets through (nil: all), once each, within the caller's deadline. keep says which are
+// kept; nil: all.
+func (c *Client) listContainers(ctx context.Context, filter *runtimev1.ContainerFilter, keep func(*Container) bool) ([]Container, error) {
+	words, seen := words{}, map[string]bool{}
+	var m runtimev1.Container
+	out, err := (&twin[Container]{
 		link: c.link, turn: c.turn, absent: &c.noContainerStream, limits: c.limits,
-		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamContainersResponse], error) {
-			return c.runtime.StreamContainers(ctx, &runtimev1.StreamContainersRequest{Filter: filter})
+		streamName: runtimev1.RuntimeService_StreamContainers_FullMethodName, streamed: &runtimev1.StreamContainersResponse{},
+		plainName: runtimev1.RuntimeService_ListContainers_FullMethodName, plain: &runtimev1.ListContainersResponse{},
+		request: &runtimev1.StreamContainersRequest{Filter: filter}, whole: &runtimev1.ListContainersRequest{Filter: filter},
+		item: func(text []byte) (one Container, taken bool, err error) {
+			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" || seen[m.Id] {
+				return one, false, err
+			}
+			seen[m.Id] = true
+			one = containerOf(&m)
+			if keep != nil && !keep(&one) {
+				return one, false, nil
+			}
+			words.share(&one.SandboxID, &one.PodUID, &one.Name, &one.ImageID, &one.ImageRef, &one.Image)
+			return one, true, nil
 		},
-		items: (*runtimev1.StreamContainersResponse).GetContainers,
-		plain: func(ctx context.Context) ([]*runtimev1.Container, error) {
-			res, err := c.runtime.ListContainers(ctx, &runtimev1.ListContainersRequest{Filter: filter})
-			return res.GetContainers(), err
-		},
-	}.list(ctx)
-	return once(items), c.link.wrap("list containers of", err)
+	}).list(ctx)
+	return out, c.link.wrap("list containers of", err)
+}
+
+// words are texts that many items of a list have, kept once.
+type words map[string]string
+
+func (w words) share(texts ...*string) {
+	for _, text := range texts {
+		if one, known := w[*text]; known {
+			*text = one
+		} else if *text != "" {
+			w[*text] = *text
+		}
+	}
 }
 
 // listOneByOne lists the containers of one sandbox after the other. One whose are too large becomes Refused, and has none.
-func (c *Client) listOneByOne(ctx context.Context, sandboxes []PodSandbox) (out []*runtimev1.Container, err error) {
+func (c *Client) listOneByOne(ctx context.Context, sandboxes []PodSandbox, keep func(*Container) bool) (out []Container, err error) {
 	for i := range sandboxes {
 		s := &sandboxes[i]
-		items, err := c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: s.ID})
+		items, err := c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: s.ID}, func(one *Container) bool {
+			return one.SandboxID == s.ID && (keep == nil || keep(one)) // a runtime may not have filtered
+		})
 		if s.Refused = errors.Is(err, ErrTooLarge); err != nil && !s.Refused {
 			return nil, err
 		}
-		for _, item := range items { // a runtime may not have filtered
-			if item.GetPodSandboxId() == s.ID {
-				out = append(out, item)
-			}
-		}
+		out = append(out, items...)
 	}
 	return out, nil
-}
-
-// once leaves out what has no id, and all but the first of an id.
-func once[T interface{ GetId() string }](items []T) []T {
-	return distinct(items, T.GetId)
-}
-
-// onceEach is once for images, of which one id may come once for each runtime handler (RuntimeClassInImageCriApi).
-func onceEach(items []*runtimev1.Image) []*runtimev1.Image {
-	type key struct{ id, handler string }
-	return distinct(items, func(i *runtimev1.Image) key { return key{i.GetId(), i.GetSpec().GetRuntimeHandler()} })
-}
-
-func distinct[T interface{ GetId() string }, K comparable](items []T, key func(T) K) []T {
-	seen := make(map[K]bool, len(items))
-	out := items[:0]
-	for _, item := range items {
-		if k := key(item); item.GetId() != "" && !seen[k] {
-			seen[k] = true
-			out = append(out, item)
-		}
-	}
-	return out
 }
 
 // at is an instant of the CRI, in nanoseconds since 1970; the zero Time where the runtime did not say.

@@ -49,6 +49,7 @@ type link struct {
 	// failed with Unavailable. What was learnt of the runtime in an earlier epoch counts no more.
 	epoch   atomic.Uint64
 	dialled atomic.Bool
+	read    atomic.Int64 // bytes
 }
 
 // buffers are what answers are put together in. gRPC's own pool takes 1 MiB for all that is larger than 32 KiB, such as the list of a
@@ -73,7 +74,11 @@ func newLink(endpoint string) (*link, error) {
 			if l.dialled.Swap(true) {
 				l.epoch.Add(1)
 			}
-			return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(target, "unix://"))
+			conn, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(target, "unix://"))
+			if err != nil {
+				return nil, err
+			}
+			return arriving{conn, &l.read}, nil
 		}),
 		// A runtime that restarts is back within seconds: grpc's default backoff of up to two minutes would miss it.
 		grpc.WithConnectParams(grpc.ConnectParams{

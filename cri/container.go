@@ -9,6 +9,9 @@ import (
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// uidLabel is what a kubelet says a container's pod by (pkg/kubelet/types/labels.go).
+const uidLabel = "io.kubernetes.pod.uid"
+
 // ContainerState is where a container is in its life.
 type ContainerState int
 
@@ -42,7 +45,7 @@ type Container struct {
 	State     ContainerState
 	Running   bool // State is Running
 	CreatedAt time.Time
-	Labels    map[string]string // the kubelet's: io.kubernetes.*
+	PodUID    string // of its pod, as a kubelet has labelled it; empty: it is not
 	// ImageID is the Image.ID of its image on the node. ImageRef is the same or a digested name, and Image the reference
 	// asked for: what a runtime writes there differs (containerd 2.4 lists the id in all three).
 	ImageID, ImageRef, Image string
@@ -90,7 +93,7 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 
 // containerStatus asks for one status, which may have no more than maxStatus.
 func (c *Client) containerStatus(ctx context.Context, id string, verbose bool) (*runtimev1.ContainerStatusResponse, error) {
-	defer c.turn.wait(ctx)()
+	defer c.turn.wait(ctx, patienceForTurn, &c.link.read)()
 	return c.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: id, Verbose: verbose},
 		grpc.MaxCallRecvMsgSize(maxStatus))
 }
@@ -99,7 +102,7 @@ func containerStatusOf(res *runtimev1.ContainerStatusResponse) Container {
 	s := res.GetStatus()
 	out := Container{
 		ID: s.GetId(), Name: s.GetMetadata().GetName(), Attempt: s.GetMetadata().GetAttempt(),
-		State: stateOf(s.GetState()), CreatedAt: at(s.GetCreatedAt()), Labels: s.GetLabels(),
+		State: stateOf(s.GetState()), CreatedAt: at(s.GetCreatedAt()), PodUID: s.GetLabels()[uidLabel],
 		ImageID: s.GetImageId(), ImageRef: s.GetImageRef(), Image: s.GetImage().GetImage(),
 	}
 	out.Running = out.State == Running
@@ -110,7 +113,7 @@ func containerStatusOf(res *runtimev1.ContainerStatusResponse) Container {
 func containerOf(c *runtimev1.Container) Container {
 	out := Container{
 		ID: c.GetId(), SandboxID: c.GetPodSandboxId(), Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
-		State: stateOf(c.GetState()), CreatedAt: at(c.GetCreatedAt()), Labels: c.GetLabels(),
+		State: stateOf(c.GetState()), CreatedAt: at(c.GetCreatedAt()), PodUID: c.GetLabels()[uidLabel],
 		ImageID: c.GetImageId(), ImageRef: c.GetImageRef(), Image: c.GetImage().GetImage(),
 	}
 	out.Running = out.State == Running

@@ -94,7 +94,7 @@ func TestContainerDetails(t *testing.T) {
 	adj, memory, shares := int64(934), uint64(8192), uint64(512)
 	want := Container{
 		ID: "c1", SandboxID: "s1", Name: "app", Attempt: 5, State: Running, Running: true, CreatedAt: time.Unix(0, 3),
-		Labels: map[string]string{"io.kubernetes.pod.uid": "1"}, ImageID: "sha256:1", ImageRef: "a@sha256:1", Image: "a:1",
+		PodUID: "1", ImageID: "sha256:1", ImageRef: "a@sha256:1", Image: "a:1",
 		OOMScoreAdj: &adj, MemoryLimit: &memory, CPUShares: &shares, Unified: map[string]string{"memory.high": "1"},
 		LogPath: "/var/log/pods/x/0.log", ImageVolumes: []string{"sha256:2"},
 		PID: 4343, StartedAt: time.Unix(0, 4),

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -24,24 +24,24 @@ type Image struct {
 func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	items, err := twin[runtimev1.StreamImagesResponse, *runtimev1.Image]{
+	type key struct{ id, handler string } // one id may come once for each runtime handler (RuntimeClassInImageCriApi)
+	seen := map[key]bool{}
+	var m runtimev1.Image
+	out, err := (&twin[Image]{
 		link: c.imageLink, turn: c.turn, absent: &c.noImageStream, limits: c.limits,
-		stream: func(ctx context.Context) (grpc.ServerStreamingClient[runtimev1.StreamImagesResponse], error) {
-			return c.images.StreamImages(ctx, &runtimev1.StreamImagesRequest{})
+		streamName: runtimev1.ImageService_StreamImages_FullMethodName, streamed: &runtimev1.StreamImagesResponse{},
+		plainName: runtimev1.ImageService_ListImages_FullMethodName, plain: &runtimev1.ListImagesResponse{},
+		request: &runtimev1.StreamImagesRequest{}, whole: &runtimev1.ListImagesRequest{},
+		item: func(text []byte) (one Image, keep bool, err error) {
+			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" || seen[key{m.Id, m.GetSpec().GetRuntimeHandler()}] {
+				return one, false, err
+			}
+			seen[key{m.Id, m.GetSpec().GetRuntimeHandler()}] = true
+			return imageOf(&m), true, nil
 		},
-		items: (*runtimev1.StreamImagesResponse).GetImages,
-		plain: func(ctx context.Context) ([]*runtimev1.Image, error) {
-			res, err := c.images.ListImages(ctx, &runtimev1.ListImagesRequest{})
-			return res.GetImages(), err
-		},
-	}.list(ctx)
+	}).list(ctx)
 	if err != nil {
 		return nil, c.imageLink.wrap("list images of", err)
-	}
-	items = onceEach(items)
-	out := make([]Image, 0, len(items))
-	for _, i := range items {
-		out = append(out, imageOf(i))
 	}
 	return out, nil
 }
@@ -118,7 +118,7 @@ type ContainerStats struct {
 func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
 	defer cancel()
-	defer c.turn.wait(ctx)()
+	defer c.turn.wait(ctx, patienceForTurn, &c.link.read)()
 	res, err := c.runtime.ListContainerStats(ctx, &runtimev1.ListContainerStatsRequest{})
 	if err != nil {
 		return nil, c.link.wrapOptional("list container stats of", err)

@@ -65,32 +65,28 @@ func NewLister(c *Client) *Lister {
 // minute (of sandboxes: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request;
 // 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
 // is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
-// be listed for their size is Refused, and none keeps those of others from being listed. One whose verbose status is too large is
-// Refused, and asked for the plain one from then on. When ctx ends, or a status is not
-// answered in time, what is known so far is returned.
+// be listed for their size is Refused, and none keeps those of others from being listed. Of pods without a ready sandbox no more than
+// endedMost containers that have exited are listed, and no more sandboxes, but those that may be static or have what decides. One whose
+// verbose status is too large is Refused, and asked for the plain one from then on. When ctx ends, or a status is not answered in time,
+// what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.client.timeouts.list)
 	defer cancel()
 	out := Listing{Time: l.now()}
-	sandboxes, err := l.client.listSandboxes(ctx)
-	if err != nil {
+	var err error
+	if out.Sandboxes, err = l.client.listSandboxes(ctx, nil); err != nil {
 		return out, err
 	}
-	out.Sandboxes = make([]PodSandbox, 0, len(sandboxes))
-	for _, s := range sandboxes {
-		out.Sandboxes = append(out.Sandboxes, sandboxOf(s))
-	}
-	containers, err := l.client.listContainers(ctx, nil)
+	over := endedOf(out.Sandboxes)
+	out.Containers, err = l.client.listContainers(ctx, nil, over.keeps)
 	if errors.Is(err, ErrTooLarge) {
-		containers, err = l.client.listOneByOne(ctx, out.Sandboxes)
+		over.exited = 0
+		out.Containers, err = l.client.listOneByOne(ctx, out.Sandboxes, over.keeps)
 	}
 	if err != nil {
 		return out, err
 	}
-	out.Containers = make([]Container, 0, len(containers))
-	for _, c := range containers {
-		out.Containers = append(out.Containers, containerOf(c))
-	}
+	out.Sandboxes = over.trim(out.Sandboxes, out.Containers)
 	l.details(ctx, plan(l.remember(out)))
 	for i := range out.Sandboxes {
 		s := &out.Sandboxes[i]
@@ -109,7 +105,7 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 
 // remember forgets what is not listed any more, and returns what there may be to ask about the rest.
 func (l *Lister) remember(now Listing) (asks []ask) {
-	sandboxes := make(map[string]*known[sandboxDetail], len(now.Sandboxes))
+	sandboxes := map[string]*known[sandboxDetail]{}
 	ready := make(map[string]bool, len(now.Sandboxes))
 	for _, s := range now.Sandboxes {
 		k := carry(l.sandboxes, s.ID)
@@ -124,7 +120,7 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 			return sandboxDetailOf(res), l.client.link.wrap("ask status of", err)
 		})
 	}
-	containers := make(map[string]*known[containerDetail], len(now.Containers))
+	containers := map[string]*known[containerDetail]{}
 	for _, c := range now.Containers {
 		k := carry(l.containers, c.ID)
 		if c.State == Exited && !k.answered && !ready[c.SandboxID] {

@@ -99,32 +99,46 @@ func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// Sandboxes lists all sandboxes, without what only a status tells.
-func (c *Client) Sandboxes(ctx context.Context) ([]PodSandbox, error) {
+// Sandboxes hands over all sandboxes, without what only a status tells, one after the other as they come: none is kept here.
+func (c *Client) Sandboxes(ctx context.Context, each func(*PodSandbox)) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	items, err := c.listSandboxes(ctx)
-	out := make([]PodSandbox, 0, len(items))
-	for _, s := range items {
-		out = append(out, sandboxOf(s))
-	}
-	return out, err
+	_, err := c.listSandboxes(ctx, func(s *PodSandbox) bool { each(s); return false })
+	return err
 }
 
-// Containers lists the containers of a sandbox in any state, or with an empty id those of all, without what only a status tells.
+// Containers lists the containers of a sandbox in any state, without what only a status tells.
 func (c *Client) Containers(ctx context.Context, sandboxID string) ([]Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	var filter *runtimev1.ContainerFilter
-	if sandboxID != "" {
-		filter = &runtimev1.ContainerFilter{PodSandboxId: sandboxID}
+	return c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: sandboxID}, func(one *Container) bool {
+		return one.SandboxID == sandboxID // a runtime may not have filtered
+	})
+}
+
+// AllContainers hands over the containers of all sandboxes likewise. Those of an answer that fails are void: again is called, and then
+// they come anew. Where all are more than the runtime tells in one answer, it tells of one sandbox after the other, each with a deadline of
+// its own.
+func (c *Client) AllContainers(ctx context.Context, again func(), each func(*Container)) error {
+	within, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	defer cancel()
+	_, err := c.listContainers(within, nil, func(one *Container) bool { each(one); return false })
+	if !errors.Is(err, ErrTooLarge) {
+		return err
 	}
-	items, err := c.listContainers(ctx, filter)
-	out := make([]Container, 0, len(items))
-	for _, item := range items { // a runtime may not have filtered
-		if one := containerOf(item); sandboxID == "" || one.SandboxID == sandboxID {
-			out = append(out, one)
+	again()
+	var ids []string
+	if err := c.Sandboxes(ctx, func(s *PodSandbox) { ids = append(ids, s.ID) }); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		own, err := c.Containers(ctx, id)
+		if err != nil {
+			return err
+		}
+		for i := range own {
+			each(&own[i])
 		}
 	}
-	return out, err
+	return nil
 }

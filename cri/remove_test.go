@@ -3,7 +3,9 @@ package cri
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +24,7 @@ func TestRemove(t *testing.T) {
 	if got, err := c.Containers(t.Context(), "s"); err != nil || len(got) != 1 || got[0].ID != "c" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := c.Containers(t.Context(), ""); err != nil || len(got) != 2 {
+	if got, err := all(t, c); err != nil || len(got) != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if i, err := c.ImageStatus(t.Context(), "a:1"); err != nil || i.ID != "sha256:1" {
@@ -81,7 +83,8 @@ func TestSandboxStatus(t *testing.T) {
 			t.Errorf("%s: %v, %v", config, got, err)
 		}
 	}
-	if got, err := c.Sandboxes(t.Context()); err != nil || len(got) != 1 || got[0].UID != "u" {
+	var got []PodSandbox
+	if err := c.Sandboxes(t.Context(), func(s *PodSandbox) { got = append(got, *s) }); err != nil || len(got) != 1 || got[0].UID != "u" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -95,5 +98,81 @@ func TestImagesByRuntimeHandler(t *testing.T) {
 	got, err := dial(t, r.Endpoint()).ListImages(t.Context())
 	if err != nil || len(got) != 2 || got[0].RuntimeHandler != "" || got[1].RuntimeHandler != "vm" {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// all are the containers of all sandboxes.
+func all(t *testing.T, c *Client) (out []Container, err error) {
+	err = c.AllContainers(t.Context(), func() { out = nil }, func(one *Container) { out = append(out, *one) })
+	return out, err
+}
+
+// What is more than the runtime tells in one answer is told of one sandbox after the other: else garbage that is too much could never be
+// collected.
+func TestContainersThatAreTooManyForOneAnswer(t *testing.T) {
+	r := critest.Start(t)
+	filler := map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 2<<20)}
+	for i := range 12 {
+		r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: fmt.Sprint("s", i)})
+		r.Containers = append(r.Containers, &runtimev1.Container{Id: fmt.Sprint("c", i), PodSandboxId: fmt.Sprint("s", i), Annotations: filler})
+	}
+	got, err := all(t, dial(t, r.Endpoint()))
+	if err != nil || len(got) != 12 {
+		t.Errorf("%d containers, want 12: %v", len(got), err)
+	}
+}
+
+// Of pods that have ended a list tells of a thousand sandboxes and containers: the newest, all that may run, and all that may be static or
+// that say who goes first.
+func TestAListOfManyPodsThatHaveEnded(t *testing.T) {
+	r := critest.Start(t)
+	api := map[string]string{"kubernetes.io/config.source": "api", "kubernetes.io/config.seen": "now"}
+	for i := range 3 * endedMost {
+		id := fmt.Sprintf("s%05d", i)
+		s := &runtimev1.PodSandbox{
+			Id: id, Metadata: &runtimev1.PodSandboxMetadata{Uid: "u" + id}, State: runtimev1.PodSandboxState_SANDBOX_NOTREADY,
+			CreatedAt: int64(i + 1), Annotations: api,
+		}
+		c := &runtimev1.Container{Id: "c" + id, PodSandboxId: id, State: runtimev1.ContainerState_CONTAINER_EXITED}
+		switch i {
+		case 1:
+			s.State = runtimev1.PodSandboxState_SANDBOX_READY
+		case 2: // of the same pod as that
+			s.Metadata.Uid = "us00001"
+		case 3:
+			c.State = runtimev1.ContainerState_CONTAINER_RUNNING
+		case 4:
+			c.State = runtimev1.ContainerState_CONTAINER_UNKNOWN
+		case 5:
+			s.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		case 6:
+			s.Annotations = map[string]string{"kubernetes.io/config.source": "api", "jettison/priority": "7"}
+		case 7:
+			s.Annotations = nil
+		}
+		r.Sandboxes, r.Containers = append(r.Sandboxes, s), append(r.Containers, c)
+	}
+	l := NewLister(dial(t, r.Endpoint()))
+	for range 2 {
+		got, err := l.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sandboxes, containers := map[string]bool{}, map[string]bool{}
+		for i := range got.Sandboxes {
+			sandboxes[got.Sandboxes[i].ID] = true
+		}
+		for i := range got.Containers {
+			containers[got.Containers[i].SandboxID] = true
+		}
+		for i := 1; i <= 7; i++ {
+			if id := fmt.Sprintf("s%05d", i); !sandboxes[id] || i <= 4 && !containers[id] {
+				t.Errorf("%s: listed %v, its container %v", id, sandboxes[id], containers[id])
+			}
+		}
+		newest := fmt.Sprintf("s%05d", 3*endedMost-1)
+		if !sandboxes[newest] || len(sandboxes) != endedMost+7 || len(containers) != endedMost+4 {
+			t.Errorf("%d sandboxes, want %d; %d containers, want %d; the newest: %v", len(sandboxes), endedMost+7, len(containers), endedMost+4, sandboxes[newest])
+		}
 	}
 }

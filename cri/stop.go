@@ -58,13 +58,13 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 func (c *Client) SandboxesOf(ctx context.Context, uid string, before time.Time) (ids []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	sandboxes, err := c.listSandboxes(ctx)
+	sandboxes, err := c.listSandboxes(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range sandboxes {
-		if s.GetMetadata().GetUid() == uid && time.Unix(0, s.GetCreatedAt()).Before(before) {
-			ids = append(ids, s.GetId())
+		if s.UID == uid && s.CreatedAt.Before(before) {
+			ids = append(ids, s.ID)
 		}
 	}
 	return ids, nil
@@ -78,14 +78,8 @@ func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {
 	containers, err := c.listContainers(ctx, &runtimev1.ContainerFilter{
 		PodSandboxId: sandboxID,
 		State:        &runtimev1.ContainerStateValue{State: runtimev1.ContainerState_CONTAINER_RUNNING},
-	})
-	n := 0
-	for _, c := range containers { // a runtime may not have filtered
-		if c.GetPodSandboxId() == sandboxID && c.GetState() == runtimev1.ContainerState_CONTAINER_RUNNING {
-			n++
-		}
-	}
-	return n, err
+	}, func(c *Container) bool { return c.SandboxID == sandboxID && c.Running }) // a runtime may not have filtered
+	return len(containers), err
 }
 
 // ContainersOf lists the containers of a sandbox that have not exited: created, running and unknown ones, in the runtime's
@@ -93,11 +87,7 @@ func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {
 func (c *Client) ContainersOf(ctx context.Context, sandboxID string) (out []Container, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	containers, err := c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: sandboxID})
-	for _, item := range containers { // a runtime may not have filtered
-		if one := containerOf(item); one.SandboxID == sandboxID && one.State != Exited {
-			out = append(out, one)
-		}
-	}
-	return out, err
+	return c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: sandboxID}, func(c *Container) bool {
+		return c.SandboxID == sandboxID && c.State != Exited // a runtime may not have filtered
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -34,20 +35,25 @@ func (l limits) exceeded(items, bytes int) error {
 // absence remembers that a runtime lacks a stream: the link's epoch in which it said so, plus one; 0: it never did.
 type absence struct{ learnt atomic.Uint64 }
 
-// twin is a list that a runtime answers as a stream of messages M (cri-api 0.37, containerd 2.4) or in one message.
-type twin[M, T any] struct {
+// twin is a list that a runtime answers as a stream (cri-api 0.37, containerd 2.4) or in one message. Either way each item is made of what
+// came as soon as it is known, and nothing else is kept: ten thousand dead containers, decoded as a whole, are more memory than the agent
+// has.
+type twin[T any] struct {
 	link   *link
 	turn   turn
 	absent *absence
 	limits limits
-	stream func(context.Context) (grpc.ServerStreamingClient[M], error)
-	items  func(*M) []T
-	plain  func(context.Context) ([]T, error)
+	// The calls, and the messages that they are answered with.
+	streamName, plainName string
+	streamed, plain       proto.Message
+	request, whole        any // of each call
+	// item makes one; false: it is left out.
+	item func(text []byte) (T, bool, error)
 }
 
 // list asks for the stream, and for the one message where the runtime answers Unimplemented.
-func (t twin[M, T]) list(ctx context.Context) ([]T, error) {
-	defer t.turn.wait(ctx)()
+func (t *twin[T]) list(ctx context.Context) ([]T, error) {
+	defer t.turn.wait(ctx, patienceForList, &t.link.read)()
 	epoch := t.link.epoch.Load()
 	if t.absent.learnt.Load() != epoch+1 {
 		out, begun, err := t.drain(ctx)
@@ -56,44 +62,75 @@ func (t twin[M, T]) list(ctx context.Context) ([]T, error) {
 		}
 		t.absent.learnt.Store(epoch + 1)
 	}
-	out, err := t.plain(ctx)
+	a := answer[T]{of: takenOf(t.plain), item: t.item}
+	err := t.link.conn.Invoke(ctx, t.plainName, t.whole, &a)
 	if err == nil {
-		err = t.limits.exceeded(len(out), 0)
+		err = t.limits.exceeded(a.seen, 0)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	return a.items, nil
 }
 
 // drain reads a stream to its end. One that breaks in the middle is an error and never half a list. However drain ends, the
 // stream has ended too: the runtime must not wait for a reader (cri-kernel facts: containerd blocks on one that is gone).
-func (t twin[M, T]) drain(ctx context.Context) (out []T, begun bool, err error) {
+func (t *twin[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := t.stream(ctx)
+	stream, err := t.link.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, t.streamName)
+	if err == nil {
+		err = stream.SendMsg(t.request)
+	}
+	if err == nil || errors.Is(err, io.EOF) { // the stream's end tells why
+		err = stream.CloseSend()
+	}
 	if err != nil {
 		return nil, false, err
 	}
 	items, bytes := 0, 0
+	a := answer[T]{of: takenOf(t.streamed), item: t.item}
 	for {
-		m, err := stream.Recv()
+		a.seen, a.bytes = 0, 0
+		err := stream.RecvMsg(&a)
 		if errors.Is(err, io.EOF) {
-			return out, true, nil
+			return a.items, true, nil
 		}
 		if err != nil {
 			if !begun {
 				return nil, false, err
 			}
-			return nil, true, fmt.Errorf("the stream broke after %d items: %w", len(out), err)
+			return nil, true, fmt.Errorf("the stream broke after %d items: %w", items, err)
 		}
 		begun = true
-		batch := t.items(m)
-		items += max(1, len(batch))
-		bytes += proto.Size(any(m).(proto.Message))
+		items += max(1, a.seen)
+		bytes += a.bytes
 		if err := t.limits.exceeded(items, bytes); err != nil {
 			return nil, true, err
 		}
-		out = append(out, batch...)
 	}
+}
+
+// answer is what the codec makes of a list's message, or of several that come one after the other.
+type answer[T any] struct {
+	of    *part
+	item  func(text []byte) (T, bool, error)
+	items []T
+	seen  int // items of the message, taken or not
+	bytes int // of it
+}
+
+// decode takes the items of a message.
+func (a *answer[T]) decode(data mem.BufferSlice) error {
+	a.bytes = data.Len()
+	p := pruner{chunks: data, frees: true}
+	err := p.each(a.bytes, a.of, func(text []byte) error {
+		item, keep, err := a.item(text)
+		if keep && err == nil {
+			a.items = append(a.items, item)
+		}
+		return err
+	})
+	a.seen = p.items
+	return err
 }

@@ -29,7 +29,7 @@ var (
 )
 
 // taken is what is taken of each answer that a tenant has a hand in, by the message's name.
-var taken = takenOf(map[proto.Message][]string{
+var taken = partsOf(map[proto.Message][]string{
 	&runtimev1.ListPodSandboxResponse{}:     below("items", ofSandbox),
 	&runtimev1.StreamPodSandboxesResponse{}: below("pod_sandboxes", ofSandbox),
 	&runtimev1.ListContainersResponse{}:     below("containers", ofContainer),
@@ -56,7 +56,10 @@ var info = map[string]*member{
 	"config": memberOf(reflect.TypeFor[runtimeConfig]()),
 }
 
-func takenOf(names map[proto.Message][]string) map[protoreflect.FullName]*part {
+// takenOf is what is taken of a message.
+func takenOf(m proto.Message) *part { return taken[m.ProtoReflect().Descriptor().FullName()] }
+
+func partsOf(names map[proto.Message][]string) map[protoreflect.FullName]*part {
 	out := map[protoreflect.FullName]*part{}
 	for m, paths := range names {
 		of := &part{fields: map[protowire.Number]*part{}}

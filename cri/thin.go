@@ -20,6 +20,11 @@ func newThin() thin { return thin{encoding.GetCodecV2("proto")} }
 
 // Unmarshal decodes what is taken of a message (see taken); of those that are not listed there, all.
 func (c thin) Unmarshal(data mem.BufferSlice, v any) error {
+	if a, ok := v.(interface {
+		decode(data mem.BufferSlice) error
+	}); ok {
+		return a.decode(data)
+	}
 	m, ok := v.(proto.Message)
 	if !ok {
 		return fmt.Errorf("decode a %T: no protobuf message", v)
@@ -63,9 +68,11 @@ type part struct {
 type pruner struct {
 	chunks mem.BufferSlice // that come after cur
 	cur    []byte
-	at     int // bytes read
-	depth  int // of the message that is read; 1: the answer
-	items  int // of the answer's lists
+	last   mem.BufferSlice // cur is the data of its first
+	frees  bool            // what was read is given back at once: a list of megabytes gives its room to what is made of it
+	at     int             // bytes read
+	depth  int             // of the message that is read; 1: the answer
+	items  int             // of the answer's lists
 }
 
 // more makes cur hold a byte, if there is one.
@@ -74,7 +81,11 @@ func (p *pruner) more() bool {
 		if len(p.chunks) == 0 {
 			return false
 		}
-		p.cur, p.chunks = p.chunks[0].ReadOnlyData(), p.chunks[1:]
+		if p.frees && p.last != nil { // grpc frees what it finds in its place
+			p.last[0].Free()
+			p.last[0] = mem.SliceBuffer(nil)
+		}
+		p.cur, p.last, p.chunks = p.chunks[0].ReadOnlyData(), p.chunks, p.chunks[1:]
 	}
 	return true
 }
@@ -166,6 +177,58 @@ func (p *pruner) message(n int, of *part, out []byte) ([]byte, error) {
 		return nil, errNoProto
 	}
 	return out, nil
+}
+
+// each hands over what is taken of each item of a list's message of n bytes. The text is the caller's until it returns.
+func (p *pruner) each(n int, of *part, item func(text []byte) error) error {
+	p.depth = 1
+	var text []byte
+	for p.at < n {
+		tag, ok := p.varint()
+		number, kind := protowire.DecodeTag(tag)
+		if !ok || number < protowire.MinValidNumber || kind != protowire.BytesType && !p.skipNumber(kind) {
+			return errNoProto
+		}
+		if kind != protowire.BytesType {
+			continue
+		}
+		length, ok := p.varint()
+		if !ok || length > uint64(max(0, n-p.at)) {
+			return errNoProto
+		}
+		f := of.fields[number]
+		if f == nil || f.fields == nil {
+			if !p.skip(int(length)) {
+				return errNoProto
+			}
+			continue
+		}
+		if p.items++; p.items > maxItems {
+			return errTooMany
+		}
+		var err error
+		if text, err = p.message(int(length), f, text[:0]); err == nil {
+			err = item(text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skipNumber steps over a number.
+func (p *pruner) skipNumber(kind protowire.Type) bool {
+	switch kind {
+	case protowire.VarintType:
+		_, ok := p.varint()
+		return ok
+	case protowire.Fixed32Type:
+		return p.skip(4)
+	case protowire.Fixed64Type:
+		return p.skip(8)
+	}
+	return false
 }
 
 // counts is what a message has: entries of its maps, and items of its lists.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,8 +77,8 @@ func TestTooManyItemsAreTooLarge(t *testing.T) {
 	r.Answer["ListContainers"] = func(any) any {
 		return &runtimev1.ListContainersResponse{Containers: make([]*runtimev1.Container, maxItems+1)}
 	}
-	r.Containers = []*runtimev1.Container{{Id: "c"}}
-	if _, err := dial(t, r.Endpoint()).Containers(t.Context(), ""); !errors.Is(err, ErrTooLarge) {
+	r.Containers, r.Sandboxes = []*runtimev1.Container{{Id: "c"}}, []*runtimev1.PodSandbox{{Id: "s"}}
+	if _, err := all(t, dial(t, r.Endpoint())); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -301,21 +302,41 @@ func TestAVerboseStatusThatIsLate(t *testing.T) {
 
 // Large answers come one after another. One that hangs keeps the next waiting for a moment only.
 func TestLargeAnswersTakeTurns(t *testing.T) {
-	turn := newTurn()
-	first := turn.wait(t.Context())
+	turn, read := newTurn(), new(atomic.Int64)
+	first := turn.wait(t.Context(), patienceForTurn, read)
 	began := time.Now()
-	second := turn.wait(t.Context()) // goes without
+	second := turn.wait(t.Context(), patienceForTurn, read) // goes without
 	if took := time.Since(began); took < patienceForTurn {
 		t.Errorf("it waited %v", took)
 	}
 	second()
 	got := make(chan func())
-	go func() { got <- turn.wait(t.Context()) }()
+	go func() { got <- turn.wait(t.Context(), patienceForTurn, read) }()
 	first()
 	(<-got)()
 	if len(turn) != 0 {
 		t.Error("a turn was not given back")
 	}
+}
+
+// One that still comes is waited for, however long it takes: two at a time are more memory than there is.
+func TestALargeAnswerThatComesSlowlyIsWaitedFor(t *testing.T) {
+	turn, read := newTurn(), new(atomic.Int64)
+	first, went := turn.wait(t.Context(), patienceForTurn, read), make(chan struct{})
+	go func() {
+		defer close(went)
+		turn.wait(t.Context(), patienceForTurn, read)()
+	}()
+	for range 20 {
+		read.Add(answerLeast)
+		select {
+		case <-went:
+			t.Fatal("it did not wait")
+		case <-time.After(patienceForTurn / 5):
+		}
+	}
+	first()
+	<-went
 }
 
 // One pod whose containers are too large to be listed, a tenant's hook is enough, does not keep the others from being known.

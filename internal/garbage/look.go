@@ -3,7 +3,6 @@ package garbage
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -14,9 +13,6 @@ import (
 
 // slowList is how long a list may take before the runtime counts as slow to answer: periodic passes are put off then.
 const slowList = 2 * time.Second
-
-// uidLabel is what a kubelet says a container's pod by (pkg/kubelet/types/labels.go).
-const uidLabel = "io.kubernetes.pod.uid"
 
 // view is a look, with what only its execution needs.
 type view struct {
@@ -66,12 +62,11 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	if !c.pulling.IsZero() {
 		v.look.PutOff = max(0, v.time.Sub(c.pulling))
 	}
-	keep := c.quiet.update(v.time, c.uptime(), v.look)
-	// What clients name they have to name again after a restart, and need time for that.
-	maps.DeleteFunc(keep, func(uid string, _ quietPod) bool { _, named := v.known.Pods[uid]; return named })
+	c.quiet.update(v.time, c.uptime(), v.look)
 	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)
 	v.look.Pods = reclaim.Phases(v.time, v.look, c.quiet.since, v.known.Pods, c.o.PodGoneAfter)
-	v.doubt(c.store.savePods(keep))
+	// What clients name they have to name again after a restart, and need time for that.
+	v.doubt(c.store.savePods(c.quiet.seen, v.known.Pods))
 	c.odd = nil // it is in the result
 	return v, nil
 }
@@ -79,30 +74,40 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 // lists asks the runtime for sandboxes and containers. The sandboxes come first: a container whose sandbox was made in between is then
 // one that its label tells of.
 func (c *Collector) lists(ctx context.Context, v *view) error {
-	began := c.now()
-	sandboxes, err := c.o.Runtime.Sandboxes(ctx)
-	if err != nil {
+	began, l := c.now(), v.look
+	if err := c.o.Runtime.Sandboxes(ctx, func(s *cri.PodSandbox) {
+		l.Sandboxes = append(l.Sandboxes, reclaim.Sandbox{
+			ID: s.ID, PodUID: s.UID, Namespace: s.Namespace, Name: s.Name, Attempt: s.Attempt, NotReady: !s.Ready, CreatedAt: s.CreatedAt,
+		})
+	}); err != nil {
 		return err
 	}
 	c.tooSlow(v, began, "its list of sandboxes")
 	began = c.now()
-	containers, err := c.o.Runtime.Containers(ctx, "")
-	if err != nil {
+	texts := newTexts(l.Sandboxes)
+	again := func() { l.Containers = nil }
+	if err := c.o.Runtime.AllContainers(ctx, again, func(one *cri.Container) {
+		l.Containers = append(l.Containers, texts.container(one))
+	}); err != nil {
 		return err
 	}
 	c.tooSlow(v, began, "its list of containers")
-	v.look.Sandboxes = make([]reclaim.Sandbox, 0, len(sandboxes))
-	for i := range sandboxes {
-		s := &sandboxes[i]
-		v.look.Sandboxes = append(v.look.Sandboxes, reclaim.Sandbox{
-			ID: s.ID, PodUID: s.UID, Namespace: s.Namespace, Name: s.Name, Attempt: s.Attempt, NotReady: !s.Ready, CreatedAt: s.CreatedAt,
-		})
-	}
-	v.look.Containers = make([]reclaim.Container, 0, len(containers))
-	for i := range containers {
-		v.look.Containers = append(v.look.Containers, containerOf(&containers[i]))
-	}
 	return nil
+}
+
+// texts are those that many containers have: of ten thousand dead ones each is kept once.
+type texts struct {
+	sandboxes map[string]*reclaim.Sandbox
+	images    map[[3]string][]string
+	names     map[string]string
+}
+
+func newTexts(sandboxes []reclaim.Sandbox) *texts {
+	t := &texts{sandboxes: make(map[string]*reclaim.Sandbox, len(sandboxes)), images: map[[3]string][]string{}, names: map[string]string{}}
+	for i := range sandboxes {
+		t.sandboxes[sandboxes[i].ID] = &sandboxes[i]
+	}
+	return t
 }
 
 func (c *Collector) tooSlow(v *view, began time.Time, what string) {
@@ -111,16 +116,32 @@ func (c *Collector) tooSlow(v *view, began time.Time, what string) {
 	}
 }
 
-func containerOf(c *cri.Container) reclaim.Container {
+func (t *texts) container(c *cri.Container) reclaim.Container {
 	out := reclaim.Container{
-		ID: c.ID, SandboxID: c.SandboxID, PodUID: c.Labels[uidLabel], Name: c.Name, Attempt: c.Attempt,
+		ID: c.ID, SandboxID: c.SandboxID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt,
 		State: stateOf(c.State), CreatedAt: c.CreatedAt,
 	}
-	for _, ref := range []string{c.ImageID, c.ImageRef, c.Image} {
-		if ref != "" {
+	if s := t.sandboxes[c.SandboxID]; s != nil {
+		if out.SandboxID = s.ID; c.PodUID == s.PodUID {
+			out.PodUID = s.PodUID
+		}
+	}
+	if name, known := t.names[c.Name]; known {
+		out.Name = name
+	} else {
+		t.names[c.Name] = c.Name
+	}
+	key := [3]string{c.ImageID, c.ImageRef, c.Image}
+	if images, known := t.images[key]; known {
+		out.Images = images
+		return out
+	}
+	for _, ref := range key {
+		if ref != "" && !slices.Contains(out.Images, ref) {
 			out.Images = append(out.Images, ref)
 		}
 	}
+	t.images[key] = out.Images
 	return out
 }
 

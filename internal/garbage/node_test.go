@@ -20,6 +20,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// uidLabel is what a kubelet says a container's pod by.
+const uidLabel = "io.kubernetes.pod.uid"
+
 const (
 	uidA = "00000000-0000-0000-0000-00000000000a"
 	uidB = "00000000-0000-0000-0000-00000000000b"

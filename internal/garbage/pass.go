@@ -96,6 +96,8 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 		return r
 	}
 	delete(c.putOff, q.what)
+	// The steps look for themselves, at lists as long as these.
+	v.look = &reclaim.Look{ImageFs: v.look.ImageFs, PutOff: v.look.PutOff}
 	x := &run{c: c, ctx: ctx, q: q, v: v, r: &r, mute: map[string]bool{}}
 	x.measure()
 	x.all()

@@ -1,7 +1,6 @@
 package garbage
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -39,8 +38,8 @@ func (p *quietPod) bytes(uid string) int {
 
 func newQuiet() quiet { return quiet{since: reclaim.Quiet{}, seen: map[string]quietPod{}} }
 
-// update brings it up to date with a look, and returns what to keep of it. uptime is now by CLOCK_BOOTTIME.
-func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) map[string]quietPod {
+// update brings it up to date with a look. uptime is now by CLOCK_BOOTTIME.
+func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) {
 	sandboxes := map[string][]string{}
 	for i := range l.Sandboxes {
 		s := &l.Sandboxes[i]
@@ -58,14 +57,12 @@ func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) map
 		since[uid] = at
 	}
 	q.since = since.Update(now, l)
-	keep := make(map[string]quietPod, len(q.since))
+	q.seen = make(map[string]quietPod, len(q.since))
 	for uid, at := range q.since {
 		ids := sandboxes[uid]
 		slices.Sort(ids)
-		keep[uid] = quietPod{Since: at.UTC(), SinceBoot: max(uptime-now.Sub(at), 1), Sandboxes: ids}
+		q.seen[uid] = quietPod{Since: at.UTC(), SinceBoot: max(uptime-now.Sub(at), 1), Sandboxes: ids}
 	}
-	q.seen = maps.Clone(keep)
-	return keep
 }
 
 // count finds the pods that will be gone, but are not yet.

@@ -1,10 +1,13 @@
 package garbage
 
 import (
+	"bufio"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,12 +37,12 @@ const (
 // store is what outlives a restart: two files, each replaced as a whole. One process at a time writes them, the one that holds the
 // lock.
 type store struct {
-	dir     string   // empty: nothing is kept
-	boot    string   // this one's ID; empty: not known
-	lock    *os.File // nil: not held
-	foreign bool     // another process holds it
-	written map[string][]byte
-	missing []string // files that were not there when it was opened
+	dir     string                       // empty: nothing is kept
+	boot    string                       // this one's ID; empty: not known
+	lock    *os.File                     // nil: not held
+	foreign bool                         // another process holds it
+	written map[string][sha256.Size]byte // of each file's text
+	missing []string                     // files that were not there when it was opened
 }
 
 // imagesState is images.json.
@@ -62,7 +65,7 @@ type podsState struct {
 
 // openStore opens a directory. boot is the ID of this boot; empty: not known.
 func openStore(dir, boot string) *store {
-	s := &store{dir: dir, boot: boot, written: map[string][]byte{}}
+	s := &store{dir: dir, boot: boot, written: map[string][sha256.Size]byte{}}
 	s.acquire()
 	return s
 }
@@ -120,7 +123,7 @@ func (s *store) load() (records reclaim.Records, pods quiet, errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %w: starting anew", path, err))
 			continue
 		}
-		s.written[f.name] = text
+		s.written[f.name] = sha256.Sum256(text)
 	}
 	return records, pods, errs
 }
@@ -184,7 +187,7 @@ func plausible(t time.Time) time.Time {
 
 // saveImages writes the images' records.
 func (s *store) saveImages(records reclaim.Records) error {
-	return s.write(imagesFile, imagesOf(records))
+	return s.write(imagesFile, func(w io.Writer) error { return json.NewEncoder(w).Encode(imagesOf(records)) })
 }
 
 // imagesOf is what becomes of records in the file: of too many those that were used last, which are worth the most.
@@ -208,61 +211,84 @@ func imagesOf(records reclaim.Records) *imagesState {
 	return state
 }
 
-// savePods writes which pods are quiet since when.
-func (s *store) savePods(pods map[string]quietPod) error {
-	return s.write(podsFile, &podsState{Version: stateVersion, Boot: s.boot, Pods: longest(pods)})
+// savePods writes which pods are quiet since when, but for those that are named.
+func (s *store) savePods(pods map[string]quietPod, named map[string]reclaim.Phase) error {
+	if s.dir == "" {
+		return nil
+	}
+	uids := longest(pods, named)
+	return s.write(podsFile, func(w io.Writer) error { return s.encodePods(w, uids, pods) })
 }
 
-// longest are the pods that a file has room for, those that are quiet the longest: they are the next to be gone.
-func longest(pods map[string]quietPod) map[string]quietPod {
-	bytes := 0
+// encodePods writes a podsState one pod after the other: the text of ten thousand takes megabytes, several times while it is made.
+func (s *store) encodePods(to io.Writer, uids []string, pods map[string]quietPod) error {
+	boot, err := json.Marshal(s.boot)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(to)
+	fmt.Fprintf(w, `{"version":%d,"boot":%s,"pods":{`, stateVersion, boot)
+	for i, uid := range uids {
+		key, err1 := json.Marshal(uid)
+		value, err2 := json.Marshal(pods[uid])
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if i > 0 {
+			_ = w.WriteByte(',') // Flush says what was wrong
+		}
+		fmt.Fprintf(w, "%s:%s", key, value)
+	}
+	_, _ = w.WriteString("}}\n")
+	return w.Flush()
+}
+
+// longest are the pods that a file has room for, sorted: of too many those that are quiet the longest, which are the next to be gone.
+func longest(pods map[string]quietPod, named map[string]reclaim.Phase) []string {
+	bytes, uids := 0, make([]string, 0, len(pods))
 	for uid, p := range pods {
-		bytes += p.bytes(uid)
-	}
-	if len(pods) <= maxQuiet && bytes <= maxState {
-		return pods
-	}
-	uids := slices.SortedFunc(maps.Keys(pods), func(a, b string) int {
-		return cmp.Or(cmp.Compare(pods[a].SinceBoot, pods[b].SinceBoot), strings.Compare(a, b))
-	})
-	out, bytes := make(map[string]quietPod, maxQuiet), 0
-	for _, uid := range uids {
-		p := pods[uid]
-		if len(out) == maxQuiet {
-			break
-		}
-		if bytes+p.bytes(uid) <= maxState {
+		if _, is := named[uid]; !is {
 			bytes += p.bytes(uid)
-			out[uid] = p
+			uids = append(uids, uid)
 		}
 	}
-	return out
+	if len(uids) > maxQuiet || bytes > maxState {
+		slices.SortFunc(uids, func(a, b string) int {
+			return cmp.Or(cmp.Compare(pods[a].SinceBoot, pods[b].SinceBoot), strings.Compare(a, b))
+		})
+		bytes = 0
+		uids = slices.DeleteFunc(uids[:min(len(uids), maxQuiet)], func(uid string) bool {
+			p := pods[uid]
+			over := bytes+p.bytes(uid) > maxState
+			if !over {
+				bytes += p.bytes(uid)
+			}
+			return over
+		})
+	}
+	slices.Sort(uids)
+	return uids
 }
 
 // write replaces a file as a whole, if it has to be another one: a reader sees the old text or the new one, whatever happens
-// meanwhile.
-func (s *store) write(name string, state any) error {
+// meanwhile. encode writes its text, twice the same.
+func (s *store) write(name string, encode func(io.Writer) error) error {
 	if s.dir == "" {
 		return nil
 	}
 	if s.acquire(); s.foreign {
 		return nil // the other process writes what it sees
 	}
-	text, err := json.Marshal(state)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Join(s.dir, name), err)
-	}
-	if string(text) == string(s.written[name]) {
-		return nil
-	}
-	path := filepath.Join(s.dir, name)
-	err = wholefile.Replace(path, func(f *os.File) error {
-		_, err := f.Write(text)
-		return err
-	})
-	if err != nil {
+	path, hash, sum := filepath.Join(s.dir, name), sha256.New(), [sha256.Size]byte{}
+	if err := encode(hash); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	s.written[name] = text
+	if hash.Sum(sum[:0]); sum == s.written[name] {
+		return nil
+	}
+	if err := wholefile.Replace(path, func(f *os.File) error { return encode(f) }); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	s.written[name] = sum
 	return nil
 }

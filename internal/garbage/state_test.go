@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -195,12 +196,12 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	n.image("sha256:2", 100)
 	n.pass(Images, reclaim.Periodic)
-	if records, _, _ := (&store{dir: n.state, written: map[string][]byte{}}).load(); len(records) != 1 {
+	if records, _, _ := openTwice(n.state).load(); len(records) != 1 {
 		t.Errorf("the second has written: %v", records)
 	}
 	first.Close()
 	n.pass(Images, reclaim.Periodic)
-	if records, _, _ := (&store{dir: n.state, written: map[string][]byte{}}).load(); len(records) != 2 || n.Locked() {
+	if records, _, _ := openTwice(n.state).load(); len(records) != 2 || n.Locked() {
 		t.Errorf("it has not taken over: %v", records)
 	}
 }
@@ -231,6 +232,9 @@ func TestMorePodsAreQuietThanAreRemembered(t *testing.T) {
 		}
 	}
 }
+
+// openTwice reads what another process keeps.
+func openTwice(dir string) *store { return &store{dir: dir, written: map[string][sha256.Size]byte{}} }
 
 // Where nothing can be written garbage is collected all the same.
 func TestAStateDirThatCannotBe(t *testing.T) {

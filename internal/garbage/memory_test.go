@@ -1,0 +1,164 @@
+package garbage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/cri"
+	"jettison/cri/critest"
+	"jettison/internal/config"
+	"jettison/internal/lister"
+	"jettison/internal/protect"
+	"jettison/reclaim"
+	"jettison/stats/read"
+)
+
+// childVariable is set in the process that TestDeadContainersFitTheMemory measures: the runtime that it collects the garbage of.
+const childVariable = "JETTISON_DEAD"
+
+// The container's limit in deploy/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md): so much
+// more it may have, and so much more a process may have than at its start.
+const memoryMore = 36 << 20
+
+const dead = 10_000
+
+// deadNode is a node on which so many containers have ended, so many in a sandbox, with what a kubelet writes on each.
+func deadNode(t *testing.T, each int) *critest.Runtime {
+	r := critest.Start(t)
+	for i := range dead {
+		sandbox, c := fmt.Sprintf("%064x", i/each), fmt.Sprintf("%064x", 1<<20+i)
+		uid, name := fmt.Sprintf("12345678-1234-1234-1234-%012d", i/each), fmt.Sprintf("nightly-report-28961340-%05d", i/each)
+		labels := map[string]string{
+			"io.kubernetes.container.name": "main", "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "default", uidLabel: uid,
+		}
+		if i%each == 0 {
+			r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{
+				Id: sandbox, Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: name, Namespace: "default"}, State: runtimev1.PodSandboxState_SANDBOX_NOTREADY,
+				CreatedAt: int64(i + 1), Labels: labels, Annotations: map[string]string{
+					"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api", "tenant/note": strings.Repeat("x", 300),
+				},
+			})
+		}
+		r.Containers = append(r.Containers, &runtimev1.Container{
+			Id: c, PodSandboxId: sandbox, Metadata: &runtimev1.ContainerMetadata{Name: "main", Attempt: uint32(i % each)}, State: exited, CreatedAt: int64(i + 1),
+			Image: &runtimev1.ImageSpec{Image: fmt.Sprintf("sha256:%064x", i%100)}, ImageRef: fmt.Sprintf("sha256:%064x", i%100), ImageId: fmt.Sprintf("sha256:%064x", i%100),
+			Labels: labels, Annotations: map[string]string{
+				"io.kubernetes.container.hash": "a1b2c3d4", "io.kubernetes.container.restartCount": "0", "io.kubernetes.pod.terminationGracePeriod": "30",
+				"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
+				"io.kubernetes.container.ports": strings.Repeat(`{"name":"http","containerPort":8080,"protocol":"TCP"}`, 3),
+			},
+		})
+	}
+	for i := range 100 {
+		r.Images = append(r.Images, &runtimev1.Image{Id: fmt.Sprintf("sha256:%064x", i), Size: 1 << 20, RepoTags: []string{fmt.Sprintf("example.org/i:%d", i)}})
+	}
+	return r
+}
+
+// What is there to be collected fits the memory that the agent has: its list of pods beside a look for garbage, as at the agent's start.
+func TestDeadContainersFitTheMemory(t *testing.T) {
+	if race {
+		t.Skip("the race detector multiplies memory")
+	}
+	if os.Getenv(childVariable) != "" {
+		collectAndMeasure(t, os.Getenv(childVariable))
+		return
+	}
+	for _, c := range []struct {
+		each    int
+		streams bool
+	}{{1, false}, {1, true}, {dead, false}} {
+		r := deadNode(t, c.each)
+		r.Streams, r.Batch = c.streams, 500
+		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		child.Env = append(os.Environ(), childVariable+"="+r.Endpoint())
+		out, err := child.CombinedOutput()
+		var more, steps int
+		if at := strings.Index(string(out), "more "); at >= 0 {
+			_, _ = fmt.Sscanf(string(out[at:]), "more %d steps %d", &more, &steps)
+		}
+		if err != nil || more == 0 || more > memoryMore || steps < dead {
+			t.Errorf("%d in a sandbox, streams %v: %.1f MiB, want at most %d; %d steps, want %d (%v)\n%.2000s",
+				c.each, c.streams, float64(more)/(1<<20), memoryMore>>20, steps, dead, err, out)
+		} else {
+			t.Logf("%d in a sandbox, streams %v: %.1f MiB", c.each, c.streams, float64(more)/(1<<20))
+		}
+		r.Stop()
+	}
+}
+
+// collectAndMeasure lists and looks as the agent does, both at once, and prints what it came to.
+func collectAndMeasure(t *testing.T, endpoint string) {
+	protect.Self() // what is refused is no matter: the heap's bounds are not
+	before := resident(t, "RssAnon:")
+	client, err := cri.Dial(endpoint, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l := lister.New(client, nil)
+	list := func() read.Index {
+		listing, err := l.Client().List(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		return read.NewIndex(listing)
+	}
+	pods := list()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var asked atomic.Int32
+	c, err := New(Options{
+		Collect: config.Collect{Policy: reclaim.DefaultPolicy(), Mode: config.ModeAct}, Runtime: client, StateDir: t.TempDir(),
+		Known: func() Known {
+			if asked.Add(1) == 30 { // the fake is slow: a few steps, with the lists anew, are enough
+				cancel()
+			}
+			return Known{Synced: true}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 2 {
+			pods = list()
+		}
+	}()
+	r := c.Plan(t.Context(), Everything, reclaim.Periodic)
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	steps := len(r.Plan.Steps)
+	if r = c.Pass(ctx, Everything, reclaim.DiskPressure); r.Count(Removed) == 0 {
+		t.Errorf("nothing was removed: %v", r.Err)
+	}
+	<-done
+	runtime.KeepAlive(pods)
+	// The program's own pages are what it has at rest too, and come in here as they are used.
+	fmt.Printf("more %d steps %d\n", resident(t, "VmHWM:")-resident(t, "RssFile:")-before, steps)
+}
+
+// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
+func resident(t *testing.T, name string) (kib int) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), name)
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}

@@ -33,6 +33,14 @@ type use struct {
 	calm    float64 // while the signal was calm last
 }
 
+// useKey tells the cgroups of pods apart: of one UID there may be two.
+type useKey struct {
+	uid string
+	id  stats.CgroupID // zero: not known
+}
+
+func useOf(p *stats.PodStats) useKey { return useKey{p.PodRef.UID, p.CgroupID} }
+
 // podUse is what a pod did between the last two steps.
 type podUse struct {
 	at       time.Time
@@ -155,7 +163,7 @@ func (m *Manager) sum(s *stats.Summary, calm bool) {
 	if calm {
 		all.gone = 0
 	}
-	maps.DeleteFunc(m.uses, func(_ string, u *podUse) bool {
+	maps.DeleteFunc(m.uses, func(_ useKey, u *podUse) bool {
 		if !u.seen && u.held.based && !calm {
 			all.gone = add(all.gone, u.held.calm)
 		}
@@ -193,11 +201,11 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 	m.pressed.capacity, m.pressed.grown, m.pressed.outside, m.pressed.refaults, m.pressed.alone = 0, 0, 0, 0, false
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		u := m.uses[p.PodRef.UID]
+		u := m.uses[useOf(p)]
 		isNew := u == nil
 		if isNew {
 			u = &podUse{}
-			m.uses[p.PodRef.UID] = u
+			m.uses[useOf(p)] = u
 		}
 		u.seen = true
 		span := now.Sub(u.at)
@@ -263,14 +271,14 @@ func (u *use) step(counter stats.Opt[uint64], span time.Duration, calm bool) {
 
 // caused is what a pod did to the pressure that the threshold is for: bytes or nanoseconds of a core a second that it grew by.
 // Absent: it did not cause it.
-func (m *Manager) caused(w *watched, uid string) stats.Opt[uint64] {
+func (m *Manager) caused(w *watched, p *stats.PodStats) stats.Opt[uint64] {
 	of := func(u *podUse) *use {
 		if w.info.kind == kindIOPressure {
 			return &u.io
 		}
 		return &u.cpu
 	}
-	u := m.uses[uid]
+	u := m.uses[useOf(p)]
 	if u == nil {
 		return stats.Opt[uint64]{}
 	}

@@ -176,3 +176,44 @@ func TestIOAndCPUAreCalmByAllOfTheirThresholds(t *testing.T) {
 		}
 	}
 }
+
+// A pod may have two cgroups: one is left over, of another cgroup driver or of a sandbox before, and nothing is in it. What is counted there is
+// not taken for what the other one did, whichever comes last.
+func TestAPodOfTwoCgroupsCausesWhatItsLivingOneDoes(t *testing.T) {
+	for _, signal := range []string{"memory.pressure.full", "io.pressure.full", "cpu.pressure.some"} {
+		for _, leftFirst := range []bool{false, true} {
+			w := newWard(t, "hard "+signal+" 20%/1s")
+			w.left(stats.SignalMemoryAvailable, 4000)
+			w.pod("idle", 500, 0, 1)
+			w.pod("hog", 500, 0, 1)
+			w.pod("hog", 10, 0, 0)
+			living, left := &w.pods[1], &w.pods[2]
+			if leftFirst {
+				living, left = left, living
+			}
+			living.CgroupID.Ino, left.CgroupID.Ino = 5, 4
+			left.Populated = stats.Some(false)
+			look := func(did uint64, share float64) string {
+				last := stats.StallShare{Over1s: stats.Some(share)}
+				of := stats.Pressure{Time: w.now.Add(time.Second), Full: last, Some: last}
+				w.node.Pressure.IO, w.node.Pressure.CPU = of, of
+				for p, n := range map[*stats.PodStats]uint64{&w.pods[0]: 0, living: did, left: 100_000} {
+					p.IO = stats.Some(stats.IOStat{ReadBytes: n << 20})
+					p.CPU.Usage = stats.Some(time.Duration(n) * time.Millisecond)
+				}
+				m := &living.Memory
+				m.WorkingSetBytes, m.AnonBytes = stats.Some((500+did)<<20), stats.Some((500+did)<<20)
+				left.Memory.WorkingSetBytes, left.Memory.AnonBytes = stats.Some(uint64(10<<20)), stats.Some(uint64(10<<20))
+				return w.full(time.Second, share)
+			}
+			for range 3 {
+				if got := look(0, 0.05); got != "" {
+					t.Fatalf("%s goes while all is well", got)
+				}
+			}
+			if got := look(2000, 0.9); got != "hog" {
+				t.Errorf("%s, what is left over first %v: %q goes, want hog: %s", signal, leftFirst, got, w.why)
+			}
+		}
+	}
+}

@@ -76,7 +76,7 @@ type Manager struct {
 	lastFull  time.Time               // when a full one was made last
 	fruitless [LookFull + 1]time.Time // when each was made last, if no eviction was begun after it
 
-	uses            map[string]*podUse // by pod UID; nil: no pressure threshold is set
+	uses            map[useKey]*podUse // nil: no pressure threshold is set
 	pressed         pressed
 	order           []int         // scratch: indices of watched that ask for a victim, most urgent first
 	cheap           stats.Summary // the node as last observed; its memory as of the last step
@@ -119,7 +119,7 @@ func NewManager(c Config) *Manager {
 	m.watch(c.Thresholds)
 	for i := range m.watched {
 		if m.watched[i].info.kind.pressure() {
-			m.uses = map[string]*podUse{}
+			m.uses = map[useKey]*podUse{}
 		}
 	}
 	return m

@@ -292,7 +292,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 	seen := 0
 	consider := func(pod *stats.PodStats, object *Pod) {
 		if w.info.kind.pressure() {
-			if !m.caused(w, pod.PodRef.UID).OK {
+			if !m.caused(w, pod).OK {
 				return
 			}
 			causes++

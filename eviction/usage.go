@@ -36,7 +36,7 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 			k.Request = stats.Some(stats.Exactly(c.Object.storageRequest))
 		}
 	case kindIOPressure, kindCPUPressure:
-		use = m.caused(w, pod.PodRef.UID)
+		use = m.caused(w, pod)
 	}
 	k.Usage, k.Measured = use.V, use.OK && use.V <= implausible
 	if r := k.Request.V; r.Max > implausible || r.Min > r.Max {

@@ -19,6 +19,6 @@
 // cgroup is empty. A write that the kernel holds up (another makes or removes a cgroup, and waits for memory) keeps nobody: after 20 ms
 // the processes are killed by their pidfds beside it.
 //
-// The dying need CPU to die: cpu.max and cpu.weight of their cgroups are raised, and put back once no process is left, or the victim is given
-// up; what they were is noted on each cgroup first, for the agent may crash meanwhile. From Pin to the kill nothing is allocated.
+// The dying need CPU to die: cpu.max and cpu.weight of their cgroups are raised, and put back once no process is left, or the victim is
+// given up; what they were is noted on each cgroup first, for the agent may crash meanwhile. From Pin to the kill nothing is allocated.
 package kill

@@ -103,10 +103,18 @@ func (m *Manager) letGo(l *Life) {
 	}
 }
 
-// unshare: what a victim has in shared memory still is no part any more of what the node's has to fall by.
+// unshare: what a victim has in shared memory still is no part any more of what the node's has to fall by. That may be all that is out, but
+// not what others have for sure: they have given back no more than what fell since they are awaited.
 func (m *Manager) unshare(l *Life) {
-	m.pool.need -= min(m.pool.need, l.shmem.left)
+	p, least := &m.pool, uint64(0)
+	out := p.need - min(p.need, p.fell) - min(p.need-min(p.need, p.fell), l.shmem.left)
 	l.shmem.left = 0
+	for _, o := range m.lives {
+		if s := &o.shmem; s.left > 0 {
+			least = add(least, s.bytes-min(s.bytes, s.fell))
+		}
+	}
+	p.need = add(p.fell, max(out, least))
 	m.tellShared(false)
 }
 

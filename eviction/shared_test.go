@@ -265,3 +265,29 @@ func TestOneVolumeIsGoneBeforeTheOtherOwnerDies(t *testing.T) {
 	w.free(95, 200) // and the 300 are gone
 	w.victim(w.look(settleLimit), "innocent")
 }
+
+// The end of the wait for one whose files may be gone is no end of the wait for a volume of which nothing can be back, for nothing fell since.
+func TestWhatCannotBeBackIsAwaited(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	for i, uid := range []string{"first", "second", "third"} {
+		p := w.pod(uid, uint64(905-200*i), 0, 1)
+		p.Memory.ShmemBytes, p.Memory.AnonBytes = stats.Some(uint64(900-200*i)<<20), stats.Some(uint64(5<<20))
+	}
+	w.pod("innocent", 3, 0, 1)
+	goes := func(later time.Duration, uid string, left, shmem uint64) {
+		w.free(left, shmem)
+		l := w.look(later)
+		w.victim(l, uid)
+		w.dead(l)
+		w.m.Cleaned(Stamp{Time: w.now}, l)
+	}
+	goes(time.Second, "first", 90, 2100)
+	goes(2*time.Second, "second", 40, 2100) // the first one's volume stays
+	w.free(300, 1400)                       // the second one's is gone
+	w.victim(w.look(2*time.Second), "")
+	goes(4*time.Second, "third", 10, 1400)
+	w.free(88, 1400)
+	w.victim(w.look(time.Second), "")
+	w.victim(w.look(10*time.Second), "") // neither of the others is awaited any more
+	w.victim(w.look(4*time.Second), "innocent")
+}

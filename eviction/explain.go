@@ -18,7 +18,8 @@ import (
 //
 // The first goes at once if what it alone holds more ends the shortage, and is no small part of what was taken. How much is used is known
 // by any look at a disk at rest, what pods held only by a full one: until that was made they held nothing, so that what they hold now
-// is the most that they can explain. A disk that was never seen quiet has nothing to be held against.
+// is the most that they can explain. A disk that was never seen quiet has nothing to be held against. While a minimum reclaim keeps one
+// short that has hardly more used than then, it is what is missing that pods have to explain.
 
 const (
 	// unexplainedLimit is how long no pod goes for what pods do not explain. A kubelet would evict at once, one after the other.
@@ -48,6 +49,8 @@ type quiet struct {
 	at   time.Time
 	used uint64            // of its capacity, in the signal's unit
 	pods map[string]uint64 // what each pod held that was measured, by UID; nil: it was not looked at
+	// unmeasured are those that were there then and not measured, by UID: how much they have grown since is not known.
+	unmeasured map[string]bool
 }
 
 // sum is what all pods held.
@@ -168,7 +171,12 @@ func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 			continue
 		}
 		e.tried = now
-		q := quiet{at: now, used: used(&w.observed), pods: m.held(in, w)}
+		q := quiet{at: now, used: used(&w.observed), pods: m.held(in, w), unmeasured: map[string]bool{}}
+		for i := range in.Summary.Pods {
+			if uid := in.Summary.Pods[i].PodRef.UID; !has(q.pods, uid) {
+				q.unmeasured[uid] = true
+			}
+		}
 		switch {
 		case 2*len(q.pods) < len(in.Summary.Pods):
 		case q.sum() > q.used:
@@ -192,57 +200,88 @@ func (m *Manager) held(in Input, w *watched) map[string]uint64 {
 	return pods
 }
 
+func has(pods map[string]uint64, uid string) bool {
+	_, has := pods[uid]
+	return has
+}
+
 // grown is what became of a disk since it was last quiet.
 type grown struct {
 	pods  uint64 // so much more is held by pods that live
 	ended uint64 // and so much by pods that have ended: nobody's end brings it back
+	gone  uint64 // so much was held by pods that have ended, and is not there any more
 	lost  uint64 // so much more is used of it
+	short uint64 // so much is to be explained: that, or what is missing where that is more
 }
 
-// explained finds out what became of a disk. A pod that was not measured then held nothing, one that is not measured now holds what it
-// held, and one that is gone does not count.
+// explained finds out what became of a disk. A pod that was not there then held nothing. How much one has grown that was not measured then
+// is not known, so that it explains nothing, and one that is not measured now holds what it held. What one held that is gone is free, as
+// far as that is known: its successor has taken nothing by that.
 func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 	q, known := m.explain.quiet[w.Signal]
-	now := used(&w.observed)
-	if !known || now <= q.used {
+	if !known {
 		return g, false
 	}
-	g.lost = now - q.used
-	held, less := m.held(in, w), uint64(0)
+	// Of a minimum reclaim no more is to be explained than was taken, or was missing, when the disk became short.
+	g.lost = taken(&w.observed, &q)
+	g.short = max(g.lost, min(w.missing(), max(taken(&w.first, &q), w.limit-min(w.first.Value, w.limit))))
+	held, less, listed := m.held(in, w), uint64(0), map[string]bool{}
+	for _, uid := range in.Summary.Remains {
+		listed[uid] = true
+	}
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
 		now, measured := held[p.PodRef.UID]
-		if !measured {
+		listed[p.PodRef.UID] = true
+		if !measured || q.unmeasured[p.PodRef.UID] {
 			continue
 		}
 		delete(held, p.PodRef.UID) // a Summary of somebody else's may have it twice
 		then := q.pods[p.PodRef.UID]
-		if more := now - min(then, now); empty(p, in.object(p)) {
-			g.ended = add(g.ended, more)
+		if more, fewer := now-min(then, now), then-min(then, now); empty(p, in.object(p)) {
+			g.ended, g.gone = add(g.ended, more), add(g.gone, fewer)
 		} else {
-			g.pods, less = add(g.pods, more), add(less, then-min(then, now))
+			g.pods, less = add(g.pods, more), add(less, fewer)
 		}
 	}
-	g.pods -= min(less, g.pods)
+	for uid, then := range q.pods {
+		if !listed[uid] {
+			g.gone = add(g.gone, then)
+		}
+	}
+	g.pods -= min(add(less, g.gone), g.pods)
 	return g, true
+}
+
+// taken is how much more is used of a disk than when it was quiet.
+func taken(o *stats.Observation, q *quiet) uint64 { return used(o) - min(q.used, used(o)) }
+
+// missing is what a disk lacks for its shortage to be over, with the minimum reclaim.
+func (w *watched) missing() uint64 {
+	enough := w.enough(w.observed.Capacity)
+	return enough - min(w.observed.Value, enough)
 }
 
 // unexplained says why no pod goes for a shortage that pods do not explain; empty: they do, or one may go all the same.
 func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Ranked) string {
 	e := &m.explain
 	g, known := m.explained(in, w)
-	if !known || g.pods >= g.lost-g.lost/2 || m.explainsAlone(w, &ranked[0], g.lost) {
+	if !known || g.pods >= g.short-g.short/2 || m.explainsAlone(w, &ranked[0], &g) {
 		m.forgetDoubt(w.Signal)
 		return ""
 	}
 	d, doubted := e.doubts[w.Signal]
 	of := func(v uint64) string { return amountText(w.info.kind, v) }
 	what := "something else takes it"
-	if g.ended >= g.lost-g.lost/2 {
+	if g.ended >= g.short-g.short/2 {
 		what = of(g.ended) + " of it is held by pods that have ended"
 	}
-	d.reason = fmt.Sprintf("what pods hold more than at %s explains %s of the %s that were taken since of what %s counts: ",
-		e.quiet[w.Signal].at.UTC().Format(time.TimeOnly), of(g.pods), of(g.lost), w.Signal)
+	since := "were taken since"
+	if g.short > g.lost {
+		since = "are missing"
+	}
+	d.reason = fmt.Sprintf("what pods hold more than at %s explains %s of the %s that %s of what %s counts: ",
+		e.quiet[w.Signal].at.UTC().Format(time.TimeOnly), of(g.pods), of(g.short), since, w.Signal)
 	switch {
 	case !doubted || now.Before(d.since):
 		d.since, e.fuller = now, now
@@ -264,14 +303,17 @@ func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Rank
 }
 
 // explainsAlone reports whether what one pod holds more than when the disk was last quiet would end the shortage, and is no small part of
-// what was taken since: a shortage that has just begun is small.
-func (m *Manager) explainsAlone(w *watched, r *Ranked, lost uint64) bool {
-	if !r.Keys.Measured {
+// what is to be explained: a shortage that has just begun is small. What those held that are gone was there for who came since.
+func (m *Manager) explainsAlone(w *watched, r *Ranked, g *grown) bool {
+	q, uid := m.explain.quiet[w.Signal], r.Pod.PodRef.UID
+	if !r.Keys.Measured || q.unmeasured[uid] {
 		return false
 	}
-	then := m.explain.quiet[w.Signal].pods[r.Pod.PodRef.UID]
-	more := r.Keys.Usage - min(then, r.Keys.Usage)
-	return more >= lost/partAlone && add(w.observed.Value, more) >= w.enough(w.observed.Capacity)
+	more := r.Keys.Usage - min(q.pods[uid], r.Keys.Usage)
+	if !has(q.pods, uid) {
+		more -= min(g.gone, more)
+	}
+	return more >= g.short/partAlone && add(w.observed.Value, more) >= w.enough(w.observed.Capacity)
 }
 
 // mayHelp reports whether the end of all of a ranking might bring a disk back to its limit; or, where next to nothing is left of it, to

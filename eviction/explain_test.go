@@ -62,9 +62,9 @@ func TestWhatPodsExplain(t *testing.T) {
 		{"one grows, one shrinks", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 40 * gi, "b": 30 * gi}, 15 * gi, true},
 		{"all shrink", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 40 * gi, "b": 5 * gi}, 0, true},
 		{"a new one", map[string]uint64{"a": 50 * gi}, map[string]uint64{"a": 50 * gi, "n": 20 * gi}, 20 * gi, true},
-		{"one that is gone", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"b": 7 * gi}, 2 * gi, true},
+		{"one that is gone, with what it held", map[string]uint64{"a": 10 * gi, "b": 5 * gi}, map[string]uint64{"b": 35 * gi}, 20 * gi, true},
 		{"one that is not measured now", map[string]uint64{"a": 50 * gi, "b": 5 * gi}, map[string]uint64{"a": 0, "b": 8 * gi}, 3 * gi, true},
-		{"one that was not measured then", map[string]uint64{"a": 0, "b": 5 * gi}, map[string]uint64{"a": 20 * gi, "b": 5 * gi}, 20 * gi, true},
+		{"one that was not measured then", map[string]uint64{"a": 0, "b": 5 * gi}, map[string]uint64{"a": 20 * gi, "b": 5 * gi}, 0, true},
 		{"a number that cannot be true", map[string]uint64{"a": 50 * gi}, map[string]uint64{"a": 1 << 63}, 0, true},
 		// Then what they hold now is the most that they can have taken.
 		{"few were measured then", map[string]uint64{"a": 0, "b": 0, "c": 5 * gi}, map[string]uint64{"a": 20 * gi}, 20 * gi, true},

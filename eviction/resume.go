@@ -55,6 +55,8 @@ func (e *explaining) save() (out []SavedDisk) {
 			continue
 		}
 		s := SavedDisk{Signal: signal, Quiet: q.at.Round(0), Used: q.used, Pods: maps.Clone(q.pods)}
+		s.Unmeasured = slices.Sorted(maps.Keys(q.unmeasured))
+		s.Unmeasured = s.Unmeasured[:min(len(s.Unmeasured), maxRemembered)]
 		if len(s.Pods) > maxRemembered {
 			uids := slices.SortedFunc(maps.Keys(q.pods), func(x, y string) int {
 				return cmp.Or(cmp.Compare(q.pods[y], q.pods[x]), cmp.Compare(x, y))
@@ -152,8 +154,8 @@ func (m *Manager) resumeDisks(now time.Time, saved []SavedDisk, drop func(string
 	for i := range saved[:min(len(saved), signalCount)] {
 		s := &saved[i]
 		info, known := signals[s.Signal]
-		if !known || !info.kind.disk() || s.Quiet.IsZero() || s.Used > implausible || len(s.Pods) > maxRemembered {
-			drop("a disk that was quiet: %.64q, %d used, %d pods", string(s.Signal), s.Used, len(s.Pods))
+		if !known || !info.kind.disk() || s.Quiet.IsZero() || s.Used > implausible || max(len(s.Pods), len(s.Unmeasured)) > maxRemembered {
+			drop("a disk that was quiet: %.64q, %d used, %d pods", string(s.Signal), s.Used, len(s.Pods)+len(s.Unmeasured))
 			continue
 		}
 		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used}
@@ -165,8 +167,19 @@ func (m *Manager) resumeDisks(now time.Time, saved []SavedDisk, drop func(string
 				q.pods[uid] = held
 			}
 		}
-		if wrong := len(s.Pods) - len(q.pods); wrong > 0 {
-			drop("what pods held of a disk by %s: %d of %d cannot be true", s.Signal, wrong, len(s.Pods))
+		wrong := len(s.Pods) - len(q.pods)
+		for _, uid := range s.Unmeasured {
+			if checkWord("a UID", uid) != nil {
+				wrong++
+				continue
+			}
+			if q.unmeasured == nil {
+				q.unmeasured = map[string]bool{}
+			}
+			q.unmeasured[uid] = true
+		}
+		if wrong > 0 {
+			drop("what pods held of a disk by %s: %d of %d cannot be true", s.Signal, wrong, len(s.Pods)+len(s.Unmeasured))
 		}
 		if e.quiet[s.Signal] = q; !s.Doubt.IsZero() {
 			e.doubts[s.Signal] = doubt{since: onClock(now, earlier(s.Doubt, now)), ended: onClock(now, earlier(s.Ended, now))}

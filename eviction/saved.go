@@ -47,8 +47,10 @@ type SavedDisk struct {
 	Quiet  time.Time         `json:"quiet,omitzero"` // when it was quiet last; zero: it was not seen so
 	Used   uint64            `json:"used,omitempty"` // then, in the signal's unit
 	Pods   map[string]uint64 `json:"pods,omitempty"` // what each held then, by UID
-	Doubt  time.Time         `json:"doubt,omitzero"` // since when a shortage is not explained; zero: there is none
-	Ended  time.Time         `json:"ended,omitzero"` // when that shortage did; zero: it has not
+	// Unmeasured are the UIDs of those that were there then, and not measured. Absent in the files of agents before these were kept: none.
+	Unmeasured []string  `json:"unmeasured,omitempty"`
+	Doubt      time.Time `json:"doubt,omitzero"` // since when a shortage is not explained; zero: there is none
+	Ended      time.Time `json:"ended,omitzero"` // when that shortage did; zero: it has not
 }
 
 // SavedLife is a Life. Times are absolute; the monotonic ones are the caller's.

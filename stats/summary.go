@@ -26,6 +26,8 @@ type Summary struct {
 	Node    NodeStats
 	Pods    []PodStats
 	Sources []SourceStatus // those that may fail or hang on their own
+	// Remains are the UIDs of pods that are not in Pods and whose directories are there still: what they held of a disk may be, too.
+	Remains []string
 }
 
 // NodeStats covers the whole machine.

@@ -29,6 +29,7 @@ type FsUsage struct {
 	Partial    bool // a lower bound: a part could not be reached (too deep, moved about, unreadable), or its turn ended before
 	// Kept is what of a lower bound was not counted now but in an earlier look, which found more: it may have been moved, or be gone.
 	KeptBytes, KeptInodes uint64
+	KeptTime              time.Time // when that was counted, or an older part of it; zero: nothing is kept
 }
 
 // Counted is what was found when it was measured, in bytes: a limit of the pod's own knows nothing of what is kept.
@@ -63,7 +64,8 @@ type PodStorageStats struct {
 }
 
 // UnnamedStats is what files without a name take that a pod's processes keep: unlinked, but still open or mapped. It is looked for only
-// while a disk is short; absent: it was not. By the file system for whose signals it counts; of those that are one, the same.
+// while a disk is short, and now and then while it rests: each has the time of that look; absent: it was not looked for. By the file system
+// for whose signals it counts; of those that are one, the same.
 type UnnamedStats struct{ Node, Image, Container Opt[FsUsage] }
 
 // Merge adds what was measured beside; the older time counts.

@@ -359,6 +359,7 @@ func (b *Background) Fill(now time.Time, out *stats.Summary) {
 			f.V.Max -= min(m.V, f.V.Max-f.V.Min)
 		}
 	}
+	out.Remains = b.storage.remains(out.Remains[:0], out.Pods)
 	out.Sources = append(out.Sources[:0], from.runtime, from.node, from.image)
 	if !b.noNetwork {
 		out.Sources = append(out.Sources, network)

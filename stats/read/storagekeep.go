@@ -2,6 +2,7 @@ package read
 
 import (
 	"slices"
+	"time"
 
 	"jettison/stats"
 )
@@ -46,19 +47,30 @@ func (s *storage) keep(before *storage) {
 	slices.SortFunc(s.volumes, byName)
 }
 
-// larger is what counts of a part. One that is not there now counts as before only while something is missing, and for storageLimit.
+// larger is what counts of a part. One that is not there now counts as before only while something is missing. Nothing is kept for longer
+// than storageLimit after it was counted: a pod that is never measured to its end may have removed it. Then the look before counts.
 func (s *storage) larger(now, before stats.FsUsage) stats.FsUsage {
+	counted := before.Time
+	switch {
+	case before.KeptTime.IsZero():
+	case s.time.Sub(before.KeptTime) > storageLimit:
+		before.UsedBytes, before.InodesUsed = before.Counted(), before.InodesUsed-min(before.KeptInodes, before.InodesUsed)
+	default:
+		counted = before.KeptTime
+	}
 	switch {
 	case before.Time.IsZero(), now.Time.IsZero() && (!s.missing || s.time.Sub(before.Time) > storageLimit), !now.Time.IsZero() && !now.Partial:
 		return now
 	case now.Time.IsZero():
-		now = before
+		now, now.KeptTime = before, time.Time{}
 		now.KeptBytes, now.KeptInodes = before.UsedBytes, before.InodesUsed
 	default:
 		now.KeptBytes = before.UsedBytes - min(now.UsedBytes, before.UsedBytes)
 		now.KeptInodes = before.InodesUsed - min(now.InodesUsed, before.InodesUsed)
 		now.UsedBytes, now.InodesUsed = max(now.UsedBytes, before.UsedBytes), max(now.InodesUsed, before.InodesUsed)
 	}
-	now.Partial = true
+	if now.Partial = true; now.KeptBytes > 0 || now.KeptInodes > 0 {
+		now.KeptTime = counted
+	}
 	return now
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type storageLoop struct {
 	pods     map[string]*storage
 	index    Index
 	known    map[string]bool // UIDs of all pods there are to measure
+	dirs     map[string]bool // of those that have a directory of their own, beside that of their logs
 	listed   time.Time       // when the pods' directories were last listed; zero: never
 	err      error           // of that
 	began    time.Time       // start of the round under way; zero: none is
@@ -152,9 +154,11 @@ func (l *storageLoop) keep(found map[string]storageDirs, err error) {
 	if l.err = err; err != nil {
 		return
 	}
-	l.listed, l.known = time.Now(), map[string]bool{}
-	for uid := range found {
-		l.known[uid] = true
+	l.listed, l.known, l.dirs = time.Now(), map[string]bool{}, map[string]bool{}
+	for uid, dirs := range found {
+		if l.known[uid] = true; dirs.pod != "" {
+			l.dirs[uid] = true
+		}
 	}
 	for uid := range l.index {
 		l.known[uid] = true
@@ -274,11 +278,11 @@ func (l *storageLoop) measure(ctx context.Context, uid string, dirs storageDirs)
 			uid, l.walker.seen()-seen, s.took.Round(time.Second))
 	}
 	s.keep(before)
+	if before != nil { // where it is not looked for, what was found stays, as old as it is
+		s.unnamed = before.unnamed
+	}
 	if f := l.walker.unnamed; f != nil && isShort {
-		var last unnamed
-		if before != nil {
-			last = before.unnamed
-		}
+		last := s.unnamed
 		s.unnamed = f.look(ctx, uid, pod, s.projects, &last)
 	}
 	l.mu.Lock()
@@ -290,8 +294,12 @@ func (l *storageLoop) measure(ctx context.Context, uid string, dirs storageDirs)
 	}
 }
 
-// limit is how old a figure may be: a few rounds.
+// limit is how old a figure may be: a few rounds. Where figures are wanted on demand only, demands are further apart than that, and a pod
+// that is not walked within a few seconds would never have one.
 func (l *storageLoop) limit(now time.Time) time.Duration {
+	if l.lazy {
+		return storageLimit
+	}
 	round := l.round
 	if !l.began.IsZero() {
 		round = max(round, now.Sub(l.began))
@@ -340,10 +348,9 @@ func (l *storageLoop) fill(now time.Time, p *stats.PodStats) {
 func (l *storageLoop) fillUnnamed(now time.Time, p *stats.PodStats, n *stats.NodeStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.pods[p.PodRef.UID]; s != nil && now.Sub(s.time) <= l.limit(now) {
+	if s := l.pods[p.PodRef.UID]; s != nil && now.Sub(s.unnamed.time) <= l.limit(now) {
 		u := &s.unnamed
-		node, image, container := u.on(s.time, n.Fs), u.on(s.time, n.ImageFs), u.on(s.time, n.ContainerFs)
-		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: node, Image: image, Container: container}
+		p.EphemeralStorage.Unnamed = stats.UnnamedStats{Node: u.on(n.Fs), Image: u.on(n.ImageFs), Container: u.on(n.ContainerFs)}
 	}
 }
 
@@ -369,6 +376,20 @@ func (l *storageLoop) setPods(index Index) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index = index
+}
+
+// remains adds the UIDs of pods that are not among those on the node and whose directories are there still, as far as they were listed.
+func (l *storageLoop) remains(out []string, pods []stats.PodStats) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for uid := range l.dirs {
+		is := func(p stats.PodStats) bool { return p.PodRef.UID == uid }
+		if l.index[uid] == nil && !slices.ContainsFunc(pods, is) {
+			out = append(out, uid)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // status says how the walk as a whole stands.

@@ -22,6 +22,10 @@ type unnamed struct {
 	cut     bool             // its turn ended before
 	turn    time.Duration    // that it might have taken
 	holders map[int]uint64   // process ids, and what each was found to keep in bytes: a few, for the order of the next look
+	time    time.Time        // it began
+	nth     int              // look at that pod
+	own     map[uint64]usage // what of by it has counted itself, where a part is kept; nil: all
+	kept    time.Time        // when what is kept of by was counted; zero: nothing is
 }
 
 // A look takes a turn at most. One that was cut off gets twice as much the next time.
@@ -61,7 +65,7 @@ type unnamedFiles struct {
 	buf      []byte
 	overlays map[uint64]string // upper directories of the host's overlays, by device, as of mounted
 	mounted  time.Time
-	held     map[[2]uint64]string // inodes, by device and number, and the UID of the pod that they count for
+	held     map[[2]uint64]holding // inodes, by device and number
 
 	// Of the look under way.
 	began   time.Time
@@ -74,18 +78,20 @@ type unnamedFiles struct {
 	steps   int
 	group   string // base name of the pod's cgroup
 	pid     int
-	member  bool // pid was found to be in it
+	member  bool              // pid was found to be in it
+	mounts  map[string]uint64 // of the thread whose descriptors are looked at: their devices, by id; nil: not read yet
+	onDisk  bool              // the descriptor looked at is on one
 }
 
 func newUnnamedFiles(fs *cgroup.FS, roots []string, proc string, host *HostRoot, disks func() map[uint64]bool) *unnamedFiles {
 	return &unnamedFiles{fs: fs, roots: roots, proc: proc, host: host, disks: disks, buf: make([]byte, 16<<10),
-		guard: guard{patience: stuckPatience}, held: map[[2]uint64]string{}, seen: map[[2]uint64]bool{}}
+		guard: guard{patience: stuckPatience}, held: map[[2]uint64]holding{}, seen: map[[2]uint64]bool{}}
 }
 
 // look finds what a pod's processes keep, for a turn at most. before is what the last look has found; counted are the projects whose usage
 // the file system itself has told already, files without a name included.
 func (f *unnamedFiles) look(ctx context.Context, uid string, pod *Pod, counted map[project]bool, before *unnamed) (out unnamed) {
-	out = unnamed{by: map[uint64]usage{}, turn: unnamedTurn, holders: map[int]uint64{}}
+	out = unnamed{by: map[uint64]usage{}, turn: unnamedTurn, holders: map[int]uint64{}, time: time.Now(), nth: before.nth + 1}
 	if before.cut {
 		out.turn = min(2*before.turn, longestUnnamedTurn)
 	}
@@ -101,18 +107,42 @@ func (f *unnamedFiles) look(ctx context.Context, uid string, pod *Pod, counted m
 		f.group = path.Base(name)
 		f.all(short, f.order(f.processes(name, began.Add(out.turn/4)), before))
 	}
+	maps.DeleteFunc(f.held, func(id [2]uint64, h holding) bool {
+		return h.uid == uid && !f.seen[id] && (!out.cut || out.nth-h.nth >= heldFor)
+	})
 	if out.cut {
 		out.larger(before)
-		return out
 	}
-	maps.DeleteFunc(f.held, func(id [2]uint64, owner string) bool { return owner == uid && !f.seen[id] })
 	return out
 }
 
-// larger keeps the figures of the look before where they are larger: to be hard to count must not make a pod smaller.
+// holding is which pod an inode counts for, and in which of its looks it was found last.
+type holding struct {
+	uid string
+	nth int
+}
+
+// heldFor looks an inode counts for the pod that held it, where they are cut off and do not find it: by then another pod may hold it, or
+// an inode of that number.
+const heldFor = 2
+
+// larger keeps the figures of the look before where they are larger: to be hard to count must not make a pod smaller. What was kept already
+// for storageLimit after it was counted is not kept any more: then the look before counts.
 func (u *unnamed) larger(before *unnamed) {
-	for device, old := range before.by {
+	u.own = maps.Clone(u.by)
+	kept, counted := before.by, before.time
+	switch {
+	case before.kept.IsZero():
+	case u.time.Sub(before.kept) > storageLimit:
+		kept = before.own
+	default:
+		counted = before.kept
+	}
+	for device, old := range kept {
 		now := u.by[device]
+		if old.bytes > now.bytes || old.inodes > now.inodes {
+			u.kept = counted
+		}
 		u.by[device] = usage{bytes: max(now.bytes, old.bytes), inodes: max(now.inodes, old.inodes)}
 	}
 	for device, now := range u.by {
@@ -122,17 +152,17 @@ func (u *unnamed) larger(before *unnamed) {
 }
 
 // on is what lies on a device.
-func (u *unnamed) on(at time.Time, device stats.Opt[stats.FsStats]) (out stats.Opt[stats.FsUsage]) {
+func (u *unnamed) on(device stats.Opt[stats.FsStats]) (out stats.Opt[stats.FsUsage]) {
 	if u.by == nil || !device.OK {
 		return out
 	}
 	on := u.by[device.V.Device]
-	return stats.Some(stats.FsUsage{Time: at, UsedBytes: on.bytes, InodesUsed: on.inodes, Partial: on.partial || u.cut})
+	return stats.Some(stats.FsUsage{Time: u.time, UsedBytes: on.bytes, InodesUsed: on.inodes, Partial: on.partial || u.cut})
 }
 
 // forget drops the inodes of pods that are gone.
 func (f *unnamedFiles) forget(known map[string]bool) {
-	maps.DeleteFunc(f.held, func(_ [2]uint64, owner string) bool { return !known[owner] })
+	maps.DeleteFunc(f.held, func(_ [2]uint64, h holding) bool { return !known[h.uid] })
 }
 
 // groups are the pod's cgroups: those in the hierarchy that are named after it, and the one that the runtime names, if that is.
@@ -215,15 +245,8 @@ func (f *unnamedFiles) all(ctx context.Context, pids []int) {
 	}
 }
 
-// file counts what a link of /proc/PID/fd leads to, if it is a file without a name on a disk.
-func (f *unnamedFiles) file(dir int, name string) {
-	var st unix.Statx_t
-	if isUnnamed(dir, name, &st) {
-		f.count(&st, func() (uint32, bool) { return projectOf(dir, name) })
-	}
-}
-
-// isUnnamed reads what a link leads to, and reports whether it is a file without a name. Network file systems are not asked: their servers
+// isUnnamed reads what a link leads to, and reports whether it is a file without a name. That may be held up: a network file system is not
+// asked for what it knows, but whether its file is there still (NFS, 9p: v6.12 fs/namei.c complete_walk, d_weak_revalidate), and its server
 // may be gone.
 func isUnnamed(dir int, name string, st *unix.Statx_t) bool {
 	const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS
@@ -238,7 +261,8 @@ func (f *unnamedFiles) count(st *unix.Statx_t, ofProject func() (uint32, bool)) 
 	if !ok || f.seen[id] {
 		return
 	}
-	if owner, taken := f.held[id]; taken && owner != f.uid {
+	before, taken := f.held[id]
+	if taken && before.uid != f.uid {
 		return // pods that share a file: it counts once
 	}
 	if f.member = f.member || f.isMember(); !f.member {
@@ -247,8 +271,8 @@ func (f *unnamedFiles) count(st *unix.Statx_t, ofProject func() (uint32, bool)) 
 	if len(f.seen) < maxLinks { // beyond, each descriptor counts
 		f.seen[id] = true
 	}
-	if len(f.held) < maxLinks {
-		f.held[id] = f.uid
+	if taken || len(f.held) < maxLinks {
+		f.held[id] = holding{f.uid, f.out.nth}
 	}
 	if disk == device && st.Mode&unix.S_IFMT == unix.S_IFREG && len(f.counted) > 0 {
 		if id, ok := ofProject(); ok && f.counted[project{device, id}] {

@@ -22,7 +22,11 @@ const deleted = " (deleted)"
 
 // guarded makes a call about the process at hand that may be held up (guard). ok: it was made; else what is found is a lower bound.
 func (f *unnamedFiles) guarded(call func()) (ok bool) {
-	ok = f.guard.do(f.uid, f.pid, call) == nil
+	if f.onDisk {
+		ok = f.guard.do(f.uid+" on disks", -f.pid, call) == nil
+	} else {
+		ok = f.guard.do(f.uid, f.pid, call) == nil
+	}
 	f.out.cut = f.out.cut || !ok
 	return ok
 }
@@ -75,13 +79,16 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 			return false, nil
 		}
 		n := 0
+		f.mounts = nil
 		err = f.entries(ctx, dir, "task/"+name+"/fd", func(fds int, fd string) (bool, error) {
 			if n++; n > within.fds {
 				more = true
 				return false, nil
 			}
 			if isDeleted(fds, fd) {
+				f.onDisk = f.isOnDisk(fds, fd)
 				f.file(fds, fd)
+				f.onDisk = false
 			}
 			return true, nil
 		})
@@ -124,6 +131,63 @@ func sameFiles(one, other int) int {
 		return -1
 	}
 	return int(order)
+}
+
+// isOnDisk reports whether a descriptor's file lies on a disk, by the mounts of its thread. Nobody can hold up a look at that, unless by
+// giving the descriptor to another file meanwhile: it is not left out where the process, or its pod, holds up other calls.
+func (f *unnamedFiles) isOnDisk(fds int, name string) bool {
+	var text [1024]byte
+	n := readAt(fds, "../fdinfo/"+name, text[:])
+	_, rest, ok := bytes.Cut(text[:n], []byte("\nmnt_id:\t")) // proc_pid_fdinfo(5)
+	if !ok {
+		return false
+	}
+	id, _, _ := bytes.Cut(rest, []byte("\n"))
+	if f.mounts == nil {
+		f.mounts = mountsOf(fds)
+	}
+	device, known := f.mounts[string(id)]
+	return known && (f.now[device] || f.overlay(device) != "")
+}
+
+// readAt reads the beginning of a file of a process; 0: it is gone.
+func readAt(dir int, name string, buf []byte) int {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// mountsOf is what a thread has mounted: devices by the ids of mounts (proc_pid_mountinfo(5)).
+func mountsOf(fds int) map[string]uint64 {
+	found := map[string]uint64{}
+	fd, err := unix.Openat(fds, "../mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return found
+	}
+	file := os.NewFile(uintptr(fd), "mountinfo")
+	defer file.Close()
+	lines := bufio.NewScanner(&io.LimitedReader{R: file, N: maxMounts})
+	lines.Buffer(nil, 64<<10) // after a longer line none is known
+	for lines.Scan() {
+		fields := strings.SplitN(lines.Text(), " ", 4)
+		if len(fields) < 4 {
+			continue
+		}
+		major, minor, _ := strings.Cut(fields[2], ":")
+		x, err1 := strconv.ParseUint(major, 10, 32)
+		y, err2 := strconv.ParseUint(minor, 10, 32)
+		if err1 == nil && err2 == nil {
+			found[strings.Clone(fields[0])] = unix.Mkdev(uint32(x), uint32(y))
+		}
+	}
+	return found
 }
 
 // isDeleted reads where a link leads, without going there.
@@ -220,7 +284,7 @@ func (f *unnamedFiles) mappings(ctx context.Context, dir int) (told bool, err er
 		}
 		if area, inode, ok := f.mapping(line); ok && inode != last {
 			last = inode
-			f.mappedFile(dir, "map_files/"+area)
+			f.file(dir, "map_files/"+area)
 		}
 	}
 }
@@ -245,8 +309,8 @@ func (r *guardedReader) Read(b []byte) (int, error) {
 	return copy(b, buf[:got.n]), got.err
 }
 
-// mappedFile is file for a link of map_files.
-func (f *unnamedFiles) mappedFile(dir int, name string) {
+// file counts what a link of /proc/PID/fd or map_files leads to, if it is a file without a name on a disk.
+func (f *unnamedFiles) file(dir int, name string) {
 	st := new(unix.Statx_t)
 	if f.guarded(func() {
 		if !isUnnamed(dir, name, st) {

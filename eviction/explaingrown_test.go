@@ -52,6 +52,26 @@ func TestAMinimumReclaimIsNoShortageOfAPods(t *testing.T) {
 	}
 }
 
+// A threshold that was raised makes a disk short that has lost nothing since it was quiet: what is missing is to be explained there, too.
+func TestAThresholdThatWasRaisedCostsNoPod(t *testing.T) {
+	pods := map[string]uint64{"innocent": 3 * gib, "other": gib}
+	before := explainer(t)
+	quietAt(before, epoch, 12*gib, pods)
+	for _, c := range []struct {
+		now    map[string]uint64
+		victim string
+	}{{pods, ""}, {map[string]uint64{"innocent": 3 * gib, "other": 5 * gib}, "other"}} {
+		m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.available 20Gi")
+		m.config.Replay, m.config.Explain = false, true
+		if dropped := m.Resume(epoch, onFile(t, before.Save())); len(dropped) > 0 {
+			t.Error(dropped)
+		}
+		if uid, _ := goesAfter(m, epoch.Add(time.Minute), 9*time.Minute, 13*gib, c.now, ""); uid != c.victim {
+			t.Errorf("%q goes, want %q", uid, c.victim)
+		}
+	}
+}
+
 // What a pod held that is gone since a disk was quiet is free: its successor, which holds as much, has taken nothing. It is not free while
 // the pod's directories are there, nor does it shield one that was there before, or one that takes more than that.
 func TestAPodThatWasReplacedHasTakenNothing(t *testing.T) {

@@ -84,14 +84,14 @@ func TestAFileSystemThatDoesNotAnswerHoldsUpNoLook(t *testing.T) {
 	h.file("open", 8<<20)
 	h.unlink("open")
 	h.proc = t.TempDir()
-	pids, links := "", map[string]string{filepath.Join(h.proc, fmt.Sprint(os.Getpid())): "/proc/self"}
+	first, pids, links := map[int]uint64{}, "", map[string]string{filepath.Join(h.proc, fmt.Sprint(os.Getpid())): "/proc/self"}
 	for pid := range maxStuckOfPod + 1 {
 		pid += 1<<22 + 1
 		fds := filepath.Join(h.proc, fmt.Sprint(pid), "task", fmt.Sprint(pid), "fd")
 		if err := os.MkdirAll(fds, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		pids, links[filepath.Join(fds, "3")] = pids+fmt.Sprintln(pid), filepath.Join(dir, "x (deleted)")
+		first[pid], pids, links[filepath.Join(fds, "3")] = 1, pids+fmt.Sprintln(pid), filepath.Join(dir, "x (deleted)")
 	}
 	for link, target := range links {
 		if err := os.Symlink(target, link); err != nil {
@@ -103,7 +103,7 @@ func TestAFileSystemThatDoesNotAnswerHoldsUpNoLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	looked := make(chan unnamed, 1)
-	go func() { looked <- h.look(t.Context(), "a", nil, nil, &unnamed{}) }()
+	go func() { looked <- h.look(t.Context(), "a", nil, nil, &unnamed{holders: first}) }()
 	select {
 	case a := <-looked:
 		if !a.cut || a.by[h.disk].bytes < 8<<20 {

@@ -75,7 +75,7 @@ func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
 		_, err := n.RunTests(ctx, "./internal/lister", "-test.run=^TestServesAHostileNode$", "-test.timeout=20m")
 		served <- err
 	}()
-	defer func() { stop(); _ = <-served }()
+	defer func() { stop(); <-served }()
 	read := func(name string) (string, error) {
 		select {
 		case err := <-served:

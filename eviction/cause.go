@@ -79,8 +79,8 @@ const (
 // reclaimedAHit is what a cgroup loses at most, with pages of 4 KiB, each time that it hits a limit of its own. At memory.max 32 pages
 // are asked for (v6.12 mm/vmscan.c try_to_free_mem_cgroup_pages, SWAP_CLUSTER_MAX), and with the multi-generational LRU a batch of 64
 // goes (MIN_LRU_BATCH); at memory.high what a task has charged beyond it, up to two batches of 64 (mm/memcontrol.c try_charge_memcg,
-// MEMCG_CHARGE_BATCH). Measured of a pod that reads a file over and over, in a hit (e2e TestWhatAHitOfALimitReclaims): on 6.12 248 to 264
-// KiB at either; on 6.1, with the LRU of before, 128 to 211 at memory.max, 304 to 422 at memory.high. Half of it counts, so that a pod's
+// MEMCG_CHARGE_BATCH). Measured of a pod that reads a file over and over, in a hit (e2e TestWhatAHitOfALimitReclaims): on 6.12 245 to 285
+// KiB at either; on 6.1, with the LRU of before, 151 to 210 at memory.max, 304 to 421 at memory.high. Half of it counts, so that a pod's
 // own limit explains up to twice as much.
 const reclaimedAHit = 128 * 4096
 

@@ -75,7 +75,7 @@ func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
 		_, err := n.RunTests(ctx, "./internal/lister", "-test.run=^TestServesAHostileNode$", "-test.timeout=20m")
 		served <- err
 	}()
-	defer func() { stop(); <-served }()
+	defer func() { stop(); t.Log("the fake runtime ended: ", <-served) }()
 	read := func(name string) (string, error) {
 		select {
 		case err := <-served:

@@ -186,9 +186,12 @@ func (m *Manager) calm() {
 }
 
 // stops reports whether evictions are held back for something that is short.
-func (m *Manager) stops() bool {
+func (m *Manager) stops() bool { return m.futile(breakerLimit) }
+
+// futile reports whether so many evictions were in vain for something that is short.
+func (m *Manager) futile(least int) bool {
 	for _, b := range m.breakers {
-		if m.config.Breaker && b.futile >= breakerLimit {
+		if m.config.Breaker && b.futile >= least {
 			return true
 		}
 	}

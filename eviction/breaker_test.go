@@ -49,6 +49,20 @@ func breakerWard(t *testing.T, lines ...string) *ward {
 	return w
 }
 
+// The very first word of it names who grows: it is the one that is logged.
+func TestTheBreakerNamesWhoGrows(t *testing.T) {
+	w := breakerWard(t, "hard memory.available 1000Mi")
+	w.late = true
+	w.leak(1100, 500, second{60, 0})
+	first := slices.IndexFunc(w.whys, func(why string) bool { return strings.Contains(why, "stopped") })
+	if first < 0 {
+		t.Fatalf("the breaker did not stop: %q", w.whys)
+	}
+	if why := w.whys[first]; !strings.Contains(why, "system.slice grows instead") {
+		t.Errorf("%q does not name who grows", why)
+	}
+}
+
 // Pods that leak together look like a leak outside of them, but what all of them use grows: the breaker is none of it.
 func TestTheBreakerIsForWhatGrowsOutsideThePods(t *testing.T) {
 	for _, c := range []struct {

@@ -16,7 +16,9 @@ type ward struct {
 	now  time.Time
 	node stats.NodeStats
 	pods []stats.PodStats
-	why  string // of the last step, why nobody went
+	why  string   // of the last step, why nobody went
+	whys []string // of every step
+	late bool     // what all pods use together is only known with the look at pods
 
 	objects map[string]*Pod // that are known
 }
@@ -71,18 +73,26 @@ func (w *ward) look(later time.Duration) *Life {
 	if w.node.ContainerFs.OK {
 		w.node.ContainerFs = w.node.Fs
 	}
-	r := w.m.Observe(w.now, &w.node, Situation{Limited: len(w.objects) > 0})
+	cheap := w.node
+	if w.late {
+		cheap.Pods = stats.PodsTotal{}
+	}
+	r := w.m.Observe(w.now, &cheap, Situation{Limited: len(w.objects) > 0})
 	w.m.Advance()
 	if r.Look == LookNone {
 		w.why = "no look is asked for"
 		return nil
 	}
 	in := Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, Pods: w.objects, MemoryOnly: r.Look == LookMemory}
+	if r.Growth {
+		in.Growing = []Growth{{Cgroup: "system.slice", Bytes: 1 << 20}}
+	}
 	d := w.m.Step(w.now, in)
 	if len(d.Reclaim) > 0 && len(d.Evictions) == 0 {
 		d = w.m.Reclaimed(w.now, in)
 	}
-	if w.why = d.Reason; len(d.Evictions) == 0 {
+	w.why, w.whys = d.Reason, append(w.whys, d.Reason)
+	if len(d.Evictions) == 0 {
 		return nil
 	}
 	l := w.m.Begin(Stamp{Time: w.now}, d.Evictions[0], metBy(d, &d.Evictions[0]))

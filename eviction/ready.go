@@ -28,8 +28,10 @@ type Ready struct {
 	Look Look
 	// Periodic: the full look is due whatever is met.
 	Periodic bool
-	// Stopped: the breaker holds back evictions, so that Input.Growing is worth its price.
+	// Stopped: the breaker holds back evictions.
 	Stopped bool
+	// Growth: it does, or will after one more in vain, so that Input.Growing is worth its price: the first word of it has to name who grows.
+	Growth bool
 	// DiskFresh is since when pods' disk usage must have been measured, or Input.Measuring is to be set; zero: any will do.
 	DiskFresh time.Time
 
@@ -121,8 +123,8 @@ func (m *Manager) Observe(now time.Time, node *stats.NodeStats, s Situation) Rea
 // Ready is the answer of the last Observe, with what became of things since.
 func (m *Manager) Ready(now time.Time) Ready {
 	r := Ready{
-		Met: m.met(&m.seen), Stopped: m.stops(), DiskFresh: m.diskFresh(now), Conditions: m.conditions, Near: m.near(&m.cheap.Node),
-		Periodic: m.periodic(now), Within: pollCalm,
+		Met: m.met(&m.seen), Stopped: m.stops(), Growth: m.futile(breakerLimit - 1), DiskFresh: m.diskFresh(now),
+		Conditions: m.conditions, Near: m.near(&m.cheap.Node), Periodic: m.periodic(now), Within: pollCalm,
 	}
 	for i := range r.Met {
 		r.HardMet = r.HardMet || r.Met[i].Threshold.Hard() && !r.Met[i].Disk()

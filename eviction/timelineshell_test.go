@@ -250,7 +250,7 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 		input.Measuring = true
 		s.walk()
 	}
-	if ready.Stopped {
+	if ready.Growth {
 		input.Growing = s.grown()
 	}
 	sum := s.summary(now, look == LookMemory, look == LookFull)

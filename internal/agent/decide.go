@@ -63,7 +63,7 @@ func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look, re
 		Summary: l.looks.Summary(), Pods: l.objects.Pods(), ObserveDisks: l.observeDisks(), MemoryOnly: look == eviction.LookMemory,
 		Measuring: look == eviction.LookFull && l.measuring(ready.DiskFresh), Terse: look == eviction.LookMemory,
 	}
-	if ready.Stopped { // nothing is to be lost by looking what grows
+	if ready.Growth { // nothing is to be lost by looking what grows
 		in.Growing = l.looks.Growing()
 	}
 	d := l.manager.Step(now, in)

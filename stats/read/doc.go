@@ -17,7 +17,7 @@
 //	storagefiles.go what counts for no limit: files of the kubelet's that containers write to, layers of containers that have exited
 //	walk.go        directory trees, at a bounded share of a core
 //	unnamed.go     files without a name that a pod's processes keep; unnamedproc.go: of one process, by /proc;
-//	               unnamedguard.go: calls that a pod can hold up
+//	               unnamedmounts.go: by what is mounted; unnamedguard.go: calls that a pod can hold up
 //	quota.go       project quotas
 //	network.go     interfaces of pods, over netlink
 //	pod.go         Pod: what the runtime tells of a pod, from a cri.Listing

@@ -440,7 +440,7 @@ func owns(proc, id string, pid int) bool {
 // which the mounts disagree is left out, as is an upper directory that is not absolute: from where it counts is not known.
 func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	found, disputed := map[string]string{}, map[string]bool{}
-	_, err := mountinfo.GetMountsFromReader(mounts, func(m *mountinfo.Info) (skip, stop bool) {
+	_, err := mountinfo.GetMountsFromReader(newShortLines(mounts), func(m *mountinfo.Info) (skip, stop bool) {
 		parent, ok := strings.CutSuffix(m.Mountpoint, "/rootfs")
 		slash := strings.LastIndexByte(parent, '/')
 		if id := parent[slash+1:]; ok && m.FSType == "overlay" && slash >= 0 && id != "" {

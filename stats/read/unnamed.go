@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"maps"
 	"path"
 	"slices"
@@ -43,14 +44,15 @@ const (
 	maxFileSets  = 8       // of the threads of one process, likewise; most have one
 )
 
-// unnamedFiles finds files without a name: unlinked, but open or mapped by a process of a pod. No walk of directories sees them, nor do
-// du(1) and the kubelet. They are seen through /proc/PID/fd and /proc/PID/map_files as the kernel has them (kernel 6.12 and 6.1 alike):
-// with a link count of 0 and their blocks; st_dev is that of the disk, and of a file in a container's writable layer that of the overlay,
-// whose upper directory says which disk it is. It is for one goroutine.
+// unnamedFiles finds files without a name: unlinked, but open or mapped by a process of a pod, its program, or mounted for it. No walk
+// of directories sees them, nor do du(1) and the kubelet. They are seen through /proc/PID/fd, map_files, exe and mountinfo as the kernel
+// has them (kernel 6.12 and 6.1 alike): with a link count of 0 and their blocks; st_dev is that of the disk, and of a file in a
+// container's writable layer that of the overlay, whose upper directory says which disk it is. It is for one goroutine.
 //
 // What a process, or who serves it files, can hold up is not waited for (guard): then what is found is a lower bound.
 //
-// Not seen: what only an io_uring, a descriptor on its way through a socket, or an overlay that a pod has mounted for itself keeps.
+// Not seen: what only an io_uring, a descriptor on its way through a socket, an overlay that a pod has mounted for itself, or mounts that no
+// process is in keep.
 type unnamedFiles struct {
 	fs      *cgroup.FS
 	roots   []string // cgroups whose children are pods
@@ -60,12 +62,15 @@ type unnamedFiles struct {
 	pace    func(context.Context) error     // as the walker's
 	belongs func(pid int, name string) bool // inGroup of proc (nil), or a test's
 
-	walker   cgroup.Walker
-	guard    guard
-	buf      []byte
-	overlays map[uint64]string // upper directories of the host's overlays, by device, as of mounted
-	mounted  time.Time
-	held     map[[2]uint64]holding // inodes, by device and number
+	walker     cgroup.Walker
+	guard      guard
+	buf        []byte
+	overlays   map[uint64]string // upper directories of the host's overlays, by device, as of mounted
+	mounted    time.Time
+	hosts      []mount               // of files without a name, as of mounted
+	hostsWhole bool                  // there are no others
+	held       map[[2]uint64]holding // inodes, by device and number
+	seed       maphash.Seed
 
 	// Of the look under way.
 	began   time.Time
@@ -79,13 +84,15 @@ type unnamedFiles struct {
 	group   string // base name of the pod's cgroup
 	pid     int
 	member  bool              // pid was found to be in it
-	mounts  map[string]uint64 // of the thread whose descriptors are looked at: their devices, by id; nil: not read yet
+	mounts  map[uint64]uint64 // of the thread whose descriptors are looked at: their devices, by id; nil: not read yet
 	onDisk  bool              // the descriptor looked at is on one
+	spaces  map[uint64]bool   // what threads have mounted that was gone through: hashes
 }
 
 func newUnnamedFiles(fs *cgroup.FS, roots []string, proc string, host *HostRoot, disks func() map[uint64]bool) *unnamedFiles {
 	return &unnamedFiles{fs: fs, roots: roots, proc: proc, host: host, disks: disks, buf: make([]byte, 16<<10),
-		guard: guard{patience: stuckPatience}, held: map[[2]uint64]holding{}, seen: map[[2]uint64]bool{}}
+		guard: guard{patience: stuckPatience}, held: map[[2]uint64]holding{}, seen: map[[2]uint64]bool{},
+		spaces: map[uint64]bool{}, seed: maphash.MakeSeed()}
 }
 
 // look finds what a pod's processes keep, for a turn at most. before is what the last look has found; counted are the projects whose usage
@@ -99,6 +106,7 @@ func (f *unnamedFiles) look(ctx context.Context, uid string, pod *Pod, counted m
 	defer cancel()
 	f.now, f.upper, f.uid, f.counted, f.out = f.disks(), map[uint64]uint64{}, uid, counted, &out
 	clear(f.seen)
+	clear(f.spaces)
 	if f.began = time.Now(); f.began.Sub(f.mounted) >= mountsEvery {
 		f.readOverlays()
 	}
@@ -107,6 +115,7 @@ func (f *unnamedFiles) look(ctx context.Context, uid string, pod *Pod, counted m
 		f.group = path.Base(name)
 		f.all(short, f.order(f.processes(name, began.Add(out.turn/4)), before))
 	}
+	f.keptByHost(short)
 	maps.DeleteFunc(f.held, func(id [2]uint64, h holding) bool {
 		return h.uid == uid && !f.seen[id] && (!out.cut || out.nth-h.nth >= heldFor)
 	})

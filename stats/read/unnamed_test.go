@@ -248,7 +248,7 @@ func TestMappingsOfFilesWithoutAName(t *testing.T) {
 		{" (deleted)\n", "", ""},
 		{"", "", ""},
 	} {
-		if area, inode, ok := f.mapping([]byte(c.line)); area != c.area || inode != c.inode || ok != (c.area != "") {
+		if area, inode, ok := f.mapping([]byte(c.line), false); area != c.area || inode != c.inode || ok != (c.area != "") {
 			t.Errorf("%q: %q, %q, %v", c.line, area, inode, ok)
 		}
 	}
@@ -258,7 +258,7 @@ func FuzzMapping(f *testing.F) {
 	f.Add([]byte("7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file (deleted)\n"))
 	u := &unnamedFiles{now: map[uint64]bool{unix.Mkdev(0xfe, 0): true}}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		if area, _, ok := u.mapping(line); ok && (strings.ContainsAny(area, "/. \n") || !strings.Contains(area, "-")) {
+		if area, _, ok := u.mapping(line, false); ok && (strings.ContainsAny(area, "/. \n") || !strings.Contains(area, "-")) {
 			t.Errorf("%q leads to %q", line, area)
 		}
 	})

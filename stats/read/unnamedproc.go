@@ -71,7 +71,13 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 	}
 	err = f.entries(ctx, dir, "task", func(_ int, name string) (bool, error) {
 		tid, err := strconv.Atoi(name)
-		if err != nil || sets.has(tid, same) {
+		if err != nil {
+			return true, nil
+		}
+		if err := f.keptByMounts(ctx, dir, "task/"+name+"/"); err != nil {
+			return false, err
+		}
+		if sets.has(tid, same) {
 			return true, nil
 		}
 		if len(sets) > within.sets {
@@ -142,11 +148,15 @@ func (f *unnamedFiles) isOnDisk(fds int, name string) bool {
 	if !ok {
 		return false
 	}
-	id, _, _ := bytes.Cut(rest, []byte("\n"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	id, err := strconv.ParseUint(string(line), 10, 64)
+	if err != nil {
+		return false
+	}
 	if f.mounts == nil {
 		f.mounts = mountsOf(fds)
 	}
-	device, known := f.mounts[string(id)]
+	device, known := f.mounts[id]
 	return known && (f.now[device] || f.overlay(device) != "")
 }
 
@@ -164,37 +174,12 @@ func readAt(dir int, name string, buf []byte) int {
 	return n
 }
 
-// mountsOf is what a thread has mounted: devices by the ids of mounts (proc_pid_mountinfo(5)).
-func mountsOf(fds int) map[string]uint64 {
-	found := map[string]uint64{}
-	fd, err := unix.Openat(fds, "../mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return found
-	}
-	file := os.NewFile(uintptr(fd), "mountinfo")
-	defer file.Close()
-	lines := bufio.NewScanner(&io.LimitedReader{R: file, N: maxMounts})
-	lines.Buffer(nil, 64<<10) // after a longer line none is known
-	for lines.Scan() {
-		fields := strings.SplitN(lines.Text(), " ", 4)
-		if len(fields) < 4 {
-			continue
-		}
-		major, minor, _ := strings.Cut(fields[2], ":")
-		x, err1 := strconv.ParseUint(major, 10, 32)
-		y, err2 := strconv.ParseUint(minor, 10, 32)
-		if err1 == nil && err2 == nil {
-			found[strings.Clone(fields[0])] = unix.Mkdev(uint32(x), uint32(y))
-		}
-	}
-	return found
-}
-
-// isDeleted reads where a link leads, without going there.
+// isDeleted reads where a link leads, without going there. Of a path that is longer than the kernel tells (v6.12 fs/proc/base.c
+// do_proc_readlink) it is not known, so that the file is asked.
 func isDeleted(dir int, name string) bool {
 	var text [4096]byte
 	n, err := unix.Readlinkat(dir, name, text[:])
-	return err == nil && (n == len(text) || bytes.HasSuffix(text[:n], []byte(deleted)))
+	return err == unix.ENAMETOOLONG || err == nil && (n == len(text) || bytes.HasSuffix(text[:n], []byte(deleted)))
 }
 
 // entries visits what is in a directory of a process until visit says false. One that is gone has nothing.
@@ -257,8 +242,14 @@ func (f *unnamedFiles) mapped(ctx context.Context, dir, pid int) error {
 	})
 }
 
-// mappings counts those in the map of a process or thread. told: it has one.
+// mappings counts those in the map of a process or thread. told: it has one. A process keeps its program, too, which it need not map any
+// more, and the directories that it is in: to ask where these links lead takes none of its locks.
 func (f *unnamedFiles) mappings(ctx context.Context, dir int) (told bool, err error) {
+	for _, link := range [...]string{"exe", "cwd", "root"} {
+		if isDeleted(dir, link) {
+			f.file(dir, link)
+		}
+	}
 	opened := new(*os.File)
 	if !f.guarded(func() {
 		if fd, err := unix.Openat(dir, "maps", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
@@ -272,20 +263,22 @@ func (f *unnamedFiles) mappings(ctx context.Context, dir int) (told bool, err er
 		return false, f.step(ctx)
 	}
 	defer file.Close() // once a call that is under way is over
-	// A path of 4096 characters, each of them escaped, fits.
 	lines := bufio.NewReaderSize(&guardedReader{f: f, file: file, buf: make([]byte, 32<<10)}, 32<<10)
-	for last := ""; ; told = true {
+	last, rest := "", false
+	for ; ; told = true {
 		line, err := lines.ReadSlice('\n')
-		if err != nil && err != bufio.ErrBufferFull { // its end, or the process is gone
+		long := err == bufio.ErrBufferFull
+		if err != nil && !long { // its end, or the process is gone
 			return told || err == errStuck, nil
 		}
 		if err := f.step(ctx); err != nil {
 			return true, err
 		}
-		if area, inode, ok := f.mapping(line); ok && inode != last {
+		if area, inode, ok := f.mapping(line, long); ok && !rest && inode != last {
 			last = inode
 			f.file(dir, "map_files/"+area)
 		}
+		rest = long // the next piece is more of this line
 	}
 }
 
@@ -331,12 +324,12 @@ func (f *unnamedFiles) file(dir int, name string) {
 }
 
 // mapping reads a line of /proc/PID/maps (proc_pid_maps(5)) of a file without a name on a disk: the name of its link in map_files, and
-// which inode it is.
+// which inode it is. Of a long line only the beginning was read: whether its file has a name is not known, so that the file is asked.
 //
 //	7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file (deleted)
-func (f *unnamedFiles) mapping(line []byte) (area, inode string, ok bool) {
+func (f *unnamedFiles) mapping(line []byte, long bool) (area, inode string, ok bool) {
 	line = bytes.TrimSuffix(line, []byte("\n"))
-	if !bytes.HasSuffix(line, []byte(deleted)) {
+	if !long && !bytes.HasSuffix(line, []byte(deleted)) {
 		return "", "", false
 	}
 	fields := strings.Fields(string(line[:min(len(line), 256)]))
@@ -380,10 +373,17 @@ func (f *unnamedFiles) overlay(device uint64) string {
 
 // readOverlays finds the host's overlays. Where they cannot be read, what is found is a lower bound.
 func (f *unnamedFiles) readOverlays() {
-	f.overlays, f.mounted = nil, time.Now()
+	f.overlays, f.hosts, f.mounted = nil, nil, time.Now()
 	file, err := os.Open(f.proc + "/1/mountinfo")
 	if err == nil {
 		f.overlays, err = parseOverlays(&io.LimitedReader{R: file, N: maxMounts})
+		if _, again := file.Seek(0, io.SeekStart); again == nil {
+			f.hostsWhole = eachMount(file, func(m *mount) {
+				if m.unnamed && len(f.hosts) < maxLinks {
+					f.hosts = append(f.hosts, *m)
+				}
+			})
+		}
 		file.Close()
 	}
 	f.out.cut = f.out.cut || err != nil
@@ -392,7 +392,7 @@ func (f *unnamedFiles) readOverlays() {
 // parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is not absolute says nothing.
 func parseOverlays(mounts io.Reader) (map[uint64]string, error) {
 	found := map[uint64]string{}
-	_, err := mountinfo.GetMountsFromReader(mounts, func(m *mountinfo.Info) (skip, stop bool) {
+	_, err := mountinfo.GetMountsFromReader(newShortLines(mounts), func(m *mountinfo.Info) (skip, stop bool) {
 		if upper := upperOption(m.VFSOptions); m.FSType == "overlay" && strings.HasPrefix(upper, "/") && m.Major >= 0 && m.Minor >= 0 {
 			found[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = upper
 		}

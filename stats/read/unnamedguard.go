@@ -25,7 +25,7 @@ type guard struct {
 // What a pod holds up must blind no look at another for long, nor need more than a few threads.
 const (
 	stuckPatience = time.Second
-	maxStuck      = 8 // helpers given up at a time; beyond, no call is made
+	maxStuck      = 8 // helpers given up at a time; beyond, no call is made for a pod that holds one up: the looks at others go on
 	maxStuckOfPod = 2 // of them for one pod
 )
 
@@ -53,7 +53,7 @@ func (g *guard) do(uid string, pid int, call func()) error {
 			of++
 		}
 	}
-	if of >= maxStuckOfPod || len(g.gone) >= maxStuck {
+	if of >= maxStuckOfPod || of > 0 && len(g.gone) >= maxStuck {
 		return errStuck
 	}
 	if g.free == nil {

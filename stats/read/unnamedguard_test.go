@@ -95,29 +95,50 @@ func TestAProcessThatHoldsALockHoldsUpNoLook(t *testing.T) {
 	}
 }
 
-// Pods that hold up as many threads as there may be cost the others their mappings, not the look.
+// Pods that hold up as many threads as there may be cost each other their mappings, not the look: one thread each beyond that.
 func TestThreadsThatAreHeldUpAreFew(t *testing.T) {
 	g := guard{patience: time.Millisecond}
 	stop := make(chan struct{})
-	made := 0
-	for pid := range 3 * maxStuck {
+	const pods = 3 * maxStuck / maxStuckOfPod
+	for pid := range pods * maxStuckOfPod {
 		if g.do(fmt.Sprint(pid/maxStuckOfPod), pid, func() { <-stop }) == nil {
 			t.Fatal("a call that is held up was made")
 		}
-		made = len(g.gone)
 	}
-	if made != maxStuck {
-		t.Errorf("%d are held up, want %d", made, maxStuck)
+	if want := maxStuck + pods - maxStuck/maxStuckOfPod; len(g.gone) != want {
+		t.Errorf("%d are held up, want %d", len(g.gone), want)
 	}
-	if err := g.do("another", 1<<20, func() { t.Error("called") }); err != errStuck {
+	if err := g.do("0", 1<<20, func() { t.Error("called") }); err != errStuck {
 		t.Error(err)
 	}
 	close(stop)
 	g.all.Wait()
 	g.patience = time.Minute
 	called := false
-	if err := g.do("another", 1<<20, func() { called = true }); err != nil || !called || len(g.gone) > 0 {
+	if err := g.do("0", 1<<20, func() { called = true }); err != nil || !called || len(g.gone) > 0 {
 		t.Errorf("once they are back: %v, %d", err, len(g.gone))
 	}
+	g.close()
+}
+
+// Replicas of one owner that hold calls up take no call from a pod that holds none up.
+func TestPodsThatHoldCallsUpBlindNoLookAtAnother(t *testing.T) {
+	g := guard{patience: 20 * time.Millisecond}
+	never := make(chan struct{})
+	for pod := range maxStuck {
+		for pid := range maxStuckOfPod {
+			if g.do(fmt.Sprint("replica", pod), 100*pod+pid+1, func() { <-never }) == nil {
+				t.Fatal("a call that is held up was made")
+			}
+		}
+	}
+	g.patience = time.Minute
+	for pid, whose := range []string{"hog", "hog on disks", "replica0 on disks"} {
+		called := false
+		if err := g.do(whose, 9999+pid, func() { called = true }); err != nil || !called {
+			t.Errorf("%s: %v, called %v", whose, err, called)
+		}
+	}
+	close(never)
 	g.close()
 }

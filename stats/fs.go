@@ -55,7 +55,8 @@ type PodStorageStats struct {
 	// ExitedLayers is what the writable layers of containers hold that have exited, with what the runtime keeps beside its layers (the
 	// sandbox's resolv.conf and hostname, volumes that images declare), and Files what the kubelet keeps for the pod and mounts
 	// into its containers: etc-hosts and termination messages. As the kubelet's, limits know of nothing of these but etc-hosts, so
-	// nothing else of them is in the sums above.
+	// nothing else of them is in the sums above, but for the layers of containers that live and are not listed in the PodStats: these are
+	// in both.
 	ExitedLayers, Files Opt[FsUsage]
 	Logs                Opt[FsUsage]
 	Volumes             []VolumeStats

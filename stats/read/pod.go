@@ -137,9 +137,17 @@ func sum(a, b stats.Opt[stats.Range]) stats.Opt[stats.Range] {
 	return stats.Opt[stats.Range]{V: a.V.Add(b.V), OK: a.OK && b.OK}
 }
 
-// describeContainers names the containers that were found in the pod's cgroup and leaves out its sandboxes' own.
+// describeContainers names the containers that were found in the pod's cgroup and leaves out its sandboxes' own. Where not all were looked
+// into, the others that the runtime tells of are there without figures: what they write is measured apart from their cgroups.
 func (p *Pod) describeContainers(out *stats.PodStats) {
+	all := len(out.Containers) < maxContainers
 	out.Containers = slices.DeleteFunc(out.Containers, func(c stats.ContainerStats) bool { return slices.Contains(p.sandboxIDs, c.ID) })
+	for i := 0; i < len(p.Containers) && !all; i++ {
+		id := p.Containers[i].ID
+		if !slices.ContainsFunc(out.Containers, func(c stats.ContainerStats) bool { return c.ID == id }) {
+			out.Containers = append(out.Containers, stats.ContainerStats{ID: id})
+		}
+	}
 	for i := range out.Containers {
 		s := &out.Containers[i]
 		at := slices.IndexFunc(p.Containers, func(c cri.Container) bool { return c.ID == s.ID })

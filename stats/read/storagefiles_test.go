@@ -29,6 +29,9 @@ func loopOn(t *testing.T, root string, index Index, r FsRuntime) (l *storageLoop
 		}
 		l.measure(t.Context(), "uid-1", found["uid-1"])
 		p := stats.PodStats{PodRef: stats.PodReference{UID: "uid-1"}}
+		for _, c := range l.index["uid-1"].Containers {
+			p.Containers = append(p.Containers, stats.ContainerStats{ID: c.ID})
+		}
 		l.fill(time.Now(), &p)
 		return p.EphemeralStorage
 	}

@@ -337,6 +337,12 @@ func (l *storageLoop) fill(now time.Time, p *stats.PodStats) {
 			c.Logs = stats.Some(u)
 		}
 	}
+	for id, u := range s.layers { // of one without a cgroup: it is not among them yet, or not any more
+		if !slices.ContainsFunc(p.Containers, func(c stats.ContainerStats) bool { return c.ID == id }) {
+			st.ExitedLayers.V.Merge(u)
+			st.ExitedLayers.OK = true
+		}
+	}
 	if !s.missing { // a sum with a part missing would be a lie
 		st.UsedBytes, st.InodesUsed = stats.Some(total.Counted()), stats.Some(total.InodesUsed-total.KeptInodes)
 		st.MemoryVolumesBytes = stats.Some(inMemory.UsedBytes)

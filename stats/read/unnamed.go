@@ -51,8 +51,8 @@ const (
 //
 // What a process, or who serves it files, can hold up is not waited for (guard): then what is found is a lower bound.
 //
-// Not seen: what only an io_uring, a descriptor on its way through a socket, an overlay that a pod has mounted for itself, or mounts that no
-// process is in keep.
+// Not seen: what only an io_uring, a descriptor on its way through a socket, an overlay that a pod has mounted for itself, or mounts that
+// no process is in keep.
 type unnamedFiles struct {
 	fs      *cgroup.FS
 	roots   []string // cgroups whose children are pods

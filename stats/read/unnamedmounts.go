@@ -24,8 +24,8 @@ type mount struct {
 	root    uint64 // a hash of the path it had on its device, where it is unnamed
 }
 
-// maxMountPoint is how much of a mount point is kept. What is mounted may lie as far down as who may write to the directory it is in likes, so
-// that nothing of its path is kept but whether the file has it still.
+// maxMountPoint is how much of a mount point is kept. What is mounted may lie as far down as who may write to its directory likes, so that
+// nothing of its path is kept but whether the file has it still.
 const maxMountPoint = 1 << 20
 
 // rootDeleted is what the kernel writes behind the path of a mounted file without a name: no name has a slash (v6.12 fs/d_path.c
@@ -107,7 +107,7 @@ func mountsOf(fds int) map[uint64]uint64 {
 	return found
 }
 
-// keptByMounts counts the files without a name that a thread has mounted: a volumeMount whose subPath is a file is a mount of it, and whoever
+// keptByMounts counts the files without a name that a thread has mounted: a volumeMount whose subPath is a file is a mount of it, and who
 // has namespaces of its own may mount what it likes. Threads that have the same mounted, from the same root, are asked once.
 func (f *unnamedFiles) keptByMounts(ctx context.Context, dir int, thread string) error {
 	var text [2 * 4096]byte

@@ -15,7 +15,7 @@
 //	storage.go     what a pod takes of the disks
 //	storageloop.go measuring that for all pods, the oldest figures first; storagekeep.go: what stays of the figures before
 //	storagefiles.go what counts for no limit: files of the kubelet's that containers write to, layers of containers that have exited
-//	walk.go        directory trees, at a bounded share of a core
+//	walk.go        directory trees, at a bounded share of a core; walkdeep.go: what lies very deep
 //	unnamed.go     files without a name that a pod's processes keep; unnamedproc.go: of one process, by /proc;
 //	               unnamedmounts.go: by what is mounted; unnamedguard.go: calls that a pod can hold up
 //	quota.go       project quotas

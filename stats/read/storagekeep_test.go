@@ -16,6 +16,7 @@ import (
 func TestADeepTreeIsALowerBound(t *testing.T) {
 	root := t.TempDir()
 	s, found := volumesOf(t, root, "a/one", "a/two")
+	s.w.bounds.depth = maxLevels
 	deep := filepath.Join(root, "pods/a/volumes", emptyDirPlugin, "one")
 	for i := range 10 { // some of these are walked after what is too deep, in whatever order a directory is listed
 		write(t, 300<<10, deep, string(rune('a'+i)), "beside")
@@ -155,6 +156,7 @@ func TestTurnsAreShortWhileADiskIs(t *testing.T) {
 func TestAFileThatWasMovedCountsOnceForOwnLimits(t *testing.T) {
 	root := t.TempDir()
 	s, found := volumesOf(t, root, "a/one", "a/two")
+	s.w.bounds.depth = maxLevels
 	one := filepath.Join(root, "pods/a/volumes", emptyDirPlugin, "one")
 	two := filepath.Join(root, "pods/a/volumes", emptyDirPlugin, "two")
 	write(t, 600<<10, one, "big", "f")

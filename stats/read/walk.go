@@ -31,12 +31,9 @@ const (
 	minBatch  = 4       // the same, where the levels above keep maxNames already
 	maxNames  = 8192    // names kept of all levels together, but for the minBatch of each
 	openAbove = 64      // levels whose descriptors stay open
-	maxLevels = 10000
-	walkTries = 3 // for a tree that changes
+	maxLevels = 10000   // that are kept; beyond, the walk goes on with less (walkdeep.go)
+	walkTries = 3       // for a tree that changes
 )
-
-// errTooDeep: a tree has more levels than are walked.
-var errTooDeep = fmt.Errorf("directories nested deeper than %d levels are not walked", maxLevels)
 
 // walker measures directory trees. It follows no symbolic link, leaves no device, and needs neither more descriptors nor, but
 // for a few hundred bytes a level, more memory for a large tree than for a small one.
@@ -44,7 +41,7 @@ var errTooDeep = fmt.Errorf("directories nested deeper than %d levels are not wa
 // From a directory of the first openAbove levels it returns to the one above by that one's descriptor, whatever was renamed in
 // between. Deeper ones return by "..". Where that leads elsewhere, the directory was moved, and the walk goes on above it, which it
 // finds by name from the last descriptor on. Of levels that are not where they were, what is left is given up, and after walkTries
-// walks that met this the largest counts, as a lower bound. What is nested deeper than maxLevels, or cannot be read, is left out, and
+// walks that met this the largest counts, as a lower bound. What is nested deeper than maxDepth, or cannot be read, is left out, and
 // the rest counts, as a lower bound too: a part must not take a whole tree out of its pod's account. As with du(1), what is moved from
 // one place of a tree to another while it is walked may be counted twice or not at all.
 type walker struct {
@@ -60,10 +57,11 @@ type walker struct {
 	moved   bool                        // the walk met a directory that was moved away
 	fault   error                       // the first that made it leave something out
 	ended   bool                        // pace ended it
+	bounds  walkBounds
 }
 
 func newWalker(pace func(context.Context) error) *walker {
-	return &walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, room: maxLinks, pace: pace}
+	return &walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, room: maxLinks, pace: pace, bounds: walkBounds{maxLevels, maxPlaces, maxDepth}}
 }
 
 // level is a directory that was gone into: what is left to go into, and how to know it again.
@@ -156,9 +154,11 @@ func (w *walker) own(ctx context.Context, dir int) (u usage, below []string, err
 
 // enter makes an open directory the lowest level and counts what is in it. The walker closes the descriptor.
 func (w *walker) enter(ctx context.Context, fd int, name string, st *unix.Stat_t, u *usage) error {
-	if len(w.levels) >= maxLevels {
+	if n := len(w.levels); n >= w.bounds.depth {
 		unix.Close(fd)
 		return errTooDeep
+	} else if n >= w.bounds.levels {
+		return w.beneath(ctx, fd, st, u)
 	}
 	if n := len(w.levels); n > openAbove {
 		unix.Close(w.levels[n-1].fd)
@@ -370,9 +370,10 @@ func allocated(st *unix.Stat_t) usage { return usage{bytes: uint64(st.Blocks) * 
 
 // dirEntry is one record of a directory.
 type dirEntry struct {
-	name string
-	next int64 // position of the record after it
-	kind byte  // DT_DIR and such; DT_UNKNOWN where the file system does not tell
+	name  string
+	next  int64 // position of the record after it
+	kind  byte  // DT_DIR and such; DT_UNKNOWN where the file system does not tell
+	inode uint64
 }
 
 // dirent takes the first record of what getdents64(2) returned: inode (8 bytes), position of the next (8), length (2), type (1),
@@ -390,7 +391,7 @@ func dirent(b []byte) (e dirEntry, rest []byte, ok bool) {
 	if end := bytes.IndexByte(raw, 0); end >= 0 {
 		raw = raw[:end]
 	}
-	return dirEntry{string(raw), int64(binary.NativeEndian.Uint64(b[8:])), b[18]}, b[length:], true
+	return dirEntry{string(raw), int64(binary.NativeEndian.Uint64(b[8:])), b[18], binary.NativeEndian.Uint64(b)}, b[length:], true
 }
 
 // share returns a pace that keeps the calling thread below a share of one core, 0 to 1, by the CPU time it has used (clock). The

@@ -109,7 +109,15 @@ func TestADeepTreeIsMeasured(t *testing.T) {
 	top = t.TempDir()
 	chain(t, top, maxLevels)
 	before := descriptors(t)
-	if _, err := walk(t, top); !errors.Is(err, errTooDeep) || descriptors(t) != before {
+	fd, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWalker(noPause)
+	w.bounds.depth = maxLevels
+	_, err = w.tree(t.Context(), fd)
+	unix.Close(fd)
+	if !errors.Is(err, errTooDeep) || descriptors(t) != before {
 		t.Errorf("deeper than is walked: %v; %d descriptors before, %d after", err, before, descriptors(t))
 	}
 }

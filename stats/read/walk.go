@@ -61,7 +61,8 @@ type walker struct {
 }
 
 func newWalker(pace func(context.Context) error) *walker {
-	return &walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, room: maxLinks, pace: pace, bounds: walkBounds{maxLevels, maxPlaces, maxDepth}}
+	return &walker{buf: make([]byte, 32<<10), links: map[[2]uint64]bool{}, room: maxLinks, pace: pace,
+		bounds: walkBounds{maxLevels, maxPlaces, maxDepth}}
 }
 
 // level is a directory that was gone into: what is left to go into, and how to know it again.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What lies deeper than maxLevels is walked without the way there being kept, but for the lowest part of it: one directory after the other, and
-// back by "..". Where a directory's listing goes on is found by the inode that the walk comes from.
+// What lies deeper than maxLevels is walked without the way there being kept, but for the lowest part of it: one directory after the
+// other, and back by "..". Where a directory's listing goes on is found by the inode that the walk comes from.
 const (
 	maxDepth  = 1 << 20 // levels of a tree; more are not walked
 	maxPlaces = 4096    // kept of the way

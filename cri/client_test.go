@@ -184,9 +184,9 @@ func TestStop(t *testing.T) {
 	if n, err := c.Running(t.Context(), "s1"); n != 1 || err != nil {
 		t.Errorf("running: %d, %v", n, err)
 	}
-	ids, err := c.SandboxesOf(t.Context(), "u", time.Unix(2, 0))
-	if err != nil || len(ids) != 1 || ids[0] != "s0" {
-		t.Errorf("sandboxes made before second 2: %v, %v", ids, err)
+	of, err := c.SandboxesOf(t.Context(), "u")
+	if err != nil || len(of) != 2 || of[0].ID != "s1" || of[1].ID != "s0" {
+		t.Errorf("sandboxes of u: %v, %v", of, err)
 	}
 }
 

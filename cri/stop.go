@@ -54,8 +54,8 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 	return err
 }
 
-// SandboxesOf lists the ids of a pod's sandboxes that were made before an instant, in any state.
-func (c *Client) SandboxesOf(ctx context.Context, uid string, before time.Time) (ids []string, err error) {
+// SandboxesOf lists a pod's sandboxes, in any state.
+func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
 	sandboxes, err := c.listSandboxes(ctx, nil)
@@ -63,11 +63,11 @@ func (c *Client) SandboxesOf(ctx context.Context, uid string, before time.Time) 
 		return nil, err
 	}
 	for _, s := range sandboxes {
-		if s.UID == uid && s.CreatedAt.Before(before) {
-			ids = append(ids, s.ID)
+		if s.UID == uid {
+			of = append(of, s)
 		}
 	}
-	return ids, nil
+	return of, nil
 }
 
 // Running counts the containers of a sandbox that the runtime calls running. After a kill from outside it may still do so

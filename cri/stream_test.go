@@ -32,7 +32,7 @@ var calls = []struct {
 	{"ListImages", "StreamImages", func(ctx context.Context, c *Client) error { _, err := c.ListImages(ctx); return err }},
 	{"ListContainers", "StreamContainers", func(ctx context.Context, c *Client) error { _, err := c.Running(ctx, "s1"); return err }},
 	{"ListPodSandbox", "StreamPodSandboxes", func(ctx context.Context, c *Client) error {
-		_, err := c.SandboxesOf(ctx, "u", time.Now())
+		_, err := c.SandboxesOf(ctx, "u")
 		return err
 	}},
 	{"ListPodSandbox", "StreamPodSandboxes", func(ctx context.Context, c *Client) error { _, err := NewLister(c).List(ctx); return err }},

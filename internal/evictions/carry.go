@@ -101,7 +101,7 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 	default:
 		c.unmountShared(j.victim) // of sandboxes that were not known before
 		if j.unmount.Load() && !c.left(j) {
-			c.unmountVolumes(cleaning, j.victim, j.began)
+			c.unmountVolumes(cleaning, j.victim)
 		}
 	}
 	report(cleaned, err)

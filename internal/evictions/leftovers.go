@@ -7,7 +7,12 @@ import (
 
 	"jettison/eviction"
 	"jettison/internal/kill"
+	"jettison/internal/remove"
 )
+
+// sandboxShare of the time for what a pod leaves, one in so many, is at most for the runtime to delete its sandboxes: the files need the
+// rest.
+const sandboxShare = 3
 
 // unmountShared gives back the memory that lies in a dead pod's /dev/shm. Beside a kubelet, too: it is the runtime's, and a runtime that
 // did not kill the pod itself may keep it until the sandbox is removed.
@@ -28,13 +33,8 @@ func (c *carrier) unmountShared(v *kill.Victim) {
 
 // unmountVolumes gives back the memory that lies in a dead pod's volumes. Without a kubelet nothing else does, and the next pod would go
 // for it.
-func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim, began time.Time) {
-	if c.host == nil {
-		return
-	}
-	all, err := c.client.SandboxesOf(ctx, v.Pod.UID, time.Now())
-	before, err2 := c.client.SandboxesOf(ctx, v.Pod.UID, began)
-	if err = errors.Join(err, err2); err != nil || len(all) > len(before) { // the pod is back, and with it its volumes are in use
+func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
+	if c.host == nil || v.Back(ctx, c.client) != nil {
 		return
 	}
 	bytes, err := c.remove.MemoryVolumes(ctx, v.Pod.UID)
@@ -46,24 +46,20 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim, began time
 	}
 }
 
-// removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest is gone all the same.
+// removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest is gone all the same: a sandbox that the
+// runtime does not delete was stopped at least, and has its part of the time only.
 func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	ctx, cancel := context.WithTimeout(ctx, eviction.RemoveLimit)
 	defer cancel()
-	errs := []error{v.Remove(ctx, c.client)}
+	deadline, _ := ctx.Deadline()
+	removing, stop := context.WithTimeout(ctx, time.Until(deadline)/sandboxShare)
+	errs := []error{v.Remove(removing, c.client)}
+	stop()
 	// The pod may be back under its UID, and with it its logs and volumes are in use.
-	ids, err := c.client.SandboxesOf(ctx, v.Pod.UID, time.Now())
-	if errs = append(errs, err); len(ids) > 0 {
-		errs = append(errs, errors.New("the pod is back: its logs and volumes stay"))
-	}
-	var freed uint64
-	if c.host != nil && err == nil && len(ids) == 0 {
-		if v.Pod.Name != "" {
-			logs, err := c.remove.Logs(ctx, v.Pod)
-			errs, freed = append(errs, err), logs.Bytes
-		}
-		volumes, err := c.remove.Volumes(ctx, v.Pod.UID)
-		errs, freed = append(errs, err), freed+volumes.Bytes
+	back := func() error { return v.Back(ctx, c.client) }
+	freed, err := c.removeDirs(ctx, v, back)
+	if errs = append(errs, err); errors.Is(err, kill.ErrBack) {
+		errs = append(errs, errors.New("its logs and volumes stay"))
 	}
 	fields := fieldsOf(v, "logsAndVolumes", freed)
 	if err := errors.Join(errs...); err != nil {
@@ -71,6 +67,21 @@ func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 		return
 	}
 	c.log.Info("removed what a pod left on disk", fields...)
+}
+
+// removeDirs removes a pod's logs and volumes, unless it is back.
+func (c *carrier) removeDirs(ctx context.Context, v *kill.Victim, back func() error) (freed uint64, err error) {
+	if err := back(); err != nil || c.host == nil {
+		return 0, err
+	}
+	var logsErr error
+	if v.Pod.Name != "" {
+		var logs remove.Result
+		logs, logsErr = c.remove.Logs(ctx, v.Pod)
+		freed = logs.Bytes
+	}
+	volumes, err := c.remove.VolumesUnless(ctx, v.Pod.UID, back)
+	return freed + volumes.Bytes, errors.Join(logsErr, err)
 }
 
 func fieldsOf(v *kill.Victim, what string, bytes uint64) []any {

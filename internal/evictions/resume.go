@@ -61,7 +61,7 @@ func (v *Evictions) again(ctx context.Context, now time.Time, u *underway) bool 
 			return false
 		}
 	}
-	u.victim.Since(u.began)
+	u.victim.Since(life.Began())
 	killed := !life.Killed().Time.IsZero()
 	u.urgent, u.cgroup, u.grace = gone || killed, !gone, max(life.Deadline().Sub(now), 0)
 	u.remove.Store(life.RemoveFiles && !v.o.Kubelet())

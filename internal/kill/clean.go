@@ -2,6 +2,7 @@ package kill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -73,7 +74,7 @@ func again(ctx context.Context, slow func(error), do func() error) error {
 
 // Since says when the victim was chosen, where that was before it was pinned: sandboxes made later are not its own. To be called before
 // anything is done to it.
-func (v *Victim) Since(at time.Time) { v.since = at }
+func (v *Victim) Since(at Stamp) { v.since = at }
 
 // Sandboxes are those of the victim that are known by now.
 func (v *Victim) Sandboxes() []string { return v.ids }
@@ -81,13 +82,40 @@ func (v *Victim) Sandboxes() []string { return v.ids }
 // lookUp finds the victim's sandboxes: between the ranking and the kill the runtime may have made the pod's first one, or its
 // next one.
 func (v *Victim) lookUp(ctx context.Context, r Runtime) error {
-	now, err := r.SandboxesOf(ctx, v.Pod.UID, v.since)
+	now, err := r.SandboxesOf(ctx, v.Pod.UID)
 	if err != nil {
 		return err
 	}
-	for _, id := range now {
-		if !slices.Contains(v.ids, id) {
-			v.ids = append(v.ids, id)
+	set := v.clockSet()
+	for i := range now {
+		if s := &now[i]; !slices.Contains(v.ids, s.ID) && v.since.Monotonic > 0 && s.CreatedAt.Add(set).Before(v.since.Time) {
+			v.ids = append(v.ids, s.ID)
+		}
+	}
+	return nil
+}
+
+// clockSet is by how much the wall clock was set since the victim was chosen, forth or back: what the runtime says was made before by less
+// than that may have been made after. A node without a clock battery is set by years while it runs.
+func (v *Victim) clockSet() time.Duration {
+	now := Now()
+	wall, passed := now.Time.Round(0).Sub(v.since.Time.Round(0)), now.Monotonic-v.since.Monotonic
+	return (wall - passed).Abs()
+}
+
+// ErrBack: a pod has a sandbox that is not the victim's.
+var ErrBack = errors.New("the pod is back")
+
+// Back is ErrBack where the runtime has a sandbox of the pod, in any state, that is not known as one of the victim's; what there is under
+// the pod's UID, logs and volumes, is in use then. No time tells that, for clocks are set.
+func (v *Victim) Back(ctx context.Context, r Runtime) error {
+	now, err := r.SandboxesOf(ctx, v.Pod.UID)
+	if err != nil {
+		return err
+	}
+	for i := range now {
+		if !slices.Contains(v.ids, now[i].ID) {
+			return ErrBack
 		}
 	}
 	return nil

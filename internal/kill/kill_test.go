@@ -153,7 +153,7 @@ func TestCleanLooksUpTheSandboxes(t *testing.T) {
 	r.Containers = nil
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "next", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Attempt: 1}, CreatedAt: time.Now().Add(time.Hour).UnixNano()})
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "other", Metadata: &runtimev1.PodSandboxMetadata{Uid: "another pod"}, CreatedAt: 1})
-	v := &Victim{Pod: stats.PodReference{UID: "u"}, since: time.Now(), ids: []string{"long gone"}}
+	v := &Victim{Pod: stats.PodReference{UID: "u"}, since: Now(), ids: []string{"long gone"}}
 	if err := v.Clean(t.Context(), c, func(error) {}); err != nil {
 		t.Fatal(err)
 	}

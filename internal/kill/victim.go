@@ -23,7 +23,7 @@ type Runtime interface {
 	RemovePodSandbox(ctx context.Context, id string) error
 	ContainersOf(ctx context.Context, sandboxID string) ([]cri.Container, error)
 	Running(ctx context.Context, sandboxID string) (int, error)
-	SandboxesOf(ctx context.Context, uid string, before time.Time) ([]string, error)
+	SandboxesOf(ctx context.Context, uid string) ([]cri.PodSandbox, error)
 }
 
 // Victim is a pinned pod: the very cgroup and the very sandboxes that were ranked. A pod that comes back under the same UID
@@ -33,7 +33,7 @@ type Victim struct {
 	Pod     stats.PodReference
 	group   *cgroup.Group // &wait; nil: none was found, only the runtime can kill it
 	ids     []string
-	since   time.Time // when it was pinned: sandboxes made later are not its own
+	since   Stamp // when it was pinned: sandboxes made later are not its own
 	ladder  Ladder
 	killer  *Killer // nil: it frees its memory itself
 	steps   stepLog
@@ -102,7 +102,7 @@ func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
 
 // attach opens the victim's cgroup. It allocates nothing where all is well.
 func (v *Victim) attach(fs *cgroup.FS, pod *stats.PodStats) error {
-	v.Pod, v.since = pod.PodRef, time.Now()
+	v.Pod, v.since = pod.PodRef, Now()
 	v.ids = append(v.ids[:0], pod.SandboxIDs...)
 	if pod.Cgroup == "" {
 		if len(v.ids) == 0 {

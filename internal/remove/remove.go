@@ -87,12 +87,21 @@ const (
 	containers     = "containers" // termination messages
 )
 
+// aside is what the emptyDirs of a pod are called while they are removed: removing takes minutes, and the pod may be back before its end.
+const aside = ".jettison-removes"
+
 // Volumes deletes a pod's emptyDir volumes below rootDir/pods/UID, and what else is plainly without worth there without the
 // pod: etc-hosts, termination messages (containers/), the emptyDir plugin's own notes, and directories that are empty.
 // Volumes of other plugins are left alone, for they may hold what a tenant wants back; Left names them. A memory-backed
 // emptyDir is unmounted first; anything else that is mounted stays, with what is below it, and is named in the error. A pod
 // without files is no error. It ends early with ctx.
 func (r *Remover) Volumes(ctx context.Context, uid string) (Result, error) {
+	return r.VolumesUnless(ctx, uid, func() error { return nil })
+}
+
+// VolumesUnless is Volumes where the pod may come back any time: as soon as back has an error, which is returned, nothing of its new life is
+// touched. What it had before it was back goes nevertheless, for that was put aside.
+func (r *Remover) VolumesUnless(ctx context.Context, uid string, back func() error) (Result, error) {
 	if checkName(uid) != nil {
 		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q cannot be a UID", uid)
 	}
@@ -100,7 +109,7 @@ func (r *Remover) Volumes(ctx context.Context, uid string) (Result, error) {
 	base, err := r.Host.Dir(t.path)
 	if err == nil {
 		defer unix.Close(base)
-		err = r.removeVolumes(ctx, t, base, uid)
+		err = r.removeVolumes(ctx, t, base, uid, back)
 	} else if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
@@ -110,8 +119,9 @@ func (r *Remover) Volumes(ctx context.Context, uid string) (Result, error) {
 	return t.result, err
 }
 
-// removeVolumes deletes what is ours in a pod's directory. An error ends it; what is only left is noted in the tree.
-func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid string) error {
+// removeVolumes deletes what is ours in a pod's directory. An error ends it; what is only left is noted in the tree. What takes long comes
+// last but for the directories themselves.
+func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid string, back func() error) error {
 	pod := t.openDir(base, uid)
 	if pod < 0 {
 		return nil
@@ -119,19 +129,90 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 	defer unix.Close(pod)
 	up := t.into(uid)
 	defer up()
-	for _, dir := range []string{volumes, plugins} {
-		fd := t.openDir(pod, dir)
-		if fd < 0 {
-			continue
+	fd := t.openDir(pod, volumes)
+	if fd >= 0 {
+		defer unix.Close(fd)
+	}
+	if err := r.putAside(ctx, t, fd, back); err != nil {
+		return err
+	}
+	if err := t.removeNotes(ctx, pod); err != nil {
+		return err
+	}
+	if fd >= 0 {
+		up := t.into(volumes)
+		err := r.removeAside(ctx, t, fd)
+		up()
+		if err != nil {
+			return err
 		}
-		up := t.into(dir)
-		if dir == volumes {
-			t.unmount = r.unmount
+	}
+	if err := back(); err != nil { // what is empty may be a volume that it was just given
+		return err
+	}
+	return t.removeDirs(base, pod, fd, uid)
+}
+
+// putAside gives the emptyDirs another name, once those are gone that an earlier removal has left under it, unless the pod is back. fd is
+// the directory of volumes, or -1.
+func (r *Remover) putAside(ctx context.Context, t *tree, fd int, back func() error) error {
+	if fd < 0 {
+		return back()
+	}
+	up := t.into(volumes)
+	err := r.removeAside(ctx, t, fd)
+	up()
+	if err == nil {
+		err = back()
+	}
+	if err != nil {
+		return err
+	}
+	up = t.into(volumes)
+	dir := t.openDir(fd, emptyDirPlugin) // which notes what it is if it is none
+	up()
+	if dir < 0 {
+		return nil
+	}
+	unix.Close(dir)
+	if err := unix.Renameat(fd, emptyDirPlugin, fd, aside); err != nil {
+		return fmt.Errorf("put %s/%s aside: %w", t.path, volumes, err)
+	}
+	if err := back(); err != nil { // it was then already: they are its own
+		return errors.Join(err, putBack(fd))
+	}
+	return nil
+}
+
+// putBack undoes it.
+func putBack(fd int) error {
+	err := unix.Renameat2(fd, aside, fd, emptyDirPlugin, unix.RENAME_NOREPLACE)
+	if err == unix.ENOENT {
+		return nil
+	}
+	return err
+}
+
+// removeAside removes what was put aside. What stays of it gets its name again, if that is free.
+func (r *Remover) removeAside(ctx context.Context, t *tree, fd int) error {
+	t.unmount, t.shown = r.unmount, emptyDirPlugin
+	defer func() { t.unmount, t.shown = nil, "" }()
+	if _, _, err := look(fd, aside); err != unix.ENOENT {
+		if err := t.remove(ctx, fd, aside); err != nil {
+			return err
 		}
+		_ = putBack(fd) // what stays was noted
+	}
+	return nil
+}
+
+// removeNotes removes the small things: what the emptyDir plugin has noted, termination messages, etc-hosts.
+func (t *tree) removeNotes(ctx context.Context, pod int) error {
+	if fd := t.openDir(pod, plugins); fd >= 0 {
+		up := t.into(plugins)
 		err := t.remove(ctx, fd, emptyDirPlugin)
-		t.unmount = nil
 		if err == nil {
-			err = t.removeEmpty(fd, dir)
+			err = t.removeEmpty(fd, plugins)
 		}
 		up()
 		unix.Close(fd)
@@ -142,13 +223,23 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 	if err := t.remove(ctx, pod, containers); err != nil {
 		return err
 	}
-	if err := t.removeFile(pod, "etc-hosts"); err != nil {
-		return err
+	return t.removeFile(pod, "etc-hosts")
+}
+
+// removeDirs removes what is empty by now of a pod's directory, and with it that itself.
+func (t *tree) removeDirs(base, pod, fd int, uid string) error {
+	if fd >= 0 {
+		up := t.into(volumes)
+		err := t.removeEmpty(fd, volumes)
+		up()
+		if err != nil {
+			return err
+		}
 	}
 	if err := t.removeEmpty(pod, ""); err != nil {
 		return err
 	}
-	up()
+	t.path = strings.TrimSuffix(t.path, "/"+uid)
 	return t.removeDir(base, uid)
 }
 

@@ -164,6 +164,63 @@ func TestTheConfiguredDirectoriesMayBeLinks(t *testing.T) {
 	b.check("through links")
 }
 
+// The pod may be back at any time: what it has then stays, and what it had before goes where that is known apart.
+func TestAPodThatIsBack(t *testing.T) {
+	back := errors.New("it is back")
+	for n, want := range map[int]string{1: "old", 2: "old", 3: "new"} {
+		b := newBox(t, t.TempDir())
+		calls := 0
+		_, err := b.VolumesUnless(t.Context(), ref.UID, func() error {
+			if calls++; calls < n {
+				return nil
+			}
+			if n == 3 {
+				gone(t, b.volume) // it was put aside, and removed
+				must(t, os.MkdirAll(b.volume, 0o755))
+				must(t, os.WriteFile(b.volume+"/new", nil, 0o600))
+			}
+			return back
+		})
+		if !errors.Is(err, back) || calls != n {
+			t.Errorf("%d: %v after %d calls", n, err, calls)
+		}
+		file := b.volume + "/new"
+		if want == "old" {
+			file = b.volume + "/file"
+		}
+		if _, err := os.Lstat(file); err != nil {
+			t.Errorf("back before call %d: %v", n, err)
+		}
+		gone(t, filepath.Join(b.pod, "volumes", aside))
+	}
+}
+
+// A removal that ended early is gone on with, also where the pod is back: what was put aside is of its life before.
+func TestWhatWasPutAsideGoes(t *testing.T) {
+	b := newBox(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	_, err := b.VolumesUnless(ctx, ref.UID, func() error {
+		if calls++; calls == 2 {
+			cancel()
+		}
+		return nil
+	})
+	left := filepath.Join(b.pod, "volumes", aside)
+	if _, there := os.Lstat(left); !errors.Is(err, context.Canceled) || there != nil {
+		t.Fatalf("%v; aside: %v", err, there)
+	}
+	write(t, b.volume+"/new")
+	back := errors.New("it is back")
+	if _, err := b.VolumesUnless(t.Context(), ref.UID, func() error { return back }); !errors.Is(err, back) {
+		t.Error(err)
+	}
+	gone(t, left)
+	if _, err := os.Lstat(b.volume + "/new"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNamesThatAreNoPods(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	b.pod, b.log = "", "" // all is to stay

@@ -40,6 +40,7 @@ type tree struct {
 	each    func(dir int, name string) // tests: called before each entry; nil: nothing is
 	// unmount takes away what is mounted on an entry of the top directory; nil: nothing may be.
 	unmount func(dir int, name string) error
+	shown   string // what the top directory is called in errors; empty: its name
 }
 
 // id tells one inode of this removal from another.
@@ -97,7 +98,11 @@ func (t *tree) keep(l *level, of id, name string, err error) {
 	}
 	path := t.path
 	for i := range t.levels {
-		path += "/" + t.levels[i].name
+		shown := t.levels[i].name
+		if i == 0 && t.shown != "" {
+			shown = t.shown
+		}
+		path += "/" + shown
 	}
 	if path += "/" + name; len(path) > 1000 {
 		path = path[:500] + "..." + path[len(path)-500:]

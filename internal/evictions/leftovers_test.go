@@ -1,0 +1,146 @@
+package evictions
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/internal/kill"
+	"jettison/internal/nodetest"
+	"jettison/stats"
+)
+
+// volumeFile lies in a volume of the node's pod.
+const volumeFile = "/kubelet/pods/" + nodetest.UID + "/volumes/kubernetes.io~empty-dir/v/data"
+
+// leaves pins the node's pod, which leaves a volume on a disk.
+func (f *fixture) leaves() *kill.Victim {
+	f.t.Helper()
+	f.renew(softAndHard, f.host)
+	f.Write(volumeFile, "x")
+	f.Write("proc/1/mountinfo", "")
+	f.Runs()
+	victim, err := kill.Pin(f.FS, &stats.PodStats{
+		PodRef: stats.PodReference{UID: nodetest.UID, Name: "pod", Namespace: "default"}, SandboxIDs: []string{"s"},
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(victim.Close)
+	return victim
+}
+
+// comesBack has the runtime start the pod again, at a time by the wall clock.
+func (f *fixture) comesBack(at time.Time) {
+	f.Runtime.Change(func() {
+		f.Runtime.Sandboxes = append(f.Runtime.Sandboxes, &runtimev1.PodSandbox{
+			Id: "s2", Metadata: &runtimev1.PodSandboxMetadata{Uid: nodetest.UID}, State: runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: at.UnixNano(),
+		})
+		f.Runtime.Containers = append(f.Runtime.Containers, &runtimev1.Container{
+			Id: "c2", PodSandboxId: "s2", State: runtimev1.ContainerState_CONTAINER_RUNNING, Metadata: &runtimev1.ContainerMetadata{Name: "c"},
+		})
+	})
+}
+
+// left wants the volume to be there, or not, and of the sandboxes only the pod's first one removed.
+func (f *fixture) left(volume bool) {
+	f.t.Helper()
+	var removed []string
+	f.Runtime.Change(func() { removed = append(removed, f.Runtime.Removed...) })
+	_, err := os.Stat(filepath.Join(f.Dir, volumeFile))
+	if (err == nil) != volume || len(removed) > 1 {
+		f.t.Errorf("removed %v; volume, want %v: %v\n%s", removed, volume, err, f.Text())
+	}
+}
+
+// The clock is set back after the pod is back: its sandbox was made at a time that is still to come.
+func TestTheClockIsSetBackAfterThePodIsBack(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	victim := f.leaves()
+	f.comesBack(time.Now().Add(time.Hour))
+	f.carrier.removeFiles(t.Context(), victim)
+	f.left(true)
+}
+
+// The clock is set after the victim was pinned: by it the sandbox in which the pod is back was made before, and is not the victim's all the
+// same.
+func TestTheClockIsSetBackBeforeThePodIsBack(t *testing.T) {
+	for _, by := range []time.Duration{time.Second, time.Hour, 50 * 365 * 24 * time.Hour} {
+		f := newFixture(t, softAndHard, nil)
+		victim := f.leaves()
+		pinned := kill.Now()
+		pinned.Time = pinned.Time.Add(by) // as the clock was then
+		victim.Since(pinned)
+		f.comesBack(time.Now())
+		f.carrier.removeFiles(t.Context(), victim)
+		f.left(true)
+	}
+}
+
+// Where it was not set, a sandbox that was made before the pin and listed after it is the victim's.
+func TestASandboxThatWasBeingMade(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	victim := f.leaves()
+	f.comesBack(time.Now().Add(-time.Second))
+	f.carrier.removeFiles(t.Context(), victim)
+	f.Runtime.Change(func() {
+		if _, err := os.Stat(filepath.Join(f.Dir, volumeFile)); err == nil || len(f.Runtime.Sandboxes) > 0 {
+			t.Errorf("left: %v, volume: %v", f.Runtime.Sandboxes, err)
+		}
+	})
+}
+
+// What is asked before volumes in memory are unmounted does not go by the clock either.
+func TestVolumesInMemoryOfAPodThatIsBack(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	victim := f.leaves()
+	f.comesBack(time.Now().Add(time.Hour))
+	if err := victim.Back(t.Context(), f.Client); !errors.Is(err, kill.ErrBack) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The pod is back while its old volume is still being removed, which takes minutes: what it writes from then on stays.
+func TestThePodIsBackWhileItsVolumeIsRemoved(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	victim := f.leaves()
+	const files = 20_000
+	dir := filepath.Join(f.Dir, filepath.Dir(volumeFile))
+	for i := range files {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for names := make([]os.DirEntry, files); len(names) > files-100; { // it is under way
+			names, _ = os.ReadDir(dir)
+		}
+		f.comesBack(time.Now())
+		f.Write(filepath.Dir(volumeFile)+"/new", "x")
+	}()
+	f.carrier.removeFiles(t.Context(), victim)
+	<-done
+	if _, err := os.Stat(filepath.Join(dir, "new")); err != nil {
+		t.Errorf("what the pod that is back has written is gone: %v\n%s", err, f.Text())
+	}
+	f.left(false)
+}
+
+// A sandbox that the runtime does not delete does not keep what lies beside it: it does not run, and has its part of the time only.
+func TestASandboxThatCannotBeRemovedKeepsNoVolume(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	victim := f.leaves()
+	f.Runtime.Fail["RemovePodSandbox"] = errors.New("device or resource busy")
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // for RemoveLimit
+	defer cancel()
+	f.carrier.removeFiles(ctx, victim)
+	f.left(false)
+}

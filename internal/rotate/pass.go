@@ -76,25 +76,24 @@ func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Cont
 	defer unix.Close(base)
 	var errs []error
 	more := 0
-	for i := range containers {
-		if ctx.Err() != nil {
-			errs = append(errs, fmt.Errorf("rotate logs: %w", ctx.Err()))
-			break
-		}
-		c := &containers[i]
-		if p.kubelet {
-			break
-		}
-		if c.State != cri.Running { // others write nothing more; an empty new log would be of no use
-			continue
-		}
-		switch err := p.container(ctx, base, c); {
-		case err == nil || errors.Is(err, cri.ErrNotFound):
+	note := func(id string, err error) {
+		switch {
+		case err == nil || errors.Is(err, cri.ErrNotFound) || ctx.Err() != nil:
 		case len(errs) < maxErrors:
-			errs = append(errs, fmt.Errorf("rotate log of container %.64s: %w", c.ID, err))
+			errs = append(errs, fmt.Errorf("rotate log of container %.64s: %w", id, err))
 		default:
 			more++
 		}
+	}
+	paths, of := p.paths(ctx, containers, note)
+	for _, file := range paths {
+		if p.kubelet || ctx.Err() != nil {
+			break
+		}
+		note(of[file][0], p.log(ctx, base, file, of[file]))
+	}
+	if ctx.Err() != nil {
+		errs = append(errs, fmt.Errorf("rotate logs: %w", ctx.Err()))
 	}
 	if more > 0 {
 		errs = append(errs, fmt.Errorf("rotate logs: %d more could not be", more))
@@ -116,18 +115,36 @@ func (p *rotation) beside() bool {
 	return p.kubelet
 }
 
-// container looks at one log.
-func (p *rotation) container(ctx context.Context, base int, c *cri.Container) error {
-	logPath := c.LogPath
-	if logPath == "" { // what was listed may lack it
-		status, err := p.Runtime.ContainerStatus(ctx, c.ID)
-		if err != nil {
-			return err
+// paths are the logs of the containers that run, in the order of these, and the IDs of those that write to each: without a kubelet several
+// may have the same, of one pod or of several.
+func (p *rotation) paths(ctx context.Context, containers []cri.Container, note func(string, error)) (paths []string, of map[string][]string) {
+	of = map[string][]string{}
+	for i := range containers {
+		c := &containers[i]
+		if ctx.Err() != nil {
+			break
 		}
-		if logPath = status.LogPath; logPath == "" {
-			return nil // it has none
+		if c.State != cri.Running { // others write nothing more; an empty new log would be of no use
+			continue
 		}
+		file := c.LogPath
+		if file == "" { // what was listed may lack it
+			status, err := p.Runtime.ContainerStatus(ctx, c.ID)
+			if note(c.ID, err); err != nil || status.LogPath == "" { // it has none
+				continue
+			}
+			file = status.LogPath
+		}
+		if of[file] == nil {
+			paths = append(paths, file)
+		}
+		of[file] = append(of[file], c.ID)
 	}
+	return paths, of
+}
+
+// log looks at one log, that of some containers.
+func (p *rotation) log(ctx context.Context, base int, logPath string, ids []string) error {
 	rel, err := below(p.PodLogsDir, logPath)
 	if err != nil {
 		return err
@@ -137,7 +154,7 @@ func (p *rotation) container(ctx context.Context, base int, c *cri.Container) er
 		return fmt.Errorf("open directory of %.256q: %w", logPath, err)
 	}
 	defer unix.Close(dir)
-	l := &log{rotation: p, dir: dir, name: path.Base(rel), id: c.ID}
+	l := &log{rotation: p, dir: dir, name: path.Base(rel), ids: ids}
 	if err := l.rotate(ctx); err != nil {
 		return fmt.Errorf("%.256q: %w", logPath, err)
 	}

@@ -314,7 +314,7 @@ func TestWhichContainers(t *testing.T) {
 func TestManyErrorsAndTheEnd(t *testing.T) {
 	n := newNode(t)
 	for i := range 30 {
-		n.container(fmt.Sprint("c", i), "/elsewhere/0.log")
+		n.container(fmt.Sprint("c", i), fmt.Sprintf("/elsewhere/%d.log", i))
 	}
 	n.write("0.log", large("x"))
 	_, err := n.Pass(t.Context(), noon, n.list)
@@ -327,7 +327,7 @@ func TestManyErrorsAndTheEnd(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	n.write("0.log.20260101-000000", large("x"))
-	l := &log{rotation: &rotation{Rotator: n.Rotator, now: noon}, name: "0.log", id: "app"}
+	l := &log{rotation: &rotation{Rotator: n.Rotator, now: noon}, name: "0.log", ids: []string{"app"}}
 	if l.dir, err = unix.Open(n.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -417,5 +417,60 @@ func TestAKubeletThatHasCome(t *testing.T) {
 	n.Kubelet = func() bool { return false }
 	if got := n.pass(); got.Rotated != 1 {
 		t.Errorf("without one: %+v", got)
+	}
+}
+
+// Without a kubelet two containers, of one pod or of two, may write to one log: both are told that it has another name now, or the one that
+// was not would go on in a file that is compressed, and unlinked, under it. Here the runtime fails for the second one at first.
+func TestALogThatTwoContainersHave(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		n := newNode(t)
+		n.container("other", "/log/pods/"+folder+"/0.log")
+		n.write("0.log", large("before"))
+		files := map[string]*os.File{}
+		t.Cleanup(func() {
+			for _, f := range files {
+				f.Close()
+			}
+		})
+		open := func(id string) {
+			f, err := os.OpenFile(filepath.Join(n.dir, "0.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if old := files[id]; old != nil {
+				old.Close()
+			}
+			files[id] = f
+		}
+		open("app")
+		open("other")
+		failed := false
+		n.opens = func() {
+			last := n.runtime.Reopens[len(n.runtime.Reopens)-1]
+			open(last)
+			if _, err := os.Lstat(filepath.Join(n.dir, now)); fails && !failed && last == "app" && err == nil {
+				failed = true
+				n.runtime.Fail["ReopenContainerLog"] = status.Error(codes.Unknown, "not now")
+			}
+		}
+		for step := range 4 {
+			result, err := n.Pass(t.Context(), noon.Add(time.Duration(step)*10*time.Second), n.list)
+			if (err != nil) != (fails && step == 0) {
+				t.Fatal(err)
+			}
+			n.runtime.Change(func() { clear(n.runtime.Fail) })
+			t.Logf("pass %d: %+v, %v, reopened %q", step, result, err, n.runtime.Reopens)
+			for _, f := range files {
+				_, _ = f.WriteString(large("more"))
+				var st unix.Stat_t
+				if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Nlink == 0 {
+					t.Fatalf("pass %d: what a container writes goes into a file without a name: %v", step, err)
+				}
+			}
+		}
+		if failed != fails {
+			t.Error("the runtime never failed")
+		}
 	}
 }

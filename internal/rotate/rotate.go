@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/cri"
 )
 
 // Names, as the kubelet has them.
@@ -26,9 +28,9 @@ const maxOld = 1000
 // log is one log in its directory.
 type log struct {
 	*rotation
-	dir  int    // open
-	name string // in it
-	id   string // of the container
+	dir  int      // open
+	name string   // in it
+	ids  []string // of the containers that write to it
 }
 
 // old are the files of a log that were renamed at one time.
@@ -44,13 +46,20 @@ func (l *log) file(stamp, suffix string) string { return l.name + "." + stamp + 
 func (l *log) rotate(ctx context.Context) error {
 	size, err := l.size()
 	if errors.Is(err, unix.ENOENT) { // renamed, and the agent ended before the runtime was told
-		if err = l.Runtime.ReopenContainerLog(ctx, l.id); err == nil {
+		var told int
+		if told, err = l.reopen(ctx); told > 0 && err == nil {
 			l.result.Reopened++
 			size, err = l.size()
 		}
 	}
 	if err != nil || size < max(l.MaxSize, 1) || l.beside() {
 		return err
+	}
+	// A process that ended in the middle, or a call that failed, has left one of several in an older file, which is compressed now.
+	if len(l.ids) > 1 {
+		if _, err := l.reopen(ctx); err != nil {
+			return err
+		}
 	}
 	olds, errs := l.tidy(ctx)
 	if ctx.Err() != nil {
@@ -209,7 +218,8 @@ func (l *log) renew(ctx context.Context, olds []old) error {
 	if err != nil {
 		return err
 	}
-	if err := l.Runtime.ReopenContainerLog(ctx, l.id); err != nil {
+	told, err := l.reopen(ctx)
+	if told == 0 {
 		back := rename(l.dir, name, l.name)
 		switch {
 		case back == unix.EEXIST:
@@ -220,7 +230,27 @@ func (l *log) renew(ctx context.Context, olds []old) error {
 		return err
 	}
 	l.result.Rotated++
-	return nil
+	return err
+}
+
+// reopen has the runtime open the log anew for each container that writes to it, and returns for how many it did. One that is gone by now is
+// an error only where all are.
+func (l *log) reopen(ctx context.Context) (told int, err error) {
+	var errs, gone []error
+	for _, id := range l.ids {
+		switch err := l.Runtime.ReopenContainerLog(ctx, id); {
+		case err == nil:
+			told++
+		case errors.Is(err, cri.ErrNotFound):
+			gone = append(gone, err)
+		default:
+			errs = append(errs, err)
+		}
+	}
+	if told == 0 && len(errs) == 0 {
+		errs = gone
+	}
+	return told, errors.Join(errs...)
 }
 
 // moveAway gives the log a name that sorts behind all older ones, even where a clock was set back, and that none of them has, compressed

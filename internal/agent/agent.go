@@ -148,7 +148,7 @@ func newBuilder(o Options, s *sources.Sources) *builder {
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
 		State: b.shown.forOthers, Log: b.log,
-		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(now time.Time) { b.named.OnManifestDoubt(now) },
+		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")
 	b.lister = lister.New(s.Client, b.objects.Store().SetRuntime)

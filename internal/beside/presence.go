@@ -81,6 +81,7 @@ func OpenPresence(o PresenceOptions) (*Presence, error) {
 	file := filepath.Join(o.StateDir, presenceFile)
 	if !o.ReadOnly {
 		p.file = file
+		wholefile.Clean(file) // another process that writes it at this moment does so again after its next look
 	}
 	return p, p.load(file)
 }

@@ -229,3 +229,20 @@ func TestWhatIsKept(t *testing.T) {
 		t.Error("never tried again")
 	}
 }
+
+// What a process has left that died while it wrote is removed at the next start, but not by one that only reads.
+func TestWhatADeadProcessHasLeftGoes(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, presenceFile+".A.tmp")
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, readOnly := range []bool{true, false} {
+		if _, err := OpenPresence(PresenceOptions{StateDir: dir, ReadOnly: readOnly}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(left); (err == nil) != readOnly {
+			t.Errorf("read only %v: %v", readOnly, err)
+		}
+	}
+}

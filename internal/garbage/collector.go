@@ -28,6 +28,7 @@ package garbage
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -72,6 +73,22 @@ type Known struct {
 	// Synced: all of them have been heard, so that no client and no manifest names a pod that is not among them. While it is false no pod is
 	// gone.
 	Synced bool
+	// Had are the sandboxes, by ID, that pods had when this agent evicted them, where they are known. One with another that is ready is back,
+	// whatever Pods says still.
+	Had map[string][]string
+}
+
+// renewed are the pods that were evicted and have another sandbox by now, which is ready. One that is the same may be: without a kubelet
+// nobody stops that of a pod that has ended.
+func (k *Known) renewed(l *reclaim.Look) map[string]bool {
+	out := map[string]bool{}
+	for i := range l.Sandboxes {
+		s := &l.Sandboxes[i]
+		if had := k.Had[s.PodUID]; len(had) > 0 && !s.NotReady && k.Pods[s.PodUID] == reclaim.Evicted && !slices.Contains(had, s.ID) {
+			out[s.PodUID] = true
+		}
+	}
+	return out
 }
 
 // Options of a Collector.
@@ -92,6 +109,8 @@ type Options struct {
 	StateDir string // for what outlives a restart; empty: nothing does
 	// Started is when the agent started, from which on it would have seen images used. Zero: no image goes for its age.
 	Started time.Time
+	// Once: there will be no later pass, as none is by hand. None is put off then, neither for a slow runtime nor for young sandboxes.
+	Once bool
 }
 
 // linksDir is where kubelets put symbolic links to containers' logs (pkg/kubelet/kuberuntime/kuberuntime_manager.go).
@@ -125,7 +144,8 @@ type Collector struct {
 	putOff   map[What]int // passes in a row, because the runtime was slow
 	// pulling is since when passes for images are put off for young sandboxes; zero: they are not.
 	pulling time.Time
-	odd     []string // what was wrong with what was remembered; said in the next result
+	created map[string]time.Duration // when containers that were not started were first seen, by ID; by uptime
+	odd     []string                 // what was wrong with what was remembered; said in the next result
 }
 
 // New makes a Collector, with what an earlier one left in StateDir. What is wrong there is said in the first result. Close it.
@@ -136,7 +156,7 @@ func New(o Options) (*Collector, error) {
 	c := &Collector{
 		o: o, now: time.Now, uptime: bootid.Uptime, beside: o.Kubelet, wait: pullWait, slow: slowList,
 		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
-		putOff: map[What]int{},
+		putOff: map[What]int{}, created: map[string]time.Duration{},
 	}
 	if o.ProcMount == "" {
 		c.o.ProcMount = "/proc"

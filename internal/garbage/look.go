@@ -62,9 +62,15 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	if !c.pulling.IsZero() {
 		v.look.PutOff = max(0, v.time.Sub(c.pulling))
 	}
+	if c.o.Once {
+		v.look.PutOff = reclaim.PullingMost
+	}
 	c.quiet.update(v.time, c.uptime(), v.look)
 	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)
 	v.look.Pods = reclaim.Phases(v.time, v.look, c.quiet.since, v.known.Pods, c.o.PodGoneAfter)
+	for uid := range v.known.renewed(v.look) {
+		v.look.Pods[uid] = reclaim.Active
+	}
 	// What clients name they have to name again after a restart, and need time for that.
 	v.doubt(c.store.savePods(c.quiet.seen, v.known.Pods))
 	c.odd = nil // it is in the result
@@ -91,8 +97,41 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	}); err != nil {
 		return err
 	}
+	c.date(l.Containers)
 	c.tooSlow(v, began, "its list of containers")
 	return nil
+}
+
+// date moves up the time at which containers were created that may be about to start, to when that is known of them: by the wall clock one
+// may be 56 years old that was created before that was set, a moment ago.
+func (c *Collector) date(containers []reclaim.Container) {
+	before := c.created
+	c.created = map[string]time.Duration{}
+	for i := range containers {
+		if one := &containers[i]; one.State == reclaim.Created {
+			if at, seen := before[one.ID]; seen {
+				c.created[one.ID] = at
+			}
+			one.CreatedAt = c.createdAt(one.ID, one.CreatedAt)
+		}
+	}
+}
+
+// createdAt is when a container was created that was not started, at the latest: when this program first saw it, or where it makes one pass
+// only, at the boot. Zero stays: it is not known.
+func (c *Collector) createdAt(id string, told time.Time) time.Time {
+	uptime := c.uptime()
+	first, seen := c.created[id]
+	switch {
+	case c.o.Once:
+		first = 0
+	case !seen:
+		first, c.created[id] = uptime, uptime
+	}
+	if at := c.now().Add(first - uptime); !told.IsZero() && told.Before(at) {
+		return at
+	}
+	return told
 }
 
 // texts are those that many containers have: of ten thousand dead ones each is kept once.

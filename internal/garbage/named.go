@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/cri"
+	"jettison/internal/bootid"
 	"jettison/reclaim"
 	"jettison/stats/read"
 )
@@ -23,7 +24,8 @@ type Named struct {
 	manifests bool                             // there may be static ones
 	evicted   atomic.Pointer[map[string]ended] // pods that were cleaned up, by UID; what it points to never changes
 	read      atomic.Bool                      // all manifests were, once
-	doubted   atomic.Int64                     // when one could not be read, in nanoseconds since 1970
+	doubted   atomic.Int64                     // when one could not be read, by uptime; 0: never
+	uptime    func() time.Duration             // CLOCK_BOOTTIME: nobody sets it
 }
 
 // ended is a pod that was evicted and cleaned up.
@@ -47,20 +49,20 @@ func (e *ended) back(p *read.Pod) bool {
 // NewNamed makes a Named. objects, which may be called at any time, are the pods that clients and manifests name now, and are not changed
 // any more. manifests: there is a directory of static ones, and until it was read no pod is gone.
 func NewNamed(objects func() []*v1.Pod, manifests bool) *Named {
-	return &Named{objects: objects, manifests: manifests}
+	return &Named{objects: objects, manifests: manifests, uptime: bootid.Uptime}
 }
 
 // Known is what the Collector asks for.
 func (n *Named) Known() Known {
-	out := Known{Pods: map[string]reclaim.Phase{}, Synced: n.synced(time.Now())}
+	out := Known{Pods: map[string]reclaim.Phase{}, Synced: n.synced(), Had: map[string][]string{}}
 	var evicted map[string]ended
 	if m := n.evicted.Load(); m != nil {
 		evicted = *m
 	}
 	for _, p := range n.objects() {
 		phase := PhaseOf(p)
-		if _, was := evicted[string(p.UID)]; was { // its object may not say so yet
-			phase = reclaim.Evicted
+		if e, was := evicted[string(p.UID)]; was { // its object may not say so yet
+			phase, out.Had[string(p.UID)] = reclaim.Evicted, e.sandboxes
 		}
 		out.Pods[string(p.UID)] = phase
 	}
@@ -68,15 +70,16 @@ func (n *Named) Known() Known {
 }
 
 // synced: all static manifests were read.
-func (n *Named) synced(now time.Time) bool {
-	return !n.manifests || n.read.Load() && now.UnixNano()-n.doubted.Load() > int64(doubtFor)
+func (n *Named) synced() bool {
+	at := n.doubted.Load()
+	return !n.manifests || n.read.Load() && (at == 0 || n.uptime()-time.Duration(at) > doubtFor)
 }
 
 // OnManifests notes that all manifests were read.
 func (n *Named) OnManifests() { n.read.Store(true) }
 
 // OnManifestDoubt notes that a manifest cannot be read: a pod that nothing else names may be its.
-func (n *Named) OnManifestDoubt(now time.Time) { n.doubted.Store(now.UnixNano()) }
+func (n *Named) OnManifestDoubt() { n.doubted.Store(int64(max(n.uptime(), 1))) }
 
 // onEvicted remembers that nothing of a pod is needed any more, as long as it does not come back.
 func (n *Named) onEvicted(began time.Time, uid string, sandboxes []string) {

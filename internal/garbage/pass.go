@@ -90,7 +90,7 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	switch {
 	case r.Observed != "":
 		return r
-	case v.slow != "" && q.trigger == reclaim.Periodic && c.putOff[q.what] < putOffMost:
+	case v.slow != "" && q.trigger == reclaim.Periodic && !c.o.Once && c.putOff[q.what] < putOffMost:
 		c.putOff[q.what]++
 		r.PutOff = v.slow
 		return r
@@ -104,6 +104,9 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	x.measure()
 	if q.what&Images != 0 {
 		c.pulled(v.time, r.Plan.Pulling != "" || x.pulling)
+		if err := c.store.saveImages(c.records); err != nil { // without those that went
+			r.Odd = append(r.Odd, err.Error())
+		}
 	}
 	r.Odd = append(r.Odd, x.odd...)
 	return r
@@ -371,8 +374,12 @@ func (x *run) fresh(recent bool) (*view, error) {
 	return v, nil
 }
 
-// forget takes what is gone off the lists of a moment ago.
+// forget takes what is gone off the lists of a moment ago. An image that is pulled again is a new one (kubelet
+// pkg/kubelet/images/image_gc_manager.go freeImage).
 func (x *run) forget(s *reclaim.Step) {
+	if s.Action == reclaim.RemoveImage {
+		delete(x.c.records, s.ID)
+	}
 	if x.lists == nil {
 		return
 	}

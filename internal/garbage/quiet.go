@@ -57,11 +57,26 @@ func (q *quiet) update(now time.Time, uptime time.Duration, l *reclaim.Look) {
 		since[uid] = at
 	}
 	q.since = since.Update(now, l)
+	before := q.seen
 	q.seen = make(map[string]quietPod, len(q.since))
 	for uid, at := range q.since {
 		ids := sandboxes[uid]
 		slices.Sort(ids)
-		q.seen[uid] = quietPod{Since: at.UTC(), SinceBoot: max(uptime-now.Sub(at), 1), Sandboxes: ids}
+		p := quietPod{Since: at.UTC(), SinceBoot: max(uptime-now.Sub(at), 1), Sandboxes: ids}
+		p.keep(before[uid])
+		q.seen[uid] = p
+	}
+}
+
+// keep keeps the text of before where only the reading of two clocks, one after the other, makes a difference: the file is written when its
+// text changes, and synced, at each look else.
+func (p *quietPod) keep(before quietPod) {
+	const same = time.Second
+	if before.SinceBoot > 0 && (p.SinceBoot-before.SinceBoot).Abs() < same {
+		p.SinceBoot = before.SinceBoot
+	}
+	if p.Since.Sub(before.Since).Abs() < same {
+		p.Since = before.Since
 	}
 }
 

@@ -70,10 +70,19 @@ func (x *run) named(s *reclaim.Step) string {
 	return "its pod is named by now as one that is not gone"
 }
 
-// silent reports whether a step is taken because a pod is not named, not because a client says that it is gone.
-func (x *run) silent(s *reclaim.Step) bool {
+// back reports whether the pod of a step lives again that is taken because it is not named, or because this agent has evicted it; what a client
+// says is gone is gone.
+func (x *run) back(s *reclaim.Step, l *reclaim.Look) bool {
+	if _, named := x.v.known.Pods[s.PodUID]; s.Reason == reclaim.PodGone && !named {
+		return back(l, s.PodUID)
+	}
+	return s.Reason == reclaim.PodEvicted && x.v.known.renewed(l)[s.PodUID]
+}
+
+// asked reports whether back has to be asked.
+func (x *run) asked(s *reclaim.Step) bool {
 	_, named := x.v.known.Pods[s.PodUID]
-	return s.Reason == reclaim.PodGone && !named
+	return s.Reason == reclaim.PodGone && !named || s.Reason == reclaim.PodEvicted && x.v.known.Had[s.PodUID] != nil
 }
 
 // back reports whether something of a pod lives by the runtime's word. A container without a kubelet's label is of its sandbox's pod.
@@ -117,15 +126,15 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 		return changed("it runs")
 	case now.State == cri.Created && now.CreatedAt.IsZero():
 		return changed("it was created, and the runtime does not say when")
-	case now.State == cri.Created && c.now().Sub(now.CreatedAt) < c.o.Policy.Container.CreatedMinAge:
+	case now.State == cri.Created && c.now().Sub(c.createdAt(s.ID, now.CreatedAt)) < c.o.Policy.Container.CreatedMinAge:
 		return changed("it was created a moment ago")
 	}
-	if x.silent(s) {
+	if x.asked(s) {
 		v, err := x.fresh(true)
 		if err != nil {
 			return Failed, "", err
 		}
-		if back(v.look, s.PodUID) {
+		if x.back(s, v.look) {
 			return changed("its pod is back")
 		}
 	}
@@ -167,17 +176,18 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 	return Removed, "", logErr
 }
 
-// sharesLog reports whether another container of the pod has the same log, or one that would be taken for what this one was rotated to. A
-// kubelet gives each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it.
+// sharesLog reports whether another container has the same log, or one that would be taken for what this one was rotated to. A kubelet gives
+// each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it: those of the pod, and where the
+// path is not one of this pod alone, by its UID, any other that has not exited.
 func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	v, err := x.fresh(true)
 	if err != nil {
 		return false, err
 	}
-	c, own := x.c, sandboxesOf(v.look, s.PodUID)
+	c, own, ofPod := x.c, sandboxesOf(v.look, s.PodUID), s.PodUID != "" && strings.Contains(file, s.PodUID)
 	for i := range v.look.Containers {
 		o := &v.look.Containers[i]
-		if o.ID == s.ID || o.PodUID != s.PodUID && !own[o.SandboxID] {
+		if o.ID == s.ID || o.PodUID != s.PodUID && !own[o.SandboxID] && (ofPod || o.State == reclaim.Exited) {
 			continue
 		}
 		path, asked := c.logs[o.ID]
@@ -221,7 +231,7 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 	if now.Ready {
 		return changed("it is ready")
 	}
-	if x.silent(s) && back(v.look, s.PodUID) {
+	if x.back(s, v.look) {
 		return changed("its pod is back")
 	}
 	if why := x.named(s); why != "" {

@@ -92,6 +92,7 @@ func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
 	c, err := garbage.New(garbage.Options{
 		Collect: p.o.Config.Collect(), Runtime: p.o.Runtime, Kubelet: presence.Look, Known: func() garbage.Known { return known },
 		ProcMount: p.o.ProcMount, Host: host, CgroupMount: p.cgroupMount(), StateDir: p.o.StateDir,
+		Once: true,
 	})
 	if err != nil {
 		return r, fmt.Errorf("gc: %w", err)

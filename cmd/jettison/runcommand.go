@@ -30,7 +30,7 @@ its /proc and the socket of its container runtime; docs/use/privileges.md says h
 
 Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own KubeletConfiguration as it is. Without
 --config, ` + config.DefaultPath + ` is read if it is there; else what the node's kubelet goes by, if there is one: its file, its
-drop-ins, its flags; else the defaults hold:
+drop-ins, its flags (one that was seen before and is down at the moment is waited for, at most 15 s); else the defaults hold:
 ` + defaultThresholds() + `.
 Beside a kubelet signals of disks and inodes only set conditions, unless the configuration says disk: act.`,
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
@@ -39,7 +39,7 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			pipe := logpipe.New(stderr, ownLine(format == "json"))
 			defer pipe.Close(time.Second)
 			var err error
-			places.ProcMount = o.ProcMount
+			places.ProcMount, places.StateDir = o.ProcMount, config.Default().StateDir
 			if o.Log, err = logger(pipe, format, level); err != nil {
 				return usageError{err}
 			}

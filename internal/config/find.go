@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,18 @@ type Places struct {
 	Path      string // the file's; empty: DefaultPath
 	Dir       string // of drop-ins over a kubelet's file, as a kubelet's --config-dir; empty: none
 	ProcMount string // empty: /proc
+	// StateDir is where is kept that a kubelet was seen on this node; empty: that is not known. One that was is waited for where it is not there
+	// now, for it may be starting anew: at most kubeletWait, or Wait.
+	StateDir string
+	Wait     time.Duration // 0: kubeletWait
 }
+
+// kubeletWait is for how long a kubelet that was seen before is waited for: one that restarts, or that comes up after a boot beside this program,
+// takes some seconds. The node is not guarded meanwhile. kubeletPoll is how often it is looked for.
+const (
+	kubeletWait = 15 * time.Second
+	kubeletPoll = 500 * time.Millisecond
+)
 
 // Find loads the configuration of the agent on this node: the file that is named, or else DefaultPath, or else what the node's kubelet goes
 // by, or else the defaults. From says which. A kubelet whose configuration cannot be taken is a warning, with the defaults.
@@ -39,6 +51,9 @@ func Find(ctx context.Context, o Places) (*Loaded, error) {
 		return p.named()
 	}
 	l, err := findKubelets(ctx, o.ProcMount)
+	if err == nil && l == nil {
+		l, err = awaitKubelets(ctx, o)
+	}
 	if err == nil && l != nil {
 		return l, nil
 	}
@@ -51,6 +66,35 @@ func Find(ctx context.Context, o Places) (*Loaded, error) {
 			"name its configuration with --config, or write %s", err, DefaultPath))
 	}
 	return l, nil
+}
+
+// awaitKubelets is the configuration of a kubelet that was seen on this node before, and is not there; nil: none was. It is an error if it does
+// not come: this program goes by what it starts with.
+func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
+	if o.StateDir == "" {
+		return nil, nil
+	}
+	// What is wrong with what was kept is said where that is taken up.
+	p, _ := beside.OpenPresence(beside.PresenceOptions{ProcMount: o.ProcMount, StateDir: o.StateDir, ReadOnly: true})
+	found, why := p.Look()
+	if !found {
+		return nil, nil
+	}
+	wait := cmp.Or(o.Wait, kubeletWait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	tick := time.NewTicker(min(kubeletPoll, wait))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, cmp.Or(err, fmt.Errorf("it is not there, and did not come within %v (%s): once it runs, start this program anew", wait, why))
+		case <-tick.C:
+		}
+		if l, err = findKubelets(ctx, o.ProcMount); l != nil {
+			return l, err
+		}
+	}
 }
 
 // findKubelets is the configuration of the node's kubelet; nil: there is none.

@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"jettison/eviction"
+	"jettison/internal/beside"
 	"jettison/stats"
 )
 
@@ -151,4 +153,47 @@ func FuzzFlags(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A kubelet that was seen before, and is down at the moment when the agent starts, is waited for: else the defaults would hold for good. One
+// that does not come is a warning; where none was ever seen nothing is waited for.
+func TestAKubeletThatIsDownForAMoment(t *testing.T) {
+	if _, err := os.Stat(DefaultPath); err == nil {
+		t.Skip("this machine has " + DefaultPath)
+	}
+	const file = "/var/lib/kubelet/config.yaml"
+	for _, c := range []struct{ seen, comes bool }{{true, true}, {true, false}, {false, false}} {
+		proc := nodeProc(t, "kubelet", []string{"--config=" + file}, map[string]string{file: kubelet + "evictionHard: {memory.available: 300Mi}\n"})
+		state, here, away := t.TempDir(), filepath.Join(proc, "812"), filepath.Join(t.TempDir(), "812")
+		if c.seen {
+			p, err := beside.OpenPresence(beside.PresenceOptions{ProcMount: proc, StateDir: state})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found, why := p.Look(); !found {
+				t.Fatal(why)
+			}
+			p.Keep()
+		}
+		if err := os.Rename(here, away); err != nil {
+			t.Fatal(err)
+		}
+		places := Places{ProcMount: proc, StateDir: state, Wait: 100 * time.Millisecond}
+		done := make(chan struct{})
+		if c.comes {
+			places.Wait = time.Minute
+			go func() { defer close(done); _ = os.Rename(away, here) }()
+		} else {
+			close(done)
+		}
+		l, err := Find(t.Context(), places)
+		<-done
+		if err != nil {
+			t.Fatal(err)
+		}
+		warned := strings.Contains(strings.Join(l.Warnings, " "), "did not come within")
+		if own := strings.Contains(strings.Join(hard(l), " "), "memory.available<300Mi"); own != c.comes || warned != (c.seen && !c.comes) {
+			t.Errorf("%+v: from %q, %v, warnings %q", c, l.From, hard(l), l.Warnings)
+		}
+	}
 }

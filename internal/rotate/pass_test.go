@@ -433,12 +433,19 @@ func TestALogThatTwoContainersHave(t *testing.T) {
 				f.Close()
 			}
 		})
+		named := func(f *os.File) {
+			var st unix.Stat_t
+			if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Nlink == 0 {
+				t.Errorf("fails %v: what a container writes goes into a file without a name: %v", fails, err)
+			}
+		}
 		open := func(id string) {
 			f, err := os.OpenFile(filepath.Join(n.dir, "0.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if old := files[id]; old != nil {
+				named(old) // what it wrote until now
 				old.Close()
 			}
 			files[id] = f
@@ -463,10 +470,7 @@ func TestALogThatTwoContainersHave(t *testing.T) {
 			t.Logf("pass %d: %+v, %v, reopened %q", step, result, err, n.runtime.Reopens)
 			for _, f := range files {
 				_, _ = f.WriteString(large("more"))
-				var st unix.Stat_t
-				if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Nlink == 0 {
-					t.Fatalf("pass %d: what a container writes goes into a file without a name: %v", step, err)
-				}
+				named(f)
 			}
 		}
 		if failed != fails {

@@ -49,6 +49,17 @@ func (w *planner) planLinks() {
 	}
 }
 
+// planVolumes removes what evictions have put aside and not removed: they take minutes, and a node may lose its power meanwhile. It is of a life
+// that has ended, also where the pod is back.
+func (w *planner) planVolumes() {
+	uids := slices.Clone(w.look.Aside)
+	slices.Sort(uids)
+	for _, uid := range slices.Compact(uids) {
+		why := "an eviction has put them aside, and their removal has not ended"
+		w.plan.Steps = append(w.plan.Steps, Step{Action: RemoveVolumes, ID: uid, PodUID: uid, Reason: PutAside, Why: why})
+	}
+}
+
 // planCgroups removes the empty cgroups of pods that are gone or evicted and of which the runtime has nothing that stays.
 func (w *planner) planCgroups() {
 	if len(w.look.Cgroups) == 0 || !w.look.PodsSynced {

@@ -66,3 +66,12 @@ func TestAPodIsQuietWhenItsCgroupIs(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 }
+
+// What was put aside goes, of whatever pod it is, and also while it is not known which pods there are.
+func TestVolumesThatWerePutAside(t *testing.T) {
+	l := &Look{Aside: []string{"b", "a", "b"}, Pods: map[string]Phase{"a": Active}}
+	p := DefaultPolicy().Plan(now, l)
+	if got := p.IDs(RemoveVolumes); !slices.Equal(got, []string{"a", "b"}) || len(p.Steps) != 2 || p.Steps[0].Action.String() != "remove volumes" {
+		t.Errorf("%+v", p.Steps)
+	}
+}

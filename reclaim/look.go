@@ -15,6 +15,7 @@ type Look struct {
 	LogDir     []string    // names in the pod log directory
 	Links      []Link      // symbolic links to containers' logs that lead nowhere
 	Cgroups    []PodCgroup // of pods, with processes or without
+	Aside      []string    // UIDs of pods of which volumes were put aside to be removed, whatever became of the pods since
 	Left       []Left      // what was seen and is none of these: it stays, and the plan says so
 
 	// Pods are those that clients or manifests name, by UID. Any other is gone once PodsSynced; while that is false no pod is.

@@ -64,12 +64,13 @@ const (
 	RemoveLogs
 	RemoveLink
 	RemoveCgroup
+	RemoveVolumes // those of an evicted pod that were put aside
 	RemoveImage
 )
 
 // String is as in "remove container".
 func (a Action) String() string {
-	return [...]string{"remove container", "remove sandbox", "remove logs", "remove link", "remove cgroup", "remove image"}[a]
+	return [...]string{"remove container", "remove sandbox", "remove logs", "remove link", "remove cgroup", "remove volumes", "remove image"}[a]
 }
 
 // Reason is why a step is taken.
@@ -87,6 +88,7 @@ const (
 	MaxAge        Reason = "MaxAge"
 	Space         Reason = "Space"
 	Dangling      Reason = "Dangling" // what a link leads to is gone
+	PutAside      Reason = "PutAside" // by an eviction for a disk, whose removal has not ended
 	Pressure      Reason = "DiskPressure"
 )
 
@@ -106,6 +108,7 @@ func (p Policy) Plan(now time.Time, l *Look) Plan {
 	w.planLogs()
 	w.planLinks()
 	w.planCgroups()
+	w.planVolumes()
 	w.planImages()
 	return w.plan
 }

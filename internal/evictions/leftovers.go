@@ -51,12 +51,18 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	ctx, cancel := context.WithTimeout(ctx, eviction.RemoveLimit)
 	defer cancel()
-	deadline, _ := ctx.Deadline()
-	removing, stop := context.WithTimeout(ctx, time.Until(deadline)/sandboxShare)
-	errs := []error{v.Remove(removing, c.client)}
-	stop()
 	// The pod may be back under its UID, and with it its logs and volumes are in use.
 	back := func() error { return v.Back(ctx, c.client) }
+	var errs []error
+	if c.host != nil { // a pass of the garbage collector goes on with what is put aside, should this not come to its end
+		if err := c.remove.SetAside(v.Pod.UID, back); !errors.Is(err, kill.ErrBack) { // which is said below
+			errs = append(errs, err)
+		}
+	}
+	deadline, _ := ctx.Deadline()
+	removing, stop := context.WithTimeout(ctx, time.Until(deadline)/sandboxShare)
+	errs = append(errs, v.Remove(removing, c.client))
+	stop()
 	freed, err := c.removeDirs(ctx, v, back)
 	if errs = append(errs, err); errors.Is(err, kill.ErrBack) {
 		errs = append(errs, errors.New("its logs and volumes stay"))

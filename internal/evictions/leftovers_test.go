@@ -144,3 +144,36 @@ func TestASandboxThatCannotBeRemovedKeepsNoVolume(t *testing.T) {
 	f.carrier.removeFiles(ctx, victim)
 	f.left(false)
 }
+
+// What an eviction does not come to remove, for the power is cut or the time is over, is put aside: passes of the garbage collector go on
+// with it.
+func TestWhatIsNotRemovedIsPutAside(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	victim := f.leaves()
+	f.Runtime.Hang = map[string]bool{"RemovePodSandbox": true}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); f.carrier.removeFiles(ctx, victim) }()
+	for f.Runtime.Calls("RemovePodSandbox") == 0 { // the call that the power is cut in
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-done
+	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) != 1 || uids[0] != nodetest.UID {
+		t.Errorf("put aside: %v, %v\n%s", uids, err, f.Text())
+	}
+	f.Runtime.Change(func() { f.Runtime.Hang = nil })
+	f.left(false)
+}
+
+// The volumes of a pod that is back are not put aside.
+func TestVolumesOfAPodThatIsBackAreNotPutAside(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	victim := f.leaves()
+	f.comesBack(time.Now().Add(time.Hour))
+	f.carrier.removeFiles(t.Context(), victim)
+	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
+		t.Errorf("put aside: %v, %v", uids, err)
+	}
+	f.left(true)
+}

@@ -226,7 +226,7 @@ func (x *run) one(s *reclaim.Step) {
 		return
 	}
 	began, before, measured := c.now(), uint64(0), false
-	if s.Action != reclaim.RemoveLogs { // which tells itself
+	if s.Action != reclaim.RemoveLogs && s.Action != reclaim.RemoveVolumes { // which tell themselves
 		have, err := x.available()
 		before, measured = have, err == nil
 	}

@@ -60,6 +60,7 @@ func (c *Collector) lookAtPlaces(v *view) {
 	if c.o.Host != nil {
 		c.lookAtLogs(v)
 		c.lookAtLinks(v)
+		c.lookAtVolumes(v)
 	}
 	if c.fs != nil {
 		c.lookAtCgroups(v)
@@ -91,6 +92,13 @@ func (c *Collector) lookAtLinks(v *view) {
 			v.look.Links = append(v.look.Links, reclaim.Link{Name: e.Name})
 		}
 	}
+}
+
+// lookAtVolumes sees what evictions have put aside and not removed.
+func (c *Collector) lookAtVolumes(v *view) {
+	uids, err := c.remover.PutAside()
+	v.doubt(err)
+	v.look.Aside = uids
 }
 
 // lookAtCgroups sees the cgroups of pods, and which of them have processes. One that cannot be read counts as one that has.

@@ -40,6 +40,10 @@ func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []re
 			if logs {
 				groups[1] = append(groups[1], s)
 			}
+		case reclaim.RemoveVolumes:
+			if on(c.o.RootDir) {
+				groups[1] = append(groups[1], s)
+			}
 		case reclaim.RemoveImage:
 			if layers {
 				groups[2] = append(groups[2], s)
@@ -83,7 +87,8 @@ type pace struct{ seconds, bytes float64 }
 func defaultPaces() paces {
 	return paces{
 		reclaim.RemoveContainer: {0.1, 1 << 20}, reclaim.RemoveSandbox: {0.1, 16 << 10}, reclaim.RemoveCgroup: {0.001, 0},
-		reclaim.RemoveLogs: {0.02, 1 << 20}, reclaim.RemoveLink: {0.001, 0}, reclaim.RemoveImage: {0.5, 64 << 20},
+		reclaim.RemoveLogs: {0.02, 1 << 20}, reclaim.RemoveLink: {0.001, 0}, reclaim.RemoveVolumes: {1, 64 << 20},
+		reclaim.RemoveImage: {0.5, 64 << 20},
 	}
 }
 

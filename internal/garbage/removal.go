@@ -29,6 +29,8 @@ func (x *run) do(s *reclaim.Step, d *Done) (Outcome, string, error) {
 		return x.removeLink(s)
 	case reclaim.RemoveCgroup:
 		return x.removeCgroup(s)
+	case reclaim.RemoveVolumes:
+		return x.removeVolumes(s, d)
 	}
 	return x.removeImage(s)
 }
@@ -284,6 +286,21 @@ func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	ref := stats.PodReference{UID: s.PodUID}
 	ref.Namespace, ref.Name, _ = strings.Cut(s.Name, "/")
 	gone, err := x.c.remover.Logs(x.ctx, ref)
+	d.Freed = stats.Some(gone.Bytes)
+	switch {
+	case err != nil:
+		return Failed, "", err
+	case gone.Entries == 0:
+		return WasGone, "", nil
+	}
+	return Removed, "", nil
+}
+
+func (x *run) removeVolumes(s *reclaim.Step, d *Done) (Outcome, string, error) {
+	if why := x.filesStay(); why != "" {
+		return changed("%s", why)
+	}
+	gone, err := x.c.remover.Aside(x.ctx, s.PodUID)
 	d.Freed = stats.Some(gone.Bytes)
 	switch {
 	case err != nil:

@@ -22,6 +22,7 @@ type output struct {
 	// Of a pass on the live node only.
 	RemoveLinks   []string `json:"removeLinks,omitempty"`
 	RemoveCgroups []string `json:"removeCgroups,omitempty"`
+	RemoveVolumes []string `json:"removeVolumes,omitempty"` // UIDs of pods
 	Result        *result  `json:"result,omitempty"`
 }
 
@@ -78,6 +79,7 @@ type change struct {
 func (p *pass) printJSON(w io.Writer, r *garbage.Result) error {
 	out := outputOf(&r.Plan)
 	out.RemoveLinks, out.RemoveCgroups = r.Plan.IDs(reclaim.RemoveLink), r.Plan.IDs(reclaim.RemoveCgroup)
+	out.RemoveVolumes = r.Plan.IDs(reclaim.RemoveVolumes)
 	out.Errors = append(append(append([]string{}, p.notes...), r.Odd...), out.Errors...)
 	did := &result{
 		Observed: r.Observed, PutOff: r.PutOff, Error: errorText(r.Err), Steps: []stepResult{}, Filesystems: []change{},

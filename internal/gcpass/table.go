@@ -47,7 +47,8 @@ func printPlan(stdout io.Writer, p *reclaim.Plan) error {
 // shortID is as much of an ID as people use.
 func shortID(s *reclaim.Step) string {
 	id := s.ID
-	if s.Action == reclaim.RemoveLogs || s.Action == reclaim.RemoveLink || s.Action == reclaim.RemoveCgroup {
+	switch s.Action {
+	case reclaim.RemoveLogs, reclaim.RemoveLink, reclaim.RemoveCgroup, reclaim.RemoveVolumes:
 		return show.Printable(id)
 	}
 	id = strings.TrimPrefix(id, "sha256:")

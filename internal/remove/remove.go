@@ -153,6 +153,92 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 	return t.removeDirs(base, pod, fd, uid)
 }
 
+// SetAside gives a pod's emptyDirs the name that they have while they are removed, unless back has an error, which is returned: nothing uses
+// them then any more, and what is not removed in the end, since the node loses its power perhaps, PutAside tells. What of them was put aside
+// before stays so.
+func (r *Remover) SetAside(uid string, back func() error) error {
+	if checkName(uid) != nil {
+		return fmt.Errorf("put volumes of a pod aside: %.64q cannot be a UID", uid)
+	}
+	if err := back(); err != nil {
+		return err
+	}
+	fd, err := r.volumesOf(uid)
+	if err != nil || fd < 0 {
+		return err
+	}
+	defer unix.Close(fd)
+	err = unix.Renameat2(fd, emptyDirPlugin, fd, aside, unix.RENAME_NOREPLACE)
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.EEXIST:
+		return nil
+	default:
+		return fmt.Errorf("put volumes of pod %s aside: %w", uid, err)
+	}
+	if err := back(); err != nil {
+		return errors.Join(err, putBack(fd))
+	}
+	_ = unix.Fsync(fd) // where that fails it may have to be said again after a power cut
+	return nil
+}
+
+// volumesOf opens a pod's directory of volumes; -1: there is none.
+func (r *Remover) volumesOf(uid string) (int, error) {
+	base, err := r.Host.Dir(strings.TrimRight(r.RootDir, "/") + "/pods")
+	fd := -1
+	if err == nil {
+		defer unix.Close(base)
+		fd, err = open(base, uid+"/"+volumes)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return -1, nil
+	}
+	if err != nil {
+		return -1, fmt.Errorf("open volumes of pod %s: %w", uid, err)
+	}
+	return fd, nil
+}
+
+// PutAside are the UIDs of pods of which emptyDirs were put aside and are not removed.
+func (r *Remover) PutAside() (uids []string, err error) {
+	dir := strings.TrimRight(r.RootDir, "/") + "/pods"
+	pods, err := List(r.Host, dir)
+	if err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	base, err := r.Host.Dir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("look for volumes that were put aside: %w", err)
+	}
+	defer unix.Close(base)
+	for _, p := range pods {
+		if fd, err := open(base, p.Name+"/"+volumes+"/"+aside); err == nil {
+			unix.Close(fd)
+			uids = append(uids, p.Name)
+		}
+	}
+	return uids, nil
+}
+
+// Aside removes the emptyDirs of a pod that were put aside, and nothing else; whether the pod is back does not matter. Otherwise it is as
+// Volumes.
+func (r *Remover) Aside(ctx context.Context, uid string) (Result, error) {
+	if checkName(uid) != nil {
+		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q cannot be a UID", uid)
+	}
+	t := newTree(strings.TrimRight(r.RootDir, "/") + "/pods/" + uid + "/" + volumes)
+	fd, err := r.volumesOf(uid)
+	if fd >= 0 {
+		defer unix.Close(fd)
+		err = r.removeAside(ctx, t, fd)
+	}
+	if err = t.error(err); err != nil {
+		err = fmt.Errorf("remove volumes of pod %s: %w", uid, err)
+	}
+	return t.result, err
+}
+
 // putAside gives the emptyDirs another name, once those are gone that an earlier removal has left under it, unless the pod is back. fd is
 // the directory of volumes, or -1.
 func (r *Remover) putAside(ctx context.Context, t *tree, fd int, back func() error) error {

@@ -538,3 +538,51 @@ func setFlags(path string, flags int) error {
 	defer f.Close()
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
 }
+
+// What is put aside is told, and goes whatever the pod does; what it has under the plain name stays.
+func TestSetAside(t *testing.T) {
+	b := newBox(t, t.TempDir())
+	back := errors.New("it is back")
+	for n := range 2 { // at once, or in the middle
+		calls := 0
+		err := b.SetAside(ref.UID, func() error {
+			if calls++; calls > n {
+				return back
+			}
+			return nil
+		})
+		if _, there := os.Lstat(b.volume + "/file"); !errors.Is(err, back) || there != nil {
+			t.Errorf("back before call %d: %v, %v", n+1, err, there)
+		}
+	}
+	if uids, err := b.PutAside(); err != nil || uids != nil {
+		t.Errorf("%v, %v", uids, err)
+	}
+	here := func() error { return nil }
+	must(t, b.SetAside(ref.UID, here), b.SetAside("none", here))
+	gone(t, b.volume)
+	write(t, b.volume+"/new")
+	must(t, b.SetAside(ref.UID, here)) // once more: what is there was not put aside
+	if uids, err := b.PutAside(); err != nil || !slices.Equal(uids, []string{ref.UID}) {
+		t.Errorf("%v, %v", uids, err)
+	}
+	got, err := b.Aside(t.Context(), ref.UID)
+	if err != nil || got.Entries < 4 || got.Bytes < 2*5000 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := os.Lstat(b.volume + "/new"); err != nil {
+		t.Error(err)
+	}
+	if uids, err := b.PutAside(); err != nil || uids != nil {
+		t.Errorf("%v, %v", uids, err)
+	}
+	if got, err := b.Aside(t.Context(), ref.UID); err != nil || got.Entries != 0 {
+		t.Errorf("once more: %+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "..", "u-1/.."} {
+		if _, err := b.Aside(t.Context(), bad); err == nil || b.SetAside(bad, here) == nil {
+			t.Errorf("UID %q is taken", bad)
+		}
+	}
+	b.check("set aside")
+}

@@ -49,8 +49,8 @@ func (w *planner) planLinks() {
 	}
 }
 
-// planVolumes removes what evictions have put aside and not removed: they take minutes, and a node may lose its power meanwhile. It is of a life
-// that has ended, also where the pod is back.
+// planVolumes removes what evictions have put aside and not removed: they take minutes, and a node may lose its power meanwhile. It is of a
+// life that has ended, also where the pod is back.
 func (w *planner) planVolumes() {
 	uids := slices.Clone(w.look.Aside)
 	slices.Sort(uids)

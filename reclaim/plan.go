@@ -70,7 +70,9 @@ const (
 
 // String is as in "remove container".
 func (a Action) String() string {
-	return [...]string{"remove container", "remove sandbox", "remove logs", "remove link", "remove cgroup", "remove volumes", "remove image"}[a]
+	return [...]string{
+		"remove container", "remove sandbox", "remove logs", "remove link", "remove cgroup", "remove volumes", "remove image",
+	}[a]
 }
 
 // Reason is why a step is taken.

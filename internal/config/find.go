@@ -23,14 +23,14 @@ type Places struct {
 	Path      string // the file's; empty: DefaultPath
 	Dir       string // of drop-ins over a kubelet's file, as a kubelet's --config-dir; empty: none
 	ProcMount string // empty: /proc
-	// StateDir is where is kept that a kubelet was seen on this node; empty: that is not known. One that was is waited for where it is not there
-	// now, for it may be starting anew: at most kubeletWait, or Wait.
+	// StateDir is where is kept that a kubelet was seen on this node; empty: that is not known. One that was is waited for where it is
+	// not there now, for it may be starting anew: at most kubeletWait, or Wait.
 	StateDir string
 	Wait     time.Duration // 0: kubeletWait
 }
 
-// kubeletWait is for how long a kubelet that was seen before is waited for: one that restarts, or that comes up after a boot beside this program,
-// takes some seconds. The node is not guarded meanwhile. kubeletPoll is how often it is looked for.
+// kubeletWait is for how long a kubelet that was seen before is waited for: one that restarts, or that comes up after a boot beside this
+// program, takes some seconds. The node is not guarded meanwhile. kubeletPoll is how often it is looked for.
 const (
 	kubeletWait = 15 * time.Second
 	kubeletPoll = 500 * time.Millisecond
@@ -68,8 +68,8 @@ func Find(ctx context.Context, o Places) (*Loaded, error) {
 	return l, nil
 }
 
-// awaitKubelets is the configuration of a kubelet that was seen on this node before, and is not there; nil: none was. It is an error if it does
-// not come: this program goes by what it starts with.
+// awaitKubelets is the configuration of a kubelet that was seen on this node before, and is not there; nil: none was. It is an error if it
+// does not come: this program goes by what it starts with.
 func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 	if o.StateDir == "" {
 		return nil, nil
@@ -88,7 +88,8 @@ func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, cmp.Or(err, fmt.Errorf("it is not there, and did not come within %v (%s): once it runs, start this program anew", wait, why))
+			none := fmt.Errorf("it is not there, and did not come within %v (%s): once it runs, start this program anew", wait, why)
+			return nil, cmp.Or(err, none)
 		case <-tick.C:
 		}
 		if l, err = findKubelets(ctx, o.ProcMount); l != nil {

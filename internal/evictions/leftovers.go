@@ -46,8 +46,8 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 	}
 }
 
-// removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest is gone all the same: a sandbox that the
-// runtime does not delete was stopped at least, and has its part of the time only.
+// removeFiles gives back what a dead pod leaves on disk. What cannot be removed is logged; the rest is gone all the same: a sandbox that
+// the runtime does not delete was stopped at least, and has its part of the time only.
 func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	ctx, cancel := context.WithTimeout(ctx, eviction.RemoveLimit)
 	defer cancel()
@@ -86,7 +86,7 @@ func (c *carrier) removeDirs(ctx context.Context, v *kill.Victim, back func() er
 		logs, logsErr = c.remove.Logs(ctx, v.Pod)
 		freed = logs.Bytes
 	}
-	volumes, err := c.remove.VolumesUnless(ctx, v.Pod.UID, back)
+	volumes, err := c.remove.Volumes(ctx, v.Pod.UID, back)
 	return freed + volumes.Bytes, errors.Join(logsErr, err)
 }
 

@@ -72,8 +72,8 @@ func (x *run) named(s *reclaim.Step) string {
 	return "its pod is named by now as one that is not gone"
 }
 
-// back reports whether the pod of a step lives again that is taken because it is not named, or because this agent has evicted it; what a client
-// says is gone is gone.
+// back reports whether the pod of a step lives again that is taken because it is not named, or because this agent has evicted it; what a
+// client says is gone is gone.
 func (x *run) back(s *reclaim.Step, l *reclaim.Look) bool {
 	if _, named := x.v.known.Pods[s.PodUID]; s.Reason == reclaim.PodGone && !named {
 		return back(l, s.PodUID)
@@ -178,8 +178,8 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 	return Removed, "", logErr
 }
 
-// sharesLog reports whether another container has the same log, or one that would be taken for what this one was rotated to. A kubelet gives
-// each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it: those of the pod, and where the
+// sharesLog reports whether another container has the same log, or one that would be taken for what this one was rotated to. A kubelet
+// gives each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it: those of the pod, and where the
 // path is not one of this pod alone, by its UID, any other that has not exited.
 func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	v, err := x.fresh(true)

@@ -16,7 +16,7 @@ func BenchmarkVolumes(b *testing.B) {
 			must(b, os.MkdirAll(dir, 0o755), os.WriteFile(fmt.Sprintf("%s/%d", dir, i), []byte("x"), 0o644))
 		}
 		b.StartTimer()
-		got, err := box.Volumes(b.Context(), ref.UID)
+		got, err := box.Volumes(b.Context(), ref.UID, nil)
 		if err != nil || got.Entries < 5050 {
 			b.Fatal(got, err)
 		}

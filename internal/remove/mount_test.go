@@ -35,7 +35,7 @@ func TestLiveMounts(t *testing.T) {
 				b := newBox(t, t.TempDir())
 				a.attack(b)
 				b.before = b.others()
-				got, err := b.Volumes(t.Context(), ref.UID)
+				got, err := b.Volumes(t.Context(), ref.UID, nil)
 				a.verify(b, got, err)
 				b.check("volumes")
 			})
@@ -247,7 +247,7 @@ func TestLiveMountsOfAnotherNamespace(t *testing.T) {
 	proc := fmt.Sprintf("/proc/%d", node.Process.Pid)
 	seen := newBox(t, proc+"/root"+b.root) // its files are there already
 	seen.Proc = proc
-	got, err := seen.Volumes(t.Context(), ref.UID)
+	got, err := seen.Volumes(t.Context(), ref.UID, nil)
 	if err == nil || !strings.Contains(err.Error(), errMounted.Error()) || !strings.Contains(err.Error(), "(and 1 more)") {
 		t.Errorf("%+v, %v", got, err)
 	}

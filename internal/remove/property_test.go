@@ -47,7 +47,7 @@ func TestNothingElseEverGoes(t *testing.T) {
 		// Somebody else's names first: they remove nothing of this pod, nor of others.
 		for range 3 {
 			uid := rapid.SampledFrom([]string{"u-", "u-1 ", "U-1", "u-1/", "./u-1", "../pods/u-1", "*", "", "..", "u-11"}).Draw(rt, "uid")
-			_, _ = b.Volumes(t.Context(), uid)
+			_, _ = b.Volumes(t.Context(), uid, nil)
 			_, _ = b.Logs(t.Context(), stats.PodReference{Namespace: "shop", Name: "web-0", UID: uid})
 		}
 		for _, top := range tops {
@@ -55,7 +55,7 @@ func TestNothingElseEverGoes(t *testing.T) {
 				rt.Fatalf("another UID: %v", err)
 			}
 		}
-		got, err := b.Volumes(t.Context(), ref.UID)
+		got, err := b.Volumes(t.Context(), ref.UID, nil)
 		logs, err2 := b.Logs(t.Context(), ref)
 		if err != nil || err2 != nil || len(got.Left) != 1 || logs.Left != nil {
 			rt.Errorf("%+v, %v; %+v, %v", got, err, logs, err2)

@@ -95,13 +95,13 @@ const aside = ".jettison-removes"
 // Volumes of other plugins are left alone, for they may hold what a tenant wants back; Left names them. A memory-backed
 // emptyDir is unmounted first; anything else that is mounted stays, with what is below it, and is named in the error. A pod
 // without files is no error. It ends early with ctx.
-func (r *Remover) Volumes(ctx context.Context, uid string) (Result, error) {
-	return r.VolumesUnless(ctx, uid, func() error { return nil })
-}
-
-// VolumesUnless is Volumes where the pod may come back any time: as soon as back has an error, which is returned, nothing of its new life is
-// touched. What it had before it was back goes nevertheless, for that was put aside.
-func (r *Remover) VolumesUnless(ctx context.Context, uid string, back func() error) (Result, error) {
+//
+// The pod may come back at any time: as soon as back, which asks for that, has an error, nothing of its new life is touched, and that error
+// is returned. What it had before goes nevertheless as far as it was put aside. nil: it does not come back.
+func (r *Remover) Volumes(ctx context.Context, uid string, back func() error) (Result, error) {
+	if back == nil {
+		back = func() error { return nil }
+	}
 	if checkName(uid) != nil {
 		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q cannot be a UID", uid)
 	}
@@ -153,9 +153,9 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 	return t.removeDirs(base, pod, fd, uid)
 }
 
-// SetAside gives a pod's emptyDirs the name that they have while they are removed, unless back has an error, which is returned: nothing uses
-// them then any more, and what is not removed in the end, since the node loses its power perhaps, PutAside tells. What of them was put aside
-// before stays so.
+// SetAside gives a pod's emptyDirs the name that they have while they are removed, unless back has an error, which is returned: nothing
+// uses them then any more, and what is not removed in the end, since the node loses its power perhaps, PutAside tells. What of them was put
+// aside before stays so.
 func (r *Remover) SetAside(uid string, back func() error) error {
 	if checkName(uid) != nil {
 		return fmt.Errorf("put volumes of a pod aside: %.64q cannot be a UID", uid)

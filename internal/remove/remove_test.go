@@ -128,7 +128,7 @@ func gone(t testing.TB, paths ...string) {
 
 func TestAPodsFiles(t *testing.T) {
 	b := newBox(t, t.TempDir())
-	got, err := b.Volumes(t.Context(), ref.UID)
+	got, err := b.Volumes(t.Context(), ref.UID, nil)
 	// data, sub, 2 files; the plugin's 4 (kubernetes.io~empty-dir twice), ready; containers, app, 1234; etc-hosts; volumes,
 	// plugins and the pod's own.
 	if err != nil || got.Entries != 15 || got.Bytes < 4*5000 || got.Bytes > 100000 || got.Left != nil {
@@ -142,7 +142,7 @@ func TestAPodsFiles(t *testing.T) {
 	gone(t, b.log)
 	b.check("after both")
 	for range 2 {
-		got, err = b.Volumes(t.Context(), ref.UID)
+		got, err = b.Volumes(t.Context(), ref.UID, nil)
 		again, err2 := b.Logs(t.Context(), ref)
 		if err != nil || err2 != nil || got.Entries+again.Entries != 0 {
 			t.Errorf("once more: %+v, %v; %+v, %v", got, err, again, err2)
@@ -157,7 +157,7 @@ func TestTheConfiguredDirectoriesMayBeLinks(t *testing.T) {
 	must(t, os.Symlink("/kubelet", filepath.Join(b.root, "var-lib-kubelet")), os.Symlink("/log", filepath.Join(b.root, "var-log")))
 	b.before = b.others()
 	b.RootDir, b.PodLogsDir = "/var-lib-kubelet/", "/var-log/pods"
-	_, err := b.Volumes(t.Context(), ref.UID)
+	_, err := b.Volumes(t.Context(), ref.UID, nil)
 	_, err2 := b.Logs(t.Context(), ref)
 	must(t, err, err2)
 	gone(t, b.pod, b.log)
@@ -170,7 +170,7 @@ func TestAPodThatIsBack(t *testing.T) {
 	for n, want := range map[int]string{1: "old", 2: "old", 3: "new"} {
 		b := newBox(t, t.TempDir())
 		calls := 0
-		_, err := b.VolumesUnless(t.Context(), ref.UID, func() error {
+		_, err := b.Volumes(t.Context(), ref.UID, func() error {
 			if calls++; calls < n {
 				return nil
 			}
@@ -200,7 +200,7 @@ func TestWhatWasPutAsideGoes(t *testing.T) {
 	b := newBox(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	_, err := b.VolumesUnless(ctx, ref.UID, func() error {
+	_, err := b.Volumes(ctx, ref.UID, func() error {
 		if calls++; calls == 2 {
 			cancel()
 		}
@@ -212,7 +212,7 @@ func TestWhatWasPutAsideGoes(t *testing.T) {
 	}
 	write(t, b.volume+"/new")
 	back := errors.New("it is back")
-	if _, err := b.VolumesUnless(t.Context(), ref.UID, func() error { return back }); !errors.Is(err, back) {
+	if _, err := b.Volumes(t.Context(), ref.UID, func() error { return back }); !errors.Is(err, back) {
 		t.Error(err)
 	}
 	gone(t, left)
@@ -226,7 +226,7 @@ func TestNamesThatAreNoPods(t *testing.T) {
 	b.pod, b.log = "", "" // all is to stay
 	b.before = b.others()
 	for _, bad := range []string{"", ".", "..", "../..", "u-1/..", "/", "u-1/volumes", "u\x00", strings.Repeat("u", 256), "../../outside"} {
-		if got, err := b.Volumes(t.Context(), bad); err == nil || got.Entries != 0 {
+		if got, err := b.Volumes(t.Context(), bad, nil); err == nil || got.Entries != 0 {
 			t.Errorf("UID %q: %+v, %v", bad, got, err)
 		}
 		for _, pod := range []stats.PodReference{{Namespace: bad, Name: "n", UID: "u"}, {Namespace: "n", Name: bad, UID: "u"}, {Namespace: "n", Name: "n", UID: bad}} {
@@ -297,7 +297,7 @@ func TestAttacksByWhatAPodLeft(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			b := newBox(t, t.TempDir())
 			a.attack(b)
-			got, err := b.Volumes(t.Context(), ref.UID)
+			got, err := b.Volumes(t.Context(), ref.UID, nil)
 			a.verify(b, got, err)
 			b.check("volumes")
 		})
@@ -346,7 +346,7 @@ func TestBytesOfHardLinks(t *testing.T) {
 	removed := func(link func(b *box) error) uint64 {
 		b := newBox(t, t.TempDir())
 		must(t, link(b))
-		got, err := b.Volumes(t.Context(), ref.UID)
+		got, err := b.Volumes(t.Context(), ref.UID, nil)
 		must(t, err)
 		return got.Bytes
 	}
@@ -374,7 +374,7 @@ func TestADeepTreeGoes(t *testing.T) {
 	}
 	unix.Close(fd)
 	before := descriptors(t)
-	got, err := b.Volumes(t.Context(), ref.UID)
+	got, err := b.Volumes(t.Context(), ref.UID, nil)
 	if err != nil || got.Entries != 15+2*depth {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -453,7 +453,7 @@ func TestARemovalEnds(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || seen != 10 || got.Entries == 0 || got.Entries > 10 {
 		t.Errorf("%d entries seen, %+v, %v", seen, got, err)
 	}
-	if _, err := b.Volumes(t.Context(), ref.UID); err != nil {
+	if _, err := b.Volumes(t.Context(), ref.UID, nil); err != nil {
 		t.Error(err)
 	}
 	gone(t, b.pod)
@@ -521,7 +521,7 @@ func TestImmutableFiles(t *testing.T) {
 		}
 		t.Cleanup(func() { must(t, setFlags(path, 0)) })
 	}
-	got, err := b.Volumes(t.Context(), ref.UID)
+	got, err := b.Volumes(t.Context(), ref.UID, nil)
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "/fixed\": operation not permitted (and 9 more)") {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -117,8 +117,8 @@ func (p *rotation) beside() bool {
 
 // paths are the logs of the containers that run, in the order of these, and the IDs of those that write to each: without a kubelet several
 // may have the same, of one pod or of several.
-func (p *rotation) paths(ctx context.Context, containers []cri.Container, note func(string, error)) (paths []string, of map[string][]string) {
-	of = map[string][]string{}
+func (p *rotation) paths(ctx context.Context, containers []cri.Container, note func(id string, err error)) ([]string, map[string][]string) {
+	paths, of := []string(nil), map[string][]string{}
 	for i := range containers {
 		c := &containers[i]
 		if ctx.Err() != nil {

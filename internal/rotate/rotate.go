@@ -233,8 +233,8 @@ func (l *log) renew(ctx context.Context, olds []old) error {
 	return err
 }
 
-// reopen has the runtime open the log anew for each container that writes to it, and returns for how many it did. One that is gone by now is
-// an error only where all are.
+// reopen has the runtime open the log anew for each container that writes to it, and returns for how many it did. One that is gone by now
+// is an error only where all are.
 func (l *log) reopen(ctx context.Context) (told int, err error) {
 	var errs, gone []error
 	for _, id := range l.ids {

@@ -81,13 +81,15 @@ func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 		return nil, nil
 	}
 	wait := cmp.Or(o.Wait, kubeletWait)
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
+	over := time.NewTimer(wait)
+	defer over.Stop()
 	tick := time.NewTicker(min(kubeletPoll, wait))
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-over.C:
 			none := fmt.Errorf("it is not there, and did not come within %v (%s): once it runs, start this program anew", wait, why)
 			return nil, cmp.Or(err, none)
 		case <-tick.C:

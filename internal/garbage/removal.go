@@ -179,8 +179,8 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 }
 
 // sharesLog reports whether another container has the same log, or one that would be taken for what this one was rotated to. A kubelet
-// gives each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it: those of the pod, and where
-// the path is not one of this pod alone, by its UID, any other that has not exited.
+// gives each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it: those of the pod, and
+// where the path is not one of this pod alone, by its UID, any other that has not exited.
 func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	v, err := x.fresh(true)
 	if err != nil {

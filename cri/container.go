@@ -65,7 +65,7 @@ type Container struct {
 	Unified     map[string]string // cgroup v2 file to what is written into it: "memory.high" to "1073741824"
 	// LogPath is the log file on the node; empty: unknown.
 	LogPath string
-	// ImageVolumes are the references or ids of images that it has as volumes.
+	// ImageVolumes are the references or ids of images that it has as volumes, each once.
 	ImageVolumes []string
 	// PID of its first process on the node. 0: unknown, or none. It may have been given to another process since.
 	PID       int
@@ -151,8 +151,10 @@ func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
 	if adj := s.GetResources().GetLinux().GetOomScoreAdj(); d.oomScoreAdj == nil && adj != 0 {
 		d.oomScoreAdj = &adj
 	}
+	known := map[string]bool{"": true}
 	for _, m := range s.GetMounts() {
-		if image := m.GetImage().GetImage(); image != "" {
+		if image := m.GetImage().GetImage(); !known[image] {
+			known[image] = true
 			d.imageVolumes = append(d.imageVolumes, image)
 		}
 	}

@@ -47,7 +47,7 @@ const (
 	maxText    = 4 << 10 // bytes of a string
 	maxEntries = 64      // entries of the maps of a message, beside those that decide (see decides)
 	maxItems   = 20_000  // of a list: a node has some hundred pods, and keeps a few dead containers of each
-	maxWithin  = 1000    // of all lists in one of them, the first: one image has as many tags as its owner likes
+	maxWithin  = 1000    // of the lists of strings in one of them, the first: one image has as many tags as its owner likes
 )
 
 var (
@@ -72,6 +72,7 @@ type pruner struct {
 	frees  bool            // what was read is given back at once: a list of megabytes gives its room to what is made of it
 	at     int             // bytes read
 	depth  int             // of the message that is read; 1: the answer
+	inner  int             // how many lists within its items it is in
 	items  int             // of the answer's lists
 }
 
@@ -231,8 +232,8 @@ func (p *pruner) skipNumber(kind protowire.Type) bool {
 	return false
 }
 
-// counts is what a message has: entries of its maps, and items of its lists.
-type counts struct{ entries, items int }
+// counts is what a message has: entries of its maps, and items of its lists, of strings and of messages.
+type counts struct{ entries, items, messages int }
 
 // value appends a field that has a length.
 func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]byte, error) {
@@ -242,7 +243,7 @@ func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]
 		if p.items++; p.items > maxItems {
 			return nil, errTooMany
 		}
-	default:
+	case of.fields == nil:
 		if has.items++; has.items > maxWithin {
 			of = nil
 		}
@@ -254,12 +255,7 @@ func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]
 	case of.keys != nil:
 		return p.entry(tag, n, of, &has.entries, out)
 	case of.fields != nil:
-		at := begin(&out, tag)
-		var err error
-		if out, err = p.message(n, of, out); err != nil {
-			return nil, err
-		}
-		end(out, at)
+		return p.within(tag, n, of, has, out)
 	case n > maxText:
 		ok = p.skip(n)
 	default:
@@ -269,6 +265,30 @@ func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]
 	if !ok {
 		return nil, errNoProto
 	}
+	return out, nil
+}
+
+// within appends a message. In a list below an answer's items one of which nothing is taken is left out, and does not count: of a container's
+// mounts, of which a tenant may have thousands, only those of images do. Of those that count none is left out, for they might be in use.
+func (p *pruner) within(tag uint64, n int, of *part, has *counts, out []byte) ([]byte, error) {
+	from, item := len(out), p.depth > 1 && of.list
+	at := begin(&out, tag)
+	if item {
+		p.inner++
+		defer func() { p.inner-- }()
+	}
+	out, err := p.message(n, of, out)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.inner > 0 && len(out) == at:
+		return out[:from], nil
+	case item:
+		if has.messages++; has.messages > maxItems {
+			return nil, errTooMany
+		}
+	}
+	end(out, at)
 	return out, nil
 }
 

@@ -107,6 +107,34 @@ func TestAnImageOfManyTagsIsListed(t *testing.T) {
 	}
 }
 
+// Each image that a container has as a volume is told, after however many other mounts: one that is not would count as unused. Those that
+// are too many are no answer.
+func TestImageVolumesAmongManyMounts(t *testing.T) {
+	for _, c := range []struct {
+		plain, images int
+		tooMany       bool
+	}{{maxWithin - 1, 1, false}, {maxWithin, 1, false}, {2 * maxItems, maxWithin + 1, false}, {0, maxItems + 1, true}} {
+		s := &runtimev1.ContainerStatus{}
+		for i := range c.plain {
+			m := &runtimev1.Mount{ContainerPath: fmt.Sprint("/m", i), HostPath: "/x"}
+			if i%2 > 0 {
+				m.Image = &runtimev1.ImageSpec{} // of none
+			}
+			s.Mounts = append(s.Mounts, m)
+		}
+		var want []string
+		for i := range c.images {
+			want = append(want, fmt.Sprint("sha256:", i))
+			s.Mounts = append(s.Mounts, &runtimev1.Mount{ContainerPath: "/model", Image: &runtimev1.ImageSpec{Image: want[i]}})
+		}
+		var got runtimev1.ContainerStatusResponse
+		err := unthin(t, &runtimev1.ContainerStatusResponse{Status: s}, &got, 1<<20)
+		if is := containerDetailOf(&got).imageVolumes; !c.tooMany && (err != nil || !slices.Equal(is, want)) || c.tooMany != errors.Is(err, errTooMany) {
+			t.Errorf("%d mounts before %d of images: %d images, %v", c.plain, c.images, len(is), err)
+		}
+	}
+}
+
 // Any message that is decoded whole is decoded the same when it is thinned and nothing in it is long or a tenant's: what the client makes
 // of both is equal.
 func TestThinTakesAllThatIsUsed(t *testing.T) {

@@ -2,6 +2,7 @@ package garbage
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,21 @@ func TestImagesInUse(t *testing.T) {
 	})
 	n.sleep(time.Hour)
 	n.want(n.pass(Images, reclaim.Periodic), "image sha256:4", "image sha256:1", "image sha256:3")
+}
+
+// An image that a container has as a volume stays, after however many other mounts it comes.
+func TestAnImageVolumeAmongManyMounts(t *testing.T) {
+	for _, mounts := range []int{999, 1000, 30_000} {
+		n := full(t)
+		n.container("c", "s", uidA, running, time.Hour, "sha256:1")
+		s := &runtimev1.ContainerStatus{Id: "c", State: running}
+		for i := range mounts {
+			s.Mounts = append(s.Mounts, &runtimev1.Mount{ContainerPath: fmt.Sprint("/m", i), HostPath: "/x"})
+		}
+		s.Mounts = append(s.Mounts, &runtimev1.Mount{ContainerPath: "/model", Image: &runtimev1.ImageSpec{Image: "sha256:2"}})
+		n.r.ContainerStatuses["c"] = s
+		n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:3", "image sha256:4")
+	}
 }
 
 // A container that does not tell its volumes keeps all images if it may run, and none if it has ended (weakness 17).

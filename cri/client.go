@@ -145,21 +145,6 @@ func (w words) share(texts ...*string) {
 	}
 }
 
-// listOneByOne lists the containers of one sandbox after the other. One whose are too large becomes Refused, and has none.
-func (c *Client) listOneByOne(ctx context.Context, sandboxes []PodSandbox, keep func(*Container) bool) (out []Container, err error) {
-	for i := range sandboxes {
-		s := &sandboxes[i]
-		items, err := c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: s.ID}, func(one *Container) bool {
-			return one.SandboxID == s.ID && (keep == nil || keep(one)) // a runtime may not have filtered
-		})
-		if s.Refused = errors.Is(err, ErrTooLarge); err != nil && !s.Refused {
-			return nil, err
-		}
-		out = append(out, items...)
-	}
-	return out, nil
-}
-
 // at is an instant of the CRI, in nanoseconds since 1970; the zero Time where the runtime did not say.
 func at(nanoseconds int64) time.Time {
 	if nanoseconds <= 0 {

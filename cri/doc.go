@@ -6,6 +6,7 @@
 //	client.go      Client: dial, lists as streams or not
 //	connection.go  one socket: errors in words, whether another runtime may be behind it
 //	list.go        Lister: all sandboxes and containers, with details remembered
+//	parts.go       a list that is too large for one answer
 //	ended.go       pods that have ended, of which a list tells no more than fits the memory
 //	stream.go      a list that comes as a stream, within bounds
 //	turn.go        large answers come one after another

@@ -103,8 +103,11 @@ func TestImagesByRuntimeHandler(t *testing.T) {
 
 // all are the containers of all sandboxes.
 func all(t *testing.T, c *Client) (out []Container, err error) {
-	err = c.AllContainers(t.Context(), func() { out = nil }, func(one *Container) { out = append(out, *one) })
-	return out, err
+	var large error
+	err = c.AllContainers(t.Context(), func() { out = nil }, func(one *Container) { out = append(out, *one) }, func(id string, of ContainerState) {
+		large = fmt.Errorf("sandbox %s, %v: %w", id, of, ErrTooLarge)
+	})
+	return out, errors.Join(err, large)
 }
 
 // What is more than the runtime tells in one answer is told of one sandbox after the other: else garbage that is too much could never be
@@ -119,6 +122,68 @@ func TestContainersThatAreTooManyForOneAnswer(t *testing.T) {
 	got, err := all(t, dial(t, r.Endpoint()))
 	if err != nil || len(got) != 12 {
 		t.Errorf("%d containers, want 12: %v", len(got), err)
+	}
+}
+
+// A sandbox whose containers are more than an answer takes keeps nobody else's from being told, nor those of its other states.
+func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
+	r := critest.Start(t)
+	for _, id := range []string{"large", "s"} {
+		r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: id})
+	}
+	filler := map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 2<<20)}
+	for i := range 12 {
+		r.Containers = append(r.Containers, &runtimev1.Container{
+			Id: fmt.Sprint("l", i), PodSandboxId: "large", Annotations: filler, State: runtimev1.ContainerState_CONTAINER_EXITED,
+		})
+	}
+	for id, sandbox := range map[string]string{"runs": "large", "c": "s"} {
+		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, PodSandboxId: sandbox, State: runtimev1.ContainerState_CONTAINER_RUNNING})
+	}
+	var got, untold []string
+	err := dial(t, r.Endpoint()).AllContainers(t.Context(), func() { got = nil }, func(one *Container) { got = append(got, one.ID) },
+		func(id string, state ContainerState) { untold = append(untold, id+" "+state.String()) })
+	if err != nil || !slices.Equal(got, []string{"runs", "c"}) || !slices.Equal(untold, []string{"large exited"}) {
+		t.Errorf("%v, %v is not told: %v", got, untold, err)
+	}
+}
+
+// Dead containers that are more than an answer takes cost no call each: what may run is listed at once, and what has exited in ready
+// sandboxes, which counts in the request. An agent that starts on such a node has 10 s for all.
+func TestDeadContainersThatAreTooManyForOneAnswer(t *testing.T) {
+	for name, hostile := range map[string]bool{"dead ones": false, "and those that run": true} {
+		r := critest.Start(t)
+		filler := map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 900_000)}
+		add := func(id string, ready bool, states ...runtimev1.ContainerState) {
+			s := &runtimev1.PodSandbox{Id: id, Metadata: &runtimev1.PodSandboxMetadata{Uid: id}, State: runtimev1.PodSandboxState_SANDBOX_NOTREADY}
+			if ready {
+				s.State = runtimev1.PodSandboxState_SANDBOX_READY
+			}
+			r.Sandboxes = append(r.Sandboxes, s)
+			for _, state := range states {
+				c := &runtimev1.Container{Id: id + state.String(), PodSandboxId: id, State: state}
+				if hostile || !ready {
+					c.Annotations = filler
+				}
+				r.Containers = append(r.Containers, c)
+			}
+		}
+		const exited = runtimev1.ContainerState_CONTAINER_EXITED
+		for i := range 60 {
+			add(fmt.Sprint("dead", i), false, exited)
+		}
+		for i := range 20 {
+			add(fmt.Sprint("ready", i), true, 0, 1, exited, 3)
+		}
+		add("half", false, 1, exited)
+		got, err := NewLister(dial(t, r.Endpoint())).List(t.Context())
+		calls, want, most := r.Calls("ListContainers"), 20*4+1, 1+3+20
+		if hostile {
+			want, most = 20*4+2+60, 1+3+81
+		}
+		if err != nil || calls > most || len(got.Containers) != want || slices.ContainsFunc(got.Sandboxes, func(s PodSandbox) bool { return s.Refused }) {
+			t.Errorf("%s: %d calls, want at most %d; %d containers, want %d: %v", name, calls, most, len(got.Containers), want, err)
+		}
 	}
 }
 

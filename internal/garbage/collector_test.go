@@ -431,6 +431,28 @@ func TestRemovalsThatHangBlockNoRelief(t *testing.T) {
 	}
 }
 
+// A sandbox whose containers are more than an answer takes keeps nothing of others from going, and nothing of its own goes: its pod lives.
+func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
+	for name, state := range map[string]runtimev1.ContainerState{"dead ones": exited, "ones that run": running} {
+		n := newNode(t)
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+		n.open(func(o *Options) { o.PodGoneAfter = 0 })
+		n.sandbox("s-a", uidA, false, time.Hour)
+		n.container("c-a", "s-a", uidA, exited, time.Hour, "")
+		n.sandbox("s-b", uidB, state == exited, time.Hour)
+		for i := range 18 {
+			n.container(fmt.Sprint("b", i), "s-b", uidB, state, time.Hour-time.Duration(i)*time.Minute, "")
+			n.r.Containers[len(n.r.Containers)-1].Annotations = map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 1<<20)}
+		}
+		log := n.file("/log/pods/default_p-" + uidB + "_" + uidB + "/main/0.log")
+		r := n.pass(Containers, reclaim.DiskPressure)
+		n.want(r, "container c-a", "sandbox s-a")
+		if !exists(log) || len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "more containers") {
+			t.Errorf("%s: said %q", name, r.Odd)
+		}
+	}
+}
+
 func TestBesideAKubelet(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})

@@ -19,9 +19,10 @@ type view struct {
 	look     *reclaim.Look
 	time     time.Time
 	problems []string
-	slow     string // what the runtime was slow at; empty: nothing
-	known    Known  // that Pods of look were made from
-	noImages error  // why images were not seen although they were to be
+	slow     string   // what the runtime was slow at; empty: nothing
+	known    Known    // that Pods of look were made from
+	noImages error    // why images were not seen although they were to be
+	untold   []string // sandboxes whose containers that may run are more than the runtime tells
 }
 
 // doubt notes what is wrong with a part of a look.
@@ -94,6 +95,8 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	again := func() { l.Containers = nil }
 	if err := c.o.Runtime.AllContainers(ctx, again, func(one *cri.Container) {
 		l.Containers = append(l.Containers, texts.container(one))
+	}, func(id string, of cri.ContainerState) {
+		v.miss(texts.sandboxes[id], id, of)
 	}); err != nil {
 		return err
 	}
@@ -132,6 +135,21 @@ func (c *Collector) createdAt(id string, told time.Time) time.Time {
 		return at
 	}
 	return told
+}
+
+// miss notes containers that the runtime does not tell, for they are more than an answer takes. Of those that may run one stands in that is
+// never touched: its pod lives, its sandbox is not empty, and any image might be its.
+func (v *view) miss(s *reclaim.Sandbox, id string, of cri.ContainerState) {
+	v.problems = append(v.problems, fmt.Sprintf("sandbox %.64q has more containers that are %v than the runtime tells in one answer", id, of))
+	if of == cri.Exited || slices.Contains(v.untold, id) {
+		return
+	}
+	v.untold = append(v.untold, id)
+	one := reclaim.Container{SandboxID: id, State: reclaim.StateAbsent}
+	if s != nil {
+		one.PodUID = s.PodUID
+	}
+	v.look.Containers = append(v.look.Containers, one)
 }
 
 // texts are those that many containers have: of ten thousand dead ones each is kept once.

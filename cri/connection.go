@@ -35,11 +35,21 @@ const (
 	// maxMessage is the receive limit: a node with thousands of dead containers answers lists of more than gRPC's 4 MiB. containerd sends
 	// no more than this, nor does a kubelet take more.
 	maxMessage = 16 << 20
-	// maxStatus is that of one status. An ordinary one has 30 KiB.
+	// maxStatus is that of one verbose status. An ordinary one has 30 KiB.
 	maxStatus = 2 << 20
 	// window is what a runtime may send of one answer before it is read: grpc's least.
 	window = 64 << 10
 )
+
+// statusLimit is the receive limit of one status. The plain one is what is asked for where the verbose one is too large, and it has to tell:
+// of a container that does not, no log is rotated, and any image may be its volume. A tenant's pod of some 30,000 volume mounts (etcd takes
+// 1.5 MiB of an object) makes 5 MiB of it, of which next to nothing is taken.
+func statusLimit(verbose bool) int {
+	if verbose {
+		return maxStatus
+	}
+	return maxMessage
+}
 
 // link is a connection to one socket.
 type link struct {

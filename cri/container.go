@@ -91,11 +91,11 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (Container, err
 	return out, nil
 }
 
-// containerStatus asks for one status, which may have no more than maxStatus.
+// containerStatus asks for one status, which may have no more than statusLimit.
 func (c *Client) containerStatus(ctx context.Context, id string, verbose bool) (*runtimev1.ContainerStatusResponse, error) {
 	defer c.turn.wait(ctx, patienceForTurn, &c.link.read)()
 	return c.runtime.ContainerStatus(ctx, &runtimev1.ContainerStatusRequest{ContainerId: id, Verbose: verbose},
-		grpc.MaxCallRecvMsgSize(maxStatus))
+		grpc.MaxCallRecvMsgSize(statusLimit(verbose)))
 }
 
 func containerStatusOf(res *runtimev1.ContainerStatusResponse) Container {

@@ -257,7 +257,8 @@ func TestAStatusThatIsTooLarge(t *testing.T) {
 		r.ContainerStatuses[id] = &runtimev1.ContainerStatus{Id: id, LogPath: "/log",
 			Resources: &runtimev1.ContainerResources{Linux: &runtimev1.LinuxContainerResources{OomScoreAdj: 900, MemoryLimitInBytes: 4096}}}
 	}
-	r.ContainerStatuses["larger"].Message = strings.Repeat("m", maxStatus)
+	r.ContainerStatuses["large"].Message = strings.Repeat("m", 5<<20) // as mounts make it
+	r.ContainerStatuses["larger"].Message = strings.Repeat("m", maxMessage)
 	r.Info["ordinary"] = crioContainer
 	r.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", State: runtimev1.PodSandboxState_SANDBOX_READY}}
 	r.Info["s"] = `{"config":{"linux":{"cgroup_parent":"/p"},"annotations":{"a":"` + strings.Repeat(`\u003c`, maxStatus/6) + `"}}}`

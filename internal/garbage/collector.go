@@ -135,6 +135,7 @@ type Collector struct {
 	quiet   quiet
 	backoff backoff
 	mounts  map[string][]string // images that containers have as volumes, by container ID
+	silent  map[string]silent   // containers that may run and did not tell theirs, by ID, and sandboxes that did not tell their containers
 	logs    map[string]string   // where containers log to, by ID; empty: nowhere
 	pauses  map[string]string   // the image of a sandbox, by sandbox ID
 	pause   []string            // images for sandboxes by the runtime's configuration

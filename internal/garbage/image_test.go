@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/eviction"
@@ -130,6 +132,73 @@ func TestAContainerThatDoesNotTell(t *testing.T) {
 			t.Errorf("%v: %q", state, r.Odd)
 		}
 	}
+}
+
+// A container that never tells its volumes keeps all images for a while only, be it that its status fails, that it does not come in time, or
+// that a tenant has made it larger than is taken: else one switches the collection of images off, and pods are evicted instead.
+func TestAContainerThatNeverTells(t *testing.T) {
+	for _, how := range []string{"fails", "hangs", "is too large", "is one of too many"} {
+		n := full(t)
+		n.sandbox("s", uidA, true, time.Hour)
+		n.container("c", "s", uidA, running, time.Hour, "sha256:1")
+		switch how {
+		case "fails":
+			n.r.Fail["ContainerStatus"] = errors.New("no")
+		case "hangs":
+			n.r.Fail["ContainerStatus"] = status.Error(codes.DeadlineExceeded, "no answer")
+		case "is too large":
+			n.r.ContainerStatuses["c"] = &runtimev1.ContainerStatus{Id: "c", State: running, Message: strings.Repeat("m", 17<<20)}
+		default:
+			n.r.Containers[0].Annotations = map[string]string{"a": strings.Repeat("x", 17<<20)}
+		}
+		for range 3 {
+			if r := n.pass(Images, reclaim.DiskPressure); r.Err == nil || len(n.removed()) > 0 {
+				t.Errorf("%s: removed %v at once: %v", how, n.removed(), r.Err)
+			}
+			n.sleep(5*time.Minute - time.Second)
+		}
+		if how == "hangs" && n.r.Calls("ContainerStatus") != 1 {
+			t.Errorf("%s: asked %d times, each costs its deadline", how, n.r.Calls("ContainerStatus"))
+		}
+		n.sleep(time.Minute)
+		r := n.pass(Images, reclaim.DiskPressure)
+		if n.want(r, n.removed()...); len(n.removed()) < 3 || !slices.ContainsFunc(r.Odd, func(odd string) bool { return strings.Contains(odd, "not told for 15m0s") }) {
+			t.Errorf("%s: removed %v, said %q", how, n.removed(), r.Odd)
+		}
+	}
+}
+
+// A status that a tenant has made of megabytes of mounts tells its volumes all the same.
+func TestAStatusOfManyMounts(t *testing.T) {
+	n := full(t)
+	n.container("c", "s", uidA, running, time.Hour, "sha256:1")
+	s := &runtimev1.ContainerStatus{Id: "c", State: running}
+	for i := range 30_000 {
+		s.Mounts = append(s.Mounts, &runtimev1.Mount{ContainerPath: fmt.Sprint("/m", i), HostPath: "/var/lib/kubelet/pods/" + strings.Repeat("s", 140)})
+	}
+	s.Mounts = append(s.Mounts, &runtimev1.Mount{ContainerPath: "/model", Image: &runtimev1.ImageSpec{Image: "sha256:2"}})
+	n.r.ContainerStatuses["c"] = s
+	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:3", "image sha256:4")
+}
+
+// However many containers hang, a round of questions costs no more than a few deadlines, and each has its turn.
+func TestContainersThatHangAreAskedAFewAtATime(t *testing.T) {
+	n := full(t)
+	for i := range 7 {
+		n.container(fmt.Sprint("c", i), "s", uidA, running, time.Hour, "sha256:1")
+	}
+	n.container("dead", "s", uidA, exited, time.Hour, "sha256:1")
+	n.r.Fail["ContainerStatus"] = status.Error(codes.DeadlineExceeded, "no answer")
+	for i, want := range []int{lateMost, 2 * lateMost, 8, 8} {
+		if r := n.pass(Images, reclaim.DiskPressure); r.Err == nil || n.r.Calls("ContainerStatus") != want {
+			t.Errorf("round %d: %d questions so far, want %d: %v", i, n.r.Calls("ContainerStatus"), want, r.Err)
+		}
+		n.sleep(time.Minute)
+	}
+	delete(n.r.Fail, "ContainerStatus")
+	n.r.ContainerStatuses["c6"] = &runtimev1.ContainerStatus{Id: "c6", Mounts: []*runtimev1.Mount{{Image: &runtimev1.ImageSpec{Image: "sha256:2"}}}}
+	n.sleep(silentMost)
+	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:3", "image sha256:4")
 }
 
 // Images that cannot be seen keep nothing else from going, least of all when a disk is short, and nothing of them is forgotten.

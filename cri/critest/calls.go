@@ -18,11 +18,11 @@ func (r *Runtime) sandboxes() []*runtimev1.PodSandbox { return clones(r.Sandboxe
 func (r *Runtime) images() []*runtimev1.Image { return clones(r.Images) }
 
 func (r *Runtime) containers(f *runtimev1.ContainerFilter) (out []*runtimev1.Container) {
-	for _, c := range clones(r.Containers) {
+	for _, c := range r.Containers {
 		if f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.GetPodSandboxId() || f.GetState() != nil && f.GetState().State != c.GetState() {
 			continue
 		}
-		out = append(out, c)
+		out = append(out, proto.CloneOf(c))
 	}
 	return out
 }

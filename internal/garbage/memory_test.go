@@ -75,8 +75,12 @@ func TestDeadContainersFitTheMemory(t *testing.T) {
 	for _, c := range []struct {
 		each    int
 		streams bool
-	}{{1, false}, {1, true}, {dead, false}} {
+		more    int // bytes of each: 10,000 of them are more than one answer has
+	}{{1, false, 0}, {1, true, 0}, {dead, false, 0}, {1, false, 1100}} {
 		r := deadNode(t, c.each)
+		for _, one := range r.Containers {
+			one.Annotations["io.kubernetes.container.preStopHandler"] = strings.Repeat("x", c.more)
+		}
 		r.Streams, r.Batch = c.streams, 500
 		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		child.Env = append(os.Environ(), childVariable+"="+r.Endpoint())
@@ -86,10 +90,10 @@ func TestDeadContainersFitTheMemory(t *testing.T) {
 			_, _ = fmt.Sscanf(string(out[at:]), "more %d steps %d", &more, &steps)
 		}
 		if err != nil || more == 0 || more > memoryMore || steps < dead {
-			t.Errorf("%d in a sandbox, streams %v: %.1f MiB, want at most %d; %d steps, want %d (%v)\n%.2000s",
-				c.each, c.streams, float64(more)/(1<<20), memoryMore>>20, steps, dead, err, out)
+			t.Errorf("%+v: %.1f MiB, want at most %d; %d steps, want %d (%v)\n%.2000s",
+				c, float64(more)/(1<<20), memoryMore>>20, steps, dead, err, out)
 		} else {
-			t.Logf("%d in a sandbox, streams %v: %.1f MiB", c.each, c.streams, float64(more)/(1<<20))
+			t.Logf("%+v: %.1f MiB", c, float64(more)/(1<<20))
 		}
 		r.Stop()
 	}

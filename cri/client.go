@@ -80,16 +80,16 @@ func (c *Client) Close() error {
 	return errors.Join(c.link.conn.Close(), c.imageLink.conn.Close())
 }
 
-// listSandboxes lists all sandboxes, once each, within the caller's deadline.
-// keep says which are kept; nil: all.
-func (c *Client) listSandboxes(ctx context.Context, keep func(*PodSandbox) bool) ([]PodSandbox, error) {
+// listSandboxes lists the sandboxes that a filter lets through (nil: all), once each, within the caller's deadline. keep says which are
+// kept; nil: all.
+func (c *Client) listSandboxes(ctx context.Context, filter *runtimev1.PodSandboxFilter, keep func(*PodSandbox) bool) ([]PodSandbox, error) {
 	words, sources, seen := words{}, map[string]map[string]string{}, map[string]bool{}
 	var m runtimev1.PodSandbox
 	out, err := (&twin[PodSandbox]{
 		link: c.link, turn: c.turn, absent: &c.noSandboxStream, limits: c.limits,
 		streamName: runtimev1.RuntimeService_StreamPodSandboxes_FullMethodName, streamed: &runtimev1.StreamPodSandboxesResponse{},
 		plainName: runtimev1.RuntimeService_ListPodSandbox_FullMethodName, plain: &runtimev1.ListPodSandboxResponse{},
-		request: &runtimev1.StreamPodSandboxesRequest{}, whole: &runtimev1.ListPodSandboxRequest{},
+		request: &runtimev1.StreamPodSandboxesRequest{Filter: filter}, whole: &runtimev1.ListPodSandboxRequest{Filter: filter},
 		item: func(text []byte) (s PodSandbox, taken bool, err error) {
 			if err = proto.Unmarshal(text, &m); err != nil || m.Id == "" || seen[m.Id] {
 				return s, false, err

@@ -39,6 +39,19 @@ func (c *Client) alive(ctx context.Context) (out []Container, err error) {
 	return out, nil
 }
 
+// Alive lists the sandboxes that are ready, and then the containers of all sandboxes that have not exited, without what only a status tells.
+// However many are dead, it costs four calls. Where those are more than the runtime tells in one answer it is ErrTooLarge.
+func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers []Container, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	defer cancel()
+	ready := &runtimev1.PodSandboxFilter{State: &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY}}
+	sandboxes, err = c.listSandboxes(ctx, ready, func(s *PodSandbox) bool { return s.Ready }) // a runtime may not have filtered
+	if err == nil {
+		containers, err = c.alive(ctx)
+	}
+	return sandboxes, containers, err
+}
+
 // containersByState lists those of a sandbox one state after the other, for they are too large together. untold are the states whose are too
 // large by themselves.
 func (c *Client) containersByState(ctx context.Context, sandboxID string) (out []Container, untold []ContainerState, err error) {

@@ -103,7 +103,7 @@ func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 func (c *Client) Sandboxes(ctx context.Context, each func(*PodSandbox)) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	_, err := c.listSandboxes(ctx, func(s *PodSandbox) bool { each(s); return false })
+	_, err := c.listSandboxes(ctx, nil, func(s *PodSandbox) bool { each(s); return false })
 	return err
 }
 

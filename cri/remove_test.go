@@ -125,6 +125,31 @@ func TestContainersThatAreTooManyForOneAnswer(t *testing.T) {
 	}
 }
 
+// What is alive is listed in four calls, also where the runtime does not filter.
+func TestAlive(t *testing.T) {
+	r := node(t)
+	r.Containers[2].State = runtimev1.ContainerState_CONTAINER_UNKNOWN
+	r.Containers = append(r.Containers, &runtimev1.Container{Id: "dead", PodSandboxId: "s1", State: runtimev1.ContainerState_CONTAINER_EXITED})
+	c := dial(t, r.Endpoint())
+	for _, filters := range []bool{true, false} {
+		if !filters {
+			every := &runtimev1.ListContainersResponse{Containers: r.Containers}
+			r.Change(func() { r.Answer["ListContainers"] = func(any) any { return every } })
+		}
+		sandboxes, containers, err := c.Alive(t.Context())
+		var is []string
+		for _, one := range containers {
+			is = append(is, one.ID+" "+one.State.String())
+		}
+		if err != nil || len(sandboxes) != 1 || sandboxes[0].ID != "s1" || !slices.Equal(is, []string{"c2 created", "c1 running", "c0 unknown"}) {
+			t.Errorf("filters %v: %+v, %v, %v", filters, sandboxes, is, err)
+		}
+	}
+	if r.Calls("ListContainers") != 6 || r.Calls("ListPodSandbox") != 2 {
+		t.Errorf("%d and %d calls", r.Calls("ListContainers"), r.Calls("ListPodSandbox"))
+	}
+}
+
 // A sandbox whose containers are more than an answer takes keeps nobody else's from being told, nor those of its other states.
 func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 	r := critest.Start(t)

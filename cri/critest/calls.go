@@ -13,7 +13,14 @@ import (
 
 // sandboxes, containers and images are copies: an answer is written out after the lock is gone. The caller holds mu.
 
-func (r *Runtime) sandboxes() []*runtimev1.PodSandbox { return clones(r.Sandboxes) }
+func (r *Runtime) sandboxes(f *runtimev1.PodSandboxFilter) (out []*runtimev1.PodSandbox) {
+	for _, s := range r.Sandboxes {
+		if f.GetState() == nil || f.GetState().State == s.GetState() {
+			out = append(out, proto.CloneOf(s))
+		}
+	}
+	return out
+}
 
 func (r *Runtime) images() []*runtimev1.Image { return clones(r.Images) }
 
@@ -56,10 +63,10 @@ func (r *Runtime) RuntimeConfig(ctx context.Context, _ *runtimev1.RuntimeConfigR
 	})
 }
 
-// ListPodSandbox implements the CRI.
-func (r *Runtime) ListPodSandbox(ctx context.Context, _ *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
+// ListPodSandbox implements the CRI, with the filters that are used.
+func (r *Runtime) ListPodSandbox(ctx context.Context, req *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
 	return unary(ctx, r, "ListPodSandbox", func() (*runtimev1.ListPodSandboxResponse, error) {
-		return &runtimev1.ListPodSandboxResponse{Items: r.sandboxes()}, nil
+		return &runtimev1.ListPodSandboxResponse{Items: r.sandboxes(req.GetFilter())}, nil
 	})
 }
 

@@ -48,10 +48,11 @@ func stream[M, T any](r *Runtime, name string, s grpc.ServerStreamingServer[M], 
 	return nil
 }
 
-// StreamPodSandboxes implements the CRI.
-func (r *Runtime) StreamPodSandboxes(_ *runtimev1.StreamPodSandboxesRequest,
+// StreamPodSandboxes implements the CRI, with the filters that are used.
+func (r *Runtime) StreamPodSandboxes(req *runtimev1.StreamPodSandboxesRequest,
 	s grpc.ServerStreamingServer[runtimev1.StreamPodSandboxesResponse]) error {
-	return stream(r, "StreamPodSandboxes", s, r.sandboxes, func(part []*runtimev1.PodSandbox) *runtimev1.StreamPodSandboxesResponse {
+	list := func() []*runtimev1.PodSandbox { return r.sandboxes(req.GetFilter()) }
+	return stream(r, "StreamPodSandboxes", s, list, func(part []*runtimev1.PodSandbox) *runtimev1.StreamPodSandboxesResponse {
 		return &runtimev1.StreamPodSandboxesResponse{PodSandboxes: part}
 	})
 }

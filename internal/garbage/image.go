@@ -49,11 +49,11 @@ func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 	return Removed, "", nil
 }
 
-// settled are the runtime's lists once no young sandbox lacks its container, or why images have to wait for that. Disk pressure waits for
+// settled are the runtime's lists (see usedNow) once no young sandbox lacks its container, or why images have to wait for that. Disk pressure waits for
 // a while, in all of a pass and whichever sandboxes come and go meanwhile, and then goes on without.
 func (x *run) settled() (v *view, why string, err error) {
 	for {
-		if v, err = x.fresh(false); err != nil {
+		if v, err = x.usedNow(); err != nil {
 			return nil, "", err
 		}
 		id := v.look.Pulling(v.time)
@@ -74,4 +74,47 @@ func (x *run) settled() (v *view, why string, err error) {
 			return nil, "", x.ctx.Err()
 		}
 	}
+}
+
+// usedNow are lists from which all is seen that may use an image at this moment. Where the runtime tells its containers in next to no time
+// they are all listed anew. On a node with thousands of dead ones that would take as long for each image as all of them may have: there what
+// is ready or may run is listed anew, and the rest is of a moment ago. A container that was made and has ended in between is not seen then,
+// and nothing runs with its image.
+func (x *run) usedNow() (*view, error) {
+	before := x.lists
+	all, err := x.fresh(x.listsFor > freshLeast)
+	if err != nil || all != before {
+		return all, err
+	}
+	v := &view{look: &reclaim.Look{}, untold: all.untold}
+	sandboxes, containers, err := x.c.o.Runtime.Alive(x.ctx)
+	switch {
+	case errors.Is(err, cri.ErrTooLarge):
+		return x.fresh(false)
+	case err != nil:
+		return nil, err
+	}
+	alive := make(map[string]bool, len(sandboxes)+len(containers))
+	for i := range sandboxes {
+		alive[sandboxes[i].ID] = true
+		v.look.Sandboxes = append(v.look.Sandboxes, sandboxOf(&sandboxes[i]))
+	}
+	for i := range all.look.Sandboxes {
+		if s := all.look.Sandboxes[i]; !alive[s.ID] {
+			s.NotReady = true
+			v.look.Sandboxes = append(v.look.Sandboxes, s)
+		}
+	}
+	texts := newTexts(v.look.Sandboxes)
+	for i := range containers {
+		alive[containers[i].ID] = true
+		v.look.Containers = append(v.look.Containers, texts.container(&containers[i]))
+	}
+	for i := range all.look.Containers {
+		if c := &all.look.Containers[i]; !alive[c.ID] {
+			v.look.Containers = append(v.look.Containers, *c)
+		}
+	}
+	v.time = x.c.now()
+	return v, nil
 }

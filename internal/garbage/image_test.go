@@ -99,6 +99,41 @@ func TestImagesInUse(t *testing.T) {
 	n.want(n.pass(Images, reclaim.Periodic), "image sha256:4", "image sha256:1", "image sha256:3")
 }
 
+// On a node whose containers are more than one answer holds, and so cost a call for each sandbox, an image costs a few calls: what is alive is
+// listed anew before each, and what has begun to use one since the plan keeps it.
+func TestImagesOfANodeWithManyDeadContainers(t *testing.T) {
+	n := newNode(t)
+	n.now, n.clock = time.Now, time.Now()
+	const pods, images = 300, 20
+	named := map[string]reclaim.Phase{}
+	for i := range pods {
+		uid, s := fmt.Sprintf("00000000-0000-0000-0000-%012d", i), fmt.Sprint("s", i)
+		named[uid] = reclaim.Active
+		n.sandbox(s, uid, false, time.Hour)
+		n.container(fmt.Sprint("c", i), s, uid, exited, time.Hour, "sha256:dead")
+		n.r.Containers[i].Annotations = map[string]string{"a": strings.Repeat("x", 60_000)}
+	}
+	n.known.Store(&Known{Pods: named, Synced: true})
+	n.image("sha256:dead", 10)
+	for i := range images {
+		n.image(fmt.Sprint("sha256:", i), 10)
+	}
+	n.seen()
+	n.r.Answer["RemoveImage"] = func(m any) any { // the runtime is asked under its lock
+		if len(n.r.Removed) == 3 {
+			n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "new", PodSandboxId: "s0", State: running, ImageId: "sha256:9"})
+		}
+		return m
+	}
+	r := n.pass(Images, reclaim.DiskPressure)
+	if r.Count(Removed) != images-1 || outcome(t, r, "sha256:9").Outcome != Skipped {
+		t.Errorf("%d removed: %v, %+v", r.Count(Removed), r.Err, outcome(t, r, "sha256:9"))
+	}
+	if calls := n.r.Calls("ListContainers"); calls > images*pods/2 {
+		t.Errorf("%d calls for %d images", calls, images)
+	}
+}
+
 // An image that a container has as a volume stays, after however many other mounts it comes.
 func TestAnImageVolumeAmongManyMounts(t *testing.T) {
 	for _, mounts := range []int{999, 1000, 30_000} {

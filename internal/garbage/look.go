@@ -83,9 +83,7 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 func (c *Collector) lists(ctx context.Context, v *view) error {
 	began, l := c.now(), v.look
 	if err := c.o.Runtime.Sandboxes(ctx, func(s *cri.PodSandbox) {
-		l.Sandboxes = append(l.Sandboxes, reclaim.Sandbox{
-			ID: s.ID, PodUID: s.UID, Namespace: s.Namespace, Name: s.Name, Attempt: s.Attempt, NotReady: !s.Ready, CreatedAt: s.CreatedAt,
-		})
+		l.Sandboxes = append(l.Sandboxes, sandboxOf(s))
 	}); err != nil {
 		return err
 	}
@@ -135,6 +133,12 @@ func (c *Collector) createdAt(id string, told time.Time) time.Time {
 		return at
 	}
 	return told
+}
+
+func sandboxOf(s *cri.PodSandbox) reclaim.Sandbox {
+	return reclaim.Sandbox{
+		ID: s.ID, PodUID: s.UID, Namespace: s.Namespace, Name: s.Name, Attempt: s.Attempt, NotReady: !s.Ready, CreatedAt: s.CreatedAt,
+	}
 }
 
 // miss notes containers that the runtime does not tell, for they are more than an answer takes. Of those that may run one stands in that is

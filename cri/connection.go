@@ -41,9 +41,9 @@ const (
 	window = 64 << 10
 )
 
-// statusLimit is the receive limit of one status. The plain one is what is asked for where the verbose one is too large, and it has to tell:
-// of a container that does not, no log is rotated, and any image may be its volume. A tenant's pod of some 30,000 volume mounts (etcd takes
-// 1.5 MiB of an object) makes 5 MiB of it, of which next to nothing is taken.
+// statusLimit is the receive limit of one status. The plain one is what is asked for where the verbose one is too large, and it has to
+// tell: of a container that does not, no log is rotated, and any image may be its volume. A tenant's pod of some 30,000 volume mounts
+// (etcd takes 1.5 MiB of an object) makes 5 MiB of it, of which next to nothing is taken.
 func statusLimit(verbose bool) int {
 	if verbose {
 		return maxStatus
@@ -141,7 +141,8 @@ func (l *link) wrap(verb string, err error) error {
 	case codes.Canceled:
 		cause = followed(context.Canceled, s.Message())
 	case codes.ResourceExhausted, codes.Internal:
-		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may answer with this code for reasons of its own.
+		// errTooMany, or grpc-go rpc_util.go: "received message larger than max". A runtime may answer with this code for reasons of its
+		// own.
 		if strings.Contains(s.Message(), "larger than max") {
 			cause = fmt.Errorf("%w: %s: remove dead containers and unused images, or use a runtime that streams its lists (containerd 2.4)",
 				ErrTooLarge, s.Message())

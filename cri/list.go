@@ -65,10 +65,10 @@ func NewLister(c *Client) *Lister {
 // minute (of sandboxes: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request;
 // 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
 // is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
-// be listed for their size is Refused, and none keeps those of others from being listed (see listInParts). Of pods without a ready sandbox no more than
-// endedMost containers that have exited are listed, and no more sandboxes, but those that may be static or have what decides. One whose
-// verbose status is too large is Refused, and asked for the plain one from then on. When ctx ends, or a status is not answered in time,
-// what is known so far is returned.
+// be listed for their size is Refused, and none keeps those of others from being listed (see listInParts). Of pods without a ready
+// sandbox no more than endedMost containers that have exited are listed, and no more sandboxes, but those that may be static or have what
+// decides. One whose verbose status is too large is Refused, and asked for the plain one from then on. When ctx ends, or a status is not
+// answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.client.timeouts.list)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,8 +40,8 @@ func (c *Client) alive(ctx context.Context) (out []Container, err error) {
 	return out, nil
 }
 
-// Alive lists the sandboxes that are ready, and then the containers of all sandboxes that have not exited, without what only a status tells.
-// However many are dead, it costs four calls. Where those are more than the runtime tells in one answer it is ErrTooLarge.
+// Alive lists the sandboxes that are ready, and then the containers of all sandboxes that have not exited, without what only a status
+// tells. However many are dead, it costs four calls. Where those are more than the runtime tells in one answer it is ErrTooLarge.
 func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers []Container, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
@@ -52,8 +53,8 @@ func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers 
 	return sandboxes, containers, err
 }
 
-// containersByState lists those of a sandbox one state after the other, for they are too large together. untold are the states whose are too
-// large by themselves.
+// containersByState lists those of a sandbox one state after the other, for they are too large together. untold are the states whose are
+// too large by themselves.
 func (c *Client) containersByState(ctx context.Context, sandboxID string) (out []Container, untold []ContainerState, err error) {
 	seen := map[string]bool{}
 	for _, state := range append(slices.Clone(aliveStates), Exited) {
@@ -74,6 +75,15 @@ func (c *Client) containersByState(ctx context.Context, sandboxID string) (out [
 		out = append(out, items...)
 	}
 	return out, untold, nil
+}
+
+// NotExited lists the containers of a sandbox that have not exited, however many have: ContainersOf asks for all at once.
+func (c *Client) NotExited(ctx context.Context, sandboxID string) (out []Container, err error) {
+	items, untold, err := c.containersByState(ctx, sandboxID)
+	if err == nil && slices.ContainsFunc(untold, func(s ContainerState) bool { return s != Exited }) {
+		err = fmt.Errorf("list containers of sandbox %s: %w", sandboxID, ErrTooLarge)
+	}
+	return slices.DeleteFunc(items, func(one Container) bool { return one.State == Exited }), err
 }
 
 // listInParts lists containers where all are more than the runtime tells in one answer: those that may run first, for all sandboxes at

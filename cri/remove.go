@@ -117,10 +117,12 @@ func (c *Client) Containers(ctx context.Context, sandboxID string) ([]Container,
 }
 
 // AllContainers hands over the containers of all sandboxes likewise. Those of an answer that fails are void: again is called, and then
-// they come anew. Where all are more than the runtime tells in one answer, it tells of one sandbox after the other, each with a deadline of
-// its own, and of one that has too many of one state after the other. untold gets the states whose containers in a sandbox are more even so:
-// one tenant's keep nobody else's from being told.
-func (c *Client) AllContainers(ctx context.Context, again func(), each func(*Container), untold func(sandboxID string, of ContainerState)) error {
+// they come anew. Where all are more than the runtime tells in one answer, it tells of one sandbox after the other, each with a deadline
+// of its own, and of one that has too many of one state after the other. untold gets the states whose containers in a sandbox are more
+// even so: one tenant's keep nobody else's from being told.
+func (c *Client) AllContainers(
+	ctx context.Context, again func(), each func(*Container), untold func(sandboxID string, of ContainerState),
+) error {
 	within, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
 	_, err := c.listContainers(within, nil, func(one *Container) bool { each(one); return false })

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// thin is protobuf of which only what this package takes is decoded. Of a runtime's answers tenants fill the most: a pod's annotations have
-// up to 256 KiB, its labels and hooks a megabyte, and what it has in its environment stands in the verbose status twice, six bytes for
-// one. So an answer is read as it came, chunk by chunk, and what is not taken is stepped over: it is there once, never a second time.
+// thin is protobuf of which only what this package takes is decoded. Of a runtime's answers tenants fill the most: a pod's annotations
+// have up to 256 KiB, its labels and hooks a megabyte, and what it has in its environment stands in the verbose status twice, six bytes
+// for one. So an answer is read as it came, chunk by chunk, and what is not taken is stepped over: it is there once, never a second time.
 type thin struct{ encoding.CodecV2 }
 
 func newThin() thin { return thin{encoding.GetCodecV2("proto")} }
@@ -268,8 +268,9 @@ func (p *pruner) value(tag uint64, n int, of *part, has *counts, out []byte) ([]
 	return out, nil
 }
 
-// within appends a message. In a list below an answer's items one of which nothing is taken is left out, and does not count: of a container's
-// mounts, of which a tenant may have thousands, only those of images do. Of those that count none is left out, for they might be in use.
+// within appends a message. In a list below an answer's items one of which nothing is taken is left out, and does not count: of a
+// container's mounts, of which a tenant may have thousands, only those of images do. Of those that count none is left out, for they might
+// be in use.
 func (p *pruner) within(tag uint64, n int, of *part, has *counts, out []byte) ([]byte, error) {
 	from, item := len(out), p.depth > 1 && of.list
 	at := begin(&out, tag)

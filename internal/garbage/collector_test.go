@@ -453,6 +453,28 @@ func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 	}
 }
 
+// Dead containers that no list tells go with their sandbox, once the pod is gone and as long as none in it may run.
+func TestDeadContainersThatAreNotToldGoWithTheirSandbox(t *testing.T) {
+	for name, alive := range map[string]bool{"all are dead": false, "one is not": true} {
+		n := newNode(t)
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+		n.sandbox("s", uidA, false, time.Hour)
+		for i := range 18 {
+			n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour, "")
+			n.r.Containers[i].Annotations = map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 1<<20)}
+		}
+		want := []string{"sandbox s"}
+		if alive {
+			n.container("young", "s", uidA, created, 0, "")
+			want = nil
+		}
+		r := n.pass(Containers, reclaim.Periodic)
+		if n.want(r, want...); t.Failed() {
+			t.Fatal(name)
+		}
+	}
+}
+
 func TestBesideAKubelet(t *testing.T) {
 	n := newNode(t)
 	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})

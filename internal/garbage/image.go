@@ -49,8 +49,8 @@ func (x *run) removeImage(s *reclaim.Step) (Outcome, string, error) {
 	return Removed, "", nil
 }
 
-// settled are the runtime's lists (see usedNow) once no young sandbox lacks its container, or why images have to wait for that. Disk pressure waits for
-// a while, in all of a pass and whichever sandboxes come and go meanwhile, and then goes on without.
+// settled are the runtime's lists (see usedNow) once no young sandbox lacks its container, or why images have to wait for that. Disk
+// pressure waits for a while, in all of a pass and whichever sandboxes come and go meanwhile, and then goes on without.
 func (x *run) settled() (v *view, why string, err error) {
 	for {
 		if v, err = x.usedNow(); err != nil {
@@ -77,9 +77,9 @@ func (x *run) settled() (v *view, why string, err error) {
 }
 
 // usedNow are lists from which all is seen that may use an image at this moment. Where the runtime tells its containers in next to no time
-// they are all listed anew. On a node with thousands of dead ones that would take as long for each image as all of them may have: there what
-// is ready or may run is listed anew, and the rest is of a moment ago. A container that was made and has ended in between is not seen then,
-// and nothing runs with its image.
+// they are all listed anew. On a node with thousands of dead ones that would take as long for each image as all of them may have: there
+// what is ready or may run is listed anew, and the rest is of a moment ago. A container that was made and has ended in between is not
+// seen then, and nothing runs with its image.
 func (x *run) usedNow() (*view, error) {
 	before := x.lists
 	all, err := x.fresh(x.listsFor > freshLeast)

@@ -11,8 +11,9 @@ import (
 	"jettison/reclaim"
 )
 
-// silentMost is for how long a container that may run and does not tell its volumes keeps all images. From then on images go as without it,
-// as they do for young sandboxes (reclaim.PullingMost): a tenant can make one that never tells, and a disk that is full stops the node.
+// silentMost is for how long a container that may run and does not tell its volumes keeps all images. From then on images go as without
+// it, as they do for young sandboxes (reclaim.PullingMost): a tenant can make one that never tells, and a disk that is full stops the
+// node.
 const silentMost = reclaim.PullingMost
 
 // silent is a container that may run and did not tell its volumes, or a sandbox that did not tell its containers.

@@ -251,6 +251,9 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 		}
 	}
 	containers, err := c.o.Runtime.Containers(x.ctx, s.ID)
+	if errors.Is(err, cri.ErrTooLarge) && s.Reason != reclaim.NotNewest { // dead ones that are not told go with it
+		containers, err = c.o.Runtime.NotExited(x.ctx, s.ID)
+	}
 	if err != nil {
 		return Failed, "", err
 	}

@@ -11,6 +11,8 @@ const (
 	every = time.Minute
 	// again is that for a kubelet which is not there now, and is waited for: one that restarts may be up for moments only.
 	again = 10 * time.Second
+	// nowWait is how long LookNow waits. A search takes tens of milliseconds for a few thousand processes.
+	nowWait = 100 * time.Millisecond
 )
 
 // Result is what a search has found.
@@ -30,12 +32,15 @@ type WatchOptions struct {
 }
 
 // Watch is the one place that knows whether a kubelet is on this node, for a loop that must not wait: a search takes the longer the more
-// processes there are, tens of milliseconds for a few thousand. All of it is for the loop's goroutine.
+// processes and listeners there are, and each is one's who may slow it. So there is one search at a time, beside the loop. All of it is for
+// the loop's goroutine.
 type Watch struct {
 	o        WatchOptions
 	searcher *searcher
 	found    bool
 	looked   time.Time     // for it; zero: never
+	began    time.Time     // the last search
+	slow     bool          // that it does not end was said
 	pending  bool          // a search is under way, or its result was not taken yet
 	ended    chan struct{} // closed when the last search has ended, and what it has seen is kept; nil: there was none
 	results  chan Result   // one slot
@@ -69,16 +74,46 @@ func NewWatch(o WatchOptions) *Watch {
 // Found reports whether a kubelet was there, or counted still (Presence), when it was last looked for.
 func (w *Watch) Found() bool { return w.found }
 
-// LookNow looks for one and waits for the answer: for what is about to be done on its account. It reports whether that has changed.
-func (w *Watch) LookNow() (changed bool) { return w.learn(w.searcher.search()) }
+// LookNow looks for one and waits a moment for the answer: for what is about to be done on its account. Where none comes in time, the last
+// one holds, and where there was none yet, a kubelet may be there, so that it counts as one. What comes later is for OnResult. It reports
+// whether what is known has changed.
+func (w *Watch) LookNow() (changed bool) {
+	was := w.found
+	timer := time.NewTimer(nowWait)
+	defer timer.Stop()
+	for own := false; w.pending || !own; { // a search that is under way began before, and may have missed it
+		if !w.pending {
+			own = true
+			w.begin(time.Now())
+		}
+		select {
+		case r := <-w.results:
+			w.OnResult(r)
+		case <-timer.C:
+			if w.looked.IsZero() {
+				w.set(true, "a kubelet may run, the search for it does not end")
+			}
+			return w.found != was
+		}
+	}
+	return w.found != was
+}
 
 // Tick starts a search beside the loop if one is due and none is under way.
 func (w *Watch) Tick(now time.Time) {
-	if w.pending || now.Sub(w.looked) < w.searcher.due() {
-		return
+	switch {
+	case !w.pending && now.Sub(w.looked) >= w.searcher.due():
+		w.begin(now)
+	case w.pending && !w.slow && now.Sub(w.began) >= every:
+		w.slow = true
+		w.o.Log.Warn("the search for a kubelet does not end: what it found last counts", "since", w.began, "beside", w.found)
 	}
+}
+
+// begin starts a search. None is under way.
+func (w *Watch) begin(now time.Time) {
 	s, results, ended := w.searcher, w.results, make(chan struct{})
-	w.pending, w.ended = true, ended
+	w.pending, w.ended, w.began, w.slow = true, ended, now, false
 	go func() {
 		defer close(ended)
 		results <- s.search() // the slot is free: the next search starts once OnResult has taken this one
@@ -86,7 +121,7 @@ func (w *Watch) Tick(now time.Time) {
 	}()
 }
 
-// Results is where a search that Tick has started hands over what it has found. It is for OnResult.
+// Results is where a search hands over what it has found. It is for OnResult.
 func (w *Watch) Results() <-chan Result { return w.results }
 
 // OnResult takes what came from Results, and reports whether it has changed.
@@ -106,11 +141,15 @@ func (w *Watch) OnResult(r Result) (changed bool) {
 // learn remembers what was found. A change is logged.
 func (w *Watch) learn(r Result) (changed bool) {
 	w.looked = r.At
-	if r.Found == w.found {
+	return w.set(r.Found, r.Evidence)
+}
+
+func (w *Watch) set(found bool, evidence string) (changed bool) {
+	if found == w.found {
 		return false
 	}
-	w.found = r.Found
-	fields := []any{"beside", r.Found, "evidence", r.Evidence}
+	w.found = found
+	fields := []any{"beside", found, "evidence", evidence}
 	if w.o.Fields != nil {
 		fields = append(fields, w.o.Fields()...)
 	}

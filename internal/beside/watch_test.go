@@ -94,10 +94,52 @@ func TestLookNowWaitsForItsAnswer(t *testing.T) {
 		if !w.LookNow() || !w.Found() {
 			t.Error("the kubelet was not found")
 		}
-		if w.OnResult(<-w.Results()) || searches.Load() != 2 {
-			t.Errorf("%d searches, want the two to agree", searches.Load())
+		if w.pending || searches.Load() != 2 {
+			t.Errorf("%d searches, want one of its own after the one under way", searches.Load())
 		}
 	})
+}
+
+// The loop waits no longer than a moment for a search that takes its time, or hangs: the last answer holds then. Where there was none yet, a
+// kubelet may be there. What the search finds in the end is handed over as any other.
+func TestLookNowDoesNotWaitForASlowSearch(t *testing.T) {
+	for name, c := range map[string]struct{ before, here, want bool }{
+		"at the start":          {want: true},
+		"none was there":        {before: true},
+		"one was there":         {before: true, here: true, want: true},
+		"at the start, and one": {here: true, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, searches, log := newTestWatch(t, &c.here, 30*time.Millisecond)
+				if c.before {
+					w.LookNow()
+				}
+				quick := w.searcher.kubelet
+				w.searcher.kubelet = func() (bool, string) {
+					time.Sleep(5 * time.Minute)
+					return quick()
+				}
+				for range 3 {
+					began := time.Now()
+					if w.LookNow(); time.Since(began) > nowWait || w.Found() != c.want {
+						t.Errorf("found %v after %v, want %v after %v", w.Found(), time.Since(began), c.want, nowWait)
+					}
+				}
+				for range 4 {
+					time.Sleep(30 * time.Second)
+					w.Tick(time.Now())
+				}
+				if !strings.Contains(log.String(), "does not end") || strings.Count(log.String(), "does not end: what") != 1 {
+					t.Errorf("logged %q", log)
+				}
+				began := searches.Load()
+				if w.OnResult(<-w.Results()); w.Found() != c.here || searches.Load() != began+1 {
+					t.Errorf("in the end: found %v, %d searches", w.Found(), searches.Load()-began)
+				}
+			})
+		})
+	}
 }
 
 // Close waits for the search under way, and not for ever. A Watch that never looked has nothing to wait for, and one whose search has ended

@@ -6,6 +6,7 @@
 //	owner.go   which processes are the node's own
 //	presence.go Presence: one that was seen a moment ago counts, over restarts
 //	listen.go  who listens on a kubelet's ports
+//	diag.go    what listens on a port, by the kernel's socket diagnosis
 //	watch.go   Watch: what is known of it, for a loop that must not wait
 package beside
 
@@ -95,7 +96,12 @@ func openProc(mount string) (*proc, error) {
 
 func (p *proc) close() { unix.Close(p.fd) }
 
+// list reads which processes there are, anew each time.
 func (p *proc) list() error {
+	if _, err := unix.Seek(p.fd, 0, unix.SEEK_SET); err != nil {
+		return err
+	}
+	p.pids = p.pids[:0]
 	var found []string
 	for {
 		n, err := unix.Getdents(p.fd, p.buf)
@@ -185,23 +191,33 @@ func (p *proc) kubelet(dir string) (name string, err error) {
 	if name = kubeletName(bytes.TrimSuffix(b, []byte("\n"))); name != "" || gone || err != nil {
 		return name, err
 	}
-	// argv[0] would tell as much, but reading it waits for the process's memory map (v6.12 mm/memory.c
-	// __access_remote_vm), which a process that thrashes may hold for ever; so it is asked only where the link is refused.
 	n, err := unix.Readlinkat(p.fd, dir+"/exe", p.buf[:maxPath])
-	if err == nil {
-		b = bytes.TrimSuffix(p.buf[:n], []byte(" (deleted)"))
-	} else if err == unix.ENOENT || err == unix.ESRCH { // a thread of the kernel, or gone
+	switch err {
+	case nil:
+		return kubeletName(base(bytes.TrimSuffix(p.buf[:n], []byte(" (deleted)")))), nil
+	case unix.ENOENT, unix.ESRCH: // a thread of the kernel, or gone
 		return "", nil
-	} else {
-		b, _, err = p.read(dir+"/cmdline", p.buf[:maxPath])
-		if end := bytes.IndexByte(b, 0); end >= 0 {
-			b = b[:end]
-		}
-		// A program that writes its title over its arguments parts them by blanks: "/usr/local/bin/k3s server".
-		b, _, _ = bytes.Cut(b, []byte(" "))
+	case unix.ENAMETOOLONG: // a path of more than PATH_MAX is nobody's but a tenant's, who wants to be asked for more
+		return "", nil
 	}
-	return kubeletName(b[bytes.LastIndexByte(b, '/')+1:]), err
+	return p.argv(dir)
 }
+
+// argv is the kubelet's name in argv[0]. It tells as much as the link, but reading it waits for the process's memory map (v6.12 mm/memory.c
+// __access_remote_vm), which a process that thrashes may hold for ever, and one that wants to. So it is asked only where the link is
+// refused, and only of the node's own processes.
+func (p *proc) argv(dir string) (name string, err error) {
+	if own, gone, err := p.nodesOwn(dir); err != nil || gone || !own {
+		return "", err
+	}
+	b, _, err := p.read(dir+"/cmdline", p.buf[:maxPath])
+	b, _, _ = bytes.Cut(b, []byte{0})
+	// A program that writes its title over its arguments parts them by blanks: "/usr/local/bin/k3s server".
+	b, _, _ = bytes.Cut(b, []byte(" "))
+	return kubeletName(base(b)), err
+}
+
+func base(path []byte) []byte { return path[bytes.LastIndexByte(path, '/')+1:] }
 
 func kubeletName(b []byte) string {
 	b = bytes.TrimSuffix(bytes.TrimPrefix(b, []byte(".")), []byte("-wrapped")) // NixOS: .kubelet-wrapped

@@ -98,6 +98,9 @@ func listensAs(uid, port int, inode string) string {
 	return strings.Replace(listens(port, inode), "     0        0 "+inode, fmt.Sprintf(" %5d        0 %s", uid, inode), 1)
 }
 
+// holder is a process of the node's own with a socket.
+var holder = join(process("8", "x", "/x", system), tree{"8/fd/0": "-> /dev/null", "8/fd/3": "-> socket:[4711]"})
+
 func TestKubelet(t *testing.T) {
 	long := strings.Repeat("a", 3<<20)
 	setuid := filepath.Join(t.TempDir(), "sudo")
@@ -120,6 +123,7 @@ func TestKubelet(t *testing.T) {
 		"in a node of kind":        {process("9", "kubelet", "/kubelet", "0::/kubelet.slice/kubelet.service\n"), "kubelet"},
 		"no cgroup at all":         {process("9", "kubelet", "/kubelet", ""), "kubelet"},
 		"in a pod":                 {process("9", "kubelet", "/kubelet", pod), ""},
+		"in a pod, not asked more": {join(process("9", "kubelet", "/kubelet", pod), tree{"9/status": ""}), ""},
 		"in a pod, systemd":        {process("9", "kubelet", "/kubelet", "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-2.scope\n"), ""},
 		"in a pod of kind":         {process("9", "k3s", "/k3s", "0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod1.slice/cri-containerd-2.scope\n"), ""},
 		"in a pod, from inside":    {process("9", "kubelet", "/kubelet", "0::/../../kubepods-burstable-pod1.slice/cri-containerd-2.scope\n"), ""},
@@ -131,6 +135,7 @@ func TestKubelet(t *testing.T) {
 		"a binary name":            {process("9", "\xff\x00\nkubelet", "/\xff\nkubelet", system), ""},
 		"a huge name":              {process("9", long, strings.Repeat("/kubelet", 500)+"x", system), ""},
 		"no link, its command":     {noLink("9", "main", "/usr/local/bin/k3s server\x00\x00\x00"), "is a k3s"},
+		"no link, a pod's":         {tree{"9/comm": "main\n", "9/exe": "", "9/cmdline/not": "read", "9/cgroup": pod}, ""},
 		"no link, an argument":     {noLink("9", "vim", "vim\x00/usr/bin/kubelet\x00"), ""},
 		"no link, binary":          {noLink("9", "x", "\x00\x00/kubelet"), ""},
 		"no link, huge":            {noLink("9", "x", long+"/kubelet\x00"), ""},
@@ -149,17 +154,19 @@ func TestKubelet(t *testing.T) {
 		"a sister static pod":      {process("9", "kubelet", "/kubelet", "0::/../../pod0fa5bd1e40dd4c6aa5accbb7e0d3ad1c/c\n"), ""},
 		"the node, from a pod":     {process("9", "kubelet", "/kubelet", "0::/../../../../podruntime/kubelet\n"), "kubelet"},
 		"it vanishes":              {tree{"9/status": "", "10/comm": "sh\n", "11/comm": "kubelet\n"}, ""},
-		"port 10250":               {tree{"1/net/tcp": header + listens(22, "5") + listens(10250, "4711")}, "listens on port 10250"},
-		"port 10248":               {tree{"1/net/tcp6": header + strings.Replace(listens(10248, "4711"), "0100007F", "00000000000000000000000001000000", 1)}, "port 10248"},
-		"port 10255":               {tree{"1/net/tcp": header + listens(10255, "4711")}, "port 10255"},
-		"another port":             {tree{"1/net/tcp": header + listens(10256, "4711") + listens(443, "1")}, ""},
+		"port 10250":               {join(holder, tree{"1/net/tcp": header + listens(22, "5") + listens(10250, "4711")}), "listens on port 10250"},
+		"port 10248":               {join(holder, tree{"1/net/tcp6": header + strings.Replace(listens(10248, "4711"), "0100007F", "00000000000000000000000001000000", 1)}), "port 10248"},
+		"port 10255":               {join(holder, tree{"1/net/tcp": header + listens(10255, "4711")}), "port 10255"},
+		"another port":             {join(holder, tree{"1/net/tcp": header + listens(10256, "4711") + listens(443, "1")}), ""},
 		"a client of it":           {tree{"1/net/tcp": header + strings.Replace(listens(10250, "4711"), " 0A ", " 01 ", 1) + "garbage\n"}, ""},
 		"no IPv6":                  {tree{"1/net/tcp6": ""}, ""},
+		"nobody has the port":      {tree{"1/net/tcp": header + listens(10255, "4711")}, ""},
 		"a pod has the port":       {join(process("9", "web", "/web", pod), tree{"9/fd/0": "-> /dev/null", "9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), ""},
-		"a pod, and something":     {join(process("9", "web", "/web", pod), tree{"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711") + listens(10250, "4712")}), "port 10250"},
-		"a pod without descriptor": {join(process("9", "web", "/web", pod), tree{"1/net/tcp": header + listens(10250, "4711")}), "port 10250"},
-		"another user's port":      {tree{"1/net/tcp": header + listensAs(1000, 10255, "4711")}, ""},
-		"a sub-user's port":        {tree{"1/net/tcp6": header + listensAs(100000, 10250, "4711")}, ""},
+		"a pod, and something":     {join(holder, process("9", "web", "/web", pod), tree{"9/fd/3": "-> socket:[4710]", "1/net/tcp": header + listens(10250, "4710") + listens(10250, "4711")}), "port 10250"},
+		"a pod without descriptor": {join(process("9", "web", "/web", pod), tree{"1/net/tcp": header + listens(10250, "4711")}), ""},
+		"a pod's are not counted":  {join(process("9", "web", "/web", pod), tree{"9/fd": "not a directory", "1/net/tcp": header + listens(10250, "4711")}), ""},
+		"another user's port":      {join(holder, tree{"1/net/tcp": header + listensAs(1000, 10255, "4711")}), ""},
+		"a sub-user's port":        {join(holder, tree{"1/net/tcp6": header + listensAs(100000, 10250, "4711")}), ""},
 		"the node's own port":      {join(process("9", "x", "/x", system), tree{"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), "port 10250"},
 		"root by a set-uid bit has the port": {join(of(uids("1000\t0\t0\t0"), nodesUser), tree{"9/comm": "nc\n", "9/exe": "-> /bin/nc",
 			"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), ""},
@@ -167,6 +174,7 @@ func TestKubelet(t *testing.T) {
 			"9/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), ""},
 		"a pod and the node have the port": {join(process("9", "web", "/web", pod), process("10", "x", "/x", system), tree{"9/fd/3": "-> socket:[4711]",
 			"10/fd/3": "-> socket:[4711]", "1/net/tcp": header + listens(10250, "4711")}), "port 10250"},
+		"in a cgroup too deep":   {process("9", "kubelet", "/kubelet", "-> "+strings.Repeat("a", 300)), ""}, // it cannot be opened: ENAMETOOLONG
 		"an owner of nonsense":   {tree{"1/net/tcp": header + strings.Replace(listens(10250, "4711"), "  0        0 4711", "  x        0 4711", 1)}, "cannot be seen: "},
 		"a table of nonsense":    {tree{"1/net/tcp": header + "no sockets here\n"}, "cannot be seen: "},
 		"a port of nonsense":     {tree{"1/net/tcp": header + strings.Replace(listens(1, "1"), ":0001", ":zzzz", 1)}, "cannot be seen: "},
@@ -258,8 +266,8 @@ func TestManyListeners(t *testing.T) {
 	for i := range 5000 {
 		b.WriteString(listens(20000+i, strconv.Itoa(i)))
 	}
-	for want, text := range map[bool]string{false: b.String(), true: b.String() + listens(10250, "1")} {
-		if beside, why := new(Finder).Kubelet(node(tree{"1/net/tcp": text}).write(t)); beside != want {
+	for want, text := range map[bool]string{false: b.String(), true: b.String() + listens(10250, "4711")} {
+		if beside, why := new(Finder).Kubelet(node(join(holder, tree{"1/net/tcp": text})).write(t)); beside != want {
 			t.Errorf("%v, %q", beside, why)
 		}
 	}
@@ -379,9 +387,13 @@ func FuzzListening(f *testing.F) {
 	f.Add([]byte(header + listens(10250, "1")))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for line := range strings.Lines(string(text)) {
-			if s, listens, err := parseSocket([]byte(line)); listens && (err != nil || s.inode == "") {
+			if s, listens, err := parseSocket([]byte(line)); err != nil && (listens || s != socket{}) {
 				t.Errorf("%q: %+v, %v", line, s, err)
 			}
+		}
+		n := 0
+		if took, _, _ := parseDiag(text, func(socket) { n++ }); took != n {
+			t.Errorf("%q: %d sockets, said to be %d", text, n, took)
 		}
 		podPath(string(text))
 		kubeletName(text)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,56 +14,97 @@ import (
 // ports of a kubelet: its API, its health, and the API for reading only (kubelet pkg/cluster/ports/ports.go).
 var ports = []uint16{10250, 10248, 10255}
 
+// A tenant of the node's network may have any number of sockets listen, and a user on any of these ports. What goes beyond these bounds is
+// not looked at, and no doubt follows from it: they would bring it about. A kubelet has a socket or two a port, and some hundred
+// descriptors.
+const (
+	maxListening   = 20_000 // sockets of a table, or of a port
+	maxSockets     = 4096   // of root on a kubelet's ports
+	maxDescriptors = 65_536 // of a process
+)
+
 // socket is one that listens.
 type socket struct {
 	port  uint16
 	root  bool // user 0 of the initial user namespace has made it, or of that this program is in
-	inode string
+	inode uint64
 }
 
-// listener looks for a socket that listens on a kubelet's port in the node's network: process 1's.
+// sockets are those of root that listen on a kubelet's ports, by what a descriptor's link says of them.
+type sockets map[string]uint16
+
+func (all sockets) add(s socket) {
+	if s.root && slices.Contains(ports, s.port) && len(all) < maxSockets {
+		all["socket:["+strconv.FormatUint(s.inode, 10)+"]"] = s.port
+	}
+}
+
+// listener looks for a process of the node's own that holds a socket which listens on a kubelet's port in the node's network: process 1's.
+// One that no such process holds is no kubelet's: a pod in the node's network can take any port, a user any of these, and one that was
+// sent to a socket lies in its queue, held by nobody (unix(7), SCM_RIGHTS). What others hold is not looked at.
 func (p *proc) listener() (why string, err error) {
-	for _, file := range []string{"1/net/tcp", "1/net/tcp6"} {
-		sockets, err := p.listening(file)
+	all, err := p.listening()
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	if err := p.list(); err != nil { // again: who listens may have started since
+		return "", fmt.Errorf("list %s: %w", p.mount, err)
+	}
+	for _, pid := range p.pids {
+		dir := strconv.Itoa(pid)
+		own, gone, err := p.nodesOwn(dir)
 		if err != nil {
 			return "", err
 		}
-		for _, s := range sockets {
-			other, err := p.heldByOthers(s)
-			if err != nil {
-				return "", err
-			}
-			if !other {
-				return fmt.Sprintf("something listens on port %d", s.port), nil
-			}
+		if gone || !own {
+			continue
+		}
+		if port, err := p.holds(dir+"/fd", all); err != nil || port != 0 {
+			return fmt.Sprintf("something listens on port %d", port), err
 		}
 	}
 	return "", nil
 }
 
-// listenChunk is about a line. The kernel makes as many lines as are asked for, and to find the connections that follow those
-// that listen it goes through a table of up to half a million places (2 ms on the build machine), at each call again.
-const listenChunk = 160
+// listening finds the sockets that listen on a kubelet's ports. The kernel is asked for these ports; where it cannot be, its tables are
+// read.
+func (p *proc) listening() (all sockets, err error) {
+	all = sockets{}
+	if p.diagnose(all) == nil {
+		return all, nil
+	}
+	clear(all)
+	for _, file := range []string{"1/net/tcp", "1/net/tcp6"} {
+		if err := p.table(file, all); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
 
-// listening reads the kubelet's ports out of a table of sockets. The kernel lists those that listen first (v6.12
-// net/ipv4/tcp_ipv4.c tcp_get_idx), so only the beginning is read, whatever the number of connections.
-func (p *proc) listening(file string) (out []socket, err error) {
+// tableChunk is a page, the most that one call gives (v6.12 fs/seq_file.c seq_read_iter). To go on, the kernel walks the bucket again that
+// it was in: by small pieces, thousands of listeners in one would take it seconds.
+const tableChunk = 4096
+
+// table reads the kubelet's ports out of a table of sockets. The kernel lists those that listen first (v6.12 net/ipv4/tcp_ipv4.c
+// tcp_get_idx), so only the beginning is read, whatever the number of connections.
+func (p *proc) table(file string, all sockets) error {
 	fd, err := unix.Openat(p.fd, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT && strings.HasSuffix(file, "6") { // a kernel without IPv6
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open %s/%s: %w", p.mount, file, err)
+		return fmt.Errorf("open %s/%s: %w", p.mount, file, err)
 	}
 	defer unix.Close(fd)
-	kept, header := 0, true
+	kept, lines := 0, 0
 	for {
-		n, err := unix.Read(fd, p.buf[kept:min(len(p.buf), kept+listenChunk)])
+		n, err := unix.Read(fd, p.buf[kept:min(len(p.buf), kept+tableChunk)])
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s/%s: %w", p.mount, file, err)
+			return fmt.Errorf("read %s/%s: %w", p.mount, file, err)
 		}
 		b := p.buf[:kept+n]
 		for {
@@ -71,28 +113,23 @@ func (p *proc) listening(file string) (out []socket, err error) {
 				break
 			}
 			b = rest
-			if header {
-				header = false
+			if lines++; lines == 1 { // the header
 				continue
 			}
 			s, listens, err := parseSocket(line)
 			if err != nil {
-				return nil, fmt.Errorf("%s/%s: %w", p.mount, file, err)
+				return fmt.Errorf("%s/%s: %w", p.mount, file, err)
 			}
-			if !listens {
-				return out, nil
+			if !listens || lines > maxListening {
+				return nil
 			}
-			for _, port := range ports {
-				if s.port == port && s.root {
-					out = append(out, s)
-				}
-			}
+			all.add(s)
 		}
 		if n == 0 {
-			return out, nil
+			return nil
 		}
 		if kept = copy(p.buf, b); kept == len(p.buf) {
-			return nil, fmt.Errorf("%s/%s: a line of more than %d bytes", p.mount, file, kept)
+			return fmt.Errorf("%s/%s: a line of more than %d bytes", p.mount, file, kept)
 		}
 	}
 }
@@ -117,57 +154,41 @@ func parseSocket(line []byte) (s socket, listens bool, err error) {
 	if _, err := strconv.ParseUint(string(f[uid]), 10, 32); err != nil {
 		return s, false, errSocket
 	}
-	return socket{uint16(port), string(f[uid]) == "0", string(f[inode])}, true, nil
-}
-
-// heldByOthers says whether those who hold a socket are not the node's own: a pod in the node's network can take any port, and a user any
-// of these. One that nobody is seen to hold may be a kubelet's. It is dear, and only done where no kubelet was found and root has a socket
-// on one of its ports.
-func (p *proc) heldByOthers(s socket) (others bool, err error) {
-	link := "socket:[" + s.inode + "]"
-	for _, pid := range p.pids {
-		dir := strconv.Itoa(pid)
-		holds, err := p.holds(dir+"/fd", link)
-		if err != nil {
-			return false, err
-		}
-		if !holds {
-			continue
-		}
-		own, gone, err := p.nodesOwn(dir)
-		if err != nil || own {
-			return false, err
-		}
-		others = others || !gone
+	ino, err := strconv.ParseUint(string(f[inode]), 10, 64)
+	if err != nil {
+		return s, false, errSocket
 	}
-	return others, nil
+	return socket{uint16(port), string(f[uid]) == "0", ino}, true, nil
 }
 
-// holds says whether one of the descriptors in a directory is what a link says.
-func (p *proc) holds(dir, link string) (bool, error) {
+// holds says on which port the first of the sockets listens that is among the descriptors in a directory; 0: none is.
+func (p *proc) holds(dir string, all sockets) (port uint16, err error) {
 	fd, err := unix.Openat(p.fd, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT || err == unix.ESRCH {
-		return false, nil
+		return 0, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("open %s/%s: %w", p.mount, dir, err)
+		return 0, fmt.Errorf("open %s/%s: %w", p.mount, dir, err)
 	}
 	defer unix.Close(fd)
 	var found []string
 	var target [64]byte
-	for {
+	for left := maxDescriptors; left > 0; left -= len(found) {
 		n, err := unix.Getdents(fd, p.buf)
 		if err == unix.EINTR {
 			continue
 		}
 		if n <= 0 || err != nil { // it ended while it was read
-			return false, nil
+			return 0, nil
 		}
 		_, _, found = unix.ParseDirent(p.buf[:n], -1, found[:0])
 		for _, name := range found {
-			if n, err := unix.Readlinkat(fd, name, target[:]); err == nil && string(target[:n]) == link {
-				return true, nil
+			if n, err := unix.Readlinkat(fd, name, target[:]); err == nil {
+				if port, ok := all[string(target[:n])]; ok {
+					return port, nil
+				}
 			}
 		}
 	}
+	return 0, nil
 }

@@ -14,8 +14,14 @@ import (
 // process 1, its program has no set-uid bit, and it is in no pod. Everything else is somebody's who may call a process what he likes: a
 // name by a link to sudo or su runs as root too. gone: the process has ended.
 //
-// It is for the few processes that are asked about by their name or by what they hold; it reads two short files and a link of each.
+// It is for the few processes that are asked about by their name, or all of them where something listens on a kubelet's port; it reads two
+// short files and a link of each. A pod's is known by its cgroup first, before its program is asked for anything: that may lie on a server
+// of the pod's.
 func (p *proc) nodesOwn(dir string) (own, gone bool, err error) {
+	pod, gone, err := p.ofPod(dir)
+	if err != nil || gone || pod {
+		return false, gone, err
+	}
 	root, gone, err := p.byRoot(dir)
 	if err != nil || gone || !root {
 		return false, gone, err
@@ -24,11 +30,7 @@ func (p *proc) nodesOwn(dir string) (own, gone bool, err error) {
 	if err != nil || gone || !same {
 		return false, gone, err
 	}
-	if p.setUID(dir) {
-		return false, false, nil
-	}
-	pod, gone, err := p.ofPod(dir)
-	return err == nil && !gone && !pod, gone, err
+	return !p.setUID(dir), false, nil
 }
 
 // byRoot says whether the real, effective, saved and file system user id of a process are all 0: in a program with a set-uid bit the real
@@ -97,17 +99,21 @@ func (p *proc) link(path string) (target string, err error) {
 
 func denied(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
 
-// setUID says whether a process's program has a set-uid bit, as far as that can be told. A file system on the network is not asked, it
-// could hang.
+// setUID says whether a process's program has a set-uid bit, as far as that can be told. It is not for a pod's process: a file system on
+// the network is asked for no figures, but whether the name is the file's still, and may hang (v6.12 fs/namei.c complete_walk).
 func (p *proc) setUID(dir string) bool {
 	var s unix.Statx_t
 	err := unix.Statx(p.fd, dir+"/exe", unix.AT_STATX_DONT_SYNC, unix.STATX_MODE, &s)
 	return err == nil && s.Mode&unix.S_ISUID != 0
 }
 
-// ofPod says whether a process is in a pod's cgroup.
+// ofPod says whether a process is in a pod's cgroup. One whose path is longer than PATH_MAX counts as a pod's: such a file fails as a whole
+// (v6.1 kernel/cgroup/cgroup.c proc_cgroup_show), and who makes 17 levels below one another hides something.
 func (p *proc) ofPod(dir string) (pod, gone bool, err error) {
 	b, gone, err := p.read(dir+"/cgroup", p.buf)
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return true, false, nil
+	}
 	if gone || err != nil {
 		return false, gone, err
 	}

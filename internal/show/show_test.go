@@ -2,6 +2,8 @@ package show
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/observe"
+	"jettison/internal/printable"
 	"jettison/stats"
 )
 
@@ -132,6 +135,29 @@ func TestPast(t *testing.T) {
 	for _, want := range []string{"pod      shop/web", "crossed  -10.0 ms   1 available of not known", "killed   -, 2.000000 monotonic", "after    +100.0 ms  not observed"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, stdout.String())
+		}
+	}
+}
+
+// What could not be seen is a line each, and the name of a tenant's cgroup in one begins none of its own.
+func TestACgroupsNameBeginsNoLine(t *testing.T) {
+	name := "kubepods/podx/c/a\njettison: stats: pod kube-system/dns leaks memory"
+	raw := &os.PathError{Op: "open", Path: "/sys/fs/cgroup/" + name, Err: os.ErrPermission}
+	look := observe.Look{
+		Err:     errors.Join(fmt.Errorf("look: %w", errors.Join(raw, errors.New("two"))), nil, fmt.Errorf("cgroup %q: three", name)),
+		HostErr: fmt.Errorf("%w, %w", raw, errors.New("four")),
+	}
+	var out, errs bytes.Buffer
+	if err := Node(&look, stats.MemoryAvailable(""), false, &out, printable.Writer(&errs)); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSuffix(errs.String(), "\n"), "\n")
+	if len(got) != 4 {
+		t.Fatalf("%d lines, want 4:\n%s", len(got), errs.String())
+	}
+	for i, want := range []string{", four", "look: open /sys", "two", "three"} {
+		if !strings.HasPrefix(got[i], "jettison: stats: ") || !strings.Contains(got[i], want) {
+			t.Errorf("line %d: %q, want %q", i, got[i], want)
 		}
 	}
 }

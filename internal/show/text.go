@@ -7,6 +7,7 @@
 package show
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -30,4 +31,32 @@ func Printable(text string) string {
 		return fmt.Sprintf("%q", text)
 	}
 	return text
+}
+
+// errorLines are a line for each of the errors that were joined in one; nil has none. A line end within an error's own text is a part of a
+// name in it, as a cgroup's which a tenant has made: escaped, it begins no line of the tenant's own.
+func errorLines(err error) (lines []string) {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var texts []string
+		for _, one := range joined.Unwrap() {
+			texts = append(texts, one.Error())
+			lines = append(lines, errorLines(one)...)
+		}
+		if strings.Join(texts, "\n") == text {
+			return lines
+		}
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		if before, ok := strings.CutSuffix(text, inner.Error()); ok {
+			if lines = errorLines(inner); len(lines) > 0 {
+				lines[0] = printable.Text(before) + lines[0]
+				return lines
+			}
+		}
+	}
+	return []string{printable.Text(text)}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 
 	"jettison/internal/observe"
@@ -18,8 +17,8 @@ import (
 // is computed in the table. What could not be seen is named on stderr.
 func Node(look *observe.Look, by stats.MemoryAvailable, inJSON bool, stdout, stderr io.Writer) error {
 	for _, err := range []error{look.Runtime.Err, look.HostErr, look.Err, look.Summary.Err()} {
-		if err != nil {
-			fmt.Fprintln(stderr, "jettison: stats:", strings.ReplaceAll(err.Error(), "\n", "\njettison: stats: "))
+		for _, line := range errorLines(err) {
+			fmt.Fprintln(stderr, "jettison: stats:", line)
 		}
 	}
 	if inJSON {

@@ -56,9 +56,9 @@ func (b *groupBudget) err() error {
 	case b.refused == "":
 		return nil
 	case b.more > 0:
-		return fmt.Errorf("cgroup /%.200s, and %d others: %w", b.refused, b.more, errManyCgroups)
+		return fmt.Errorf("cgroup %.200q, and %d others: %w", "/"+b.refused, b.more, errManyCgroups)
 	}
-	return fmt.Errorf("cgroup /%.200s: %w", b.refused, errManyCgroups)
+	return fmt.Errorf("cgroup %.200q: %w", "/"+b.refused, errManyCgroups)
 }
 
 // countTree counts the processes of a cgroup and of all below it. left is how many groups of the container may still be looked into; not

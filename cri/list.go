@@ -74,7 +74,7 @@ func (l *Lister) List(ctx context.Context) (Listing, error) {
 	defer cancel()
 	out := Listing{Time: l.now()}
 	var err error
-	if out.Sandboxes, err = l.client.listSandboxes(ctx, nil, nil); err != nil {
+	if out.Sandboxes, err = l.client.anySandboxes(ctx); err != nil {
 		return out, err
 	}
 	over := endedOf(out.Sandboxes)

@@ -58,7 +58,7 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
 	defer cancel()
-	sandboxes, err := c.listSandboxes(ctx, nil, nil)
+	sandboxes, err := c.anySandboxes(ctx)
 	if err != nil {
 		return nil, err
 	}

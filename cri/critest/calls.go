@@ -15,7 +15,7 @@ import (
 
 func (r *Runtime) sandboxes(f *runtimev1.PodSandboxFilter) (out []*runtimev1.PodSandbox) {
 	for _, s := range r.Sandboxes {
-		if f.GetState() == nil || f.GetState().State == s.GetState() {
+		if (f.GetId() == "" || f.GetId() == s.GetId()) && (f.GetState() == nil || f.GetState().State == s.GetState()) {
 			out = append(out, proto.CloneOf(s))
 		}
 	}

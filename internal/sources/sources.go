@@ -172,8 +172,11 @@ func FirstAnswer(
 	}
 }
 
-// Diagnose says in words why a socket does not answer.
+// Diagnose says in words why a socket does not answer, or what is wrong with its answer.
 func Diagnose(endpoint string, err error) string {
+	if errors.Is(err, cri.ErrTooLarge) {
+		return err.Error()
+	}
 	path := strings.TrimPrefix(endpoint, "unix://")
 	conn, dialErr := net.DialTimeout("unix", path, time.Second)
 	switch {

@@ -3,11 +3,14 @@ package sources
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"jettison/cri"
 	"jettison/cri/critest"
@@ -47,6 +50,33 @@ func TestFirstAnswer(t *testing.T) {
 		if got := Diagnose("unix://"+path, errors.New("x")); !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q", path, got, want)
 		}
+	}
+}
+
+// The agent starts on a node whose pods have more annotations than fit one answer, and an answer that is too large is not called silence.
+func TestLargePodsKeepNobodyFromStarting(t *testing.T) {
+	r := critest.Start(t)
+	for i := range 70 {
+		r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{
+			Id: fmt.Sprint("s", i), Metadata: &runtimev1.PodSandboxMetadata{Uid: fmt.Sprint("u", i), Name: "p", Namespace: "t"},
+			Annotations: map[string]string{"x": strings.Repeat("x", 255<<10)},
+		})
+		r.Containers = append(r.Containers, &runtimev1.Container{
+			Id: fmt.Sprint("c", i), PodSandboxId: fmt.Sprint("s", i), State: runtimev1.ContainerState_CONTAINER_RUNNING,
+			Metadata: &runtimev1.ContainerMetadata{Name: "c"},
+		})
+	}
+	client, err := cri.Dial(r.Endpoint(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, listing, err := FirstAnswer(t.Context(), client, cri.NewLister(client), 5*time.Second, func(why string) { t.Error("waits: ", why) })
+	if err != nil || len(listing.Sandboxes) != 70 {
+		t.Errorf("%d sandboxes, %v", len(listing.Sandboxes), err)
+	}
+	if why := Diagnose(r.Endpoint(), fmt.Errorf("list: %w: 18 of 16", cri.ErrTooLarge)); !strings.Contains(why, "too large: 18 of 16") {
+		t.Errorf("an answer that is too large: %q", why)
 	}
 }
 

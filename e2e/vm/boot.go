@@ -35,6 +35,8 @@ type Options struct {
 	Kubelet bool // puts a kubelet on the disk, for StartKubelet; building it takes minutes, once
 	// ImageMiB gives the runtime a disk of its own of this size, so that imagefs is not nodefs; 0: none.
 	ImageMiB int
+	// Disk is where the root disk is kept, for CutPower: a file that Boot makes. Empty: what is written is gone with QEMU.
+	Disk string
 	// PodPids is pids.max of each pod's cgroup, as a kubelet's podPidsLimit; 0: no limit.
 	PodPids int
 	Say     Say // progress; nil: silent
@@ -59,6 +61,8 @@ type Node struct {
 	kubelet  bool // runs, and with it only static pods
 	podPids  int  // pids.max of each pod; 0: no limit
 	earlyoom bool // its files are there
+	options  Options
+	image    *image
 
 	kubeletPID int // in the guest; 0: none was started
 }
@@ -129,6 +133,11 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Disk != "" {
+		if err := overlay(o.Disk, image.disk); err != nil {
+			return nil, fmt.Errorf("boot node: %w", err)
+		}
+	}
 	start := time.Now()
 	var n *Node
 	for try := 0; ; try++ {
@@ -154,6 +163,7 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 		return nil, fmt.Errorf("boot node: %w\n%s", err, n.Console())
 	}
 	o.Say("containerd answers after %.1f s", time.Since(start).Seconds())
+	n.options, n.image = o, image
 	for _, tar := range []string{"pause.tar", "workload.tar"} {
 		if err := n.Import(ctx, "/images/"+tar); err != nil {
 			n.Close()
@@ -176,10 +186,14 @@ func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
 		nic += fmt.Sprintf(",hostfwd=tcp:%s-:%d", n.address[inside], inside)
 	}
 	drive := func(file string) string { return "file=" + file + ",if=virtio,format=raw,snapshot=on,cache=unsafe" }
+	root := drive(image.disk)
+	if o.Disk != "" {
+		root = keptDrive(o.Disk)
+	}
 	args := []string{
 		"-M", "q35", "-cpu", "max", "-accel", "tcg,thread=single", "-smp", strconv.Itoa(o.CPUs), "-m", strconv.Itoa(o.MiB),
 		"-kernel", image.kernel, "-initrd", image.initrd, "-append", "console=ttyS0 psi=1 quiet panic=-1",
-		"-drive", drive(image.disk),
+		"-drive", root,
 		"-nic", nic, "-no-reboot", "-nodefaults", "-display", "none", "-serial", "stdio", "-monitor", "none",
 	}
 	if image.second != "" {

@@ -7,6 +7,7 @@
 //	modules.go  which kernel modules are loaded, in which order
 //	disk.go     the root disk and the initramfs
 //	boot.go     QEMU and its end
+//	power.go    a disk that is kept, and a power cut
 //	guest.go    commands, files and memory figures of the guest
 //	pod.go      pods through the CRI
 //	volume.go   their volumes

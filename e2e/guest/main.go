@@ -45,6 +45,8 @@ func main() {
 		err = deadSocket(os.Args[2])
 	case len(os.Args) == 3 && os.Args[1] == "hang-mount":
 		err = hangMount(os.Args[2])
+	case len(os.Args) == 6 && os.Args[1] == "stop-at":
+		err = stopAt(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 	default:
 		err = fmt.Errorf("no verb %q", verb)
 	}

@@ -35,7 +35,7 @@ var behaviours = map[string]struct {
 	"processes":      {"[-rate N] [-count N]: start processes that sleep", processes},
 	"threads":        {"[-rate N] [-count N]: start threads that sleep", threads},
 	"spin":           {"[-threads N]: burn CPU", spin},
-	"log":            {"[-rate BYTES] [-line BYTES] [-size BYTES]: write lines to stdout, up to a size", logLines},
+	"log":            {"[-rate BYTES] [-line BYTES] [-size BYTES] [-number]: write lines to stdout, up to a size; each with its number, from 1 on", logLines},
 	"thrash":         {"[-map] [-size BYTES] FILE: write a file, then read it over and over so that its pages refault; -map: a byte of each page of a mapping, in no order", thrash},
 	"bomb":           {"[-generations N]: fork, have both fork, and so on, until there are 2^N", bomb},
 	"burst":          {"[-after DURATION] [-on-usr1] [-size BYTES]: take anonymous memory at once, after a while or after SIGUSR1, and hold it", burst},
@@ -283,11 +283,16 @@ func logLines(args []string) error {
 	f.Var(&rate, "rate", "")
 	f.Var(&total, "size", "")
 	f.Var(&line, "line", "")
+	number := f.Bool("number", false, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	text := []byte(strings.Repeat("x", int(max(line, 1))-1) + "\n")
+	written := 0
 	return paced(int64(total), int64(rate), int64(len(text)), func(n int64) error {
+		if written++; *number {
+			copy(text[:len(text)-1], fmt.Sprintf("%d ", written))
+		}
 		_, err := os.Stdout.Write(text[:n])
 		return err
 	})

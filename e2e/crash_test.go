@@ -1,0 +1,350 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/e2e/vm"
+)
+
+// seedVariable repeats the runs of a failure: its value is printed by each test of crashes.
+const seedVariable = "JETTISON_SEED"
+
+// crashSettings have everything happen within seconds. The manifests name the pods that are to stay, also over a boot.
+const crashSettings = `apiVersion: jettison/v1alpha1
+kind: AgentConfiguration
+evictionHard: {memory.available: 100Mi}
+evictionPressureTransitionPeriod: 1s
+staticPodPath: /etc/kubernetes/manifests
+containerGCPeriod: 5s
+imageGCPeriod: 5s
+podGoneAfter: 1s
+imageMinimumGCAge: 1s
+imageGCHighThresholdPercent: 1
+imageGCLowThresholdPercent: 0
+containerLogMaxSize: 20Ki
+containerLogMaxFiles: 1000
+`
+
+const crashAgentLog = "/var/log/agent.log"
+
+// crashStep is what of the agent's work a crash comes into.
+type crashStep struct {
+	what string
+	leak bool // a pod leaks, and is evicted
+	junk bool // there are unused images
+	// text is what system calls of the step mention; most, how many of them there are at least.
+	text func(*crashes) string
+	most int
+}
+
+func always(text string) func(*crashes) string { return func(*crashes) string { return text } }
+
+var crashSteps = []crashStep{
+	{what: "a pass, a container", most: 3, text: func(c *crashes) string { return c.dead[c.random.Intn(len(c.dead))] }},
+	{what: "a pass, a sandbox", most: 2, text: func(c *crashes) string { return c.gone.sandbox }},
+	{what: "a pass, logs", most: 2, text: func(c *crashes) string { return "gone-" + strconv.Itoa(c.run) + "_" }},
+	{what: "a pass, an image", junk: true, most: 1, text: func(c *crashes) string { return c.ids[gcTag("junk-0")] }},
+	{what: "a rotation", most: 7, text: func(c *crashes) string { return fmt.Sprintf("%d.log", c.attempt) }},
+	{what: "a rotation, the runtime", most: 1, text: func(c *crashes) string { return c.talking }},
+	{what: "a record", leak: true, most: 3, text: always("records.jsonl")},
+	{what: "the state", leak: true, most: 5, text: always("state.json")},
+	{what: "ages of images", junk: true, most: 5, text: always("images.json")},
+	{what: "quiet pods", most: 5, text: always("quiet-pods.json")},
+}
+
+// crashKinds are the crashes. Each returns when the agent is, or soon will be, at work again.
+var crashKinds = []struct {
+	what string
+	do   func(*crashes)
+}{
+	{"the agent is killed", (*crashes).killAgent},
+	{"the runtime is killed", (*crashes).killRuntime},
+	{"the disk is full", (*crashes).fillDisk},
+	{"the clock is stepped", (*crashes).stepClock},
+	{"the power is cut", (*crashes).cutPower},
+}
+
+// crashes is a node on which things fail while the agent is at a step.
+type crashes struct {
+	*garbage
+	random *rand.Rand
+	run    int // from 0 on
+	missed int // runs in which the step was not met
+
+	pid, tracer int // of the agent and of what stops it, in the guest
+	offset      int // of the agent's log, where this run begins
+
+	attempt          uint32 // of the containers that run
+	talker, crashing *gcPod
+	talking          string // the talker's container
+	running          []string
+	deaths           uint32 // of the crashing pod
+	lastDead         string
+	gone             *gcPod
+	leaker           string   // a sandbox; empty: there is none
+	dead             []string // containers that go, by ID
+	doomed           []string // sandboxes that go
+	doomedFiles      []string
+	lines            int               // of the talker that lay on the disk when this run began
+	records          map[string]string // that were whole then, by ID
+}
+
+// Whatever fails, at whichever step of the agent's: what has to stay stays, and what has to go goes in the end.
+//
+// The agent is stopped right before or after one system call of that step, from outside, by ptrace; then things fail, and it runs on, or
+// is killed there. JETTISON_TRIALS is how many runs there are: 100 meet each crash at each step twice. JETTISON_SEED repeats them.
+func TestNothingIsLostInACrash(t *testing.T) {
+	seed := time.Now().UnixNano()
+	if n, err := strconv.ParseInt(os.Getenv(seedVariable), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("%s=%d", seedVariable, seed)
+	disk := filepath.Join(t.TempDir(), "disk.qcow2")
+	c := &crashes{garbage: &garbage{node: startNodeWith(t, vm.Options{Disk: disk}), pods: map[string]*gcPod{}, ids: map[string]string{}}}
+	c.oomMeant = true // a leak goes on while the agent is stopped
+	c.random, c.records = rand.New(rand.NewSource(seed)), map[string]string{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("agent's log:\n" + c.Tail(crashAgentLog, 60))
+		}
+	})
+	c.setUp()
+	runs := trials(8)
+	for c.run = range runs {
+		c.oneRun(&crashSteps[(c.run+c.run/10)%len(crashSteps)], c.run%len(crashKinds))
+		if t.Failed() {
+			t.Fatalf("in run %d of %d, %s=%d", c.run, runs, seedVariable, seed)
+		}
+	}
+	t.Logf("%d runs, %d of them beside the step", runs, c.missed)
+	if c.missed*4 > runs {
+		t.Errorf("%d of %d runs did not meet their step", c.missed, runs)
+	}
+}
+
+// setUp makes what has to stay: a pod that talks all the time, with an image that nothing else uses, and one that crashes.
+func (c *crashes) setUp() {
+	if err := c.WriteFile(c.ctx, "/etc/jettison/config.yaml", []byte(crashSettings)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.importImages([]string{"used"}, mib/16)
+	c.live()
+	for _, p := range []*gcPod{c.talker, c.crashing} {
+		m := p.config.Metadata
+		containers := "[{name: talk, image: x}, {name: used, image: x}]"
+		if p == c.crashing {
+			containers = "[{name: main, image: x}, {name: side, image: x}]"
+		}
+		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: default, uid: %s}\nspec: {containers: %s}\n", m.Name, m.Uid, containers)
+		if err := c.WriteFile(c.ctx, "/etc/kubernetes/manifests/"+m.Name+".yaml", []byte(text)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// live runs what runs all the time; after a boot as a kubelet would, in new sandboxes.
+func (c *crashes) live() {
+	c.talker, c.crashing = c.sandbox("talker", c.attempt), c.sandbox("crashing", c.attempt)
+	c.talking = c.mustRun(c.talker, "talk", c.attempt, vm.ImageWorkload, strings.Fields("log -number -rate 8Ki -line 100")...)
+	c.running = []string{
+		c.talking, c.mustRun(c.talker, "used", c.attempt, gcTag("used"), "sleep"), c.mustRun(c.crashing, "side", c.attempt, vm.ImageWorkload, "sleep"),
+	}
+}
+
+// oneRun has one thing fail at one step.
+func (c *crashes) oneRun(step *crashStep, kind int) {
+	began := time.Now()
+	c.litter(step)
+	text, count := step.text(c), 1+c.random.Intn(step.most)
+	when := []string{"before", "after"}[c.random.Intn(2)]
+	c.startAgentProcess()
+	c.trace(text, count, when)
+	if step.leak {
+		p := c.sandbox(fmt.Sprint("leaker-", c.run), 0)
+		c.mustRun(p, "main", 0, vm.ImageWorkload, strings.Fields("alloc -rate 200Mi -size 4Gi")...)
+		c.leaker = p.sandbox
+		c.dooms(p)
+	}
+	met := c.meets()
+	if met == "" {
+		c.missed++
+		met = "not met: at any moment"
+	}
+	c.t.Logf("run %d: %s, at %s, %d of %.64q: %s", c.run, crashKinds[kind].what, step.what, count, text, met)
+	crashKinds[kind].do(c)
+	c.settles()
+	c.restoreClock()
+	c.stays()
+	c.endAgent()
+	c.t.Logf("run %d: all is there after %.0f s", c.run, time.Since(began).Seconds())
+}
+
+// litter makes what goes, and has everything lie on the disk.
+func (c *crashes) litter(step *crashStep) {
+	c.dead, c.doomed, c.doomedFiles, c.leaker = nil, nil, nil, ""
+	for range 4 {
+		if c.lastDead != "" {
+			c.dead = append(c.dead, c.lastDead)
+		}
+		c.lastDead = c.mustRun(c.crashing, "main", c.deaths, vm.ImageWorkload)
+		c.deaths++
+	}
+	c.gone = c.sandbox(fmt.Sprint("gone-", c.run), 0)
+	id := c.mustRun(c.gone, "main", 0, vm.ImageWorkload)
+	c.dooms(c.gone)
+	link := fmt.Sprintf("/var/log/containers/gone-%d_default_main-%s.log", c.run, id)
+	c.shell(fmt.Sprintf("mkdir -p /var/log/containers && busybox ln -s %s/main/0.log %s", c.gone.config.LogDirectory, link))
+	c.doomedFiles = append(c.doomedFiles, link)
+	c.stop(c.gone)
+	if step.junk {
+		delete(c.ids, gcTag("junk-0"))
+		c.importImages([]string{"junk-0"}, mib/16)
+	}
+	c.shell("busybox sync")
+	c.lines = c.spoken()
+	c.records = c.wholeRecords()
+	c.shell("busybox sync")
+}
+
+// dooms has a pod be gone in the end, with all that it has.
+func (c *crashes) dooms(p *gcPod) {
+	c.doomed = append(c.doomed, p.sandbox)
+	c.doomedFiles = append(c.doomedFiles, p.config.LogDirectory)
+}
+
+func (c *crashes) startAgentProcess() {
+	text, err := c.ReadFile(c.ctx, crashAgentLog, 0)
+	if c.offset = len(text); err != nil {
+		c.offset = 0 // the first
+	}
+	if c.pid, err = c.Start(c.ctx, crashAgentLog, "/usr/local/bin/jettison", "run", "--log-format=json", "--config=/etc/jettison/config.yaml"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+const traceOutput = "/run/stop-at.txt"
+
+// trace has the agent stop at a step.
+func (c *crashes) trace(text string, count int, when string) {
+	c.shell("rm -f " + traceOutput)
+	var err error
+	c.tracer, err = c.Start(c.ctx, traceOutput, "/sbin/init", "stop-at", strconv.Itoa(c.pid), text, strconv.Itoa(count), when)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.until("the agent is traced", func() error { return c.reads(traceOutput, "tracing") })
+}
+
+// meets waits until the agent is stopped at its step, and says where. Empty: it did not come there.
+func (c *crashes) meets() string {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		text, err := c.ReadFile(c.ctx, traceOutput, 0)
+		if err == nil && strings.Contains(string(text), "stopped") {
+			return strings.Join(strings.Fields(strings.TrimPrefix(string(text), "tracing\n")), " ")
+		}
+	}
+	return ""
+}
+
+// letGo has the agent run on.
+func (c *crashes) letGo() { c.shell(fmt.Sprintf("kill -9 %d", c.tracer)) }
+
+func (c *crashes) killAgent() {
+	c.shell(fmt.Sprintf("kill -9 %d; kill -9 %d", c.pid, c.tracer))
+	c.waitEnd()
+	c.startAgentProcess()
+}
+
+// endAgent ends the agent as root or a service manager does.
+func (c *crashes) endAgent() {
+	c.shell(fmt.Sprintf("kill -%s %d", []string{"KILL", "TERM"}[c.random.Intn(2)], c.pid))
+	c.waitEnd()
+}
+
+func (c *crashes) waitEnd() {
+	c.until("the agent has ended", func() error {
+		if res, err := c.Exec(c.ctx, "/bin/sh", "-c", fmt.Sprintf("kill -0 %d", c.pid)); err != nil || res.Code == 0 {
+			return fmt.Errorf("it has not (%w)", err)
+		}
+		return nil
+	})
+}
+
+// quiet has the talker be silent, and waits until all that it said is in its log: what a runtime that dies, or a full disk, loses of it is
+// not the agent's doing.
+func (c *crashes) quiet(silent bool) {
+	c.shell(fmt.Sprintf("echo %d > /sys/fs/cgroup%s/cgroup.freeze", map[bool]int{true: 1}[silent], c.talker.config.Linux.CgroupParent))
+	before := uint64(0)
+	for silent {
+		now := c.number(fmt.Sprintf("cat %s/talk/* | wc -c", c.talker.config.LogDirectory))
+		if now == before {
+			return
+		}
+		before = now
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+func (c *crashes) killRuntime() {
+	c.quiet(true)
+	if err := c.StopContainerd(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	c.letGo()
+	if err := c.StartContainerd(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	c.quiet(false)
+}
+
+// fillDisk leaves not one block, has the agent meet that, and makes room again.
+func (c *crashes) fillDisk() {
+	c.quiet(true)
+	c.shell(`mkdir -p /var/ballast && cd /var/ballast && free=$(($(busybox stat -f -c '%f * %S' /var) - 4194304)) && busybox fallocate -l $free one
+		dd if=/dev/zero of=two bs=4096 2>/dev/null; busybox sync; [ $(busybox stat -f -c %f /var) -lt 64 ]`)
+	c.letGo()
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		if text, err := c.ReadFile(c.ctx, crashAgentLog, c.offset); err == nil && strings.Contains(string(text), "no space left") {
+			break
+		}
+	}
+	c.shell("rm -r /var/ballast && busybox sync")
+	c.quiet(false)
+}
+
+func (c *crashes) stepClock() {
+	step := []time.Duration{5 * time.Hour, -5 * time.Hour, 3 * 365 * 24 * time.Hour, -3 * 365 * 24 * time.Hour}[c.random.Intn(4)]
+	c.setClock(time.Now().Add(step))
+	c.t.Logf("the clock is stepped by %v", step)
+	c.letGo()
+}
+
+func (c *crashes) setClock(to time.Time) { c.shell(fmt.Sprintf("busybox date -s @%d", to.Unix())) }
+
+// restoreClock is one step more, where there was one.
+func (c *crashes) restoreClock() {
+	c.setClock(time.Now())
+}
+
+// cutPower cuts the power, looks at what is left before and after an agent was at it, and runs again what ran.
+func (c *crashes) cutPower() {
+	if err := c.CutPower(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	c.there("after the boot")
+	c.spokenOf(c.lines)
+	c.startAgentProcess()
+	c.settles()
+	c.there("after the boot and a pass")
+	c.spokenOf(c.lines)
+	c.attempt++
+	c.lines = 0
+	c.live()
+}

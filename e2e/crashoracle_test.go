@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/api"
+)
+
+var errStillThere = errors.New("it is still there")
+
+// settles waits until all that has to go is gone, and no eviction is under way: a pass has ended. The agent looks after logs every ten
+// seconds, and puts off what did not work for up to a minute and a half.
+func (c *crashes) settles() {
+	c.t.Helper()
+	c.until("all that has to go is gone", func() error {
+		all, err := c.Inventory(c.ctx)
+		if err != nil {
+			return err
+		}
+		for _, x := range all.Containers {
+			main := x.PodSandboxId == c.crashing.sandbox && x.Metadata.Name == "main" && x.Id != c.lastDead
+			if x.PodSandboxId == c.leaker && x.State == cri.ContainerState_CONTAINER_EXITED { // by the kernel, perhaps: as a kubelet does
+				_ = c.StopSandbox(c.ctx, c.leaker)
+			}
+			if main || slices.Contains(c.dead, x.Id) || slices.Contains(c.doomed, x.PodSandboxId) {
+				return fmt.Errorf("container %s of %s: %w", x.Id, x.Labels["io.kubernetes.pod.name"], errStillThere)
+			}
+		}
+		for _, s := range all.Sandboxes {
+			if slices.Contains(c.doomed, s.Id) {
+				return fmt.Errorf("sandbox %s of %s: %w", s.Id, s.Metadata.Name, errStillThere)
+			}
+		}
+		for _, i := range all.Images {
+			if slices.Contains(i.RepoTags, gcTag("junk-0")) {
+				return fmt.Errorf("image %s: %w", i.Id, errStillThere)
+			}
+		}
+		for _, path := range c.doomedFiles {
+			if res, err := c.Exec(c.ctx, "/bin/sh", "-c", "test -e "+path+" || test -L "+path); err != nil || res.Code == 0 {
+				return fmt.Errorf("%s: %w (%v)", path, errStillThere, err)
+			}
+		}
+		return c.tidy()
+	})
+}
+
+// tidy returns nil if nothing temporary is left, and no record says that its eviction is under way. A file that is being written at this
+// moment is none that is left: it is asked for again.
+func (c *crashes) tidy() error {
+	found := c.shell("cd /var/lib/jettison 2>/dev/null && busybox find . -name '*.tmp'; busybox find /var/log/pods -name '*.tmp'")
+	if found != "" {
+		return fmt.Errorf("%s: %w", strings.TrimSpace(found), errStillThere)
+	}
+	for _, r := range c.allRecords() {
+		if r.Outcome == api.OutcomeRunning {
+			return fmt.Errorf("record %s of %s says that it is running", r.ID, r.Pod.Name)
+		}
+	}
+	return nil
+}
+
+// stays asserts that everything is there that has to be, and that the agent is.
+func (c *crashes) stays() {
+	c.t.Helper()
+	c.shell(fmt.Sprintf("kill -0 %d", c.pid))
+	all := c.there("in the end")
+	for _, x := range all.Containers {
+		if slices.Contains(c.running, x.Id) && x.State != cri.ContainerState_CONTAINER_RUNNING {
+			c.t.Errorf("container %s of %s is %v", x.Metadata.Name, x.Labels["io.kubernetes.pod.name"], x.State)
+		}
+	}
+	c.spokenOf(c.lines)
+	now := c.wholeRecords()
+	for id, before := range c.records {
+		if now[id] != before {
+			c.t.Errorf("record %s was\n%s\nand is\n%s", id, before, now[id])
+		}
+	}
+	log, err := c.ReadFile(c.ctx, crashAgentLog, c.offset)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		for _, bad := range []string{"is not whole", "panic", "fatal error", "starts anew"} {
+			if strings.Contains(line, bad) && (c.run > 0 || bad != "starts anew") {
+				c.t.Errorf("the agent says: %s", line)
+			}
+		}
+	}
+}
+
+// there asserts that the containers that have to stay are there, dead or alive, with their images and logs.
+func (c *crashes) there(when string) (all struct {
+	Containers []*cri.Container
+}) {
+	c.t.Helper()
+	inventory, err := c.Inventory(c.ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var containers, images []string
+	for _, x := range inventory.Containers {
+		containers = append(containers, x.Id)
+	}
+	for _, i := range inventory.Images {
+		images = append(images, i.RepoTags...)
+	}
+	for _, id := range append([]string{c.lastDead}, c.running...) {
+		if !slices.Contains(containers, id) {
+			c.t.Errorf("%s: container %s is lost: running %v, last dead %s, there %v", when, id, c.running, c.lastDead, containers)
+		}
+	}
+	if !slices.Contains(images, gcTag("used")) {
+		c.t.Errorf("%s: image %s is lost: there are %v", when, gcTag("used"), images)
+	}
+	c.shell(fmt.Sprintf("test -e %s/main/%d.log", c.crashing.config.LogDirectory, c.deaths-1))
+	all.Containers = inventory.Containers
+	return all
+}
+
+// spoken is how many lines the talker's log has by now, without a gap from the first on. It is read again while the agent moves files.
+func (c *crashes) spoken() int {
+	c.t.Helper()
+	return c.spokenOf(0)
+}
+
+// spokenOf is spoken, of at least so many lines. The last line may be half written. Where a log is there both plain and compressed, the
+// plain one counts: the other is whole, but the agent has not removed it yet.
+func (c *crashes) spokenOf(least int) (last int) {
+	c.t.Helper()
+	script := fmt.Sprintf(`cd %s/talk && n=%d.log && { for f in $n.*; do case $f in *.tmp|"$n.*") ;; *.gz) [ -e ${f%%.gz} ] || busybox zcat $f;; *) cat $f;; esac; done; cat $n; } |
+		sed '$d' | busybox awk '$3 != "F" { bad = bad " " $0 } { n = $4 + 0; if (n != last + 1) bad = bad " " last ">" n; last = n } END { print last + 0, bad }'`,
+		c.talker.config.LogDirectory, c.attempt)
+	c.until(fmt.Sprintf("%d lines are in the log", least), func() error {
+		out := strings.SplitN(strings.TrimSpace(c.shell(script)), " ", 2)
+		if len(out) > 1 {
+			return fmt.Errorf("gaps: %.300s", out[1])
+		}
+		if _, err := fmt.Sscan(out[0], &last); err != nil || last < least {
+			return fmt.Errorf("%d lines are (%v), want %d", last, err, least)
+		}
+		return nil
+	})
+	return last
+}
+
+// allRecords are those that jettison records prints.
+func (c *crashes) allRecords() (out []api.Record) {
+	c.t.Helper()
+	for line := range strings.Lines(c.shell("[ ! -e /var/lib/jettison/records.jsonl ] || /usr/local/bin/jettison records -o json")) {
+		var r api.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			c.t.Fatalf("jettison records: %v in %s", err, line)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// wholeRecords are those whose eviction has ended, as text, by ID.
+func (c *crashes) wholeRecords() map[string]string {
+	c.t.Helper()
+	out := map[string]string{}
+	for _, r := range c.allRecords() {
+		if r.Outcome != api.OutcomeRunning {
+			text, err := json.Marshal(r)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			out[r.ID] = string(text)
+		}
+	}
+	return out
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// stopper traces a process, all threads of it, and stops the one that comes to a step: a system call that changes something outside of
+// the process. The others run on, as they do where a disk is slow.
+type stopper struct {
+	pid     int
+	text    []byte
+	count   int  // which step is meant; 1: the first
+	after   bool // when the call has been made; else before it
+	memory  *os.File
+	pending int // the thread that is in the call that is meant; 0: none
+	stopped bool
+}
+
+// stopAt says "tracing", and "stopped ..." when a process is stopped at its count-th step that mentions a text: in the path that it names
+// or that its file has, or in what it writes there, which for a runtime's socket is the id that a call is about. when is "before" or
+// "after" the call. It goes on for as long as it is not killed; the kernel then lets go of the process, which runs on unless it was killed.
+func stopAt(pid, text, count, when string) error {
+	s := &stopper{text: []byte(text), after: when == "after"}
+	var err error
+	if s.pid, err = strconv.Atoi(pid); err != nil {
+		return err
+	}
+	if s.count, err = strconv.Atoi(count); err != nil {
+		return err
+	}
+	if s.memory, err = os.Open("/proc/" + pid + "/mem"); err != nil {
+		return err
+	}
+	defer s.memory.Close()
+	runtime.LockOSThread() // the tracer is a thread
+	if err := s.seize(); err != nil {
+		return fmt.Errorf("trace %d: %w", s.pid, err)
+	}
+	fmt.Println("tracing")
+	return s.wait()
+}
+
+// seize takes all threads of the process; those that they make are traced from their beginning on.
+func (s *stopper) seize() error {
+	const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE
+	taken := map[string]bool{}
+	for more := true; more; {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.pid))
+		if err != nil {
+			return err
+		}
+		more = false
+		for _, task := range tasks {
+			tid, err := strconv.Atoi(task.Name())
+			if err != nil || taken[task.Name()] {
+				continue
+			}
+			taken[task.Name()], more = true, true
+			// EPERM: traced already, as a child of one that is. ESRCH: it has ended.
+			switch err := ptrace(unix.PTRACE_SEIZE, tid, 0, options); {
+			case err == nil:
+				_ = unix.PtraceInterrupt(tid)
+			case err != unix.EPERM && err != unix.ESRCH:
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func ptrace(request, tid int, address, data uintptr) error {
+	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), address, data, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// wait takes what the threads report until the process has ended.
+func (s *stopper) wait() error {
+	const eventStop = 128 // PTRACE_EVENT_STOP of linux/ptrace.h
+	for {
+		var status unix.WaitStatus
+		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.ECHILD:
+			fmt.Println("the process has ended")
+			return nil
+		case err != nil:
+			return err
+		case !status.Stopped():
+			continue
+		}
+		signal := status.StopSignal()
+		event := int(status) >> 16
+		switch {
+		case signal == unix.SIGTRAP|0x80:
+			if s.reached(tid) {
+				continue // it stays where it is
+			}
+			s.goOn(tid, 0)
+		case event == eventStop && signal != unix.SIGTRAP: // a group of threads is stopped by a signal: they wait for SIGCONT
+			_ = ptrace(unix.PTRACE_LISTEN, tid, 0, 0)
+		case event != 0:
+			s.goOn(tid, 0)
+		default:
+			s.goOn(tid, int(signal))
+		}
+	}
+}
+
+func (s *stopper) goOn(tid, signal int) {
+	if s.stopped { // nothing more is asked of them
+		_ = unix.PtraceCont(tid, signal)
+		return
+	}
+	_ = unix.PtraceSyscall(tid, signal)
+}
+
+// syscallInfo is struct ptrace_syscall_info of linux/ptrace.h.
+type syscallInfo struct {
+	op   uint8 // 1: entry, 2: exit
+	_    [3]uint8
+	_    uint32
+	_, _ uint64
+	nr   uint64
+	args [6]uint64
+	_    [2]uint64
+}
+
+// reached reports whether a thread is at the step that is meant.
+func (s *stopper) reached(tid int) bool {
+	if s.stopped {
+		return false
+	}
+	var info syscallInfo
+	const getSyscallInfo = 0x420e
+	if ptrace(getSyscallInfo, tid, unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info))) != nil {
+		return false
+	}
+	switch {
+	case info.op == 2 && s.pending == tid:
+		s.stopped = true
+		fmt.Println("stopped after it")
+		return true
+	case info.op != 1 || s.pending != 0:
+		return false
+	}
+	what := s.matches(&info)
+	if what == "" {
+		return false
+	}
+	if s.count--; s.count > 0 {
+		return false
+	}
+	if s.after {
+		fmt.Println("at", what)
+		s.pending = tid
+		return false
+	}
+	s.stopped = true
+	fmt.Println("stopped before", what)
+	return true
+}
+
+// matches says which step it is; empty: none of those that are meant.
+func (s *stopper) matches(info *syscallInfo) string {
+	a := &info.args
+	switch info.nr {
+	case unix.SYS_UNLINKAT:
+		return s.path("unlinkat", a[1])
+	case unix.SYS_MKDIRAT:
+		return s.path("mkdirat", a[1])
+	case unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2:
+		if from := s.path("renameat", a[1]); from != "" {
+			return from
+		}
+		return s.path("renameat to", a[3])
+	case unix.SYS_OPENAT:
+		if a[2]&unix.O_CREAT == 0 {
+			return ""
+		}
+		return s.path("openat", a[1])
+	case unix.SYS_FSYNC:
+		return s.file("fsync", a[0])
+	case unix.SYS_FDATASYNC:
+		return s.file("fdatasync", a[0])
+	case unix.SYS_FTRUNCATE:
+		return s.file("ftruncate", a[0])
+	case unix.SYS_WRITE, unix.SYS_PWRITE64:
+		if found := s.file("write", a[0]); found != "" {
+			return found
+		}
+		if text, err := s.read(a[1], int(min(a[2], 64<<10))); err == nil && bytes.Contains(text, s.text) {
+			return fmt.Sprintf("write of %q to a socket or file", s.text)
+		}
+	}
+	return ""
+}
+
+func (s *stopper) path(call string, address uint64) string {
+	text, err := s.read(address, unix.PathMax)
+	if err != nil {
+		return ""
+	}
+	if end := bytes.IndexByte(text, 0); end >= 0 && bytes.Contains(text[:end], s.text) {
+		return fmt.Sprintf("%s %q", call, text[:end])
+	}
+	return ""
+}
+
+func (s *stopper) file(call string, fd uint64) string {
+	name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", s.pid, fd))
+	if err != nil || !bytes.Contains([]byte(name), s.text) {
+		return ""
+	}
+	return fmt.Sprintf("%s %q", call, name)
+}
+
+// read reads memory of the process: less than is asked for where a mapping ends.
+func (s *stopper) read(address uint64, size int) ([]byte, error) {
+	b := make([]byte, size)
+	n, err := s.memory.ReadAt(b, int64(address))
+	if n > 0 {
+		err = nil
+	}
+	return b[:n], err
+}

@@ -13,8 +13,11 @@ import (
 	"jettison/e2e/vm"
 )
 
-// seedVariable repeats the runs of a failure: its value is printed by each test of crashes.
-const seedVariable = "JETTISON_SEED"
+// seedVariable repeats the runs of a failure, and firstVariable begins with a later run than the first, 0: both are printed.
+const (
+	seedVariable  = "JETTISON_SEED"
+	firstVariable = "JETTISON_FIRST"
+)
 
 // crashSettings have everything happen within seconds. The manifests name the pods that are to stay, also over a boot.
 const crashSettings = `apiVersion: jettison/v1alpha1
@@ -51,7 +54,7 @@ var crashSteps = []crashStep{
 	{what: "a pass, a sandbox", most: 2, text: func(c *crashes) string { return c.gone.sandbox }},
 	{what: "a pass, logs", most: 2, text: func(c *crashes) string { return "gone-" + strconv.Itoa(c.run) + "_" }},
 	{what: "a pass, an image", junk: true, most: 1, text: func(c *crashes) string { return c.ids[gcTag("junk-0")] }},
-	{what: "a rotation", most: 7, text: func(c *crashes) string { return fmt.Sprintf("%d.log", c.attempt) }},
+	{what: "a rotation", most: 7, text: func(c *crashes) string { return fmt.Sprintf("%d.log.", c.attempt) }},
 	{what: "a rotation, the runtime", most: 1, text: func(c *crashes) string { return c.talking }},
 	{what: "a record", leak: true, most: 3, text: always("records.jsonl")},
 	{what: "the state", leak: true, most: 5, text: always("state.json")},
@@ -75,8 +78,9 @@ var crashKinds = []struct {
 type crashes struct {
 	*garbage
 	random *rand.Rand
-	run    int // from 0 on
-	missed int // runs in which the step was not met
+	run    int  // from 0 on
+	begun  bool // an earlier run has left what the agent remembers
+	missed int  // runs in which the step was not met
 
 	pid, tracer int // of the agent and of what stops it, in the guest
 	offset      int // of the agent's log, where this run begins
@@ -99,7 +103,7 @@ type crashes struct {
 // Whatever fails, at whichever step of the agent's: what has to stay stays, and what has to go goes in the end.
 //
 // The agent is stopped right before or after one system call of that step, from outside, by ptrace; then things fail, and it runs on, or
-// is killed there. JETTISON_TRIALS is how many runs there are: 100 meet each crash at each step twice. JETTISON_SEED repeats them.
+// is killed there. JETTISON_TRIALS is how many runs there are: 100 meet each crash at each step twice. JETTISON_SEED repeats them, JETTISON_FIRST begins later.
 func TestNothingIsLostInACrash(t *testing.T) {
 	seed := time.Now().UnixNano()
 	if n, err := strconv.ParseInt(os.Getenv(seedVariable), 10, 64); err == nil {
@@ -109,7 +113,7 @@ func TestNothingIsLostInACrash(t *testing.T) {
 	disk := filepath.Join(t.TempDir(), "disk.qcow2")
 	c := &crashes{garbage: &garbage{node: startNodeWith(t, vm.Options{Disk: disk}), pods: map[string]*gcPod{}, ids: map[string]string{}}}
 	c.oomMeant = true // a leak goes on while the agent is stopped
-	c.random, c.records = rand.New(rand.NewSource(seed)), map[string]string{}
+	c.records = map[string]string{}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log("agent's log:\n" + c.Tail(crashAgentLog, 60))
@@ -117,11 +121,14 @@ func TestNothingIsLostInACrash(t *testing.T) {
 	})
 	c.setUp()
 	runs := trials(8)
-	for c.run = range runs {
+	first, _ := strconv.Atoi(os.Getenv(firstVariable))
+	for c.run = first; c.run < first+runs; c.run++ {
+		c.random = rand.New(rand.NewSource(seed + int64(c.run)))
 		c.oneRun(&crashSteps[(c.run+c.run/10)%len(crashSteps)], c.run%len(crashKinds))
 		if t.Failed() {
-			t.Fatalf("in run %d of %d, %s=%d", c.run, runs, seedVariable, seed)
+			t.Fatalf("%s=%d %s=%d", firstVariable, c.run, seedVariable, seed)
 		}
+		c.begun = true
 	}
 	t.Logf("%d runs, %d of them beside the step", runs, c.missed)
 	if c.missed*4 > runs {
@@ -307,8 +314,8 @@ func (c *crashes) killRuntime() {
 // fillDisk leaves not one block, has the agent meet that, and makes room again.
 func (c *crashes) fillDisk() {
 	c.quiet(true)
-	c.shell(`mkdir -p /var/ballast && cd /var/ballast && free=$(($(busybox stat -f -c '%f * %S' /var) - 4194304)) && busybox fallocate -l $free one
-		dd if=/dev/zero of=two bs=4096 2>/dev/null; busybox sync; [ $(busybox stat -f -c %f /var) -lt 64 ]`)
+	c.shell(`mkdir -p /var/ballast && cd /var/ballast && busybox fallocate -l $(($(busybox stat -f -c '%f * %S' /var) - 67108864)) one &&
+		! dd if=/dev/zero of=two bs=65536 2>/dev/null; ! dd if=/dev/zero of=three bs=4096 count=1 2>/dev/null`) // the kernel keeps 16 MiB
 	c.letGo()
 	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		if text, err := c.ReadFile(c.ctx, crashAgentLog, c.offset); err == nil && strings.Contains(string(text), "no space left") {

@@ -212,7 +212,7 @@ func (c *crashes) litter(step *crashStep) {
 	c.stop(c.gone)
 	if step.junk {
 		delete(c.ids, gcTag("junk-0"))
-		c.importImages([]string{"junk-0"}, mib/16)
+		c.importImages([]string{"junk-0"}, mib/8) // of another size, or it were the other image
 	}
 	c.shell("busybox sync")
 	c.lines = c.spoken()

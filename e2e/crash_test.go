@@ -346,11 +346,11 @@ func (c *crashes) cutPower() {
 		c.t.Fatal(err)
 	}
 	c.there("after the boot")
-	c.spokenOf(c.lines)
+	c.spokenOf(c.lines, true)
 	c.startAgentProcess()
 	c.settles()
 	c.there("after the boot and a pass")
-	c.spokenOf(c.lines)
+	c.spokenOf(c.lines, true)
 	c.attempt++
 	c.lines = 0
 	c.live()

@@ -187,7 +187,6 @@ func (c *crashes) oneRun(step *crashStep, kind int) {
 	c.t.Logf("run %d: %s, at %s, %d of %.64q: %s", c.run, crashKinds[kind].what, step.what, count, text, met)
 	crashKinds[kind].do(c)
 	c.settles()
-	c.restoreClock()
 	c.stays()
 	c.endAgent()
 	c.t.Logf("run %d: all is there after %.0f s", c.run, time.Since(began).Seconds())
@@ -330,7 +329,17 @@ func (c *crashes) stepClock() {
 	step := []time.Duration{5 * time.Hour, -5 * time.Hour, 3 * 365 * 24 * time.Hour, -3 * 365 * 24 * time.Hour}[c.random.Intn(4)]
 	c.setClock(time.Now().Add(step))
 	c.t.Logf("the clock is stepped by %v", step)
+	before := len(c.shell("cat " + crashAgentLog))
 	c.letGo()
+	c.until("the agent has done something by that clock", func() error {
+		if text, err := c.ReadFile(c.ctx, crashAgentLog, before); err != nil || len(text) == 0 {
+			return fmt.Errorf("it has said nothing (%w)", err)
+		}
+		return nil
+	})
+	c.there("by another clock")
+	// By a clock that was set back what has ended is of the future, and stays, as with the kubelet: so it is set right first.
+	c.restoreClock()
 }
 
 func (c *crashes) setClock(to time.Time) { c.shell(fmt.Sprintf("busybox date -s @%d", to.Unix())) }

@@ -2,8 +2,10 @@ package eviction
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -30,6 +32,21 @@ func generateDisk(seed uint64) *timeline {
 	}
 	tl.Settings = slices.DeleteFunc(tl.Settings, func(s string) bool { return len(s) > 12 && s[5:11] == "nodefs" })
 	tl.Settings = append(tl.Settings, "hard nodefs.available 2000Mi")
+	tl.Node.Explain = d.one(2) && (p.Found == 0 || p.Found > 60) // of one of which less is found it is not known that it explains anything
+	return tl
+}
+
+// generateUnexplained draws a timeline on which what fills the disk is no pod's: images, logs of the node, a file that nobody finds.
+func generateUnexplained(seed uint64) *timeline {
+	tl, d := generateDisk(seed), dice{rand.New(rand.NewPCG(seed, 19))}
+	tl.Node.Explain, tl.Node.Disk = true, tl.Node.OutsideD+tl.Node.Trash+2000+d.between(500, 3000)
+	for i := range tl.Pods {
+		tl.Pods[i].LeakDisk, tl.Pods[i].Exit = 0, 0
+		tl.Node.Disk += tl.Pods[i].Disk
+	}
+	tl.Events = append(tl.Events, eventPlan{
+		At: d.ms(10, 10_000), What: "disk", By: tl.Node.Trash + d.between(3500, 5500), Over: d.ms(1, 10_000),
+	})
 	return tl
 }
 
@@ -69,5 +86,28 @@ func TestDiskTimelines(t *testing.T) {
 	}
 	if evictions < *diskTimelines/10 {
 		t.Errorf("%d evictions for a disk on %d timelines", evictions, *diskTimelines)
+	}
+}
+
+// Nothing goes for a disk that no pod fills, whatever else happens: each of these passes within the time for which none goes.
+func TestTimelinesThatNoPodExplains(t *testing.T) {
+	short := 0
+	for i := range uint64(*diskTimelines) {
+		seed := *timelineSeed + i
+		rule, why, s := judge(generateUnexplained(seed))
+		for _, v := range s.rules.victims {
+			if v.l.e.Disk() {
+				rule, why = "unexplained", fmt.Sprintf("%s goes at %v: %s", v.uid, v.at, v.l.e.Message)
+			}
+		}
+		if slices.ContainsFunc(s.log, func(line string) bool { return strings.Contains(line, "what pods hold more than at") }) {
+			short++
+		}
+		if counts(rule) {
+			t.Fatalf("seed %d breaks %q: %s\n%s\n%s", seed, rule, why, generateUnexplained(seed).text(), strings.Join(s.log, "\n"))
+		}
+	}
+	if short < *diskTimelines/3 {
+		t.Errorf("of %d disks %d were short", *diskTimelines, short)
 	}
 }

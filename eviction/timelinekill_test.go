@@ -141,15 +141,26 @@ func (s *shell) current(j *job) bool { return !j.over && s.m.Life(j.uid) == j.of
 
 // emptied is the end of the pod's last process.
 func (s *shell) emptied(j *job) {
-	if j.over || j.life != j.its && !j.gone {
+	if j.over || j.told || j.life != j.its && !j.gone {
 		return
 	}
+	j.told = true
 	if !j.late && s.current(j) {
 		s.say("%s is dead", j.uid)
 		s.m.Emptied(s.stamp(), j.of)
 	}
 	if !j.Uncleaned {
 		s.later(j.Clean, func() { s.clean(j) })
+	}
+}
+
+// endedByItself is the end of a pod that is stopped gently, and does not wait for its grace period to be over: the carrier waits for the
+// cgroup to be empty, however that comes to be.
+func (s *shell) endedByItself(p *realPod) {
+	for _, l := range s.m.Lives() {
+		if j := s.jobs[l]; j != nil && j.realPod == p && !j.of.e.Urgent() {
+			s.emptied(j)
+		}
 	}
 }
 

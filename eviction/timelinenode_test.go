@@ -60,6 +60,7 @@ type world struct {
 	calm    bool // nothing takes more any more
 	queue   []happening
 	seq     int
+	onEnd   func(*realPod) // told of the end of a pod's last process; nil: nobody asks
 }
 
 // outside is what no pod has of something, and how fast that grows.
@@ -216,6 +217,9 @@ func (w *world) exit(p *realPod) {
 // empties is the end of a pod's last process. What it leaves in memory is its owner's.
 func (w *world) empties(p *realPod) {
 	p.alive, p.ended, p.anon, p.swap, p.tasks, p.shm = false, w.t, 0, 0, 0, 0
+	if w.onEnd != nil {
+		w.onEnd(p)
+	}
 	if life := p.life; w.Kubelet && !p.VolStays {
 		w.later(p.VolFree, func() {
 			if p.life == life {

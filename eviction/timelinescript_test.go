@@ -20,10 +20,11 @@ type timeline struct {
 type nodePlan struct {
 	Kubelet                bool // one owns volumes and disks
 	Breaker, ByRelease     bool
-	Memory, Outside        int // all there is; what no pod has of it
-	Allocatable            int // limit of the cgroup above all pods; 0: none
-	Swap, Tasks, Disk      int // all there is of each
-	Trash                  int // that garbage collection finds on the disk
+	Explain                bool // disks that pods do not fill cost none
+	Memory, Outside        int  // all there is; what no pod has of it
+	Allocatable            int  // limit of the cgroup above all pods; 0: none
+	Swap, Tasks, Disk      int  // all there is of each
+	Trash                  int  // that garbage collection finds on the disk
 	Walk, Grain            time.Duration
 	Until                  time.Duration
 	OutsideTasks, OutsideD int // tasks, and MiB of disk, that no pod has

@@ -43,6 +43,7 @@ type job struct {
 	gone     bool
 	late     bool // it was reported not to die
 	over     bool
+	told     bool // its end was
 	deadline time.Duration
 }
 
@@ -65,11 +66,12 @@ func run(tl *timeline, shuffle *rand.Rand) *shell {
 	}
 	s.config = Config{
 		Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, MaxPodGracePeriodSeconds: 5, LocalStorage: true,
-		PressureTransitionPeriod: 10 * time.Second, Breaker: tl.Node.Breaker, Policy: Policy{
+		PressureTransitionPeriod: 10 * time.Second, Breaker: tl.Node.Breaker, Explain: tl.Node.Explain, Policy: Policy{
 			ProtectedNamespaces: []string{"kube-system"}, AnnotationNamespaces: []string{"kube-system"}, ByRelease: tl.Node.ByRelease,
 		},
 	}
 	s.m, s.rules = NewManager(s.config), newRules(s, tl)
+	s.onEnd = s.endedByItself
 	for i := range tl.Events {
 		e := &tl.Events[i]
 		s.later(e.At, func() { s.event(e) })

@@ -338,16 +338,9 @@ func (c *crashes) stepClock() {
 		return nil
 	})
 	c.there("by another clock")
-	// By a clock that was set back what has ended is of the future, and stays, as with the kubelet: so it is set right first.
-	c.restoreClock()
 }
 
 func (c *crashes) setClock(to time.Time) { c.shell(fmt.Sprintf("busybox date -s @%d", to.Unix())) }
-
-// restoreClock is one step more, where there was one.
-func (c *crashes) restoreClock() {
-	c.setClock(time.Now())
-}
 
 // cutPower cuts the power, looks at what is left before and after an agent was at it, and runs again what ran.
 func (c *crashes) cutPower() {

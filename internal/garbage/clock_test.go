@@ -31,6 +31,26 @@ func TestTheClockIsSetWhileAContainerStarts(t *testing.T) {
 	}
 }
 
+// Containers that ended before the clock was set back are of the future. They go as soon as they are known for their least age, not when the
+// clock has come so far again; by a pass by hand, which knows none before, where there is no least age.
+func TestTheClockIsSetBackAfterContainersEnded(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		n := newNode(t)
+		least := time.Minute
+		if once {
+			least = 0
+		}
+		n.open(func(o *Options) { o.Once, o.Policy.Container.MinAge = once, least })
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+		n.container("c", "s", uidA, exited, -5*time.Hour, "")
+		if !once {
+			n.want(n.pass(Containers, reclaim.Periodic))
+			n.sleep(least)
+		}
+		n.want(n.pass(Containers, reclaim.Periodic), "container c")
+	}
+}
+
 // What nothing has changed of is not written again, nor synced: a flash memory has only so many writes.
 func TestQuietPodsAreWrittenWhenTheyChange(t *testing.T) {
 	n := newNode(t)

@@ -128,7 +128,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 		return changed("it runs")
 	case now.State == cri.Created && now.CreatedAt.IsZero():
 		return changed("it was created, and the runtime does not say when")
-	case now.State == cri.Created && c.now().Sub(c.createdAt(s.ID, now.CreatedAt)) < c.o.Policy.Container.CreatedMinAge:
+	case now.State == cri.Created && c.now().Sub(c.createdAt(s.ID, now.CreatedAt, c.now())) < c.o.Policy.Container.CreatedMinAge:
 		return changed("it was created a moment ago")
 	}
 	if x.asked(s) {

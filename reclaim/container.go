@@ -77,7 +77,7 @@ func (w *planner) limit(units [][]dead) (share, oldest []Step) {
 	return share, oldest
 }
 
-// units are the dead containers by pod and name, each oldest first.
+// units are the dead containers by pod and name, each oldest first: by their attempts, which count on whatever the clock is set to.
 func (w *planner) units() (out [][]dead) {
 	all := make([]dead, 0, len(w.look.Containers))
 	for i := range w.look.Containers {
@@ -93,7 +93,7 @@ func (w *planner) units() (out [][]dead) {
 		all = append(all, dead{c, uid})
 	}
 	slices.SortFunc(all, func(a, b dead) int {
-		return cmp.Or(strings.Compare(a.uid, b.uid), strings.Compare(a.Name, b.Name), older(a, b))
+		return cmp.Or(strings.Compare(a.uid, b.uid), strings.Compare(a.Name, b.Name), cmp.Compare(a.Attempt, b.Attempt), older(a, b))
 	})
 	for i := 0; i < len(all); {
 		j := i + 1

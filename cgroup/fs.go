@@ -25,7 +25,7 @@ var (
 )
 
 // FS is the root of a cgroup v2 hierarchy. Every path given to its methods is relative to that root and cannot leave it:
-// not by "..", not by a symbolic link. An FS is safe for use by one goroutine at a time.
+// not by "..", not by a symbolic link. An FS is safe for use by several goroutines at a time, but for Close.
 type FS struct {
 	mount string
 	fd    int

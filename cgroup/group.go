@@ -13,6 +13,7 @@ type Group struct {
 	id   ID
 	dir  int
 	kept [len(keptFiles)]int // descriptor + 1 of each kept file; 0: not opened yet
+	kill int                 // descriptor + 1 of cgroup.kill, by OpenKept; 0: not open
 }
 
 // ID is the group's identity.
@@ -26,8 +27,45 @@ func (g *Group) Close() {
 			g.kept[i] = 0
 		}
 	}
+	if g.kill != 0 {
+		unix.Close(g.kill - 1)
+		g.kill = 0
+	}
 	if g.dir >= 0 {
 		unix.Close(g.dir)
 		g.dir = -1
 	}
+}
+
+// OpenKept opens the files that looks at memory and tasks read, and cgroup.kill, so that neither they nor DupKill look up a name. One that
+// cannot be opened is tried again when it is read.
+func (g *Group) OpenKept() {
+	for _, which := range []int{
+		fileMemoryCurrent, fileMemoryStat, fileMemoryEvents, fileMemoryMax, fileMemoryPressure, filePIDsCurrent, fileCgroupEvents,
+	} {
+		if g.kept[which] != 0 {
+			continue
+		}
+		if fd, err := g.openFile(keptFiles[which], unix.O_RDONLY); err == nil {
+			g.kept[which] = fd + 1
+		}
+	}
+	if g.kill == 0 {
+		if fd, err := g.OpenKill(); err == nil {
+			g.kill = fd + 1
+		}
+	}
+}
+
+// DupKill is a descriptor of cgroup.kill for WriteKill, for another Group of the same cgroup; -1: OpenKept could not open it. It allocates
+// nothing. Close it.
+func (g *Group) DupKill() (fd int) {
+	if g.kill == 0 {
+		return -1
+	}
+	fd, err := unix.FcntlInt(uintptr(g.kill-1), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
 }

@@ -101,6 +101,7 @@ func Run(ctx context.Context, o Options) error {
 		l.log.Warn("not as it should be", "error", err)
 	}
 	l.warmUp(time.Now()) // what a decision takes is in memory from now on
+	b.s.Reader.Beside()
 	ctx, cancel := context.WithCancel(ctx)
 	b.later(cancel)
 	l.onObjects() // what was handed over meanwhile counts at the first look already
@@ -276,7 +277,7 @@ func (b *builder) killer() (pin func(*stats.PodStats) (*kill.Victim, error)) {
 	if b.o.DryRun {
 		return func(p *stats.PodStats) (*kill.Victim, error) { return kill.Pin(b.s.FS, p) }
 	}
-	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder})
+	killer := kill.New(kill.Options{FS: b.s.FS, Ladder: b.o.Ladder, Held: b.s.Reader.Held})
 	for _, err := range killer.Refused() {
 		b.log.Warn("not as it should be", "error", err)
 	}

@@ -87,9 +87,12 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	l.upkeep.unknown.Tick(now)
 	l.holdOn(now, ready.Met)
 	near := ready.Near >= eviction.NearShort
-	l.looks.Grew(now, near)
+	heldUp := l.looks.Reader().Refresh(l.pods.All())
 	l.pods.KeepUp(now, near, l.looks.Reader().Strangers)
-	l.wakes.Tick(now, l.looks.Reader().EachPod)
+	if !heldUp { // these look up names in cgroups, too: a tick later will do
+		l.looks.Grew(now, near)
+		l.wakes.Tick(now, l.looks.Reader().EachPod)
+	}
 	calm := len(l.manager.Lives()) == 0
 	if calm && ready.Near < eviction.Enough {
 		l.upkeep.trim.Tick(now)

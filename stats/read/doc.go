@@ -4,6 +4,7 @@
 //	reader.go      Reader: cgroupfs and /proc into a Summary; the cheap look, the memory view
 //	node.go        the full look at the node
 //	podset.go      the pods of the hierarchy, kept between looks
+//	lister.go      who lists and opens them: the kernel may hold that up; beside.go: how long a look waits for him
 //	podlook.go     the files of one pod and its containers
 //	below.go       what containers make below their own cgroups, within bounds
 //	self.go        which pod this process runs in

@@ -22,12 +22,9 @@ func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth)
 	// A kept group whose cgroup was removed answers ErrVanished; its path may have a successor by now.
 	for try := 0; ; try++ {
 		if k.group == nil {
-			g, err := c.fs.Group(k.Path)
-			if err != nil {
+			if err := c.pods.open(k); err != nil {
 				return err
 			}
-			k.group, k.usage = g, usageSample{}
-			clear(k.containers)
 		}
 		var err error
 		if d == quick {
@@ -50,6 +47,7 @@ func (c *Reader) readPod(now time.Time, k *podGroup, p *stats.PodStats, d depth)
 			return err
 		}
 		k.close()
+		k.vanished = true
 		if try > 0 {
 			return err
 		}

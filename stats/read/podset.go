@@ -1,8 +1,8 @@
 package read
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -20,17 +20,16 @@ type podSet struct {
 	elsewhere map[string]*podGroup // by UID: pods that only the runtime knows
 	here      map[string]*podGroup // by UID: those found below a root
 	order     []*podGroup          // all, by UID
-	round     uint64               // of discover
+	round     uint64               // of what was listed
 	changed   bool                 // since order was made
 	names     []byte               // scratch: directory entries
-	root      *podRoot             // being listed
-	visit     func(name []byte)    // listing it; here, for a closure would be allocated at each look
+	beside    *beside              // lists and opens
+	turn      uint64               // of join
 }
 
 // podRoot is a cgroup whose children are pods.
 type podRoot struct {
 	path    string
-	dir     *cgroup.Dir          // nil: not open
 	groups  map[string]*podGroup // by name of the directory; those that are no pod's have no UID
 	present int                  // groups seen in this round
 }
@@ -40,7 +39,18 @@ type podGroup struct {
 	stats.PodCgroup
 	parent string        // of a pod elsewhere: what the runtime called its cgroup
 	group  *cgroup.Group // nil: not open
-	round  uint64        // that saw it last
+	round  uint64        // that saw it last; of a pod elsewhere: the turn
+	gone   bool          // it is in no list any more
+
+	// What the lister does for it. A look is beside's.
+	tried    uint64    // look that had it opened last
+	err      error     // of that
+	vanished bool      // it was open, and its cgroup was removed: it is hardly there under the same name again
+	wanted   bool      // its processes are to be asked
+	asked    uint64    // look that had them asked last
+	critical bool      // what they said
+	answered bool      // they have been asked
+	since    time.Time // when it began to want something that has not been done; zero: it wants nothing
 
 	usage      usageSample
 	containers map[string]usageSample // by name of the cgroup
@@ -61,21 +71,20 @@ func (s *usageSample) rate(now time.Time, used time.Duration) (out stats.Opt[uin
 	return out
 }
 
-func newPodSet(fs *cgroup.FS, roots []string) *podSet {
-	s := &podSet{fs: fs, elsewhere: map[string]*podGroup{}, here: map[string]*podGroup{}, names: make([]byte, 32<<10)}
+func newPodSet(fs *cgroup.FS, proc *Proc, roots []string) *podSet {
+	s := &podSet{
+		fs: fs, elsewhere: map[string]*podGroup{}, here: map[string]*podGroup{}, names: make([]byte, 32<<10),
+		beside: newBeside(newLister(fs, proc, roots)),
+	}
 	for _, r := range roots {
 		s.roots = append(s.roots, &podRoot{path: r, groups: map[string]*podGroup{}})
 	}
-	s.visit = s.found
 	return s
 }
 
 func (s *podSet) close() {
+	s.beside.close(s)
 	for _, r := range s.roots {
-		if r.dir != nil {
-			r.dir.Close()
-			r.dir = nil
-		}
 		for _, g := range r.groups {
 			g.close()
 		}
@@ -85,36 +94,44 @@ func (s *podSet) close() {
 	}
 }
 
+// close gives its descriptors back. It is opened anew by who needs it.
 func (g *podGroup) close() {
 	if g.group != nil {
 		g.group.Close()
 		g.group = nil
 	}
+	g.tried, g.asked, g.critical, g.answered, g.since = 0, 0, false, false, time.Time{}
 }
 
-// discover finds the pods that are there now.
-func (s *podSet) discover(pods Index) error {
-	s.round++
-	var first error
-	for _, r := range s.roots {
-		if err := s.list(r); err != nil && first == nil {
-			first = err // what was known of this root stays
-			s.keep(r)
-			continue
-		}
-		s.drop(r)
-	}
-	if s.changed {
-		s.reindex()
-	}
+// forget is close for one that is in no list any more, whatever is still done for it.
+func (g *podGroup) forget() {
+	g.gone = true
+	g.close()
+}
+
+// discover finds the pods that are there now, and opens those that are not open.
+func (s *podSet) discover(pods Index) error { return s.find(pods, true) }
+
+// find is discover; patient: a victim may be chosen by what is found.
+func (s *podSet) find(pods Index, patient bool) error {
+	s.beside.begin(patient)
+	err := s.beside.list(s)
+	s.join(pods)
+	s.beside.finish(s)
+	return err
+}
+
+// join adds the pods that only the runtime knows to those that were listed.
+func (s *podSet) join(pods Index) {
+	s.turn++
 	for uid, p := range pods {
 		if g := s.here[uid]; (g == nil || g.round != s.round) && p.Ready() {
 			s.outside(uid, p)
 		}
 	}
 	for uid, g := range s.elsewhere {
-		if g.round != s.round {
-			g.close()
+		if g.round != s.turn {
+			g.forget()
 			delete(s.elsewhere, uid)
 			s.changed = true
 		}
@@ -122,39 +139,21 @@ func (s *podSet) discover(pods Index) error {
 	if s.changed {
 		s.sort()
 	}
-	return first
 }
 
-// list goes through the directory of a root. One that does not exist has no pods.
-func (s *podSet) list(r *podRoot) error {
-	for try := 0; ; try++ {
-		s.root, r.present = r, 0
-		if r.dir == nil {
-			dir, err := s.fs.OpenDir(r.path)
-			if errors.Is(err, cgroup.ErrVanished) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			r.dir = dir
-		}
-		err := r.dir.Children(s.names, s.visit)
-		if err == nil || !errors.Is(err, cgroup.ErrVanished) {
-			return err
-		}
-		// Removed, and perhaps made anew under the same path.
-		r.dir.Close()
-		r.dir = nil
-		if try > 0 {
-			return nil
-		}
+// relist takes what lies in a root: names, each with a 0 behind it.
+func (s *podSet) relist(r *podRoot, names []byte) {
+	r.present = 0
+	for len(names) > 0 {
+		end := bytes.IndexByte(names, 0)
+		s.found(r, names[:end])
+		names = names[end+1:]
 	}
+	s.drop(r)
 }
 
-// found takes one directory below the root being listed.
-func (s *podSet) found(name []byte) {
-	r := s.root
+// found takes one directory below a root.
+func (s *podSet) found(r *podRoot, name []byte) {
 	g := r.groups[string(name)]
 	if g == nil {
 		g = &podGroup{}
@@ -186,7 +185,7 @@ func (s *podSet) drop(r *podRoot) {
 		if g.round == s.round {
 			continue
 		}
-		g.close()
+		g.forget()
 		delete(r.groups, name)
 		s.changed = true
 	}
@@ -199,7 +198,7 @@ func (s *podSet) outside(uid string, p *Pod) {
 	g := s.elsewhere[uid]
 	if g == nil || g.parent != p.Cgroup {
 		if g != nil {
-			g.close()
+			g.forget()
 		}
 		g = &podGroup{PodCgroup: stats.PodCgroup{UID: uid}, parent: p.Cgroup}
 		if dir, base := path.Split(p.Cgroup); base != "" {
@@ -210,7 +209,7 @@ func (s *podSet) outside(uid string, p *Pod) {
 		s.elsewhere[uid] = g
 		s.changed = true
 	}
-	g.round = s.round
+	g.round = s.turn
 }
 
 func (s *podSet) sort() {

@@ -45,7 +45,7 @@ func TestTheSetOfPodsFollowsTheTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fs.Close()
-	s := newPodSet(fs, PodRoots(""))
+	s := newPodSet(fs, nil, PodRoots(""))
 	defer s.close()
 	look := func(index Index, want ...string) {
 		t.Helper()

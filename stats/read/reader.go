@@ -10,8 +10,8 @@ import (
 )
 
 // Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between looks, so that a look
-// does not allocate while the set of pods stays the same. It asks nothing that may block: see Background for that. Use it from one
-// goroutine at a time; Close it.
+// does not allocate while the set of pods stays the same. It asks nothing that may block: see Background for that, and Beside for what the
+// kernel may hold up. Use it from one goroutine at a time; Close it.
 type Reader struct {
 	fs   *cgroup.FS
 	proc *Proc
@@ -38,7 +38,7 @@ func NewReader(fs *cgroup.FS, proc *Proc, cgroupRoot string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot),
+	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, proc, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot),
 		buf: make([]byte, 32<<10)}, nil
 }
 
@@ -115,8 +115,8 @@ func (c *Reader) QuickPod(now time.Time, pods Index, out *stats.Summary, i int) 
 	}
 	k, p := c.pods.order[i], &out.Pods[i]
 	err := c.readPod(now, k, p, memoryOnly)
-	c.identify(pods[k.UID], p, out.Node.Memory.CapacityBytes)
-	if errors.Is(err, cgroup.ErrVanished) {
+	c.identify(pods[k.UID], k, p, out.Node.Memory.CapacityBytes)
+	if errors.Is(err, cgroup.ErrVanished) || err == errNotOpen {
 		return nil
 	}
 	return err
@@ -149,10 +149,13 @@ func (c *Reader) view(now time.Time, pods Index, out *stats.Summary, d depth) er
 	for i, k := range kept {
 		p := &out.Pods[i]
 		err := c.readPod(now, k, p, d)
-		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
+		if err != nil && !errors.Is(err, cgroup.ErrVanished) && err != errNotOpen {
 			c.errs = append(c.errs, err)
 		}
-		c.identify(pods[k.UID], p, out.Node.Memory.CapacityBytes)
+		c.identify(pods[k.UID], k, p, out.Node.Memory.CapacityBytes)
+	}
+	if c.pods.beside.late {
+		c.errs = append(c.errs, errOpenLate)
 	}
 	if err := c.below.err(); err != nil {
 		c.errs = append(c.errs, err)
@@ -164,12 +167,12 @@ func (c *Reader) view(now time.Time, pods Index, out *stats.Summary, d depth) er
 }
 
 // identify joins what the runtime knows of a pod, nil if nothing.
-func (c *Reader) identify(known *Pod, p *stats.PodStats, capacity stats.Opt[uint64]) {
+func (c *Reader) identify(known *Pod, k *podGroup, p *stats.PodStats, capacity stats.Opt[uint64]) {
 	if known != nil {
 		known.describe(p, capacity)
 	}
 	if (known == nil || !known.scored()) && (p.Populated.V || !p.Populated.OK) {
-		p.NodeCritical = c.nodeCritical(p)
+		p.NodeCritical = c.nodeCritical(k, p)
 	}
 	switch {
 	case p.QOSClass == stats.BestEffort && !p.MemoryRequest.OK: // by definition, whatever else is known
@@ -187,10 +190,14 @@ func below(path, group string) bool {
 	return path == group || len(path) > len(group) && path[len(group)] == '/' && path[:len(group)] == group
 }
 
-// Strangers visits the UIDs of pods that the hierarchy has and the runtime has not told of. It lists directories and reads no
-// file.
+// Strangers visits the UIDs of pods that the hierarchy has and the runtime has not told of. It reads no file, and lists nothing right after
+// Refresh.
 func (c *Reader) Strangers(pods Index, visit func(uid string)) {
-	_ = c.pods.discover(pods)
+	if c.pods.beside.recent() {
+		c.pods.join(pods)
+	} else {
+		_ = c.pods.find(pods, false)
+	}
 	for _, k := range c.pods.order {
 		if pods[k.UID] == nil {
 			visit(k.UID)
@@ -208,16 +215,7 @@ func (c *Reader) EachPod(visit func(uid, path string)) {
 	}
 }
 
-// nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the Guaranteed class. (The
-// sandbox's own process has -998.)
-func (c *Reader) nodeCritical(p *stats.PodStats) (critical bool) {
-	if p.QOSClass == stats.Guaranteed || p.Cgroup == "" {
-		return false
-	}
-	c.processes(p.Cgroup, func(pid int) {
-		if adj, err := c.proc.OOMScoreAdj(pid); err == nil && adj == oomScoreAdjGuaranteed {
-			critical = true
-		}
-	})
-	return critical
+// nodeCritical asks the processes of a pod for what the runtime has not told yet: -997 outside the Guaranteed class.
+func (c *Reader) nodeCritical(k *podGroup, p *stats.PodStats) bool {
+	return p.QOSClass != stats.Guaranteed && p.Cgroup != "" && c.pods.critical(k)
 }

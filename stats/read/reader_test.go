@@ -218,6 +218,7 @@ func TestPodsVanish(t *testing.T) {
 	}
 	defer other.Close()
 	k := &podGroup{PodCgroup: stats.PodCgroup{Path: gone.Cgroup, UID: gone.PodRef.UID, QOSClass: gone.QOSClass}}
+	other.pods.order = append(other.pods.order, k)
 	if err := other.readPod(time.Unix(1000, 0), k, &gone, full); !errors.Is(err, cgroup.ErrVanished) || gone.Memory.WorkingSetBytes.OK || gone.Populated.OK {
 		t.Errorf("a removed pod: %+v, %v", gone.Memory, err)
 	}

@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"os"
 
+	"jettison/cgroup"
 	"jettison/stats"
 )
 
 // processes visits every process of a cgroup and of those one level below it, which are a pod's containers: of so many as a pod has.
-func (c *Reader) processes(path string, visit func(pid int)) {
+func processes(fs *cgroup.FS, path string, buf []byte, visit func(pid int)) {
 	paths := []string{path}
-	_ = c.fs.ChildrenUntil(path, c.pods.names, func(name string) bool {
+	_ = fs.ChildrenUntil(path, buf, func(name string) bool {
 		paths = append(paths, path+"/"+name)
 		return len(paths) <= maxContainers
 	})
 	for _, p := range paths {
-		if g, err := c.fs.Group(p); err == nil {
-			_ = g.Procs(c.buf, visit)
+		if g, err := fs.Group(p); err == nil {
+			_ = g.Procs(buf, visit)
 			g.Close()
 		}
 	}
@@ -52,7 +53,7 @@ func (c *Reader) FindSelf() error {
 			return fmt.Errorf("find own cgroup: %w", err)
 		}
 		for _, pod := range pods {
-			c.processes(pod, func(p int) {
+			processes(c.fs, pod, c.buf, func(p int) {
 				if p == pid {
 					c.self = pod
 				}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -149,7 +150,7 @@ func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
 		l.starve(victim)
 	}
 	k.arm()
-	pids := r.processes(victim)
+	pids, others := r.processes(victim), r.processes(r.others...)
 	if len(pids) == 0 {
 		r.t.Logf("%s: killed before the trial began, tried again", l.name)
 		return o, false
@@ -178,7 +179,7 @@ func (r *reactor) attempt(k killer, l load) (o outcome, ok bool) {
 		r.t.Fatal(err)
 	}
 	o.fault(fault)
-	r.examine(&o, pids, before)
+	r.examine(&o, pids, others, before)
 	if len(o.faults) > 0 {
 		r.t.Logf("%s: %v: %+v", l.name, o.faults, o)
 	}
@@ -253,8 +254,9 @@ func (r *reactor) awaitLevel(available int64, signal string) {
 // innocent is the fault of a killer that kills somebody beside the victim.
 const innocent = "innocent killed"
 
-// examine looks for what must not have been: a kill by the kernel's own OOM killer, a signal to somebody else's process.
-func (r *reactor) examine(o *outcome, pids map[int]bool, before guestapi.Memory) {
+// examine looks for what must not have been: a kill by the kernel's own OOM killer, a signal to another pod's process, one that is gone. A
+// victim that does not die at once is signalled again, by then also in tasks that it did not have before.
+func (r *reactor) examine(o *outcome, pids, others map[int]bool, before guestapi.Memory) {
 	r.t.Helper()
 	after, err := r.Memory(r.ctx)
 	if err != nil {
@@ -266,12 +268,16 @@ func (r *reactor) examine(o *outcome, pids map[int]bool, before guestapi.Memory)
 	for _, s := range r.signals() {
 		switch {
 		case s.comm != "workload" || s.from == "workload": // the first process of a pid namespace takes all others with it (zap_pid_ns_processes)
-		case !pids[s.pid]:
+		case others[s.pid]:
 			o.fault(innocent)
-			r.t.Logf("%+v is none of %v", s, pids)
-		case o.signalled == 0:
+			r.t.Logf("%+v is one of %v", s, others)
+		case pids[s.pid] && o.signalled == 0:
 			o.signalled = s.at
 		}
+	}
+	if now := r.processes(r.others...); !maps.Equal(now, others) {
+		o.fault(innocent)
+		r.t.Logf("the other pods have the processes %v, and had %v", now, others)
 	}
 	if o.killed == 0 {
 		o.killed = o.signalled
@@ -293,11 +299,15 @@ func (o *outcome) fault(text string) {
 	}
 }
 
-// processes are the victim's, as the guest's first process numbers them; none: it is dead.
-func (r *reactor) processes(victim *vm.Pod) map[int]bool {
+// processes are those of pods, as the guest's first process numbers them; none: they are dead.
+func (r *reactor) processes(pods ...*vm.Pod) map[int]bool {
 	r.t.Helper()
 	pids := map[int]bool{}
-	for word := range strings.FieldsSeq(r.shell("cat /sys/fs/cgroup/" + victim.Cgroup + "/*/cgroup.procs 2> /dev/null; true")) {
+	command := "true"
+	for _, p := range pods {
+		command = "cat /sys/fs/cgroup/" + p.Cgroup + "/*/cgroup.procs 2> /dev/null; " + command
+	}
+	for word := range strings.FieldsSeq(r.shell(command)) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
 			r.t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 const (
 	churnTime     = 30 * time.Second
 	churnRate     = 200
-	churnLeast    = 150
+	churnLeast    = 50
 	churnAlive    = 20
 	churnRecurs   = 8
 	churnMoveIn   = 20

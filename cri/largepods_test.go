@@ -68,7 +68,7 @@ func TestSandboxesTooLargeForOneAnswer(t *testing.T) {
 			if len(got.Containers) != len(r.Containers) {
 				t.Errorf("%s, streams %v: %d containers, want %d", name, streams, len(got.Containers), len(r.Containers))
 			}
-			if own, err := dial(t, r.Endpoint()).SandboxesOf(t.Context(), "uplain0", time.Now()); err != nil || len(own) != 1 {
+			if own, err := dial(t, r.Endpoint()).SandboxesOf(t.Context(), "uplain0"); err != nil || len(own) != 1 {
 				t.Errorf("%s, streams %v: a pod's own sandboxes: %v, %v", name, streams, own, err)
 			}
 		}

@@ -59,6 +59,7 @@ type beside struct {
 	began   time.Time
 	patient bool
 	spent   time.Duration // waiting for the question that is under way
+	waited  time.Duration // for all questions of this look
 	turns   int           // of it
 	late    bool          // something was not opened or asked in time
 	timer   *time.Timer
@@ -99,7 +100,7 @@ func (c *Reader) Held(p *stats.PodStats, out *cgroup.Group) (file int, ok bool) 
 
 func (b *beside) begin(patient bool) {
 	b.look++
-	b.began, b.patient, b.spent, b.turns, b.late = time.Now(), patient, 0, 0, false
+	b.began, b.patient, b.spent, b.waited, b.turns, b.late = time.Now(), patient, 0, 0, 0, false
 }
 
 // recent: what is listed was asked for a moment ago, by a thread.
@@ -195,7 +196,8 @@ func (b *beside) hand() {
 }
 
 // await waits for the answer until this look has waited for it so long in all, and in so many turns that the thread would have had its own.
-// It takes the answer.
+// It takes the answer. All waits of a look together end after longWait: where the thread gets the lock again and again, and slowly, each
+// answer is in time and their sum is not.
 func (b *beside) await(s *podSet, limit time.Duration) bool {
 	for {
 		select {
@@ -204,21 +206,27 @@ func (b *beside) await(s *podSet, limit time.Duration) bool {
 			return true
 		default:
 		}
-		if b.spent >= limit && b.turns >= leastTurns {
+		if b.spent >= limit && b.turns >= leastTurns || b.waited >= longWait {
 			return false
 		}
 		start := time.Now()
 		b.timer.Reset(waitTurn)
 		select {
 		case <-b.l.told:
-			b.spent += time.Since(start)
+			b.passed(start)
 			b.take(s)
 			return true
 		case <-b.timer.C:
-			b.spent += time.Since(start)
+			b.passed(start)
 			b.turns++
 		}
 	}
+}
+
+func (b *beside) passed(since time.Time) {
+	d := time.Since(since)
+	b.spent += d
+	b.waited += d
 }
 
 // take takes an answer. However old, a cgroup that was opened is the one that it is, and what was listed counts as of when it was asked

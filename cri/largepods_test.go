@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 

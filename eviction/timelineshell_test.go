@@ -33,6 +33,7 @@ type shell struct {
 	growing  map[string]float64 // before memory was short
 	unpinned map[*realPod]int
 	missed   bool
+	atRest   bool // when the disk began to be filled, what pods hold of it at rest was known
 }
 
 // job is an eviction as its goroutine knows it.
@@ -129,6 +130,9 @@ func (s *shell) event(e *eventPlan) {
 		s.away, s.jobs = true, map[*Life]*job{}
 		s.later(e.Over, s.resume)
 	default:
+		if e.What == "disk" {
+			s.atRest = s.m.explain.quiet[stats.SignalNodeFsAvailable].pods != nil
+		}
 		o := s.outside[e.What]
 		o.rate, o.until = float64(e.By)/max(e.Over.Seconds(), 0.001), s.t+max(e.Over, time.Millisecond)
 	}

@@ -8,7 +8,7 @@
 //	list.go        Lister: all sandboxes and containers, with details remembered
 //	parts.go       a list that is too large for one answer
 //	ended.go       pods that have ended, of which a list tells no more than fits the memory
-//	largepods.go   sandboxes that are too large for one answer
+//	largepods.go   sandboxes that are too large for one answer, and those of one pod
 //	stream.go      a list that comes as a stream, within bounds
 //	turn.go        large answers come one after another
 //	thin.go        answers of which only what is taken is decoded

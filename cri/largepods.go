@@ -3,43 +3,63 @@ package cri
 import (
 	"context"
 	"errors"
-	"time"
+	"fmt"
+	"maps"
+	"slices"
 
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// Untold is what a list of sandboxes leaves out, for it is more than the runtime tells: never one in which a container may run.
+type Untold struct {
+	Ready bool // there may be more that are ready
+	Over  bool // there may be more that are not
+	// Dead: those may have containers, which have exited. Else they have none.
+	Dead bool
+}
+
 // anySandboxes lists all sandboxes. A pod may have 256 KiB of annotations, which each of its sandboxes repeats, those of finished pods too:
-// 65 of them are more than maxMessage. What is too large for one answer is listed in parts, which is never ErrTooLarge: those that are
-// ready, those that are not, and of a part that is still too large those that containers name, one by one. One without any container is
-// left out then: it runs nothing. So are those that have ended and for which there is no time.
-func (c *Client) anySandboxes(ctx context.Context) ([]PodSandbox, error) {
+// 65 of them are more than maxMessage. What is too large for one answer is listed in parts.
+func (c *Client) anySandboxes(ctx context.Context, known []string) ([]PodSandbox, Untold, error) {
 	out, err := c.listSandboxes(ctx, nil, nil)
 	if !errors.Is(err, ErrTooLarge) {
-		return out, err
+		return out, Untold{}, err
 	}
+	return c.sandboxesInParts(ctx, known)
+}
+
+// sandboxesInParts lists those that are ready and those that are not, and of a part that is still too large those that containers name and
+// those that are known from before, one by one. Where one in which something runs may not be among them it is ErrTooLarge. What has ended
+// and for which there is no time is left out.
+func (c *Client) sandboxesInParts(ctx context.Context, known []string) (_ []PodSandbox, left Untold, err error) {
 	p := largePods{c: c, seen: map[string]bool{}}
 	ready, err := p.state(ctx, runtimev1.PodSandboxState_SANDBOX_READY)
-	if err == nil && !ready {
-		err = p.named(ctx, runtimev1.ContainerState_CONTAINER_RUNNING, runtimev1.ContainerState_CONTAINER_CREATED,
-			runtimev1.ContainerState_CONTAINER_UNKNOWN)
-	}
 	if err != nil {
-		return nil, err
+		return nil, left, err
+	}
+	alive := p.named(ctx, aliveStates...) // some of one that is not ready may run
+	if alive != nil && (!ready || !errors.Is(alive, ErrTooLarge)) {
+		return nil, left, alive
 	}
 	// What has ended may be tens of thousands, and must not take the time of the rest.
-	if end, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
-		defer cancel()
+	within, cancel := halfOf(ctx)
+	defer cancel()
+	over, err := p.state(within, runtimev1.PodSandboxState_SANDBOX_NOTREADY)
+	left = Untold{Ready: !ready, Over: !over}
+	if err == nil && left != (Untold{}) {
+		if err = p.each(within, known); err == nil || errors.Is(err, ErrTooLarge) {
+			err = p.named(within, Exited)
+		}
 	}
-	over, err := p.state(ctx, runtimev1.PodSandboxState_SANDBOX_NOTREADY)
-	if err == nil && (!over || !ready) {
-		err = p.named(ctx, runtimev1.ContainerState_CONTAINER_EXITED)
+	switch {
+	case alive != nil && !over:
+		return nil, left, alive
+	case errors.Is(err, ErrTooLarge), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		left.Dead = true
+	case err != nil:
+		return nil, left, err
 	}
-	if err != nil && ctx.Err() == nil {
-		return nil, err
-	}
-	return p.out, nil
+	return p.out, left, nil
 }
 
 // largePods are sandboxes that are listed in parts.
@@ -68,28 +88,62 @@ func (p *largePods) state(ctx context.Context, state runtimev1.PodSandboxState) 
 	return true, nil
 }
 
-// named lists those that containers of some states name, one by one.
-func (p *largePods) named(ctx context.Context, states ...runtimev1.ContainerState) error {
-	var ids []string
+// named lists those that containers of some states name, all of them or it is an error.
+func (p *largePods) named(ctx context.Context, states ...ContainerState) error {
+	ids := map[string]bool{}
 	for _, state := range states {
-		filter := &runtimev1.ContainerFilter{State: &runtimev1.ContainerStateValue{State: state}}
-		_, err := p.c.listContainers(ctx, filter, func(one *Container) bool {
-			if !p.seen[one.SandboxID] && one.SandboxID != "" {
-				p.seen[one.SandboxID] = true
-				ids = append(ids, one.SandboxID)
+		_, err := p.c.listContainers(ctx, inState("", state), func(one *Container) bool {
+			if one.SandboxID != "" && one.State == state { // a runtime may not have filtered
+				ids[one.SandboxID] = true
 			}
 			return false
 		})
-		if err != nil && !errors.Is(err, ErrTooLarge) {
-			return err
+		if err != nil {
+			return fmt.Errorf("sandboxes are too large for one answer (look for pods with large annotations), "+
+				"and containers that would name them cannot be listed: %w", err)
 		}
 	}
+	return p.each(ctx, slices.Sorted(maps.Keys(ids)))
+}
+
+// each lists some by their ids, one by one, of those that were not listed before. One that is gone is no error.
+func (p *largePods) each(ctx context.Context, ids []string) error {
 	for _, id := range ids {
-		items, err := p.c.listSandboxes(ctx, &runtimev1.PodSandboxFilter{Id: id}, func(s *PodSandbox) bool { return s.ID == id })
-		if err != nil && !errors.Is(err, ErrTooLarge) {
-			return err
+		if p.seen[id] {
+			continue
 		}
+		it := func(s *PodSandbox) bool { return s.ID == id } // a runtime may not have filtered
+		items, err := p.c.listSandboxes(ctx, &runtimev1.PodSandboxFilter{Id: id}, it)
+		if err != nil {
+			return fmt.Errorf("of sandbox %s alone: %w", id, err)
+		}
+		p.seen[id] = true
 		p.out = append(p.out, items...)
 	}
 	return nil
+}
+
+// SandboxesOf lists a pod's sandboxes, in any state. It is ErrTooLarge where some may be left out. Where all sandboxes are more than the
+// runtime tells, those are asked for that have the kubelet's label: who labels one of a pod's labels all. Not everybody does it who has a
+// runtime make pods.
+func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	defer cancel()
+	own := func(s *PodSandbox) bool { return s.UID == uid }
+	if of, err = c.listSandboxes(ctx, nil, own); !errors.Is(err, ErrTooLarge) {
+		return of, err
+	}
+	of, err = c.listSandboxes(ctx, &runtimev1.PodSandboxFilter{LabelSelector: map[string]string{uidLabel: uid}}, own)
+	if len(of) > 0 || err != nil && !errors.Is(err, ErrTooLarge) {
+		return of, err
+	}
+	all, left, err := c.sandboxesInParts(ctx, nil)
+	if err == nil && left != (Untold{}) {
+		err = fmt.Errorf("list pod sandboxes of pod %s of runtime %s: %w: some may not be told (look for pods with large annotations)",
+			uid, c.link.endpoint, ErrTooLarge)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(s PodSandbox) bool { return s.UID != uid }), nil
 }

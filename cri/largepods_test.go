@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ func annotated(r *critest.Runtime, name string, n int, state runtimev1.PodSandbo
 		id := fmt.Sprint(name, i)
 		r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{
 			Id: id, State: state, Metadata: &runtimev1.PodSandboxMetadata{Uid: "u" + id, Name: "p", Namespace: "t"}, Annotations: large,
+			Labels: map[string]string{uidLabel: "u" + id},
 		})
 		if !bare {
 			r.Containers = append(r.Containers, &runtimev1.Container{
@@ -70,6 +72,128 @@ func TestSandboxesTooLargeForOneAnswer(t *testing.T) {
 			if own, err := dial(t, r.Endpoint()).SandboxesOf(t.Context(), "uplain0"); err != nil || len(own) != 1 {
 				t.Errorf("%s, streams %v: a pod's own sandboxes: %v, %v", name, streams, own, err)
 			}
+		}
+	}
+}
+
+// heavyHooks makes containers too large for one answer.
+func heavyHooks(of []*runtimev1.Container) {
+	for _, c := range of {
+		c.Annotations = map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 300<<10)}
+	}
+}
+
+// A list never leaves out what runs: where neither the sandboxes nor the containers that would name them are told, it is an error. What
+// lives in a sandbox that is not ready counts too.
+func TestAListThatWouldLeaveOutWhatRuns(t *testing.T) {
+	const ready, over = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.PodSandboxState_SANDBOX_NOTREADY
+	const running, exited = runtimev1.ContainerState_CONTAINER_RUNNING, runtimev1.ContainerState_CONTAINER_EXITED
+	every := func(r *critest.Runtime) { // whatever the filter
+		r.Answer["ListPodSandbox"] = func(any) any { return &runtimev1.ListPodSandboxResponse{Items: r.Sandboxes} }
+	}
+	for name, c := range map[string]struct {
+		add  func(r *critest.Runtime)
+		lost bool
+	}{
+		"large hooks in ready ones": {func(r *critest.Runtime) {
+			annotated(r, "run", 70, ready, running, false)
+			heavyHooks(r.Containers[1:])
+		}, true},
+		"large hooks in ones that are not ready": {func(r *critest.Runtime) {
+			annotated(r, "run", 70, over, running, false)
+			heavyHooks(r.Containers[1:])
+		}, true},
+		"large hooks in small ones, beside large ones that are over": {func(r *critest.Runtime) {
+			annotated(r, "run", 70, ready, running, false)
+			heavyHooks(r.Containers[1:])
+			for _, s := range r.Sandboxes {
+				s.Annotations = nil
+			}
+			annotated(r, "over", 70, over, exited, true)
+		}, true}, // a container may run in one of those
+		"no filter by id":          {func(r *critest.Runtime) { annotated(r, "run", 70, ready, running, false); every(r) }, true},
+		"ones that are not ready":  {func(r *critest.Runtime) { annotated(r, "run", 70, over, running, false) }, false},
+		"large hooks of dead ones": {func(r *critest.Runtime) { annotated(r, "over", 70, over, exited, false); heavyHooks(r.Containers[1:]) }, false},
+	} {
+		r := critest.Start(t)
+		annotated(r, "plain", 1, ready, running, false)
+		c.add(r)
+		alive := map[string]bool{}
+		for _, one := range r.Containers {
+			alive[one.PodSandboxId] = alive[one.PodSandboxId] || one.State == running
+		}
+		client := dial(t, r.Endpoint())
+		got, err := NewLister(client).List(t.Context())
+		if c.lost && !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %d sandboxes, %d containers, %v; the runtime has %d, %d", name, len(got.Sandboxes), len(got.Containers), err,
+				len(r.Sandboxes), len(r.Containers))
+		}
+		for i := range got.Sandboxes {
+			delete(alive, got.Sandboxes[i].ID)
+		}
+		for id, runs := range alive {
+			if !c.lost && (runs || err != nil) {
+				t.Errorf("%s: %s runs and is not listed: %v", name, id, err)
+				break
+			}
+		}
+	}
+}
+
+// A pod that was listed stays so while it has no container, between two attempts.
+func TestAListedPodWithoutContainers(t *testing.T) {
+	r := critest.Start(t)
+	annotated(r, "run", 70, runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.ContainerState_CONTAINER_RUNNING, false)
+	l := NewLister(dial(t, r.Endpoint()))
+	for range 2 {
+		if got, err := l.List(t.Context()); err != nil || len(got.Sandboxes) != 70 {
+			t.Errorf("%d sandboxes of %d containers, want 70: %v", len(got.Sandboxes), len(got.Containers), err)
+		}
+		r.Change(func() { r.Containers = r.Containers[1:] })
+	}
+}
+
+// A pod's own sandboxes are all told, or it is an error: who asks removes its volumes when there is none. Where all sandboxes are too large it
+// is asked by the kubelet's label; who makes pods without that may have one that is not told.
+func TestSandboxesOfAPodOfMany(t *testing.T) {
+	const ready, running = runtimev1.PodSandboxState_SANDBOX_READY, runtimev1.ContainerState_CONTAINER_RUNNING
+	label := map[string]string{uidLabel: "u"}
+	for name, c := range map[string]struct {
+		labels  map[string]string
+		bare    bool // it has no container yet
+		many    int
+		hooks   bool
+		filters bool
+		lost    bool
+	}{
+		"few":                        {many: 1, filters: true},
+		"few, without a container":   {many: 1, bare: true, filters: true},
+		"labelled":                   {labels: label, many: 70, filters: true},
+		"not labelled":               {many: 70, filters: true, lost: true},
+		"labelled, no container":     {labels: label, many: 70, bare: true, filters: true},
+		"labelled, large hooks":      {labels: label, many: 70, hooks: true, filters: true},
+		"not labelled, no container": {many: 70, bare: true, filters: true, lost: true},
+		"not labelled, large hooks":  {many: 70, hooks: true, filters: true, lost: true},
+		"no label of its own": {
+			labels: map[string]string{uidLabel: "other"}, many: 70, bare: true, filters: true, lost: true},
+		"no filters": {labels: label, many: 70, lost: true},
+	} {
+		r := critest.Start(t)
+		annotated(r, "run", c.many, ready, running, false)
+		r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "s", State: ready, Labels: c.labels, Metadata: &runtimev1.PodSandboxMetadata{Uid: "u"}},
+			&runtimev1.PodSandbox{Id: "foreign", State: ready, Labels: label, Metadata: &runtimev1.PodSandboxMetadata{Uid: "another"}})
+		if !c.bare {
+			r.Containers = append(r.Containers, &runtimev1.Container{Id: "c", PodSandboxId: "s", State: running})
+		}
+		if c.hooks {
+			heavyHooks(r.Containers)
+		}
+		if !c.filters {
+			r.Answer["ListPodSandbox"] = func(any) any { return &runtimev1.ListPodSandboxResponse{Items: r.Sandboxes} }
+		}
+		own, err := dial(t, r.Endpoint()).SandboxesOf(t.Context(), "u")
+		if told := err == nil && len(own) == 1 && own[0].ID == "s"; told == c.lost || c.lost && !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v, %v; lost, want %v", name, own, err, c.lost)
 		}
 	}
 }

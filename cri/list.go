@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 )
@@ -67,14 +68,15 @@ func NewLister(c *Client) *Lister {
 // is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
 // be listed for their size is Refused, and none keeps those of others from being listed (see listInParts). Of pods without a ready
 // sandbox no more than endedMost containers that have exited are listed, and no more sandboxes, but those that may be static or have what
-// decides. One whose verbose status is too large is Refused, and asked for the plain one from then on. When ctx ends, or a status is not
+// decides. Where all sandboxes are too large for one answer, new ones without any container that may run can be left out, never others. One
+// whose verbose status is too large is Refused, and asked for the plain one from then on. When ctx ends, or a status is not
 // answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.client.timeouts.list)
 	defer cancel()
 	out := Listing{Time: l.now()}
 	var err error
-	if out.Sandboxes, err = l.client.anySandboxes(ctx); err != nil {
+	if out.Sandboxes, _, err = l.client.anySandboxes(ctx, slices.Sorted(maps.Keys(l.sandboxes))); err != nil {
 		return out, err
 	}
 	over := endedOf(out.Sandboxes)

@@ -54,22 +54,6 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 	return err
 }
 
-// SandboxesOf lists a pod's sandboxes, in any state.
-func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
-	sandboxes, err := c.anySandboxes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range sandboxes {
-		if s.UID == uid {
-			of = append(of, s)
-		}
-	}
-	return of, nil
-}
-
 // Running counts the containers of a sandbox that the runtime calls running. After a kill from outside it may still do so
 // for a while, even after StopPodSandbox returned (containerd 2.4).
 func (c *Client) Running(ctx context.Context, sandboxID string) (int, error) {

@@ -15,7 +15,12 @@ import (
 
 func (r *Runtime) sandboxes(f *runtimev1.PodSandboxFilter) (out []*runtimev1.PodSandbox) {
 	for _, s := range r.Sandboxes {
-		if (f.GetId() == "" || f.GetId() == s.GetId()) && (f.GetState() == nil || f.GetState().State == s.GetState()) {
+		labelled := true
+		for key, value := range f.GetLabelSelector() {
+			got, has := s.GetLabels()[key]
+			labelled = labelled && has && got == value
+		}
+		if labelled && (f.GetId() == "" || f.GetId() == s.GetId()) && (f.GetState() == nil || f.GetState().State == s.GetState()) {
 			out = append(out, proto.CloneOf(s))
 		}
 	}

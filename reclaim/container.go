@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // dead is a container that may go, and the pod that it counts for.
@@ -77,7 +78,7 @@ func (w *planner) limit(units [][]dead) (share, oldest []Step) {
 	return share, oldest
 }
 
-// units are the dead containers by pod and name, each oldest first: by their attempts, which count on whatever the clock is set to.
+// units are the dead containers by pod and name, each oldest first.
 func (w *planner) units() (out [][]dead) {
 	all := make([]dead, 0, len(w.look.Containers))
 	for i := range w.look.Containers {
@@ -93,7 +94,7 @@ func (w *planner) units() (out [][]dead) {
 		all = append(all, dead{c, uid})
 	}
 	slices.SortFunc(all, func(a, b dead) int {
-		return cmp.Or(strings.Compare(a.uid, b.uid), strings.Compare(a.Name, b.Name), cmp.Compare(a.Attempt, b.Attempt), older(a, b))
+		return cmp.Or(strings.Compare(a.uid, b.uid), strings.Compare(a.Name, b.Name), older(a, b))
 	})
 	for i := 0; i < len(all); {
 		j := i + 1
@@ -106,10 +107,18 @@ func (w *planner) units() (out [][]dead) {
 	return out
 }
 
+// Age is how old a container is at least.
+func (c *Container) Age(now time.Time) time.Duration {
+	if c.Seen.IsZero() {
+		return now.Sub(c.CreatedAt)
+	}
+	return min(now.Sub(c.CreatedAt), now.Sub(c.Seen))
+}
+
 // isDead says whether a container is old enough and not running. One that was created and not started may be about to (weakness 19),
 // also where the runtime does not say when that was.
 func (w *planner) isDead(c *Container) bool {
-	age, policy := w.now.Sub(c.CreatedAt), w.policy.Container
+	age, policy := c.Age(w.now), w.policy.Container
 	switch c.State {
 	case Exited, Unknown:
 		return age >= policy.MinAge

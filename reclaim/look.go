@@ -78,7 +78,8 @@ type Container struct {
 	Attempt   uint32
 	State     ContainerState
 	CreatedAt time.Time
-	Images    []string // every reference to its image: ID, name, digest
+	Seen      time.Time // since when it is known, whatever the clock was set to; zero: not known
+	Images    []string  // every reference to its image: ID, name, digest
 }
 
 // Sandbox is one that the runtime lists.
@@ -89,6 +90,7 @@ type Sandbox struct {
 	Attempt         uint32
 	NotReady        bool
 	CreatedAt       time.Time
+	Seen            time.Time // as a container's
 }
 
 // Link is a symbolic link to a container's log, POD_NAMESPACE_CONTAINER-ID.log (kubelet pkg/kubelet/kuberuntime/legacy.go), whose target is

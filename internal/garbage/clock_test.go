@@ -1,8 +1,11 @@
 package garbage
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,19 +30,16 @@ func TestTheClockIsSetWhileAContainerStarts(t *testing.T) {
 		n.sleep(n.o.Policy.Container.CreatedMinAge)
 		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 		n.r.Change(func() { n.r.Sandboxes = nil })
-		n.want(n.pass(Containers, reclaim.DiskPressure), "container old", "container new")
+		n.want(n.pass(Containers, reclaim.DiskPressure), "container new", "container old")
 	}
 }
 
 // Containers that ended before the clock was set back are of the future. They go as soon as they are known for their least age, not when the
-// clock has come so far again; by a pass by hand, which knows none before, where there is no least age.
+// clock has come so far again; by a pass by hand, which knows none before, at once.
 func TestTheClockIsSetBackAfterContainersEnded(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		n := newNode(t)
-		least := time.Minute
-		if once {
-			least = 0
-		}
+		const least = time.Minute
 		n.open(func(o *Options) { o.Once, o.Policy.Container.MinAge = once, least })
 		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
 		n.container("c", "s", uidA, exited, -5*time.Hour, "")
@@ -48,6 +48,115 @@ func TestTheClockIsSetBackAfterContainersEnded(t *testing.T) {
 			n.sleep(least)
 		}
 		n.want(n.pass(Containers, reclaim.Periodic), "container c")
+	}
+}
+
+// By hand one that may be about to start stays, however far of the future: nothing says for how long it has been there.
+func TestByHandOneOfTheFutureMayBeAboutToStart(t *testing.T) {
+	n := newNode(t)
+	n.open(func(o *Options) { o.Once = true })
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+	n.container("c", "s", uidA, created, -time.Second, "")
+	n.want(n.pass(Containers, reclaim.DiskPressure))
+}
+
+// When the clock has come so far again, what was of the future has not just been made.
+func TestTheClockComesSoFarAgain(t *testing.T) {
+	n := newNode(t)
+	n.open(func(o *Options) { o.Policy.Container.MinAge = time.Hour })
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+	n.container("c", "s", uidA, exited, -45*time.Minute, "")
+	n.want(n.pass(Containers, reclaim.Periodic))
+	n.sleep(50 * time.Minute)
+	n.want(n.pass(Containers, reclaim.Periodic))
+	n.sleep(10 * time.Minute)
+	n.want(n.pass(Containers, reclaim.Periodic), "container c")
+}
+
+// Whatever the clock is set to between two attempts and after them, the last dead container stays and those before it go, also where these are
+// of the future. That is so for an agent that has seen the first one before the clock was set, for one that starts then, and by hand.
+func TestTheLastAttemptStays(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	steps := []time.Duration{0, 5 * time.Hour, -5 * time.Hour, 3 * year, -3 * year}
+	for _, how := range []string{"an agent that has seen the first", "an agent that starts", "by hand"} {
+		for _, first := range []string{"s", "s-before"} { // the sandbox of the first attempt
+			for _, between := range steps {
+				for _, after := range steps {
+					if first != "s" && between < 0 && between+after >= 0 {
+						continue // nothing is of the future any more: as the kubelet has it
+					}
+					got := attemptsBeyond(t, how, first, between, after)
+					if want := []string{"container c0", "container c1", "container c2", "container c3"}; !slices.Equal(got, want) {
+						t.Errorf("%s, the first in %s, the clock set by %v, then by %v: removed %q", how, first, between, after, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// attemptsBeyond are the containers that go of five attempts. The clock is set after the first of them, and after the last.
+func attemptsBeyond(t *testing.T, how, first string, between, after time.Duration) []string {
+	n := newNode(t)
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
+	n.open(func(o *Options) { o.Once = how == "by hand" })
+	n.sandbox("s-before", uidA, false, time.Minute)
+	n.sandbox("s", uidA, true, 0)
+	for k, sandbox := range []string{first, "s", "s", "s", "s"} {
+		n.container(fmt.Sprint("c", k), sandbox, uidA, exited, 0, "")
+		n.r.Containers[k].Metadata.Attempt = uint32(k)
+		n.sleep(time.Second)
+		if k > 0 {
+			continue
+		}
+		if how == "an agent that has seen the first" {
+			n.pass(Containers, reclaim.Periodic)
+		}
+		n.clock = n.clock.Add(between)
+	}
+	n.clock = n.clock.Add(after)
+	n.pass(Containers, reclaim.Periodic)
+	got := slices.DeleteFunc(n.removed(), func(what string) bool { return strings.HasPrefix(what, "sandbox ") })
+	slices.Sort(got)
+	return got
+}
+
+// A client that counts its attempts anew in each sandbox loses the dead containers of the one before, not those that have just ended.
+func TestAttemptsThatBeginAnew(t *testing.T) {
+	n := newNode(t)
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
+	n.sandbox("s-new", uidA, true, time.Hour)
+	n.container("old", "s-old", uidA, exited, 100*time.Hour, "")
+	n.r.Containers[0].Metadata.Attempt = 3
+	var want []string
+	for k, before := range []string{"old", "new-0", "new-1"} {
+		n.container(fmt.Sprint("new-", k), "s-new", uidA, exited, time.Minute, "")
+		want = append(want, "container "+before)
+		n.want(n.pass(Containers, reclaim.Periodic), want...)
+		n.sleep(time.Minute)
+	}
+}
+
+// A sandbox from before the clock was set back goes where its pod has a newer one; the newest stays, also where it is of the future.
+func TestTheClockIsSetBackAfterSandboxes(t *testing.T) {
+	for name, ages := range map[string][2]time.Duration{
+		"the first is of the future":  {-5 * time.Hour, time.Minute},
+		"the second is of the future": {10 * time.Hour, -5 * time.Hour},
+		"both are":                    {-5 * time.Hour, -6 * time.Hour},
+	} {
+		for _, once := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, by hand %v", name, once), func(t *testing.T) {
+				n := newNode(t)
+				n.open(func(o *Options) { o.Once = once })
+				n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active}, Synced: true})
+				n.uptime = func() time.Duration { n.up += time.Microsecond; return n.up } // it is read after the other clock
+				for k, age := range ages {
+					n.sandbox(fmt.Sprint("s", k), uidA, false, age)
+					n.r.Sandboxes[k].Metadata.Attempt = uint32(k)
+				}
+				n.want(n.pass(Containers, reclaim.Periodic), "sandbox s0")
+			})
+		}
 	}
 }
 

@@ -4,6 +4,7 @@
 //
 //	collector.go Collector: options, what is remembered
 //	look.go      what is seen, for reclaim
+//	date.go      since when it is there, whatever the wall clock was set to
 //	imagesof.go  images that sandboxes and image volumes use, which the runtime tells one by one
 //	place.go     what is seen on file systems: logs, links, cgroups, sizes
 //	pass.go      Pass, Relieve: look, plan, carry out
@@ -145,8 +146,9 @@ type Collector struct {
 	putOff   map[What]int // passes in a row, because the runtime was slow
 	// pulling is since when passes for images are put off for young sandboxes; zero: they are not.
 	pulling time.Time
-	created map[string]time.Duration // when containers that were not started were first seen, by ID; by uptime
-	odd     []string                 // what was wrong with what was remembered; said in the next result
+	// containers and sandboxes are when those were first seen whose age the runtime's word is not enough for.
+	containers, sandboxes sightings
+	odd                   []string // what was wrong with what was remembered; said in the next result
 }
 
 // New makes a Collector, with what an earlier one left in StateDir. What is wrong there is said in the first result. Close it.
@@ -157,7 +159,7 @@ func New(o Options) (*Collector, error) {
 	c := &Collector{
 		o: o, now: time.Now, uptime: bootid.Uptime, beside: o.Kubelet, wait: pullWait, slow: slowList,
 		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
-		putOff: map[What]int{}, created: map[string]time.Duration{},
+		putOff: map[What]int{}, containers: sightings{}, sandboxes: sightings{},
 	}
 	if o.ProcMount == "" {
 		c.o.ProcMount = "/proc"

@@ -98,43 +98,9 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	}); err != nil {
 		return err
 	}
-	c.date(l.Containers)
+	c.date(l, texts.sandboxes)
 	c.tooSlow(v, began, "its list of containers")
 	return nil
-}
-
-// date sets right when containers were created, where the wall clock was set since. One that may be about to start may be 56 years old that
-// was created a moment ago; and what is of the future, for the clock was set back, would be too young for all of that time.
-func (c *Collector) date(containers []reclaim.Container) {
-	before, now := c.created, c.now()
-	c.created = map[string]time.Duration{}
-	for i := range containers {
-		if one := &containers[i]; one.State == reclaim.Created || one.CreatedAt.After(now) {
-			if at, seen := before[one.ID]; seen {
-				c.created[one.ID] = at
-			}
-			one.CreatedAt = c.createdAt(one.ID, one.CreatedAt, now)
-		}
-	}
-}
-
-// createdAt is when a container was created, at the latest for one that was not started: when this program first saw it, or where it makes
-// one pass only, at the boot; of one of the future, now. Zero stays: it is not known.
-func (c *Collector) createdAt(id string, told, now time.Time) time.Time {
-	uptime := c.uptime()
-	first, seen := c.created[id]
-	switch {
-	case c.o.Once && told.After(now):
-		return now
-	case c.o.Once:
-		first = 0
-	case !seen:
-		first, c.created[id] = uptime, uptime
-	}
-	if at := now.Add(first - uptime); told.After(now) || !told.IsZero() && told.Before(at) {
-		return at
-	}
-	return told
 }
 
 func sandboxOf(s *cri.PodSandbox) reclaim.Sandbox {

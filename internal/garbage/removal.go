@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,7 +129,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 		return changed("it runs")
 	case now.State == cri.Created && now.CreatedAt.IsZero():
 		return changed("it was created, and the runtime does not say when")
-	case now.State == cri.Created && c.now().Sub(c.createdAt(s.ID, now.CreatedAt, c.now())) < c.o.Policy.Container.CreatedMinAge:
+	case now.State == cri.Created && c.age(s.ID, now.CreatedAt) < c.o.Policy.Container.CreatedMinAge:
 		return changed("it was created a moment ago")
 	}
 	if x.asked(s) {
@@ -217,6 +218,19 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 	return false, nil
 }
 
+// hasNewer reports whether the pod of a step's sandbox has a newer one, by the times of one look: those of another may be by another clock.
+func hasNewer(l *reclaim.Look, s *reclaim.Step) bool {
+	since := s.Since
+	for i := range l.Sandboxes {
+		if o := &l.Sandboxes[i]; o.ID == s.ID {
+			since = o.CreatedAt
+		}
+	}
+	return slices.ContainsFunc(l.Sandboxes, func(o reclaim.Sandbox) bool {
+		return o.PodUID == s.PodUID && o.ID != s.ID && !o.CreatedAt.Before(since)
+	})
+}
+
 func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 	c := x.c
 	v, err := x.fresh(true)
@@ -239,16 +253,8 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 	if why := x.named(s); why != "" {
 		return changed("%s", why)
 	}
-	if s.Reason == reclaim.NotNewest {
-		newer := false
-		for i := range v.look.Sandboxes {
-			if o := &v.look.Sandboxes[i]; o.PodUID == s.PodUID && o.ID != s.ID && !o.CreatedAt.Before(s.Since) {
-				newer = true
-			}
-		}
-		if !newer {
-			return changed("it is the newest of its pod by now")
-		}
+	if s.Reason == reclaim.NotNewest && !hasNewer(v.look, s) {
+		return changed("it is the newest of its pod by now")
 	}
 	containers, err := c.o.Runtime.Containers(x.ctx, s.ID)
 	if errors.Is(err, cri.ErrTooLarge) && s.Reason != reclaim.NotNewest { // dead ones that are not told go with it

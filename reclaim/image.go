@@ -195,11 +195,19 @@ func (l *Look) Pulling(now time.Time) string {
 		full[l.Containers[i].SandboxID] = true
 	}
 	for i := range l.Sandboxes {
-		if s := &l.Sandboxes[i]; !s.NotReady && !full[s.ID] && now.Sub(s.CreatedAt).Abs() < youngSandbox {
+		if s := &l.Sandboxes[i]; !s.NotReady && !full[s.ID] && s.young(now) {
 			return s.ID
 		}
 	}
 	return ""
+}
+
+// young goes by the wall clock only where nothing else is known.
+func (s *Sandbox) young(now time.Time) bool {
+	if s.Seen.IsZero() {
+		return now.Sub(s.CreatedAt).Abs() < youngSandbox
+	}
+	return now.Sub(s.Seen) < youngSandbox
 }
 
 // merged puts images that are listed several times together, in their first place.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"jettison/reclaim"
 )
 
@@ -156,6 +158,52 @@ func TestTheClockIsSetBackAfterSandboxes(t *testing.T) {
 				}
 				n.want(n.pass(Containers, reclaim.Periodic), "sandbox s0")
 			})
+		}
+	}
+}
+
+// Whatever the clock is set to while a sandbox has no container yet, images wait for that until it has been known for a minute, be it that the
+// plan has seen it, or that it was made since.
+func TestTheClockIsSetWhileASandboxIsYoung(t *testing.T) {
+	for name, age := range map[string]time.Duration{"as it was": time.Second, "set forward": 56 * 365 * 24 * time.Hour, "set back": -time.Hour} {
+		for _, meanwhile := range []bool{false, true} {
+			n := full(t)
+			n.sandbox("s", uidA, !meanwhile, age)
+			looks := 0
+			n.r.Answer["ListPodSandbox"] = func(m any) any {
+				if looks++; looks > 1 {
+					m.(*runtimev1.ListPodSandboxResponse).Items[0].State = runtimev1.PodSandboxState_SANDBOX_READY
+				}
+				return m
+			}
+			if r := n.pass(Images, reclaim.Periodic); (r.Plan.Pulling != "s") != meanwhile || len(n.removed()) > 0 {
+				t.Errorf("%s, made since the plan %v: put off for %q, removed %v", name, meanwhile, r.Plan.Pulling, n.removed())
+			}
+			n.sleep(59 * time.Second)
+			n.want(n.pass(Images, reclaim.Periodic))
+			n.sleep(time.Second)
+			n.want(n.pass(Images, reclaim.Periodic), "image sha256:1", "image sha256:2")
+		}
+	}
+}
+
+// A pass by hand has seen nothing before: to it a sandbox is no older than the boot, and one of the future has just been made.
+func TestByHandASandboxIsNoOlderThanTheBoot(t *testing.T) {
+	for name, age := range map[string]time.Duration{"set forward": 56 * 365 * 24 * time.Hour, "set back": -time.Hour} {
+		n := full(t)
+		n.open(func(o *Options) { o.Once = true })
+		n.up, n.wait = 30*time.Second, time.Minute
+		n.seen()
+		n.sandbox("s", uidA, true, age)
+		looks := 0
+		n.r.Answer["ListContainers"] = func(m any) any {
+			if looks++; looks == 2 { // it gets its container while it is waited for
+				n.r.Containers = append(n.r.Containers, &runtimev1.Container{Id: "c", PodSandboxId: "s", State: running, ImageId: "sha256:1"})
+			}
+			return m
+		}
+		if r := n.pass(Images, reclaim.Periodic); outcome(t, r, "sha256:1").Outcome != Skipped || len(n.removed()) != 2 {
+			t.Errorf("%s: removed %v: %+v", name, n.removed(), r.Done)
 		}
 	}
 }

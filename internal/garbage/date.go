@@ -81,7 +81,7 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 	for i := range l.Sandboxes {
 		s := &l.Sandboxes[i]
 		a := attempt{pod: s.PodUID, number: s.Attempt, at: &s.CreatedAt}
-		if _, was := pods[s.ID]; was || s.CreatedAt.After(m.time) {
+		if _, was := pods[s.ID]; was || !s.NotReady || s.CreatedAt.After(m.time) {
 			s.Seen, a.future = c.sandboxes.see(m, pods, s.ID, s.CreatedAt)
 			s.CreatedAt = earlier(s.CreatedAt, s.Seen)
 			future = future || a.future
@@ -91,6 +91,11 @@ func (c *Collector) date(l *reclaim.Look, sandboxes map[string]*reclaim.Sandbox)
 	if future {
 		inOrder(attempts, func(a *attempt) string { return a.pod }, true)
 	}
+}
+
+// dateReady is date for a ready sandbox that was listed since.
+func (c *Collector) dateReady(s *reclaim.Sandbox) {
+	s.Seen, _ = c.sandboxes.see(c.moment(), c.sandboxes, s.ID, s.CreatedAt)
 }
 
 // age is how old a container is at least that may be about to start.

@@ -97,7 +97,9 @@ func (x *run) usedNow() (*view, error) {
 	alive := make(map[string]bool, len(sandboxes)+len(containers))
 	for i := range sandboxes {
 		alive[sandboxes[i].ID] = true
-		v.look.Sandboxes = append(v.look.Sandboxes, sandboxOf(&sandboxes[i]))
+		s := sandboxOf(&sandboxes[i])
+		x.c.dateReady(&s)
+		v.look.Sandboxes = append(v.look.Sandboxes, s)
 	}
 	for i := range all.look.Sandboxes {
 		if s := all.look.Sandboxes[i]; !alive[s.ID] {

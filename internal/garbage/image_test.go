@@ -323,13 +323,12 @@ func TestYoungSandboxesDoNotStopImagesForEver(t *testing.T) {
 		n := full(t)
 		n.wait = 10 * time.Millisecond
 		n.sandbox("s", uidA, !meanwhile, 0)
-		young := n.r.Sandboxes[len(n.r.Sandboxes)-1]
 		asked := 0
 		n.r.Answer["ListPodSandbox"] = func(m any) any { // it is always another one
 			out := m.(*runtimev1.ListPodSandboxResponse)
 			for _, s := range out.Items {
-				if s.Id == young.Id {
-					s.CreatedAt = n.clock.UnixNano()
+				if s.Metadata.Uid == uidA {
+					s.Id, s.CreatedAt = fmt.Sprint("s-", n.clock.Unix()), n.clock.UnixNano()
 					if asked++; meanwhile && asked > 1 {
 						s.State = runtimev1.PodSandboxState_SANDBOX_READY
 					}

@@ -83,6 +83,22 @@ func TestTheClockIsSetBackBeforeThePodIsBack(t *testing.T) {
 	}
 }
 
+// The clock is set back, and right again later: neither when the pod is back nor at any later look is it known that it was.
+func TestTheClockGoesBackAndForthDuringAnEviction(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		f := newFixture(t, softAndHard, nil)
+		victim := f.leaves()
+		if restart { // it is taken up again
+			victim.Settle()
+		} else if err := victim.Clean(t.Context(), f.Client, func(error) {}); err != nil {
+			t.Fatal(err)
+		}
+		f.comesBack(time.Now().Add(-time.Hour)) // as the clock was then
+		f.carrier.removeFiles(t.Context(), victim)
+		f.left(true)
+	}
+}
+
 // Where it was not set, a sandbox that was made before the pin and listed after it is the victim's.
 func TestASandboxThatWasBeingMade(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)

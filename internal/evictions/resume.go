@@ -61,7 +61,9 @@ func (v *Evictions) again(ctx context.Context, now time.Time, u *underway) bool 
 			return false
 		}
 	}
-	u.victim.Since(life.Began())
+	if u.victim.Since(life.Began()); len(pod.SandboxIDs) > 0 {
+		u.victim.Settle()
+	}
 	killed := !life.Killed().Time.IsZero()
 	u.urgent, u.cgroup, u.grace = gone || killed, !gone, max(life.Deadline().Sub(now), 0)
 	u.remove.Store(life.RemoveFiles && !v.o.Kubelet())

@@ -76,12 +76,18 @@ func again(ctx context.Context, slow func(error), do func() error) error {
 // anything is done to it.
 func (v *Victim) Since(at Stamp) { v.since = at }
 
+// Settle says that the victim's sandboxes are those that are known: it is taken up again, and they were looked up when it was chosen.
+func (v *Victim) Settle() { v.settled = true }
+
 // Sandboxes are those of the victim that are known by now.
 func (v *Victim) Sandboxes() []string { return v.ids }
 
 // lookUp finds the victim's sandboxes: between the ranking and the kill the runtime may have made the pod's first one, or its
-// next one.
+// next one. The first look that is answered counts: until a later one the clock may have been set and set right again, which no time tells.
 func (v *Victim) lookUp(ctx context.Context, r Runtime) error {
+	if v.settled {
+		return nil
+	}
 	now, err := r.SandboxesOf(ctx, v.Pod.UID)
 	if err != nil {
 		return err
@@ -92,6 +98,7 @@ func (v *Victim) lookUp(ctx context.Context, r Runtime) error {
 			v.ids = append(v.ids, s.ID)
 		}
 	}
+	v.settled = true
 	return nil
 }
 

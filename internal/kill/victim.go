@@ -34,6 +34,7 @@ type Victim struct {
 	group   *cgroup.Group // &wait; nil: none was found, only the runtime can kill it
 	ids     []string
 	since   Stamp // when it was pinned: sandboxes made later are not its own
+	settled bool  // ids are all of its sandboxes: a later look would find those of its next life
 	ladder  Ladder
 	killer  *Killer // nil: it frees its memory itself
 	steps   stepLog
@@ -102,7 +103,7 @@ func Pin(fs *cgroup.FS, pod *stats.PodStats) (*Victim, error) {
 
 // attach opens the victim's cgroup. It allocates nothing where all is well.
 func (v *Victim) attach(fs *cgroup.FS, pod *stats.PodStats) error {
-	v.Pod, v.since = pod.PodRef, Now()
+	v.Pod, v.since, v.settled = pod.PodRef, Now(), false
 	v.ids = append(v.ids[:0], pod.SandboxIDs...)
 	if pod.Cgroup == "" {
 		if len(v.ids) == 0 {

@@ -7,7 +7,6 @@ import (
 
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"jettison/internal/config"
 	"jettison/reclaim"
 )
 
@@ -111,38 +110,6 @@ func TestAPassByHandIsNotPutOff(t *testing.T) {
 		}
 		if once && r.Plan.Pulling != "" {
 			t.Errorf("images were put off: %s", r.Plan.Pulling)
-		}
-	}
-}
-
-// Volumes that an eviction has put aside and not removed go with the next pass, whatever the pod is by now; what it has else stays. Beside a
-// kubelet all stays.
-func TestVolumesThatWerePutAside(t *testing.T) {
-	for _, kubelet := range []bool{true, false} {
-		for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
-			n := newNode(t)
-			n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidB: reclaim.Active}})
-			volumes := "/kubelet/pods/" + uidB + "/volumes/"
-			aside := n.file(volumes + ".jettison-removes/cache/big")
-			kept := n.file(volumes + "kubernetes.io~empty-dir/cache/mine")
-			n.file("/kubelet/pods/" + uidA + "/volumes/kubernetes.io~empty-dir/cache/its")
-			n.sandbox("s", uidB, true, time.Hour)
-			if kubelet {
-				n.o.Mode, n.beside = config.ModeUnset, func() (bool, string) { return true, "a kubelet" }
-			}
-			r := n.pass(Containers, trigger)
-			if exists(aside) != kubelet || !exists(kept) {
-				t.Errorf("kubelet %v, %v: what was put aside is there: %v; %v, %+v", kubelet, trigger, exists(aside), r.Problems(), r.Done)
-			}
-			if kubelet {
-				continue
-			}
-			if d := outcome(t, r, uidB); d.Outcome != Removed || d.Freed.V < 5000 {
-				t.Errorf("%+v", d)
-			}
-			if r := n.pass(Containers, trigger); len(r.Done) > 0 {
-				t.Errorf("once more: %+v", r.Done)
-			}
 		}
 	}
 }

@@ -89,6 +89,9 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	r.Looked = c.now().Sub(r.Began)
 	switch {
 	case r.Observed != "":
+		if q.act {
+			c.finish(ctx, q, v, &r)
+		}
 		return r
 	case v.slow != "" && q.trigger == reclaim.Periodic && !c.o.Once && c.putOff[q.what] < putOffMost:
 		c.putOff[q.what]++
@@ -111,6 +114,20 @@ func (c *Collector) perform(ctx context.Context, q request) (r Result) {
 	r.Odd = append(r.Odd, x.odd...)
 	return r
 }
+
+// finish brings to its end what an eviction has begun: where passes only plan, too. A kubelet does not know what was put aside: it would
+// stay for ever.
+func (c *Collector) finish(ctx context.Context, q request, v *view, r *Result) {
+	x := &run{c: c, ctx: ctx, q: q, v: v, r: r, mute: map[string]bool{}, beside: r.Observed}
+	for i := range r.Plan.Steps {
+		if s := &r.Plan.Steps[i]; begun(s) {
+			x.one(s)
+		}
+	}
+}
+
+// begun: a step goes on with what an eviction has begun.
+func begun(s *reclaim.Step) bool { return s.Action == reclaim.RemoveVolumes }
 
 // pulled notes whether images were put off for a young sandbox.
 func (c *Collector) pulled(now time.Time, putOff bool) {
@@ -180,6 +197,7 @@ type run struct {
 	r      *Result
 	odd    []string
 	over   string        // why no further step is taken; empty: they are
+	beside string        // why none is but those that were begun
 	images string        // why no further image is removed; empty: they are
 	late   int           // calls in a row that were not answered in time
 	waited time.Duration // in all, for sandboxes to get their containers
@@ -204,14 +222,14 @@ func (x *run) all() {
 		return
 	}
 	for i := range x.r.Plan.Spare { // sizes are predictions
-		if have, err := x.available(); err != nil || have >= target.V || x.stopped() != "" {
+		if have, err := x.available(); err != nil || have >= target.V || x.stopped(&x.r.Plan.Spare[i]) != "" {
 			break
 		}
 		x.one(&x.r.Plan.Spare[i])
 	}
 	if have, err := x.available(); err == nil {
 		before := x.v.look.ImageFs.V
-		if x.r.Plan.Short = ""; have < target.V && x.over == "" && x.images == "" {
+		if x.r.Plan.Short = ""; have < target.V && x.over == "" && x.beside == "" && x.images == "" {
 			x.r.Plan.Short = reclaim.Insufficient(before, have-min(have, before.AvailableBytes))
 		}
 	}
@@ -270,7 +288,7 @@ func (x *run) failed(d *Done) {
 
 // against says why a step is not taken; empty: nothing speaks against it. It waits while an eviction is under way.
 func (x *run) against(s *reclaim.Step) string {
-	if why := x.stopped(); why != "" {
+	if why := x.stopped(s); why != "" {
 		return why
 	}
 	pressure := x.q.trigger == reclaim.DiskPressure
@@ -288,28 +306,31 @@ func (x *run) against(s *reclaim.Step) string {
 		}
 	}
 	_ = x.c.barrier.wait(x.ctx) // its error is that of ctx
-	return x.stopped()
+	return x.stopped(s)
 }
 
-// stopped says why the run is over; empty: it is not.
-func (x *run) stopped() string {
+// stopped says why the run is over for a step; empty: it is not.
+func (x *run) stopped(s *reclaim.Step) string {
 	if err := x.ctx.Err(); err != nil && x.over == "" {
 		x.over, x.r.Err = "the pass was ended before", err
 	}
 	if x.over == "" && x.q.ended != nil && x.q.ended() {
 		x.over = "the pass was ended before, for a disk that is short"
 	}
+	if x.over != "" || begun(s) {
+		return x.over
+	}
 	return x.kubelet(besideMost)
 }
 
 // kubelet looks whether one has come, if the last look is older than that, and ends the run then. It says why the run is over.
 func (x *run) kubelet(within time.Duration) string {
-	if now := x.c.now(); x.over == "" && now.Sub(x.besideAt).Abs() >= within {
-		x.over = x.c.observes()
+	if now := x.c.now(); x.beside == "" && now.Sub(x.besideAt).Abs() >= within {
+		x.beside = x.c.observes()
 		x.besideAt = x.c.now()
 		x.lookTook = x.besideAt.Sub(now)
 	}
-	return x.over
+	return x.beside
 }
 
 // filesStay says why no file may go: a kubelet has come since the step began, which may have waited for the runtime.

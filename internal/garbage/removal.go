@@ -10,6 +10,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
+	"jettison/internal/remove"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -305,19 +306,36 @@ func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	return Removed, "", nil
 }
 
+// removeVolumes removes what was put aside, whatever the pod is by now, and what else the eviction did not come to, if nothing is there of
+// the pod.
 func (x *run) removeVolumes(s *reclaim.Step, d *Done) (Outcome, string, error) {
-	if why := x.filesStay(); why != "" {
-		return changed("%s", why)
-	}
-	gone, err := x.c.remover.Aside(x.ctx, s.PodUID)
+	gone, err := x.c.remover.Aside(x.ctx, s.PodUID, func() bool { return x.nothingOf(s.PodUID) })
 	d.Freed = stats.Some(gone.Bytes)
 	switch {
+	case errors.Is(err, remove.ErrTaken):
+		return changed("it is being removed")
 	case err != nil:
 		return Failed, "", err
 	case gone.Entries == 0:
 		return WasGone, "", nil
 	}
 	return Removed, "", nil
+}
+
+// nothingOf: there is no kubelet, the runtime has nothing of a pod, and nobody names it as one that is there.
+func (x *run) nothingOf(uid string) bool {
+	known := x.c.o.Known()
+	phase, named := known.Pods[uid]
+	if !known.Synced || named && phase != reclaim.Gone && phase != reclaim.Evicted || x.filesStay() != "" {
+		return false
+	}
+	v, err := x.fresh(true)
+	if err != nil {
+		return false
+	}
+	l := v.look
+	return !slices.ContainsFunc(l.Sandboxes, func(o reclaim.Sandbox) bool { return o.PodUID == uid }) &&
+		!slices.ContainsFunc(l.Containers, func(o reclaim.Container) bool { return o.PodUID == uid })
 }
 
 func (x *run) removeLink(s *reclaim.Step) (Outcome, string, error) {

@@ -15,12 +15,12 @@ type Result struct {
 	Began   time.Time
 	Looked  time.Duration // for the look and the plan
 	Took    time.Duration // for all of it
-	// Observed says why nothing was to be removed; empty: it was.
+	// Observed says why nothing was to be removed, but for what an eviction had begun to remove; empty: it was.
 	Observed string
 	// PutOff says why a pass was not made now although it was due; empty: it was made.
 	PutOff string
 	Plan   reclaim.Plan
-	Done   []Done   // a step each, in the order in which they were taken; none if nothing was to be removed
+	Done   []Done   // a step each, in the order in which they were taken
 	Odd    []string // what is wrong with the node or with what was seen of it
 	// Unseen is why images, which the pass was for as well, were not looked at; the rest was collected. It is in Odd, too.
 	Unseen error
@@ -111,7 +111,9 @@ func (r *Result) Problems() []string {
 func (r *Result) Fields() []any {
 	fields := []any{"what", r.What.String(), "trigger", r.Trigger.String(), "planned", len(r.Plan.Steps)}
 	if r.Observed != "" {
-		return append(fields, "observed", r.Observed)
+		if fields = append(fields, "observed", r.Observed); len(r.Done) == 0 {
+			return fields
+		}
 	}
 	fields = append(fields, "removed", r.Count(Removed), "failed", r.Count(Failed), "skipped", r.Count(Skipped), "predicted", r.Predicted())
 	if freed := r.Freed(); freed.OK {

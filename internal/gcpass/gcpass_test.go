@@ -255,4 +255,9 @@ func TestGCObserves(t *testing.T) {
 	if code != 0 || len(n.r.Removed) > 0 || !strings.Contains(stdout, "nothing was removed: gc: observe") {
 		t.Errorf("exit %d, %s, removed %v\n%s", code, stderr, n.r.Removed, stdout)
 	}
+	n.write("root/var/lib/kubelet/pods/"+gcUID+"/volumes/.jettison-removes/v/data", "x") // which is no garbage
+	stdout, stderr, code = n.gc()
+	if code != 0 || len(n.r.Removed) > 0 || !strings.Contains(stdout, "volumes that were put aside: 1 removed; nothing else was removed: gc: observe") {
+		t.Errorf("exit %d, %s, removed %v\n%s", code, stderr, n.r.Removed, stdout)
+	}
 }

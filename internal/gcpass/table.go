@@ -67,7 +67,9 @@ func (p *pass) print(stdout io.Writer, r *garbage.Result) error {
 	for _, text := range append(r.Odd, p.notes...) {
 		fmt.Fprintln(stdout, "note:", show.OneLine(text))
 	}
-	if r.Observed != "" && !p.o.DryRun {
+	if r.Observed != "" && len(r.Done) > 0 { // what an eviction had begun to remove
+		fmt.Fprintf(stdout, "volumes that were put aside: %s; nothing else was removed: %s\n", outcomes(r), r.Observed)
+	} else if r.Observed != "" && !p.o.DryRun {
 		fmt.Fprintln(stdout, "nothing was removed:", r.Observed)
 	}
 	return nil

@@ -6,6 +6,7 @@
 // level, and reads a directory from its start after each thousand names.
 //
 //	remove.go         Remover: logs and volumes of a pod
+//	aside.go          what is removed has a name of its own, and one remover
 //	tree.go           a directory with all that is in it
 //	mount.go          memory-backed volumes are unmounted first
 //	memoryvolumes.go  what a dead pod left in memory: such volumes, /dev/shm
@@ -35,6 +36,7 @@ type Remover struct {
 	// Proc is the folder of a process in the host's mount namespace: "/proc/1" where this program lives in another. It is
 	// where mounts are looked up and taken away. Empty: this program's own.
 	Proc string
+	sync func(fd int) error // tests: instead of fsync(2)
 }
 
 // Result is what was deleted. It is right beside an error, too.
@@ -87,9 +89,6 @@ const (
 	containers     = "containers" // termination messages
 )
 
-// aside is what the emptyDirs of a pod are called while they are removed: removing takes minutes, and the pod may be back before its end.
-const aside = ".jettison-removes"
-
 // Volumes deletes a pod's emptyDir volumes below rootDir/pods/UID, and what else is plainly without worth there without the
 // pod: etc-hosts, termination messages (containers/), the emptyDir plugin's own notes, and directories that are empty.
 // Volumes of other plugins are left alone, for they may hold what a tenant wants back; Left names them. A memory-backed
@@ -102,15 +101,22 @@ func (r *Remover) Volumes(ctx context.Context, uid string, back func() error) (R
 	if back == nil {
 		back = func() error { return nil }
 	}
+	return r.volumes(ctx, uid, func(t *tree, fd int) error { return r.putAside(ctx, t, fd, back) }, back)
+}
+
+// volumes deletes what is ours in a pod's directory. What the pod has now goes only as long as first, which is asked before anything is
+// done, and back have no error, which is returned then.
+func (r *Remover) volumes(ctx context.Context, uid string, first func(t *tree, volumes int) error, back func() error) (Result, error) {
 	if checkName(uid) != nil {
 		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q cannot be a UID", uid)
 	}
-	t := newTree(strings.TrimRight(r.RootDir, "/") + "/pods")
+	t := newTree(r.pods())
 	base, err := r.Host.Dir(t.path)
 	if err == nil {
 		defer unix.Close(base)
-		err = r.removeVolumes(ctx, t, base, uid, back)
-	} else if errors.Is(err, os.ErrNotExist) {
+		err = r.removeVolumes(ctx, t, base, uid, first, back)
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errThere) {
 		err = nil
 	}
 	if err = t.error(err); err != nil {
@@ -119,9 +125,12 @@ func (r *Remover) Volumes(ctx context.Context, uid string, back func() error) (R
 	return t.result, err
 }
 
-// removeVolumes deletes what is ours in a pod's directory. An error ends it; what is only left is noted in the tree. What takes long comes
-// last but for the directories themselves.
-func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid string, back func() error) error {
+// pods is where the directories of pods are.
+func (r *Remover) pods() string { return strings.TrimRight(r.RootDir, "/") + "/pods" }
+
+// removeVolumes: an error ends it; what is only left is noted in the tree. What takes long comes last but for the directories themselves,
+// and with it the name by which a pass sees that the removal has not ended.
+func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid string, first func(*tree, int) error, back func() error) error {
 	pod := t.openDir(base, uid)
 	if pod < 0 {
 		return nil
@@ -133,11 +142,9 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 	if fd >= 0 {
 		defer unix.Close(fd)
 	}
-	if err := r.putAside(ctx, t, fd, back); err != nil {
-		return err
-	}
-	if err := t.removeNotes(ctx, pod); err != nil {
-		return err
+	stays := first(t, fd)
+	if stays == nil {
+		stays = t.removeNotes(ctx, pod)
 	}
 	if fd >= 0 {
 		up := t.into(volumes)
@@ -147,149 +154,13 @@ func (r *Remover) removeVolumes(ctx context.Context, t *tree, base int, uid stri
 			return err
 		}
 	}
-	if err := back(); err != nil { // what is empty may be a volume that it was just given
-		return err
+	if stays == nil { // what is empty may be a volume that it was just given
+		stays = back()
+	}
+	if stays != nil {
+		return stays
 	}
 	return t.removeDirs(base, pod, fd, uid)
-}
-
-// SetAside gives a pod's emptyDirs the name that they have while they are removed, unless back has an error, which is returned: nothing
-// uses them then any more, and what is not removed in the end, since the node loses its power perhaps, PutAside tells. What of them was put
-// aside before stays so.
-func (r *Remover) SetAside(uid string, back func() error) error {
-	if checkName(uid) != nil {
-		return fmt.Errorf("put volumes of a pod aside: %.64q cannot be a UID", uid)
-	}
-	if err := back(); err != nil {
-		return err
-	}
-	fd, err := r.volumesOf(uid)
-	if err != nil || fd < 0 {
-		return err
-	}
-	defer unix.Close(fd)
-	err = unix.Renameat2(fd, emptyDirPlugin, fd, aside, unix.RENAME_NOREPLACE)
-	switch err {
-	case nil:
-	case unix.ENOENT, unix.EEXIST:
-		return nil
-	default:
-		return fmt.Errorf("put volumes of pod %s aside: %w", uid, err)
-	}
-	if err := back(); err != nil {
-		return errors.Join(err, putBack(fd))
-	}
-	_ = unix.Fsync(fd) // where that fails it may have to be said again after a power cut
-	return nil
-}
-
-// volumesOf opens a pod's directory of volumes; -1: there is none.
-func (r *Remover) volumesOf(uid string) (int, error) {
-	base, err := r.Host.Dir(strings.TrimRight(r.RootDir, "/") + "/pods")
-	fd := -1
-	if err == nil {
-		defer unix.Close(base)
-		fd, err = open(base, uid+"/"+volumes)
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return -1, nil
-	}
-	if err != nil {
-		return -1, fmt.Errorf("open volumes of pod %s: %w", uid, err)
-	}
-	return fd, nil
-}
-
-// PutAside are the UIDs of pods of which emptyDirs were put aside and are not removed.
-func (r *Remover) PutAside() (uids []string, err error) {
-	dir := strings.TrimRight(r.RootDir, "/") + "/pods"
-	pods, err := List(r.Host, dir)
-	if err != nil || len(pods) == 0 {
-		return nil, err
-	}
-	base, err := r.Host.Dir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("look for volumes that were put aside: %w", err)
-	}
-	defer unix.Close(base)
-	for _, p := range pods {
-		if fd, err := open(base, p.Name+"/"+volumes+"/"+aside); err == nil {
-			unix.Close(fd)
-			uids = append(uids, p.Name)
-		}
-	}
-	return uids, nil
-}
-
-// Aside removes the emptyDirs of a pod that were put aside, and nothing else; whether the pod is back does not matter. Otherwise it is as
-// Volumes.
-func (r *Remover) Aside(ctx context.Context, uid string) (Result, error) {
-	if checkName(uid) != nil {
-		return Result{}, fmt.Errorf("remove volumes of a pod: %.64q cannot be a UID", uid)
-	}
-	t := newTree(strings.TrimRight(r.RootDir, "/") + "/pods/" + uid + "/" + volumes)
-	fd, err := r.volumesOf(uid)
-	if fd >= 0 {
-		defer unix.Close(fd)
-		err = r.removeAside(ctx, t, fd)
-	}
-	if err = t.error(err); err != nil {
-		err = fmt.Errorf("remove volumes of pod %s: %w", uid, err)
-	}
-	return t.result, err
-}
-
-// putAside gives the emptyDirs another name, once those are gone that an earlier removal has left under it, unless the pod is back. fd is
-// the directory of volumes, or -1.
-func (r *Remover) putAside(ctx context.Context, t *tree, fd int, back func() error) error {
-	if fd < 0 {
-		return back()
-	}
-	up := t.into(volumes)
-	err := r.removeAside(ctx, t, fd)
-	up()
-	if err == nil {
-		err = back()
-	}
-	if err != nil {
-		return err
-	}
-	up = t.into(volumes)
-	dir := t.openDir(fd, emptyDirPlugin) // which notes what it is if it is none
-	up()
-	if dir < 0 {
-		return nil
-	}
-	unix.Close(dir)
-	if err := unix.Renameat(fd, emptyDirPlugin, fd, aside); err != nil {
-		return fmt.Errorf("put %s/%s aside: %w", t.path, volumes, err)
-	}
-	if err := back(); err != nil { // it was then already: they are its own
-		return errors.Join(err, putBack(fd))
-	}
-	return nil
-}
-
-// putBack undoes it.
-func putBack(fd int) error {
-	err := unix.Renameat2(fd, aside, fd, emptyDirPlugin, unix.RENAME_NOREPLACE)
-	if err == unix.ENOENT {
-		return nil
-	}
-	return err
-}
-
-// removeAside removes what was put aside. What stays of it gets its name again, if that is free.
-func (r *Remover) removeAside(ctx context.Context, t *tree, fd int) error {
-	t.unmount, t.shown = r.unmount, emptyDirPlugin
-	defer func() { t.unmount, t.shown = nil, "" }()
-	if _, _, err := look(fd, aside); err != unix.ENOENT {
-		if err := t.remove(ctx, fd, aside); err != nil {
-			return err
-		}
-		_ = putBack(fd) // what stays was noted
-	}
-	return nil
 }
 
 // removeNotes removes the small things: what the emptyDir plugin has noted, termination messages, etc-hosts.

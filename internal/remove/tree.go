@@ -40,7 +40,6 @@ type tree struct {
 	each    func(dir int, name string) // tests: called before each entry; nil: nothing is
 	// unmount takes away what is mounted on an entry of the top directory; nil: nothing may be.
 	unmount func(dir int, name string) error
-	shown   string // what the top directory is called in errors; empty: its name
 }
 
 // id tells one inode of this removal from another.
@@ -98,11 +97,7 @@ func (t *tree) keep(l *level, of id, name string, err error) {
 	}
 	path := t.path
 	for i := range t.levels {
-		shown := t.levels[i].name
-		if i == 0 && t.shown != "" {
-			shown = t.shown
-		}
-		path += "/" + shown
+		path += "/" + t.levels[i].name
 	}
 	if path += "/" + name; len(path) > 1000 {
 		path = path[:500] + "..." + path[len(path)-500:]
@@ -471,8 +466,9 @@ func (t *tree) removeEmpty(dir int, prefix string) error {
 			if err := t.removeDir(dir, name); err != nil {
 				return err
 			}
-			known := name == volumes || name == plugins || name == emptyDirPlugin || name == containers // said already, if anything stays
-			if _, _, err := look(dir, name); err == nil && !known {
+			_, own := asideNumber(name)
+			own = own || name == volumes || name == plugins || name == emptyDirPlugin || name == containers // said already, if anything stays
+			if _, _, err := look(dir, name); err == nil && !own {
 				t.result.leave(strings.TrimPrefix(prefix+"/"+name, "/"))
 			}
 		}

@@ -51,20 +51,16 @@ func (c *carrier) unmountVolumes(ctx context.Context, v *kill.Victim) {
 func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	ctx, cancel := context.WithTimeout(ctx, eviction.RemoveLimit)
 	defer cancel()
-	// The pod may be back under its UID, and with it its logs and volumes are in use.
-	back := func() error { return v.Back(ctx, c.client) }
-	var errs []error
-	if c.host != nil { // a pass of the garbage collector goes on with what is put aside, should this not come to its end
-		if err := c.remove.SetAside(v.Pod.UID, back); !errors.Is(err, kill.ErrBack) { // which is said below
-			errs = append(errs, err)
-		}
+	back := func() error { return c.shared(ctx, v) }
+	if c.host != nil {
+		_ = c.remove.SetAside(v.Pod.UID, back) // what is wrong with that shows again below
 	}
 	deadline, _ := ctx.Deadline()
 	removing, stop := context.WithTimeout(ctx, time.Until(deadline)/sandboxShare)
-	errs = append(errs, v.Remove(removing, c.client))
+	errs := []error{v.Remove(removing, c.client)}
 	stop()
 	freed, err := c.removeDirs(ctx, v, back)
-	if errs = append(errs, err); errors.Is(err, kill.ErrBack) {
+	if errs = append(errs, err); errors.Is(err, kill.ErrBack) || errors.Is(err, errKubelet) {
 		errs = append(errs, errors.New("its logs and volumes stay"))
 	}
 	fields := fieldsOf(v, "logsAndVolumes", freed)
@@ -75,13 +71,24 @@ func (c *carrier) removeFiles(ctx context.Context, v *kill.Victim) {
 	c.log.Info("removed what a pod left on disk", fields...)
 }
 
-// removeDirs removes a pod's logs and volumes, unless it is back.
+var errKubelet = errors.New("a kubelet has come, and removes what pods leave")
+
+// shared says why what is under the pod's UID, logs and volumes, is not the victim's alone any more: the pod is back, or a kubelet there.
+func (c *carrier) shared(ctx context.Context, v *kill.Victim) error {
+	if c.kubelet != nil && c.kubelet() {
+		return errKubelet
+	}
+	return v.Back(ctx, c.client)
+}
+
+// removeDirs removes a pod's logs and volumes; of a pod that is back only what was put aside.
 func (c *carrier) removeDirs(ctx context.Context, v *kill.Victim, back func() error) (freed uint64, err error) {
-	if err := back(); err != nil || c.host == nil {
+	err = back()
+	if c.host == nil {
 		return 0, err
 	}
 	var logsErr error
-	if v.Pod.Name != "" {
+	if err == nil && v.Pod.Name != "" {
 		var logs remove.Result
 		logs, logsErr = c.remove.Logs(ctx, v.Pod)
 		freed = logs.Bytes

@@ -193,3 +193,41 @@ func TestVolumesOfAPodThatIsBackAreNotPutAside(t *testing.T) {
 	}
 	f.left(true)
 }
+
+// A kubelet comes while files are removed, which takes minutes: the rest is that one's, but for what was put aside, which it would not know.
+func TestAKubeletComesWhileFilesAreRemoved(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		f := newFixture(t, softAndHard, nil)
+		victim := f.leaves()
+		const log = "/logs/default_pod_" + nodetest.UID + "/c/0.log"
+		f.Write(log, "x")
+		note := "/kubelet/pods/" + nodetest.UID + "/containers/c/message"
+		f.Write(note, "x")
+		f.carrier.kubelet = func() bool { return early || f.Runtime.Calls("RemovePodSandbox") > 0 }
+		f.carrier.removeFiles(t.Context(), victim)
+		for _, file := range []string{log, note} {
+			if _, err := os.Stat(filepath.Join(f.Dir, file)); err != nil {
+				t.Errorf("early %v: %v\n%s", early, err, f.Text())
+			}
+		}
+		f.left(early)
+		if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
+			t.Errorf("early %v: put aside: %v, %v", early, uids, err)
+		}
+	}
+}
+
+// The pod is back before what was put aside is removed: that goes all the same.
+func TestThePodIsBackAfterItsVolumeWasPutAside(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	victim := f.leaves()
+	f.Runtime.Answer["RemovePodSandbox"] = func(m any) any {
+		f.Runtime.Sandboxes = append(f.Runtime.Sandboxes, &runtimev1.PodSandbox{Id: "s2", Metadata: &runtimev1.PodSandboxMetadata{Uid: nodetest.UID}})
+		return m
+	}
+	f.carrier.removeFiles(t.Context(), victim)
+	f.left(false)
+	if uids, err := f.carrier.remove.PutAside(); err != nil || len(uids) > 0 {
+		t.Errorf("put aside: %v, %v\n%s", uids, err, f.Text())
+	}
+}

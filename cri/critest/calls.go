@@ -90,6 +90,9 @@ func (r *Runtime) PodSandboxStatus(ctx context.Context,
 			if s.GetId() != req.GetPodSandboxId() {
 				continue
 			}
+			if err := r.FailOn[s.Id]; err != nil {
+				return nil, err
+			}
 			out := proto.CloneOf(r.SandboxStatuses[s.Id])
 			if out == nil {
 				out = &runtimev1.PodSandboxStatus{
@@ -109,6 +112,9 @@ func (r *Runtime) ContainerStatus(ctx context.Context, req *runtimev1.ContainerS
 		for _, c := range r.Containers {
 			if c.GetId() != req.GetContainerId() {
 				continue
+			}
+			if err := r.FailOn[c.Id]; err != nil {
+				return nil, err
 			}
 			out := proto.CloneOf(r.ContainerStatuses[c.Id])
 			if out == nil {

@@ -44,6 +44,7 @@ type Runtime struct {
 	Config  string                            // verbose "config" of the runtime's own status
 
 	Fail   map[string]error         // by the name of the call: answer with this
+	FailOn map[string]error         // likewise to who asks for the status of the sandbox or container of this id
 	Hang   map[string]bool          // answer when the caller gives up
 	HangOn map[string]bool          // likewise where a container of this id is to be removed
 	Delay  map[string]time.Duration // answer so much later, unless the caller gives up

@@ -146,6 +146,7 @@ type Collector struct {
 	putOff   map[What]int // passes in a row, because the runtime was slow
 	// pulling is since when passes for images are put off for young sandboxes; zero: they are not.
 	pulling time.Time
+	hung    map[string]time.Duration // when sandboxes were last asked for their image that did not answer in time, by ID; by uptime
 	// containers and sandboxes are when those were first seen whose age the runtime's word is not enough for.
 	containers, sandboxes sightings
 	odd                   []string // what was wrong with what was remembered; said in the next result
@@ -158,7 +159,7 @@ func New(o Options) (*Collector, error) {
 	}
 	c := &Collector{
 		o: o, now: time.Now, uptime: bootid.Uptime, beside: o.Kubelet, wait: pullWait, slow: slowList,
-		mounts: map[string][]string{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
+		mounts: map[string][]string{}, silent: map[string]silent{}, logs: map[string]string{}, pauses: map[string]string{}, paces: defaultPaces(),
 		putOff: map[What]int{}, containers: sightings{}, sandboxes: sightings{},
 	}
 	if o.ProcMount == "" {

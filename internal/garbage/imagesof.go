@@ -1,9 +1,11 @@
 package garbage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,10 +28,11 @@ type silent struct {
 // asking is a round of questions for volumes.
 type asking struct {
 	*Collector
-	v      *view
-	silent map[string]silent // in this round
-	late   int               // answers that did not come in time
-	keeps  error             // why no image goes: the first reason; nil: they may
+	v       *view
+	silent  map[string]silent // in this round
+	late    int               // answers that did not come in time
+	unasked int               // for that
+	keeps   error             // why no image goes: the first reason; nil: they may
 }
 
 // inUse fills in the images that are in use beyond those that containers run: their image volumes, the images of sandboxes, and what
@@ -39,42 +42,73 @@ type asking struct {
 // A container that has ended and whose status fails is left out, for nothing will run with its volumes again. One that may run and
 // does not tell is an error for silentMost: any image might be its volume. (The kubelet gives up on both, weakness 17.)
 func (c *Collector) inUse(ctx context.Context, v *view) error {
+	volumes, err := c.volumesOf(ctx, v)
+	if err != nil {
+		return fmt.Errorf("images that containers have as volumes: %w", err)
+	}
+	pauses, err := c.pausesOf(ctx, v)
+	if err != nil {
+		return err
+	}
+	v.look.ImagesInUse = slices.Concat(volumes, pauses, c.pause)
+	return nil
+}
+
+// volumesOf are the images that containers have as volumes. What is told is kept, whatever others do not tell.
+func (c *Collector) volumesOf(ctx context.Context, v *view) (images []string, err error) {
 	mounts, a := make(map[string][]string, len(c.mounts)), asking{Collector: c, v: v, silent: map[string]silent{}}
-	var images []string
 	for _, id := range v.untold {
 		a.failed(&reclaim.Container{ID: id, State: reclaim.StateAbsent}, errUntold, 0)
 	}
-	for i := range v.look.Containers {
-		one := &v.look.Containers[i]
+	all := v.look.Containers
+	for _, i := range turns(len(all), func(i int) bool { return c.silent[all[i].ID].late > 0 }) {
+		one := &all[i]
 		if one.State == reclaim.StateAbsent {
 			continue
 		}
-		refs, asked := c.mounts[one.ID]
-		if !asked {
-			if refs, asked = a.volumes(ctx, one); ctx.Err() != nil {
-				return fmt.Errorf("images that containers have as volumes: %w", ctx.Err())
+		refs, told := c.mounts[one.ID]
+		if !told {
+			if refs, told = a.volumes(ctx, one); ctx.Err() != nil {
+				maps.Copy(c.mounts, mounts)
+				maps.Copy(c.silent, a.silent)
+				return nil, ctx.Err()
 			}
 		}
-		if asked {
+		if told {
 			mounts[one.ID] = refs
 			images = append(images, refs...)
 		}
 	}
-	if c.silent = a.silent; a.keeps != nil {
-		return fmt.Errorf("images that containers have as volumes: %w", a.keeps)
+	if c.mounts, c.silent = mounts, a.silent; a.unasked > 0 {
+		v.doubt(fmt.Errorf("%d containers were not asked for their volumes, for %d others did not answer in time", a.unasked, a.late))
 	}
-	c.mounts = mounts
-	pauses := make(map[string]string, len(c.pauses))
-	for i := range v.look.Sandboxes {
-		id := v.look.Sandboxes[i].ID
-		image, asked := c.pauses[id]
-		if !asked {
-			var err error
-			if _, image, err = c.o.Runtime.SandboxStatus(ctx, id); err != nil {
-				if ctx.Err() != nil {
-					return err
-				}
-				continue // what a runtime says of its configuration remains, and what it pins
+	return images, a.keeps
+}
+
+// pausesOf are the images of sandboxes. Of one that does not tell remains what the runtime says of its configuration, and what it pins.
+func (c *Collector) pausesOf(ctx context.Context, v *view) (images []string, err error) {
+	pauses, hung, now := make(map[string]string, len(c.pauses)), map[string]time.Duration{}, c.uptime()
+	all, late := v.look.Sandboxes, 0
+	for _, i := range turns(len(all), func(i int) bool { return c.hung[all[i].ID] > 0 }) {
+		id := all[i].ID
+		image, told := c.pauses[id]
+		if at := c.hung[id]; !told && (late >= lateMost || at > 0 && now-at < silentMost) {
+			if at > 0 {
+				hung[id] = at
+			}
+			continue
+		}
+		if !told {
+			if _, image, err = c.o.Runtime.SandboxStatus(ctx, id); ctx.Err() != nil {
+				maps.Copy(c.pauses, pauses)
+				return nil, ctx.Err()
+			}
+			if errors.Is(err, context.DeadlineExceeded) { // each costs its whole deadline, at each look
+				late++
+				hung[id] = max(now, 1)
+			}
+			if err != nil {
+				continue
 			}
 		}
 		pauses[id] = image
@@ -82,12 +116,28 @@ func (c *Collector) inUse(ctx context.Context, v *view) error {
 			images = append(images, image)
 		}
 	}
-	c.pauses = pauses
-	v.look.ImagesInUse = append(images, c.pause...)
-	return nil
+	c.pauses, c.hung = pauses, hung
+	return images, nil
 }
 
-var errUntold = errors.New("its containers are more than the runtime tells in one answer")
+// turns are the numbers up to n in the order in which they are asked, those last that hung before: they would be asked again and again, and
+// others never.
+func turns(n int, hung func(i int) bool) []int {
+	out := make([]int, 0, n)
+	for _, which := range []bool{false, true} {
+		for i := range n {
+			if hung(i) == which {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
+}
+
+var (
+	errUntold  = errors.New("its containers are more than the runtime tells in one answer")
+	errUnasked = errors.New("it was not asked, for others did not answer in time")
+)
 
 // volumes asks for the images that a container has as volumes; false: it does not tell them, or is gone.
 func (a *asking) volumes(ctx context.Context, one *reclaim.Container) ([]string, bool) {
@@ -97,12 +147,8 @@ func (a *asking) volumes(ctx context.Context, one *reclaim.Container) ([]string,
 		a.failed(one, is.err, is.late)
 		return nil, false
 	case a.late >= lateMost: // each costs its whole deadline: the others are asked in the next round
-		if silent {
-			a.silent[one.ID] = is
-		}
-		err := fmt.Errorf("%.64q was not asked, for %d others did not answer in time", one.ID, a.late)
-		if a.v.doubt(err); one.State != reclaim.Exited {
-			a.keep(err)
+		if a.unasked++; one.State != reclaim.Exited {
+			a.failed(one, cmp.Or(is.err, errUnasked), is.late)
 		}
 		return nil, false
 	}

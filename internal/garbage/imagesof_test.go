@@ -1,0 +1,121 @@
+package garbage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/reclaim"
+)
+
+var errLate = status.Error(codes.DeadlineExceeded, "no answer")
+
+// hanging has containers whose status does not come in time.
+func (n *node) hanging(many int) {
+	n.r.FailOn = map[string]error{}
+	for i := range many {
+		id := fmt.Sprint("c", i)
+		n.container(id, "s", uidA, running, time.Hour, "sha256:1")
+		n.r.FailOn[id] = errLate
+	}
+}
+
+// However many containers hang, images go once they have not told their volumes for a while, also where the turn of some has not come.
+func TestHoweverManyContainersHangImagesGo(t *testing.T) {
+	for _, many := range []int{1, 9, 12, 100} {
+		n := full(t)
+		n.hanging(many)
+		for began := n.clock; len(n.removed()) == 0; n.sleep(5 * time.Minute) {
+			before, late := n.r.Calls("ContainerStatus"), n.clock.Sub(began)
+			r := n.pass(Images, reclaim.DiskPressure)
+			if early := late < silentMost; early != (len(n.removed()) == 0) || early != (r.Err != nil) {
+				t.Errorf("%d hang: after %v removed %v: %v", many, late, n.removed(), r.Err)
+			} else if asked := n.r.Calls("ContainerStatus") - before; early && asked > lateMost {
+				t.Errorf("%d hang: %d were asked in a round", many, asked)
+			}
+			if late > time.Hour {
+				t.Fatalf("%d hang: no image goes", many)
+			}
+		}
+	}
+}
+
+// A container or sandbox that answers has its turn, however many hang before it: these are asked again only after all others.
+func TestOneThatAnswersAmongManyThatHang(t *testing.T) {
+	const hang = 20
+	n := full(t)
+	n.hanging(hang)
+	n.container("answers", "s", uidA, running, time.Hour, "sha256:1")
+	volume := &runtimev1.Mount{Image: &runtimev1.ImageSpec{Image: "sha256:2"}}
+	n.r.ContainerStatuses["answers"] = &runtimev1.ContainerStatus{Id: "answers", State: running, Mounts: []*runtimev1.Mount{volume}}
+	for i := range hang {
+		id := fmt.Sprint("s", i)
+		n.sandbox(id, uidB, false, time.Hour)
+		n.r.FailOn[id] = errLate
+	}
+	n.sandbox("s", uidA, true, time.Hour)
+	n.r.Info["s"] = `{"image": "sha256:3:1"}`
+	n.other = 0                      // it is not for the images that go in the meantime
+	const rounds = hang/lateMost + 1 // and at first no sandbox is asked, for no image goes
+	for range rounds + int(silentMost/(5*time.Minute)) {
+		before := n.r.Calls("ContainerStatus") + n.r.Calls("PodSandboxStatus")
+		n.pass(Images, reclaim.Periodic)
+		if asked := n.r.Calls("ContainerStatus") + n.r.Calls("PodSandboxStatus") - before; asked > 2*lateMost+2 {
+			t.Errorf("%d were asked in a round", asked)
+		}
+		n.sleep(5 * time.Minute)
+	}
+	n.other = 550
+	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:4")
+}
+
+// One that does not tell has no other asked again.
+func TestWhoHasToldIsNotAskedAgain(t *testing.T) {
+	n := full(t)
+	const dead = 50
+	for i := range dead {
+		n.container(fmt.Sprint("d", i), "s", uidA, exited, time.Hour, "sha256:1")
+	}
+	n.container("mute", "s", uidA, running, time.Hour, "sha256:1")
+	n.r.ContainerStatuses["mute"] = &runtimev1.ContainerStatus{Id: "mute", State: running, Message: strings.Repeat("m", 17<<20)}
+	for i := range 4 {
+		if r := n.pass(Images, reclaim.DiskPressure); r.Err == nil {
+			t.Error("images go at once")
+		}
+		if asked := n.r.Calls("ContainerStatus"); asked != dead+1+i {
+			t.Errorf("pass %d: %d were asked so far, want %d", i, asked, dead+1+i)
+		}
+		n.sleep(time.Minute)
+	}
+}
+
+// A look that ends before its time, for one that begins, has asked for that one: else a node with many dead containers never has an end.
+func TestALookThatEndsEarlyHasAskedForTheNext(t *testing.T) {
+	n := full(t)
+	const dead, end = 50, 30
+	for i := range dead {
+		n.container(fmt.Sprint("d", i), "s", uidA, exited, time.Hour, "sha256:1")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := 0
+	n.r.Answer["ContainerStatus"] = func(m any) any {
+		if asked++; asked == end {
+			cancel()
+		}
+		return m
+	}
+	if r := n.Pass(ctx, Images, reclaim.DiskPressure); r.Err == nil {
+		t.Error("it has not ended")
+	}
+	n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:2", "image sha256:3", "image sha256:4")
+	if got := n.r.Calls("ContainerStatus"); got > dead+1 { // the one that was asked when it ended may not have been heard
+		t.Errorf("%d were asked, want %d", got, dead+1)
+	}
+}

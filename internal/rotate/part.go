@@ -21,7 +21,7 @@ type Passed struct {
 
 // Rotation is the loop's part: passes beside the loop, now and then, one at a time. Wait for it at the end.
 type Rotation struct {
-	rotator Rotator
+	rotator Rotator // of the pass that is under way
 	log     *repeat.Logger
 
 	running bool
@@ -54,9 +54,9 @@ func (r *Rotation) Tick(ctx context.Context, now time.Time, pods read.Index) {
 		containers = append(containers, p.Containers...)
 	}
 	r.running, r.began = true, now
-	rotator, passed := r.rotator, r.passed
+	passed := r.passed
 	r.beside.Go(func() {
-		result, err := rotator.Pass(ctx, time.Now(), containers)
+		result, err := r.rotator.Pass(ctx, time.Now(), containers)
 		passed <- Passed{result, err}
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 	"time"
@@ -46,7 +47,12 @@ type Rotator struct {
 	MaxFiles   int    // files of one log, the one that is written to included (containerLogMaxFiles); at least 2
 	// Kubelet looks whether one is there now, right before files go: then it rotates. nil: none is.
 	Kubelet func() bool
+	refused map[string]int // in how many passes containers that run did not reopen their log when they were to, by ID
 }
+
+// patience is how many passes wait for a container that does not reopen its log, a minute of them: it writes to the file that it has, and
+// what is compressed and removed then is lost. Beyond, the log of the others goes before.
+const patience = 6
 
 // Result is what a pass has done. It is right beside an error, too.
 type Result struct {
@@ -85,6 +91,7 @@ func (r *Rotator) Pass(ctx context.Context, now time.Time, containers []cri.Cont
 			more++
 		}
 	}
+	p.forget(containers)
 	paths, of := p.paths(ctx, containers, note)
 	for _, file := range paths {
 		if p.kubelet || ctx.Err() != nil {
@@ -107,6 +114,59 @@ type rotation struct {
 	now     time.Time
 	result  Result
 	kubelet bool // one has come
+	// untold are the containers that run and do not tell their log, which may be any. They are asked to reopen it once a pass: what is
+	// compressed then was renamed before.
+	untold []string
+	asked  bool            // they were
+	late   map[string]bool // containers that did not reopen their log in this pass
+}
+
+// forget forgets containers that do not run any more.
+func (p *rotation) forget(containers []cri.Container) {
+	if len(p.refused) == 0 {
+		return
+	}
+	runs := map[string]bool{}
+	for i := range containers {
+		runs[containers[i].ID] = containers[i].State == cri.Running
+	}
+	maps.DeleteFunc(p.refused, func(id string, _ int) bool { return !runs[id] })
+}
+
+// tell has a container reopen its log.
+func (p *rotation) tell(ctx context.Context, id string) error {
+	err := p.Runtime.ReopenContainerLog(ctx, id)
+	switch {
+	case err == nil:
+		delete(p.refused, id)
+	case ctx.Err() != nil || errors.Is(err, cri.ErrNotFound) || p.late[id]:
+	default:
+		if p.refused == nil {
+			p.refused = map[string]int{}
+		}
+		if p.late == nil {
+			p.late = map[string]bool{}
+		}
+		p.refused[id]++
+		p.late[id] = true
+	}
+	return err
+}
+
+// tellUntold has those reopen theirs that do not tell it. An error: one did not, and is waited for.
+func (p *rotation) tellUntold(ctx context.Context) error {
+	for _, id := range p.untold {
+		if !p.asked && ctx.Err() == nil {
+			_ = p.tell(ctx, id) // which notes what fails
+		}
+	}
+	p.asked = true
+	for _, id := range p.untold {
+		if p.late[id] && p.refused[id] < patience {
+			return fmt.Errorf("container %.64s runs and neither tells nor reopens its log, which may be this one", id)
+		}
+	}
+	return ctx.Err()
 }
 
 // beside looks whether a kubelet has come.
@@ -131,6 +191,9 @@ func (p *rotation) paths(ctx context.Context, containers []cri.Container, note f
 		if file == "" { // what was listed may lack it
 			status, err := p.Runtime.ContainerStatus(ctx, c.ID)
 			if note(c.ID, err); err != nil || status.LogPath == "" { // it has none
+				if err != nil && !errors.Is(err, cri.ErrNotFound) {
+					p.untold = append(p.untold, c.ID)
+				}
 				continue
 			}
 			file = status.LogPath

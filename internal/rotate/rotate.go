@@ -57,9 +57,13 @@ func (l *log) rotate(ctx context.Context) error {
 	}
 	// A process that ended in the middle, or a call that failed, has left one of several in an older file, which is compressed now.
 	if len(l.ids) > 1 {
-		if _, err := l.reopen(ctx); err != nil {
+		told, err := l.reopen(ctx)
+		if told == 0 || slices.ContainsFunc(l.ids, func(id string) bool { return l.late[id] && l.refused[id] < patience }) {
 			return err
 		}
+	}
+	if err := l.tellUntold(ctx); err != nil {
+		return err
 	}
 	olds, errs := l.tidy(ctx)
 	if ctx.Err() != nil {
@@ -238,7 +242,7 @@ func (l *log) renew(ctx context.Context, olds []old) error {
 func (l *log) reopen(ctx context.Context) (told int, err error) {
 	var errs, gone []error
 	for _, id := range l.ids {
-		switch err := l.Runtime.ReopenContainerLog(ctx, id); {
+		switch err := l.tell(ctx, id); {
 		case err == nil:
 			told++
 		case errors.Is(err, cri.ErrNotFound):

@@ -9,6 +9,7 @@
 //	parts.go       a list that is too large for one answer
 //	ended.go       pods that have ended, of which a list tells no more than fits the memory
 //	largepods.go   sandboxes that are too large for one answer, and those of one pod
+//	everything.go  all sandboxes and all containers, one by one
 //	stream.go      a list that comes as a stream, within bounds
 //	turn.go        large answers come one after another
 //	thin.go        answers of which only what is taken is decoded

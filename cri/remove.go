@@ -99,14 +99,6 @@ func (c *Client) SandboxImages(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// Sandboxes hands over all sandboxes, without what only a status tells, one after the other as they come: none is kept here.
-func (c *Client) Sandboxes(ctx context.Context, each func(*PodSandbox)) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
-	_, err := c.listSandboxes(ctx, nil, func(s *PodSandbox) bool { each(s); return false })
-	return err
-}
-
 // Containers lists the containers of a sandbox in any state, without what only a status tells.
 func (c *Client) Containers(ctx context.Context, sandboxID string) ([]Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
@@ -114,41 +106,4 @@ func (c *Client) Containers(ctx context.Context, sandboxID string) ([]Container,
 	return c.listContainers(ctx, &runtimev1.ContainerFilter{PodSandboxId: sandboxID}, func(one *Container) bool {
 		return one.SandboxID == sandboxID // a runtime may not have filtered
 	})
-}
-
-// AllContainers hands over the containers of all sandboxes likewise. Those of an answer that fails are void: again is called, and then
-// they come anew. Where all are more than the runtime tells in one answer, it tells of one sandbox after the other, each with a deadline
-// of its own, and of one that has too many of one state after the other. untold gets the states whose containers in a sandbox are more
-// even so: one tenant's keep nobody else's from being told.
-func (c *Client) AllContainers(
-	ctx context.Context, again func(), each func(*Container), untold func(sandboxID string, of ContainerState),
-) error {
-	within, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
-	_, err := c.listContainers(within, nil, func(one *Container) bool { each(one); return false })
-	if !errors.Is(err, ErrTooLarge) {
-		return err
-	}
-	again()
-	var ids []string
-	if err := c.Sandboxes(ctx, func(s *PodSandbox) { ids = append(ids, s.ID) }); err != nil {
-		return err
-	}
-	for _, id := range ids {
-		own, err := c.Containers(ctx, id)
-		var large []ContainerState
-		if errors.Is(err, ErrTooLarge) {
-			own, large, err = c.containersByState(ctx, id)
-		}
-		if err != nil {
-			return err
-		}
-		for i := range own {
-			each(&own[i])
-		}
-		for _, state := range large {
-			untold(id, state)
-		}
-	}
-	return nil
 }

@@ -84,8 +84,9 @@ func TestSandboxStatus(t *testing.T) {
 		}
 	}
 	var got []PodSandbox
-	if err := c.Sandboxes(t.Context(), func(s *PodSandbox) { got = append(got, *s) }); err != nil || len(got) != 1 || got[0].UID != "u" {
-		t.Errorf("%+v, %v", got, err)
+	left, err := c.Sandboxes(t.Context(), nil, func(s *PodSandbox) { got = append(got, *s) })
+	if err != nil || len(got) != 1 || got[0].UID != "u" || left != (Untold{}) {
+		t.Errorf("%+v, %+v, %v", got, left, err)
 	}
 }
 
@@ -104,8 +105,10 @@ func TestImagesByRuntimeHandler(t *testing.T) {
 // all are the containers of all sandboxes.
 func all(t *testing.T, c *Client) (out []Container, err error) {
 	var large error
-	err = c.AllContainers(t.Context(), func() { out = nil }, func(one *Container) { out = append(out, *one) }, func(id string, of ContainerState) {
-		large = fmt.Errorf("sandbox %s, %v: %w", id, of, ErrTooLarge)
+	err = c.AllContainers(t.Context(), nil, Told{
+		Again: func() { out = nil }, Container: func(one *Container) { out = append(out, *one) }, Sandbox: func(*PodSandbox) {},
+		Left:   func(left Untold) { t.Errorf("not told: %+v", left) },
+		Untold: func(id string, of ContainerState) { large = fmt.Errorf("sandbox %s, %v: %w", id, of, ErrTooLarge) },
 	})
 	return out, errors.Join(err, large)
 }
@@ -165,11 +168,14 @@ func TestASandboxWithTooManyForOneAnswer(t *testing.T) {
 	for id, sandbox := range map[string]string{"runs": "large", "c": "s"} {
 		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, PodSandboxId: sandbox, State: runtimev1.ContainerState_CONTAINER_RUNNING})
 	}
-	var got, untold []string
-	err := dial(t, r.Endpoint()).AllContainers(t.Context(), func() { got = nil }, func(one *Container) { got = append(got, one.ID) },
-		func(id string, state ContainerState) { untold = append(untold, id+" "+state.String()) })
-	if err != nil || !slices.Equal(got, []string{"runs", "c"}) || !slices.Equal(untold, []string{"large exited"}) {
-		t.Errorf("%v, %v is not told: %v", got, untold, err)
+	var got, untold, came []string
+	err := dial(t, r.Endpoint()).AllContainers(t.Context(), []string{"large"}, Told{
+		Again: func() { got = nil }, Container: func(one *Container) { got = append(got, one.ID) }, Sandbox: func(s *PodSandbox) { came = append(came, s.ID) },
+		Left:   func(left Untold) { t.Errorf("not told: %+v", left) },
+		Untold: func(id string, state ContainerState) { untold = append(untold, id+" "+state.String()) },
+	})
+	if err != nil || !slices.Equal(got, []string{"runs", "c"}) || !slices.Equal(untold, []string{"large exited"}) || !slices.Equal(came, []string{"s"}) {
+		t.Errorf("%v, %v is not told, %v came: %v", got, untold, came, err)
 	}
 }
 
@@ -263,6 +269,40 @@ func TestAListOfManyPodsThatHaveEnded(t *testing.T) {
 		newest := fmt.Sprintf("s%05d", 3*endedMost-1)
 		if !sandboxes[newest] || len(sandboxes) != endedMost+7 || len(containers) != endedMost+4 {
 			t.Errorf("%d sandboxes, want %d; %d containers, want %d; the newest: %v", len(sandboxes), endedMost+7, len(containers), endedMost+4, sandboxes[newest])
+		}
+	}
+}
+
+// Sandboxes that come while one after the other is asked are asked too, however often; not for ever, and then it is an error.
+func TestSandboxesThatComeWhileContainersAreListed(t *testing.T) {
+	for many, fails := range map[int]bool{0: false, 1: false, listRounds - 2: false, listRounds - 1: true, 1000: true} {
+		r := critest.Start(t)
+		filler := map[string]string{"io.kubernetes.container.preStopHandler": strings.Repeat("x", 17<<20/2)}
+		add := func(id string, state runtimev1.PodSandboxState, annotations map[string]string) {
+			r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: id, State: state})
+			r.Containers = append(r.Containers, &runtimev1.Container{Id: "c" + id, PodSandboxId: id, Annotations: annotations})
+		}
+		add("s", runtimev1.PodSandboxState_SANDBOX_READY, filler)
+		add("t", runtimev1.PodSandboxState_SANDBOX_NOTREADY, filler)
+		var order []string
+		last := "s"
+		r.Answer["ListContainers"] = func(m any) any {
+			of := m.(*runtimev1.ListContainersResponse).Containers
+			if len(of) == 1 {
+				order = append(order, of[0].PodSandboxId)
+			}
+			if came := len(r.Sandboxes) - 2; came < many && len(of) == 1 && of[0].PodSandboxId == last {
+				last = fmt.Sprint("new", came)
+				add(last, runtimev1.PodSandboxState_SANDBOX_READY, nil)
+			}
+			return m
+		}
+		got, err := all(t, dial(t, r.Endpoint()))
+		if (err != nil) != fails || !fails && len(got) != 2+many {
+			t.Errorf("%d come: %d containers, %v", many, len(got), err)
+		}
+		if order[0] != "t" || order[1] != "s" {
+			t.Errorf("asked in the order %v, want what is ready last", order)
 		}
 	}
 }

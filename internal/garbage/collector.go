@@ -139,8 +139,10 @@ type Collector struct {
 	silent  map[string]silent   // containers that may run and did not tell theirs, by ID, and sandboxes that did not tell their containers
 	logs    map[string]string   // where containers log to, by ID; empty: nowhere
 	pauses  map[string]string   // the image of a sandbox, by sandbox ID
-	pause   []string            // images for sandboxes by the runtime's configuration
-	paces   paces
+	// listed are the IDs of the sandboxes that last were: one that nothing names any more is asked for by it.
+	listed []string
+	pause  []string // images for sandboxes by the runtime's configuration
+	paces  paces
 	// imageDir is a directory on the image file system, as the runtime last told it; empty: it has not.
 	imageDir string
 	putOff   map[What]int // passes in a row, because the runtime was slow

@@ -56,13 +56,13 @@ func (x *run) settled() (v *view, why string, err error) {
 		if v, err = x.usedNow(); err != nil {
 			return nil, "", err
 		}
-		id := v.look.Pulling(v.time)
+		young := v.pulling()
 		switch {
-		case id == "" || x.waited >= x.c.wait:
+		case young == "" || x.waited >= x.c.wait:
 			return v, "", nil
 		case x.q.trigger != reclaim.DiskPressure && x.v.look.PutOff < reclaim.PullingMost:
 			x.pulling = true
-			return nil, fmt.Sprintf("sandbox %.64q is young and has no container yet: the image may be its", id), nil
+			return nil, young + ": the image may be its", nil
 		}
 		began := x.c.now()
 		timer := time.NewTimer(min(pullPoll, x.c.wait-x.waited))
@@ -74,6 +74,17 @@ func (x *run) settled() (v *view, why string, err error) {
 			return nil, "", x.ctx.Err()
 		}
 	}
+}
+
+// pulling is the sandbox for which an image may just have been pulled; empty: there is none.
+func (v *view) pulling() string {
+	if id := v.look.Pulling(v.time); id != "" {
+		return fmt.Sprintf("sandbox %.64q is young and has no container yet", id)
+	}
+	if v.partly {
+		return "a sandbox that the runtime does not tell may be young"
+	}
+	return ""
 }
 
 // usedNow are lists from which all is seen that may use an image at this moment. Where the runtime tells its containers in next to no time

@@ -22,7 +22,8 @@ type view struct {
 	slow     string   // what the runtime was slow at; empty: nothing
 	known    Known    // that Pods of look were made from
 	noImages error    // why images were not seen although they were to be
-	untold   []string // sandboxes whose containers that may run are more than the runtime tells
+	untold   []string // sandboxes whose containers that may run are more than the runtime tells; "": those that are not told themselves
+	partly   bool     // ready sandboxes without a container are more than it tells: any pod may have one
 }
 
 // doubt notes what is wrong with a part of a look.
@@ -46,7 +47,7 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	}
 	// After the lists: a pod that is in none of them and is named from here on is not gone by what was known before.
 	v.known = c.o.Known()
-	v.look.PodsSynced = v.known.Synced
+	v.look.PodsSynced = v.known.Synced && !v.partly
 	c.lookAtPlaces(v) // for images too: a pod lives by what is seen there
 	if what&Images != 0 {
 		err := c.lookAtImages(ctx, v)
@@ -66,7 +67,11 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	if c.o.Once {
 		v.look.PutOff = reclaim.PullingMost
 	}
-	c.quiet.update(v.time, c.uptime(), v.look)
+	if v.partly {
+		c.quiet = newQuiet() // it begins anew: any pod may have lived
+	} else {
+		c.quiet.update(v.time, c.uptime(), v.look)
+	}
 	c.quiet.count(v.time, v.known.Pods, c.o.PodGoneAfter)
 	v.look.Pods = reclaim.Phases(v.time, v.look, c.quiet.since, v.known.Pods, c.o.PodGoneAfter)
 	for uid := range v.known.renewed(v.look) {
@@ -82,22 +87,35 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 // one that its label tells of.
 func (c *Collector) lists(ctx context.Context, v *view) error {
 	began, l := c.now(), v.look
-	if err := c.o.Runtime.Sandboxes(ctx, func(s *cri.PodSandbox) {
+	left, err := c.o.Runtime.Sandboxes(ctx, c.listed, func(s *cri.PodSandbox) {
 		l.Sandboxes = append(l.Sandboxes, sandboxOf(s))
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
+	left.Dead = false // all containers are listed next
+	v.missSandboxes(left)
 	c.tooSlow(v, began, "its list of sandboxes")
 	began = c.now()
+	known := make([]string, 0, len(l.Sandboxes))
+	for i := range l.Sandboxes {
+		known = append(known, l.Sandboxes[i].ID)
+	}
 	texts := newTexts(l.Sandboxes)
-	again := func() { l.Containers = nil }
-	if err := c.o.Runtime.AllContainers(ctx, again, func(one *cri.Container) {
-		l.Containers = append(l.Containers, texts.container(one))
-	}, func(id string, of cri.ContainerState) {
-		v.miss(texts.sandboxes[id], id, of)
+	if err := c.o.Runtime.AllContainers(ctx, known, cri.Told{
+		Again:     func() { l.Containers = nil },
+		Container: func(one *cri.Container) { l.Containers = append(l.Containers, texts.container(one)) },
+		Sandbox: func(s *cri.PodSandbox) {
+			known = append(known, s.ID)
+			came := sandboxOf(s)
+			l.Sandboxes, texts.sandboxes[s.ID] = append(l.Sandboxes, came), &came
+		},
+		Untold: func(id string, of cri.ContainerState) { v.miss(texts.sandboxes[id], id, of) },
+		Left:   v.missSandboxes,
 	}); err != nil {
 		return err
 	}
+	c.listed = known
 	c.date(l, texts.sandboxes)
 	c.tooSlow(v, began, "its list of containers")
 	return nil
@@ -106,6 +124,29 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 func sandboxOf(s *cri.PodSandbox) reclaim.Sandbox {
 	return reclaim.Sandbox{
 		ID: s.ID, PodUID: s.UID, Namespace: s.Namespace, Name: s.Name, Attempt: s.Attempt, NotReady: !s.Ready, CreatedAt: s.CreatedAt,
+	}
+}
+
+// missSandboxes notes sandboxes that the runtime does not tell, for all are more than an answer takes. None has a container that may run.
+// What is ready all the same counts as alive, and may be about to get one. Containers that have exited in those that are not told may be of
+// a pod between two starts, which needs its image: any might be it.
+func (v *view) missSandboxes(left cri.Untold) {
+	say := func(which, so string) {
+		text := "the runtime does not tell all sandboxes that " + which + ", for they are too large (look for pods with large annotations): " + so
+		if !slices.Contains(v.problems, text) {
+			v.problems = append(v.problems, text)
+		}
+	}
+	if left.Ready {
+		v.partly = true
+		say("are ready", "no pod is gone for its silence, and images wait as for a young sandbox")
+	}
+	if left.Over {
+		say("are not ready", "some without containers may stay")
+	}
+	if left.Dead && !slices.Contains(v.untold, "") {
+		say("have containers", "those may stay, and images with them")
+		v.untold = append(v.untold, "")
 	}
 }
 

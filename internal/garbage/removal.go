@@ -75,12 +75,15 @@ func (x *run) named(s *reclaim.Step) string {
 }
 
 // back reports whether the pod of a step lives again that is taken because it is not named, or because this agent has evicted it; what a
-// client says is gone is gone.
-func (x *run) back(s *reclaim.Step, l *reclaim.Look) bool {
-	if _, named := x.v.known.Pods[s.PodUID]; s.Reason == reclaim.PodGone && !named {
-		return back(l, s.PodUID)
+// client says is gone is gone. It may live where not all that is ready is told.
+func (x *run) back(s *reclaim.Step, now *view) bool {
+	if now.partly && x.asked(s) {
+		return true
 	}
-	return s.Reason == reclaim.PodEvicted && x.v.known.renewed(l)[s.PodUID]
+	if _, named := x.v.known.Pods[s.PodUID]; s.Reason == reclaim.PodGone && !named {
+		return back(now.look, s.PodUID)
+	}
+	return s.Reason == reclaim.PodEvicted && x.v.known.renewed(now.look)[s.PodUID]
 }
 
 // asked reports whether back has to be asked.
@@ -98,8 +101,9 @@ func back(l *reclaim.Look, uid string) bool {
 	}
 	own := sandboxesOf(l, uid)
 	for i := range l.Containers {
-		if c := &l.Containers[i]; (c.PodUID == uid || own[c.SandboxID]) && c.State == reclaim.Running {
-			return true
+		c := &l.Containers[i]
+		if (c.PodUID == uid || own[c.SandboxID]) && (c.State == reclaim.Running || c.State == reclaim.StateAbsent) {
+			return true // the latter may: it is not told
 		}
 	}
 	return false
@@ -138,7 +142,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 		if err != nil {
 			return Failed, "", err
 		}
-		if x.back(s, v.look) {
+		if x.back(s, v) {
 			return changed("its pod is back")
 		}
 	}
@@ -194,6 +198,9 @@ func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
 		if o.ID == s.ID || o.PodUID != s.PodUID && !own[o.SandboxID] && (ofPod || o.State == reclaim.Exited) {
 			continue
 		}
+		if o.State == reclaim.StateAbsent {
+			return true, nil // some are not told: they may
+		}
 		path, asked := c.logs[o.ID]
 		if !asked && !x.mute[o.ID] {
 			status, err := c.o.Runtime.ContainerStatus(x.ctx, o.ID)
@@ -248,7 +255,7 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 	if now.Ready {
 		return changed("it is ready")
 	}
-	if x.back(s, v.look) {
+	if x.back(s, v) {
 		return changed("its pod is back")
 	}
 	if why := x.named(s); why != "" {
@@ -287,8 +294,8 @@ func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
 	if why := x.named(s); why != "" {
 		return changed("%s", why)
 	}
-	if back(v.look, s.PodUID) {
-		return changed("its pod is back")
+	if v.partly || back(v.look, s.PodUID) {
+		return changed("its pod is back, or may be")
 	}
 	if why := x.filesStay(); why != "" {
 		return changed("%s", why)

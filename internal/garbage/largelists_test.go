@@ -1,0 +1,245 @@
+package garbage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"jettison/reclaim"
+)
+
+// annotated gives sandboxes as many annotations as an API server takes: 65 are more than an answer holds.
+func annotated(of []*runtimev1.PodSandbox) {
+	for _, s := range of {
+		s.Annotations = map[string]string{"x": strings.Repeat("x", 255<<10)}
+	}
+}
+
+// Finished pods whose annotations are more than one answer holds keep nothing from being collected: else they would for ever.
+func TestFinishedPodsTooLargeForOneAnswer(t *testing.T) {
+	for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
+		n := full(t)
+		evicted := map[string]reclaim.Phase{uidA: reclaim.Active}
+		n.sandbox("s", uidA, true, time.Hour)
+		n.container("c", "s", uidA, running, time.Hour, "sha256:1")
+		for i := range 70 {
+			uid, s := fmt.Sprintf("00000000-0000-0000-0000-%012d", i), fmt.Sprintf("o%02d", i)
+			evicted[uid] = reclaim.Evicted
+			n.sandbox(s, uid, false, time.Hour)
+			n.container("c"+s, s, uid, exited, time.Hour, "sha256:2")
+		}
+		annotated(n.r.Sandboxes[1:])
+		n.known.Store(&Known{Pods: evicted, Synced: true})
+		r := n.pass(Everything, trigger)
+		if got := n.removed(); r.Err != nil || len(got) != 2*70+2 || slices.Contains(got, "image sha256:1") {
+			t.Errorf("%v: removed %d, want 142, %v; %v", trigger, len(got), got, r.Problems())
+		}
+		if n.pass(Everything, trigger); len(n.r.Sandboxes) != 1 || len(n.r.Containers) != 1 {
+			t.Errorf("%v: %d sandboxes, %d containers are left", trigger, len(n.r.Sandboxes), len(n.r.Containers))
+		}
+	}
+}
+
+// A pass that ends after the containers leaves sandboxes without any, which nothing names: they go with the next pass all the same.
+func TestFinishedPodsTooLargeWithoutContainers(t *testing.T) {
+	n := newNode(t)
+	evicted := map[string]reclaim.Phase{}
+	for i := range 70 {
+		uid, s := fmt.Sprintf("00000000-0000-0000-0000-%012d", i), fmt.Sprintf("o%02d", i)
+		evicted[uid] = reclaim.Evicted
+		n.sandbox(s, uid, false, time.Hour)
+		n.container("c"+s, s, uid, exited, time.Hour, "")
+	}
+	annotated(n.r.Sandboxes)
+	n.known.Store(&Known{Pods: evicted, Synced: true})
+	n.r.Fail["StopPodSandbox"] = fmt.Errorf("not now")
+	n.pass(Containers, reclaim.Periodic)
+	n.r.Change(func() { clear(n.r.Fail) })
+	n.sleep(time.Hour)
+	if n.pass(Containers, reclaim.Periodic); len(n.r.Sandboxes) > 0 || len(n.r.Containers) > 0 {
+		t.Errorf("%d sandboxes, %d containers are left", len(n.r.Sandboxes), len(n.r.Containers))
+	}
+}
+
+// untoldReady is a node on which a pod that no client names has a ready sandbox without a container, for which the runtime does not tell
+// all: as it does not tell of 70 others. Another pod has a dead container more than is kept. It is as after an hour of passes.
+func untoldReady(t *testing.T) (n *node, log string) {
+	n = full(t)
+	log = n.file("/log/pods/default_p_" + uidB + "/main/0.log")
+	named := map[string]reclaim.Phase{uidA: reclaim.Active}
+	n.sandbox("mine", uidB, true, time.Hour)
+	n.sandbox("s", uidA, true, time.Hour)
+	n.container("old", "s", uidA, exited, time.Hour, "sha256:4")
+	n.container("new", "s", uidA, exited, time.Minute, "sha256:4")
+	for i := range 70 {
+		uid, s := fmt.Sprintf("00000000-0000-0000-0000-%012d", i), fmt.Sprint("r", i)
+		named[uid] = reclaim.Active
+		n.sandbox(s, uid, true, time.Hour)
+		n.container("c"+s, s, uid, running, time.Hour, "sha256:4")
+	}
+	annotated(n.r.Sandboxes)
+	n.known.Store(&Known{Pods: named, Synced: true})
+	return n, log
+}
+
+// Ready sandboxes that the runtime does not tell count as alive: no pod is gone for its silence meanwhile, nor soon afterwards, and images
+// wait as for a young one. What else is garbage goes.
+func TestReadySandboxesThatAreNotTold(t *testing.T) {
+	n, log := untoldReady(t)
+	if r := n.pass(Everything, reclaim.Periodic); r.Err != nil || !slices.Equal(n.removed(), []string{"container old"}) {
+		t.Errorf("removed %v, %v", n.removed(), r.Err)
+	}
+	for range 5 {
+		n.sleep(n.o.PodGoneAfter)
+		n.pass(Containers, reclaim.DiskPressure)
+	}
+	if !exists(log) {
+		t.Error("the log of a pod that lives is gone")
+	}
+	if n.pass(Images, reclaim.Periodic); !slices.Contains(n.removed(), "image sha256:1") || slices.Contains(n.removed(), "image sha256:4") {
+		t.Errorf("images do not wait for ever, and what is used stays: removed %v", n.removed())
+	}
+	n.r.Change(func() { // its sandbox ends, and the others shrink: from now on it is seen that nothing lives
+		for _, s := range n.r.Sandboxes {
+			s.Annotations = nil
+		}
+		n.r.Sandboxes[0].State = runtimev1.PodSandboxState_SANDBOX_NOTREADY
+	})
+	if n.pass(Containers, reclaim.Periodic); !exists(log) {
+		t.Error("the log of a pod that lived a moment ago is gone")
+	}
+	n.sleep(n.o.PodGoneAfter)
+	if n.pass(Containers, reclaim.Periodic); exists(log) {
+		t.Error("the log of a pod that is gone stays")
+	}
+}
+
+// They come between a look and its steps: what was planned for a pod that was quiet stays.
+func TestReadySandboxesThatAreNotToldAnyMore(t *testing.T) {
+	n := newNode(t)
+	log := n.file("/log/pods/default_p_" + uidB + "/main/0.log")
+	n.sandbox("old", uidA, false, time.Hour)
+	n.pass(Containers, reclaim.Periodic)
+	n.sleep(n.o.PodGoneAfter)
+	n.r.Answer["ListContainers"] = func(m any) any {
+		if len(n.r.Sandboxes) > 70 {
+			return m
+		}
+		for i := range 70 {
+			n.r.Sandboxes = append(n.r.Sandboxes, &runtimev1.PodSandbox{
+				Id: fmt.Sprint("r", i), Metadata: &runtimev1.PodSandboxMetadata{Uid: fmt.Sprintf("00000000-0000-0000-0000-%012d", i)},
+			})
+		}
+		n.r.Sandboxes = append(n.r.Sandboxes, &runtimev1.PodSandbox{Id: "back", Metadata: &runtimev1.PodSandboxMetadata{Uid: uidB}})
+		annotated(n.r.Sandboxes[1:])
+		return m
+	}
+	if r := n.pass(Containers, reclaim.Periodic); !exists(log) || len(n.removed()) > 0 {
+		t.Errorf("its log is there: %v; removed %v; %+v", exists(log), n.removed(), r.Done)
+	}
+}
+
+// heavy are pods whose running containers are more than one answer holds: each sandbox is asked.
+func heavy(n *node) {
+	named := map[string]reclaim.Phase{uidB: reclaim.Active}
+	for i := range 60 {
+		uid, s := fmt.Sprintf("00000000-0000-0000-0000-%012d", i), fmt.Sprint("s", i)
+		named[uid] = reclaim.Active
+		n.sandbox(s, uid, true, time.Hour)
+		n.container(fmt.Sprint("c", i), s, uid, running, time.Hour, "sha256:other")
+		n.r.Containers[i].Annotations = map[string]string{"a": strings.Repeat("x", 300_000)}
+	}
+	n.known.Store(&Known{Pods: named, Synced: true})
+	n.image("sha256:other", 10)
+	n.image("sha256:cached", 10)
+	n.seen()
+}
+
+// starts has a pod start in a sandbox of its own, with a container in a state. The caller holds the runtime's lock.
+func (n *node) starts(image string, state runtimev1.ContainerState) {
+	n.r.Sandboxes = append(n.r.Sandboxes, &runtimev1.PodSandbox{
+		Id: "new", Metadata: &runtimev1.PodSandboxMetadata{Uid: uidB}, CreatedAt: n.clock.UnixNano(),
+	})
+	n.startsIn("new", image, state)
+}
+
+func (n *node) startsIn(sandbox, image string, state runtimev1.ContainerState) {
+	n.r.Containers = append(n.r.Containers, &runtimev1.Container{
+		Id: "cnew", PodSandboxId: sandbox, State: state, ImageId: image, Metadata: &runtimev1.ContainerMetadata{Name: "main"},
+		Labels: map[string]string{uidLabel: uidB}, CreatedAt: n.clock.UnixNano(),
+	})
+}
+
+// A pod that starts while the containers of one sandbox after the other are listed keeps its image.
+func TestAPodThatStartsWhileContainersAreListed(t *testing.T) {
+	for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
+		n := newNode(t)
+		heavy(n)
+		n.other = 940
+		images := false
+		n.r.Answer["ListImages"] = func(m any) any { images = true; return m }
+		n.r.Answer["ListContainers"] = func(m any) any {
+			if images && len(n.r.Sandboxes) == 60 && len(m.(*runtimev1.ListContainersResponse).Containers) == 1 {
+				n.starts("sha256:cached", running)
+			}
+			return m
+		}
+		if r := n.pass(Images, trigger); len(n.r.Sandboxes) != 61 || len(n.removed()) > 0 {
+			t.Errorf("%v: %d sandboxes, want 61; removed %v; %+v, %v", trigger, len(n.r.Sandboxes), n.removed(), r.Done, r.Problems())
+		}
+	}
+}
+
+// What runs in a sandbox that is not ready and is more than the runtime tells counts as alive: its pod's log stays, and so does one that a
+// dead container shares with it.
+func TestRunningContainersThatAreNotTold(t *testing.T) {
+	for _, logPath := range []string{"/log/pods/default_p-" + uidB + "_" + uidB + "/main/0.log", "/log/pods/app/main/0.log"} {
+		n := newNode(t)
+		log := n.file(logPath)
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted, uidB: reclaim.Evicted}, Synced: true})
+		n.sandbox("large", uidB, false, time.Hour)
+		for i := range 60 {
+			n.container(fmt.Sprint("c", i), "large", uidB, running, time.Hour, "")
+			n.r.Containers[i].Annotations = map[string]string{"a": strings.Repeat("x", 300_000)}
+		}
+		n.sandbox("s", uidA, false, time.Hour)
+		n.container("dead", "s", uidA, exited, time.Hour, "")
+		n.r.ContainerStatuses["dead"] = &runtimev1.ContainerStatus{Id: "dead", State: exited, LogPath: logPath}
+		if strings.Contains(logPath, uidB) {
+			delete(n.r.ContainerStatuses, "dead")
+		}
+		r := n.pass(Containers, reclaim.DiskPressure)
+		if !exists(log) || !slices.Equal(n.removed(), []string{"container dead", "sandbox s"}) {
+			t.Errorf("%s is there: %v; removed %v, %v; %+v", logPath, exists(log), n.removed(), r.Problems(), r.Done)
+		}
+	}
+}
+
+// Where neither all sandboxes nor the containers that have exited are told, a pod between two starts may need any image: they stay as long as
+// those of a container that does not tell its volumes.
+func TestExitedContainersThatAreNotTold(t *testing.T) {
+	n := full(t)
+	named := map[string]reclaim.Phase{uidB: reclaim.Active}
+	n.sandbox("s", uidB, false, time.Hour)
+	n.container("c", "s", uidB, exited, time.Hour, "sha256:1")
+	for i := range 70 {
+		uid, s := fmt.Sprintf("00000000-0000-0000-0000-%012d", i), fmt.Sprint("o", i)
+		named[uid] = reclaim.Active
+		n.sandbox(s, uid, false, time.Hour)
+		n.container("c"+s, s, uid, exited, time.Hour, "sha256:1")
+		n.r.Containers[i].Annotations = map[string]string{"a": strings.Repeat("x", 300_000)}
+	}
+	annotated(n.r.Sandboxes[1:])
+	n.known.Store(&Known{Pods: named, Synced: true})
+	if r := n.pass(Everything, reclaim.DiskPressure); r.Unseen == nil || len(n.removed()) > 0 {
+		t.Errorf("removed %v, %v; %v", n.removed(), r.Unseen, r.Problems())
+	}
+	n.sleep(silentMost + time.Second)
+	if r := n.pass(Everything, reclaim.DiskPressure); r.Unseen != nil || len(n.removed()) == 0 {
+		t.Errorf("nothing ever goes: %v; %v", r.Unseen, r.Problems())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"jettison/cri"
@@ -89,15 +90,16 @@ func (v *view) pulling() string {
 
 // usedNow are lists from which all is seen that may use an image at this moment. Where the runtime tells its containers in next to no time
 // they are all listed anew. On a node with thousands of dead ones that would take as long for each image as all of them may have: there
-// what is ready or may run is listed anew, and the rest is of a moment ago. A container that was made and has ended in between is not
-// seen then, and nothing runs with its image.
+// what is ready or may run is listed anew, and what has exited in sandboxes that came since, for a pod between two starts needs its image;
+// where the rest is not of a moment ago, in all that are ready. A container that was made and has ended in between in one that is not ready
+// any more is not seen then.
 func (x *run) usedNow() (*view, error) {
 	before := x.lists
 	all, err := x.fresh(x.listsFor > freshLeast)
 	if err != nil || all != before {
 		return all, err
 	}
-	v := &view{look: &reclaim.Look{}, untold: all.untold}
+	v := &view{look: &reclaim.Look{}, untold: slices.Clone(all.untold)}
 	sandboxes, containers, err := x.c.o.Runtime.Alive(x.ctx)
 	switch {
 	case errors.Is(err, cri.ErrTooLarge):
@@ -112,8 +114,10 @@ func (x *run) usedNow() (*view, error) {
 		x.c.dateReady(&s)
 		v.look.Sandboxes = append(v.look.Sandboxes, s)
 	}
+	had := make(map[string]bool, len(all.look.Sandboxes))
 	for i := range all.look.Sandboxes {
-		if s := all.look.Sandboxes[i]; !alive[s.ID] {
+		s := all.look.Sandboxes[i]
+		if had[s.ID] = true; !alive[s.ID] {
 			s.NotReady = true
 			v.look.Sandboxes = append(v.look.Sandboxes, s)
 		}
@@ -123,6 +127,14 @@ func (x *run) usedNow() (*view, error) {
 		alive[containers[i].ID] = true
 		v.look.Containers = append(v.look.Containers, texts.container(&containers[i]))
 	}
+	recent := x.c.now().Sub(all.time).Abs() <= freshMost
+	for i := range sandboxes {
+		if known := had[sandboxes[i].ID]; known && recent {
+			continue
+		} else if err := x.exited(v, texts, sandboxes[i].ID, known, alive); err != nil {
+			return nil, err
+		}
+	}
 	for i := range all.look.Containers {
 		if c := &all.look.Containers[i]; !alive[c.ID] {
 			v.look.Containers = append(v.look.Containers, *c)
@@ -130,4 +142,26 @@ func (x *run) usedNow() (*view, error) {
 	}
 	v.time = x.c.now()
 	return v, nil
+}
+
+// exited adds to a view what has exited in a ready sandbox. seen are the IDs of what was added. known: the sandbox is not new, and what it
+// had before is seen anyway.
+func (x *run) exited(v *view, texts *texts, id string, known bool, seen map[string]bool) error {
+	own, err := x.c.o.Runtime.Containers(x.ctx, id)
+	switch {
+	case errors.Is(err, cri.ErrTooLarge) && known:
+		return nil
+	case errors.Is(err, cri.ErrTooLarge):
+		v.miss(texts.sandboxes[id], id, cri.Unknown)
+		return nil
+	case err != nil:
+		return err
+	}
+	for i := range own {
+		if !seen[own[i].ID] {
+			seen[own[i].ID] = true
+			v.look.Containers = append(v.look.Containers, texts.container(&own[i]))
+		}
+	}
+	return nil
 }

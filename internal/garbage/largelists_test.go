@@ -194,6 +194,42 @@ func TestAPodThatStartsWhileContainersAreListed(t *testing.T) {
 	}
 }
 
+// A pod that starts and crashes after all containers were listed, which took long, needs its image for its next start: in a sandbox of its
+// own, and in one that was there before.
+func TestAPodThatCrashesAfterTheList(t *testing.T) {
+	for _, sandbox := range []string{"new", "s"} {
+		n := newNode(t)
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Active, uidB: reclaim.Active}, Synced: true})
+		n.sandbox("s", uidA, true, time.Hour)
+		n.container("c", "s", uidA, running, time.Hour, "sha256:other")
+		n.container("dead", "s", uidA, exited, time.Hour, "sha256:other")
+		n.image("sha256:other", 10)
+		n.image("sha256:1", 30)
+		n.image("sha256:2", 20)
+		n.seen()
+		n.wait = 0
+		n.r.Answer["ListContainers"] = func(m any) any {
+			of := m.(*runtimev1.ListContainersResponse).Containers
+			if slices.ContainsFunc(of, func(c *runtimev1.Container) bool { return c.Id == "c" }) && len(of) > 1 {
+				n.clock = n.clock.Add(time.Minute)
+			}
+			return m
+		}
+		n.r.Answer["RemoveImage"] = func(m any) any {
+			if len(n.r.Containers) > 2 {
+				return m
+			}
+			if n.clock = n.clock.Add(3 * time.Second); sandbox == "new" {
+				n.starts("sha256:2", exited)
+			} else {
+				n.startsIn(sandbox, "sha256:2", exited)
+			}
+			return m
+		}
+		n.want(n.pass(Images, reclaim.DiskPressure), "image sha256:1")
+	}
+}
+
 // What runs in a sandbox that is not ready and is more than the runtime tells counts as alive: its pod's log stays, and so does one that a
 // dead container shares with it.
 func TestRunningContainersThatAreNotTold(t *testing.T) {

@@ -209,7 +209,7 @@ func (l *loop) onObjects() {
 }
 
 func (l *loop) onTrial(ctx context.Context, r kill.Report) {
-	if l.upkeep.trial.OnDone(ctx) {
+	if l.upkeep.trial.OnDone(ctx, &r) {
 		l.onTested(&r)
 	}
 }

@@ -79,6 +79,18 @@ func (r *Report) Kills() bool {
 	return false
 }
 
+// untried reports whether nothing was found out of the rungs that kill.
+func (r *Report) untried() (none bool) {
+	for _, rung := range r.Rungs {
+		if byName(rung.Rung).has(CgroupKill | Pidfd) {
+			if none = true; rung.Outcome != Untested {
+				return false
+			}
+		}
+	}
+	return none
+}
+
 // SelfTest finds out which rungs work here, on processes and cgroups of its own: it starts this program again, with
 // VictimCommand, and kills it with the code that kills pods. own is the cgroup of this process below the root: scratch cgroups
 // are made in the pod that it lies in, or beside it. It takes 2 s at most and leaves nothing behind; what a crash of an earlier

@@ -8,6 +8,9 @@ import (
 	"jettison/internal/repeat"
 )
 
+// trialsMost is how often a self-test is made that finds nothing out.
+const trialsMost = 3
+
 // Trial is the self-test as the loop makes it: at once at the start, or later and beside the loop if something is short then. It
 // belongs to the loop. Wait for it at the end.
 type Trial struct {
@@ -17,6 +20,7 @@ type Trial struct {
 	test func(context.Context, *cgroup.FS, string) Report
 
 	putOff bool        // it is to be made
+	tried  int         // how often it was made and found nothing out
 	cancel func()      // of the one under way; nil: none is
 	done   chan Report // one slot: what that found
 
@@ -35,7 +39,19 @@ func (t *Trial) AtStart(ctx context.Context, short bool) (report Report, made bo
 		t.log.Warn("self-test put off until no threshold is met any more: it is not known yet what kills here")
 		return Report{}, false
 	}
-	return t.test(ctx, t.fs, t.own()), true
+	report = t.test(ctx, t.fs, t.own())
+	return report, !t.again(&report)
+}
+
+// again has a self-test made once more that found nothing out of what kills: on a node that is starved its process may not even have begun
+// to run in time, and what was not tried is not known to fail. The last one counts all the same.
+func (t *Trial) again(r *Report) bool {
+	if t.tried++; !r.untried() || t.tried >= trialsMost {
+		return false
+	}
+	t.putOff = true
+	t.log.Info("self-test: it could not be made, and is made again", r.Log()...)
+	return true
 }
 
 // Done is what a self-test beside the loop has found.
@@ -50,7 +66,7 @@ func (t *Trial) Tick(ctx context.Context) {
 	t.putOff = false
 	ctx, t.cancel = context.WithCancel(ctx)
 	test, fs, own, done := t.test, t.fs, t.own(), t.done
-	t.log.Info("self-test, which was put off: no threshold is met any more")
+	t.log.Info("self-test, which was put off: no threshold is met")
 	t.beside.Go(func() { done <- test(ctx, fs, own) })
 }
 
@@ -62,11 +78,11 @@ func (t *Trial) Stop() {
 	}
 }
 
-// OnDone takes what Done told. ok is false if the test was stopped, so that it says nothing.
-func (t *Trial) OnDone(ctx context.Context) (ok bool) {
+// OnDone takes what Done told. ok is false if the test was stopped, or is made again, so that it says nothing.
+func (t *Trial) OnDone(ctx context.Context, r *Report) (ok bool) {
 	t.cancel()
 	t.cancel = nil
-	return !t.putOff && ctx.Err() == nil
+	return !t.putOff && ctx.Err() == nil && !t.again(r)
 }
 
 // Wait waits for the self-test that is under way.

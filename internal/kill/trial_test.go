@@ -28,12 +28,12 @@ func TestATrialThatIsPutOff(t *testing.T) {
 	trial.Tick(t.Context())
 	trial.Tick(t.Context())
 	trial.Stop() // something is short
-	if <-trial.Done(); trial.OnDone(t.Context()) || tests != 1 {
+	if <-trial.Done(); trial.OnDone(t.Context(), &Report{}) || tests != 1 {
 		t.Errorf("%d tests; what was broken off says something", tests)
 	}
 	trial.test = func(context.Context, *cgroup.FS, string) Report { tests++; return Report{} }
 	trial.Tick(t.Context())
-	if <-trial.Done(); !trial.OnDone(t.Context()) || tests != 2 {
+	if <-trial.Done(); !trial.OnDone(t.Context(), &Report{}) || tests != 2 {
 		t.Errorf("%d tests, the last one says nothing", tests)
 	}
 	trial.Wait()
@@ -53,4 +53,30 @@ func TestATrialAtTheStart(t *testing.T) {
 	if r, made := trial.AtStart(t.Context(), false); !made || r.Where != "own" {
 		t.Errorf("made %v: %+v", made, r)
 	}
+}
+
+// On a starved node a self-test may end before its process has begun to run. That says nothing of what kills, so it is made again, and the
+// last one is told as it is.
+func TestATrialThatCouldNotBeMadeInTime(t *testing.T) {
+	var text bytes.Buffer
+	trial := NewTrial(nil, func() string { return "own" }, repeat.New(slog.New(slog.NewTextHandler(&text, nil))))
+	late := Report{Rungs: []Result{{Rung: CgroupKill.String(), Outcome: Untested}, {Rung: Pidfd.String(), Outcome: Untested}}}
+	trial.test = func(context.Context, *cgroup.FS, string) Report { return late }
+	if _, made := trial.AtStart(t.Context(), false); made || !strings.Contains(text.String(), "could not be made, and is made again") {
+		t.Errorf("made %v\n%s", made, &text)
+	}
+	trial.Tick(t.Context())
+	if r := <-trial.Done(); trial.OnDone(t.Context(), &r) {
+		t.Error("the second one is told")
+	}
+	trial.Tick(t.Context())
+	if r := <-trial.Done(); !trial.OnDone(t.Context(), &r) {
+		t.Error("the last one is not told")
+	}
+	late.Rungs[0].Outcome = Refused // it was tried
+	trial.tried = 0
+	if _, made := trial.AtStart(t.Context(), false); !made {
+		t.Error("what was refused is not told")
+	}
+	trial.Wait()
 }

@@ -88,7 +88,7 @@ const youth = time.Minute
 func (i Index) Settled(now time.Time) bool {
 	for _, p := range i {
 		running := slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.Running })
-		if !running && p.Sandboxes[0].Ready && now.Sub(p.Sandboxes[0].CreatedAt) < youth {
+		if !running && p.Sandboxes[0].Ready && now.Sub(p.Sandboxes[0].CreatedAt).Abs() < youth { // a clock may be set back
 			return false
 		}
 	}

@@ -297,6 +297,9 @@ func TestStrangersAndSettling(t *testing.T) {
 	if index := NewIndex(l); index.Settled(created.Add(time.Second)) || !index.Settled(created.Add(youth)) {
 		t.Error("a young pod without a running container is about to change, an old one is not")
 	}
+	if index := NewIndex(l); !index.Settled(created.Add(-5 * time.Hour)) {
+		t.Error("a pod is young for five hours, for the clock was set back by as much")
+	}
 }
 
 // A node-critical pod is told by its processes for as long as the runtime says nothing of its containers' scores: before it

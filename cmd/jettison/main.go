@@ -4,6 +4,7 @@
 //	main.go            the root command, exit codes
 //	flags.go           what several commands have flags for
 //	runcommand.go      run: internal/agent
+//	anew.go            run, once more, when a kubelet has come
 //	replaycommand.go   replay: internal/replay
 //	recordscommand.go  records: internal/show
 //	gccommand.go       gc: internal/gcpass

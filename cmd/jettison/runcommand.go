@@ -30,8 +30,8 @@ its /proc and the socket of its container runtime; docs/use/privileges.md says h
 
 Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own KubeletConfiguration as it is. Without
 --config, ` + config.DefaultPath + ` is read if it is there; else what the node's kubelet goes by, if there is one: its file, its
-drop-ins, its flags (one that was seen before and is down at the moment is waited for, at most 15 s); else the defaults hold:
-` + defaultThresholds() + `.
+drop-ins, its flags (one that was seen before and is down at the moment is waited for, at most 15 s); else the defaults hold,
+until a kubelet comes: ` + defaultThresholds() + `.
 Beside a kubelet signals of disks and inodes only set conditions, unless the configuration says disk: act.`,
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
 		Args:    noArguments,
@@ -40,6 +40,9 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			defer pipe.Close(time.Second)
 			var err error
 			places.ProcMount, places.StateDir = o.ProcMount, config.Default().StateDir
+			places.Waiting = func(why string) {
+				o.Log.Warn("waiting for the node's kubelet, for its configuration holds: nothing is watched until then", "evidence", why)
+			}
 			if o.Log, err = logger(pipe, format, level); err != nil {
 				return usageError{err}
 			}
@@ -54,7 +57,12 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 					return usageError{err}
 				}
 			}
-			err = agent.Run(cmd.Context(), o)
+			ctx, came := untilKubelet(cmd.Context(), o)
+			err = agent.Run(ctx, o)
+			if came() && err == nil && cmd.Context().Err() == nil {
+				pipe.Close(time.Second)
+				return anew()
+			}
 			if wrong := (agent.ConfigError{}); errors.As(err, &wrong) {
 				return usageError{err}
 			}

@@ -27,7 +27,12 @@ type Places struct {
 	// not there now, for it may be starting anew: at most kubeletWait, or Wait.
 	StateDir string
 	Wait     time.Duration // 0: kubeletWait
+	// Waiting is called once before that, with what is known of the kubelet: nothing else is done meanwhile. nil: nobody is told.
+	Waiting func(why string)
 }
+
+// FromDefaults is From of a configuration that nobody has written.
+const FromDefaults = "defaults"
 
 // kubeletWait is for how long a kubelet that was seen before is waited for: one that restarts, or that comes up after a boot beside this
 // program, takes some seconds. The node is not guarded meanwhile. kubeletPoll is how often it is looked for.
@@ -60,7 +65,7 @@ func Find(ctx context.Context, o Places) (*Loaded, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	l = &Loaded{Config: Default(), Kind: KindAgent, From: "defaults"}
+	l = &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}
 	if err != nil {
 		l.Warnings = append(l.Warnings, fmt.Sprintf("the defaults hold, the node's kubelet has others perhaps: %v: "+
 			"name its configuration with --config, or write %s", err, DefaultPath))
@@ -69,7 +74,7 @@ func Find(ctx context.Context, o Places) (*Loaded, error) {
 }
 
 // awaitKubelets is the configuration of a kubelet that was seen on this node before, and is not there; nil: none was. It is an error if it
-// does not come: this program goes by what it starts with.
+// does not come.
 func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 	if o.StateDir == "" {
 		return nil, nil
@@ -79,6 +84,9 @@ func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 	found, why := p.Look()
 	if !found {
 		return nil, nil
+	}
+	if o.Waiting != nil {
+		o.Waiting(why)
 	}
 	wait := cmp.Or(o.Wait, kubeletWait)
 	over := time.NewTimer(wait)
@@ -90,13 +98,41 @@ func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-over.C:
-			none := fmt.Errorf("it is not there, and did not come within %v (%s): once it runs, start this program anew", wait, why)
+			none := fmt.Errorf("it is not there, and did not come within %v (%s)", wait, why)
 			return nil, cmp.Or(err, none)
 		case <-tick.C:
 		}
 		if l, err = findKubelets(ctx, o.ProcMount); l != nil {
 			return l, err
 		}
+	}
+}
+
+// Times between two looks for a kubelet that comes later: laterFirst, and up to laterMost where there is one whose configuration cannot be
+// taken: each look may be held by the kernel.
+const (
+	laterFirst = time.Minute
+	laterMost  = time.Hour
+)
+
+// Later waits for a kubelet on a node where the defaults hold, and returns its configuration; nil: ctx has ended before.
+func Later(ctx context.Context, procMount string) *Loaded {
+	for wait := laterFirst; ; {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		l, err := findKubelets(ctx, procMount)
+		if l != nil && err == nil {
+			return l
+		}
+		if wait *= 2; err == nil {
+			wait = laterFirst
+		}
+		wait = min(wait, laterMost)
 	}
 }
 

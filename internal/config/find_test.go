@@ -1,10 +1,13 @@
 package config
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"jettison/eviction"
@@ -178,15 +181,22 @@ func TestAKubeletThatIsDownForAMoment(t *testing.T) {
 		if err := os.Rename(here, away); err != nil {
 			t.Fatal(err)
 		}
-		places := Places{ProcMount: proc, StateDir: state, Wait: 100 * time.Millisecond}
+		var waits []string
+		places := Places{ProcMount: proc, StateDir: state, Wait: 100 * time.Millisecond, Waiting: func(why string) { waits = append(waits, why) }}
 		done := make(chan struct{})
 		if c.comes {
-			places.Wait = time.Minute
-			go func() { defer close(done); _ = os.Rename(away, here) }()
+			places.Wait = 10 * time.Second
+			places.Waiting = func(why string) { // at once: nothing else is said meanwhile
+				waits = append(waits, why)
+				go func() { defer close(done); _ = os.Rename(away, here) }()
+			}
 		} else {
 			close(done)
 		}
 		l, err := Find(t.Context(), places)
+		if c.seen && len(waits) == 0 {
+			t.Fatal("nobody was told that it waits")
+		}
 		<-done
 		if err != nil {
 			t.Fatal(err)
@@ -195,5 +205,54 @@ func TestAKubeletThatIsDownForAMoment(t *testing.T) {
 		if own := strings.Contains(strings.Join(hard(l), " "), "memory.available<300Mi"); own != c.comes || warned != (c.seen && !c.comes) {
 			t.Errorf("%+v: from %q, %v, warnings %q", c, l.From, hard(l), l.Warnings)
 		}
+		if said := len(waits) == 1 && strings.Contains(waits[0], "one was seen less than"); said != c.seen {
+			t.Errorf("%+v: said %q", c, waits)
+		}
 	}
+}
+
+// Where the defaults hold, a kubelet that comes later is told, once its configuration can be taken.
+func TestAKubeletThatComesLater(t *testing.T) {
+	const file = "/var/lib/kubelet/config.yaml"
+	synctest.Test(t, func(t *testing.T) {
+		proc := nodeProc(t, "kubelet", []string{"--config=" + file}, map[string]string{file: kubelet + "evictionHard: {memory.available: 1Mx}\n"})
+		here, away := filepath.Join(proc, "812"), filepath.Join(t.TempDir(), "812")
+		steps := []func() error{
+			func() error { return os.Rename(here, away) },
+			func() error { return os.Rename(away, here) },
+			func() error {
+				return os.WriteFile(filepath.Join(here, "root", file), []byte(kubelet+"evictionHard: {memory.available: 300Mi}\n"), 0o600)
+			},
+		}
+		if err := steps[0](); err != nil {
+			t.Fatal(err)
+		}
+		for _, come := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			found := make(chan *Loaded, 1)
+			go func() { found <- Later(ctx, proc) }()
+			time.Sleep(10 * time.Minute) // by the clock of the test
+			if !come {
+				cancel()
+				if l := <-found; l != nil {
+					t.Errorf("nothing is there: %+v", l)
+				}
+				continue
+			}
+			for i, step := range steps[1:] {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Hour)
+				if last := i == len(steps)-2; len(found) > 0 != last {
+					t.Errorf("step %d: it is told: %v", i+1, len(found) > 0)
+				}
+			}
+			cancel() // if it was not told
+			if l := <-found; l == nil || !slices.Contains(hard(l), "memory.available<300Mi") {
+				t.Errorf("%+v", l)
+			}
+		}
+	})
 }

@@ -56,7 +56,7 @@ func (l *Loaded) Blame(e *eviction.FieldError) error {
 func Load(ctx context.Context, path string) (*Loaded, error) {
 	p, err := readParts(ctx, path)
 	if p == nil && err == nil {
-		return &Loaded{Config: Default(), Kind: KindAgent, From: "defaults"}, nil
+		return &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -83,6 +83,7 @@ func untoldReady(t *testing.T) (n *node, log string) {
 	}
 	annotated(n.r.Sandboxes)
 	n.known.Store(&Known{Pods: named, Synced: true})
+	n.wait = 10 * time.Millisecond
 	return n, log
 }
 
@@ -95,7 +96,9 @@ func TestReadySandboxesThatAreNotTold(t *testing.T) {
 	}
 	for range 5 {
 		n.sleep(n.o.PodGoneAfter)
-		n.pass(Containers, reclaim.DiskPressure)
+		if r := n.pass(Containers, reclaim.DiskPressure); len(r.Done) > 0 {
+			t.Errorf("planned: %+v", r.Done)
+		}
 	}
 	if !exists(log) {
 		t.Error("the log of a pod that lives is gone")

@@ -47,7 +47,7 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 	}
 	// After the lists: a pod that is in none of them and is named from here on is not gone by what was known before.
 	v.known = c.o.Known()
-	v.look.PodsSynced = v.known.Synced && !v.partly
+	v.look.PodsSynced = v.known.Synced
 	c.lookAtPlaces(v) // for images too: a pod lives by what is seen there
 	if what&Images != 0 {
 		err := c.lookAtImages(ctx, v)

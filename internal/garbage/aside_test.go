@@ -123,3 +123,13 @@ func TestNotesOfAnInterruptedRemoval(t *testing.T) {
 		}
 	}
 }
+
+// Where a ready sandbox may be told by no list, the pod may be there.
+func TestNotesOfAPodThatIsNotTold(t *testing.T) {
+	n, _ := untoldReady(t)
+	pod := "/kubelet/pods/" + uidB
+	aside, note := n.file(pod+"/volumes/.jettison-removes/cache/big"), n.file(pod+"/containers/main/0123abcd")
+	if r := n.pass(Containers, reclaim.Periodic); exists(aside) || !exists(note) {
+		t.Errorf("put aside: %v, note: %v; %+v", exists(aside), exists(note), r.Done)
+	}
+}

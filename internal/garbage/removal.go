@@ -337,7 +337,7 @@ func (x *run) nothingOf(uid string) bool {
 		return false
 	}
 	v, err := x.fresh(true)
-	if err != nil {
+	if err != nil || v.partly {
 		return false
 	}
 	l := v.look

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/seqfile"
 )
 
 // Answer is what a probe found out.
@@ -305,7 +307,7 @@ func (f *Features) mglru(probed) (Answer, string) {
 
 func (f *Features) recursiveProt(probed) (Answer, string) {
 	path := filepath.Join(f.proc, "self", "mountinfo")
-	file, err := os.Open(path)
+	file, err := seqfile.Open(path)
 	if err != nil {
 		return Unknown, err.Error()
 	}

@@ -194,6 +194,10 @@ func TestMountOptions(t *testing.T) {
 			t.Errorf("%s, device %d: got %q, %v, %v", c.path, c.device, got, ok, err)
 		}
 	}
+	far := "700 24 0:60 /" + strings.Repeat("d", 100<<10) + " /m rw - tmpfs tmpfs rw\n" // by who may write to a mounted directory
+	if got, _, err := mountOptions(strings.NewReader(far+mountinfo), "/sys/fs/cgroup", 0); got != "rw,over" || err != nil {
+		t.Errorf("with a long line: got %q, %v", got, err)
+	}
 	if _, _, err := mountOptions(strings.NewReader("short - cgroup2\n"), "/", 0); err == nil {
 		t.Error("a line that cannot be is no error")
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"jettison/seqfile"
 )
 
 // mountOptions finds the options of a cgroup v2 superblock in a mountinfo (proc_pid_mountinfo(5)):
@@ -15,7 +17,7 @@ import (
 // that path, which covers those before it.
 func mountOptions(from io.Reader, path string, device uint64) (options string, ok bool, err error) {
 	exact := false
-	_, err = mountinfo.GetMountsFromReader(from, func(m *mountinfo.Info) (skip, stop bool) {
+	_, err = mountinfo.GetMountsFromReader(seqfile.Mounts(from), func(m *mountinfo.Info) (skip, stop bool) {
 		switch {
 		case m.FSType != "cgroup2" || exact:
 		case uint32(m.Major) == unix.Major(device) && uint32(m.Minor) == unix.Minor(device):

@@ -2,12 +2,13 @@ package remove
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"jettison/seqfile"
 )
 
 // unmount takes away the memory-backed emptyDir that is mounted on an entry of a directory: a whole tmpfs or hugetlbfs
@@ -93,14 +94,14 @@ func ownMount(fd int, name string) error {
 	return nil
 }
 
-// readMounts reads a mountinfo (proc_pid_mountinfo(5)). One with a line that cannot be is none.
+// readMounts reads a mountinfo (proc_pid_mountinfo(5)). One with a line that cannot be, or cannot be read, is none.
 func readMounts(name string) ([]*mountinfo.Info, error) {
-	f, err := os.Open(name)
+	f, err := seqfile.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	mounts, err := mountinfo.GetMountsFromReader(f, nil)
+	mounts, err := mountinfo.GetMountsFromReader(seqfile.Mounts(f), nil)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}

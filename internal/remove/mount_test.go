@@ -315,3 +315,24 @@ func FuzzDirent(f *testing.F) {
 		}
 	})
 }
+
+// A line that is longer than a parser takes, which who may write to a mounted directory can make, keeps no killed pod's memory: not where it
+// is another mount's, and the volume's own mounts are all known still.
+func TestALongLineOfMountsKeepsNothing(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	point := "/run/containerd/io.containerd.grpc.v1.cri/sandboxes/" + id + "/shm"
+	long := "700 500 0:60 /" + strings.Repeat("d", 100<<10) + " /m rw - tmpfs tmpfs rw\n"
+	proc := t.TempDir()
+	text := long + "600 500 0:50 / " + point + " rw - tmpfs shm rw\n" + long
+	if err := os.WriteFile(filepath.Join(proc, "mountinfo"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := Remover{Proc: proc}
+	if got, err := r.sharedMemoryPoints(id); err != nil || len(got) != 1 || got[0] != point {
+		t.Errorf("%q, %v", got, err)
+	}
+	mounts, err := readMounts(filepath.Join(proc, "mountinfo"))
+	if err != nil || len(mounts) != 3 || mounts[0].Parent != 500 || mounts[0].Mountpoint != "/m" || mounts[0].Root == "/" {
+		t.Errorf("%d mounts, %v", len(mounts), err)
+	}
+}

@@ -1,0 +1,207 @@
+package seqfile
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+
+	"jettison/seqfile/seqtest"
+)
+
+// score is this process' oom_score_adj.
+func score(t testing.TB) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// While files are open the process is not to be killed, and after the last one is closed all is as before: also where one cannot be opened.
+func TestTheScoreIsPutBack(t *testing.T) {
+	before, during := score(t), "-1000"
+	if os.WriteFile("/proc/self/oom_score_adj", []byte(during), 0) != nil {
+		during = before
+		t.Log("NOT TESTED: that it is -1000 meanwhile. CAP_SYS_RESOURCE is missing")
+	} else if err := os.WriteFile("/proc/self/oom_score_adj", []byte(before), 0); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				if _, err := Open("/proc/self/no such file"); !errors.Is(err, os.ErrNotExist) {
+					t.Error(err)
+				}
+				one, err := Open("/proc/self/mountinfo")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				two, err := OpenAt(int(one.f.Fd()), "/proc/self/limits")
+				if err != nil {
+					t.Error(err)
+				} else {
+					two.Close()
+				}
+				if got := score(t); got != during {
+					t.Errorf("while one is open: %s, want %s", got, during)
+				}
+				if text, err := io.ReadAll(one); err != nil || len(text) == 0 {
+					t.Errorf("%q, %v", text, err)
+				}
+				one.Close()
+			}
+		})
+	}
+	all.Wait()
+	if got := score(t); got != before {
+		t.Errorf("afterwards: %s, want %s", got, before)
+	}
+	if spared.files != 0 || spared.score != nil {
+		t.Errorf("%d files are open, %v", spared.files, spared.score)
+	}
+	if !syscall.ForkLock.TryLock() {
+		t.Error("no process can be begun any more")
+	} else {
+		syscall.ForkLock.Unlock()
+	}
+}
+
+// A score that could not be put back is put back by the next one who reads.
+func TestAScoreThatCouldNotBePutBack(t *testing.T) {
+	before := score(t)
+	refused, err := os.Open("/proc/self/oom_score_adj") // not for writing
+	if err != nil {
+		t.Fatal(err)
+	}
+	spared.score, spared.before = refused, []byte(before)
+	one, err := Open("/proc/self/limits")
+	if err == nil {
+		one.Close()
+	}
+	if err != nil || spared.score != refused {
+		t.Fatalf("%v, %v", err, spared.score)
+	}
+	refused.Close()
+	if spared.score, err = os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0); err != nil {
+		t.Fatal(err)
+	}
+	if one, err = Open("/proc/self/limits"); err == nil {
+		one.Close()
+	}
+	if got := score(t); err != nil || spared.score != nil || got != before {
+		t.Errorf("%v, %v, %s", err, spared.score, got)
+	}
+}
+
+// A line that is too long for the memory that there is, is an error of its own. All before it were read, and what other threads need memory
+// for meanwhile they get.
+func TestALineThatIsTooLongForTheMemory(t *testing.T) {
+	if thread, ok := seqtest.Inside(t); ok {
+		stop := make(chan struct{})
+		var others sync.WaitGroup
+		for range 2 {
+			others.Go(func() {
+				for kept := [][]byte(nil); ; {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if kept = append(kept, make([]byte, 256<<10)); len(kept) == 16 {
+						kept = nil
+					}
+					for i := range kept {
+						kept[i][0] = 1
+					}
+				}
+			})
+		}
+		for range 5 {
+			f, err := Open(thread + "/mountinfo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(Mounts(f))
+			n := 0
+			for ; lines.Scan(); n++ {
+			}
+			fmt.Printf("said: %v, %v, %v\n", n > 0, errors.Is(lines.Err(), ErrLong), lines.Err())
+			f.Close()
+		}
+		close(stop)
+		others.Wait()
+		return
+	}
+	out, peak, err := seqtest.WithinSpared(t, 64<<20, seqtest.Mounted(t))
+	if n := strings.Count(out, "said: true, true, read /proc/"); n != 5 || err != nil {
+		t.Errorf("%v, %d of 5 were read, %.1f MiB at most\n%.2000s", err, n, float64(peak)/(1<<20), out)
+	}
+}
+
+// Lines come out as they were, but for paths that are too long, and those that are too long even so.
+func TestMountsWithLongLines(t *testing.T) {
+	const plain = "36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
+	far := "/" + strings.Repeat("d", 100<<10)
+	for text, want := range map[string]string{
+		"":                                 "",
+		plain:                              plain,
+		plain + plain + "1 2 3:4 / / rw -": plain + plain + "1 2 3:4 / / rw -",
+		"\n" + plain:                       "\n" + plain,
+		"1 2 3:4 " + far + " /m rw - t d o\n" + plain:                           "1 2 3:4 // /m rw - t d o\n" + plain,
+		"1 2 3:4 / " + far + " rw - t d o\n" + plain:                            "1 2 3:4 / // rw - t d o\n" + plain,
+		"1 2 3:4 " + far + " " + far + " rw - t d o":                            "1 2 3:4 // // rw - t d o",
+		plain + "1 2 3:4 / /m rw - t d " + far + "\n" + plain:                   plain + plain,
+		plain + "1 2 3:4 / /m rw - t d " + far:                                  plain,
+		"1 2 3:4 " + far + "\n" + plain:                                         "1 2 3:4 //\n" + plain,
+		"1 2 3:4 /" + far[:maxPath-1] + " /m rw - t d o\n":                      "1 2 3:4 /" + far[:maxPath-1] + " /m rw - t d o\n",
+		"1 2 3:4 /" + far[:maxPath] + " /m rw - t d o\n":                        "1 2 3:4 // /m rw - t d o\n",
+		"1 2 3:4 / /m rw - overlay overlay " + far[:60<<10] + "\n":              "1 2 3:4 / /m rw - overlay overlay " + far[:60<<10] + "\n",
+		strings.Repeat("x", bufio.MaxScanTokenSize) + "\n" + plain:              plain,
+		"1 2 3:4 / /m rw - t d " + strings.Repeat("x y ", 1<<15) + "\n" + plain: plain,
+	} {
+		got, err := io.ReadAll(Mounts(strings.NewReader(text)))
+		if string(got) != want || err != nil {
+			t.Errorf("%.60q: %.200q, want %.200q, %v", text, got, want, err)
+		}
+	}
+	broken := errors.New("broken")
+	got, err := io.ReadAll(Mounts(io.MultiReader(strings.NewReader(plain+"1 2 3:4 / /m"), errorReader{broken})))
+	if string(got) != plain || err != broken {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+type errorReader struct{ err error }
+
+func (r errorReader) Read([]byte) (int, error) { return 0, r.err }
+
+// Whatever there is, a scanner takes each line, and no line is made of two.
+func FuzzMounts(f *testing.F) {
+	f.Add([]byte("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"), 1)
+	f.Add([]byte("1 2 3:4 /dddd /m rw - t d o\n"), 5000)
+	f.Fuzz(func(t *testing.T, text []byte, times int) {
+		text = []byte(strings.ReplaceAll(string(text), "d", strings.Repeat("d", max(0, min(times, 1<<16)))))
+		if len(text) > 1<<20 {
+			return
+		}
+		in, out := strings.Count(string(text), "\n"), 0
+		lines := bufio.NewScanner(Mounts(strings.NewReader(string(text))))
+		for ; lines.Scan(); out++ {
+		}
+		if lines.Err() != nil || out > in+1 {
+			t.Errorf("%d lines of %d, %v", out, in, lines.Err())
+		}
+		_, _ = mountinfo.GetMountsFromReader(Mounts(strings.NewReader(string(text))), nil) // it may fail, not panic
+	})
+}

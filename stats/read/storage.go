@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jettison/cri"
+	"jettison/seqfile"
 	"jettison/stats"
 )
 
@@ -384,7 +385,7 @@ func (s *storageWalker) readMounts() {
 
 // readUpperDirs reads a mountinfo line by line, however many there are below maxMounts.
 func readUpperDirs(name string) (map[string]string, error) {
-	f, err := os.Open(name)
+	f, err := seqfile.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -440,7 +441,7 @@ func owns(proc, id string, pid int) bool {
 // which the mounts disagree is left out, as is an upper directory that is not absolute: from where it counts is not known.
 func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
 	found, disputed := map[string]string{}, map[string]bool{}
-	_, err := mountinfo.GetMountsFromReader(newShortLines(mounts), func(m *mountinfo.Info) (skip, stop bool) {
+	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip, stop bool) {
 		parent, ok := strings.CutSuffix(m.Mountpoint, "/rootfs")
 		slash := strings.LastIndexByte(parent, '/')
 		if id := parent[slash+1:]; ok && m.FSType == "overlay" && slash >= 0 && id != "" {

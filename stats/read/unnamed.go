@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"maps"
 	"path"
 	"slices"
@@ -21,6 +20,7 @@ import (
 type unnamed struct {
 	by      map[uint64]usage // by the device of the disk that has the blocks; nil: it was not looked for
 	cut     bool             // its turn ended before
+	lacks   bool             // the host's mounts are not all known
 	turn    time.Duration    // that it might have taken
 	holders map[int]uint64   // process ids, and what each was found to keep in bytes: a few, for the order of the next look
 	time    time.Time        // it began
@@ -62,15 +62,14 @@ type unnamedFiles struct {
 	pace    func(context.Context) error     // as the walker's
 	belongs func(pid int, name string) bool // inGroup of proc (nil), or a test's
 
-	walker     cgroup.Walker
-	guard      guard
-	buf        []byte
-	overlays   map[uint64]string // upper directories of the host's overlays, by device, as of mounted
-	mounted    time.Time
-	hosts      []mount               // of files without a name, as of mounted
-	hostsWhole bool                  // there are no others
-	held       map[[2]uint64]holding // inodes, by device and number
-	seed       maphash.Seed
+	walker   cgroup.Walker
+	guard    guard
+	buf      []byte
+	overlays map[uint64]string // upper directories of the host's overlays, by device, as of mounted
+	mounted  time.Time
+	hosts    []mount               // of files without a name, as of mounted
+	lacks    bool                  // the host has more mounts than were read then
+	held     map[[2]uint64]holding // inodes, by device and number
 
 	// Of the look under way.
 	began   time.Time
@@ -83,16 +82,17 @@ type unnamedFiles struct {
 	steps   int
 	group   string // base name of the pod's cgroup
 	pid     int
-	member  bool              // pid was found to be in it
-	mounts  map[uint64]uint64 // of the thread whose descriptors are looked at: their devices, by id; nil: not read yet
-	onDisk  bool              // the descriptor looked at is on one
-	spaces  map[uint64]bool   // what threads have mounted that was gone through: hashes
+	member  bool                // pid was found to be in it
+	mounts  map[uint64]uint64   // of the thread whose descriptors are looked at: their devices, by id; nil: not read yet
+	onDisk  bool                // the descriptor looked at is on one
+	spaces  map[mountSpace]bool // whose mounts were gone through
+	again   bool                // the host's mounts were read anew for one that was not among them
 }
 
 func newUnnamedFiles(fs *cgroup.FS, roots []string, proc string, host *HostRoot, disks func() map[uint64]bool) *unnamedFiles {
 	return &unnamedFiles{fs: fs, roots: roots, proc: proc, host: host, disks: disks, buf: make([]byte, 16<<10),
 		guard: guard{patience: stuckPatience}, held: map[[2]uint64]holding{}, seen: map[[2]uint64]bool{},
-		spaces: map[uint64]bool{}, seed: maphash.MakeSeed()}
+		spaces: map[mountSpace]bool{}}
 }
 
 // look finds what a pod's processes keep, for a turn at most. before is what the last look has found; counted are the projects whose usage
@@ -107,6 +107,7 @@ func (f *unnamedFiles) look(ctx context.Context, uid string, pod *Pod, counted m
 	f.now, f.upper, f.uid, f.counted, f.out = f.disks(), map[uint64]uint64{}, uid, counted, &out
 	clear(f.seen)
 	clear(f.spaces)
+	f.again = false
 	if f.began = time.Now(); f.began.Sub(f.mounted) >= mountsEvery {
 		f.readOverlays()
 	}
@@ -119,10 +120,21 @@ func (f *unnamedFiles) look(ctx context.Context, uid string, pod *Pod, counted m
 	maps.DeleteFunc(f.held, func(id [2]uint64, h holding) bool {
 		return h.uid == uid && !f.seen[id] && (!out.cut || out.nth-h.nth >= heldFor)
 	})
+	if out.lacks = f.lacks; out.lacks {
+		out.atLeast()
+	}
 	if out.cut {
 		out.larger(before)
 	}
 	return out
+}
+
+// atLeast marks the figures as lower bounds.
+func (u *unnamed) atLeast() {
+	for device, now := range u.by {
+		now.partial = true
+		u.by[device] = now
+	}
 }
 
 // holding is which pod an inode counts for, and in which of its looks it was found last.
@@ -154,10 +166,7 @@ func (u *unnamed) larger(before *unnamed) {
 		}
 		u.by[device] = usage{bytes: max(now.bytes, old.bytes), inodes: max(now.inodes, old.inodes)}
 	}
-	for device, now := range u.by {
-		now.partial = true
-		u.by[device] = now
-	}
+	u.atLeast()
 }
 
 // on is what lies on a device.
@@ -166,7 +175,7 @@ func (u *unnamed) on(device stats.Opt[stats.FsStats]) (out stats.Opt[stats.FsUsa
 		return out
 	}
 	on := u.by[device.V.Device]
-	return stats.Some(stats.FsUsage{Time: u.time, UsedBytes: on.bytes, InodesUsed: on.inodes, Partial: on.partial || u.cut})
+	return stats.Some(stats.FsUsage{Time: u.time, UsedBytes: on.bytes, InodesUsed: on.inodes, Partial: on.partial || u.cut || u.lacks})
 }
 
 // forget drops the inodes of pods that are gone.

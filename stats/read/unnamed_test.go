@@ -235,35 +235,6 @@ func TestAProcessIDThatIsUsedAgain(t *testing.T) {
 	}
 }
 
-func TestMappingsOfFilesWithoutAName(t *testing.T) {
-	f := &unnamedFiles{now: map[uint64]bool{unix.Mkdev(0xfe, 0): true}, overlays: map[uint64]string{unix.Mkdev(0, 0x40): "/upper"}}
-	for _, c := range []struct{ line, area, inode string }{
-		{"7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file (deleted)\n", "7fcb3363c000-7fcb3363d000", "fe:00 233"},
-		{"00400000-00401000 r--s 00000000 00:40 271    /file (deleted)\n", "400000-401000", "00:40 271"},
-		{"7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file\n", "", ""},
-		{"7fcb3363c000-7fcb3363d000 rw-s 00000000 00:01 233                        /memfd:x (deleted)\n", "", ""},
-		{"7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 (deleted)", "7fcb3363c000-7fcb3363d000", "fe:00 (deleted)"},
-		{"x-y r--s 00000000 fe:00 233 /data/file (deleted)\n", "", ""},
-		{"1-2 r--s 0 fe 233 /data/file (deleted)\n", "", ""},
-		{" (deleted)\n", "", ""},
-		{"", "", ""},
-	} {
-		if area, inode, ok := f.mapping([]byte(c.line), false); area != c.area || inode != c.inode || ok != (c.area != "") {
-			t.Errorf("%q: %q, %q, %v", c.line, area, inode, ok)
-		}
-	}
-}
-
-func FuzzMapping(f *testing.F) {
-	f.Add([]byte("7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file (deleted)\n"))
-	u := &unnamedFiles{now: map[uint64]bool{unix.Mkdev(0xfe, 0): true}}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		if area, _, ok := u.mapping(line, false); ok && (strings.ContainsAny(area, "/. \n") || !strings.Contains(area, "-")) {
-			t.Errorf("%q leads to %q", line, area)
-		}
-	})
-}
-
 func TestOverlaysByTheirDevice(t *testing.T) {
 	got, err := parseOverlays(strings.NewReader("500 400 8:1 / / rw - ext4 /dev/vda rw\n" + overlay +
 		"601 500 0:51 / /x rw - overlay overlay rw,lowerdir=/a\n602 500 0:52 / /x rw - overlay overlay rw,upperdir=rel,workdir=/w\n"))

@@ -80,6 +80,11 @@ func (g *guard) do(uid string, pid int, call func()) error {
 	return errStuck
 }
 
+// holds reports whether a process or its pod holds calls up, so that others about it may not be made.
+func (g *guard) holds(uid string, pid int) bool {
+	return slices.ContainsFunc(g.gone, func(h *helper) bool { return !h.ended.Load() && (h.uid == uid || h.pid == pid) })
+}
+
 func (g *guard) help(h *helper) {
 	defer h.ended.Store(true)
 	yieldDisk()

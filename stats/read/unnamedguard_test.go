@@ -47,7 +47,7 @@ func heldUp(t *testing.T, file string, pids ...int) (h *holder, release func()) 
 // A process whose mappings cannot be looked at, for it keeps its mmap_lock, costs a moment: the rest of its pod and all others are looked
 // at, and what is found is a lower bound. It costs no moment in the next look, and a pod with many costs a few threads. All of them end.
 func TestAProcessThatHoldsALockHoldsUpNoLook(t *testing.T) {
-	for _, file := range []string{"maps", "io"} {
+	for _, file := range []string{"map_files", "io"} {
 		h, release := heldUp(t, file, 1<<22+1, 1<<22+2, 1<<22+3)
 		h.file("open", 8<<20)
 		h.unlink("open")

@@ -6,13 +6,13 @@ import (
 	"context"
 	"hash"
 	"hash/fnv"
-	"hash/maphash"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/seqfile"
 )
 
 // mount is what a line of a mountinfo says (proc_pid_mountinfo(5)).
@@ -94,62 +94,100 @@ func (l *mountLine) parse() (m mount, ok bool) {
 	return m, true
 }
 
+// unnamedMounts are those of files without a name in a mountinfo, and how many mounts there are in all. whole: there are no others.
+func (f *unnamedFiles) unnamedMounts(file io.Reader) (found []mount, all int, whole bool) {
+	room := 4 * maxMountPoint
+	left := false
+	whole = eachMount(file, func(m *mount) {
+		if all++; !m.unnamed {
+			return
+		}
+		if room -= len(m.point); room < 0 || len(found) >= maxLinks {
+			left = true
+			return
+		}
+		found = append(found, *m)
+	})
+	return found, all, whole && !left
+}
+
 // mountsOf is what a thread has mounted: devices by the ids of mounts.
 func mountsOf(fds int) map[uint64]uint64 {
 	found := map[uint64]uint64{}
-	fd, err := unix.Openat(fds, "../mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	file, err := seqfile.OpenAt(fds, "../mountinfo")
 	if err != nil {
 		return found
 	}
-	file := os.NewFile(uintptr(fd), "mountinfo")
 	defer file.Close()
 	eachMount(file, func(m *mount) { found[m.id] = m.device })
 	return found
 }
 
+// mountSpace is what decides which mounts a thread sees: its namespace, and where in that its root is. That is a mount and a directory of
+// it, and no path: something else may be mounted over one, with another thread's root on it.
+type mountSpace struct {
+	namespace           string
+	device, inode, root uint64 // root: the id of the mount; 0: not known (before Linux 5.8)
+}
+
+// spaceOf finds that of a thread. ok: it is known, which it is not where it is held up.
+func (f *unnamedFiles) spaceOf(dir int, thread string) (space mountSpace, ok bool) {
+	var text [64]byte
+	n, err := unix.Readlinkat(dir, thread+"ns/mnt", text[:])
+	if err != nil {
+		return space, false // it is gone
+	}
+	told := new(struct {
+		st unix.Statx_t
+		ok bool
+	})
+	if !f.guarded(func() {
+		const flags, want = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_INO | unix.STATX_MNT_ID
+		told.ok = unix.Statx(dir, thread+"root", flags, want, &told.st) == nil
+	}) || !told.ok {
+		return space, false
+	}
+	space = mountSpace{namespace: string(text[:n]), device: unix.Mkdev(told.st.Dev_major, told.st.Dev_minor), inode: told.st.Ino}
+	if told.st.Mask&unix.STATX_MNT_ID != 0 {
+		space.root = told.st.Mnt_id
+	}
+	return space, true
+}
+
 // keptByMounts counts the files without a name that a thread has mounted: a volumeMount whose subPath is a file is a mount of it, and who
 // has namespaces of its own may mount what it likes. Threads that have the same mounted, from the same root, are asked once.
 func (f *unnamedFiles) keptByMounts(ctx context.Context, dir int, thread string) error {
-	var text [2 * 4096]byte
-	n, err := unix.Readlinkat(dir, thread+"ns/mnt", text[:4096])
-	if err != nil {
-		return nil // it is gone
-	}
-	more, err := unix.Readlinkat(dir, thread+"root", text[n:])
-	if err != nil && err != unix.ENAMETOOLONG {
+	if space, ok := f.spaceOf(dir, thread); ok && f.spaces[space] {
 		return nil
-	}
-	if space := maphash.Bytes(f.seed, text[:n+max(more, 0)]); f.spaces[space] {
-		return nil
-	} else if len(f.spaces) < maxLinks {
+	} else if ok && len(f.spaces) < maxLinks {
 		f.spaces[space] = true
 	}
-	fd, err := unix.Openat(dir, thread+"mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	file, err := seqfile.OpenAt(dir, thread+"mountinfo")
 	if err != nil {
 		return f.step(ctx)
 	}
-	file := os.NewFile(uintptr(fd), "mountinfo")
-	defer file.Close()
-	var over error
-	whole := eachMount(file, func(m *mount) {
-		if over == nil {
-			over = f.step(ctx)
+	found, all, whole := f.unnamedMounts(file)
+	file.Close()
+	f.out.cut = f.out.cut || !whole
+	for range all {
+		if err := f.step(ctx); err != nil {
+			return err
 		}
-		if over != nil || !m.unnamed {
-			return
+	}
+	for i := range found {
+		if err := f.step(ctx); err != nil {
+			return err
 		}
-		if st, project := f.mountedFile(dir, thread+"root", m); st != nil && !f.isHosts(m, st) {
+		if st, project := f.mountedFile(dir, thread+"root", &found[i]); st != nil && !f.isHosts(&found[i], st) {
 			f.count(st, project)
 		}
-	})
-	f.out.cut = f.out.cut || !whole
-	return over
+	}
+	return nil
 }
 
 // keptByHost counts those that the kubelet has mounted for the pod's volumes, for no process of it need live (pkg/volume/util/subpath
 // subpath_linux.go: pods/UID/volume-subpaths/VOLUME/CONTAINER/INDEX).
 func (f *unnamedFiles) keptByHost(ctx context.Context) {
-	f.out.cut = f.out.cut || !f.hostsWhole && f.overlays != nil
 	var of []mount
 	for i := range f.hosts {
 		if strings.Contains(f.hosts[i].point, "/pods/"+f.uid+"/volume-subpaths/") {
@@ -172,10 +210,24 @@ func (f *unnamedFiles) keptByHost(ctx context.Context) {
 }
 
 // isHosts reports whether the host has a file mounted, too. Then it is not that pod's that sees all of the host's mounts, as one does that
-// watches the node, but whose volume it is of, if any's.
+// watches the node, but whose volume it is of, if any's. The file may have lost its name since the host's mounts were read, so for one that
+// is not among them they are read anew, once in a look.
 func (f *unnamedFiles) isHosts(m *mount, st *unix.Statx_t) bool {
-	for i := range f.hosts {
-		if h := &f.hosts[i]; h.device == m.device && h.root == m.root {
+	if f.amongHosts(m, st) {
+		return true
+	}
+	if f.again {
+		return false
+	}
+	f.again = true
+	f.readOverlays()
+	return f.amongHosts(m, st)
+}
+
+func (f *unnamedFiles) amongHosts(m *mount, st *unix.Statx_t) bool {
+	hosts := f.hosts // which a look at one may read anew
+	for i := range hosts {
+		if h := &hosts[i]; h.device == m.device && h.root == m.root {
 			if its, _ := f.mountedFile(unix.AT_FDCWD, f.proc+"/1/root", h); its != nil && its.Ino == st.Ino {
 				return true
 			}
@@ -238,31 +290,4 @@ func openBelow(dir int, root, name string) (fd int, err error) {
 		fd, names = next, names[n:]
 	}
 	return fd, nil
-}
-
-// shortLines leaves out the lines of a mountinfo that are longer than its parser takes, which gives up all of it then. Whoever may write to
-// a directory that is mounted can make one so; a container's root is no such.
-type shortLines struct {
-	in   *bufio.Reader
-	line []byte
-}
-
-func newShortLines(r io.Reader) *shortLines {
-	return &shortLines{in: bufio.NewReaderSize(r, bufio.MaxScanTokenSize-1)}
-}
-
-func (s *shortLines) Read(b []byte) (int, error) {
-	for long := false; len(s.line) == 0; {
-		line, err := s.in.ReadSlice('\n')
-		full := err == bufio.ErrBufferFull
-		if !full && !long {
-			s.line = line
-		}
-		if long = full; err != nil && !full && len(line) == 0 {
-			return 0, err
-		}
-	}
-	n := copy(b, s.line)
-	s.line = s.line[n:]
-	return n, nil
 }

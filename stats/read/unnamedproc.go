@@ -1,9 +1,9 @@
 package read
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"jettison/seqfile"
 )
 
 // deleted is what the kernel writes behind the path of a file without a name (v6.12 fs/d_path.c path_with_deleted). A file may be named so
@@ -74,6 +76,11 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 		if err != nil {
 			return true, nil
 		}
+		for _, link := range [...]string{"/cwd", "/root"} { // it may be in directories of its own (CLONE_FS)
+			if link = "task/" + name + link; isDeleted(dir, link) {
+				f.file(dir, link)
+			}
+		}
 		if err := f.keptByMounts(ctx, dir, "task/"+name+"/"); err != nil {
 			return false, err
 		}
@@ -92,7 +99,7 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 				return false, nil
 			}
 			if isDeleted(fds, fd) {
-				f.onDisk = f.isOnDisk(fds, fd)
+				f.onDisk = f.guard.holds(f.uid, f.pid) && f.isOnDisk(fds, fd)
 				f.file(fds, fd)
 				f.onDisk = false
 			}
@@ -140,7 +147,8 @@ func sameFiles(one, other int) int {
 }
 
 // isOnDisk reports whether a descriptor's file lies on a disk, by the mounts of its thread. Nobody can hold up a look at that, unless by
-// giving the descriptor to another file meanwhile: it is not left out where the process, or its pod, holds up other calls.
+// giving the descriptor to another file meanwhile: it is not left out where the process, or its pod, holds up other calls. fdinfo has a
+// line for each lock that is taken on the file (v6.12 fs/locks.c show_fd_locks), and is made as a whole.
 func (f *unnamedFiles) isOnDisk(fds int, name string) bool {
 	var text [1024]byte
 	n := readAt(fds, "../fdinfo/"+name, text[:])
@@ -162,15 +170,12 @@ func (f *unnamedFiles) isOnDisk(fds int, name string) bool {
 
 // readAt reads the beginning of a file of a process; 0: it is gone.
 func readAt(dir int, name string, buf []byte) int {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	file, err := seqfile.OpenAt(dir, name)
 	if err != nil {
 		return 0
 	}
-	defer unix.Close(fd)
-	n, err := unix.Read(fd, buf)
-	if err != nil {
-		return 0
-	}
+	defer file.Close()
+	n, _ := file.Read(buf) // 0: it could not be
 	return n
 }
 
@@ -242,18 +247,17 @@ func (f *unnamedFiles) mapped(ctx context.Context, dir, pid int) error {
 	})
 }
 
-// mappings counts those in the map of a process or thread. told: it has one. A process keeps its program, too, which it need not map any
-// more, and the directories that it is in: to ask where these links lead takes none of its locks.
+// mappings counts those that a process or thread maps, and its program's, which it need not map any more. told: it maps any. Links are
+// asked for, not /proc/PID/maps: the kernel makes that of whole paths, as long as they are (package seqfile), but of a link no more than a
+// page.
 func (f *unnamedFiles) mappings(ctx context.Context, dir int) (told bool, err error) {
-	for _, link := range [...]string{"exe", "cwd", "root"} {
-		if isDeleted(dir, link) {
-			f.file(dir, link)
-		}
+	if isDeleted(dir, "exe") {
+		f.file(dir, "exe")
 	}
 	opened := new(*os.File)
 	if !f.guarded(func() {
-		if fd, err := unix.Openat(dir, "maps", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			*opened = os.NewFile(uintptr(fd), "maps") // which closes it where nobody waits any more
+		if fd, err := unix.Openat(dir, "map_files", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			*opened = os.NewFile(uintptr(fd), "map_files") // which closes it where nobody waits any more
 		}
 	}) {
 		return true, f.step(ctx) // another thread's is held up, too
@@ -263,43 +267,67 @@ func (f *unnamedFiles) mappings(ctx context.Context, dir int) (told bool, err er
 		return false, f.step(ctx)
 	}
 	defer file.Close() // once a call that is under way is over
-	lines := bufio.NewReaderSize(&guardedReader{f: f, file: file, buf: make([]byte, 32<<10)}, 32<<10)
-	last, rest := "", false
-	for ; ; told = true {
-		line, err := lines.ReadSlice('\n')
-		long := err == bufio.ErrBufferFull
-		if err != nil && !long { // its end, or the process is gone
-			return told || err == errStuck, nil
+	for buf := make([]byte, 32<<10); ; told = true {
+		next := new(mappedFiles)
+		if !f.guarded(func() { next.read(file, buf) }) {
+			return true, nil
 		}
-		if err := f.step(ctx); err != nil {
-			return true, err
+		if next.all == 0 { // its end, or the process is gone
+			return told, nil
 		}
-		if area, inode, ok := f.mapping(line, long); ok && !rest && inode != last {
-			last = inode
-			f.file(dir, "map_files/"+area)
+		for range next.all {
+			if err := f.step(ctx); err != nil {
+				return true, err
+			}
 		}
-		rest = long // the next piece is more of this line
+		for _, name := range next.deleted {
+			if err := f.step(ctx); err != nil {
+				return true, err
+			}
+			f.file(int(file.Fd()), name)
+		}
 	}
 }
 
-// guardedReader reads what somebody else may hold up.
-type guardedReader struct {
-	f    *unnamedFiles
-	file *os.File
-	buf  []byte
+// mappedFiles are some of the files that a process maps: how many, and the links in map_files of those that may have no name.
+type mappedFiles struct {
+	all     int
+	deleted []string
 }
 
-func (r *guardedReader) Read(b []byte) (int, error) {
-	type result struct {
-		n   int
-		err error
+// read reads the next of a map_files; none: that was all. Both the list and each link take the process' mmap_lock (v6.12 fs/proc/base.c
+// proc_map_files_readdir, map_files_get_link).
+func (m *mappedFiles) read(file *os.File, buf []byte) {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return
 	}
-	got := new(result)
-	buf := r.buf[:min(len(b), len(r.buf))]
-	if !r.f.guarded(func() { got.n, got.err = r.file.Read(buf) }) {
-		return 0, errStuck
-	}
-	return copy(b, buf[:got.n]), got.err
+	_ = conn.Control(func(fd uintptr) { // an error: it is closed, and nobody waits any more
+		for {
+			n, err := unix.Getdents(int(fd), buf)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil || n <= 0 {
+				return
+			}
+			for b := buf[:n]; len(b) > 0; {
+				e, rest, ok := dirent(b)
+				if !ok {
+					return
+				}
+				if b = rest; e.name == "." || e.name == ".." {
+					continue
+				}
+				if m.all++; isDeleted(int(fd), e.name) {
+					m.deleted = append(m.deleted, strings.Clone(e.name))
+				}
+			}
+			if m.all > 0 {
+				return
+			}
+		}
+	})
 }
 
 // file counts what a link of /proc/PID/fd or map_files leads to, if it is a file without a name on a disk.
@@ -323,34 +351,6 @@ func (f *unnamedFiles) file(dir int, name string) {
 	}
 }
 
-// mapping reads a line of /proc/PID/maps (proc_pid_maps(5)) of a file without a name on a disk: the name of its link in map_files, and
-// which inode it is. Of a long line only the beginning was read: whether its file has a name is not known, so that the file is asked.
-//
-//	7fcb3363c000-7fcb3363d000 r--s 00000000 fe:00 233                        /data/file (deleted)
-func (f *unnamedFiles) mapping(line []byte, long bool) (area, inode string, ok bool) {
-	line = bytes.TrimSuffix(line, []byte("\n"))
-	if !long && !bytes.HasSuffix(line, []byte(deleted)) {
-		return "", "", false
-	}
-	fields := strings.Fields(string(line[:min(len(line), 256)]))
-	if len(fields) < 5 {
-		return "", "", false
-	}
-	from, to, _ := strings.Cut(fields[0], "-")
-	major, minor, _ := strings.Cut(fields[3], ":")
-	var n [4]uint64
-	for i, text := range []string{from, to, major, minor} {
-		var err error
-		if n[i], err = strconv.ParseUint(text, 16, 64); err != nil {
-			return "", "", false
-		}
-	}
-	if device := unix.Mkdev(uint32(n[2]), uint32(n[3])); !f.now[device] && f.overlay(device) == "" {
-		return "", "", false
-	}
-	return fmt.Sprintf("%x-%x", n[0], n[1]), fields[3] + " " + fields[4], true
-}
-
 // step is taken for each thing that is looked at. Its error is the end of the turn.
 func (f *unnamedFiles) step(ctx context.Context) error {
 	if f.steps++; f.steps < 64 {
@@ -371,35 +371,35 @@ func (f *unnamedFiles) overlay(device uint64) string {
 	return dir
 }
 
-// readOverlays finds the host's overlays. Where they cannot be read, what is found is a lower bound.
+// readOverlays finds the host's overlays, and what it has mounted of files without a name.
 func (f *unnamedFiles) readOverlays() {
-	f.overlays, f.hosts, f.mounted = nil, nil, time.Now()
-	file, err := os.Open(f.proc + "/1/mountinfo")
-	if err == nil {
+	name := f.proc + "/1/mountinfo"
+	f.mounted, f.hosts, f.overlays, f.lacks = time.Now(), nil, nil, true
+	if file, err := seqfile.Open(name); err == nil {
 		f.overlays, err = parseOverlays(&io.LimitedReader{R: file, N: maxMounts})
-		if _, again := file.Seek(0, io.SeekStart); again == nil {
-			f.hostsWhole = eachMount(file, func(m *mount) {
-				if m.unnamed && len(f.hosts) < maxLinks {
-					f.hosts = append(f.hosts, *m)
-				}
-			})
-		}
 		file.Close()
+		f.lacks = err != nil
 	}
-	f.out.cut = f.out.cut || err != nil
+	if file, err := seqfile.Open(name); err == nil {
+		var whole bool
+		f.hosts, _, whole = f.unnamedMounts(file)
+		file.Close()
+		f.lacks = f.lacks || !whole
+	}
 }
 
-// parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is not absolute says nothing.
+// parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is not absolute says nothing. With
+// seqfile.ErrLong there are those that come before that line.
 func parseOverlays(mounts io.Reader) (map[uint64]string, error) {
 	found := map[uint64]string{}
-	_, err := mountinfo.GetMountsFromReader(newShortLines(mounts), func(m *mountinfo.Info) (skip, stop bool) {
+	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip, stop bool) {
 		if upper := upperOption(m.VFSOptions); m.FSType == "overlay" && strings.HasPrefix(upper, "/") && m.Major >= 0 && m.Minor >= 0 {
 			found[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = upper
 		}
 		return true, false
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, seqfile.ErrLong) {
 		return nil, err
 	}
-	return found, nil
+	return found, err
 }

@@ -17,7 +17,9 @@ import (
 func there() bool { return false }
 
 // put is where a file of a volume lies once that is put aside.
-func put(path string) string { return strings.Replace(path, "volumes/"+emptyDirPlugin+"/", "volumes/"+aside+"/", 1) }
+func put(path string) string {
+	return strings.Replace(path, "volumes/"+emptyDirPlugin+"/", "volumes/"+aside+"/", 1)
+}
 
 // stuck writes a file that nothing removes until free is called.
 func stuck(t *testing.T, file string) (free func()) {

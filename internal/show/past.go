@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/printable"
 	"jettison/internal/records"
 	"jettison/stats"
 )
@@ -102,8 +103,8 @@ func table(stdout io.Writer, all []api.Record) error {
 		if r.After != nil && r.Outcome == api.OutcomeBack {
 			back = took(r.EndBegan(), r.After.Stamp)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Began.Time.UTC().Format(time.DateTime), r.Pod.Title(),
-			cmp.Or(string(r.Signal), "-"), crossed, back, r.Outcome)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(r.ID), r.Began.Time.UTC().Format(time.DateTime), cell(r.Pod.Title()),
+			cell(string(r.Signal)), crossed, back, cell(string(r.Outcome)))
 	}
 	return w.Flush()
 }
@@ -135,9 +136,16 @@ func inFull(stdout io.Writer, r *api.Record) error {
 // lines are those of one eviction, each with a name.
 type lines struct{ w io.Writer }
 
+// add adds one. A text of several lines, as of errors that were joined, has one for each, without the name: none begins as another's does.
 func (l lines) add(name, format string, args ...any) {
-	fmt.Fprintf(l.w, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	for text := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
+		fmt.Fprintf(l.w, "%s\t%s\n", name, printable.Text(text))
+		name = ""
+	}
 }
+
+// cell is a text of a record in a table: on its one line, and in its column.
+func cell(text string) string { return printable.Text(OrDash(OneLine(text))) }
 
 // who was evicted, for what, and with what outcome.
 func (l lines) who(r *api.Record) {
@@ -216,7 +224,7 @@ func steps(stdout io.Writer, r *api.Record, zero api.Stamp) error {
 		if s.N != 0 {
 			n = fmt.Sprint(s.N)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", OrDash(s.Name), offset(zero, api.Stamp{Monotonic: s.Monotonic}), n, OrDash(s.Error))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(s.Name), offset(zero, api.Stamp{Monotonic: s.Monotonic}), n, cell(s.Error))
 	}
 	return w.Flush()
 }
@@ -228,7 +236,7 @@ func ranking(stdout io.Writer, k *api.Ranking) error {
 	}
 	fmt.Fprintln(w, "\nRANK\tPOD\tQOS\tAFTER THE ONE BEFORE BY\tKEYS")
 	for i, row := range k.Rows {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, OrDash(row.Pod), OrDash(string(row.QOSClass)), OrDash(row.DecidedBy), OrDash(row.Keys))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, cell(row.Pod), cell(string(row.QOSClass)), cell(row.DecidedBy), cell(row.Keys))
 	}
 	if err := w.Flush(); err != nil {
 		return err

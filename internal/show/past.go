@@ -104,7 +104,7 @@ func table(stdout io.Writer, all []api.Record) error {
 			back = took(r.EndBegan(), r.After.Stamp)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(r.ID), r.Began.Time.UTC().Format(time.DateTime), cell(r.Pod.Title()),
-			cell(string(r.Signal)), crossed, back, cell(string(r.Outcome)))
+			cell(string(r.Signal)), crossed, back, cell(r.Outcome.String()))
 	}
 	return w.Flush()
 }

@@ -84,7 +84,7 @@ deps:
 # What must not allocate is tested without the race detector, which allocates.
 unit:
 	go test -race -short ./...
-	go test -short -run 'Alloc|TheMemory' $$(grep -rlE --include='*_test.go' 'func Test.*(Alloc|TheMemory)' . | xargs -n1 dirname | sort -u)
+	go test -short -run 'Alloc|TheMemory|VeryFarDown' $$(grep -rlE --include='*_test.go' 'func Test.*(Alloc|TheMemory|VeryFarDown)' . | xargs -n1 dirname | sort -u)
 
 parts:
 	go run ./e2e/vm/prepare 6.12 6.1

@@ -168,6 +168,9 @@ func Within(t testing.TB, limit int, argument string) (out string, peak int, err
 // mm/memcontrol-v1.c memcg1_oom_prepare), but that the process is spared by its own doing is not tested.
 func WithinSpared(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
+	if race {
+		t.Skip("NOT TESTED: the race detector ends where it gets no memory for itself")
+	}
 	group, most := newGroup(t, limit)
 	if maySpare(t) {
 		return within(t, group, most, argument)

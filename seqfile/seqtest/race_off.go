@@ -1,0 +1,5 @@
+//go:build !race
+
+package seqtest
+
+const race = false

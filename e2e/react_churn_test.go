@@ -11,7 +11,7 @@ import (
 	"jettison/e2e/vm"
 )
 
-// olderVariable names a program of an older agent on this machine, which BenchmarkReactChurn sets beside this one's.
+// olderVariable names a program of an older agent on this machine, which BenchmarkReactChurn and BenchmarkReactCrossing set beside this one's.
 const olderVariable = "JETTISON_OLDER"
 
 // olderProgram is where it is in the guest.
@@ -27,14 +27,7 @@ func BenchmarkReactChurn(b *testing.B) {
 	r := newReactor(b, vm.Options{MiB: 1536})
 	t := newSampledTable(fmt.Sprintf("kernel %s, pods' cgroups come and go under memory pressure, ms", r.Kernel),
 		"who", "crossed to kill p50", "p90", "max", "crossed to above the threshold p50", "p90", "max", "count", "wrong")
-	who := []string{"jettison"}
-	if older := os.Getenv(olderVariable); older != "" {
-		if err := r.Upload(r.ctx, older, olderProgram); err != nil {
-			b.Fatal(err)
-		}
-		r.shell("chmod 755 " + olderProgram)
-		who = append(who, "older")
-	}
+	who := r.agents()
 	outcomes := map[string][]outcome{}
 	for range turns {
 		for _, name := range who {
@@ -64,20 +57,41 @@ func BenchmarkReactChurn(b *testing.B) {
 // turns is how often each agent has its turn.
 const turns = 4
 
+// older is the older agent's name in tables.
+const older = "older"
+
+// agents are the names of those that are measured: this one, and an older one where there is one, which is brought into the guest.
+func (r *reactor) agents() []string {
+	r.t.Helper()
+	program := os.Getenv(olderVariable)
+	if program == "" {
+		return []string{"jettison"}
+	}
+	if err := r.Upload(r.ctx, program, olderProgram); err != nil {
+		r.t.Fatal(err)
+	}
+	r.shell("chmod 755 " + olderProgram)
+	return []string{"jettison", older}
+}
+
+// reacting starts one of agents.
+func (r *reactor) reacting(name string) *byAgent {
+	r.t.Helper()
+	if name != older {
+		return r.startReacting("")
+	}
+	var err error
+	if r.agent, err = r.StartAgentFrom(r.ctx, olderProgram, config("")); err != nil {
+		r.t.Fatal(err)
+	}
+	r.agentSays("started", 1)
+	return &byAgent{reactor: r}
+}
+
 // churned makes trials with one agent while pods' cgroups come and go.
 func (r *reactor) churned(name string, count int) (out []outcome) {
 	r.t.Helper()
-	var k *byAgent
-	if name == "older" {
-		var err error
-		if r.agent, err = r.StartAgentFrom(r.ctx, olderProgram, config("")); err != nil {
-			r.t.Fatal(err)
-		}
-		r.agentSays("started", 1)
-		k = &byAgent{reactor: r}
-	} else {
-		k = r.startReacting("")
-	}
+	k := r.reacting(name)
 	r.churn()
 	defer r.calm()
 	l := load{name: name, pod: leaking(), headroom: 30 * mib, rate: "100Mi"}

@@ -26,16 +26,32 @@ func leaking() *v1.Pod { return vm.NewPod("leaker", "", "", "leak /beat/go") }
 var ladders = []string{"", "cgroup.kill", "cgroup.kill,cpu", "cgroup.kill,cpu,mrelease", "runtime"}
 
 // BenchmarkReactCrossing measures, by the guest's sampler, from the first sample below the threshold until the victim is being killed:
-// the agent, earlyoom and a kubelet one after the other on one node.
+// the agent, earlyoom and a kubelet one after the other on one node. An older agent, where JETTISON_OLDER names one, takes turns with this one.
 func BenchmarkReactCrossing(b *testing.B) {
 	r := newReactor(b, vm.Options{MiB: 1536, Kubelet: true})
 	t := newCrossings(r)
 	r.part(b, "jettison", func() {
-		k := r.startReacting("")
-		for _, rate := range rates {
-			t.add("jettison, "+rate.name, k, load{name: rate.name, pod: leaking(), headroom: rate.headroom, rate: rate.rate}, trials(50))
+		outcomes, agents, times := map[string][]outcome{}, r.agents(), 1
+		if len(agents) > 1 {
+			times = turns
 		}
-		k.stop()
+		for range times {
+			for _, name := range agents {
+				k := r.reacting(name)
+				for _, rate := range rates {
+					l := load{name: rate.name, pod: leaking(), headroom: rate.headroom, rate: rate.rate}
+					for range trials(50) / times {
+						outcomes[name+rate.name] = append(outcomes[name+rate.name], r.try(k, l))
+					}
+				}
+				k.stop()
+			}
+		}
+		for _, rate := range rates {
+			for _, name := range agents {
+				t.outcomes(name+", "+rate.name, outcomes[name+rate.name])
+			}
+		}
 	})
 	r.part(b, "earlyoom", func() {
 		for _, rate := range rates {
@@ -59,10 +75,18 @@ func newCrossings(r *reactor) *crossings {
 
 // add makes a row of trials.
 func (c *crossings) add(name string, k killer, l load, count int) {
+	var out []outcome
+	for range count {
+		out = append(out, c.r.try(k, l))
+	}
+	c.outcomes(name, out)
+}
+
+// outcomes makes a row of what trials came to.
+func (c *crossings) outcomes(name string, out []outcome) {
 	var times, stamps []time.Duration
 	wrong := faults{}
-	for range count {
-		o := c.r.try(k, l)
+	for _, o := range out {
 		wrong.add(o.faults)
 		c.sampled(o.Sample)
 		if o.killed != 0 && o.Crossed != 0 {

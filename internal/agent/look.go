@@ -145,7 +145,7 @@ func (l *loop) save(now time.Time) {
 func (l *loop) need(now time.Time, i int) reclaim.MemoryNeed {
 	need := l.manager.Need(now, squeeze.Signals[i])
 	return reclaim.MemoryNeed{
-		Available: need.Available, Hard: need.Hard, Soft: need.Soft, Grace: need.Grace, Margin: need.Margin, Fill: l.pace.Slope(i),
+		Available: need.Available, Hard: need.Hard, Soft: need.Soft, Grace: need.Grace, Margin: need.Margin, Fill: l.pace.Trend(i),
 	}
 }
 

@@ -22,7 +22,8 @@ const StallWindow = time.Second
 // Pacer says when the next cheap look is due. It belongs to the loop.
 type Pacer struct {
 	paces   [len(eviction.Quick)]pace // of the signals that may be used up within less than a second
-	pressed time.Time                 // when a pressure trigger fired last
+	trends  [len(eviction.Quick)]trend
+	pressed time.Time // when a pressure trigger fired last
 	fill    float64
 }
 
@@ -41,13 +42,14 @@ func New(fill float64, cores int) *Pacer {
 // Fill is how many bytes a second the processes of this machine were measured to take together.
 func (p *Pacer) Fill() float64 { return p.fill }
 
-// Slope is at how much a second the i-th of eviction.Quick was lately seen to fall, in its unit.
-func (p *Pacer) Slope(i int) float64 { return p.paces[i].slope }
+// Trend is at how much a second the i-th of eviction.Quick was lately seen to fall over half a second at least, in its unit.
+func (p *Pacer) Trend(i int) float64 { return p.trends[i].perSecond() }
 
 // See takes what the manager has observed last.
 func (p *Pacer) See(r *eviction.Ready) {
 	for i := range p.paces {
 		p.paces[i].see(r.Headroom[i].Observed)
+		p.trends[i].see(r.Headroom[i].Observed)
 	}
 }
 

@@ -3,6 +3,7 @@
 //
 //	pace.go  one signal: its headroom and how fast that was seen to fall
 //	due.go   Pacer: all that may be gone within a second, and what makes looks faster
+//	trend.go how fast it falls for longer than that, for what takes longer than a look
 //	fill.go  how fast the processes of this machine can take memory
 //
 // The rate is the one at which this machine was measured to fill memory at the start (3 GiB/s a core at least), or the one seen lately if

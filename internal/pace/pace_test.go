@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"jettison/eviction"
 	"jettison/stats"
 )
 
@@ -77,6 +78,47 @@ func TestASlopeIsRemembered(t *testing.T) {
 	see(3 * gib)
 	if got := p.next(gib / 16); got < 600*time.Millisecond || got > 700*time.Millisecond {
 		t.Errorf("4 s later, at the floor: %v", got)
+	}
+}
+
+// A trend is what falls in half a second or more, however close looks are and however it is taken: in pieces, at once, or not any more.
+func TestATrend(t *testing.T) {
+	const step = 5 * time.Millisecond
+	trends := func(taken func(since time.Duration) float64, seconds float64) (highest, last float64) {
+		r, p := eviction.Ready{}, New(gib, 2)
+		for since := time.Duration(0); since.Seconds() <= seconds; since += step {
+			r.Headroom[0].Observed = stats.Observation{OK: true, Time: time.Unix(1000, 0).Add(since), Value: uint64(64*gib - taken(since))}
+			p.See(&r)
+			last = p.Trend(0)
+			highest = max(highest, last)
+		}
+		return highest, last
+	}
+	inPieces := func(since time.Duration) float64 { return math.Floor(since.Seconds()*10) * (1 << 20) }
+	if highest, last := trends(inPieces, 5); highest > 12<<20 || last < 8<<20 {
+		t.Errorf("a MiB each tenth of a second: at most %.1f MiB a second, at last %.1f", highest/(1<<20), last/(1<<20))
+	}
+	steadily := func(since time.Duration) float64 { return since.Seconds() * gib }
+	if _, last := trends(steadily, 2); last < 0.99*gib || last > 1.01*gib {
+		t.Errorf("a GiB a second: %v", last)
+	}
+	if _, last := trends(steadily, 0.1); last < 0.19*gib || last > 0.21*gib {
+		t.Errorf("a GiB a second, for a tenth of it: %v", last)
+	}
+	over := func(since time.Duration) float64 { return min(1, since.Seconds()) * gib }
+	if _, last := trends(over, 4); last < 0.1*gib || last > 0.15*gib {
+		t.Errorf("a GiB a second, until 3 s ago: %v", last)
+	}
+	rises := func(since time.Duration) float64 { return -since.Seconds() * gib }
+	if highest, _ := trends(rises, 2); highest != 0 {
+		t.Errorf("it rises: %v", highest)
+	}
+	var one trend
+	one.see(stats.Observation{})
+	one.see(stats.Observation{OK: true, Time: time.Unix(1000, 0), Value: gib})
+	one.see(stats.Observation{OK: true, Time: time.Unix(999, 0), Value: gib / 2})
+	if got := one.perSecond(); got != 0 {
+		t.Errorf("the clock goes back: %v", got)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
 	if p := n.state().Pods; p.Runtime < 110 || p.Refused == 0 || p.Refused > 10 { // those of the last round may not have been asked for
 		t.Errorf("it counts %+v, want 110 pods and itself, up to ten of them refused", p)
 	}
-	n.peaksBelow(56 * mib)
+	n.peaksBelow(48 * mib)
 }
 
 // peaksBelow asserts that the agent never had more memory of its own resident, that its cgroup's limit is the shipped one, and that it

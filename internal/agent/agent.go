@@ -85,12 +85,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer s.Close()
 	refused := protect.Self()
+	// Before the first list: either takes megabytes, and what a list has left is given back later.
+	pacer := pace.New(pace.MeasureFill(pace.Cores()), pace.Cores())
 	b := newBuilder(o, s)
 	defer b.close()
 	if err := b.listen(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	l, err := b.build(ctx)
+	l, err := b.build(ctx, pacer)
 	if err != nil {
 		return err
 	}
@@ -203,11 +205,11 @@ func (b *builder) listen(ctx context.Context) error {
 }
 
 // build makes the loop of its parts.
-func (b *builder) build(ctx context.Context) (*loop, error) {
+func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	o, c := b.o, b.o.Config
 	l := &loop{
 		o: o, log: b.log, manager: b.manager, objects: b.objects, recording: b.recording, shown: b.shown,
-		pace: pace.New(pace.MeasureFill(pace.Cores()), pace.Cores()),
+		pace: pacer,
 	}
 	b.watch(l)
 	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})

@@ -15,6 +15,7 @@ import (
 	"jettison/internal/config"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
+	"jettison/internal/pace"
 	"jettison/internal/records"
 	"jettison/stats"
 )
@@ -43,7 +44,7 @@ func newLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 func buildLoop(t *testing.T, n *nodetest.Node, o Options) *testLoop {
 	t.Helper()
 	b := newBuilder(o, n.Sources)
-	l, err := b.build(t.Context())
+	l, err := b.build(t.Context(), pace.New(1<<30, 2))
 	t.Cleanup(b.close)
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,9 @@ func TestALeakerOnANodeWithSystemdIsEvicted(t *testing.T) {
 		t.Errorf("the agent says the victim's cgroup is %q, want %q", cgroup, victim.Cgroup)
 	}
 	for _, l := range n.agentLog() {
-		if l.Fields["level"] != "INFO" {
+		// What the threshold should be is measured, and true of a machine that is as slow as it was at that moment.
+		advice := strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller than what this node needs")
+		if l.Fields["level"] != "INFO" && !advice {
 			t.Errorf("the agent complains: %v", l.Fields)
 		}
 	}

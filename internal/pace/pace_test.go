@@ -165,13 +165,17 @@ func TestLiveFillIsThatOfALeak(t *testing.T) {
 	const all = 256 << 20
 	cores := Cores()
 	leak := func() (best float64) {
-		memory, err := unix.Mmap(-1, 0, all, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		memory, err := unix.Mmap(-1, 0, all+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = unix.Munmap(memory) }()
-		_ = unix.Madvise(memory, unix.MADV_HUGEPAGE)
-		for left := memory; len(left) >= cores*hugePage; left = left[cores*hugePage:] {
+		// Each stretch is whole huge pages: of others a part came with the one before, which looked up to 27 times as fast (6.1 aligns no
+		// mapping, as 6.7 does).
+		skip := -uintptr(unsafe.Pointer(&memory[0])) & (hugePage - 1)
+		aligned := memory[skip : skip+all]
+		_ = unix.Madvise(aligned, unix.MADV_HUGEPAGE)
+		for left := aligned; len(left) >= cores*hugePage; left = left[cores*hugePage:] {
 			pages := make([][]byte, cores)
 			for i := range pages {
 				pages[i] = left[i*hugePage : (i+1)*hugePage]

@@ -37,7 +37,9 @@ type mark struct {
 func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 	switch k {
 	case kindMemory:
-		o = memoryReleased(&p.Memory)
+		if o = memoryReleased(&p.Memory); o.OK {
+			o.V = add(o.V, vanishing(p, o.V))
+		}
 	case kindSwap:
 		o = p.Memory.SwapBytes
 	case kindPID:
@@ -49,6 +51,16 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 		return stats.Opt[uint64]{}
 	}
 	return o
+}
+
+// vanishing is the page cache that goes with a pod's last process, for no directory has its files: no more than such files take, and than
+// what counts as used beside what is released anyway.
+func vanishing(p *stats.PodStats, released uint64) (bytes uint64) {
+	u := &p.EphemeralStorage.Unnamed
+	for _, o := range []stats.Opt[stats.FsUsage]{u.Node, u.Image, u.Container} {
+		bytes = max(bytes, o.V.UsedBytes) // they may be one file system
+	}
+	return min(bytes, p.Memory.WorkingSetBytes.V-min(released, p.Memory.WorkingSetBytes.V))
 }
 
 // await notes how every signal stands as an eviction begins, and what its end is expected to return of each.

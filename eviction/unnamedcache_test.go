@@ -1,0 +1,38 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// A pod maps and writes a file that it has unlinked. It is stopped for the disk, and memory is short by less than it has of the file in
+// memory before it has ended: that counts as used until then, and comes back with its end. Nobody else goes for it, unless it is too little.
+func TestAFileWithoutANameReturnsItsPageCache(t *testing.T) {
+	for _, short := range []uint64{2, 250, 400} {
+		w := newWard(t, "hard nodefs.available 1000Mi", "hard memory.available 500Mi")
+		w.files("clerk", stats.FsUsage{})
+		w.files("stressor", stats.FsUsage{})
+		p := &w.pods[1]
+		p.Memory.WorkingSetBytes = stats.Some(uint64(310 << 20))
+		w.disk(4000, 1_000_000)
+		w.victim(w.look(11*time.Second), "")
+		p.EphemeralStorage.Unnamed.Node = stats.Some(stats.FsUsage{UsedBytes: 300 << 20})
+		w.disk(900, 1_000_000)
+		l := w.look(11 * time.Second)
+		w.victim(l, "stressor")
+		w.left(stats.SignalMemoryAvailable, 500-short)
+		if short > 310 {
+			w.victim(w.look(time.Second), "clerk")
+			continue
+		}
+		w.victim(w.look(time.Second), "")
+		w.victim(w.look(time.Second), "")
+		w.dead(l)
+		w.left(stats.SignalMemoryAvailable, 810-short)
+		w.victim(w.look(500*time.Millisecond), "")
+		w.left(stats.SignalMemoryAvailable, 490) // somebody else's
+		w.victim(w.look(500*time.Millisecond), "clerk")
+	}
+}

@@ -36,3 +36,32 @@ func TestAFileWithoutANameReturnsItsPageCache(t *testing.T) {
 		w.victim(w.look(500*time.Millisecond), "clerk")
 	}
 }
+
+// A victim of a disk counts for memory until it is dead, and for no pressure: its clean-up takes minutes.
+func TestWhatAVictimOfADiskCountsFor(t *testing.T) {
+	w := newWard(t, "hard nodefs.available 1000Mi", "hard memory.available 500Mi", "hard memory.pressure.full 50%/1s")
+	w.files("stressor", stats.FsUsage{UsedBytes: 300 << 20})
+	w.disk(4000, 1_000_000)
+	w.victim(w.look(11*time.Second), "")
+	w.disk(900, 1_000_000)
+	l := w.look(11 * time.Second)
+	w.victim(l, "stressor")
+	counts := func() (memory, pressure bool) {
+		for i := range w.m.watched {
+			switch one := &w.m.watched[i]; {
+			case one.Signal == stats.SignalMemoryAvailable:
+				memory = l.counts(one)
+			case one.info.kind.pressure():
+				pressure = l.counts(one)
+			}
+		}
+		return memory, pressure
+	}
+	if memory, pressure := counts(); !memory || pressure {
+		t.Errorf("alive it counts for memory %v, for pressure %v, want true and false", memory, pressure)
+	}
+	w.dead(l)
+	if memory, pressure := counts(); memory || pressure {
+		t.Errorf("dead it counts for memory %v, for pressure %v, want false", memory, pressure)
+	}
+}

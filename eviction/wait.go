@@ -88,7 +88,7 @@ func (m *Manager) eases(l *Life, w *watched, together uint64) bool {
 func (l *Life) counts(w *watched) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
-	case l.e.Local(), w.Hard() && !l.e.hard, short.disk():
+	case l.e.Local(), w.Hard() && !l.e.hard, short.disk(), short.pressure() && chosen.disk():
 		return false
 	}
 	return short == chosen || short.pressure() || !l.departed()

@@ -25,6 +25,9 @@ type stressor struct {
 	// crosses is the signal whose threshold it crosses while there is no agent: its pod is to die, and for that signal. Empty: it
 	// crosses none, and nobody is to die. The guest is asked.
 	crosses string
+	// orElse is a second signal that it may cross first: what of mapped and written pages is memory and what is on the disk yet is
+	// the kernel's choice, another one on each version.
+	orElse string
 	// largeShm: its /dev/shm is a memory-backed emptyDir, as manifests have it against the runtime's limit of 64 MiB.
 	largeShm bool
 	lasts    time.Duration // how long it goes on where nobody is to die; 0: askLimit
@@ -63,7 +66,8 @@ func TestForeignProgramsTakeMemory(t *testing.T) {
 		{what: "page cache, read over and over", args: "--readahead 1 --readahead-bytes 250M --temp-path /data", lasts: 25 * time.Second},
 		{what: "page cache, sent over and over", args: "--sendfile 1 --sendfile-size 230M --temp-path /data"},
 		// What is mapped and written all the time counts as used by the kubelet's formula, and is: it cannot be dropped.
-		{what: "page cache, mapped and written", args: "--mmap 1 --mmap-file --mmap-bytes 300M --temp-path /data", crosses: memoryAvailable},
+		{what: "page cache, mapped and written", args: "--mmap 1 --mmap-file --mmap-bytes 300M --temp-path /data", crosses: memoryAvailable,
+			orElse: nodefsAvailable},
 		{what: "sockets", args: "--sock 4"},
 		{what: "pipes", args: "--pipe 8 --pipe-size 1M"},
 	})
@@ -268,7 +272,7 @@ const askLimit = 8 * time.Second
 // asked holds a row to what the guest says.
 func (f *foreigners) asked(s stressor) {
 	f.t.Helper()
-	if crosses := f.ask(s); crosses != s.crosses {
+	if crosses := f.ask(s); crosses != s.crosses && (crosses == "" || crosses != s.orElse) {
 		f.t.Errorf("without the agent it crosses the threshold of %q, not of %q: what becomes of it proves nothing", crosses, s.crosses)
 	}
 }
@@ -401,9 +405,12 @@ func (f *foreigners) judge(s stressor, p *vm.Pod) {
 	} else if err := p.WaitDead(f.ctx); err != nil {
 		f.t.Error(err)
 	}
-	want := fmt.Sprintf("%s %s for %s", p, p.Object.UID, s.crosses)
-	if fresh := f.recordsSince(least); len(fresh) != 1 || fresh[0] != want {
-		f.t.Errorf("the agent has evicted %q, want only %q", fresh, want)
+	want := []string{fmt.Sprintf("%s %s for %s", p, p.Object.UID, s.crosses)}
+	if s.orElse != "" {
+		want = append(want, fmt.Sprintf("%s %s for %s", p, p.Object.UID, s.orElse))
+	}
+	if fresh := f.recordsSince(least); len(fresh) != 1 || !slices.Contains(want, fresh[0]) {
+		f.t.Errorf("the agent has evicted %q, want only one of %q", fresh, want)
 	}
 }
 

@@ -50,9 +50,9 @@ func TestWhatAVictimOfADiskCountsFor(t *testing.T) {
 		for i := range w.m.watched {
 			switch one := &w.m.watched[i]; {
 			case one.Signal == stats.SignalMemoryAvailable:
-				memory = l.counts(one)
+				memory = l.counts(w.now, one)
 			case one.info.kind.pressure():
-				pressure = l.counts(one)
+				pressure = l.counts(w.now, one)
 			}
 		}
 		return memory, pressure
@@ -63,5 +63,32 @@ func TestWhatAVictimOfADiskCountsFor(t *testing.T) {
 	w.dead(l)
 	if memory, pressure := counts(); memory || pressure {
 		t.Errorf("dead it counts for memory %v, for pressure %v, want false", memory, pressure)
+	}
+}
+
+// A victim of a disk that the kernel holds is waited for as long as what it has of memory is measured, and explains the shortage. What
+// cannot be measured counts for two seconds.
+func TestAVictimOfADiskThatDoesNotDie(t *testing.T) {
+	for _, c := range []struct {
+		has  uint64 // MiB, in the end; 0: it is not measured any more
+		next string
+	}{{310, ""}, {40, "clerk"}, {0, "clerk"}} {
+		w := newWard(t, "hard nodefs.available 1000Mi", "hard memory.available 500Mi")
+		w.files("clerk", stats.FsUsage{})
+		w.files("stressor", stats.FsUsage{UsedBytes: 300 << 20})
+		w.uses("stressor", 310, false)
+		w.disk(4000, 1_000_000)
+		w.victim(w.look(11*time.Second), "")
+		w.disk(900, 1_000_000)
+		l := w.look(11 * time.Second)
+		w.victim(l, "stressor")
+		w.m.Killed(Stamp{Time: w.now}, l)
+		w.left(stats.SignalMemoryAvailable, 300)
+		w.victim(w.look(time.Second), "")
+		w.uses("stressor", c.has, false)
+		if c.has == 0 {
+			w.pods = w.pods[:1]
+		}
+		w.victim(w.look(1500*time.Millisecond), c.next)
 	}
 }

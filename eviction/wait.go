@@ -49,7 +49,7 @@ type held struct {
 func (m *Manager) holding(now time.Time, w *watched) (h held) {
 	together := m.together(now, w)
 	for _, l := range m.lives {
-		if l.settled || !l.sharesEnough(now, w, together) && (m.returned(now, l) || !m.eases(l, w, together)) {
+		if l.settled || !l.sharesEnough(now, w, together) && (m.returned(now, l) || !m.eases(now, l, w, together)) {
 			continue
 		}
 		h.last = l
@@ -67,12 +67,12 @@ func (m *Manager) holding(now time.Time, w *watched) (h held) {
 // hard threshold, not even when they are over: soft never delays hard. What a victim was chosen for is worth it; else what it is known to
 // return has to explain the shortage, with what is expected of others: it is there once its processes are gone. Files stay, whatever else a
 // victim went for.
-func (m *Manager) eases(l *Life, w *watched, together uint64) bool {
+func (m *Manager) eases(now time.Time, l *Life, w *watched, together uint64) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
 	case short.disk() && l.e.Disk():
 		return m.easesDisk(l, w)
-	case !l.counts(w):
+	case !l.counts(now, w):
 		return false
 	case short == chosen:
 		return true
@@ -84,11 +84,14 @@ func (m *Manager) eases(l *Life, w *watched, together uint64) bool {
 	return !w.observed.Short(w.limit) || add(w.observed.Value, together) >= w.limit
 }
 
-// counts reports whether what an eviction returns may count for a threshold that is not for a disk.
-func (l *Life) counts(w *watched) bool {
+// counts reports whether what an eviction returns may count for a threshold that is not for a disk. What a disk's victim returns beside is
+// a guess: where its end is late, only what it still has was measured since tells.
+func (l *Life) counts(now time.Time, w *watched) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
 	case l.e.Local(), w.Hard() && !l.e.hard, short.disk(), short.pressure() && chosen.disk():
+		return false
+	case chosen.disk() && short < amounts && !l.holds[short].OK && l.since(now) >= settleLimit:
 		return false
 	}
 	return short == chosen || short.pressure() || !l.departed()
@@ -112,7 +115,7 @@ func (m *Manager) together(now time.Time, w *watched) (amount uint64) {
 		case l.settled:
 		case w.info.kind == kindMemory && l.sharedAwaited(now):
 			shared = add(shared, l.shmem.left)
-		case !m.returned(now, l) && l.counts(w):
+		case !m.returned(now, l) && l.counts(now, w):
 			amount = add(amount, l.remaining(w).V)
 		}
 	}

@@ -22,6 +22,7 @@ type awaited struct {
 	due      [amounts]stats.Opt[uint64] // what its end is expected to return, as known before the kill; absent: not known
 	holds    [amounts]stats.Opt[uint64] // what of that it still had when it was measured after the kill; absent: it was not
 	shmem    sharedMemory               // comes later
+	unnamed  uint64                     // bytes that its files without a name take
 	together                            // by its own signal
 }
 
@@ -37,9 +38,7 @@ type mark struct {
 func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 	switch k {
 	case kindMemory:
-		if o = memoryReleased(&p.Memory); o.OK {
-			o.V = add(o.V, vanishing(p, o.V))
-		}
+		o = memoryReleased(&p.Memory)
 	case kindSwap:
 		o = p.Memory.SwapBytes
 	case kindPID:
@@ -53,14 +52,39 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 	return o
 }
 
-// vanishing is the page cache that goes with a pod's last process, for no directory has its files: no more than such files take, and than
-// what counts as used beside what is released anyway.
-func vanishing(p *stats.PodStats, released uint64) (bytes uint64) {
-	u := &p.EphemeralStorage.Unnamed
-	for _, o := range []stats.Opt[stats.FsUsage]{u.Node, u.Image, u.Container} {
-		bytes = max(bytes, o.V.UsedBytes) // they may be one file system
+// vanishes takes what a look at disks says of a pod's files without a name. Their page cache goes with the last process, for no directory
+// has them.
+func (m *Manager) vanishes(l *Life, p *stats.PodStats) {
+	u, bytes := &p.EphemeralStorage.Unnamed, uint64(0)
+	if !u.Node.OK && !u.Image.OK && !u.Container.OK {
+		return
 	}
-	return min(bytes, p.Memory.WorkingSetBytes.V-min(released, p.Memory.WorkingSetBytes.V))
+	bytes = u.Node.V.UsedBytes
+	if !m.sameDisk(nodeFs, imageFs) {
+		bytes = add(bytes, u.Image.V.UsedBytes)
+	} else {
+		bytes = max(bytes, u.Image.V.UsedBytes)
+	}
+	if !m.sameDisk(nodeFs, containerFs) && !m.sameDisk(imageFs, containerFs) {
+		bytes = add(bytes, u.Container.V.UsedBytes)
+	} else {
+		bytes = max(bytes, u.Container.V.UsedBytes)
+	}
+	l.unnamed = min(bytes, implausible)
+}
+
+// amountOf is what a victim has of an amount that its end returns: of page cache no more than its files without a name take, and than what
+// counts as used beside anonymous and shared memory and what the kernel keeps for it.
+func (l *Life) amountOf(p *stats.PodStats, k kind) stats.Opt[uint64] {
+	o := amountOf(p, k)
+	if k != kindMemory || !o.OK {
+		return o
+	}
+	mem := &p.Memory
+	other := add(add(o.V, mem.ShmemBytes.V), mem.KernelBytes.V)
+	o.V = add(o.V, min(l.unnamed, mem.WorkingSetBytes.V-min(other, mem.WorkingSetBytes.V)))
+	o.OK = o.V <= implausible
+	return o
 }
 
 // await notes how every signal stands as an eviction begins, and what its end is expected to return of each.
@@ -73,8 +97,9 @@ func (m *Manager) await(l *Life) {
 		}
 	}
 	m.owe(l, &l.e.Pod)
+	m.vanishes(l, &l.e.Pod)
 	for k := range l.due {
-		l.due[k] = amountOf(&l.e.Pod, kind(k))
+		l.due[k] = l.amountOf(&l.e.Pod, kind(k))
 	}
 	if w := m.watchedBy(&l.e, &l.met.Threshold); w != nil {
 		l.together = w.together.without(&l.e.Pod, w.info.kind)
@@ -82,6 +107,22 @@ func (m *Manager) await(l *Life) {
 	}
 	l.expect()
 	m.share(l)
+}
+
+// awaitAmounts is await for a disk's victim that is killed for what else is short: of the disk what was noted stands.
+func (m *Manager) awaitAmounts(l *Life, p *stats.PodStats) {
+	for i := range m.watched {
+		w := &m.watched[i]
+		if k := &l.marks[w.info.order]; w.observed.OK && w.Amount() && !w.info.kind.disk() {
+			k.level, k.best, k.ok = w.observed.Value, w.observed.Value, true
+		}
+	}
+	for k := range l.due {
+		if has := l.amountOf(p, kind(k)); has.OK && !kind(k).disk() {
+			l.due[k] = has
+		}
+	}
+	l.holds = [amounts]stats.Opt[uint64]{}
 }
 
 // expect: of what it was chosen for the eviction itself says what it returns.
@@ -144,9 +185,12 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 // measured takes what a look says of a victim that was killed, or that is being stopped: one that leaks goes on leaking, and what it takes
 // meanwhile it returns, too.
 func (m *Manager) measured(l *Life, p *stats.PodStats) {
+	m.vanishes(l, p)
 	for i := range amounts {
-		has := amountOf(p, i)
+		has := l.amountOf(p, i)
 		switch {
+		case l.e.Disk() && i == kindMemory && l.killed.Time.IsZero() && has.OK:
+			l.due[i] = has // what it gave back while it is being stopped is there already
 		case !has.OK:
 		case !l.killed.Time.IsZero():
 			l.holds[i] = has
@@ -248,6 +292,10 @@ func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
 				k.disk = owed{Opt: stats.Some(*saved.Due), least: saved.AtLeast}
 			}
 		}
+	}
+	if a.unnamed = s.Unnamed; a.unnamed > implausible {
+		a.unnamed = 0
+		drop("what files without a name take: a number that cannot be true")
 	}
 	resumeAmounts(&a.due, s.Due, drop)
 	resumeAmounts(&a.holds, s.Holds, drop)

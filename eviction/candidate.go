@@ -76,7 +76,7 @@ type Candidate struct {
 type Keys struct {
 	SetAside bool   // it was killed and did not die: last
 	Measured bool   // what it uses is known
-	Dying    bool   // being evicted gently already: if for the same, it goes first, for a hard threshold takes it over
+	Dying    bool   // being evicted already, not at once: if for the same, or it is all that is short, it goes first
 	Requests bool   // for this signal requests count
 	Usage    uint64 // in the signal's unit; of a pressure signal, what it caused
 	Unnamed  uint64 // of that, in files without a name

@@ -136,7 +136,7 @@ func (c Candidate) Explain() string {
 	var parts []string
 	k, say := &c.Keys, func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if k.Dying {
-		say("being evicted gently already")
+		say("being evicted already")
 	}
 	if k.SetAside {
 		say("set aside: it was killed and did not die")

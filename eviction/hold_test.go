@@ -95,8 +95,13 @@ func (w *ward) look(later time.Duration) *Life {
 	if len(d.Evictions) == 0 {
 		return nil
 	}
-	l := w.m.Begin(Stamp{Time: w.now}, d.Evictions[0], metBy(d, &d.Evictions[0]))
-	if l.e.hard {
+	e, met := d.Evictions[0], metBy(d, &d.Evictions[0])
+	if old := w.m.dying(e.Pod.PodRef.UID); old != nil && e.Hastens {
+		w.m.Hasten(Stamp{Time: w.now}, old, e, met)
+		return old
+	}
+	l := w.m.Begin(Stamp{Time: w.now}, e, met)
+	if l.e.Urgent() { // as internal/evictions does
 		w.m.Killed(Stamp{Time: w.now}, l)
 	}
 	return l
@@ -250,6 +255,7 @@ func TestWhatAVictimStillHasIsMeasured(t *testing.T) {
 func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
 	w := newWard(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000")
 	w.pod("first", 800, 1, 1)
+	w.pods[0].EphemeralStorage.Unnamed.Node = stats.Some(stats.FsUsage{UsedBytes: 5 << 20})
 	w.victim(w.look(time.Second), "")
 	w.left(stats.SignalPIDAvailable, 3000)
 	w.left(stats.SignalMemoryAvailable, 900)
@@ -270,8 +276,9 @@ func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
 		t.Errorf("dropped %v, due %+v", dropped, again.lives[0].due)
 	}
 	saved.Lives[0].Awaited = map[string]SavedAwaited{"memory.available": {Level: new(uint64), Best: 1 << 63}, "x\n": {}}
+	saved.Lives[0].Unnamed = 1 << 63
 	again = managerOf(t, 0, "hard memory.available 1000Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) != 2 || strings.Contains(fmt.Sprint(dropped), "\n") {
+	if dropped := again.Resume(w.now, saved); len(dropped) != 3 || strings.Contains(fmt.Sprint(dropped), "\n") {
 		t.Errorf("dropped %v", dropped)
 	}
 }

@@ -99,6 +99,7 @@ type Life struct {
 	shared   bool      // much of what it returns is shared memory
 	back     bool      // another cgroup or sandbox has its UID: what was killed is gone
 	undying  bool
+	refused  bool // the kernel did to kill it for what it was not chosen for
 	gone     bool // nothing is carried out any more, and its outcome is not asked for
 	resumed  bool // a process before this one has begun it
 	settled  bool // others do not wait for it any more
@@ -229,11 +230,26 @@ func (m *Manager) Begin(at Stamp, e Eviction, met Met) *Life {
 	return l
 }
 
-// Hasten takes that the grace period of an eviction was cut short by a kill: e and met are what asked for that.
+// Hasten takes that the grace period of an eviction was cut short by a kill: e and met are what asked for that. A disk's victim stays the
+// disk's, whatever else was short meanwhile: its files are still to be removed, and the disk waits for them.
 func (m *Manager) Hasten(at Stamp, l *Life, e Eviction, met Met) {
-	m.take(l, e, met)
+	if l.e.Disk() && !e.Disk() {
+		l.e.hard, m.fruitless[m.lastLook] = true, time.Time{}
+		m.awaitAmounts(l, &e.Pod)
+	} else {
+		m.take(l, e, met)
+	}
 	l.killed = at
 	m.lives = append(slices.DeleteFunc(m.lives, func(o *Life) bool { return o == l }), l)
+}
+
+// HastenRefused takes that the kernel refuses to kill a victim whose grace period was to be cut short. Where the runtime stops it in a
+// second as it is, for a disk's hard threshold, it is left to that (true), and others get their turn. Else its eviction is to begin anew.
+func (m *Manager) HastenRefused(l *Life) (left bool) {
+	if left = l.e.hard && l.e.Disk(); left {
+		l.refused, m.fruitless[m.lastLook] = true, time.Time{}
+	}
+	return left
 }
 
 // Unneeded takes that a grace period was not cut short after all, for enough was available again when that was measured once more. The

@@ -17,8 +17,9 @@ type comparison struct {
 
 // ranking is the kubelet's order (pkg/kubelet/eviction/helpers.go rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure):
 // usage over request where requests count, priority, usage minus request; with what it lacks: pods that will not die last,
-// measured before unmeasured, those being evicted gently already for the same, inodes by inodes, threads by threads, and an order among
-// equals, and what lists.forward does after it. A priority that is unknown counts as 0, as a pod without a priority class has it.
+// measured before unmeasured, those being evicted already for the same, or that have all that is short, inodes by inodes,
+// threads by threads, and an order among equals, and what lists.forward does after it. A priority that is unknown counts as
+// 0, as a pod without a priority class has it.
 var ranking = []comparison{
 	{"set aside", func(a, b *Candidate) int { return compareBool(b.Keys.SetAside, a.Keys.SetAside) }},
 	{"measured", func(a, b *Candidate) int { return compareBool(a.Keys.Measured, b.Keys.Measured) }},

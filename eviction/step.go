@@ -303,10 +303,12 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			return
 		}
 		if l := m.dying(pod.PodRef.UID); l != nil {
-			if l.e.hard || !w.Hard() || l.e.Local() && w.info.kind.disk() { // it is on its way out as fast as this threshold could have it
+			spared := l.spared(w)
+			// It is on its way out as fast as this threshold could have it.
+			if l.e.hard && !spared || !w.Hard() || l.e.Local() && w.info.kind.disk() {
 				return
 			}
-			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind)
+			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind) || spared && l.endsAlone(w)
 		}
 		m.measure(&c, w)
 		c.Keys.Open = openAbove(&c.Keys, s.Node.Memory.CapacityBytes)

@@ -72,7 +72,7 @@ func (s *shell) hasten(l *Life, d *Decision, i int) bool {
 	}
 	j := s.jobs[l]
 	if j.Refused {
-		return false
+		return s.m.HastenRefused(l)
 	}
 	s.say("hasten %s for %s", j.uid, e.Signal)
 	d.Words()

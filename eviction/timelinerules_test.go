@@ -19,6 +19,7 @@ const (
 	ruleUnserved    = "unserved"    // a hard threshold that is met gets a victim in time, where one may go
 	ruleBlocked     = "blocked"     // whatever is done for other signals
 	ruleBlind       = "blind"       // however long a victim of its own takes to die
+	ruleStopped     = "stopped"     // nor while a disk's victim is being stopped
 	ruleBreaker     = "breaker"     // the breaker stops nothing for pods that leak
 	ruleSoft        = "soft"        // nor hard evictions for soft ones that were futile
 	ruleArmed       = "armed"       // nor for long where a new pod is the first to go, or the first has grown
@@ -143,6 +144,9 @@ func (r *rules) look(ready *Ready) {
 		w := &r.s.m.watched[i]
 		if w.info.kind.pressure() || w.info.fs == containerFs {
 			continue
+		}
+		if h := r.s.m.holding(r.s.now(), w); !w.info.kind.disk() && w.Hard() && h.last != nil && h.last.e.Disk() && h.last.Phase() == Stopping {
+			r.fail(ruleStopped, "%s waits for %s, which is only being stopped", w.Signal, h.last.e.Pod.PodRef.UID)
 		}
 		since := r.since[w.Hard()]
 		if !w.observed.OK || !r.unexplained(w) {

@@ -84,17 +84,31 @@ func (m *Manager) eases(now time.Time, l *Life, w *watched, together uint64) boo
 	return !w.observed.Short(w.limit) || add(w.observed.Value, together) >= w.limit
 }
 
-// counts reports whether what an eviction returns may count for a threshold that is not for a disk. What a disk's victim returns beside is
-// a guess: where its end is late, only what it still has was measured since tells.
+// counts reports whether what an eviction returns may count for a threshold that is not for a disk. A disk's victim counts once it was
+// killed for one (spared), until it is dead, for its clean-up takes minutes; and what it returns is a guess: where its end is late, only
+// what was measured since tells.
 func (l *Life) counts(now time.Time, w *watched) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
-	case l.e.Local(), w.Hard() && !l.e.hard, short.disk(), short.pressure() && chosen.disk():
+	case w.Hard() && !l.e.hard, short.disk():
 		return false
-	case chosen.disk() && short < amounts && !l.holds[short].OK && l.since(now) >= settleLimit:
-		return false
+	case l.e.Disk():
+		return short < amounts && !l.killed.Time.IsZero() && !l.departed() && (l.holds[short].OK || l.since(now) < settleLimit)
 	}
 	return short == chosen || short.pressure() || !l.departed()
+}
+
+// spared reports whether a disk's victim is being stopped that a hard threshold would have killed at once: that takes a second or three, in
+// which memory may be gone.
+func (l *Life) spared(w *watched) bool {
+	k := w.info.kind
+	return w.Hard() && k < amounts && !k.disk() && l.e.hard && l.e.kind.disk() && !l.e.Local() && !l.refused && l.killed.Time.IsZero()
+}
+
+// endsAlone reports whether what is expected of an eviction is all that is short.
+func (l *Life) endsAlone(w *watched) bool {
+	left := l.remaining(w)
+	return left.OK && add(w.observed.Value, left.V) >= w.limit
 }
 
 // sharesEnough reports whether what a dead victim has in shared memory explains a shortage, with what is expected of others, whatever it

@@ -162,12 +162,18 @@ func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) boo
 		return true
 	}
 	if err := u.victim.Kill(); err != nil {
-		return false
+		return v.o.Manager.HastenRefused(life)
 	}
 	at := kill.Now()
 	d.Words()
 	e = &d.Evictions[i]
 	v.o.Manager.Hasten(at, life, *e, d.Signal)
+	if life.Eviction().Disk() && !e.Disk() {
+		v.recordKilled(u)
+		v.o.Log.Info("the stop of a disk's victim is cut short, for something else is short, too",
+			append(v.fields(u), "short", d.Signal.Threshold.String())...)
+		return true
+	}
 	v.o.Gate.Evicted(time.Now(), e.Pod.PodRef.UID, e.Signal, e.Message)
 	u.reason = d.Reason
 	v.afterSqueeze(u)

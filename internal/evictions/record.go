@@ -33,6 +33,16 @@ func (v *Evictions) recordBegin(d *eviction.Decision, u *underway) {
 	v.o.Keeper.Begin(&r)
 }
 
+// recordKilled keeps that the stop of a victim was cut short, for something else than it was chosen for.
+func (v *Evictions) recordKilled(u *underway) {
+	if u.record == nil {
+		return
+	}
+	killed := u.life.Killed()
+	u.record.Killed = killed
+	v.o.Keeper.Begin(u.record)
+}
+
 // wouldAgain is how long a dry run has not wanted to evict a pod until it would be another eviction.
 const wouldAgain = time.Minute
 

@@ -102,12 +102,20 @@ func TestATrend(t *testing.T) {
 	if _, last := trends(steadily, 2); last < 0.99*gib || last > 1.01*gib {
 		t.Errorf("a GiB a second: %v", last)
 	}
-	if _, last := trends(steadily, 0.1); last < 0.19*gib || last > 0.21*gib {
-		t.Errorf("a GiB a second, for a tenth of it: %v", last)
+	if _, last := trends(steadily, 0.02); last < 0.9*gib || last > 1.1*gib {
+		t.Errorf("a GiB a second, for a fiftieth of it: %v", last)
+	}
+	begins := func(since time.Duration) float64 { return max(0, since.Seconds()-0.4) * 4 * gib }
+	if _, last := trends(begins, 0.42); last < 3*gib || last > 5*gib { // nothing can be reclaimed in the time that is left
+		t.Errorf("4 GiB a second, since a fiftieth of it: %v", last)
 	}
 	over := func(since time.Duration) float64 { return min(1, since.Seconds()) * gib }
 	if _, last := trends(over, 4); last < 0.1*gib || last > 0.15*gib {
 		t.Errorf("a GiB a second, until 3 s ago: %v", last)
+	}
+	once := func(since time.Duration) float64 { return math.Floor(min(1, since.Seconds()*2)) * (20 << 20) }
+	if _, last := trends(once, 0.6); last > 41<<20 {
+		t.Errorf("20 MiB at once, a tenth of a second ago: %v", last)
 	}
 	rises := func(since time.Duration) float64 { return -since.Seconds() * gib }
 	if highest, _ := trends(rises, 2); highest != 0 {

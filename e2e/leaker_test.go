@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,34 @@ func TestPromiseTheLeakerAloneIsEvicted(t *testing.T) {
 		t.Errorf("the agent says it evicted %v", got)
 	}
 	t.Logf("crossed to kill %v, kill to memory back %v", line.Duration("crossedToKill"), line.Duration("killToMemoryBack"))
+}
+
+// A pod's page cache counts as used by the kubelet's formula: what it reads over and over or, where generations are kept of pages
+// (mm/vmscan.c, CONFIG_LRU_GEN), what it maps. That would outlive it, and cost the next one its life. The threshold is so high that the
+// kernel itself sees no need to reclaim anything.
+func TestPageCacheGoesWithItsPod(t *testing.T) {
+	n := startNode(t)
+	n.holding(vm.NewPod("clerk", "16Mi", "", "alloc -size 24Mi"), 24*mib)
+	m, err := n.Memory(n.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := (m.Available() - 220*mib) / mib * mib // the agent takes some, too
+	n.startAgent(config("evictionHard: {memory.available: %dMi}", limit/mib))
+	what := "thrash"
+	if strings.Contains(n.shell("cat /sys/kernel/mm/lru_gen/enabled 2>/dev/null || true"), "7") {
+		what = "fill -map"
+	}
+	reader := n.run(vm.NewPod("reader", "", "", what+" -size 280Mi /file"))
+	n.dies(reader)
+	line := n.agentSays("evicted", 1)
+	if got := line.Fields["victim"]; got != "default/reader" {
+		t.Errorf("the agent says it evicted %v", got)
+	}
+	if m, err = n.Memory(n.ctx); err != nil || m.Available() < limit+50*mib {
+		t.Errorf("%d MiB available, want 50 more than %d (%v)", m.Available()/mib, limit/mib, err)
+	}
+	t.Logf("kill to memory back %v", line.Duration("killToMemoryBack"))
 }
 
 // The same without the agent ends in a kernel OOM kill: the scenario above can fail.

@@ -22,7 +22,6 @@ type awaited struct {
 	due      [amounts]stats.Opt[uint64] // what its end is expected to return, as known before the kill; absent: not known
 	holds    [amounts]stats.Opt[uint64] // what of that it still had when it was measured after the kill; absent: it was not
 	shmem    sharedMemory               // comes later
-	unnamed  uint64                     // bytes that its files without a name take
 	together                            // by its own signal
 }
 
@@ -38,7 +37,7 @@ type mark struct {
 func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 	switch k {
 	case kindMemory:
-		o = memoryReleased(&p.Memory)
+		o = memoryReturned(&p.Memory)
 	case kindSwap:
 		o = p.Memory.SwapBytes
 	case kindPID:
@@ -52,38 +51,15 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 	return o
 }
 
-// vanishes takes what a look at disks says of a pod's files without a name. Their page cache goes with the last process, for no directory
-// has them.
-func (m *Manager) vanishes(l *Life, p *stats.PodStats) {
-	u, bytes := &p.EphemeralStorage.Unnamed, uint64(0)
-	if !u.Node.OK && !u.Image.OK && !u.Container.OK {
-		return
-	}
-	bytes = u.Node.V.UsedBytes
-	if !m.sameDisk(nodeFs, imageFs) {
-		bytes = add(bytes, u.Image.V.UsedBytes)
-	} else {
-		bytes = max(bytes, u.Image.V.UsedBytes)
-	}
-	if !m.sameDisk(nodeFs, containerFs) && !m.sameDisk(imageFs, containerFs) {
-		bytes = add(bytes, u.Container.V.UsedBytes)
-	} else {
-		bytes = max(bytes, u.Container.V.UsedBytes)
-	}
-	l.unnamed = min(bytes, implausible)
-}
-
-// amountOf is what a victim has of an amount that its end returns: of page cache no more than its files without a name take, and than what
-// counts as used beside anonymous and shared memory and what the kernel keeps for it.
-func (l *Life) amountOf(p *stats.PodStats, k kind) stats.Opt[uint64] {
-	o := amountOf(p, k)
-	if k != kindMemory || !o.OK {
+// memoryReturned is what a pod's death returns of memory but for what is shared, which comes later: what is released, and page cache as far
+// as it counts as used, for that is given back right after (internal/kill DropCache).
+func memoryReturned(mem *stats.PodMemoryStats) stats.Opt[uint64] {
+	o := memoryReleased(mem)
+	if !o.OK || mem.Quick {
 		return o
 	}
-	mem := &p.Memory
 	other := add(add(o.V, mem.ShmemBytes.V), mem.KernelBytes.V)
-	o.V = add(o.V, min(l.unnamed, mem.WorkingSetBytes.V-min(other, mem.WorkingSetBytes.V)))
-	o.OK = o.V <= implausible
+	o.V = add(o.V, mem.WorkingSetBytes.V-min(other, mem.WorkingSetBytes.V))
 	return o
 }
 
@@ -97,9 +73,8 @@ func (m *Manager) await(l *Life) {
 		}
 	}
 	m.owe(l, &l.e.Pod)
-	m.vanishes(l, &l.e.Pod)
 	for k := range l.due {
-		l.due[k] = l.amountOf(&l.e.Pod, kind(k))
+		l.due[k] = amountOf(&l.e.Pod, kind(k))
 	}
 	if w := m.watchedBy(&l.e, &l.met.Threshold); w != nil {
 		l.together = w.together.without(&l.e.Pod, w.info.kind)
@@ -118,7 +93,7 @@ func (m *Manager) awaitAmounts(l *Life, p *stats.PodStats) {
 		}
 	}
 	for k := range l.due {
-		if has := l.amountOf(p, kind(k)); has.OK && !kind(k).disk() {
+		if has := amountOf(p, kind(k)); has.OK && !kind(k).disk() && !p.Memory.Quick {
 			l.due[k] = has
 		}
 	}
@@ -185,9 +160,8 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 // measured takes what a look says of a victim that was killed, or that is being stopped: one that leaks goes on leaking, and what it takes
 // meanwhile it returns, too.
 func (m *Manager) measured(l *Life, p *stats.PodStats) {
-	m.vanishes(l, p)
 	for i := range amounts {
-		has := l.amountOf(p, i)
+		has := amountOf(p, i)
 		switch {
 		case l.e.Disk() && i == kindMemory && l.killed.Time.IsZero() && has.OK:
 			l.due[i] = has // what it gave back while it is being stopped is there already
@@ -292,10 +266,6 @@ func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
 				k.disk = owed{Opt: stats.Some(*saved.Due), least: saved.AtLeast}
 			}
 		}
-	}
-	if a.unnamed = s.Unnamed; a.unnamed > implausible {
-		a.unnamed = 0
-		drop("what files without a name take: a number that cannot be true")
 	}
 	resumeAmounts(&a.due, s.Due, drop)
 	resumeAmounts(&a.holds, s.Holds, drop)

@@ -8,7 +8,7 @@ import (
 )
 
 // diskVictim is a node on which a pod with so much anonymous memory is being stopped for a disk, beside a clerk and a leaker of 10 MiB each.
-func diskVictim(t *testing.T, anon uint64, unnamed stats.FsUsage, lines ...string) (*ward, *Life) {
+func diskVictim(t *testing.T, anon uint64, lines ...string) (*ward, *Life) {
 	w := newWard(t, append([]string{"hard nodefs.available 1000Mi", "hard memory.available 500Mi"}, lines...)...)
 	for _, uid := range []string{"clerk", "stressor", "leaker"} {
 		w.files(uid, stats.FsUsage{})
@@ -18,21 +18,19 @@ func diskVictim(t *testing.T, anon uint64, unnamed stats.FsUsage, lines ...strin
 	w.disk(4000, 1_000_000)
 	w.victim(w.look(11*time.Second), "")
 	container(&w.pods[1]).Rootfs = stats.Some(stats.FsUsage{UsedBytes: 3000 << 20})
-	w.pods[1].EphemeralStorage.Unnamed.Node = stats.Some(unnamed)
 	w.disk(900, 1_000_000)
 	l := w.look(11 * time.Second)
 	w.victim(l, "stressor")
 	return w, l
 }
 
-// A pod maps and writes a file that it has unlinked. While it is being stopped for the disk, memory is short by less than it has: it is
-// killed at once, nobody else is, and it stays the disk's. What its end does not explain costs another one.
+// A pod maps and writes a file. While it is being stopped for the disk, memory is short by less than it has: it is killed at once, nobody else is, and it stays the disk's. What its end does not explain costs another one.
 func TestAVictimOfADiskIsKilledForMemory(t *testing.T) {
 	for _, c := range []struct {
 		short uint64
 		next  string
 	}{{2, "stressor"}, {250, "stressor"}, {400, "leaker"}} {
-		w, l := diskVictim(t, 10, stats.FsUsage{UsedBytes: 300 << 20})
+		w, l := diskVictim(t, 10)
 		w.pods[1].Memory.WorkingSetBytes = stats.Some(uint64(310 << 20))
 		w.uses("leaker", 900, false)
 		w.pods[1].Memory.AnonBytes = stats.Some(uint64(10 << 20))
@@ -58,7 +56,7 @@ func TestAVictimOfADiskIsKilledForMemory(t *testing.T) {
 // than for that.
 func TestAVictimOfADiskHoldsMemoryNoLongerThanItsKill(t *testing.T) {
 	for _, who := range []string{"leaker", "stressor"} {
-		w, l := diskVictim(t, 800, stats.FsUsage{})
+		w, l := diskVictim(t, 800)
 		at := map[string]uint64{"leaker": 20, "stressor": 800}
 		w.uses("leaker", 20, false)
 		for left := uint64(600); l.Killed().Time.IsZero(); left -= 24 {
@@ -78,7 +76,7 @@ func TestAVictimOfADiskHoldsMemoryNoLongerThanItsKill(t *testing.T) {
 
 // What a disk's victim gave back while it was being stopped is there already.
 func TestAVictimOfADiskHasGivenItsMemoryBack(t *testing.T) {
-	w, _ := diskVictim(t, 800, stats.FsUsage{})
+	w, _ := diskVictim(t, 800)
 	w.uses("stressor", 1, false)
 	w.left(stats.SignalMemoryAvailable, 4800)
 	w.victim(w.look(11*time.Second), "")
@@ -125,31 +123,25 @@ func TestASmallVictimOfADiskRenewsNoWait(t *testing.T) {
 	}
 }
 
-// Shared memory comes later than page cache, and is expected once. What lies on two file systems counts on both.
+// Page cache is expected as far as it counts as used. Shared memory comes later, and is expected once; what the kernel keeps for a pod's
+// sockets was no page cache.
 func TestWhatAVictimOfADiskIsExpectedToReturn(t *testing.T) {
 	for _, c := range []struct {
-		what           string
-		working, shmem uint64
-		image          uint64 // MiB of files without a name there; those of nodefs are 300
-		dedicated      bool
-		want           uint64
+		what                   string
+		working, shmem, kernel uint64 // MiB, 10 of which are anonymous
+		want                   uint64
 	}{
-		{what: "files", working: 410, want: 310},
+		{what: "files", working: 410, want: 410},
 		{what: "shared memory", working: 410, shmem: 400, want: 410},
-		{what: "the image file system", working: 710, image: 300, want: 310},
-		{what: "its own", working: 710, image: 300, dedicated: true, want: 610},
+		{what: "sockets", working: 410, shmem: 200, kernel: 50, want: 360},
+		{what: "more than there is", working: 410, shmem: 300, kernel: 300, want: 310},
 	} {
 		w := newWard(t, "hard nodefs.available 1000Mi", "hard memory.available 500Mi")
 		w.files("clerk", stats.FsUsage{})
 		w.files("stressor", stats.FsUsage{UsedBytes: 3000 << 20})
-		w.node.Layout = stats.Some(stats.Layout{DedicatedImageFs: c.dedicated})
-		p := &w.pods[1]
-		p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{UsedBytes: 10 << 20})
-		p.Memory.AnonBytes, p.Memory.WorkingSetBytes = stats.Some(uint64(10<<20)), stats.Some(c.working<<20)
-		p.Memory.ShmemBytes = stats.Some(c.shmem << 20)
-		p.EphemeralStorage.Unnamed.Node = stats.Some(stats.FsUsage{UsedBytes: 300 << 20})
-		p.EphemeralStorage.Unnamed.Image = stats.Some(stats.FsUsage{UsedBytes: c.image << 20})
-		p.EphemeralStorage.Unnamed.Container = p.EphemeralStorage.Unnamed.Image
+		p := &w.pods[1].Memory
+		p.AnonBytes, p.WorkingSetBytes = stats.Some(uint64(10<<20)), stats.Some(c.working<<20)
+		p.ShmemBytes, p.KernelBytes = stats.Some(c.shmem<<20), stats.Some(c.kernel<<20)
 		w.disk(4000, 1_000_000)
 		w.victim(w.look(11*time.Second), "")
 		w.disk(900, 1_000_000)
@@ -163,10 +155,28 @@ func TestWhatAVictimOfADiskIsExpectedToReturn(t *testing.T) {
 	}
 }
 
+// A victim of a disk is dead, and its page cache about to be given back: nobody goes for that, but for two seconds at most.
+func TestThePageCacheOfADeadVictimIsOnItsWay(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		w, l := diskVictim(t, 310)
+		w.uses("leaker", 100, false)
+		w.dead(l)
+		w.left(stats.SignalMemoryAvailable, 300)
+		w.victim(w.look(100*time.Millisecond), "")
+		if told {
+			w.m.Uncached(l)
+			w.victim(w.look(100*time.Millisecond), "leaker")
+			continue
+		}
+		w.victim(w.look(1500*time.Millisecond), "")
+		w.victim(w.look(500*time.Millisecond), "leaker")
+	}
+}
+
 // Of what is not known of a disk's victim nothing is waited for.
 func TestAVictimOfADiskOfWhichNothingIsKnown(t *testing.T) {
 	for _, signal := range []stats.Signal{stats.SignalSwapAvailable, stats.SignalPIDAvailable} {
-		w, _ := diskVictim(t, 10, stats.FsUsage{}, "hard swap.available 1000Mi", "hard pid.available 1000")
+		w, _ := diskVictim(t, 10, "hard swap.available 1000Mi", "hard pid.available 1000")
 		w.pods[1].Memory.SwapBytes, w.pods[1].Threads = stats.Opt[uint64]{}, stats.Opt[uint64]{}
 		w.pods[2].Memory.SwapBytes, w.pods[2].Threads = stats.Some(uint64(500<<20)), stats.Some(uint64(700))
 		w.left(signal, 600)
@@ -211,7 +221,7 @@ func TestAVictimOfADiskThatDoesNotDie(t *testing.T) {
 		refused bool
 		next    string
 	}{{310, false, ""}, {40, false, "leaker"}, {0, false, "leaker"}, {310, true, "leaker"}} {
-		w, l := diskVictim(t, 310, stats.FsUsage{})
+		w, l := diskVictim(t, 310)
 		w.uses("leaker", 100, false)
 		if c.refused {
 			if !w.m.HastenRefused(l) {

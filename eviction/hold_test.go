@@ -255,7 +255,6 @@ func TestWhatAVictimStillHasIsMeasured(t *testing.T) {
 func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
 	w := newWard(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000")
 	w.pod("first", 800, 1, 1)
-	w.pods[0].EphemeralStorage.Unnamed.Node = stats.Some(stats.FsUsage{UsedBytes: 5 << 20})
 	w.victim(w.look(time.Second), "")
 	w.left(stats.SignalPIDAvailable, 3000)
 	w.left(stats.SignalMemoryAvailable, 900)
@@ -276,9 +275,8 @@ func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
 		t.Errorf("dropped %v, due %+v", dropped, again.lives[0].due)
 	}
 	saved.Lives[0].Awaited = map[string]SavedAwaited{"memory.available": {Level: new(uint64), Best: 1 << 63}, "x\n": {}}
-	saved.Lives[0].Unnamed = 1 << 63
 	again = managerOf(t, 0, "hard memory.available 1000Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) != 3 || strings.Contains(fmt.Sprint(dropped), "\n") {
+	if dropped := again.Resume(w.now, saved); len(dropped) != 2 || strings.Contains(fmt.Sprint(dropped), "\n") {
 		t.Errorf("dropped %v", dropped)
 	}
 }

@@ -97,6 +97,7 @@ type Life struct {
 	cleaned  Stamp     // zero: it is not, or the next reading of a disk counts whenever it was taken
 	clean    bool      // cleaned up
 	shared   bool      // much of what it returns is shared memory
+	uncached bool      // its page cache was given back
 	back     bool      // another cgroup or sandbox has its UID: what was killed is gone
 	undying  bool
 	refused  bool // the kernel did to kill it for what it was not chosen for
@@ -283,6 +284,9 @@ func (m *Manager) Emptied(at Stamp, l *Life) {
 		m.died(at.Time, l)
 	}
 }
+
+// Uncached takes that a dead victim's page cache was given back, as far as that could be.
+func (m *Manager) Uncached(l *Life) { l.uncached = true }
 
 // Cleaned takes that the runtime has cleaned up, or will not. With a zero time the next reading of a disk counts, whenever it was taken.
 func (m *Manager) Cleaned(at Stamp, l *Life) {

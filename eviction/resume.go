@@ -244,7 +244,6 @@ func (l *Life) save() SavedLife {
 		Undying: l.undying, Gone: l.gone, Settled: l.settled, Outcome: l.outcome.String(),
 	}
 	s.Awaited, s.Due, s.Holds = l.awaited.save()
-	s.Unnamed = l.unnamed
 	s.Shmem, s.Together = l.shmem.save(), l.together.save()
 	s.Untold = l.outcome != OutcomeUnknown && !l.told
 	if o := &l.met.Observed; o.OK || !l.met.Since.IsZero() {

@@ -66,7 +66,6 @@ type SavedLife struct {
 	Awaited  map[string]SavedAwaited `json:"awaited,omitempty"`
 	Due      map[string]uint64       `json:"due,omitempty"`
 	Holds    map[string]uint64       `json:"holds,omitempty"`
-	Unnamed  uint64                  `json:"unnamed,omitempty"`  // bytes that its files without a name take
 	Shmem    *SavedShmem             `json:"shmem,omitempty"`    // nil: none that is worth waiting for
 	Together *SavedTogether          `json:"together,omitempty"` // nil: what all pods used when it began is not known
 	Began    Stamp                   `json:"began"`

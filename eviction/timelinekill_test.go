@@ -148,6 +148,7 @@ func (s *shell) emptied(j *job) {
 	if !j.late && s.current(j) {
 		s.say("%s is dead", j.uid)
 		s.m.Emptied(s.stamp(), j.of)
+		s.m.Uncached(j.of)
 	}
 	if !j.Uncleaned {
 		s.later(j.Clean, func() { s.clean(j) })
@@ -178,6 +179,7 @@ func (s *shell) clean(j *job) {
 	}
 	if j.late && mine && !j.alive && s.current(j) {
 		s.m.Emptied(s.stamp(), j.of)
+		s.m.Uncached(j.of)
 	}
 	if s.current(j) {
 		s.say("%s is cleaned up", j.uid)

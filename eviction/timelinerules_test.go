@@ -245,8 +245,10 @@ func (r *rules) awaited(v *victim, what string, hard bool) bool {
 	disk := what == "disk"
 	t := r.s.t
 	switch {
-	case v.life != v.its, disk != v.l.e.Disk(), v.l.e.Local():
+	case v.life != v.its, disk && !v.l.e.Disk(), v.l.e.Local():
 		return false
+	case !disk && v.l.e.Disk(): // it counts once it was killed for what else is short, if what it has is known
+		return v.alive && v.killed && !v.l.Killed().Time.IsZero() && !v.Unmeasured && t-v.at < DieLimit
 	case v.alive && !v.hard:
 		return !hard && t-v.at < DieLimit
 	case v.alive && v.killed:

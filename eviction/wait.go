@@ -86,10 +86,12 @@ func (m *Manager) eases(now time.Time, l *Life, w *watched, together uint64) boo
 
 // counts reports whether what an eviction returns may count for a threshold that is not for a disk. A disk's victim counts once it was
 // killed for one (spared), until it is dead, for its clean-up takes minutes; and what it returns is a guess: where its end is late, only
-// what was measured since tells.
+// what was measured since tells. Page cache comes back a moment after a victim's end, whatever it was chosen for, and however gently.
 func (l *Life) counts(now time.Time, w *watched) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
+	case short == kindMemory && (l.e.Disk() || chosen != kindMemory) && l.Dead() && !l.uncached && !l.back:
+		return now.Sub(l.emptied.Time) < settleLimit
 	case w.Hard() && !l.e.hard, short.disk():
 		return false
 	case l.e.Disk():

@@ -185,7 +185,8 @@ type PodMemoryStats struct {
 	// Killing them returns most of it. Absent before v5.18.
 	KernelBytes Opt[uint64]
 	// FreedBytes is what killing every process of the pod would return: anonymous memory, page tables and kernel stacks for sure;
-	// shared memory only as far as no tmpfs holds it, which outlives the processes. Page cache stays, and was available before.
+	// shared memory only as far as no tmpfs holds it, which outlives the processes. Page cache stays: what is inactive was available before,
+	// the rest is dropped after them (internal/kill DropCache).
 	FreedBytes Opt[Range]
 }
 

@@ -27,8 +27,9 @@ type Event struct {
 type stage int
 
 const (
-	emptied stage = iota // no process is left, or err
-	cleaned              // the runtime has cleaned up, or err
+	emptied  stage = iota // no process is left, or err
+	uncached              // its page cache was given back, as far as that could be
+	cleaned               // the runtime has cleaned up, or err
 )
 
 // carrier carries out evictions, each on a goroutine of its own. It cannot reach what belongs to the loop.
@@ -88,6 +89,8 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 		return // it is in its grace period: to clean up would kill it at once
 	}
 	if alive == nil && j.cgroup {
+		j.victim.DropCache(cleaning)
+		report(uncached, nil)
 		c.unmountShared(j.victim) // the runtime takes seconds, or forgets it
 	}
 	err := clean(cleaning)

@@ -31,6 +31,8 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 	case e.stage == emptied:
 		u.alive = nil
 		v.o.Manager.Emptied(at, u.life)
+	case e.stage == uncached:
+		v.o.Manager.Uncached(u.life)
 	default:
 		if e.err != nil {
 			v.o.Log.Error("the runtime did not clean up after an evicted pod", "pod", v.name(u), "error", e.err)

@@ -194,12 +194,15 @@ func (f *fixture) soft(ctx context.Context) *eviction.Life {
 	return life
 }
 
-// take hands over what an eviction's goroutine reports, once.
+// take hands over what an eviction's goroutine reports of an end or a clean-up, once.
 func (f *fixture) take() Event {
 	f.t.Helper()
-	e := <-f.Events()
-	f.OnEvent(time.Now(), e)
-	return e
+	for {
+		e := <-f.Events()
+		if f.OnEvent(time.Now(), e); e.stage != uncached {
+			return e
+		}
+	}
 }
 
 // end waits for all goroutines.
@@ -523,7 +526,7 @@ func TestSharedMemoryIsGivenBack(t *testing.T) {
 		defer close(done)
 		f.carrier.carryOut(t.Context(), &job{victim: victim, cancel: func() {}, urgent: true, cgroup: true})
 	}()
-	for _, want := range []stage{emptied, cleaned} {
+	for _, want := range []stage{emptied, uncached, cleaned} {
 		if e := <-f.Events(); e.stage != want {
 			t.Errorf("stage %v, %v; want %v", e.stage, e.err, want)
 		}

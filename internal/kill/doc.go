@@ -6,6 +6,7 @@
 //	strike.go          threads that kill, for a kill may wait for a lock of the kernel
 //	victim.go          Victim: pinned, killed, awaited
 //	reap.go            after the kill: CPU for the dying, their memory freed
+//	cache.go           page cache that a pod leaves behind
 //	note.go            what a crash must not leave, noted on the cgroup
 //	stop.go            gently, through the runtime
 //	clean.go           the runtime cleans up

@@ -267,3 +267,52 @@ func TestLiveSelfTest(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// What a pod has read over and over counts as used, and stays after its death until it is dropped.
+func TestLiveDropCache(t *testing.T) {
+	fs, p, top := livePod(t, "c")
+	const size = 64 << 20
+	folder, err := os.MkdirTemp(".", "cache") // not /tmp, which may be memory
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "file")
+	hog(t, top+"/c", 1<<20)
+	own := strconv.Itoa(os.Getpid())
+	set(t, top+"/c/cgroup.procs", own)
+	text := make([]byte, size)
+	err = os.WriteFile(file, text, 0o600)
+	for range 3 {
+		if err == nil {
+			_, err = os.ReadFile(file)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Sync()
+	set(t, fs.Mount()+"/cgroup.procs", own)
+	v, err := Pin(fs, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.WaitEmpty(t.Context(), waitLimit); err != nil {
+		t.Fatal(err)
+	}
+	tidy(filepath.Join(top, "c")) // as a runtime does at once
+	began := time.Now()
+	took := v.DropCache(t.Context())
+	var left cgroup.MemoryStat
+	if err := v.group.MemoryStat(make([]byte, 8<<10), &left); err != nil {
+		t.Fatal(err)
+	}
+	if cache := left.File - left.Shmem; took < size/2 || cache > size/8 {
+		t.Errorf("took %d MiB in %v, %d are left", took>>20, time.Since(began), cache>>20)
+	}
+	t.Logf("took %d MiB in %v", took>>20, time.Since(began))
+}

@@ -35,6 +35,7 @@ const (
 	stepWait      = "wait"
 	stepEmptied   = "emptied"
 	stepRestored  = "cpu restored"
+	stepCache     = "page cache"
 	stepContainer = "StopContainer"
 	stepStop      = "StopPodSandbox"
 	stepRemove    = "RemovePodSandbox"
@@ -46,7 +47,7 @@ type Step struct {
 	At   time.Duration // CLOCK_MONOTONIC, when it was done
 	Err  error         // why it was not, or not wholly
 	// N counts: pidfds opened, processes killed by pidfd, groups whose CPU limits were lifted, processes whose memory was
-	// freed; of the runtime's calls, how many were made in a row.
+	// freed, MiB of page cache; of the runtime's calls, how many were made in a row.
 	N int
 }
 

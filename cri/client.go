@@ -41,6 +41,7 @@ type Client struct {
 	timeouts  timeouts
 	limits    limits
 	turn      turn
+	lists     turn // of everything
 
 	noSandboxStream, noContainerStream, noImageStream absence
 }
@@ -55,6 +56,7 @@ func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 	}
 	c := &Client{
 		link: l, runtime: runtimev1.NewRuntimeServiceClient(l.conn), imageLink: l, timeouts: defaults, limits: listLimits, turn: newTurn(),
+		lists: newTurn(),
 	}
 	if imageEndpoint != "" {
 		full, err := ParseEndpoint(imageEndpoint)

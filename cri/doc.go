@@ -11,7 +11,7 @@
 //	largepods.go   sandboxes that are too large for one answer, and those of one pod
 //	everything.go  all sandboxes and all containers, one by one
 //	stream.go      a list that comes as a stream, within bounds
-//	turn.go        large answers come one after another
+//	turn.go        lists of everything, and large answers, come one after another
 //	thin.go        answers of which only what is taken is decoded
 //	thinjson.go    likewise, JSON within them
 //	taken.go       what is taken of which answer

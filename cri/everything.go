@@ -10,8 +10,8 @@ import (
 // too large for one answer they are listed in parts (see sandboxesInParts), and left is what is not told. known are the IDs of those that
 // were there before.
 func (c *Client) Sandboxes(ctx context.Context, known []string, each func(*PodSandbox)) (left Untold, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
+	ctx, done := c.alone(ctx)
+	defer done()
 	told := map[string]bool{} // by a stream that became too large
 	hand := func(s *PodSandbox) bool {
 		if !told[s.ID] {
@@ -49,9 +49,9 @@ const listRounds = 10
 // That takes long, and a sandbox may come meanwhile: they are listed again until there is none that was not asked. Those that are ready,
 // in which something may start, are asked last. known are the IDs of sandboxes that were listed just before.
 func (c *Client) AllContainers(ctx context.Context, known []string, to Told) error {
-	within, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
+	within, done := c.alone(ctx)
 	_, err := c.listContainers(within, nil, func(one *Container) bool { to.Container(one); return false })
+	done()
 	if !errors.Is(err, ErrTooLarge) {
 		return err
 	}

@@ -22,8 +22,8 @@ type Image struct {
 
 // ListImages lists the images of the image service, each once for each runtime handler that it was pulled for.
 func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
+	ctx, done := c.alone(ctx)
+	defer done()
 	type key struct{ id, handler string } // one id may come once for each runtime handler (RuntimeClassInImageCriApi)
 	seen := map[key]bool{}
 	var m runtimev1.Image

@@ -127,8 +127,8 @@ func (p *largePods) each(ctx context.Context, ids []string) error {
 // runtime tells, those are asked for that have the kubelet's label: who labels one of a pod's labels all. Not everybody does it who has a
 // runtime make pods.
 func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeouts.list)
-	defer cancel()
+	ctx, done := c.alone(ctx)
+	defer done()
 	own := func(s *PodSandbox) bool { return s.UID == uid }
 	if of, err = c.listSandboxes(ctx, nil, own); !errors.Is(err, ErrTooLarge) {
 		return of, err

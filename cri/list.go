@@ -72,23 +72,27 @@ func NewLister(c *Client) *Lister {
 // whose verbose status is too large is Refused, and asked for the plain one from then on. When ctx ends, or a status is not
 // answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.client.timeouts.list)
-	defer cancel()
+	within, done := l.client.alone(ctx)
+	defer done()
 	out := Listing{Time: l.now()}
 	var err error
-	if out.Sandboxes, _, err = l.client.anySandboxes(ctx, slices.Sorted(maps.Keys(l.sandboxes))); err != nil {
+	if out.Sandboxes, _, err = l.client.anySandboxes(within, slices.Sorted(maps.Keys(l.sandboxes))); err != nil {
 		return out, err
 	}
 	over := endedOf(out.Sandboxes)
-	out.Containers, err = l.client.listContainers(ctx, nil, over.keeps)
+	out.Containers, err = l.client.listContainers(within, nil, over.keeps)
 	if errors.Is(err, ErrTooLarge) {
 		over.exited = 0
-		out.Containers, err = l.client.listInParts(ctx, out.Sandboxes, over.keeps)
+		out.Containers, err = l.client.listInParts(within, out.Sandboxes, over.keeps)
 	}
 	if err != nil {
 		return out, err
 	}
 	out.Sandboxes = over.trim(out.Sandboxes, out.Containers)
+	done() // what follows is small
+	end, _ := within.Deadline()
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
 	l.details(ctx, plan(l.remember(out)))
 	for i := range out.Sandboxes {
 		s := &out.Sandboxes[i]

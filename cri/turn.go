@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -43,6 +44,21 @@ func (t turn) wait(ctx context.Context, patience time.Duration, read *atomic.Int
 			return func() {}
 		}
 	}
+}
+
+// alone gives a list of everything its time, from when no other is under way on: however long a runtime takes before it sends any of
+// thousands of containers, two answers at once are more memory than the agent has. done ends it, and may be called twice.
+func (c *Client) alone(ctx context.Context) (within context.Context, done func()) {
+	select {
+	case c.lists <- struct{}{}:
+	case <-ctx.Done():
+		return ctx, func() {}
+	}
+	within, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	return within, sync.OnceFunc(func() {
+		cancel()
+		c.lists.done()
+	})
 }
 
 // answerLeast is what a large answer sends of itself in that time: less may be anything.

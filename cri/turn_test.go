@@ -1,0 +1,91 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+// everything are the calls that list all that a runtime has.
+var everything = map[string]func(context.Context, *Client) error{
+	"Sandboxes": func(ctx context.Context, c *Client) error {
+		_, err := c.Sandboxes(ctx, nil, func(*PodSandbox) {})
+		return err
+	},
+	"AllContainers": func(ctx context.Context, c *Client) error {
+		return c.AllContainers(ctx, nil, Told{Container: func(*Container) {}})
+	},
+	"List":        func(ctx context.Context, c *Client) error { _, err := NewLister(c).List(ctx); return err },
+	"ListImages":  func(ctx context.Context, c *Client) error { _, err := c.ListImages(ctx); return err },
+	"SandboxesOf": func(ctx context.Context, c *Client) error { _, err := c.SandboxesOf(ctx, "u"); return err },
+	"Alive":       func(ctx context.Context, c *Client) error { _, _, err := c.Alive(ctx); return err },
+}
+
+// However long a runtime sends nothing of a list of everything, no other is asked for: what it was asked for meanwhile it would send at
+// once. A status is, and whoever does not want to wait any more does not.
+func TestListsOfEverythingComeOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	r := node(t)
+	c := patient(dial(t, r.Endpoint()))
+	r.Hang["ListPodSandbox"] = true
+	ctx, end := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() { first <- everything["Sandboxes"](ctx, c) }()
+	for tick := time.NewTicker(time.Millisecond); r.Calls("ListPodSandbox") == 0; {
+		<-tick.C
+	}
+	r.Change(func() { r.Hang["ListPodSandbox"] = false })
+	before := r.Calls("StreamContainers") + r.Calls("StreamImages")
+
+	started := time.Now()
+	if _, err := c.ContainerStatus(t.Context(), "c1"); err != nil || time.Since(started) > patienceForList {
+		t.Errorf("a status: %v after %v", err, time.Since(started))
+	}
+	var wait sync.WaitGroup
+	for name, list := range everything {
+		wait.Go(func() {
+			if err := list(t.Context(), c); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		over, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if err := list(over, c); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s is not waited for: %v", name, err)
+		}
+	}
+	<-time.After(patienceForList + 2*patienceForTurn) // nothing is to happen
+	if n := r.Calls("ListPodSandbox") + r.Calls("StreamContainers") + r.Calls("StreamImages") - before; n != 1 {
+		t.Errorf("%d lists are asked for while one is under way", n-1)
+	}
+	end()
+	wait.Wait()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// A list has all of its time, however long it waited for others.
+func TestAListsTimeBeginsWithItsTurn(t *testing.T) {
+	t.Parallel()
+	r := node(t)
+	const each = 800 * time.Millisecond
+	for _, name := range []string{"ListPodSandbox", "ListImages"} {
+		r.Delay[name] = each
+	}
+	c := patient(dial(t, r.Endpoint()))
+	c.timeouts.list = 5 * each / 2 // of List: containers and, of a slow machine, some
+	var wait sync.WaitGroup
+	for range 2 {
+		for _, name := range []string{"Sandboxes", "List", "ListImages", "SandboxesOf"} {
+			wait.Go(func() {
+				if err := everything[name](t.Context(), c); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+	}
+	wait.Wait()
+}

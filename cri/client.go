@@ -43,7 +43,7 @@ type Client struct {
 	turn      turn
 	lists     turn // of everything
 
-	noSandboxStream, noContainerStream, noImageStream absence
+	sandbox, container, image learnt // of their lists
 }
 
 // Dial makes a client for an endpoint as the kubelet writes it: unix:///run/containerd/containerd.sock. An absolute path
@@ -64,7 +64,7 @@ func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 			c.imageLink, err = newLink(full)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("image service: %w", err), l.conn.Close())
+			return nil, errors.Join(fmt.Errorf("image service: %w", err), l.close())
 		}
 	}
 	c.images = runtimev1.NewImageServiceClient(c.imageLink.conn)
@@ -77,9 +77,9 @@ func (c *Client) Endpoint() string { return c.link.endpoint }
 // Close ends the connections and every call in flight.
 func (c *Client) Close() error {
 	if c.imageLink == c.link {
-		return c.link.conn.Close()
+		return c.link.close()
 	}
-	return errors.Join(c.link.conn.Close(), c.imageLink.conn.Close())
+	return errors.Join(c.link.close(), c.imageLink.close())
 }
 
 // listSandboxes lists the sandboxes that a filter lets through (nil: all), once each, within the caller's deadline. keep says which are
@@ -88,7 +88,7 @@ func (c *Client) listSandboxes(ctx context.Context, filter *runtimev1.PodSandbox
 	words, sources, seen := words{}, map[string]map[string]string{}, map[string]bool{}
 	var m runtimev1.PodSandbox
 	out, err := (&twin[PodSandbox]{
-		link: c.link, turn: c.turn, absent: &c.noSandboxStream, limits: c.limits,
+		link: c.link, turn: c.turn, learnt: &c.sandbox, all: filter == nil, limits: c.limits,
 		streamName: runtimev1.RuntimeService_StreamPodSandboxes_FullMethodName, streamed: &runtimev1.StreamPodSandboxesResponse{},
 		plainName: runtimev1.RuntimeService_ListPodSandbox_FullMethodName, plain: &runtimev1.ListPodSandboxResponse{},
 		request: &runtimev1.StreamPodSandboxesRequest{Filter: filter}, whole: &runtimev1.ListPodSandboxRequest{Filter: filter},
@@ -114,7 +114,7 @@ func (c *Client) listContainers(ctx context.Context, filter *runtimev1.Container
 	words, seen := words{}, map[string]bool{}
 	var m runtimev1.Container
 	out, err := (&twin[Container]{
-		link: c.link, turn: c.turn, absent: &c.noContainerStream, limits: c.limits,
+		link: c.link, turn: c.turn, learnt: &c.container, all: filter == nil, limits: c.limits,
 		streamName: runtimev1.RuntimeService_StreamContainers_FullMethodName, streamed: &runtimev1.StreamContainersResponse{},
 		plainName: runtimev1.RuntimeService_ListContainers_FullMethodName, plain: &runtimev1.ListContainersResponse{},
 		request: &runtimev1.StreamContainersRequest{Filter: filter}, whole: &runtimev1.ListContainersRequest{Filter: filter},

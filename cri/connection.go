@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,9 @@ func statusLimit(verbose bool) int {
 type link struct {
 	endpoint string
 	conn     *grpc.ClientConn
+	arriving *http.Transport // for answers that are read while they come
+	closing  context.Context // over once it is closed
+	closed   context.CancelFunc
 	// epoch counts what may have put another runtime behind the socket: connections after the first, and calls that
 	// failed with Unavailable. What was learnt of the runtime in an earlier epoch counts no more.
 	epoch   atomic.Uint64
@@ -73,6 +77,8 @@ func newLink(endpoint string) (*link, error) {
 		return nil, err
 	}
 	l := &link{endpoint: target}
+	l.arriving = newArriving(l)
+	l.closing, l.closed = context.WithCancel(context.Background())
 	l.conn, err = grpc.NewClient(target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
@@ -103,6 +109,12 @@ func newLink(endpoint string) (*link, error) {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
 	}
 	return l, nil
+}
+
+// close ends every call in flight.
+func (l *link) close() error {
+	l.closed()
+	return l.conn.Close()
 }
 
 // ParseEndpoint returns an endpoint in its full form, unix:///PATH. Also taken are unix:/PATH and /PATH alone, as the kubelet

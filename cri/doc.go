@@ -11,6 +11,7 @@
 //	largepods.go   sandboxes that are too large for one answer, and those of one pod
 //	everything.go  all sandboxes and all containers, one by one
 //	stream.go      a list that comes as a stream, within bounds
+//	arrive.go      a large list, taken while it comes
 //	turn.go        lists of everything, and large answers, come one after another
 //	thin.go        answers of which only what is taken is decoded
 //	thinjson.go    likewise, JSON within them

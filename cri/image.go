@@ -28,7 +28,7 @@ func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	seen := map[key]bool{}
 	var m runtimev1.Image
 	out, err := (&twin[Image]{
-		link: c.imageLink, turn: c.turn, absent: &c.noImageStream, limits: c.limits,
+		link: c.imageLink, turn: c.turn, learnt: &c.image, all: true, limits: c.limits,
 		streamName: runtimev1.ImageService_StreamImages_FullMethodName, streamed: &runtimev1.StreamImagesResponse{},
 		plainName: runtimev1.ImageService_ListImages_FullMethodName, plain: &runtimev1.ListImagesResponse{},
 		request: &runtimev1.StreamImagesRequest{}, whole: &runtimev1.ListImagesRequest{},

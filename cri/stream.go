@@ -32,8 +32,11 @@ func (l limits) exceeded(items, bytes int) error {
 		ErrTooLarge, l.items, l.bytes)
 }
 
-// absence remembers that a runtime lacks a stream: the link's epoch in which it said so, plus one; 0: it never did.
-type absence struct{ learnt atomic.Uint64 }
+// learnt is what is remembered of a list.
+type learnt struct {
+	noStream atomic.Uint64 // the link's epoch in which the runtime said that it lacks the stream, plus one; 0: it never did
+	small    atomic.Bool   // the last answer to one of everything was (see largeAnswer)
+}
 
 // twin is a list that a runtime answers as a stream (cri-api 0.37, containerd 2.4) or in one message. Either way each item is made of what
 // came as soon as it is known, and nothing else is kept: ten thousand dead containers, decoded as a whole, are more memory than the agent
@@ -41,12 +44,13 @@ type absence struct{ learnt atomic.Uint64 }
 type twin[T any] struct {
 	link   *link
 	turn   turn
-	absent *absence
+	learnt *learnt
+	all    bool // of everything, without a filter
 	limits limits
 	// The calls, and the messages that they are answered with.
 	streamName, plainName string
 	streamed, plain       proto.Message
-	request, whole        any // of each call
+	request, whole        proto.Message // of each call
 	// item makes one; false: it is left out.
 	item func(text []byte) (T, bool, error)
 }
@@ -55,16 +59,25 @@ type twin[T any] struct {
 func (t *twin[T]) list(ctx context.Context) ([]T, error) {
 	defer t.turn.wait(ctx, patienceForList, &t.link.read)()
 	epoch := t.link.epoch.Load()
-	if t.absent.learnt.Load() != epoch+1 {
+	if t.learnt.noStream.Load() != epoch+1 {
 		out, begun, err := t.drain(ctx)
 		if begun || status.Code(err) != codes.Unimplemented {
 			return out, err
 		}
-		t.absent.learnt.Store(epoch + 1)
+		t.learnt.noStream.Store(epoch + 1)
 	}
 	a := answer[T]{of: takenOf(t.plain), item: t.item}
-	err := t.link.conn.Invoke(ctx, t.plainName, t.whole, &a)
+	told, err := false, error(nil)
+	if t.all && !t.learnt.small.Load() {
+		told, err = a.arrives(ctx, t.link, t.plainName, t.whole)
+	}
+	if !told {
+		err = t.link.conn.Invoke(ctx, t.plainName, t.whole, &a)
+	}
 	if err == nil {
+		if t.all {
+			t.learnt.small.Store(a.bytes < largeAnswer)
+		}
 		err = t.limits.exceeded(a.seen, 0)
 	}
 	if err != nil {
@@ -124,13 +137,15 @@ type answer[T any] struct {
 func (a *answer[T]) decode(data mem.BufferSlice) error {
 	a.bytes = data.Len()
 	p := pruner{chunks: data, frees: true}
-	err := p.each(a.bytes, a.of, func(text []byte) error {
-		item, keep, err := a.item(text)
-		if keep && err == nil {
-			a.items = append(a.items, item)
-		}
-		return err
-	})
+	err := p.each(a.bytes, a.of, a.take)
 	a.seen = p.items
+	return err
+}
+
+func (a *answer[T]) take(text []byte) error {
+	item, keep, err := a.item(text)
+	if keep && err == nil {
+		a.items = append(a.items, item)
+	}
 	return err
 }

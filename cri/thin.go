@@ -3,6 +3,7 @@ package cri
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that thin stands on
@@ -69,6 +70,9 @@ type pruner struct {
 	chunks mem.BufferSlice // that come after cur
 	cur    []byte
 	last   mem.BufferSlice // cur is the data of its first
+	from   io.Reader       // what comes after them; nil: nothing does
+	room   []byte          // that this is read into
+	broken error           // why it ended early
 	frees  bool            // what was read is given back at once: a list of megabytes gives its room to what is made of it
 	at     int             // bytes read
 	depth  int             // of the message that is read; 1: the answer
@@ -80,7 +84,10 @@ type pruner struct {
 func (p *pruner) more() bool {
 	for len(p.cur) == 0 {
 		if len(p.chunks) == 0 {
-			return false
+			if !p.read() {
+				return false
+			}
+			continue
 		}
 		if p.frees && p.last != nil { // grpc frees what it finds in its place
 			p.last[0].Free()
@@ -89,6 +96,18 @@ func (p *pruner) more() bool {
 		p.cur, p.last, p.chunks = p.chunks[0].ReadOnlyData(), p.chunks, p.chunks[1:]
 	}
 	return true
+}
+
+// read makes cur what comes next of an answer that is read while it comes.
+func (p *pruner) read() bool {
+	if p.from == nil || p.broken != nil {
+		return false
+	}
+	n, err := p.from.Read(p.room)
+	if p.cur = p.room[:n]; err != nil && n == 0 {
+		p.broken = err
+	}
+	return p.broken == nil
 }
 
 // step goes on within cur.

@@ -24,36 +24,63 @@ func older(a, b dead) int {
 // returns the IDs of those that go.
 func (w *planner) planContainers() map[string]bool {
 	policy, units := w.policy.Container, w.units()
-	gone, keep := map[string]bool{}, units[:0]
-	var removed, surplus []Step
+	keep, removed := units[:0], make([]chosen, 0, len(units))
+	var surplus []chosen
 	for _, u := range units {
 		// Only when all pods are known, for what is known of one by name as well (evictContainers, allSourcesReady).
 		if reason, ok := w.runtime(u[0].uid); ok && w.look.PodsSynced {
-			removed = appendSteps(removed, u, reason, podWords[reason])
+			removed = append(removed, chosen{u, reason, podWords[reason]})
 			continue
 		}
 		if n := policy.MaxPerPodContainer; n >= 0 && len(u) > n {
 			why := fmt.Sprintf("%d dead containers of this name in the pod, the newest %d stay", len(u), n)
-			surplus = appendSteps(surplus, u[:len(u)-n], PerContainer, why)
+			surplus = append(surplus, chosen{u[:len(u)-n], PerContainer, why})
 			u = u[len(u)-n:]
 		}
 		if len(u) > 0 {
 			keep = append(keep, u)
 		}
 	}
-	share, oldest := w.limit(keep)
-	for _, steps := range [][]Step{removed, surplus, share, oldest} {
-		slices.SortFunc(steps, func(a, b Step) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
-		for i := range steps {
-			gone[steps[i].ID] = true
+	share, last := w.limit(keep)
+	groups, n := [][]chosen{removed, surplus, share, last}, 0
+	for _, group := range groups {
+		for _, of := range group {
+			n += len(of.dead)
 		}
-		w.plan.Steps = append(w.plan.Steps, steps...)
+	}
+	most := n
+	for i := range w.look.Sandboxes {
+		if w.look.Sandboxes[i].NotReady {
+			most++ // it may follow
+		}
+	}
+	w.steps(most)
+	gone := make(map[string]bool, n)
+	for _, group := range groups {
+		first := len(w.plan.Steps)
+		for _, of := range group {
+			w.remove(of)
+		}
+		slices.SortFunc(w.plan.Steps[first:], oldest)
+	}
+	for i := range w.plan.Steps {
+		gone[w.plan.Steps[i].ID] = true
 	}
 	return gone
 }
 
+// chosen are containers that go, and why.
+type chosen struct {
+	dead   []dead
+	reason Reason
+	why    string
+}
+
+// oldest orders the steps that remove what is the oldest first.
+func oldest(a, b Step) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) }
+
 // limit brings the dead containers of all units down to maxContainers.
-func (w *planner) limit(units [][]dead) (share, oldest []Step) {
+func (w *planner) limit(units [][]dead) (share, last []chosen) {
 	most, n := w.policy.Container.MaxContainers, 0
 	for _, u := range units {
 		n += len(u)
@@ -66,16 +93,16 @@ func (w *planner) limit(units [][]dead) (share, oldest []Step) {
 	var rest []dead
 	for _, u := range units {
 		if len(u) > each {
-			share = appendSteps(share, u[:len(u)-each], EqualShare, why)
+			share = append(share, chosen{u[:len(u)-each], EqualShare, why})
 			u = u[len(u)-each:]
 		}
 		rest = append(rest, u...)
 	}
 	if n = len(rest); n > most {
 		slices.SortFunc(rest, older)
-		oldest = appendSteps(nil, rest[:n-most], Oldest, fmt.Sprintf("%d dead containers, at most %d: it is among the oldest", n, most))
+		last = []chosen{{rest[:n-most], Oldest, fmt.Sprintf("%d dead containers, at most %d: it is among the oldest", n, most)}}
 	}
-	return share, oldest
+	return share, last
 }
 
 // units are the dead containers by pod and name, each oldest first.
@@ -144,15 +171,14 @@ func (w *planner) owner(c *Container) (uid, why string) {
 	return s.PodUID, ""
 }
 
-func appendSteps(to []Step, of []dead, reason Reason, why string) []Step {
-	for _, d := range of {
-		stop, why := d.State == Unknown, why
+func (w *planner) remove(c chosen) {
+	for _, d := range c.dead {
+		stop, why := d.State == Unknown, c.why
 		if stop {
-			why += "; the runtime does not know whether it runs: stop it first"
+			why = w.shared(c.why + "; the runtime does not know whether it runs: stop it first")
 		}
-		to = append(to, Step{
-			Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop, Since: d.CreatedAt, Reason: reason, Why: why,
+		w.plan.Steps = append(w.plan.Steps, Step{
+			Action: RemoveContainer, ID: d.ID, PodUID: d.uid, Name: d.Name, StopFirst: stop, Since: d.CreatedAt, Reason: c.reason, Why: why,
 		})
 	}
-	return to
 }

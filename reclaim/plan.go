@@ -97,7 +97,7 @@ const (
 // Plan plans from what was seen. A part of the policy that cannot be removes nothing, and is among the errors.
 func (p Policy) Plan(now time.Time, l *Look) Plan {
 	w := &planner{policy: p, now: now, look: l, plan: Plan{Time: now, Trigger: l.Trigger, Left: slices.Clone(l.Left)}}
-	w.sandboxes = make(map[string]*Sandbox, len(l.Sandboxes))
+	w.texts, w.sandboxes = map[string]string{}, make(map[string]*Sandbox, len(l.Sandboxes))
 	for i := range l.Sandboxes {
 		w.sandboxes[l.Sandboxes[i].ID] = &l.Sandboxes[i]
 	}
@@ -164,7 +164,24 @@ type planner struct {
 	now       time.Time
 	look      *Look
 	sandboxes map[string]*Sandbox // by ID
+	texts     map[string]string   // that many steps have, each once
 	plan      Plan
+}
+
+// shared is a text that was made before, where it was.
+func (w *planner) shared(text string) string {
+	if one, was := w.texts[text]; was {
+		return one
+	}
+	w.texts[text] = text
+	return text
+}
+
+// steps has room for more steps at once: of ten thousand, what grows by and by is there twice.
+func (w *planner) steps(more int) {
+	if more > 0 {
+		w.plan.Steps = slices.Grow(w.plan.Steps, more)
+	}
 }
 
 func (w *planner) leave(what, why string) { w.plan.Left = append(w.plan.Left, Left{what, why}) }

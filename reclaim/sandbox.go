@@ -28,25 +28,36 @@ func (w *planner) planSandboxes(removed map[string]bool) {
 	}
 	// By pod, the newest first.
 	slices.SortFunc(all, func(a, b *Sandbox) int { return cmp.Or(strings.Compare(a.PodUID, b.PodUID), olderSandbox(b, a)) })
-	var steps []Step
-	for i, s := range all {
+	over, newer := all[:0], ""
+	for _, s := range all {
+		_, ok := w.runtime(s.PodUID)
+		if ok = ok || s.PodUID == newer; ok && s.NotReady && !full[s.ID] {
+			over = append(over, s)
+		}
+		newer = s.PodUID
+	}
+	w.steps(len(over))
+	first := len(w.plan.Steps)
+	for _, s := range over {
 		reason, ok := w.runtime(s.PodUID)
-		why := podWords[reason]
 		if !ok {
-			reason, why = NotNewest, "its pod has a newer one"
-			ok = i > 0 && all[i-1].PodUID == s.PodUID
+			reason = NotNewest
 		}
-		if !ok || !s.NotReady || full[s.ID] {
-			continue
-		}
-		steps = append(steps, Step{
+		w.plan.Steps = append(w.plan.Steps, Step{
 			Action: RemoveSandbox, ID: s.ID, PodUID: s.PodUID, Name: s.Namespace + "/" + s.Name, Since: s.CreatedAt, Reason: reason,
-			Why: "not ready, without containers, and " + why,
+			Why: sandboxWords[reason],
 		})
 	}
-	slices.SortFunc(steps, func(a, b Step) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID)) })
-	w.plan.Steps = append(w.plan.Steps, steps...)
+	slices.SortFunc(w.plan.Steps[first:], oldest)
 }
+
+// sandboxWords are the reasons of sandboxes in words.
+var sandboxWords = map[Reason]string{
+	NotNewest: bare + "its pod has a newer one", PodGone: bare + podWords[PodGone], PodEvicted: bare + podWords[PodEvicted],
+	PodTerminated: bare + podWords[PodTerminated],
+}
+
+const bare = "not ready, without containers, and "
 
 // olderSandbox orders the oldest first, and equals by attempt and ID.
 func olderSandbox(a, b *Sandbox) int {

@@ -141,6 +141,7 @@ type Collector struct {
 	pauses  map[string]string   // the image of a sandbox, by sandbox ID
 	// listed are the IDs of the sandboxes that last were: one that nothing names any more is asked for by it.
 	listed []string
+	had    int      // containers that were listed with them
 	pause  []string // images for sandboxes by the runtime's configuration
 	paces  paces
 	// imageDir is a directory on the image file system, as the runtime last told it; empty: it has not.

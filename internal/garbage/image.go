@@ -94,9 +94,9 @@ func (v *view) pulling() string {
 // where the rest is not of a moment ago, in all that are ready. A container that was made and has ended in between in one that is not ready
 // any more is not seen then.
 func (x *run) usedNow() (*view, error) {
-	before := x.lists
+	before := x.listed
 	all, err := x.fresh(x.listsFor > freshLeast)
-	if err != nil || all != before {
+	if err != nil || x.listed != before {
 		return all, err
 	}
 	v := &view{look: &reclaim.Look{}, untold: slices.Clone(all.untold)}

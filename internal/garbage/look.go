@@ -3,6 +3,7 @@ package garbage
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,11 +20,12 @@ type view struct {
 	look     *reclaim.Look
 	time     time.Time
 	problems []string
-	slow     string   // what the runtime was slow at; empty: nothing
-	known    Known    // that Pods of look were made from
-	noImages error    // why images were not seen although they were to be
-	untold   []string // sandboxes whose containers that may run are more than the runtime tells; "": those that are not told themselves
-	partly   bool     // ready sandboxes without a container are more than it tells: any pod may have one
+	slow     string          // what the runtime was slow at; empty: nothing
+	known    Known           // that Pods of look were made from
+	noImages error           // why images were not seen although they were to be
+	untold   []string        // sandboxes whose containers that may run are more than the runtime tells; "": those that are not told themselves
+	of       map[string]bool // pods, by UID, of which what is dead is seen; nil: of all
+	partly   bool            // ready sandboxes without a container are more than it tells: any pod may have one
 }
 
 // doubt notes what is wrong with a part of a look.
@@ -87,8 +89,13 @@ func (c *Collector) view(ctx context.Context, what What, trigger reclaim.Trigger
 // one that its label tells of.
 func (c *Collector) lists(ctx context.Context, v *view) error {
 	began, l := c.now(), v.look
+	if v.of == nil { // what grows by and by is there twice
+		l.Sandboxes, l.Containers = make([]reclaim.Sandbox, 0, len(c.listed)), make([]reclaim.Container, 0, c.had)
+	}
 	left, err := c.o.Runtime.Sandboxes(ctx, c.listed, func(s *cri.PodSandbox) {
-		l.Sandboxes = append(l.Sandboxes, sandboxOf(s))
+		if c.sees(v, s) {
+			l.Sandboxes = append(l.Sandboxes, sandboxOf(s))
+		}
 	})
 	if err != nil {
 		return err
@@ -103,9 +110,16 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	}
 	texts := newTexts(l.Sandboxes)
 	if err := c.o.Runtime.AllContainers(ctx, known, cri.Told{
-		Again:     func() { l.Containers = nil },
-		Container: func(one *cri.Container) { l.Containers = append(l.Containers, texts.container(one)) },
+		Again: func() { l.Containers = l.Containers[:0] },
+		Container: func(one *cri.Container) {
+			if it := texts.container(one); c.seesContainer(v, texts.sandboxes[one.SandboxID], &it) {
+				l.Containers = append(l.Containers, it)
+			}
+		},
 		Sandbox: func(s *cri.PodSandbox) {
+			if !c.sees(v, s) {
+				return
+			}
 			known = append(known, s.ID)
 			came := sandboxOf(s)
 			l.Sandboxes, texts.sandboxes[s.ID] = append(l.Sandboxes, came), &came
@@ -115,10 +129,38 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	}); err != nil {
 		return err
 	}
-	c.listed = known
+	c.remember(v, known)
 	c.date(l, texts.sandboxes)
 	c.tooSlow(v, began, "its list of containers")
 	return nil
+}
+
+// sees says whether a sandbox is of those that a view is of. When one of the future was seen is remembered by seeing it each time.
+func (c *Collector) sees(v *view, s *cri.PodSandbox) bool {
+	_, dated := c.sandboxes[s.ID]
+	return v.of == nil || s.Ready || v.of[s.UID] || dated || s.CreatedAt.After(v.time)
+}
+
+// seesContainer is likewise for a container, whose sandbox is nil where it is not seen or not known.
+func (c *Collector) seesContainer(v *view, s *reclaim.Sandbox, one *reclaim.Container) bool {
+	_, dated := c.containers[one.ID]
+	return v.of == nil || one.State != reclaim.Exited || v.of[one.PodUID] || s != nil && v.of[s.PodUID] || dated || one.CreatedAt.After(v.time)
+}
+
+// remember keeps the IDs of sandboxes that were listed: where a view is of some only, of those as well.
+func (c *Collector) remember(v *view, ids []string) {
+	if v.of == nil {
+		c.listed, c.had = ids, len(v.look.Containers)
+		return
+	}
+	came := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		came[id] = true
+	}
+	for _, id := range c.listed {
+		delete(came, id)
+	}
+	c.listed = slices.AppendSeq(c.listed, maps.Keys(came))
 }
 
 func sandboxOf(s *cri.PodSandbox) reclaim.Sandbox {

@@ -67,7 +67,7 @@ func TestWhatAPassSaysIsLogged(t *testing.T) {
 	putOff := Result{PutOff: "the runtime took 3s for its list of images"}
 	say(putOff, "is put off")
 	say(putOff)
-	say(Result{Done: []Done{{Step: step}}}, "garbage collected")
+	say(Result{Done: []Done{{Step: &step}}}, "garbage collected")
 	say(Result{Trigger: reclaim.DiskPressure}, "garbage collected")
 }
 

@@ -24,6 +24,8 @@ const (
 	// as long as they took, so that a node with thousands of containers is not listed all the time.
 	freshLeast = 100 * time.Millisecond
 	freshMost  = 2 * time.Second
+	// aheadMost steps' pods are listed at once: of all that are dead, ten thousand containers would lie there beside the plan.
+	aheadMost = 500
 )
 
 // putOffMost passes in a row of a kind are put off because the runtime is slow; the next one is made. A runtime that has more than it can
@@ -203,7 +205,9 @@ type run struct {
 	waited time.Duration // in all, for sandboxes to get their containers
 	// pulling: images were put off for a young sandbox that the plan has not seen.
 	pulling bool
+	at      int             // the step of the plan that is taken
 	lists   *view           // as last listed
+	listed  int             // how often
 	mute    map[string]bool // containers that did not tell their log: each costs a whole limit, and is asked once
 
 	listsFor time.Duration // how long they count
@@ -214,7 +218,9 @@ type run struct {
 // all takes the steps in their order. What is left of the plan after one that ends it is skipped.
 func (x *run) all() {
 	steps := x.r.Plan.Steps
+	x.r.Done = make([]Done, 0, len(steps))
 	for i := range steps {
+		x.at = i
 		x.one(&steps[i])
 	}
 	target := x.r.Plan.Available
@@ -237,7 +243,7 @@ func (x *run) all() {
 
 // one takes a step, unless something speaks against it, and notes what became of it.
 func (x *run) one(s *reclaim.Step) {
-	c, d := x.c, Done{Step: *s}
+	c, d := x.c, Done{Step: s}
 	if d.Why = x.against(s); d.Why != "" {
 		d.Outcome = Skipped
 		x.r.Done = append(x.r.Done, d)
@@ -278,7 +284,7 @@ func (x *run) failed(d *Done) {
 	case x.lost():
 		x.over, x.r.Err = errLost.Error(), errLost
 	default:
-		x.c.backoff.failed(x.c.now(), keyOf(&d.Step), d.Err)
+		x.c.backoff.failed(x.c.now(), keyOf(d.Step), d.Err)
 		if x.late++; x.late >= lateMost && errors.Is(d.Err, context.DeadlineExceeded) {
 			x.over = fmt.Sprintf("%d calls in a row were not answered in time", x.late)
 			x.r.Err = errors.New(x.over)
@@ -380,17 +386,38 @@ func (x *run) measure() {
 
 // fresh are the runtime's lists as of now; recent: those of a moment ago will do.
 func (x *run) fresh(recent bool) (*view, error) {
-	now := x.c.now()
-	if recent && x.lists != nil && now.Sub(x.lists.time).Abs() < x.listsFor {
+	if recent && x.lists != nil && x.lists.of == nil && x.recent() {
 		return x.lists, nil
 	}
-	v := &view{look: &reclaim.Look{}, time: now}
+	return x.list(nil)
+}
+
+// freshOf are those of a moment ago of what is alive, and of all that a pod has.
+func (x *run) freshOf(uid string) (*view, error) {
+	if x.lists != nil && (x.lists.of == nil || x.lists.of[uid]) && x.recent() {
+		return x.lists, nil
+	}
+	of := map[string]bool{uid: true}
+	for i := x.at; i < min(x.at+aheadMost, len(x.r.Plan.Steps)); i++ {
+		of[x.r.Plan.Steps[i].PodUID] = true
+	}
+	return x.list(of)
+}
+
+func (x *run) recent() bool { return x.c.now().Sub(x.lists.time).Abs() < x.listsFor }
+
+// list lists anew, what is alive and what pods have that are asked for; nil: all.
+func (x *run) list(of map[string]bool) (*view, error) {
+	now := x.c.now()
+	x.lists = nil // before others are made: both, of ten thousand containers, are more memory than the agent has
+	v := &view{look: &reclaim.Look{}, time: now, of: of}
 	if err := x.c.lists(x.ctx, v); err != nil {
 		return nil, err
 	}
 	// From its end on, and as long again as it took: else a runtime that takes longer than that is listed before each step.
 	v.time = x.c.now()
 	took := v.time.Sub(now)
+	x.listed++
 	x.lists, x.listsFor = v, max(min(max(10*took, freshLeast), freshMost), took)
 	return v, nil
 }

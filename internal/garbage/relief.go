@@ -32,29 +32,45 @@ func (c *Collector) relieving(steps []reclaim.Step, wishes []eviction.Wish) []re
 		fs, err := c.statfs(dir)
 		return all || err != nil || dir == "" || slices.Contains(short, fs.Device)
 	}
-	logs, layers := on(c.o.PodLogsDir), on(c.imageDir)
-	var groups [3][]reclaim.Step
-	for _, s := range steps {
+	logs, layers, volumes := on(c.o.PodLogsDir), on(c.imageDir), on(c.o.RootDir)
+	steps = slices.DeleteFunc(steps, func(s reclaim.Step) bool {
 		switch s.Action {
 		case reclaim.RemoveLogs, reclaim.RemoveLink:
-			if logs {
-				groups[1] = append(groups[1], s)
-			}
+			return !logs
 		case reclaim.RemoveVolumes:
-			if on(c.o.RootDir) {
-				groups[1] = append(groups[1], s)
-			}
+			return !volumes
 		case reclaim.RemoveImage:
-			if layers {
-				groups[2] = append(groups[2], s)
-			}
-		default: // a container has a log, too; a sandbox goes after its containers, a cgroup after its sandbox
-			groups[0] = append(groups[0], s)
+			return !layers
 		}
+		return false
+	})
+	var pace [groups]float64
+	for g := range pace {
+		pace[g] = c.paces.of(steps, g)
 	}
-	slices.SortStableFunc(groups[2], func(a, b reclaim.Step) int { return cmp.Compare(b.Bytes.V, a.Bytes.V) })
-	slices.SortStableFunc(groups[:], func(a, b []reclaim.Step) int { return cmp.Compare(c.paces.of(b), c.paces.of(a)) })
-	return slices.Concat(groups[:]...)
+	// In its place: of ten thousand dead containers another order of the steps would be as large as they are.
+	slices.SortStableFunc(steps, func(a, b reclaim.Step) int {
+		g, other := groupOf(a.Action), groupOf(b.Action)
+		if g == other && a.Action == reclaim.RemoveImage {
+			return cmp.Compare(b.Bytes.V, a.Bytes.V)
+		}
+		return cmp.Or(cmp.Compare(pace[other], pace[g]), cmp.Compare(g, other))
+	})
+	return steps
+}
+
+// groups of steps keep together.
+const groups = 3
+
+// groupOf is that of an action: a container has a log, too; a sandbox goes after its containers, a cgroup after its sandbox.
+func groupOf(a reclaim.Action) int {
+	switch a {
+	case reclaim.RemoveLogs, reclaim.RemoveLink, reclaim.RemoveVolumes:
+		return 1
+	case reclaim.RemoveImage:
+		return 2
+	}
+	return 0
 }
 
 // shortDevices are the devices that wishes are for; all: one of them is not known.
@@ -105,11 +121,14 @@ func (p paces) learn(d *Done) {
 	p[d.Action] = of
 }
 
-// of is how many bytes a second steps should give, all together.
-func (p paces) of(steps []reclaim.Step) float64 {
+// of is how many bytes a second the steps of a group should give, all together.
+func (p paces) of(steps []reclaim.Step, group int) float64 {
 	seconds, bytes := 0.0, 0.0
 	for i := range steps {
 		s := &steps[i]
+		if groupOf(s.Action) != group {
+			continue
+		}
 		bytes += float64(s.Bytes.V)
 		if !s.Bytes.OK {
 			bytes += p[s.Action].bytes

@@ -138,7 +138,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 		return changed("it was created a moment ago")
 	}
 	if x.asked(s) {
-		v, err := x.fresh(true)
+		v, err := x.freshOf(s.PodUID)
 		if err != nil {
 			return Failed, "", err
 		}
@@ -188,7 +188,7 @@ func (x *run) removeContainer(s *reclaim.Step) (Outcome, string, error) {
 // gives each attempt a log of its own. Without one all may have the same, and the one that runs now writes to it: those of the pod, and
 // where the path is not one of this pod alone, by its UID, any other that has not exited.
 func (x *run) sharesLog(s *reclaim.Step, file string) (bool, error) {
-	v, err := x.fresh(true)
+	v, err := x.freshOf(s.PodUID)
 	if err != nil {
 		return false, err
 	}
@@ -241,7 +241,7 @@ func hasNewer(l *reclaim.Look, s *reclaim.Step) bool {
 
 func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 	c := x.c
-	v, err := x.fresh(true)
+	v, err := x.freshOf(s.PodUID)
 	if err != nil {
 		return Failed, "", err
 	}
@@ -287,7 +287,7 @@ func (x *run) removeSandbox(s *reclaim.Step) (Outcome, string, error) {
 }
 
 func (x *run) removeLogs(s *reclaim.Step, d *Done) (Outcome, string, error) {
-	v, err := x.fresh(true)
+	v, err := x.freshOf(s.PodUID)
 	if err != nil {
 		return Failed, "", err
 	}
@@ -336,7 +336,7 @@ func (x *run) nothingOf(uid string) bool {
 	if !known.Synced || named && phase != reclaim.Gone && phase != reclaim.Evicted || x.filesStay() != "" {
 		return false
 	}
-	v, err := x.fresh(true)
+	v, err := x.freshOf(uid)
 	if err != nil || v.partly {
 		return false
 	}
@@ -364,7 +364,7 @@ func (x *run) removeLink(s *reclaim.Step) (Outcome, string, error) {
 }
 
 func (x *run) removeCgroup(s *reclaim.Step) (Outcome, string, error) {
-	v, err := x.fresh(true)
+	v, err := x.freshOf(s.PodUID)
 	if err != nil {
 		return Failed, "", err
 	}

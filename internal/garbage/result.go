@@ -33,9 +33,9 @@ type Result struct {
 // DryRun is Observed of what only plans.
 const DryRun = "dry run"
 
-// Done is what became of a step.
+// Done is what became of a step of the plan. There may be tens of thousands, so that none is copied.
 type Done struct {
-	reclaim.Step
+	*reclaim.Step
 	Outcome Outcome
 	Why     string            // it was skipped
 	Err     error             // it failed, or a part of it

@@ -90,7 +90,7 @@ func printDone(stdout io.Writer, r *garbage.Result) error {
 		if d.Err != nil {
 			why = show.OneLine(d.Err.Error())
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\n", i+1, d.Action, shortID(&d.Step), show.OrDash(show.Printable(d.Name)),
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\n", i+1, d.Action, shortID(d.Step), show.OrDash(show.Printable(d.Name)),
 			show.Size(d.Bytes), show.Size(d.Freed), d.Took.Round(time.Millisecond), d.Outcome, show.Printable(why))
 	}
 	if err := w.Flush(); err != nil {

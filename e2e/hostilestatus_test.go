@@ -68,29 +68,7 @@ func TestHostileStatusesFitTheAgentsMemory(t *testing.T) {
 func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
 	const dir = "/run/containerd/hostile"
 	n := startNodeWith(t, vm.Options{MiB: 2048}) // the fake holds hundreds of megabytes, too
-	n.shell("mkdir -p " + dir)
-	ctx, stop := context.WithCancel(n.ctx)
-	served := make(chan error, 1)
-	go func() {
-		_, err := n.RunTests(ctx, "./internal/lister", "-test.run=^TestServesAHostileNode$", "-test.timeout=20m")
-		served <- err
-	}()
-	defer func() { stop(); t.Log("the fake runtime ended: ", <-served) }()
-	read := func(name string) (string, error) {
-		select {
-		case err := <-served:
-			served <- err
-			t.Fatal("the fake runtime ended: ", err)
-		default:
-		}
-		text, err := n.ReadFile(n.ctx, dir+"/"+name, 0)
-		return string(text), err
-	}
-	// What is in no cache is read in on the agent's account: its program, too.
-	if err := n.Import(n.ctx, "/images/jettison.tar"); err != nil {
-		t.Fatal(err)
-	}
-	n.shell("sync; echo 3 > /proc/sys/vm/drop_caches")
+	read := n.serves(dir, "./internal/lister", "TestServesAHostileNode")
 	var endpoint string
 	n.until("the fake runtime serves", func() (err error) { endpoint, err = read("endpoint"); return err })
 	n.startAgent(config("containerRuntimeEndpoint: %s", endpoint))
@@ -107,6 +85,34 @@ func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
 		t.Errorf("it counts %+v, want 110 pods and itself, up to ten of them refused", p)
 	}
 	n.peaksBelow(48 * mib)
+}
+
+// serves runs a test in the guest that is a runtime until it is told to end, and tells what it does by files in a folder that the agent's pod
+// has mounted. read reads one of them. What is in no cache any more is read in on the agent's account: its program, too.
+func (n *node) serves(dir, pkg, test string) (read func(name string) (string, error)) {
+	n.t.Helper()
+	n.shell("mkdir -p " + dir)
+	ctx, stop := context.WithCancel(n.ctx)
+	served := make(chan error, 1)
+	go func() {
+		_, err := n.RunTests(ctx, pkg, "-test.run=^"+test+"$", "-test.timeout=20m")
+		served <- err
+	}()
+	n.t.Cleanup(func() { stop(); n.t.Log("the fake runtime ended: ", <-served) })
+	if err := n.Import(n.ctx, "/images/jettison.tar"); err != nil {
+		n.t.Fatal(err)
+	}
+	n.shell("sync; echo 3 > /proc/sys/vm/drop_caches")
+	return func(name string) (string, error) {
+		select {
+		case err := <-served:
+			served <- err
+			n.t.Fatal("the fake runtime ended: ", err)
+		default:
+		}
+		text, err := n.ReadFile(n.ctx, dir+"/"+name, 0)
+		return string(text), err
+	}
 }
 
 // peaksBelow asserts that the agent never had more memory of its own resident, that its cgroup's limit is the shipped one, and that it

@@ -72,6 +72,9 @@ func (r *Reclaimer) Reclaim(bytes uint64, s Swappiness) error {
 	}
 }
 
+// Plain reports whether the kernel was found to take bytes alone: what it takes then may be anonymous or shared, and go to swap.
+func (r *Reclaimer) Plain() bool { return r.plain }
+
 // Close gives the descriptor back.
 func (r *Reclaimer) Close() {
 	if r.fd >= 0 {

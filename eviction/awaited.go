@@ -21,6 +21,7 @@ type awaited struct {
 	marks    [signalCount]mark          // by signalInfo.order; of amounts only
 	due      [amounts]stats.Opt[uint64] // what its end is expected to return, as known before the kill; absent: not known
 	holds    [amounts]stats.Opt[uint64] // what of that it still had when it was measured after the kill; absent: it was not
+	cache    uint64                     // bytes of page cache of that, which come a moment after its end
 	shmem    sharedMemory               // comes later
 	together                            // by its own signal
 }
@@ -55,12 +56,20 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 // as it counts as used, for that is given back right after (internal/kill DropCache).
 func memoryReturned(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	o := memoryReleased(mem)
-	if !o.OK || mem.Quick {
-		return o
+	if o.OK {
+		o.V = add(o.V, cacheOf(mem))
 	}
-	other := add(add(o.V, mem.ShmemBytes.V), mem.KernelBytes.V)
-	o.V = add(o.V, mem.WorkingSetBytes.V-min(other, mem.WorkingSetBytes.V))
 	return o
+}
+
+// cacheOf is the page cache of a pod as far as it counts as used.
+func cacheOf(mem *stats.PodMemoryStats) uint64 {
+	released := memoryReleased(mem)
+	if !released.OK || mem.Quick {
+		return 0
+	}
+	other := add(add(released.V, mem.ShmemBytes.V), mem.KernelBytes.V)
+	return min(mem.WorkingSetBytes.V-min(other, mem.WorkingSetBytes.V), implausible)
 }
 
 // await notes how every signal stands as an eviction begins, and what its end is expected to return of each.
@@ -73,6 +82,7 @@ func (m *Manager) await(l *Life) {
 		}
 	}
 	m.owe(l, &l.e.Pod)
+	l.cache = cacheOf(&l.e.Pod.Memory)
 	for k := range l.due {
 		l.due[k] = amountOf(&l.e.Pod, kind(k))
 	}
@@ -96,6 +106,9 @@ func (m *Manager) awaitAmounts(l *Life, p *stats.PodStats) {
 		if has := amountOf(p, kind(k)); has.OK && !kind(k).disk() && !p.Memory.Quick {
 			l.due[k] = has
 		}
+	}
+	if !p.Memory.Quick {
+		l.cache = cacheOf(&p.Memory)
 	}
 	l.holds = [amounts]stats.Opt[uint64]{}
 }
@@ -142,6 +155,9 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 		}
 		return o
 	}
+	if k == kindMemory && l.Dead() && (l.e.Disk() || l.e.kind != kindMemory) { // the rest is back
+		return stats.Opt[uint64]{V: add(l.cache, l.shmem.left), OK: true}
+	}
 	if o = l.due[k]; l.holds[k].OK {
 		o = l.holds[k]
 	} else if at := l.levelOf(w); o.OK && at.OK {
@@ -160,6 +176,7 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 // measured takes what a look says of a victim that was killed, or that is being stopped: one that leaks goes on leaking, and what it takes
 // meanwhile it returns, too.
 func (m *Manager) measured(l *Life, p *stats.PodStats) {
+	l.cache = cacheOf(&p.Memory)
 	for i := range amounts {
 		has := amountOf(p, i)
 		switch {

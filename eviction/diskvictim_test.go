@@ -45,6 +45,7 @@ func TestAVictimOfADiskIsKilledForMemory(t *testing.T) {
 		}
 		w.victim(w.look(100*time.Millisecond), "")
 		w.dead(l)
+		w.m.Uncached(l)
 		w.left(stats.SignalMemoryAvailable, 810-c.short)
 		w.victim(w.look(500*time.Millisecond), "")
 		w.left(stats.SignalMemoryAvailable, 490) // somebody else's
@@ -155,17 +156,25 @@ func TestWhatAVictimOfADiskIsExpectedToReturn(t *testing.T) {
 	}
 }
 
-// A victim of a disk is dead, and its page cache about to be given back: nobody goes for that, but for two seconds at most.
+// A victim of a disk is dead, and its page cache about to be given back: nobody goes for that, but for two seconds at most. What was
+// anonymous is back.
 func TestThePageCacheOfADeadVictimIsOnItsWay(t *testing.T) {
-	for _, told := range []bool{true, false} {
+	for _, c := range []struct {
+		told bool
+		left uint64
+		next string
+	}{{true, 300, "leaker"}, {false, 240, "leaker"}, {false, 300, ""}} {
 		w, l := diskVictim(t, 310)
+		w.pods[1].Memory.AnonBytes = stats.Some(uint64(60 << 20))
 		w.uses("leaker", 100, false)
+		w.left(stats.SignalMemoryAvailable, 240)
+		w.victim(w.look(100*time.Millisecond), "stressor")
 		w.dead(l)
-		w.left(stats.SignalMemoryAvailable, 300)
-		w.victim(w.look(100*time.Millisecond), "")
-		if told {
+		if c.told {
 			w.m.Uncached(l)
-			w.victim(w.look(100*time.Millisecond), "leaker")
+		}
+		w.left(stats.SignalMemoryAvailable, c.left)
+		if w.victim(w.look(100*time.Millisecond), c.next); c.next != "" {
 			continue
 		}
 		w.victim(w.look(1500*time.Millisecond), "")
@@ -204,12 +213,26 @@ func TestAVictimOfADiskThatMemoryKillsStaysTheDisks(t *testing.T) {
 	if l.Killed().Time.IsZero() || !l.e.Disk() {
 		t.Fatalf("killed %v, for %s", l.Killed(), l.e.Signal)
 	}
+	if l.e.hard {
+		t.Error("it is a hard threshold's")
+	}
 	w.left(stats.SignalMemoryAvailable, 1300)
 	w.now = w.now.Add(time.Second)
 	w.dead(l)
-	w.disk(890, 1_000_000)
+	w.disk(940, 1_000_000)
 	for range 30 {
 		w.victim(w.look(time.Second), "")
+	}
+}
+
+// Where memory is held for its minimum reclaim, and a disk's victim has none, nobody's stop is cut short.
+func TestAVictimOfADiskWithoutMemoryIsLeftInPeace(t *testing.T) {
+	w, l := diskVictim(t, 0)
+	w.uses("leaker", 900, false)
+	w.left(stats.SignalMemoryAvailable, 490)
+	w.victim(w.look(100*time.Millisecond), "leaker")
+	if !l.Killed().Time.IsZero() {
+		t.Error("it was killed")
 	}
 }
 

@@ -194,7 +194,11 @@ func (l *Life) departed() bool { return l.Dead() || l.back }
 func (l *Life) dying() bool { return !l.departed() && !l.undying && !l.settled }
 
 // gentle: it has a grace period, which a hard threshold does not wait for.
-func (l *Life) gentle() bool { return !l.e.hard && !l.e.Local() }
+func (l *Life) gentle() bool { return !l.e.hard && !l.e.Local() && !l.hastened() }
+
+// hastened: a disk's victim was killed, for what else was short or for the disk's own hard threshold. It is told by the kill, for that
+// outlives a restart: the runtime is what ends others.
+func (l *Life) hastened() bool { return l.e.Disk() && !l.killed.Time.IsZero() }
 
 // limit is how long what it returns may take, once no process is left.
 func (l *Life) limit() time.Duration {
@@ -235,7 +239,7 @@ func (m *Manager) Begin(at Stamp, e Eviction, met Met) *Life {
 // disk's, whatever else was short meanwhile: its files are still to be removed, and the disk waits for them.
 func (m *Manager) Hasten(at Stamp, l *Life, e Eviction, met Met) {
 	if l.e.Disk() && !e.Disk() {
-		l.e.hard, m.fruitless[m.lastLook] = true, time.Time{}
+		m.fruitless[m.lastLook] = time.Time{}
 		m.awaitAmounts(l, &e.Pod)
 	} else {
 		m.take(l, e, met)

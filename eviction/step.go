@@ -305,7 +305,7 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 		if l := m.dying(pod.PodRef.UID); l != nil {
 			spared := l.spared(w)
 			// It is on its way out as fast as this threshold could have it.
-			if l.e.hard && !spared || !w.Hard() || l.e.Local() && w.info.kind.disk() {
+			if (l.e.hard || l.hastened()) && !spared || !w.Hard() || l.e.Local() && w.info.kind.disk() {
 				return
 			}
 			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind) || spared && l.endsAlone(w)

@@ -148,7 +148,7 @@ func (s *shell) emptied(j *job) {
 	if !j.late && s.current(j) {
 		s.say("%s is dead", j.uid)
 		s.m.Emptied(s.stamp(), j.of)
-		s.m.Uncached(j.of)
+		s.later(j.Die, func() { s.m.Uncached(j.of) }) // what its end takes, its cache takes
 	}
 	if !j.Uncleaned {
 		s.later(j.Clean, func() { s.clean(j) })

@@ -220,6 +220,12 @@ func (r *rules) unexplained(w *watched) bool {
 	return may
 }
 
+// mayGo: nothing but its eviction speaks against another one of a pod.
+func (r *rules) mayGo(l *Life) bool {
+	p := r.s.podOf(l.e.Pod.PodRef.UID)
+	return p != nil && p.there && p.alive && !p.Unmeasured && !r.s.now().Before(r.s.m.aside[p.uid].until)
+}
+
 func (r *rules) slack(what string) float64 {
 	if what == "tasks" {
 		return 20
@@ -420,6 +426,13 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 			rule = ruleVolume
 		}
 		r.fail(rule, "%s goes for %s, of which %.0f are available, %.0f are enough and earlier victims hold %.0f", p.uid, e.Signal, left, enough, owed)
+	}
+	for _, w := range r.s.m.watched {
+		for _, l := range r.s.m.lives {
+			if w.Signal == e.Signal && w.Hard() && e.hard && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.dying() && l.endsAlone(&w) && r.mayGo(l) {
+				r.fail(ruleExplained, "%s goes for %s, and %s, which is being stopped, has all that is short", p.uid, e.Signal, l.e.Pod.PodRef.UID)
+			}
+		}
 	}
 	if what == "disk" {
 		r.writer(p, e, left, enough+slack)

@@ -92,7 +92,7 @@ func (l *Life) counts(now time.Time, w *watched) bool {
 	switch {
 	case short == kindMemory && (l.e.Disk() || chosen != kindMemory) && l.Dead() && !l.uncached && !l.back:
 		return now.Sub(l.emptied.Time) < settleLimit
-	case w.Hard() && !l.e.hard, short.disk():
+	case w.Hard() && !l.e.hard && !l.hastened(), short.disk():
 		return false
 	case l.e.Disk():
 		return short < amounts && !l.killed.Time.IsZero() && !l.departed() && (l.holds[short].OK || l.since(now) < settleLimit)
@@ -110,7 +110,7 @@ func (l *Life) spared(w *watched) bool {
 // endsAlone reports whether what is expected of an eviction is all that is short.
 func (l *Life) endsAlone(w *watched) bool {
 	left := l.remaining(w)
-	return left.OK && add(w.observed.Value, left.V) >= w.limit
+	return left.OK && left.V > 0 && w.observed.Short(w.limit) && add(w.observed.Value, left.V) >= w.limit
 }
 
 // sharesEnough reports whether what a dead victim has in shared memory explains a shortage, with what is expected of others, whatever it

@@ -26,6 +26,7 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 	e := &d.Evictions[i]
 	uid := e.Pod.PodRef.UID
 	v.o.Squeeze.Stop()
+	v.carrier.begun.Add(1)
 	if v.o.DryRun {
 		d.Words()
 		v.o.Log.Repeat("dry run: "+uid, func() { v.o.Log.Info("would evict", v.describe(d, &d.Evictions[i])...) })
@@ -71,6 +72,7 @@ func (v *Evictions) begun(ctx context.Context, d *eviction.Decision, i int, old 
 		job: &job{
 			victim: b.victim, began: b.pinned.Time, urgent: e.Urgent(), killErr: b.err,
 			grace: time.Duration(e.GracePeriodSeconds) * time.Second, cgroup: e.Pod.Cgroup != "",
+			cache: e.TakesMemory(),
 		},
 	}
 	v.underway[life] = u

@@ -41,6 +41,7 @@ type carrier struct {
 	events chan<- Event
 	// kubelet looks whether one is there now. nil: none is.
 	kubelet func() bool
+	begun   *atomic.Int64 // evictions so far
 }
 
 // left tells that a kubelet has come since the eviction began: what the pod has left is that one's to remove.
@@ -62,6 +63,7 @@ type job struct {
 	killErr error
 	grace   time.Duration
 	cgroup  bool        // it is known, so the kernel's word counts
+	cache   bool        // its page cache is given back: memory may be short
 	remove  atomic.Bool // what it leaves on disk is removed too; the loop sets it
 	unmount atomic.Bool // its volumes in memory are unmounted, likewise
 }
@@ -89,13 +91,16 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 		return // it is in its grace period: to clean up would kill it at once
 	}
 	if alive == nil && j.cgroup {
-		j.victim.DropCache(cleaning)
-		report(uncached, nil)
 		c.unmountShared(j.victim) // the runtime takes seconds, or forgets it
+		c.dropCache(cleaning, j)
+	}
+	if alive == nil {
+		report(uncached, nil)
 	}
 	err := clean(cleaning)
 	if alive != nil && err == nil && j.victim.WaitEmpty(ctx, 0) == nil {
 		report(emptied, nil) // late, but it died
+		report(uncached, nil)
 	}
 	switch {
 	case err != nil:
@@ -108,6 +113,16 @@ func (c *carrier) carryOut(ctx context.Context, j *job) {
 		}
 	}
 	report(cleaned, err)
+}
+
+// dropCache drops a dead victim's page cache, until the next eviction begins: that one's kill may have to wait for a lock that the kernel
+// holds where a cgroup is removed meanwhile.
+func (c *carrier) dropCache(ctx context.Context, j *job) {
+	if !j.cache {
+		return
+	}
+	before := c.begun.Load()
+	j.victim.DropCache(ctx, func() bool { return c.begun.Load() != before })
 }
 
 // empty waits until no process of the victim is left, or has the runtime end it. The error says why it is not known to be dead.

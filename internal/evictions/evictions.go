@@ -18,6 +18,7 @@ package evictions
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jettison/api"
@@ -103,7 +104,8 @@ type underway struct {
 // New makes an Evictions without any.
 func New(o Options) *Evictions {
 	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{}, events: make(chan Event, 64)}
-	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger, events: v.events, kubelet: o.Look}
+	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger, events: v.events, kubelet: o.Look,
+		begun: new(atomic.Int64)}
 	return v
 }
 

@@ -306,7 +306,7 @@ func TestLiveDropCache(t *testing.T) {
 	}
 	tidy(filepath.Join(top, "c")) // as a runtime does at once
 	began := time.Now()
-	took := v.DropCache(t.Context())
+	took := v.DropCache(t.Context(), func() bool { return false })
 	var left cgroup.MemoryStat
 	if err := v.group.MemoryStat(make([]byte, 8<<10), &left); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -43,15 +44,17 @@ func newArriving(l *link) *http.Transport {
 	return t
 }
 
-// arrives asks for a list, and takes each item as soon as it is there. told is false where nothing has come and the call has to be made as
-// ever, which also has words for what is wrong.
+// arrives asks for a list, and takes each item as soon as it is there. told is false where what has come is no such answer, and the call has
+// to be made as ever, which also has words for what is wrong. A refusal is an answer: asked for once more it would take its time again, and
+// none would be left for what is done about it.
 func (a *answer[T]) arrives(ctx context.Context, l *link, name string, request proto.Message) (told bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.closing, cancel)()
 	res, n, err := l.ask(ctx, name, request)
 	if err != nil {
-		return false, nil
+		_, told = status.FromError(err)
+		return told, err
 	}
 	defer res.Body.Close()
 	if n > maxMessage { // in gRPC's words
@@ -71,10 +74,10 @@ func (a *answer[T]) arrives(ctx context.Context, l *link, name string, request p
 	if over := ctx.Err(); err != nil && over != nil {
 		err = status.FromContextError(over).Err()
 	}
-	return err == nil || a.seen > 0, err
+	return true, err
 }
 
-// ask makes a call whose answer is one message, of n bytes, that comes next.
+// ask makes a call whose answer is one message, of n bytes, that comes next. Where it has a status instead, that is the error.
 func (l *link) ask(ctx context.Context, name string, request proto.Message) (res *http.Response, n int, err error) {
 	text := make([]byte, prefix)
 	if text, err = (proto.MarshalOptions{}).MarshalAppend(text, request); err != nil {
@@ -92,7 +95,10 @@ func (l *link) ask(ctx context.Context, name string, request proto.Message) (res
 	var head [prefix]byte
 	_, err = io.ReadFull(res.Body, head[:])
 	length := binary.BigEndian.Uint32(head[1:])
-	if err == nil && (res.StatusCode != http.StatusOK || head[0] != 0 || length > math.MaxInt32) {
+	switch {
+	case errors.Is(err, io.EOF):
+		err = refusalOf(res)
+	case err == nil && (res.StatusCode != http.StatusOK || head[0] != 0 || length > math.MaxInt32):
 		err = errors.New("not such an answer")
 	}
 	if err != nil {
@@ -108,9 +114,33 @@ func endOf(res *http.Response) error {
 	if n, err := io.ReadFull(res.Body, more[:]); n > 0 || !errors.Is(err, io.EOF) {
 		return status.Error(codes.Unavailable, fmt.Sprintf("the answer does not end: %d bytes, %v", n, err))
 	}
-	code, err := strconv.ParseUint(res.Trailer.Get("Grpc-Status"), 10, 32)
+	code, text, err := statusOf(res.Trailer)
 	if err != nil {
 		return status.Error(codes.Unavailable, "the answer ends without a status")
 	}
-	return status.Error(codes.Code(code), res.Trailer.Get("Grpc-Message"))
+	return status.Error(code, text)
+}
+
+// refusalOf is what an answer without a message says.
+func refusalOf(res *http.Response) error {
+	code, text, err := statusOf(res.Trailer)
+	if err != nil { // nothing but a header came
+		code, text, err = statusOf(res.Header)
+	}
+	switch {
+	case err != nil:
+		return err
+	case code == codes.OK:
+		return status.Error(codes.Internal, "the answer ends without a message")
+	}
+	return status.Error(code, text)
+}
+
+func statusOf(h http.Header) (code codes.Code, text string, err error) {
+	n, err := strconv.ParseUint(h.Get("Grpc-Status"), 10, 32)
+	text = h.Get("Grpc-Message")
+	if plain, err := url.PathUnescape(text); err == nil {
+		text = plain
+	}
+	return codes.Code(n), text, err
 }

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,7 +11,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -71,6 +75,75 @@ func TestALargeListIsTakenWhileItComes(t *testing.T) {
 		if err != nil || len(images) != step.n || images[step.n-1].ID != fmt.Sprint("i", step.n-1) || asked.Load() != step.grpc {
 			t.Errorf("%d: %d images, %d calls by gRPC, want %d, %d: %v", i, len(images), asked.Load(), step.n, step.grpc, err)
 		}
+	}
+}
+
+// What a runtime answers without a list is its answer: one that takes its time before it finds its own to be too large, as it does each time,
+// leaves the rest of the time for parts.
+func TestARefusalIsAskedForOnce(t *testing.T) {
+	for name, begin := range map[string]func(http.ResponseWriter){
+		"at once":        func(w http.ResponseWriter) { w.Header().Del("Trailer") },
+		"after a header": func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+	} {
+		for _, c := range []struct {
+			status, message string
+			want            error
+			text            string
+		}{
+			{"8", "grpc: trying to send message larger than max (17777216 vs. 16777216)", ErrTooLarge, "(17777216 vs."},
+			{"5", "no f%C3%BCr %25 100%", ErrNotFound, "no f%C3%BCr %25 100%"},
+			{"5", "no f%C3%BCr %25", ErrNotFound, "no für %"},
+			{"12", "unknown service", ErrNotCRI, "unknown service"},
+			{"0", "", nil, "without a message"},
+		} {
+			client := answers(t, func(w http.ResponseWriter, grpc bool) {
+				if grpc {
+					t.Errorf("%s, %s: asked for again", name, c.status)
+				}
+				begin(w)
+				w.Header().Set("Grpc-Status", c.status)
+				w.Header().Set("Grpc-Message", c.message)
+			})
+			images, err := client.ListImages(t.Context())
+			if err == nil || images != nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%s: %d images, %v, want %v, %q", name, len(images), err, c.want, c.text)
+			}
+		}
+	}
+}
+
+// Where all containers are more than the runtime itself sends, and it takes its time to find that, they are told in parts.
+func TestARuntimeThatRefusesLate(t *testing.T) {
+	t.Parallel()
+	r := node(t)
+	c := dial(t, r.Endpoint())
+	c.timeouts.list = 2 * time.Second
+	r.Delay["ListContainers"] = c.timeouts.list * 6 / 10
+	r.Fail["ListContainers"] = status.Error(codes.ResourceExhausted, "grpc: trying to send message larger than max (17777216 vs. 16777216)")
+	told := 0
+	err := c.AllContainers(t.Context(), nil, Told{
+		Again:     func() { r.Change(func() { clear(r.Delay); clear(r.Fail) }) },
+		Container: func(*Container) { told++ }, Sandbox: func(*PodSandbox) {},
+	})
+	if err != nil || told == 0 {
+		t.Errorf("%d containers, %v", told, err)
+	}
+}
+
+// A list of which the message is compressed is asked for by gRPC, which knows how.
+func TestAnAnswerOfAnotherKindIsAskedForAgain(t *testing.T) {
+	text := message(t, 3, 0)
+	asked := 0
+	client := answers(t, func(w http.ResponseWriter, grpc bool) {
+		if asked++; !grpc {
+			_, _ = w.Write([]byte{1, 0, 0, 0, 0})
+		} else {
+			_, _ = w.Write(text)
+		}
+		w.Header().Set("Grpc-Status", "0")
+	})
+	if images, err := client.ListImages(t.Context()); err != nil || len(images) != 3 || asked != 2 {
+		t.Errorf("%d images after %d calls: %v", len(images), asked, err)
 	}
 }
 

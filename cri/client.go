@@ -40,8 +40,6 @@ type Client struct {
 	images    runtimev1.ImageServiceClient
 	timeouts  timeouts
 	limits    limits
-	turn      turn
-	lists     turn // of everything
 
 	sandbox, container, image learnt // of their lists
 }
@@ -55,8 +53,7 @@ func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		link: l, runtime: runtimev1.NewRuntimeServiceClient(l.conn), imageLink: l, timeouts: defaults, limits: listLimits, turn: newTurn(),
-		lists: newTurn(),
+		link: l, runtime: runtimev1.NewRuntimeServiceClient(l.conn), imageLink: l, timeouts: defaults, limits: listLimits,
 	}
 	if imageEndpoint != "" {
 		full, err := ParseEndpoint(imageEndpoint)
@@ -88,7 +85,7 @@ func (c *Client) listSandboxes(ctx context.Context, filter *runtimev1.PodSandbox
 	words, sources, seen := words{}, map[string]map[string]string{}, map[string]bool{}
 	var m runtimev1.PodSandbox
 	out, err := (&twin[PodSandbox]{
-		link: c.link, turn: c.turn, learnt: &c.sandbox, all: filter == nil, limits: c.limits,
+		link: c.link, learnt: &c.sandbox, all: filter == nil, limits: c.limits,
 		streamName: runtimev1.RuntimeService_StreamPodSandboxes_FullMethodName, streamed: &runtimev1.StreamPodSandboxesResponse{},
 		plainName: runtimev1.RuntimeService_ListPodSandbox_FullMethodName, plain: &runtimev1.ListPodSandboxResponse{},
 		request: &runtimev1.StreamPodSandboxesRequest{Filter: filter}, whole: &runtimev1.ListPodSandboxRequest{Filter: filter},
@@ -114,7 +111,7 @@ func (c *Client) listContainers(ctx context.Context, filter *runtimev1.Container
 	words, seen := words{}, map[string]bool{}
 	var m runtimev1.Container
 	out, err := (&twin[Container]{
-		link: c.link, turn: c.turn, learnt: &c.container, all: filter == nil, limits: c.limits,
+		link: c.link, learnt: &c.container, all: filter == nil, limits: c.limits,
 		streamName: runtimev1.RuntimeService_StreamContainers_FullMethodName, streamed: &runtimev1.StreamContainersResponse{},
 		plainName: runtimev1.RuntimeService_ListContainers_FullMethodName, plain: &runtimev1.ListContainersResponse{},
 		request: &runtimev1.StreamContainersRequest{Filter: filter}, whole: &runtimev1.ListContainersRequest{Filter: filter},

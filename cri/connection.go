@@ -64,6 +64,8 @@ type link struct {
 	epoch   atomic.Uint64
 	dialled atomic.Bool
 	read    atomic.Int64 // bytes
+	turn    *turn        // of answers that may be large
+	lists   *turn        // of everything
 }
 
 // buffers are what answers are put together in. gRPC's own pool takes 1 MiB for all that is larger than 32 KiB, such as the list of a
@@ -77,6 +79,7 @@ func newLink(endpoint string) (*link, error) {
 		return nil, err
 	}
 	l := &link{endpoint: target}
+	l.turn, l.lists = newTurn(&l.read), newTurn(&l.read)
 	l.arriving = newArriving(l)
 	l.closing, l.closed = context.WithCancel(context.Background())
 	l.conn, err = grpc.NewClient(target,

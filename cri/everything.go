@@ -10,7 +10,7 @@ import (
 // too large for one answer they are listed in parts (see sandboxesInParts), and left is what is not told. known are the IDs of those that
 // were there before.
 func (c *Client) Sandboxes(ctx context.Context, known []string, each func(*PodSandbox)) (left Untold, err error) {
-	ctx, done := c.alone(ctx)
+	ctx, done := c.link.alone(ctx, c.timeouts.list)
 	defer done()
 	told := map[string]bool{} // by a stream that became too large
 	hand := func(s *PodSandbox) bool {
@@ -49,7 +49,7 @@ const listRounds = 10
 // That takes long, and a sandbox may come meanwhile: they are listed again until there is none that was not asked. Those that are ready,
 // in which something may start, are asked last. known are the IDs of sandboxes that were listed just before.
 func (c *Client) AllContainers(ctx context.Context, known []string, to Told) error {
-	within, done := c.alone(ctx)
+	within, done := c.link.alone(ctx, c.timeouts.list)
 	_, err := c.listContainers(within, nil, func(one *Container) bool { to.Container(one); return false })
 	done()
 	if !errors.Is(err, ErrTooLarge) {

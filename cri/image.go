@@ -22,13 +22,13 @@ type Image struct {
 
 // ListImages lists the images of the image service, each once for each runtime handler that it was pulled for.
 func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
-	ctx, done := c.alone(ctx)
+	ctx, done := c.imageLink.alone(ctx, c.timeouts.list)
 	defer done()
 	type key struct{ id, handler string } // one id may come once for each runtime handler (RuntimeClassInImageCriApi)
 	seen := map[key]bool{}
 	var m runtimev1.Image
 	out, err := (&twin[Image]{
-		link: c.imageLink, turn: c.turn, learnt: &c.image, all: true, limits: c.limits,
+		link: c.imageLink, learnt: &c.image, all: true, limits: c.limits,
 		streamName: runtimev1.ImageService_StreamImages_FullMethodName, streamed: &runtimev1.StreamImagesResponse{},
 		plainName: runtimev1.ImageService_ListImages_FullMethodName, plain: &runtimev1.ListImagesResponse{},
 		request: &runtimev1.StreamImagesRequest{}, whole: &runtimev1.ListImagesRequest{},
@@ -118,7 +118,7 @@ type ContainerStats struct {
 func (c *Client) ListContainerStats(ctx context.Context) ([]ContainerStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeouts.usage)
 	defer cancel()
-	defer c.turn.wait(ctx, patienceForTurn, &c.link.read)()
+	defer c.link.turn.wait(ctx, patienceForTurn)()
 	res, err := c.runtime.ListContainerStats(ctx, &runtimev1.ListContainerStatsRequest{})
 	if err != nil {
 		return nil, c.link.wrapOptional("list container stats of", err)

@@ -125,9 +125,10 @@ func (p *largePods) each(ctx context.Context, ids []string) error {
 
 // SandboxesOf lists a pod's sandboxes, in any state. It is ErrTooLarge where some may be left out. Where all sandboxes are more than the
 // runtime tells, those are asked for that have the kubelet's label: who labels one of a pod's labels all. Not everybody does it who has a
-// runtime make pods.
+// runtime make pods. It goes with an eviction, whose pod has its grace period only: it waits for lists of everything no longer than
+// patienceForList.
 func (c *Client) SandboxesOf(ctx context.Context, uid string) (of []PodSandbox, err error) {
-	ctx, done := c.alone(ctx)
+	ctx, done := c.link.soonAlone(ctx, c.timeouts.list)
 	defer done()
 	own := func(s *PodSandbox) bool { return s.UID == uid }
 	if of, err = c.listSandboxes(ctx, nil, own); !errors.Is(err, ErrTooLarge) {

@@ -72,7 +72,7 @@ func NewLister(c *Client) *Lister {
 // whose verbose status is too large is Refused, and asked for the plain one from then on. When ctx ends, or a status is not
 // answered in time, what is known so far is returned.
 func (l *Lister) List(ctx context.Context) (Listing, error) {
-	within, done := l.client.alone(ctx)
+	within, done := l.client.link.alone(ctx, l.client.timeouts.list)
 	defer done()
 	out := Listing{Time: l.now()}
 	var err error

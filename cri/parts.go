@@ -43,7 +43,7 @@ func (c *Client) alive(ctx context.Context) (out []Container, err error) {
 // Alive lists the sandboxes that are ready, and then the containers of all sandboxes that have not exited, without what only a status
 // tells. However many are dead, it costs four calls. Where those are more than the runtime tells in one answer it is ErrTooLarge.
 func (c *Client) Alive(ctx context.Context) (sandboxes []PodSandbox, containers []Container, err error) {
-	ctx, done := c.alone(ctx)
+	ctx, done := c.link.alone(ctx, c.timeouts.list)
 	defer done()
 	ready := &runtimev1.PodSandboxFilter{State: &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY}}
 	sandboxes, err = c.listSandboxes(ctx, ready, func(s *PodSandbox) bool { return s.Ready }) // a runtime may not have filtered

@@ -43,7 +43,6 @@ type learnt struct {
 // has.
 type twin[T any] struct {
 	link   *link
-	turn   turn
 	learnt *learnt
 	all    bool // of everything, without a filter
 	limits limits
@@ -57,7 +56,7 @@ type twin[T any] struct {
 
 // list asks for the stream, and for the one message where the runtime answers Unimplemented.
 func (t *twin[T]) list(ctx context.Context) ([]T, error) {
-	defer t.turn.wait(ctx, patienceForList, &t.link.read)()
+	defer t.link.turn.wait(ctx, patienceForList)()
 	epoch := t.link.epoch.Load()
 	if t.learnt.noStream.Load() != epoch+1 {
 		out, begun, err := t.drain(ctx)

@@ -331,30 +331,41 @@ func TestAVerboseStatusThatIsLate(t *testing.T) {
 
 // Large answers come one after another. One that hangs keeps the next waiting for a moment only.
 func TestLargeAnswersTakeTurns(t *testing.T) {
-	turn, read := newTurn(), new(atomic.Int64)
-	first := turn.wait(t.Context(), patienceForTurn, read)
-	began := time.Now()
-	second := turn.wait(t.Context(), patienceForTurn, read) // goes without
-	if took := time.Since(began); took < patienceForTurn {
+	const patience = 10 * patienceForTurn
+	turn, began := newTurn(new(atomic.Int64)), time.Now()
+	first := turn.wait(t.Context(), patience)
+	turn.wait(t.Context(), patience)() // goes without
+	if took := time.Since(began); took < patience {
 		t.Errorf("it waited %v", took)
 	}
-	second()
+	for range 10 { // nor does anybody else wait once more
+		turn.wait(t.Context(), patience)()
+	}
+	if took := time.Since(began); took >= 2*patience {
+		t.Errorf("all waited %v", took)
+	}
 	got := make(chan func())
-	go func() { got <- turn.wait(t.Context(), patienceForTurn, read) }()
-	first()
-	(<-got)()
-	if len(turn) != 0 {
+	began = time.Now()
+	go func() { first(); got <- turn.wait(t.Context(), patience) }()
+	second := <-got
+	turn.wait(t.Context(), patience)() // the next one's patience begins anew
+	if took := time.Since(began); took < patience {
+		t.Errorf("it waited %v for one that had just begun", took)
+	}
+	second()
+	if len(turn.slot) != 0 {
 		t.Error("a turn was not given back")
 	}
 }
 
 // One that still comes is waited for, however long it takes: two at a time are more memory than there is.
 func TestALargeAnswerThatComesSlowlyIsWaitedFor(t *testing.T) {
-	turn, read := newTurn(), new(atomic.Int64)
-	first, went := turn.wait(t.Context(), patienceForTurn, read), make(chan struct{})
+	read := new(atomic.Int64)
+	turn := newTurn(read)
+	first, went := turn.wait(t.Context(), patienceForTurn), make(chan struct{})
 	go func() {
 		defer close(went)
-		turn.wait(t.Context(), patienceForTurn, read)()
+		turn.wait(t.Context(), patienceForTurn)()
 	}()
 	for range 20 {
 		read.Add(answerLeast)

@@ -16,55 +16,95 @@ const patienceForTurn = 250 * time.Millisecond
 const patienceForList = 2 * time.Second
 
 // turn has answers that may be large come one after another: several at a time would add up to more memory than the agent has.
-type turn chan struct{}
+type turn struct {
+	slot  chan struct{}
+	read  *atomic.Int64 // bytes of the connection
+	mu    sync.Mutex
+	since time.Time // when answerLeast was last seen to have come of the one whose turn it is, or it began; zero: it is about to
+	at    int64     // of read, then
+}
 
-func newTurn() turn { return make(turn, 1) }
+func newTurn(read *atomic.Int64) *turn { return &turn{slot: make(chan struct{}, 1), read: read} }
 
-// wait waits for its turn, and no longer than it has patience after the last bytes that were read, or ctx. done ends it.
-func (t turn) wait(ctx context.Context, patience time.Duration, read *atomic.Int64) (done func()) {
+// wait waits for its turn, until nothing has come for as long as it has patience, or ctx ends. That is counted from the last bytes, not from
+// its own beginning: of a runtime that hangs each call would wait anew, and who makes three for a pod that is to end loses the time that the
+// pod has. done ends it.
+func (t *turn) wait(ctx context.Context, patience time.Duration) (done func()) {
 	select {
-	case t <- struct{}{}:
-		return t.done
+	case t.slot <- struct{}{}:
+		return t.begin()
 	default:
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(t.left(patience))
 	defer timer.Stop()
-	for before := read.Load(); ; {
+	for {
 		select {
-		case t <- struct{}{}:
-			return t.done
+		case t.slot <- struct{}{}:
+			return t.begin()
 		case <-timer.C:
-			now := read.Load()
-			if now-before < answerLeast {
+			left := t.left(patience)
+			if left <= 0 {
 				return func() {}
 			}
-			before = now
-			timer.Reset(patience)
+			timer.Reset(left)
 		case <-ctx.Done():
 			return func() {}
 		}
 	}
 }
 
+func (t *turn) begin() (done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since, t.at = time.Now(), t.read.Load()
+	return t.done
+}
+
+// left is what is left of a patience.
+func (t *turn) left(patience time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if read := t.read.Load(); t.since.IsZero() || read-t.at >= answerLeast {
+		t.since, t.at = time.Now(), read
+	}
+	return patience - time.Since(t.since)
+}
+
+func (t *turn) done() {
+	t.mu.Lock()
+	t.since = time.Time{} // before somebody else's is: that one is not to be taken for as old
+	t.mu.Unlock()
+	<-t.slot
+}
+
 // alone gives a list of everything its time, from when no other is under way on: however long a runtime takes before it sends any of
 // thousands of containers, two answers at once are more memory than the agent has. done ends it, and may be called twice.
-func (c *Client) alone(ctx context.Context) (within context.Context, done func()) {
+func (l *link) alone(ctx context.Context, limit time.Duration) (within context.Context, done func()) {
 	select {
-	case c.lists <- struct{}{}:
+	case l.lists.slot <- struct{}{}:
 	case <-ctx.Done():
 		return ctx, func() {}
 	}
-	within, cancel := context.WithTimeout(ctx, c.timeouts.list)
+	return timed(ctx, limit, l.lists.begin())
+}
+
+// soonAlone is alone for who cannot wait for long, and keeps little of an answer: then it goes without.
+func (l *link) soonAlone(ctx context.Context, limit time.Duration) (within context.Context, done func()) {
+	waits, cancel := context.WithTimeout(ctx, patienceForList)
+	defer cancel()
+	return timed(ctx, limit, l.lists.wait(waits, patienceForList))
+}
+
+func timed(ctx context.Context, limit time.Duration, end func()) (within context.Context, done func()) {
+	within, cancel := context.WithTimeout(ctx, limit)
 	return within, sync.OnceFunc(func() {
 		cancel()
-		c.lists.done()
+		end()
 	})
 }
 
 // answerLeast is what a large answer sends of itself in that time: less may be anything.
 const answerLeast = 64 << 10
-
-func (t turn) done() { <-t }
 
 // arriving is a connection whose bytes are counted as they come.
 type arriving struct {

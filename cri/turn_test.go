@@ -17,10 +17,9 @@ var everything = map[string]func(context.Context, *Client) error{
 	"AllContainers": func(ctx context.Context, c *Client) error {
 		return c.AllContainers(ctx, nil, Told{Container: func(*Container) {}})
 	},
-	"List":        func(ctx context.Context, c *Client) error { _, err := NewLister(c).List(ctx); return err },
-	"ListImages":  func(ctx context.Context, c *Client) error { _, err := c.ListImages(ctx); return err },
-	"SandboxesOf": func(ctx context.Context, c *Client) error { _, err := c.SandboxesOf(ctx, "u"); return err },
-	"Alive":       func(ctx context.Context, c *Client) error { _, _, err := c.Alive(ctx); return err },
+	"List":       func(ctx context.Context, c *Client) error { _, err := NewLister(c).List(ctx); return err },
+	"ListImages": func(ctx context.Context, c *Client) error { _, err := c.ListImages(ctx); return err },
+	"Alive":      func(ctx context.Context, c *Client) error { _, _, err := c.Alive(ctx); return err },
 }
 
 // However long a runtime sends nothing of a list of everything, no other is asked for: what it was asked for meanwhile it would send at
@@ -67,6 +66,63 @@ func TestListsOfEverythingComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// A pod that is to end has its grace period only: while lists of everything hang, however many wait, its sandboxes and their containers are
+// told after the patience that one has with such a list, once.
+func TestThePodThatIsToEndIsLookedUpWhileListsHang(t *testing.T) {
+	t.Parallel()
+	r := node(t)
+	r.Hang["ListContainers"] = true
+	c := patient(dial(t, r.Endpoint()))
+	ctx, end := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	for range 3 {
+		wait.Go(func() { _ = everything["AllContainers"](ctx, c) })
+	}
+	for tick := time.NewTicker(time.Millisecond); r.Calls("ListContainers") == 0; {
+		<-tick.C
+	}
+	r.Change(func() { r.Hang["ListContainers"] = false })
+	began := time.Now()
+	of, err := c.SandboxesOf(t.Context(), "u")
+	if err != nil || len(of) == 0 {
+		t.Errorf("sandboxes: %v, %v", of, err)
+	}
+	for range 2 {
+		if _, err := c.ContainersOf(t.Context(), "s"); err != nil {
+			t.Error(err)
+		}
+	}
+	if took := time.Since(began); took > patienceForList*3/2 {
+		t.Errorf("the look took %v", took)
+	}
+	end()
+	wait.Wait()
+}
+
+// A list of images that hangs where another service has them keeps no list of the runtime's waiting, nor is it the other way round.
+func TestAnotherEndpointHasATurnOfItsOwn(t *testing.T) {
+	t.Parallel()
+	r, images := node(t), node(t)
+	images.Hang["ListImages"] = true
+	c, err := Dial(r.Endpoint(), images.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	ctx, end := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { _ = everything["ListImages"](ctx, patient(c)) })
+	for tick := time.NewTicker(time.Millisecond); images.Calls("ListImages") == 0; {
+		<-tick.C
+	}
+	began := time.Now()
+	if err := everything["List"](t.Context(), c); err != nil || time.Since(began) > patienceForList/2 {
+		t.Errorf("a list of the runtime's: %v after %v", err, time.Since(began))
+	}
+	end()
+	wait.Wait()
+}
+
 // A list has all of its time, however long it waited for others.
 func TestAListsTimeBeginsWithItsTurn(t *testing.T) {
 	t.Parallel()
@@ -79,7 +135,7 @@ func TestAListsTimeBeginsWithItsTurn(t *testing.T) {
 	c.timeouts.list = 5 * each / 2 // of List: containers and, of a slow machine, some
 	var wait sync.WaitGroup
 	for range 2 {
-		for _, name := range []string{"Sandboxes", "List", "ListImages", "SandboxesOf"} {
+		for _, name := range []string{"Sandboxes", "List", "ListImages"} {
 			wait.Go(func() {
 				if err := everything[name](t.Context(), c); err != nil {
 					t.Errorf("%s: %v", name, err)

@@ -114,6 +114,27 @@ func TestStopKillsWhatTheRuntimeDoesNot(t *testing.T) {
 	}
 }
 
+// A list of everything that somebody else asked for hangs, and others wait for it: the pod gets its grace period all the same.
+func TestAListThatHangsLeavesTheGracePeriod(t *testing.T) {
+	t.Parallel()
+	v, end := pinned(t)
+	r, c := fake(t)
+	obey(r, end)
+	r.Hang["ListContainers"] = true
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 3 {
+		go func() { _ = c.AllContainers(ctx, nil, cri.Told{Container: func(*cri.Container) {}, Again: func() {}}) }()
+	}
+	await(t, r, "ListContainers", 1)
+	r.Change(func() { r.Hang["ListContainers"] = false })
+	const grace = 6 // seconds
+	err := v.Stop(t.Context(), c, grace*time.Second)
+	if got := seconds(r); err != nil || v.Killed() || len(got) == 0 || got[0] < grace/2 {
+		t.Errorf("asked to stop within %v s; killed by the kernel: %v; %v", got, v.Killed(), err)
+	}
+}
+
 // Containers end while the runtime hangs: the calls are abandoned.
 func TestStopReturnsWhenTheCgroupIsEmpty(t *testing.T) {
 	v, end := pinned(t)

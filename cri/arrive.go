@@ -44,9 +44,9 @@ func newArriving(l *link) *http.Transport {
 	return t
 }
 
-// arrives asks for a list, and takes each item as soon as it is there. told is false where what has come is no such answer, and the call has
-// to be made as ever, which also has words for what is wrong. A refusal is an answer: asked for once more it would take its time again, and
-// none would be left for what is done about it.
+// arrives asks for a list, and takes each item as soon as it is there. told is false where what has come is no such answer, and the call
+// has to be made as ever, which also has words for what is wrong. A refusal is an answer: asked for once more it would take its time
+// again, and none would be left for what is done about it.
 func (a *answer[T]) arrives(ctx context.Context, l *link, name string, request proto.Message) (told bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -26,15 +26,16 @@ type turn struct {
 
 func newTurn(read *atomic.Int64) *turn { return &turn{slot: make(chan struct{}, 1), read: read} }
 
-// wait waits for its turn, until nothing has come for as long as it has patience, or ctx ends. That is counted from the last bytes, not from
-// its own beginning: of a runtime that hangs each call would wait anew, and who makes three for a pod that is to end loses the time that the
-// pod has. done ends it.
+// wait waits for its turn, until nothing has come for as long as it has patience, or ctx ends. That is counted from the last bytes, not
+// from its own beginning: of a runtime that hangs each call would wait anew, and who makes three for a pod that is to end loses the time
+// that the pod has. done ends it.
 func (t *turn) wait(ctx context.Context, patience time.Duration) (done func()) {
 	select {
 	case t.slot <- struct{}{}:
 		return t.begin()
 	default:
 	}
+	defer waited(ctx, time.Now())
 	timer := time.NewTimer(t.left(patience))
 	defer timer.Stop()
 	for {
@@ -80,11 +81,13 @@ func (t *turn) done() {
 // alone gives a list of everything its time, from when no other is under way on: however long a runtime takes before it sends any of
 // thousands of containers, two answers at once are more memory than the agent has. done ends it, and may be called twice.
 func (l *link) alone(ctx context.Context, limit time.Duration) (within context.Context, done func()) {
+	began := time.Now()
 	select {
 	case l.lists.slot <- struct{}{}:
 	case <-ctx.Done():
 		return ctx, func() {}
 	}
+	waited(ctx, began)
 	return timed(ctx, limit, l.lists.begin())
 }
 
@@ -93,6 +96,22 @@ func (l *link) soonAlone(ctx context.Context, limit time.Duration) (within conte
 	waits, cancel := context.WithTimeout(ctx, patienceForList)
 	defer cancel()
 	return timed(ctx, limit, l.lists.wait(waits, patienceForList))
+}
+
+// waitedKey is the key of what the calls of a context have waited for their turn.
+type waitedKey struct{}
+
+// Waited is a context that tells how long the calls made with it have waited for the answers of others so far: in that time the runtime was
+// not asked, and who takes how long a list took for how fast it is has to leave it out.
+func Waited(ctx context.Context) (_ context.Context, waited func() time.Duration) {
+	sum := new(atomic.Int64)
+	return context.WithValue(ctx, waitedKey{}, sum), func() time.Duration { return time.Duration(sum.Load()) }
+}
+
+func waited(ctx context.Context, since time.Time) {
+	if sum, ok := ctx.Value(waitedKey{}).(*atomic.Int64); ok {
+		sum.Add(int64(time.Since(since)))
+	}
 }
 
 func timed(ctx context.Context, limit time.Duration, end func()) (within context.Context, done func()) {

@@ -389,6 +389,44 @@ func TestASlowRuntime(t *testing.T) {
 	n.want(n.pass(Containers, reclaim.DiskPressure), "container c")
 }
 
+// That somebody else's list is waited for says nothing of the runtime: nothing is put off for it, and lists are not taken for fresh any longer.
+func TestAListOfAnotherIsNoSlowRuntime(t *testing.T) {
+	const held, slow = time.Second, 400 * time.Millisecond
+	for name, look := range map[string]func(n *node){
+		"a pass": func(n *node) {
+			n.want(n.pass(Containers, reclaim.Periodic), "container c")
+		},
+		"a step": func(n *node) {
+			x := &run{c: n.Collector, ctx: t.Context(), r: &Result{}}
+			if v, err := x.list(nil); err != nil || v.slow != "" || x.listsFor >= freshMost {
+				t.Errorf("%v: %+v, fresh for %v", err, v, x.listsFor)
+			}
+		},
+		"images": func(n *node) {
+			v := &view{look: &reclaim.Look{}}
+			if err := n.lookAtImages(t.Context(), v); err != nil || v.slow != "" {
+				t.Errorf("%v: %q", err, v.slow)
+			}
+		},
+	} {
+		n := newNode(t)
+		n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+		n.container("c", "s", uidA, exited, time.Hour, "")
+		n.now, n.slow, n.r.Hang["ListImages"] = time.Now, slow, true
+		ctx, end := context.WithCancel(t.Context())
+		go func() { _, _ = n.o.Runtime.ListImages(ctx) }()
+		for tick := time.NewTicker(time.Millisecond); n.r.Calls("ListImages") == 0; {
+			<-tick.C
+		}
+		n.r.Change(func() { clear(n.r.Hang) })
+		time.AfterFunc(held, end)
+		began := time.Now()
+		if look(n); time.Since(began) < held*9/10 {
+			t.Errorf("%s did not wait", name)
+		}
+	}
+}
+
 // A runtime that stays slow is left alone for a while, not for ever: each kind has a pass again and again.
 func TestARuntimeThatStaysSlow(t *testing.T) {
 	n := newNode(t)

@@ -21,6 +21,7 @@ type view struct {
 	time     time.Time
 	problems []string
 	slow     string          // what the runtime was slow at; empty: nothing
+	waited   time.Duration   // for lists that others asked for, before the runtime was asked for these
 	known    Known           // that Pods of look were made from
 	noImages error           // why images were not seen although they were to be
 	untold   []string        // sandboxes whose containers that may run are more than the runtime tells; "": those that are not told themselves
@@ -92,7 +93,8 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	if v.of == nil { // what grows by and by is there twice
 		l.Sandboxes, l.Containers = make([]reclaim.Sandbox, 0, len(c.listed)), make([]reclaim.Container, 0, c.had)
 	}
-	left, err := c.o.Runtime.Sandboxes(ctx, c.listed, func(s *cri.PodSandbox) {
+	asking, waited := cri.Waited(ctx)
+	left, err := c.o.Runtime.Sandboxes(asking, c.listed, func(s *cri.PodSandbox) {
 		if c.sees(v, s) {
 			l.Sandboxes = append(l.Sandboxes, sandboxOf(s))
 		}
@@ -102,14 +104,15 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	}
 	left.Dead = false // all containers are listed next
 	v.missSandboxes(left)
-	c.tooSlow(v, began, "its list of sandboxes")
+	c.tooSlow(v, began, waited(), "its list of sandboxes")
 	began = c.now()
+	asking, waited = cri.Waited(ctx)
 	known := make([]string, 0, len(l.Sandboxes))
 	for i := range l.Sandboxes {
 		known = append(known, l.Sandboxes[i].ID)
 	}
 	texts := newTexts(l.Sandboxes)
-	if err := c.o.Runtime.AllContainers(ctx, known, cri.Told{
+	if err := c.o.Runtime.AllContainers(asking, known, cri.Told{
 		Again: func() { l.Containers = l.Containers[:0] },
 		Container: func(one *cri.Container) {
 			if it := texts.container(one); c.seesContainer(v, texts.sandboxes[one.SandboxID], &it) {
@@ -131,7 +134,7 @@ func (c *Collector) lists(ctx context.Context, v *view) error {
 	}
 	c.remember(v, known)
 	c.date(l, texts.sandboxes)
-	c.tooSlow(v, began, "its list of containers")
+	c.tooSlow(v, began, waited(), "its list of containers")
 	return nil
 }
 
@@ -222,8 +225,10 @@ func newTexts(sandboxes []reclaim.Sandbox) *texts {
 	return t
 }
 
-func (c *Collector) tooSlow(v *view, began time.Time, what string) {
-	if took := c.now().Sub(began); took > c.slow && v.slow == "" {
+// tooSlow notes that a list took long, apart from what was waited before it was asked for.
+func (c *Collector) tooSlow(v *view, began time.Time, waited time.Duration, what string) {
+	v.waited += waited
+	if took := max(0, c.now().Sub(began)-waited); took > c.slow && v.slow == "" {
 		v.slow = fmt.Sprintf("the runtime took %v for %s", took.Round(time.Millisecond), what)
 	}
 }
@@ -272,11 +277,12 @@ func stateOf(s cri.ContainerState) reclaim.ContainerState {
 // lookAtImages asks for the images, which of them are in use where no list says so, and the size of their file system.
 func (c *Collector) lookAtImages(ctx context.Context, v *view) error {
 	began := c.now()
-	images, err := c.o.Runtime.ListImages(ctx)
+	asking, waited := cri.Waited(ctx)
+	images, err := c.o.Runtime.ListImages(asking)
 	if err != nil {
 		return err
 	}
-	c.tooSlow(v, began, "its list of images")
+	c.tooSlow(v, began, waited(), "its list of images")
 	v.look.Images = make([]reclaim.Image, 0, len(images))
 	for i := range images {
 		v.look.Images = append(v.look.Images, imageOf(&images[i]))

@@ -416,7 +416,7 @@ func (x *run) list(of map[string]bool) (*view, error) {
 	}
 	// From its end on, and as long again as it took: else a runtime that takes longer than that is listed before each step.
 	v.time = x.c.now()
-	took := v.time.Sub(now)
+	took := v.time.Sub(now) - v.waited
 	x.listed++
 	x.lists, x.listsFor = v, max(min(max(10*took, freshLeast), freshMost), took)
 	return v, nil

@@ -429,7 +429,7 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 	}
 	for _, w := range r.s.m.watched {
 		for _, l := range r.s.m.lives {
-			if w.Signal == e.Signal && w.Hard() && e.hard && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.dying() && l.endsAlone(&w) && r.mayGo(l) {
+			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.dying() && l.endsAlone(&w) && r.mayGo(l) {
 				r.fail(ruleExplained, "%s goes for %s, and %s, which is being stopped, has all that is short", p.uid, e.Signal, l.e.Pod.PodRef.UID)
 			}
 		}

@@ -31,6 +31,8 @@ const (
 	doubtKept = 10 * time.Minute
 	// partAlone of what was taken is no small part, if one pod has it.
 	partAlone = 4
+	// justBegun is how long before a look at a disk at rest a pod may have begun to count as one that held nothing then.
+	justBegun = 10 * time.Second
 )
 
 // explaining is what a Manager remembers for that.
@@ -49,8 +51,16 @@ type quiet struct {
 	at   time.Time
 	used uint64            // of its capacity, in the signal's unit
 	pods map[string]uint64 // what each pod held that was measured, by UID; nil: it was not looked at
-	// unmeasured are those that were there then and not measured, by UID: how much they have grown since is not known.
+	// unmeasured are those that were there then and not measured, by UID: how much they have grown since is not known,
+	// unless they had just begun.
 	unmeasured map[string]bool
+}
+
+// unknown reports whether what a pod held then is not known. One that had just begun, or whose sandbox was not there yet, has no files that
+// could have been measured, and had no time to hold much: were it as unknown as one that cannot be measured, it could fill the disk and
+// explain nothing.
+func (q *quiet) unknown(p *stats.PodStats) bool {
+	return q.unmeasured[p.PodRef.UID] && !p.StartTime.After(q.at.Add(-justBegun))
 }
 
 // sum is what all pods held.
@@ -215,8 +225,8 @@ type grown struct {
 }
 
 // explained finds out what became of a disk. A pod that was not there then held nothing. How much one has grown that was not measured then
-// is not known, so that it explains nothing, and one that is not measured now holds what it held. What one held that is gone is free, as
-// far as that is known: its successor has taken nothing by that.
+// is not known, unless it had just begun, so that it explains nothing, and one that is not measured now holds what it held. What one held
+// that is gone is free, as far as that is known: its successor has taken nothing by that.
 func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 	q, known := m.explain.quiet[w.Signal]
 	if !known {
@@ -233,7 +243,7 @@ func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 		p := &in.Summary.Pods[i]
 		now, measured := held[p.PodRef.UID]
 		listed[p.PodRef.UID] = true
-		if !measured || q.unmeasured[p.PodRef.UID] {
+		if !measured || q.unknown(p) {
 			continue
 		}
 		delete(held, p.PodRef.UID) // a Summary of somebody else's may have it twice
@@ -306,7 +316,7 @@ func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Rank
 // what is to be explained: a shortage that has just begun is small. What those held that are gone was there for who came since.
 func (m *Manager) explainsAlone(w *watched, r *Ranked, g *grown) bool {
 	q, uid := m.explain.quiet[w.Signal], r.Pod.PodRef.UID
-	if !r.Keys.Measured || q.unmeasured[uid] {
+	if !r.Keys.Measured || q.unknown(r.Pod) {
 		return false
 	}
 	more := r.Keys.Usage - min(q.pods[uid], r.Keys.Usage)

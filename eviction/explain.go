@@ -1,7 +1,10 @@
 package eviction
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +34,7 @@ const (
 	doubtKept = 10 * time.Minute
 	// partAlone of what was taken is no small part, if one pod has it.
 	partAlone = 4
-	// justBegun is how long before a look at a disk at rest a pod may have begun to count as one that held nothing then.
+	// justBegun is how long before a look at a disk at rest was asked for a pod may have begun to count as one that held nothing then.
 	justBegun = 10 * time.Second
 )
 
@@ -51,16 +54,24 @@ type quiet struct {
 	at   time.Time
 	used uint64            // of its capacity, in the signal's unit
 	pods map[string]uint64 // what each pod held that was measured, by UID; nil: it was not looked at
-	// unmeasured are those that were there then and not measured, by UID: how much they have grown since is not known,
-	// unless they had just begun.
+	// unmeasured are those that were there then and not measured, by UID, and whether the runtime had told of them: how much they have
+	// grown since is not known.
 	unmeasured map[string]bool
+	again      time.Duration // it is looked at again after that; zero: after quietEvery
 }
 
-// unknown reports whether what a pod held then is not known. One that had just begun, or whose sandbox was not there yet, has no files that
-// could have been measured, and had no time to hold much: were it as unknown as one that cannot be measured, it could fill the disk and
-// explain nothing.
+// unknown reports whether what a pod held then is not known. One held nothing of which nothing but a cgroup was there, and whose first
+// sandbox is younger than that.
 func (q *quiet) unknown(p *stats.PodStats) bool {
-	return q.unmeasured[p.PodRef.UID] && !p.StartTime.After(q.at.Add(-justBegun))
+	told, was := q.unmeasured[p.PodRef.UID]
+	return was && (told || len(p.SandboxIDs) > 1 || !p.StartTime.After(q.at.Add(-justBegun)))
+}
+
+// begun reports whether a pod had just begun when a look was asked for, or has begun since. It has no files that could have been measured,
+// and had no time to hold much: were it as unknown as one that cannot be measured, it could fill the disk and explain nothing. A sandbox
+// that was made anew, or by a clock that was ahead, is no new pod.
+func (e *explaining) begun(now time.Time, p *stats.PodStats) bool {
+	return len(p.SandboxIDs) <= 1 && p.StartTime.After(e.asked.Add(-justBegun)) && !p.StartTime.After(now)
 }
 
 // sum is what all pods held.
@@ -101,7 +112,7 @@ func (m *Manager) rests(now time.Time, of *watched) bool {
 		return false
 	}
 	q := m.explain.quiet[of.Signal]
-	return q.pods == nil || gone(now, q.at, quietEvery)
+	return q.pods == nil || gone(now, q.at, cmp.Or(q.again, quietEvery))
 }
 
 // watchQuiet finds out whether a look at disks that rest is due, and forgets what was not explained of those that are short no more.
@@ -166,9 +177,8 @@ func (m *Manager) short(signal stats.Signal) bool {
 	return false
 }
 
-// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured, what they held is not known, nor where they
-// hold more than is used: files that share blocks (FICLONE) count whole, and who makes many before it fills a disk would hold no more then
-// than before. One that has become short meanwhile is looked at as soon as it rests again.
+// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured, what they held is not known. One that has
+// become short meanwhile is looked at as soon as it rests again.
 func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 	e := &m.explain
 	if !e.pending || in.MemoryOnly || in.Measuring || in.ObserveDisks {
@@ -181,20 +191,52 @@ func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 			continue
 		}
 		e.tried = now
-		q := quiet{at: now, used: used(&w.observed), pods: m.held(in, w), unmeasured: map[string]bool{}}
-		for i := range in.Summary.Pods {
-			if uid := in.Summary.Pods[i].PodRef.UID; !has(q.pods, uid) {
-				q.unmeasured[uid] = true
-			}
-		}
-		switch {
-		case 2*len(q.pods) < len(in.Summary.Pods):
-		case q.sum() > q.used:
-			q.pods = map[string]uint64{}
-			fallthrough
-		default:
+		if q := m.quietNow(now, in, w); 2*len(q.pods) >= len(in.Summary.Pods) {
+			q.fit()
 			e.keep(w.Signal, q)
 		}
+	}
+}
+
+// quietNow is how a disk is that rests. Where not every pod was measured, wholly and since the look was asked for, the next one comes soon,
+// and ever later while that stays so: until then a pod may seem to have grown, or not, by what it held.
+func (m *Manager) quietNow(now time.Time, in Input, w *watched) quiet {
+	e := &m.explain
+	q := quiet{at: now, used: used(&w.observed), pods: m.held(in, w), unmeasured: map[string]bool{}}
+	whole := true
+	for i := range in.Summary.Pods {
+		p := &in.Summary.Pods[i]
+		switch st := &p.EphemeralStorage; {
+		case has(q.pods, p.PodRef.UID):
+			whole = whole && (st.Time.IsZero() || st.UsedBytes.OK && !st.Partial && !st.Time.Before(e.asked))
+		case e.begun(now, p):
+			q.pods[p.PodRef.UID], whole = 0, false
+		default:
+			q.unmeasured[p.PodRef.UID], whole = p.Announced, false
+		}
+	}
+	if !whole {
+		q.again = min(max(2*e.quiet[w.Signal].again, quietAgain), quietEvery)
+	}
+	return q
+}
+
+// fit forgets what those held that held most, until the rest is no more than was used: files that share blocks (FICLONE) count whole, and
+// who makes many before it fills a disk would hold no more then than before. What others held is not forgotten for that.
+func (q *quiet) fit() {
+	all := q.sum()
+	if all <= q.used {
+		return
+	}
+	uids := slices.SortedFunc(maps.Keys(q.pods), func(a, b string) int {
+		return cmp.Or(cmp.Compare(q.pods[b], q.pods[a]), cmp.Compare(a, b))
+	})
+	for _, uid := range uids {
+		if all <= q.used {
+			break
+		}
+		all -= q.pods[uid]
+		delete(q.pods, uid)
 	}
 }
 
@@ -225,8 +267,8 @@ type grown struct {
 }
 
 // explained finds out what became of a disk. A pod that was not there then held nothing. How much one has grown that was not measured then
-// is not known, unless it had just begun, so that it explains nothing, and one that is not measured now holds what it held. What one held
-// that is gone is free, as far as that is known: its successor has taken nothing by that.
+// is not known, so that it explains nothing, and one that is not measured now, or not to its end, holds what it held at least. What one
+// held that is gone is free, as far as that is known: its successor has taken nothing by that.
 func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 	q, known := m.explain.quiet[w.Signal]
 	if !known {
@@ -248,7 +290,11 @@ func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 		}
 		delete(held, p.PodRef.UID) // a Summary of somebody else's may have it twice
 		then := q.pods[p.PodRef.UID]
-		if more, fewer := now-min(then, now), then-min(then, now); empty(p, in.object(p)) {
+		more, fewer := now-min(then, now), then-min(then, now)
+		if atLeast(&Candidate{Pod: p}, w) {
+			fewer = 0
+		}
+		if empty(p, in.object(p)) {
 			g.ended, g.gone = add(g.ended, more), add(g.gone, fewer)
 		} else {
 			g.pods, less = add(g.pods, more), add(less, fewer)

@@ -105,40 +105,6 @@ func TestAPodThatWasReplacedHasTakenNothing(t *testing.T) {
 	}
 }
 
-// A look at a disk that rests finds a pod that has just begun, and nothing of it that could be measured. It held nothing then: when it fills
-// the disk it goes, at once. What one holds that had been there for long, and could not be measured, is not known.
-func TestAPodThatHadJustBegunHeldNothing(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		began  time.Time
-		victim string
-	}{
-		{"its sandbox came right after the look", epoch.Add(2 * time.Second), "filler"},
-		{"its sandbox came right before", epoch.Add(-2 * time.Second), "filler"},
-		{"it had been there for long", epoch.Add(-time.Minute), ""},
-		{"the runtime does not say", time.Time{}, ""},
-	} {
-		m := explainer(t)
-		quietAt(m, epoch, 40*gib, map[string]uint64{"filler": 0, "modest": gib, "talker": gib})
-		at := epoch.Add(10 * time.Second)
-		in := disks(at, 4*gib, map[string]uint64{"filler": 36 * gib, "modest": gib, "talker": gib})
-		for i := range in.Summary.Pods {
-			if p := &in.Summary.Pods[i]; p.PodRef.UID == "filler" {
-				p.StartTime = c.began
-			}
-		}
-		m.Observe(at, &in.Summary.Node, Situation{})
-		m.Step(at, in)
-		uid := ""
-		if d := m.Reclaimed(at, in); len(d.Evictions) > 0 {
-			uid = d.Evictions[0].Pod.PodRef.UID
-		}
-		if uid != c.victim {
-			t.Errorf("%s: %q goes, want %q", c.name, uid, c.victim)
-		}
-	}
-}
-
 // The same where the one before is listed still, and has ended.
 func TestAPodThatHasEndedFreesWhatItHeld(t *testing.T) {
 	m := explainer(t)

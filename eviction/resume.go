@@ -176,7 +176,7 @@ func (m *Manager) resumeDisks(now time.Time, saved []SavedDisk, drop func(string
 			if q.unmeasured == nil {
 				q.unmeasured = map[string]bool{}
 			}
-			q.unmeasured[uid] = true
+			q.unmeasured[uid], q.again = true, quietAgain
 		}
 		if wrong > 0 {
 			drop("what pods held of a disk by %s: %d of %d cannot be true", s.Signal, wrong, len(s.Pods)+len(s.Unmeasured))

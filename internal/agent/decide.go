@@ -53,6 +53,7 @@ func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look, re
 
 // choose looks at every pod and decides. Of a quick look whose victim is clear it allocates nothing.
 func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look, ready *eviction.Ready) (eviction.Decision, time.Time, error) {
+	measuring := look == eviction.LookFull && l.measuring(ready.DiskFresh) // asked first: what is looked at then is no older than that
 	err := l.lookAtPods(now, look)
 	if l.pods.Strangers(l.looks.Summary()) {
 		l.askRuntime(ctx)
@@ -61,7 +62,7 @@ func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look, re
 	}
 	in := eviction.Input{
 		Summary: l.looks.Summary(), Pods: l.objects.Pods(), ObserveDisks: l.observeDisks(), MemoryOnly: look == eviction.LookMemory,
-		Measuring: look == eviction.LookFull && l.measuring(ready.DiskFresh), Terse: look == eviction.LookMemory,
+		Measuring: measuring, Terse: look == eviction.LookMemory,
 	}
 	if ready.Growth { // nothing is to be lost by looking what grows
 		in.Growing = l.looks.Growing()

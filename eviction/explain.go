@@ -61,10 +61,10 @@ type quiet struct {
 }
 
 // unknown reports whether what a pod held then is not known. One held nothing of which nothing but a cgroup was there, and whose first
-// sandbox is younger than that.
-func (q *quiet) unknown(p *stats.PodStats) bool {
+// sandbox is younger than that, by a clock that was not ahead.
+func (q *quiet) unknown(now time.Time, p *stats.PodStats) bool {
 	told, was := q.unmeasured[p.PodRef.UID]
-	return was && (told || len(p.SandboxIDs) > 1 || !p.StartTime.After(q.at.Add(-justBegun)))
+	return was && (told || p.StartTime.After(now) || len(p.SandboxIDs) > 1 || !p.StartTime.After(q.at.Add(-justBegun)))
 }
 
 // begun reports whether a pod had just begun when a look was asked for, or has begun since. It has no files that could have been measured,
@@ -134,6 +134,7 @@ func (m *Manager) watchQuiet(now time.Time) {
 		e.unsaved = true
 	}
 	if !m.config.Explain || m.situation.ObserveDisks {
+		e.pending = false
 		return
 	}
 	again := !e.pending && gone(now, e.tried, quietAgain)
@@ -191,7 +192,8 @@ func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 			continue
 		}
 		e.tried = now
-		if q := m.quietNow(now, in, w); 2*len(q.pods) >= len(in.Summary.Pods) {
+		if held := m.held(in, w); 2*len(held) >= len(in.Summary.Pods) {
+			q := m.quietNow(now, in, w, held)
 			q.fit()
 			e.keep(w.Signal, q)
 		}
@@ -199,11 +201,12 @@ func (m *Manager) lookAtQuiet(now time.Time, in Input) {
 }
 
 // quietNow is how a disk is that rests. Where not every pod was measured, wholly and since the look was asked for, the next one comes soon,
-// and ever later while that stays so: until then a pod may seem to have grown, or not, by what it held.
-func (m *Manager) quietNow(now time.Time, in Input, w *watched) quiet {
+// and ever later while none is missing that was not before: until then a pod may seem to have grown, or not, by what it held.
+func (m *Manager) quietNow(now time.Time, in Input, w *watched, held map[string]uint64) quiet {
 	e := &m.explain
-	q := quiet{at: now, used: used(&w.observed), pods: m.held(in, w), unmeasured: map[string]bool{}}
-	whole := true
+	before := e.quiet[w.Signal]
+	q := quiet{at: now, used: used(&w.observed), pods: held, unmeasured: map[string]bool{}}
+	whole, known := true, true
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
 		switch st := &p.EphemeralStorage; {
@@ -212,17 +215,22 @@ func (m *Manager) quietNow(now time.Time, in Input, w *watched) quiet {
 		case e.begun(now, p):
 			q.pods[p.PodRef.UID], whole = 0, false
 		default:
-			q.unmeasured[p.PodRef.UID], whole = p.Announced, false
+			_, was := before.unmeasured[p.PodRef.UID]
+			q.unmeasured[p.PodRef.UID], whole, known = p.Announced, false, known && was
 		}
 	}
-	if !whole {
-		q.again = min(max(2*e.quiet[w.Signal].again, quietAgain), quietEvery)
+	switch {
+	case !known:
+		q.again = quietAgain
+	case !whole:
+		q.again = min(max(2*before.again, quietAgain), quietEvery)
 	}
 	return q
 }
 
 // fit forgets what those held that held most, until the rest is no more than was used: files that share blocks (FICLONE) count whole, and
-// who makes many before it fills a disk would hold no more then than before. What others held is not forgotten for that.
+// who makes many before it fills a disk would hold no more then than before. What those held that held less is not forgotten for that; one
+// that held more than each of several who share is.
 func (q *quiet) fit() {
 	all := q.sum()
 	if all <= q.used {
@@ -267,8 +275,8 @@ type grown struct {
 }
 
 // explained finds out what became of a disk. A pod that was not there then held nothing. How much one has grown that was not measured then
-// is not known, so that it explains nothing, and one that is not measured now, or not to its end, holds what it held at least. What one
-// held that is gone is free, as far as that is known: its successor has taken nothing by that.
+// is not known, so that it explains nothing, and one that is not measured now holds what it held. What one held
+// that is gone is free, as far as that is known: its successor has taken nothing by that.
 func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 	q, known := m.explain.quiet[w.Signal]
 	if !known {
@@ -285,16 +293,12 @@ func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 		p := &in.Summary.Pods[i]
 		now, measured := held[p.PodRef.UID]
 		listed[p.PodRef.UID] = true
-		if !measured || q.unknown(p) {
+		if !measured || q.unknown(m.lastFull, p) {
 			continue
 		}
 		delete(held, p.PodRef.UID) // a Summary of somebody else's may have it twice
 		then := q.pods[p.PodRef.UID]
-		more, fewer := now-min(then, now), then-min(then, now)
-		if atLeast(&Candidate{Pod: p}, w) {
-			fewer = 0
-		}
-		if empty(p, in.object(p)) {
+		if more, fewer := now-min(then, now), then-min(then, now); empty(p, in.object(p)) {
 			g.ended, g.gone = add(g.ended, more), add(g.gone, fewer)
 		} else {
 			g.pods, less = add(g.pods, more), add(less, fewer)
@@ -362,11 +366,11 @@ func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Rank
 // what is to be explained: a shortage that has just begun is small. What those held that are gone was there for who came since.
 func (m *Manager) explainsAlone(w *watched, r *Ranked, g *grown) bool {
 	q, uid := m.explain.quiet[w.Signal], r.Pod.PodRef.UID
-	if !r.Keys.Measured || q.unknown(r.Pod) {
+	if !r.Keys.Measured || q.unknown(m.lastFull, r.Pod) {
 		return false
 	}
 	more := r.Keys.Usage - min(q.pods[uid], r.Keys.Usage)
-	if !has(q.pods, uid) {
+	if q.pods[uid] == 0 {
 		more -= min(g.gone, more)
 	}
 	return more >= g.short/partAlone && add(w.observed.Value, more) >= w.enough(w.observed.Capacity)

@@ -158,7 +158,7 @@ func (m *Manager) resumeDisks(now time.Time, saved []SavedDisk, drop func(string
 			drop("a disk that was quiet: %.64q, %d used, %d pods", string(s.Signal), s.Used, len(s.Pods)+len(s.Unmeasured))
 			continue
 		}
-		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used}
+		q := quiet{at: onClock(now, earlier(s.Quiet, now)), used: s.Used, again: quietAgain} // what was missing is not kept
 		if len(s.Pods) > 0 {
 			q.pods = make(map[string]uint64, len(s.Pods))
 		}
@@ -176,7 +176,7 @@ func (m *Manager) resumeDisks(now time.Time, saved []SavedDisk, drop func(string
 			if q.unmeasured == nil {
 				q.unmeasured = map[string]bool{}
 			}
-			q.unmeasured[uid], q.again = true, quietAgain
+			q.unmeasured[uid] = true
 		}
 		if wrong > 0 {
 			drop("what pods held of a disk by %s: %d of %d cannot be true", s.Signal, wrong, len(s.Pods)+len(s.Unmeasured))

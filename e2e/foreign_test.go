@@ -28,6 +28,8 @@ type stressor struct {
 	// orElse is a second signal that it may cross first: what of mapped and written pages is memory and what is on the disk yet is
 	// the kernel's choice, another one on each version.
 	orElse string
+	// notOn is a kernel on which it crosses none: the beginning of its release.
+	notOn string
 	// largeShm: its /dev/shm is a memory-backed emptyDir, as manifests have it against the runtime's limit of 64 MiB.
 	largeShm bool
 	lasts    time.Duration // how long it goes on where nobody is to die; 0: askLimit
@@ -80,7 +82,8 @@ func TestForeignProgramsTakeDisksAndTasks(t *testing.T) {
 		{what: "hdd, in the writable layer", args: "--hdd 2 --hdd-bytes 1G --temp-path /tmp", crosses: nodefsAvailable},
 		{what: "hdd, not much", args: "--hdd 2 --hdd-bytes 40M --temp-path /data"},
 		{what: "files of a mebibyte", args: "--dirmany 2 --dirmany-bytes 1M --temp-path /data", crosses: nodefsAvailable},
-		{what: "forks that hold much, without a name", args: "--fork 4 --forkheavy 2 --temp-path /data", crosses: nodefsAvailable},
+		// On 6.1 its children take memory for a while and nothing of the disk, with an agent or without.
+		{what: "forks that hold much, without a name", args: "--fork 4 --forkheavy 2 --temp-path /data", crosses: nodefsAvailable, notOn: "6.1."},
 		{what: "inodes", args: "--dirmany 2 --temp-path /data", crosses: nodefsInodes},
 		{what: "dentries", args: "--dentry 2 --dentries 10000 --temp-path /data", crosses: nodefsInodes},
 		{what: "dentries, few", args: "--dentry 1 --dentries 500 --temp-path /data"},
@@ -118,6 +121,12 @@ func foreign(t *testing.T, table []stressor) {
 		f.limits[signal] = f.rest[signal] - margin
 	}
 	t.Logf("at rest: %v, thresholds: %v", f.rest, f.limits)
+	release := f.shell("uname -r")
+	for i := range table {
+		if s := &table[i]; s.notOn != "" && strings.HasPrefix(release, s.notOn) {
+			s.crosses = ""
+		}
+	}
 	row := func(phase string, s stressor, do func(stressor)) {
 		t.Run(phase+"/"+s.what, func(sub *testing.T) {
 			f.t = sub

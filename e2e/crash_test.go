@@ -88,6 +88,7 @@ type crashes struct {
 	attempt          uint32 // of the containers that run
 	talker, crashing *gcPod
 	talking          string // the talker's container
+	booted           bool   // and it does not run again yet: what its log's compression has left waits for its next attempt
 	running          []string
 	deaths           uint32 // of the crashing pod
 	lastDead         string
@@ -310,11 +311,15 @@ func (c *crashes) killRuntime() {
 	c.quiet(false)
 }
 
-// fillDisk leaves not one block, has the agent meet that, and makes room again.
+// fillDisk leaves not one block, has the agent meet that, and makes room again. The runtime and the agent's threads that are not held go on
+// meanwhile, and what they free is taken, too.
 func (c *crashes) fillDisk() {
 	c.quiet(true)
-	c.shell(`mkdir -p /var/ballast && cd /var/ballast && busybox fallocate -l $(($(busybox stat -f -c '%f * %S' /var) - 67108864)) one &&
-		! dd if=/dev/zero of=two bs=65536 2>/dev/null; ! dd if=/dev/zero of=three bs=4096 count=1 2>/dev/null`) // the kernel keeps 16 MiB
+	c.shell(`mkdir -p /var/ballast && cd /var/ballast && busybox fallocate -l $(($(busybox stat -f -c '%f * %S' /var) - 67108864)) one
+		for i in 1 2 3 4 5 6 7 8 9 10; do
+			dd if=/dev/zero of=rest.$i bs=65536 2>/dev/null # the kernel keeps 16 MiB
+			dd if=/dev/zero of=last.$i bs=4096 count=1 2>/dev/null || exit 0
+		done; echo 'a block is free after ten times'; exit 1`)
 	c.letGo()
 	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		if text, err := c.ReadFile(c.ctx, crashAgentLog, c.offset); err == nil && strings.Contains(string(text), "no space left") {
@@ -350,7 +355,9 @@ func (c *crashes) cutPower() {
 	c.there("after the boot")
 	c.spokenOf(c.lines, true)
 	c.startAgentProcess()
+	c.booted = true
 	c.settles()
+	c.booted = false
 	c.there("after the boot and a pass")
 	c.spokenOf(c.lines, true)
 	c.attempt++

@@ -54,7 +54,11 @@ func (c *crashes) settles() {
 // tidy returns nil if nothing temporary is left, and no record says that its eviction is under way. A file that is being written at this
 // moment is none that is left: it is asked for again.
 func (c *crashes) tidy() error {
-	found := c.shell("cd /var/lib/jettison 2>/dev/null && busybox find . -name '*.tmp'; busybox find /var/log/pods -name '*.tmp'")
+	logs := "/var/log/pods"
+	if c.booted {
+		logs = ""
+	}
+	found := c.shell("cd /var/lib/jettison 2>/dev/null && busybox find . " + logs + " -name '*.tmp'")
 	if found != "" {
 		return fmt.Errorf("%s: %w", strings.TrimSpace(found), errStillThere)
 	}

@@ -5,7 +5,7 @@
 //	0.log                       the runtime writes to it
 //	0.log.20260131-235959       renamed then; it may have been written to a little longer, so it is compressed the next time only
 //	0.log.20260131-225959.gz    compressed
-//	0.log.20260131-225959.tmp   left behind by a compression that did not end: removed
+//	0.log.20260131-225959.tmp   left behind by a compression that did not end: removed, also beside the log of a later attempt, 1.log
 //
 // The path of a log is the runtime's word. It counts only below the pod log directory, no symbolic link is followed below that and no
 // mount crossed, and everything happens relative to the open directory of the log. Of what else lies there only names of exactly

@@ -207,6 +207,26 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// What was left of an earlier attempt at the container, whose log nobody looks at any more, goes with the next rotation; nothing else of it
+// does.
+func TestLeftoversOfAnEarlierAttempt(t *testing.T) {
+	n := newNode(t)
+	n.list[0].LogPath = "/log/pods/" + folder + "/12.log"
+	n.opens = func() { n.write("12.log", "") }
+	n.write("12.log", large("new"))
+	keeps := []string{
+		"2.log", "2.log.20260101-000000", "2.log.20260102-000000.gz", "13.log.20260103-000000.tmp", "02.log.20260103-000000.tmp",
+		"x.log.20260103-000000.tmp", "2.log.20260103-0000000.tmp", "2.log.tmp", ".log.20260103-000000.tmp", "99999999999.log.20260103-000000.tmp",
+	}
+	for _, name := range append([]string{"2.log.20260103-000000.tmp", "0.log.20260103-000000.tmp"}, keeps...) {
+		n.write(name, "half")
+	}
+	if r := n.pass(); r.Removed != 2 || r.Compressed != 0 || r.Rotated != 1 {
+		t.Errorf("%+v", r)
+	}
+	n.has(append([]string{"12.log", "12.log.20260131-120000"}, keeps...)...)
+}
+
 // A log that was renamed while the runtime was not told comes back, whatever the size.
 func TestAMissingLogIsReopened(t *testing.T) {
 	n := newNode(t)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 // Names, as the kubelet has them.
 const (
+	logSuffix      = ".log"
 	stampFormat    = "20060102-150405"
 	compressSuffix = ".gz"
 	tmpSuffix      = ".tmp"
@@ -96,7 +98,7 @@ var errForeign = errors.New("not a plain file: it is left alone")
 // tidy removes leftovers and the oldest files, so that with the log and the one it is about to become there are at most MaxFiles, and
 // compresses the rest. It returns what is there then, oldest first.
 func (l *log) tidy(ctx context.Context) (olds []old, errs []error) {
-	olds, err := l.list()
+	olds, left, err := l.list()
 	if err != nil {
 		return nil, []error{err}
 	}
@@ -104,6 +106,9 @@ func (l *log) tidy(ctx context.Context) (olds []old, errs []error) {
 		if err != nil {
 			errs = append(errs, err)
 		}
+	}
+	for _, name := range left {
+		note(l.remove(name))
 	}
 	for i := range olds {
 		o := &olds[i]
@@ -140,11 +145,11 @@ func (l *log) tidy(ctx context.Context) (olds []old, errs []error) {
 	return olds, errs
 }
 
-// list finds the older files of the log, oldest first.
-func (l *log) list() ([]old, error) {
+// list finds the older files of the log, oldest first, and what compressions of earlier attempts' logs have left.
+func (l *log) list() (olds []old, left []string, err error) {
 	fd, err := unix.Openat(l.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("list its directory: %w", err)
+		return nil, nil, fmt.Errorf("list its directory: %w", err)
 	}
 	dir := os.NewFile(uintptr(fd), "log directory")
 	defer dir.Close()
@@ -154,6 +159,9 @@ func (l *log) list() ([]old, error) {
 		for _, name := range names {
 			stamp, suffix, ok := parseOld(l.name, name)
 			if !ok {
+				if len(left) < maxOld && l.leftBefore(name) {
+					left = append(left, name)
+				}
 				continue
 			}
 			o := byStamp[stamp]
@@ -170,15 +178,36 @@ func (l *log) list() ([]old, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list its directory: %w", err)
+			return nil, nil, fmt.Errorf("list its directory: %w", err)
 		}
 	}
-	olds := make([]old, 0, len(byStamp))
+	olds = make([]old, 0, len(byStamp))
 	for _, o := range byStamp {
 		olds = append(olds, *o)
 	}
 	slices.SortFunc(olds, func(a, b old) int { return strings.Compare(a.stamp, b.stamp) })
-	return olds, nil
+	return olds, left, nil
+}
+
+// leftBefore reports whether a name is that of a compression that did not end, of the log of an earlier attempt at the same container. That
+// one runs no more, and has no pass of its own: it is kept until the container after it has ended, too.
+func (l *log) leftBefore(name string) bool {
+	own, numbered := attemptOf(l.name)
+	end := strings.Index(name, logSuffix+".")
+	if !numbered || end < 0 {
+		return false
+	}
+	log := name[:end+len(logSuffix)]
+	before, ok := attemptOf(log)
+	_, suffix, isOld := parseOld(log, name)
+	return ok && before < own && isOld && suffix == tmpSuffix
+}
+
+// attemptOf is the attempt at a container of which a log is, by its name (pkg/kubelet/kuberuntime/helpers.go buildContainerLogsPath).
+func attemptOf(log string) (attempt uint64, ok bool) {
+	digits, ok := strings.CutSuffix(log, logSuffix)
+	attempt, err := strconv.ParseUint(digits, 10, 32)
+	return attempt, ok && err == nil && strconv.FormatUint(attempt, 10) == digits
 }
 
 // parseOld takes the name of an older file of a log apart. ok is false for every other name.

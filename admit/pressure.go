@@ -9,13 +9,6 @@ import (
 	"jettison/stats"
 )
 
-// Result is the answer for one pod.
-type Result struct {
-	Admit bool
-	// Reason and Message of the pod's status, whose phase becomes Failed; empty where it is admitted.
-	Reason, Message string
-}
-
 // ReasonEvicted is why pods are refused under pressure (kubelet pkg/kubelet/eviction/eviction_manager.go Reason).
 const ReasonEvicted = "Evicted"
 
@@ -40,8 +33,10 @@ func UnderPressure(conditions []string, pod *v1.Pod) Result {
 	if len(conditions) == 0 || critical(pod) {
 		return Result{Admit: true}
 	}
-	if len(conditions) == 1 && conditions[0] == memoryPressure && (stats.QOSOf(pod) != stats.BestEffort || toleratesMemoryPressure(pod)) {
-		return Result{Admit: true}
+	if len(conditions) == 1 && conditions[0] == memoryPressure {
+		if stats.QOSOf(pod) != stats.BestEffort || tolerates(pod.Spec.Tolerations, &memoryTaint) {
+			return Result{Admit: true}
+		}
 	}
 	sorted := slices.Sorted(slices.Values(conditions))
 	return Result{Reason: ReasonEvicted, Message: fmt.Sprintf("The node had condition: %v. ", sorted)}
@@ -49,18 +44,30 @@ func UnderPressure(conditions []string, pod *v1.Pod) Result {
 
 // critical pods are static, mirror or of system priority (pkg/kubelet/types/pod_update.go IsCriticalPod).
 func critical(pod *v1.Pod) bool {
-	source, ok := pod.Annotations[annotationSource]
-	_, mirror := pod.Annotations[annotationMirror]
-	return ok && source != sourceAPI || mirror || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCriticalPriority
+	return static(pod) || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCriticalPriority
 }
 
-// toleratesMemoryPressure reports whether the pod tolerates node.kubernetes.io/memory-pressure:NoSchedule, a taint without a value
-// (k8s.io/api/core/v1 Toleration.ToleratesTaint, which takes a logger; Lt and Gt never match such a taint).
-func toleratesMemoryPressure(pod *v1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Tolerations, func(t v1.Toleration) bool {
-		if t.Effect != "" && t.Effect != v1.TaintEffectNoSchedule || t.Key != "" && t.Key != v1.TaintNodeMemoryPressure {
+// static pods come of a manifest; a mirror stands for one in the API (IsStaticPod, IsMirrorPod).
+func static(pod *v1.Pod) bool {
+	_, mirror := pod.Annotations[annotationMirror]
+	return fromManifest(pod) || mirror
+}
+
+func fromManifest(pod *v1.Pod) bool {
+	source, ok := pod.Annotations[annotationSource]
+	return ok && source != sourceAPI
+}
+
+// memoryTaint is what a node under memory pressure is tainted with.
+var memoryTaint = v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
+
+// tolerates reports whether one of the tolerations is of a taint (k8s.io/api/core/v1 Toleration.ToleratesTaint, which takes a logger).
+// Lt and Gt match nothing, as long as the kubelet's gate for them is off.
+func tolerates(tolerations []v1.Toleration, taint *v1.Taint) bool {
+	return slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
+		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
 			return false
 		}
-		return t.Operator == v1.TolerationOpExists || (t.Operator == "" || t.Operator == v1.TolerationOpEqual) && t.Value == ""
+		return t.Operator == v1.TolerationOpExists || (t.Operator == "" || t.Operator == v1.TolerationOpEqual) && t.Value == taint.Value
 	})
 }

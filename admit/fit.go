@@ -1,0 +1,72 @@
+package admit
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Shortage is a resource of which a pod requests more than is left, in the units of Amounts.
+type Shortage struct {
+	Resource                  v1.ResourceName
+	Requested, Used, Capacity int64
+}
+
+// need is how much would have to be freed (pkg/kubelet/lifecycle/predicate.go GetInsufficientAmount).
+func (s *Shortage) need() Need {
+	if s.Used > s.Capacity {
+		return Need{s.Resource, plus(s.Requested, s.Used-s.Capacity)}
+	}
+	return Need{s.Resource, s.Requested - (s.Capacity - s.Used)}
+}
+
+// failure has the kubelet's words (pkg/kubelet/lifecycle/predicate.go InsufficientResourceError): OutOfcpu and the like.
+func (s *Shortage) failure() Failure {
+	return Failure{
+		Reason: "OutOf" + string(s.Resource),
+		Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+			s.Resource, s.Requested, s.Used, s.Capacity),
+		Short: s,
+	}
+}
+
+// shortages are what the node lacks for a pod (pkg/scheduler/framework/plugins/noderesources/fit.go fitsRequest): pods, cpu, memory,
+// ephemeral storage, then all else by name, which the kubelet has in any order. A pod that requests nothing of a resource lacks nothing
+// of it, however little is left.
+func shortages(pod *v1.Pod, n *NodeState) []Shortage {
+	var out []Shortage
+	others := n.others(pod.UID)
+	if q, ok := n.Allocatable[v1.ResourcePods]; ok {
+		s := Shortage{v1.ResourcePods, 1, int64(len(others)), amount(v1.ResourcePods, q)}
+		if s.Requested > s.Capacity-s.Used {
+			out = append(out, s)
+		}
+	}
+	for _, r := range inOrder(requests(pod, false)) {
+		q, ok := n.Allocatable[r.Resource]
+		if !ok {
+			continue // unknown, or an extended resource of the cluster (removeMissingExtendedResources)
+		}
+		s := Shortage{Resource: r.Resource, Requested: r.Amount, Capacity: amount(r.Resource, q)}
+		for _, h := range others {
+			s.Used = plus(s.Used, h.Requests[r.Resource])
+		}
+		if s.Requested > s.Capacity-s.Used {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// inOrder are the amounts of resources that pods request, in the order in which they are reported. The number of pods is none of them.
+func inOrder(a Amounts) []Need {
+	out := make([]Need, 0, len(a))
+	for name, v := range a {
+		if name != v1.ResourcePods {
+			out = append(out, Need{name, v})
+		}
+	}
+	slices.SortFunc(out, func(a, b Need) int { return compareNames(a.Resource, b.Resource) })
+	return out
+}

@@ -1,0 +1,127 @@
+package admit
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/stats"
+)
+
+// full is a node with every fact known, and 110 pods that leave little.
+func full() NodeState {
+	allowed, err := NewSysctls([]string{"net.core.*", "kernel.msgmax"})
+	if err != nil {
+		panic(err)
+	}
+	n := NodeState{
+		Name: "machine1", Labels: Labels("machine1", "amd64", map[string]string{"zone": "a"}),
+		Taints:     []v1.Taint{{Key: "a", Value: "b", Effect: v1.TaintEffectNoExecute}},
+		Conditions: []string{"MemoryPressure"},
+		Allocatable: v1.ResourceList{
+			"cpu": resource.MustParse("11"), "memory": resource.MustParse("11Gi"), "ephemeral-storage": resource.MustParse("1Gi"),
+			"pods": resource.MustParse("110"), "example.com/gpu": resource.MustParse("1"), "hugepages-2Mi": resource.MustParse("0"),
+		},
+		Sysctls: allowed, AppArmor: stats.Some(false), SupplementalGroups: stats.Some(false),
+	}
+	for i := range 109 {
+		n.Pods = append(n.Pods, Held{
+			UID: types.UID(fmt.Sprint(i)), Namespace: "ns", Name: fmt.Sprint("pod", i),
+			QOS:      []stats.QOSClass{stats.BestEffort, stats.Burstable, stats.Guaranteed}[i%3],
+			Requests: Amounts{"cpu": 100, "memory": int64(i) << 20, "ephemeral-storage": int64(i)},
+			Ports:    []Port{{"0.0.0.0", v1.ProtocolTCP, int32(10000 + i)}},
+		})
+	}
+	return n
+}
+
+// Any pod gets an answer, whatever is in its object, and the same one again. No pod that holds room gives some to others.
+func FuzzAdmit(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"metadata":{"uid":"3"},"spec":{"priority":2000000000,"containers":[{"resources":{"requests":{"cpu":"5","memory":"6Gi"}}}]}}`,
+		`{"spec":{"resources":{"limits":{"memory":"1e400","hugepages-2Mi":"4Mi"}},"overhead":{"cpu":"-9E"},"initContainers":[{"restartPolicy":"Always"}]}}`,
+		`{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"operator":"In"}]}]}}}}}`,
+		`{"spec":{"securityContext":{"sysctls":[{"name":"/"}],"appArmorProfile":{"type":"Localhost"}},"ephemeralContainers":[{"name":"e"}]}}`,
+		`{"status":{"qosClass":"?","resources":{"requests":{"cpu":"1"}},"containerStatuses":[{"name":"c","allocatedResources":{"cpu":"-1"}}]}}`,
+	} {
+		f.Add([]byte(seed), false)
+		f.Add([]byte(seed), true)
+	}
+	n := full()
+	f.Fuzz(func(t *testing.T, object []byte, manifest bool) {
+		var pod v1.Pod
+		if json.Unmarshal(object, &pod) != nil {
+			return
+		}
+		p := PodAttributes{Pod: &pod, Manifest: manifest}
+		found := Failures(p, n)
+		for _, failure := range found {
+			if failure.Reason == "" || failure.Message == "" {
+				t.Errorf("no words: %+v", failure)
+			}
+		}
+		again, r := Preempt(p, n)
+		if first(found) != Admit(p, n) || again.Empty() && r.Admit != (len(found) == 0) {
+			t.Errorf("%+v, %+v", found, r)
+		}
+		for i := range again.Victims {
+			if again.Victims[i].UID == pod.UID {
+				t.Error("preempts itself")
+			}
+		}
+		h := HeldBy(p)
+		for name, v := range h.Requests {
+			if v < 0 {
+				t.Errorf("holds %d of %s", v, name)
+			}
+		}
+		if !manifest && h.Static {
+			t.Error("a client's object is static")
+		}
+		crowded := n
+		crowded.Pods = append(crowded.Pods[:len(crowded.Pods):len(crowded.Pods)], h)
+		other := PodAttributes{Pod: &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"memory": resource.MustParse("8Gi")}}}}}}}
+		if !Admit(other, n).Admit && Admit(other, crowded).Admit {
+			t.Error("a pod more makes room")
+		}
+	})
+}
+
+// Nothing is a pod, too.
+func TestNoPod(t *testing.T) {
+	if r := Admit(PodAttributes{}, NodeState{}); r.Admit || r.Message != "pod: missing" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The gate answers in a hook of the runtime, within 1 ms.
+func BenchmarkAdmit(b *testing.B) {
+	n := full()
+	n.Conditions = nil
+	p := PodAttributes{Pod: &v1.Pod{Spec: v1.PodSpec{Containers: make([]v1.Container, 3), NodeSelector: map[string]string{"zone": "a"}}}}
+	p.Pod.Spec.Containers[1].Resources.Requests = v1.ResourceList{"cpu": resource.MustParse("50m"), "memory": resource.MustParse("64Mi")}
+	p.Pod.Spec.Containers[2].Ports = []v1.ContainerPort{{HostPort: 80}}
+	b.Run("admit", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			Admit(p, n)
+		}
+	})
+	v := int32(systemCriticalPriority)
+	p.Pod.Spec.Priority = &v
+	p.Pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+	p.Pod.Spec.Containers[1].Resources.Requests = v1.ResourceList{"cpu": resource.MustParse("9"), "memory": resource.MustParse("9Gi")}
+	b.Run("preempt", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if plan, r := Preempt(p, n); plan.Empty() {
+				b.Fatal(r)
+			}
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package admit
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/stats"
+)
+
+// Held is a pod that holds room on the node: all that decisions take of it, made once. HeldBy makes it of an object; of a pod that only the
+// runtime knows, it is what the runtime tells.
+type Held struct {
+	UID             types.UID
+	Namespace, Name string
+	QOS             stats.QOSClass // empty: unknown, and the pod is never a victim
+	Priority        stats.Opt[int32]
+	Static          bool // static or mirror: it is critical, and never a victim
+	// Spared: it is never a victim, whatever its priority; the caller knows why.
+	Spared bool
+	// Ending: it is being killed. Its room is taken until it is gone from the state.
+	Ending   bool
+	Created  time.Time // zero: unknown, which counts as older than any
+	Requests Amounts
+	Ports    []Port
+}
+
+// Port is one of the host's. An IP of 0.0.0.0 is all of them.
+type Port struct {
+	IP       string
+	Protocol v1.Protocol
+	Port     int32
+}
+
+// HeldBy takes what it needs of a pod's object, which it does not keep.
+func HeldBy(p PodAttributes) Held {
+	pod := stored(p)
+	out := Held{
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name,
+		QOS:      stats.QOSOf(pod),
+		Static:   static(pod),
+		Ending:   pod.DeletionTimestamp != nil,
+		Created:  pod.CreationTimestamp.Time,
+		Requests: requests(pod, true),
+		Ports:    hostPorts(pod),
+	}
+	if pod.Spec.Priority != nil {
+		out.Priority = stats.Some(*pod.Spec.Priority)
+	}
+	return out
+}
+
+func (h *Held) critical() bool {
+	return h.Static || h.Priority.OK && h.Priority.V >= systemCriticalPriority
+}
+
+// others are the pods that hold room beside the one that asks: its own room is not in its way (pkg/kubelet/allocation/allocation_manager.go
+// canAdmitPod). What was promised to a pod that is there already counts once.
+func (n *NodeState) others(asking types.UID) []*Held {
+	out := make([]*Held, 0, len(n.Pods)+len(n.Promised))
+	for i := range n.Pods {
+		if h := &n.Pods[i]; asking == "" || h.UID != asking {
+			out = append(out, h)
+		}
+	}
+	for i := range n.Promised {
+		if h := &n.Promised[i]; (asking == "" || h.UID != asking) && !n.there(h.UID) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func (n *NodeState) there(uid types.UID) bool {
+	for i := range n.Pods {
+		if n.Pods[i].UID == uid {
+			return uid != ""
+		}
+	}
+	return false
+}

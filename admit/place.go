@@ -1,0 +1,102 @@
+package admit
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// nodeOS is what this agent runs on, and nothing else.
+const nodeOS = "linux"
+
+// Reasons and words of the scheduler's plugins that the kubelet asks (pkg/scheduler/framework/plugins: nodeaffinity, nodename, nodeports,
+// tainttoleration).
+var (
+	wrongAffinity = predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	wrongName     = predicate("NodeName", "node(s) didn't match the requested node name")
+	portTaken     = predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+	tainted       = predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+)
+
+// predicate has the words of a check that failed (pkg/kubelet/lifecycle/predicate.go PredicateFailureError).
+func predicate(name, text string) Failure {
+	return Failure{Reason: name, Message: "Predicate " + name + " failed: " + text}
+}
+
+// Labels are those of a node: what a kubelet labels its node with (pkg/kubelet/kubelet_node_status.go initialNode), and what the
+// configuration adds or has otherwise. The operating system is always the real one (predicate.go rejectPodAdmissionBasedOnOSSelector).
+func Labels(hostname, arch string, configured map[string]string) map[string]string {
+	out := map[string]string{
+		v1.LabelHostname:   hostname,
+		v1.LabelArchStable: arch, "beta.kubernetes.io/arch": arch,
+		"beta.kubernetes.io/os": nodeOS,
+	}
+	maps.Copy(out, configured)
+	out[v1.LabelOSStable] = nodeOS
+	return out
+}
+
+// misplaced says why a pod is meant for another node, in the order of the scheduler's AdmissionCheck (pkg/scheduler/eventhandlers.go) and
+// of generalFilter (pkg/kubelet/lifecycle/predicate.go), which asks for taints last.
+func misplaced(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
+	if n.Labels != nil && (len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil) {
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+		// An expression that is malformed matches nothing, as there.
+		if ok, _ := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); !ok {
+			out = append(out, wrongAffinity)
+		}
+	}
+	if pod.Spec.NodeName != "" && n.Name != "" && pod.Spec.NodeName != n.Name {
+		out = append(out, wrongName)
+	}
+	if taken(hostPorts(pod), n.others(pod.UID)) {
+		out = append(out, portTaken)
+	}
+	if !fromManifest(pod) && slices.ContainsFunc(n.Taints, func(t v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoExecute && !tolerates(pod.Spec.Tolerations, &t)
+	}) {
+		out = append(out, tainted)
+	}
+	return out
+}
+
+// hostPorts are those that a pod wants for as long as it runs: of regular containers and sidecars (pkg/scheduler/util GetHostPorts).
+func hostPorts(pod *v1.Pod) (out []Port) {
+	add := func(c *v1.Container) {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				out = append(out, Port{cmp.Or(p.HostIP, allIPs), cmp.Or(p.Protocol, v1.ProtocolTCP), p.HostPort})
+			}
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	return out
+}
+
+// allIPs is the address that stands for every other (k8s.io/kube-scheduler/framework DefaultBindAllHostIP).
+const allIPs = "0.0.0.0"
+
+// taken reports whether another pod has one of the ports.
+func taken(ports []Port, others []*Held) bool {
+	for _, p := range ports {
+		for _, h := range others {
+			if slices.ContainsFunc(h.Ports, func(o Port) bool {
+				return p.Port == o.Port && p.Protocol == o.Protocol && (p.IP == o.IP || p.IP == allIPs || o.IP == allIPs)
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}

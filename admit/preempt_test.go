@@ -1,0 +1,223 @@
+package admit
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"jettison/stats"
+)
+
+// kubeletChoice is the kubelet's, told again from its description: class by class the pod that is nearest to what remains, where the better
+// classes count on all pods of the worse ones.
+func kubeletChoice(needs []Need, byClass map[stats.QOSClass][]Held) []Held {
+	order := []stats.QOSClass{stats.Guaranteed, stats.Burstable, stats.BestEffort}
+	var chosen []Held
+	for i, class := range order {
+		left := map[int]int64{}
+		for k, n := range needs {
+			left[k] = n.Amount
+		}
+		take := func(h *Held) {
+			for k, n := range needs {
+				left[k] -= h.frees(n.Resource)
+			}
+		}
+		for j := range chosen {
+			take(&chosen[j])
+		}
+		for _, worse := range order[i+1:] {
+			for j := range byClass[worse] {
+				take(&byClass[worse][j])
+			}
+		}
+		rest := slices.Clone(byClass[class])
+		for {
+			unmet := map[int]int64{}
+			for k, v := range left {
+				if v > 0 {
+					unmet[k] = v
+				}
+			}
+			if len(unmet) == 0 {
+				break
+			}
+			best, bestAt := math.Inf(1), -1
+			for j := range rest {
+				d := 0.0
+				for k := range needs { // in order, so that sums are equal to the last bit
+					if v, ok := unmet[k]; ok {
+						d += math.Pow(math.Max(0, float64(v-rest[j].frees(needs[k].Resource)))/float64(v), 2)
+					}
+				}
+				key := func(h *Held) []int64 { return []int64{h.Requests["memory"], h.Requests["cpu"], -h.Created.Unix()} }
+				if d < best || d == best && (slices.Compare(key(&rest[j]), key(&rest[bestAt])) < 0 ||
+					slices.Equal(key(&rest[j]), key(&rest[bestAt])) && rest[j].UID > rest[bestAt].UID) {
+					best, bestAt = d, j
+				}
+			}
+			take(&rest[bestAt])
+			for k := range unmet { // only what was unmet counts on
+				if left[k] < 0 {
+					left[k] = 0
+				}
+			}
+			chosen = append(chosen, rest[bestAt])
+			rest = slices.Delete(rest, bestAt, bestAt+1)
+		}
+	}
+	return chosen
+}
+
+func uids(list []Held) (out []string) {
+	for i := range list {
+		out = append(out, string(list[i].UID))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// The victims of a plan make room, are the kubelet's but for those that it would kill for nothing, and none of them could be spared. There
+// is a plan exactly where the pods that may go are enough. Whoever may not go does not.
+func TestVictimsAreTheKubelets(t *testing.T) {
+	planned, pruned := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		n, p := drawFull(t)
+		for i := range n.Pods {
+			n.Pods[i].Ending = rapid.IntRange(0, 9).Draw(t, "ending") == 0
+			n.Pods[i].Spared = rapid.IntRange(0, 9).Draw(t, "spared") == 0
+		}
+		asking := HeldBy(p)
+		plan, result := Preempt(p, n)
+		if result.Admit != Admit(p, n).Admit {
+			t.Fatalf("Preempt says %+v, Admit %+v", result, Admit(p, n))
+		}
+		byClass, ending, able := map[stats.QOSClass][]Held{}, []Held(nil), []Held(nil)
+		for _, h := range n.Pods {
+			switch {
+			case h.Ending:
+				ending = append(ending, h)
+			case !h.Spared && !h.Static && (!h.critical() || h.Priority.OK && asking.Priority.OK && h.Priority.V < asking.Priority.V):
+				byClass[h.QOS], able = append(byClass[h.QOS], h), append(able, h)
+			}
+		}
+		fits := func(gone []Held) bool {
+			after := n
+			after.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(h Held) bool {
+				return slices.ContainsFunc(gone, func(g Held) bool { return g.UID == h.UID })
+			})
+			return Admit(p, after).Admit
+		}
+		possible := !result.Admit && asking.critical() && fits(slices.Concat(ending, able))
+		if plan.Empty() == possible {
+			t.Fatalf("plan %s, though all that may go would make room: %v", plan.text(), possible)
+		}
+		if plan.Empty() {
+			return
+		}
+		planned++
+		if !fits(slices.Concat(plan.Victims, plan.Awaited)) {
+			t.Fatalf("no room after %s", plan.text())
+		}
+		want := kubeletChoice(without(plan.Needs, pointers(ending)), byClass)
+		for i, v := range plan.Victims {
+			if !slices.Contains(uids(able), string(v.UID)) {
+				t.Fatalf("%s may not go", v.Name)
+			}
+			if !slices.Contains(uids(want), string(v.UID)) {
+				t.Fatalf("%s: the kubelet chooses %s", plan.text(), names(want))
+			}
+			if fits(slices.Concat(plan.Awaited, ending, slices.Delete(slices.Clone(plan.Victims), i, i+1))) {
+				t.Fatalf("%s goes for nothing: %s", v.Name, plan.text())
+			}
+		}
+		if len(want) > len(plan.Victims) {
+			pruned++
+		}
+	})
+	if planned == 0 {
+		t.Error("nobody was preempted")
+	}
+	t.Log("plans:", planned, "of which with a victim less than the kubelet's:", pruned)
+}
+
+// Whatever became of the kills, a pod is taken only if there is room beside all that did not die.
+func TestFailedKillsTakeNoPodIn(t *testing.T) {
+	failed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n, p := drawFull(t)
+		plan, _ := Preempt(p, n)
+		if len(plan.Victims) == 0 {
+			return
+		}
+		after, alive, kills := n, []types.UID(nil), []Kill(nil)
+		after.Pods = slices.Clone(n.Pods)
+		for _, v := range plan.Victims {
+			dead := rapid.Bool().Draw(t, "dead")
+			if !dead {
+				alive = append(alive, v.UID)
+			}
+			if dead || rapid.Bool().Draw(t, "lost by the runtime") {
+				after.Pods = slices.DeleteFunc(after.Pods, func(h Held) bool { return h.UID == v.UID })
+			}
+			if dead {
+				kills = append(kills, Kill{UID: v.UID})
+			} else if rapid.Bool().Draw(t, "reported") {
+				kills = append(kills, Kill{v.UID, "it did not die"})
+			}
+		}
+		r := plan.Outcome(p, after, kills)
+		if r.Admit != (len(alive) == 0) { // none of the victims could be spared
+			t.Fatalf("%+v with %v alive", r, alive)
+		}
+		for _, uid := range alive {
+			failed++
+			if r.Reason != ReasonUnexpected || !strings.Contains(r.Message, "pod ns/"+string(uid)+" was not killed: it") {
+				t.Fatalf("%+v does not name %s", r, uid)
+			}
+		}
+	})
+	if failed == 0 {
+		t.Error("no kill failed")
+	}
+}
+
+// Room is kept for half a minute, for a pod that can be told from others.
+func TestPromises(t *testing.T) {
+	var p Promises
+	start := time.Unix(1000, 0)
+	if p.Keep(start, Held{Name: "nobody"}) || len(p.Held(start)) != 0 {
+		t.Error("kept room for a pod without a UID")
+	}
+	p.Keep(start, Held{UID: "b"})
+	p.Keep(start.Add(10*time.Second), Held{UID: "a"})
+	p.Keep(start, Held{UID: "c"})
+	p.Drop("c")
+	p.Drop("never there")
+	for _, c := range []struct {
+		at   time.Duration
+		want []string
+	}{
+		{30*time.Second - 1, []string{"a", "b"}},
+		{30 * time.Second, []string{"a"}},
+		{40 * time.Second, nil},
+	} {
+		if diff := cmp.Diff(c.want, uids(p.Held(start.Add(c.at)))); diff != "" {
+			t.Error(c.at, diff)
+		}
+	}
+	if len(p.kept) != 0 {
+		t.Errorf("%d are not forgotten", len(p.kept))
+	}
+	p.Keep(start, Held{UID: "a"})
+	p.Keep(start.Add(20*time.Second), Held{UID: "a"})
+	if len(p.Held(start.Add(40*time.Second))) != 1 {
+		t.Error("asked for again, and kept no longer")
+	}
+}

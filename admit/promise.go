@@ -1,0 +1,52 @@
+package admit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// PromisedFor is how long room is kept for a pod for which others were preempted: until its caller asks again, and it runs.
+const PromisedFor = 30 * time.Second
+
+// Promises is room that is kept for pods that do not run yet. The zero value keeps none. It has no lock.
+type Promises struct {
+	kept map[types.UID]promise
+}
+
+type promise struct {
+	pod   Held
+	until time.Time
+}
+
+// Keep keeps room for a pod from now on, also where it was kept before. A pod without a UID could not be told from others when it asks
+// again: for it nothing is kept, and Keep says so.
+func (p *Promises) Keep(now time.Time, pod Held) bool {
+	if pod.UID == "" {
+		return false
+	}
+	if p.kept == nil {
+		p.kept = map[types.UID]promise{}
+	}
+	p.kept[pod.UID] = promise{pod, now.Add(PromisedFor)}
+	return true
+}
+
+// Drop gives the room of a pod back: it runs, or will not.
+func (p *Promises) Drop(uid types.UID) { delete(p.kept, uid) }
+
+// Held is the room that is kept, by UID; what was kept for too long is forgotten.
+func (p *Promises) Held(now time.Time) []Held {
+	var out []Held
+	for uid, kept := range p.kept {
+		if !now.Before(kept.until) {
+			delete(p.kept, uid)
+			continue
+		}
+		out = append(out, kept.pod)
+	}
+	slices.SortFunc(out, func(a, b Held) int { return cmp.Compare(a.UID, b.UID) })
+	return out
+}

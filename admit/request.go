@@ -1,0 +1,64 @@
+package admit
+
+import (
+	"math"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	helper "k8s.io/component-helpers/resource"
+)
+
+type quantity = resource.Quantity
+
+// Amounts of resources: cpu in thousandths of a core, all others in bytes or pieces. None is negative, and what no int64 holds is the
+// greatest one. What is absent is 0 or unknown, which refuses nothing either.
+type Amounts map[v1.ResourceName]int64
+
+// The greatest quantities that an amount holds as it is.
+var (
+	mostMilli = resource.NewMilliQuantity(math.MaxInt64, resource.DecimalSI)
+	most      = resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
+)
+
+func amount(name v1.ResourceName, q quantity) int64 {
+	limit, value := most, q.Value
+	if name == v1.ResourceCPU {
+		limit, value = mostMilli, q.MilliValue
+	}
+	if q.Cmp(*limit) >= 0 { // whose value would wrap
+		return math.MaxInt64
+	}
+	if q.Sign() <= 0 {
+		return 0
+	}
+	return value()
+}
+
+// requests are what a pod of this form takes of the node: its containers, with sidecars and init containers as they run, or what it
+// requests as a whole, and its overhead. running: it is there, so what was allocated to it counts, where a resize asks for less.
+func requests(pod *v1.Pod, running bool) Amounts {
+	out := Amounts{}
+	list := helper.PodRequests(pod, helper.PodResourcesOptions{
+		UseStatusResources: running,
+		InPlacePodLevelResourcesVerticalScalingEnabled: running,
+	})
+	for name, q := range list {
+		if v := amount(name, q); v > 0 {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// plus is a sum of amounts that stays at the greatest number there is.
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func hugePage(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}

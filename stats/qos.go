@@ -36,10 +36,11 @@ func QOSOf(pod *v1.Pod) QOSClass {
 	some, guaranteed := false, len(all) > 0
 	for _, r := range all {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			request, limit := r.Requests[name], r.Limits[name]
+			request, given := r.Requests[name]
+			limit := r.Limits[name]
 			some = some || !request.IsZero() || !limit.IsZero()
-			// A request that is not given is the limit (pkg/apis/core/v1/defaults.go).
-			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Cmp(limit) == 0)
+			// A request that is not given is the limit (pkg/apis/core/v1/defaults.go); one of 0 is none.
+			guaranteed = guaranteed && !limit.IsZero() && (!given || request.Cmp(limit) == 0)
 		}
 	}
 	switch {

@@ -1,0 +1,44 @@
+package stats_test
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"jettison/stats"
+)
+
+// What the kubelet's ComputePodQOS says of the same containers, once limits were filled in for requests that are not given.
+func TestQOSOf(t *testing.T) {
+	list := func(cpu, memory string) v1.ResourceList {
+		out := v1.ResourceList{}
+		for name, text := range map[v1.ResourceName]string{v1.ResourceCPU: cpu, v1.ResourceMemory: memory} {
+			if text != "" {
+				out[name] = resource.MustParse(text)
+			}
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name             string
+		requests, limits v1.ResourceList
+		want             stats.QOSClass
+	}{
+		{"nothing", nil, nil, stats.BestEffort},
+		{"requests of 0", list("0", "0"), nil, stats.BestEffort},
+		{"requests", list("1", ""), nil, stats.Burstable},
+		{"limits alone", nil, list("1", "2"), stats.Guaranteed},
+		{"one limit", nil, list("1", ""), stats.Burstable},
+		{"requests that are the limits", list("1", "2"), list("1", "2"), stats.Guaranteed},
+		{"lower requests", list("1", "1"), list("1", "2"), stats.Burstable},
+		{"one request, the other its limit", list("1", ""), list("1", "2"), stats.Guaranteed},
+		{"requests of 0 with limits", list("0", "0"), list("1", "2"), stats.Burstable},
+		{"one request of 0 with limits", list("1", "0"), list("1", "2"), stats.Burstable},
+	} {
+		pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: c.requests, Limits: c.limits}}}}}
+		if got := stats.QOSOf(pod); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}

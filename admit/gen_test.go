@@ -147,7 +147,7 @@ func stateOf(node *v1.Node, others []*v1.Pod) NodeState {
 }
 
 // drawFull is a node that is full, or nearly, and a critical pod that asks for little enough that others may make room.
-func drawFull(t *rapid.T) (n NodeState, p PodAttributes) {
+func drawFull(t *rapid.T, object func(*v1.Pod)) (n NodeState, p PodAttributes) {
 	n.Allocatable = v1.ResourceList{}
 	used := v1.ResourceList{}
 	names := []v1.ResourceName{"cpu", "memory", "example.com/gpu"}
@@ -171,9 +171,11 @@ func drawFull(t *rapid.T) (n NodeState, p PodAttributes) {
 		if v := one[int32](t, "priority", 0, 0, 0, -1, 5, systemCriticalPriority); v != 0 {
 			o.Spec.Priority = &v
 		}
-		h := HeldBy(PodAttributes{Pod: o})
-		h.Static = one(t, "static", false, false, false, false, false, true)
-		n.Pods = append(n.Pods, h)
+		if one(t, "static", false, false, false, false, false, true) {
+			o.Annotations = map[string]string{annotationSource: "file"}
+		}
+		n.Pods = append(n.Pods, HeldBy(PodAttributes{Pod: o, Manifest: true}))
+		object(o)
 		for r, q := range o.Spec.Containers[0].Resources.Requests {
 			sum := used[r]
 			sum.Add(q)
@@ -182,12 +184,14 @@ func drawFull(t *rapid.T) (n NodeState, p PodAttributes) {
 	}
 	for _, r := range names {
 		sum := used[r]
-		sum.Add(*resource.NewQuantity(rapid.Int64Range(-1, 4).Draw(t, "left"), resource.DecimalSI))
+		if left := rapid.Int64Range(-1, 4).Draw(t, "left"); left >= 0 || !sum.IsZero() {
+			sum.Add(*resource.NewQuantity(left, resource.DecimalSI))
+		}
 		n.Allocatable[r] = sum
 	}
 	n.Allocatable["pods"] = *resource.NewQuantity(int64(len(n.Pods))+rapid.Int64Range(0, 1).Draw(t, "pods left"), resource.DecimalSI)
 	asks := pod("asks")
 	v := one[int32](t, "priority of the one that asks", systemCriticalPriority+1, systemCriticalPriority+1, systemCriticalPriority, 0)
 	asks.Spec.Priority = &v
-	return n, PodAttributes{Pod: asks}
+	return n, PodAttributes{Pod: asks, Manifest: true}
 }

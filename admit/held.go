@@ -19,7 +19,8 @@ type Held struct {
 	Static          bool // static or mirror: it is critical, and never a victim
 	// Spared: it is never a victim, whatever its priority; the caller knows why.
 	Spared bool
-	// Ending: it is being killed. Its room is taken until it is gone from the state.
+	// Ending: it is being killed. Its room is taken until it is gone from the state, and nobody else goes for room that it will give back.
+	// One that will not die is not ending; it is spared.
 	Ending   bool
 	Created  time.Time // zero: unknown, which counts as older than any
 	Requests Amounts

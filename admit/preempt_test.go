@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -88,7 +89,7 @@ func uids(list []Held) (out []string) {
 func TestVictimsAreTheKubelets(t *testing.T) {
 	planned, pruned := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		n, p := drawFull(t)
+		n, p := drawFull(t, func(*v1.Pod) {})
 		for i := range n.Pods {
 			n.Pods[i].Ending = rapid.IntRange(0, 9).Draw(t, "ending") == 0
 			n.Pods[i].Spared = rapid.IntRange(0, 9).Draw(t, "spared") == 0
@@ -151,7 +152,7 @@ func TestVictimsAreTheKubelets(t *testing.T) {
 func TestFailedKillsTakeNoPodIn(t *testing.T) {
 	failed := 0
 	rapid.Check(t, func(t *rapid.T) {
-		n, p := drawFull(t)
+		n, p := drawFull(t, func(*v1.Pod) {})
 		plan, _ := Preempt(p, n)
 		if len(plan.Victims) == 0 {
 			return
@@ -219,5 +220,17 @@ func TestPromises(t *testing.T) {
 	p.Keep(start.Add(20*time.Second), Held{UID: "a"})
 	if len(p.Held(start.Add(40*time.Second))) != 1 {
 		t.Error("asked for again, and kept no longer")
+	}
+}
+
+// Need is what is missing, also where no number holds it.
+func TestNeed(t *testing.T) {
+	for _, c := range []struct{ requested, used, capacity, want int64 }{
+		{5, 3, 4, 4}, {5, 0, 4, 1}, {5, 7, 4, 8}, {math.MaxInt64, math.MaxInt64, 4, math.MaxInt64},
+	} {
+		s := Shortage{Requested: c.requested, Used: c.used, Capacity: c.capacity}
+		if got := s.need().Amount; got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
 	}
 }

@@ -28,8 +28,6 @@ const (
 	sysctlMaxLength = 253
 )
 
-var validSysctl = regexp.MustCompile("^" + sysctlPattern + "$")
-
 // Sysctls are those that pods may set.
 type Sysctls struct {
 	names    map[string]sysctl.Namespace
@@ -41,8 +39,9 @@ type Sysctls struct {
 // end in *. The error is the kubelet's.
 func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
 	out := &Sysctls{names: map[string]sysctl.Namespace{}, of: map[string]sysctl.Namespace{}}
+	valid := regexp.MustCompile("^" + sysctlPattern + "$")
 	for _, s := range slices.Concat(safeSysctls, allowedUnsafe) {
-		if len(s) > sysctlMaxLength || !validSysctl.MatchString(s) {
+		if len(s) > sysctlMaxLength || !valid.MatchString(s) {
 			return nil, fmt.Errorf("sysctl %q must have at most %d characters and match regex %s", s, sysctlMaxLength, sysctlPattern)
 		}
 		ns, name, prefixed := sysctl.GetNamespace(s)

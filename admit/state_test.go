@@ -1,0 +1,84 @@
+package admit
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// A node has the labels that a kubelet gives it, unless the configuration has others; what system runs on it is not a matter of opinion.
+func TestLabels(t *testing.T) {
+	own := map[string]string{"zone": "a", v1.LabelHostname: "other", v1.LabelOSStable: "dummyOS"}
+	want := map[string]string{
+		v1.LabelHostname: "other", v1.LabelArchStable: "arm64", "beta.kubernetes.io/arch": "arm64", "beta.kubernetes.io/os": "linux",
+		v1.LabelOSStable: "linux", "zone": "a",
+	}
+	if got := Labels("here", "arm64", own); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := Labels("here", "arm64", nil)[v1.LabelHostname]; got != "here" {
+		t.Errorf("hostname %q", got)
+	}
+}
+
+// The errors of a list of sysctls are the kubelet's (TestNewAllowlist).
+func TestSysctlsThatAreNone(t *testing.T) {
+	const form = `must have at most 253 characters and match regex ([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]`
+	long := "net." + strings.Repeat("a", 250)
+	for pattern, want := range map[string]string{
+		"":                  `sysctl "" ` + form,
+		"_foo":              `sysctl "_foo" ` + form,
+		"kernel.msg*x":      `sysctl "kernel.msg*x" ` + form,
+		long:                `sysctl "` + long + `" ` + form,
+		"foo":               `the sysctls "foo" are not known to be namespaced`,
+		"vm/swappiness":     `the sysctls "vm.swappiness" are not known to be namespaced`,
+		"*":                 `the sysctls "" are not known to be namespaced`,
+		"net*":              `the sysctls "net" are not known to be namespaced`,
+		"net/ipv4/conf/a.b": "",
+		"user.*":            "",
+	} {
+		got := ""
+		if _, err := NewSysctls([]string{pattern}); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %s\nwant %s", pattern, got, want)
+		}
+	}
+}
+
+// A pod that runs holds what it was given as long as a resize to less is under way; one that asks has not been given anything.
+func TestARunningPodHoldsWhatItWasGiven(t *testing.T) {
+	list := func(text string) v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)} }
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list("10")}}}}}
+	pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list("30"),
+		Resources: &v1.ResourceRequirements{Requests: list("20")}}}
+	p := PodAttributes{Pod: pod}
+	if got := HeldBy(p).Requests[v1.ResourceMemory]; got != 30 {
+		t.Errorf("holds %d", got)
+	}
+	if r := Admit(p, NodeState{Allocatable: list("10")}); !r.Admit {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What is filled in is not written into the caller's object.
+func TestTheObjectIsTheCallers(t *testing.T) {
+	limits := v1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("-1")}
+	pod := &v1.Pod{Spec: v1.PodSpec{HostNetwork: true, PriorityClassName: "system-node-critical", Overhead: limits.DeepCopy(),
+		Resources: &v1.ResourceRequirements{Limits: limits.DeepCopy()},
+		Containers: []v1.Container{{Ports: []v1.ContainerPort{{ContainerPort: 80}},
+			Resources: v1.ResourceRequirements{Limits: limits.DeepCopy(), Requests: v1.ResourceList{"memory": resource.MustParse("-1")}}}}}}
+	pod.Annotations = map[string]string{annotationSource: "file", annotationMirror: "x"}
+	before := pod.DeepCopy().String()
+	h := HeldBy(PodAttributes{Pod: pod})
+	if after := pod.String(); before != after {
+		t.Errorf("%s\nwas %s", after, before)
+	}
+	if h.Static || h.Priority.V != 2_000_001_000 || len(h.Ports) != 1 || h.Ports[0].Port != 80 || h.Requests["cpu"] != 2000 || len(h.Requests) != 1 {
+		t.Errorf("%+v", h)
+	}
+}

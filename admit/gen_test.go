@@ -29,7 +29,8 @@ func drawList(t *rapid.T, label string, values ...string) v1.ResourceList {
 	return out
 }
 
-var sizes = []string{"0", "1", "1500m", "2", "3", "4", "7"}
+// sizes has one, of 4, that is kept as a decimal behind a pointer, as 1.5Gi is.
+var sizes = []string{"0", "1", "1500m", "2", "3", "0.00390625Ki", "7"}
 
 func drawContainer(t *rapid.T, init bool) v1.Container {
 	c := v1.Container{Name: "c"}

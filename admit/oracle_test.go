@@ -20,6 +20,7 @@ import (
 func milli(q resource.Quantity) *big.Int {
 	text := q.AsDec().String()
 	whole, fraction, _ := strings.Cut(text, ".")
+	fraction = strings.TrimRight(fraction, "0")
 	n, ok := new(big.Int).SetString(whole+(fraction + "000")[:3], 10)
 	if !ok || len(fraction) > 3 {
 		panic(text)

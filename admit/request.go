@@ -39,6 +39,11 @@ func amount(name v1.ResourceName, q quantity) int64 {
 // requests as a whole, and its overhead. running: it is there, so what was allocated to it counts, where a resize asks for less.
 func requests(pod *v1.Pod, running bool) Amounts {
 	out := Amounts{}
+	if pod.Spec.Resources != nil { // to whose quantities PodRequests (v0.37.2) adds the overhead
+		own := *pod
+		own.Spec.Resources = pod.Spec.Resources.DeepCopy()
+		pod = &own
+	}
 	list := helper.PodRequests(pod, helper.PodResourcesOptions{
 		UseStatusResources: running,
 		InPlacePodLevelResourcesVerticalScalingEnabled: running,

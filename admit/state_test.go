@@ -65,6 +65,23 @@ func TestARunningPodHoldsWhatItWasGiven(t *testing.T) {
 	}
 }
 
+// Nor is what is added up: PodRequests (v0.37.2) adds the overhead to the pod's own request, where that is kept as a decimal, so that each
+// question would make the pod larger.
+func TestQuestionsDoNotMakeThePodLarger(t *testing.T) {
+	list := v1.ResourceList{"memory": resource.MustParse("1.5Gi")}
+	pod := &v1.Pod{Spec: v1.PodSpec{Overhead: list.DeepCopy(), Resources: &v1.ResourceRequirements{Requests: list.DeepCopy()}}}
+	n := NodeState{Allocatable: v1.ResourceList{"memory": resource.MustParse("3Gi")}}
+	for range 3 {
+		p := PodAttributes{Pod: pod}
+		if got := HeldBy(p).Requests["memory"]; got != 3<<30 {
+			t.Fatalf("holds %d", got)
+		}
+		if r := Admit(p, n); !r.Admit {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
 // What is filled in is not written into the caller's object.
 func TestTheObjectIsTheCallers(t *testing.T) {
 	limits := v1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("-1")}

@@ -2,7 +2,9 @@ package admit
 
 import (
 	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -98,4 +100,34 @@ func TestTheObjectIsTheCallers(t *testing.T) {
 	if h.Static || h.Priority.V != 2_000_001_000 || len(h.Ports) != 1 || h.Ports[0].Port != 80 || h.Requests["cpu"] != 2000 || len(h.Requests) != 1 {
 		t.Errorf("%+v", h)
 	}
+}
+
+// One snapshot and one object serve many questions at once; the race detector looks on.
+func TestOneSnapshotServesMany(t *testing.T) {
+	n := full()
+	list := v1.ResourceList{"cpu": resource.MustParse("1.5Ki"), "memory": resource.MustParse("1.5Gi")}
+	n.Allocatable = v1.ResourceList{"cpu": resource.MustParse("3.5Ki"), "memory": resource.MustParse("6.5Gi"), "pods": resource.MustParse("110")}
+	priority := int32(systemCriticalPriority)
+	p := PodAttributes{Pod: &v1.Pod{Spec: v1.PodSpec{
+		Priority: &priority, Overhead: list.DeepCopy(), Tolerations: []v1.Toleration{{Operator: v1.TolerationOpExists}},
+		Resources:  &v1.ResourceRequirements{Requests: list.DeepCopy(), Limits: list.DeepCopy()},
+		Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: list.DeepCopy()}}},
+	}}}
+	want, _ := Preempt(p, n)
+	if len(want.Victims) == 0 {
+		t.Fatal("no victims")
+	}
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for range 20 {
+				plan, _ := Preempt(p, n)
+				if plan.Outcome(p, n, nil).Admit || !slices.Equal(uids(plan.Victims), uids(want.Victims)) {
+					t.Error(plan.text())
+				}
+				HeldBy(p)
+			}
+		})
+	}
+	wait.Wait()
 }

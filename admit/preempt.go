@@ -91,7 +91,8 @@ func (h *Held) mayPreempt(victim *Held) bool {
 	if victim.Static || victim.Spared {
 		return false
 	}
-	return !victim.critical() || h.Priority.OK && victim.Priority.OK && h.Priority.V > victim.Priority.V
+	// A critical one that is not static has a priority. A static one that asks may have none, which is below all critical ones.
+	return !victim.critical() || h.Priority.V > victim.Priority.V
 }
 
 // words are the kubelet's for what is missing (admissionRequirementList.toString).

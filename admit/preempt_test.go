@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -232,5 +233,24 @@ func TestNeed(t *testing.T) {
 		if got := s.need().Amount; got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
+	}
+}
+
+// What came up meanwhile and no room would mend is told, not the kill that failed.
+func TestOutcomeTellsWhatElseCameUp(t *testing.T) {
+	priority := int32(systemCriticalPriority)
+	list := func(n int64) v1.ResourceList {
+		return v1.ResourceList{"memory": *resource.NewQuantity(n, resource.BinarySI)}
+	}
+	p := PodAttributes{Pod: &v1.Pod{Spec: v1.PodSpec{Priority: &priority, Containers: []v1.Container{{
+		Resources: v1.ResourceRequirements{Requests: list(5)}}}}}}
+	n := NodeState{Allocatable: list(5), Pods: []Held{{UID: "a", Name: "a", QOS: stats.Burstable, Requests: Amounts{"memory": 1}}}}
+	plan, r := Preempt(p, n)
+	if len(plan.Victims) != 1 || r.Reason != "OutOfmemory" {
+		t.Fatal(plan.text(), r)
+	}
+	n.ShuttingDown = true
+	if r := plan.Outcome(p, n, []Kill{{"a", "it did not die"}}); r.Reason != ReasonShutdown {
+		t.Errorf("%+v", r)
 	}
 }

@@ -20,6 +20,7 @@
 //	killprocs.go     killing process by process
 //	pidfd.go         process descriptors: signals, reaping memory
 //	cpuwrite.go      cpu.max, cpu.weight, cpu.idle as they are written
+//	limitwrite.go    memory.min, low, high and max, pids.max, cpu.weight as they are written
 //	memorywrite.go   memory.min as it is written, and notes on a group (extended attributes)
 //	remove.go        removing empty groups
 //	walk.go          a group and all below it

@@ -1,0 +1,212 @@
+package noted
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"jettison/cgroup"
+)
+
+// tree is a cgroup of files, whose notes work.
+func tree(t testing.TB, files map[cgroup.LimitFile]string) (g *cgroup.Group, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range files {
+		write(t, dir, name, text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fs, err := cgroup.OpenTree(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fs.Close() })
+	if g, err = fs.Group(""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	if err := g.SetNote("try", ""); err != nil {
+		t.Skip("no extended attributes here: ", err)
+	}
+	return g, dir
+}
+
+func write(t testing.TB, dir string, name cgroup.LimitFile, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, string(name)), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func says(t testing.TB, dir string, name cgroup.LimitFile) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, string(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func limit(bytes uint64) cgroup.Limit { return cgroup.Limit{Bytes: bytes} }
+
+const file = cgroup.FileMemoryMax
+
+// read is what a process that starts now makes of the file.
+func read(t testing.TB, g *cgroup.Group) Control {
+	t.Helper()
+	c, err := Read(g, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// What was there before outlives any number of values, and processes.
+func TestWhatWasBeforeIsPutBack(t *testing.T) {
+	for _, before := range []string{"max", "8192", "0"} {
+		g, dir := tree(t, map[cgroup.LimitFile]string{file: before + "\n"})
+		if c := read(t, g); c.Ours || c.Before != c.Now {
+			t.Errorf("nothing was written: %+v", c)
+		}
+		for _, value := range []uint64{1 << 20, 1 << 30, 4096, 1 << 20} {
+			c := read(t, g)
+			if changed, err := c.Set(limit(value + 5)); err != nil || !changed || !c.Ours {
+				t.Fatalf("%d: %v, %v", value, changed, err)
+			}
+			if got := says(t, dir, file); got != limit(value).String() || read(t, g).Before.String() != before {
+				t.Errorf("says %s, want whole pages of %d; before %v, want %s", got, value, read(t, g).Before, before)
+			}
+			if again, err := c.Set(limit(value)); again || err != nil {
+				t.Errorf("the same once more: %v, %v", again, err)
+			}
+		}
+		if changed, err := Restore(g, cgroup.FilePIDsMax, file); err != nil || len(changed) != 1 || says(t, dir, file) != before {
+			t.Errorf("%s: put back %v, %v: %s", before, changed, err, says(t, dir, file))
+		}
+		if _, noted, err := g.Note(name(file)); noted || err != nil {
+			t.Errorf("a note is left: %v, %v", noted, err)
+		}
+		if changed, err := Restore(g, file); err != nil || len(changed) > 0 {
+			t.Errorf("a second time: %v, %v", changed, err)
+		}
+	}
+}
+
+// A value that somebody else wrote is neither taken for the agent's nor put back over, and is what was before from then on.
+func TestWhatAnotherWroteStays(t *testing.T) {
+	g, dir := tree(t, map[cgroup.LimitFile]string{file: "max\n"})
+	c := read(t, g)
+	if _, err := c.Set(limit(1 << 20)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, file, "2097152\n")
+	if changed, err := Restore(g, file); err != nil || len(changed) > 0 || says(t, dir, file) != "2097152" {
+		t.Errorf("put back %v, %v: %s", changed, err, says(t, dir, file))
+	}
+	c = read(t, g)
+	if _, err := c.Set(limit(1 << 20)); err != nil || c.Before != limit(2<<20) {
+		t.Fatalf("before %v, %v", c.Before, err)
+	}
+}
+
+// A note may be anybody's.
+func TestNotesThatAreNotTheAgents(t *testing.T) {
+	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576 1048576 0",
+		"99999999999999999999 1048576 1048576", strings.Repeat("9", 128), "max 1048577 4096"} {
+		g, dir := tree(t, map[cgroup.LimitFile]string{file: "1048576\n"})
+		if err := g.SetNote(name(file), text); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := Read(g, file); err != nil || c.Ours || c.Before != limit(1<<20) {
+			t.Errorf("%q: %+v, %v", text, c, err)
+		}
+		if _, err := Restore(g, file); err != nil || says(t, dir, file) != "1048576" {
+			t.Errorf("%q: %v: %s", text, err, says(t, dir, file))
+		}
+	}
+}
+
+// Without a note nothing is written, and what is not there has no control.
+func TestWhatCannotBeNotedIsNotWritten(t *testing.T) {
+	g, _ := tree(t, map[cgroup.LimitFile]string{})
+	if _, err := Read(g, file); !errors.Is(err, os.ErrNotExist) || errors.Is(err, cgroup.ErrVanished) {
+		t.Errorf("%v", err)
+	}
+	const proc = "/proc/self" // which takes no notes
+	fs, err := cgroup.OpenTree(proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fs.Close()
+	p, err := fs.Group("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	c := Control{group: p, file: "oom_score_adj", Now: limit(1)}
+	if changed, err := c.Set(limit(2)); err == nil || changed || !strings.Contains(err.Error(), "without that it is not written") {
+		t.Errorf("%v, %v", changed, err)
+	}
+}
+
+// Whatever the agent writes, wherever it crashes and whatever others write: what is put back at last is what somebody else left there last.
+// (One who writes the very value that the agent has written before is not told from it, so others write other values here.)
+func TestNothingOfTheAgentsStays(t *testing.T) {
+	g, dir := tree(t, map[cgroup.LimitFile]string{file: "max\n"})
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.SampledFrom([]string{"max", "0", "4096"}).Draw(t, "before")
+		if err := os.WriteFile(filepath.Join(dir, string(file)), []byte(want+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.RemoveNote(name(file)); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(0, 8).Draw(t, "steps") {
+			value := limit(4096 * rapid.Uint64Range(100, 103).Draw(t, "value"))
+			c, err := Read(g, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch rapid.SampledFrom([]string{"set", "crash between", "restore", "another"}).Draw(t, "step") {
+			case "set":
+				_, err = c.Set(value)
+			case "crash between":
+				err = g.SetNote(name(file), c.Before.String()+" "+c.Now.String()+" "+value.String())
+			case "restore":
+				_, err = c.Restore()
+			case "another":
+				want = limit(4096 * rapid.Uint64Range(200, 1<<30).Draw(t, "theirs")).String()
+				err = os.WriteFile(filepath.Join(dir, string(file)), []byte(want+"\n"), 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Restore(g, file); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, string(file)))
+		if err != nil || strings.TrimSpace(string(b)) != want {
+			t.Fatalf("%s is left, want %s, %v", b, want, err)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("max 1048576 0")
+	f.Add("0 0 0")
+	f.Add("max max ")
+	f.Fuzz(func(t *testing.T, text string) {
+		before, written, ok := parse(text)
+		if ok && strings.Join([]string{before.String(), written[0].String(), written[1].String()}, " ") != text && !strings.Contains(text, "0") &&
+			!strings.Contains(text, "\n") {
+			t.Errorf("%q became %v, %v", text, before, written)
+		}
+	})
+}

@@ -6,6 +6,7 @@
 //	r := admit.Admit(pod, node)             the first of these, which is the answer
 //	plan, r := admit.Preempt(pod, node)     who must go for a critical pod; ...; r = plan.Outcome(pod, nodeNow, kills)
 //
+//	reserved.go  Allocatable, Enforced: what of a node's capacity is pods'
 //	pressure.go  UnderPressure: what a node's conditions say of a pod, and whether one that runs nowhere yet is BestEffort
 //	admit.go     PodAttributes, NodeState, Failures, Admit: the order of the questions
 //	stored.go    a pod as an API server would have stored it; what no API server would have taken

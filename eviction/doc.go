@@ -10,7 +10,7 @@
 //
 //	signal.go     the signals, and when one is observed; observed.go: what was, and what is lost
 //	threshold.go  Threshold; parse.go, settingsdoubt.go: the kubelet's grammar, its error texts, and what it takes and should not;
-//	              quantity.go: quantities of any origin
+//	              quantity.go: quantities of any origin; reservation.go: what hard thresholds keep back of a node
 //	condition.go  Condition: its words
 //	pod.go        Pod: what is taken of an object; request.go: its requests, limits and class
 //	candidate.go  Candidate: which pods may be evicted at all, and the keys they are compared by

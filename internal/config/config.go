@@ -10,6 +10,7 @@
 //	mode.go      Mode: act, or observe beside a kubelet
 //	eviction.go  Eviction, Replay: what decisions go by
 //	gcpolicy.go  Collect, GCPolicy: what garbage collection goes by
+//	reserved.go  what is kept back from pods, and whether that is written
 //	logs.go      when logs of containers are rotated
 package config
 
@@ -21,6 +22,7 @@ import (
 	"slices"
 	"time"
 
+	"jettison/admit"
 	"jettison/api"
 	"jettison/cri"
 	"jettison/eviction"
@@ -75,8 +77,9 @@ type Config struct {
 	ImageMinimumGCAge                Duration          `yaml:"imageMinimumGCAge"`
 	ImageMaximumGCAge                Duration          `yaml:"imageMaximumGCAge"`
 	EnforceNodeAllocatable           []string          `yaml:"enforceNodeAllocatable"`
-	KubeReserved                     map[string]string `yaml:"kubeReserved" idle:"true"`
-	SystemReserved                   map[string]string `yaml:"systemReserved" idle:"true"`
+	KubeReserved                     map[string]string `yaml:"kubeReserved"`
+	SystemReserved                   map[string]string `yaml:"systemReserved"`
+	MemoryThrottlingFactor           float64           `yaml:"memoryThrottlingFactor"`
 	RegisterWithTaints               []Taint           `yaml:"registerWithTaints" idle:"true"`
 	LocalStorageCapacityIsolation    bool              `yaml:"localStorageCapacityIsolation"`
 	ContainerRuntimeEndpoint         string            `yaml:"containerRuntimeEndpoint"`
@@ -101,13 +104,17 @@ type Config struct {
 	ImageGCPeriod        Duration              `yaml:"imageGCPeriod" own:"true"`
 	PodGoneAfter         Duration              `yaml:"podGoneAfter" own:"true"`
 	Gate                 bool                  `yaml:"gate" own:"true"`
-	RuntimeWait          Duration              `yaml:"runtimeWait" own:"true"` // 0: for ever
+	WriteAllocatable     bool                  `yaml:"writeAllocatable" own:"true"` // never beside a kubelet
+	MemoryQoS            bool                  `yaml:"memoryQoS" own:"true"`        // likewise
+	RuntimeWait          Duration              `yaml:"runtimeWait" own:"true"`      // 0: for ever
 	Socket               string                `yaml:"socket" own:"true"`
 	SocketGroup          string                `yaml:"socketGroup" own:"true"`
 	Record               string                `yaml:"record" own:"true"`
 	StateDir             string                `yaml:"stateDir" own:"true"` // records, and what a restart needs; empty: neither is kept
 
 	LogMaxBytes int64 `yaml:"-"` // of ContainerLogMaxSize; below 0: no log is rotated
+
+	Reserved admit.Reserved `yaml:"-"` // of KubeReserved and SystemReserved; what thresholds keep back depends on the node
 
 	Thresholds []eviction.Threshold `yaml:"-"` // hard and soft ones and the copies for allocatableMemory.available
 }
@@ -128,6 +135,7 @@ func defaults(kind string) *Config {
 		ImageGCLowThresholdPercent:       80,
 		ImageMinimumGCAge:                Duration(2 * time.Minute),
 		EnforceNodeAllocatable:           []string{"pods"},
+		MemoryThrottlingFactor:           0.9,
 		LocalStorageCapacityIsolation:    true,
 		ContainerRuntimeEndpoint:         "unix:///run/containerd/containerd.sock",
 		PodLogsDir:                       "/var/log/pods",
@@ -184,6 +192,9 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 		return nil, err
 	}
 	if err := c.checkGC(); err != nil {
+		return nil, err
+	}
+	if err := c.parseReserved(); err != nil {
 		return nil, err
 	}
 	return slices.Concat(warnings, logs, c.refused()), c.checkTimes()

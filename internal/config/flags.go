@@ -38,6 +38,8 @@ var kubeletFlags = map[string]struct {
 	"image-gc-low-threshold":                {"imageGCLowThresholdPercent", flagText},
 	"minimum-image-ttl-duration":            {"imageMinimumGCAge", flagText},
 	"enforce-node-allocatable":              {"enforceNodeAllocatable", flagList},
+	"kube-reserved":                         {"kubeReserved", flagPairs},
+	"system-reserved":                       {"systemReserved", flagPairs},
 	"local-storage-capacity-isolation":      {"localStorageCapacityIsolation", flagBool},
 	"container-runtime-endpoint":            {"containerRuntimeEndpoint", flagText},
 	"image-service-endpoint":                {"imageServiceEndpoint", flagText},

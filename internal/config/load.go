@@ -377,7 +377,9 @@ func (p *parser) decodeStruct(n *yaml.Node, into reflect.Value, path []string) e
 }
 
 // scalars are what people call a field's kind.
-var scalars = map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.String: "text"}
+var scalars = map[reflect.Kind]string{
+	reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Float64: "a number", reflect.String: "text",
+}
 
 func decodeScalar(n *yaml.Node, into reflect.Value, path []string) error {
 	// The library rounds fractions to whole numbers and writes truths as text. A number for text is taken: a threshold needs no quotes.

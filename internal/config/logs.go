@@ -32,16 +32,7 @@ func (c *Config) parseLogs(kind string) (warnings []string, err error) {
 }
 
 func parseLogSize(text string) (bytes int64, err error) {
-	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
-		n, err := strconv.Atoi(text[i+1:])
-		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxSizeExponent || n < -maxSizeExponent) {
-			return 0, fmt.Errorf("the exponent is not between -%d and %d", maxSizeExponent, maxSizeExponent)
-		}
-	}
-	if len(text) > 100 {
-		return 0, errors.New("longer than 100 characters")
-	}
-	q, err := resource.ParseQuantity(text)
+	q, err := boundedQuantity(text)
 	if err != nil {
 		return 0, err
 	}
@@ -50,4 +41,18 @@ func parseLogSize(text string) (bytes int64, err error) {
 		return 0, errors.New("invalid max log size")
 	}
 	return bytes, nil
+}
+
+// boundedQuantity is resource.ParseQuantity for text that may ask it for any number of digits.
+func boundedQuantity(text string) (q resource.Quantity, err error) {
+	if i := strings.LastIndexAny(text, "eE"); i >= 0 {
+		n, err := strconv.Atoi(text[i+1:])
+		if errors.Is(err, strconv.ErrRange) || err == nil && (n > maxSizeExponent || n < -maxSizeExponent) {
+			return q, fmt.Errorf("the exponent is not between -%d and %d", maxSizeExponent, maxSizeExponent)
+		}
+	}
+	if len(text) > 100 {
+		return q, errors.New("longer than 100 characters")
+	}
+	return resource.ParseQuantity(text)
 }

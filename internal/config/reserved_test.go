@@ -1,0 +1,79 @@
+package config
+
+import (
+	"testing"
+
+	"jettison/admit"
+)
+
+// Reservations are read with the kubelet's grammar; what a kubelet does not start with is an error in both kinds of files.
+func TestReserved(t *testing.T) {
+	for _, c := range []struct {
+		text         string
+		kube, system string // memory
+		factor       float64
+		err          string
+	}{
+		{"", "0", "0", 0.9, ""},
+		{"kubeReserved: {cpu: 100m, memory: 1Gi, ephemeral-storage: 1Gi, pid: \"1000\"}\nsystemReserved: {memory: 500Mi}\n", "1Gi", "500Mi", 0.9, ""},
+		{"kubeReserved: {}\nsystemReserved: null\nmemoryThrottlingFactor: null\n", "0", "0", 0.9, ""},
+		{"kubeReserved: {memory: 1000000}\nmemoryThrottlingFactor: 1\n", "1M", "0", 1, ""},
+		{"kubeReserved: {hugepages-2Mi: 1Gi}\n", "", "", 0,
+			`3: kubeReserved: hugepages-2Mi: cannot reserve "hugepages-2Mi" resource: want cpu, memory, ephemeral-storage or pid`},
+		{"systemReserved:\n  cpu: 1\n  memory: -1Gi\n", "", "", 0,
+			`5: systemReserved: memory: resource quantity for "memory" cannot be negative: -1Gi`},
+		{"systemReserved: {memory: ten}\n", "", "", 0,
+			`3: systemReserved: memory: failed to parse quantity "ten" for "memory" resource: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`},
+		{"systemReserved: {memory: 1e99990000}\n", "", "", 0,
+			`3: systemReserved: memory: failed to parse quantity "1e99990000" for "memory" resource: the exponent is not between -18 and 18`},
+		{"systemReserved: [memory]\n", "", "", 0, "3: systemReserved: want a mapping, got a list"},
+		{"memoryThrottlingFactor: 0\n", "", "", 0,
+			"3: memoryThrottlingFactor: invalid configuration: memoryThrottlingFactor 0 must be greater than 0 and less than or equal to 1.0"},
+		{"memoryThrottlingFactor: 1.1\n", "", "", 0,
+			"3: memoryThrottlingFactor: invalid configuration: memoryThrottlingFactor 1.1 must be greater than 0 and less than or equal to 1.0"},
+		{"memoryThrottlingFactor: .nan\n", "", "", 0,
+			"3: memoryThrottlingFactor: invalid configuration: memoryThrottlingFactor NaN must be greater than 0 and less than or equal to 1.0"},
+		{"memoryThrottlingFactor: most\n", "", "", 0, `3: memoryThrottlingFactor: want a number, got "most"`},
+	} {
+		for _, kind := range []string{own, kubelet} {
+			l, err := Parse([]byte(kind + c.text))
+			if err != nil || c.err != "" {
+				if err == nil || err.Error() != c.err {
+					t.Errorf("%q:\n got %v\nwant %s", c.text, err, c.err)
+				}
+				continue
+			}
+			kube, system := l.Reserved.Kube.Memory(), l.Reserved.System.Memory()
+			if kube.String() != c.kube || system.String() != c.system || l.MemoryThrottlingFactor != c.factor {
+				t.Errorf("%q: %v, %v, %v", c.text, kube, system, l.MemoryThrottlingFactor)
+			}
+		}
+	}
+	l, err := Parse([]byte(own + "kubeReserved: {pid: 100}\n"))
+	if pid := l.Reserved.Kube[admit.ResourcePIDs]; err != nil || pid.Value() != 100 {
+		t.Errorf("%v, %v", pid, err)
+	}
+}
+
+// An upgrade must not begin to limit, nor can a kubelet's file say that something is to be written.
+func TestNothingIsWrittenUnlessAFileOfOurOwnSaysSo(t *testing.T) {
+	const both = "writeAllocatable: true\nmemoryQoS: true\n"
+	for text, want := range map[string]bool{own: false, kubelet: false, own + both: true, kubelet + both: false} {
+		l, err := Parse([]byte(text))
+		if err != nil || l.WriteAllocatable != want || l.MemoryQoS != want {
+			t.Errorf("%q: %v, %v, %v", text, l.WriteAllocatable, l.MemoryQoS, err)
+		}
+	}
+}
+
+// The cgroup of all pods has what is allocatable where pods are enforced, as by default, else the whole capacity.
+func TestEnforcesPods(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "enforceNodeAllocatable: [pods, system-reserved]\n": true, "enforceNodeAllocatable: []\n": false,
+		"enforceNodeAllocatable: [none]\n": false,
+	} {
+		if l, err := Parse([]byte(own + text)); err != nil || l.EnforcesPods() != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

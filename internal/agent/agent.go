@@ -5,7 +5,8 @@
 //	loop.go       the loop: it selects, and hands each event to the part that it belongs to
 //	look.go       the cheap look and what follows from it; what is done once a second
 //	decide.go     the dear looks and the decision, when a threshold asks for a victim
-//	capacity.go   thresholds that this node cannot satisfy
+//	capacity.go   what this node has, and thresholds and reservations that it cannot satisfy
+//	reserve.go    node allocatable, and protection of what pods request, as far as they are written
 //	shown.go      conditions in the log, and the State that others read
 //
 // The parts:
@@ -22,6 +23,7 @@
 //	internal/squeeze    cold memory, given back before a pod goes
 //	internal/garbage    garbage, collected in passes and before a pod goes for a disk
 //	internal/rotate     logs of live containers, where no kubelet rotates them
+//	internal/limits     node allocatable and memory that pods request, in pods' cgroups
 //	internal/trim       memory of the agent's own
 //	internal/kill       the self-test of the kill ladder
 //	internal/frames     recordings for jettison replay
@@ -97,7 +99,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	b.announce(l, refused)
+	b.unlimit(ctx, l)
 	b.protect(l)
+	b.limit(l)
 	l.tryOut(ctx)
 	for _, err := range protect.Lock() {
 		l.log.Warn("not as it should be", "error", err)

@@ -2,10 +2,17 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/admit"
 	"jettison/eviction"
 	"jettison/internal/config"
+	"jettison/internal/limits"
+	"jettison/internal/pace"
 	"jettison/stats"
 )
 
@@ -18,8 +25,13 @@ type ConfigError struct{ error }
 // Unwrap is what is wrong.
 func (e ConfigError) Unwrap() error { return e.error }
 
-// checkCapacity looks at the node once and holds the thresholds against it: what it cannot satisfy is an error where our own file
-// says so, and else a doubt to be logged. A signal that is not observed is not judged.
+// capacity is what the node has, as it was last looked at.
+func (l *loop) capacity() v1.ResourceList {
+	return limits.Capacity(l.looks.Node(), pace.Cores(), limits.HugePages("/sys"))
+}
+
+// checkCapacity looks at the node once and holds thresholds and reservations against it: what it cannot satisfy is an error where our own
+// file says so, and else a doubt to be logged. A signal that is not observed is not judged.
 func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
 	c := l.o.Config
 	l.looks.First(ctx, capacityWait)
@@ -27,7 +39,7 @@ func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
 	wrong := eviction.CheckCapacity(c.Thresholds, func(signal stats.Signal) stats.Observation {
 		return s.Observe(time.Now(), signal, c.MemoryAvailable)
 	})
-	for _, w := range wrong {
+	for _, w := range append(wrong, l.overReserved()...) {
 		blamed := c.Blame(w)
 		if c.Kind == config.KindAgent && c.Path != "" {
 			return nil, ConfigError{blamed}
@@ -35,4 +47,26 @@ func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
 		doubts = append(doubts, blamed)
 	}
 	return doubts, nil
+}
+
+// overReserved is what more of is reserved than there is. Where only a threshold is too high, that is found elsewhere.
+func (l *loop) overReserved() (wrong []*eviction.FieldError) {
+	capacity := l.capacity()
+	reserved := l.reserved(capacity)
+	for name, has := range capacity {
+		for _, f := range []struct {
+			field string
+			list  v1.ResourceList
+		}{{"kubeReserved", reserved.Kube}, {"systemReserved", reserved.System}} {
+			if _, ok := f.list[name]; !ok {
+				continue
+			}
+			for _, text := range admit.Exceeded(v1.ResourceList{name: has}, reserved) {
+				wrong = append(wrong, &eviction.FieldError{Field: []string{f.field, string(name)}, Err: errors.New(text)})
+			}
+			break
+		}
+	}
+	slices.SortFunc(wrong, func(x, y *eviction.FieldError) int { return slices.Compare(x.Field, y.Field) })
+	return wrong
 }

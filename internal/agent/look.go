@@ -100,6 +100,7 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	if near { // so that all is at hand when a victim has to be chosen
 		_ = l.lookAtVictims(now) // a decision says what is wrong
 	}
+	l.upkeep.limits.Tick(ctx, now, l.kubelet.Found(), l.pods.All())
 	if !l.kubelet.Found() {
 		l.upkeep.rotation.Tick(ctx, now, l.pods.All())
 	}

@@ -13,6 +13,7 @@ import (
 	"jettison/internal/garbage"
 	"jettison/internal/gate"
 	"jettison/internal/kill"
+	"jettison/internal/limits"
 	"jettison/internal/lister"
 	"jettison/internal/looks"
 	"jettison/internal/objects"
@@ -65,6 +66,7 @@ type relief struct {
 // upkeep is what is done while nothing is short.
 type upkeep struct {
 	rotation *rotate.Rotation // nil: logs are not rotated
+	limits   *limits.Part     // nil: nothing is written to cgroups of pods
 	trim     trim.Trimmer
 	trial    *kill.Trial
 	unknown  *priorities.Part
@@ -97,6 +99,8 @@ func (l *loop) run(ctx context.Context) {
 			l.onObjects()
 		case p := <-l.upkeep.rotation.Passed():
 			l.upkeep.rotation.OnPassed(p)
+		case r := <-l.upkeep.limits.Results():
+			l.upkeep.limits.OnResult(r)
 		case r := <-l.upkeep.trial.Done():
 			l.onTrial(ctx, r)
 		case r := <-l.kubelet.Results():

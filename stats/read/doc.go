@@ -24,7 +24,8 @@
 //	pod.go         Pod: what the runtime tells of a pod, from a cri.Listing
 //	told.go        Told: a pod by the runtime's word alone
 //	podroots.go    where pods' cgroups lie, both drivers
-//	podrequest.go  what a pod requests: a range, of its containers; request.go: theirs, out of oom_score_adj and cpu.shares
+//	podrequest.go  what a pod requests: a range, of its containers; request.go: theirs, out of oom_score_adj and cpu.shares;
+//	               asked.go: both, apart from a look
 //	toplevel.go    what cgroups at the top of the hierarchy use
 //	proc.go        /proc
 //	meminfo.go     /proc/meminfo

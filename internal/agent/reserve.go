@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/admit"
+	"jettison/cgroup"
+	"jettison/eviction"
+	"jettison/internal/limits"
+)
+
+// reserved is what this node keeps back from pods.
+func (l *loop) reserved(capacity v1.ResourceList) admit.Reserved {
+	r := l.o.Config.Reserved
+	r.Eviction = eviction.HardReservation(l.o.Config.Thresholds, capacity)
+	return r
+}
+
+// enforced is what the cgroup above all pods may have: what is allocatable, or all of it where pods are not enforced.
+func (l *loop) enforced(capacity v1.ResourceList) v1.ResourceList {
+	if !l.o.Config.EnforcesPods() {
+		return capacity
+	}
+	return admit.Enforced(capacity, l.o.Config.Reserved)
+}
+
+// teller is who tells systemd: nobody, where pods' cgroups are none of its slices.
+func (b *builder) teller() limits.Teller {
+	if b.o.CgroupMount != "" && path.Clean(b.o.CgroupMount) != cgroup.DefaultMount { // another hierarchy than that of systemd here
+		return nil
+	}
+	return limits.TellSystemd
+}
+
+// unlimit puts back what an agent before this one has left in cgroups of pods.
+func (b *builder) unlimit(ctx context.Context, l *loop) {
+	if b.o.DryRun {
+		return
+	}
+	r := limits.Mend(ctx, b.s.FS, b.o.Config.CgroupRoot, b.o.Config.WriteAllocatable, l.kubelet.Found, b.teller())
+	if r.Restored > 0 {
+		b.log.Info("put back what was written to cgroups of pods", "restored", r.Restored)
+	}
+	if r.Err != nil {
+		b.log.Warn("not as it should be", "error", r.Err)
+	}
+}
+
+// limit begins to write to cgroups of pods, where the configuration says so. A dry run does not.
+func (b *builder) limit(l *loop) {
+	c := b.o.Config
+	capacity := l.capacity()
+	if fields := limits.Told(capacity, l.reserved(capacity)); fields != nil {
+		b.log.Info("allocatable", fields...)
+	}
+	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS {
+		return
+	}
+	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // its own: a pass may outlive what the others read
+	if err != nil {
+		b.log.Warn("nothing is written to cgroups of pods", "error", err)
+		return
+	}
+	l.upkeep.limits = limits.New(limits.Options{
+		FS: fs, CgroupRoot: c.CgroupRoot, Allocatable: c.WriteAllocatable, MemoryQoS: c.MemoryQoS, Factor: c.MemoryThrottlingFactor,
+		Node: func() (has, enforced v1.ResourceList) {
+			has = l.capacity()
+			return has, l.enforced(has)
+		},
+		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubelet, Objects: b.objects.All, Tell: b.teller(), Log: b.log,
+	})
+	b.closing(l.upkeep.limits.Close)
+}

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/internal/config"
+)
+
+// A reservation of more than there is ends an agent whose own file has it, with the kubelet's words, and is a doubt where a kubelet's does.
+func TestReservationsAreHeldAgainstTheNode(t *testing.T) {
+	l := newLoop(t, "", nil)
+	const text = "kubeReserved: {memory: 600Mi}\nsystemReserved: {memory: 400Mi}\n" // of 1Gi, with 100Mi of evictionHard
+	for _, own := range []bool{true, false} {
+		l.o.Config = configOf(t, text)
+		if !own {
+			l.o.Config.Kind = config.KindKubelet
+		}
+		doubts, err := l.checkCapacity(t.Context())
+		said := ""
+		if err != nil {
+			said = err.Error()
+		}
+		for _, d := range doubts {
+			said += d.Error()
+		}
+		const want = `:3: kubeReserved: memory: Resource "memory" has a reservation of 1100Mi but capacity of 1Gi. Expected capacity >= reservation.`
+		if (err != nil) != own || (len(doubts) == 0) != own || strings.Count(said, "reservation of") != 1 || !strings.Contains(said, want) {
+			t.Errorf("own %v: %v, doubts %v", own, err, doubts)
+		}
+	}
+	l.o.Config = configOf(t, "systemReserved: {memory: 900Mi}\n")
+	if doubts, err := l.checkCapacity(t.Context()); err != nil || len(doubts) > 0 {
+		t.Errorf("it fits: %v, %v", err, doubts)
+	}
+}
+
+// control makes the control files of the node's kubepods, and a /proc that no kubelet is in.
+func (l *testLoop) control() {
+	for _, name := range []string{"comm", "cgroup", "net/tcp", "net/tcp6"} {
+		l.Write("proc/1/"+name, "header\n")
+	}
+	for name, text := range map[string]string{
+		"cgroup.procs": "", "memory.current": "1048576", "memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "max",
+		"pids.max": "max", "cpu.weight": "100",
+	} {
+		l.Write("cgroup/kubepods/"+name, text+"\n")
+	}
+}
+
+func (l *testLoop) memoryMax(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(l.Dir, "cgroup/kubepods/memory.max"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Node allocatable is written where a file of our own says so, and the next agent puts back what it must not write any more.
+func TestNodeAllocatableIsWrittenOnlyWhereTheConfigurationSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		text   string
+		dryRun bool
+		want   string
+	}{
+		"by default":               {"systemReserved: {memory: 300Mi}\n", false, "max"},
+		"writeAllocatable":         {"writeAllocatable: true\nsystemReserved: {memory: 300Mi}\nkubeReserved: {memory: 24Mi}\n", false, "734003200"},
+		"pods are not enforced":    {"writeAllocatable: true\nsystemReserved: {memory: 300Mi}\nenforceNodeAllocatable: [none]\n", false, "1073741824"},
+		"a dry run writes nothing": {"writeAllocatable: true\n", true, "max"},
+	} {
+		l := newLoop(t, c.text, func(o *Options) { o.DryRun = c.dryRun })
+		l.control()
+		l.unlimitNow(t)
+		l.b.limit(l.loop)
+		l.upkeep.limits.Tick(t.Context(), time.Now(), false, l.pods.All())
+		if part := l.upkeep.limits; part != nil {
+			part.OnResult(<-part.Results())
+		}
+		if got := l.memoryMax(t); got != c.want {
+			t.Errorf("%s: %s, want %s\n%s", name, got, c.want, l.Text())
+		}
+		if c.want == "734003200" {
+			if !strings.Contains(l.Text(), "msg=allocatable cpu=") || !strings.Contains(l.Text(), "memory=600Mi") {
+				t.Errorf("what is allocatable is not said:\n%s", l.Text())
+			}
+			l.o.Config.WriteAllocatable = false
+			l.unlimitNow(t)
+			if got := l.memoryMax(t); got != "max" {
+				t.Errorf("not wanted any more: %s", got)
+			}
+		}
+	}
+}
+
+func (l *testLoop) unlimitNow(t *testing.T) {
+	t.Helper()
+	l.b.o.Config = l.o.Config
+	l.b.unlimit(t.Context(), l.loop)
+}
+
+// Only the systemd of this hierarchy is told.
+func TestWhoTellsSystemd(t *testing.T) {
+	for mount, want := range map[string]bool{"": true, "/sys/fs/cgroup": true, "/sys/fs/cgroup/": true, "/host/sys/fs/cgroup": false} {
+		if b := (&builder{o: Options{CgroupMount: mount}}); (b.teller() != nil) != want {
+			t.Errorf("%q", mount)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package limits
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"jettison/admit"
+	"jettison/stats"
+)
+
+// Capacity is what a node has: cpu, memory, ephemeral-storage (its root directory's file system), pid, and its huge pages by size
+// (pkg/kubelet/cadvisor/util.go CapacityFromMachineInfo, v1.36.3). What was not observed is absent. How many pods it takes is no figure of
+// the kernel's.
+func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.ResourceList {
+	out := v1.ResourceList{}
+	if cores > 0 {
+		out[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(cores)*1000, resource.DecimalSI)
+	}
+	set := func(name v1.ResourceName, v stats.Opt[uint64], format resource.Format) {
+		if v.OK {
+			out[name] = *resource.NewQuantity(int64(min(v.V, math.MaxInt64)), format)
+		}
+	}
+	set(v1.ResourceMemory, node.Memory.CapacityBytes, resource.BinarySI)
+	set(admit.ResourcePIDs, node.PIDs.Max, resource.DecimalSI)
+	if node.Fs.OK {
+		set(v1.ResourceEphemeralStorage, node.Fs.V.CapacityBytes, resource.BinarySI)
+	}
+	for size, pages := range hugePages {
+		name := v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(int64(size), resource.BinarySI).String())
+		set(name, stats.Some(size*pages), resource.BinarySI)
+	}
+	return out
+}
+
+// maxPageSize bounds the sizes that are believed, in bytes; arm64 has pages of 16 GiB.
+const maxPageSize = 1 << 40
+
+// HugePages are how many there are of each size in bytes: hugepages-2048kB/nr_hugepages below kernel/mm/hugepages of /sys. What cannot be
+// read is absent; a kernel without them has none.
+func HugePages(sysMount string) map[uint64]uint64 {
+	dir := filepath.Join(sysMount, "kernel/mm/hugepages")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	out := map[uint64]uint64{}
+	for _, e := range entries {
+		kib, ok := strings.CutPrefix(e.Name(), "hugepages-")
+		size, err := strconv.ParseUint(strings.TrimSuffix(kib, "kB"), 10, 64)
+		if !ok || err != nil || size == 0 || size > maxPageSize>>10 {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, e.Name(), "nr_hugepages"))
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && n < math.MaxInt64/(size<<10) {
+			out[size<<10] = n
+		}
+	}
+	return out
+}

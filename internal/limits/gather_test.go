@@ -1,0 +1,261 @@
+package limits
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cgroup"
+	"jettison/cri"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// node is a hierarchy of files, whose notes work.
+type node struct {
+	testing.TB
+	dir string
+	fs  *cgroup.FS
+}
+
+// files are those of a cgroup that nobody has set anything of.
+var files = map[string]string{
+	"cgroup.procs": "", "memory.current": "1048576", "memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "max",
+	"pids.max": "max", "cpu.weight": "100",
+}
+
+func newNode(t testing.TB, groups ...string) *node {
+	t.Helper()
+	n := &node{TB: t, dir: t.TempDir()}
+	n.write("cgroup.procs", "")
+	n.add(groups...)
+	var err error
+	if n.fs, err = cgroup.OpenTree(n.dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.fs.Close() }) // a Part closes it
+	g, err := n.fs.Group("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if err := g.SetNote("try", ""); err != nil {
+		t.Skip("no extended attributes here: ", err)
+	}
+	return n
+}
+
+// add makes cgroups, with those above.
+func (n *node) add(groups ...string) {
+	for _, path := range groups {
+		for _, path := range append(above(path), path) {
+			if _, err := os.Stat(filepath.Join(n.dir, path, "cgroup.procs")); err == nil {
+				continue
+			}
+			for name, text := range files {
+				n.write(path+"/"+name, text+"\n")
+			}
+		}
+	}
+}
+
+func (n *node) write(name, text string) {
+	n.Helper()
+	name = filepath.Join(n.dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		n.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// differs is what is not as it was made, by "cgroup file"; what is written in tests to make it so is among it.
+func (n *node) differs() map[string]string {
+	n.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(n.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name := strings.TrimPrefix(path, n.dir+"/")
+		if got := strings.TrimSpace(string(text)); got != files[d.Name()] {
+			out[filepath.Dir(name)+" "+d.Name()] = got
+		}
+		return err
+	})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return out
+}
+
+// notes are the files that something is noted of.
+func (n *node) notes() (out []string) {
+	err := filepath.WalkDir(n.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || path == n.dir {
+			return err
+		}
+		g, err := n.fs.Group(strings.TrimPrefix(path, n.dir+"/"))
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		for name := range files {
+			if _, noted, err := g.Note("before." + name); err != nil || noted {
+				out = append(out, strings.TrimPrefix(path, n.dir+"/")+" "+name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return out
+}
+
+// object is a pod of containers "name request limit", an empty figure being none.
+func object(uid string, containers ...string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "default"}}
+	for _, c := range containers {
+		f := strings.Split(c, " ")
+		list := func(text string) v1.ResourceList {
+			if text == "" {
+				return nil
+			}
+			return v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)}
+		}
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: f[0], Resources: v1.ResourceRequirements{Requests: list(f[1]), Limits: list(f[2])}})
+	}
+	return p
+}
+
+// runs is what the runtime tells of pods "uid": container names, whose ids are "uid-name".
+func runs(pods map[string][]string) read.Index {
+	var l cri.Listing
+	for uid, containers := range pods {
+		l.Sandboxes = append(l.Sandboxes, cri.PodSandbox{ID: "s-" + uid, UID: uid, Name: uid, Namespace: "default", Ready: true})
+		for _, name := range containers {
+			l.Containers = append(l.Containers, cri.Container{ID: uid + "-" + name, SandboxID: "s-" + uid, Name: name, State: cri.Running, Running: true})
+		}
+	}
+	return read.NewIndex(l)
+}
+
+// Requests and limits are the object's, and the cgroups those that are there.
+func TestGather(t *testing.T) {
+	n := newNode(t,
+		"kubepods/poda/a-c", "kubepods/poda/a-side", "kubepods/poda/s-a", "kubepods/burstable/podb/crio-b-c.scope", "kubepods/burstable/podb/crio-conmon-b-c.scope",
+		"kubepods/besteffort/podd/d-c", "kubepods/burstable/podnone", "kubepods/burstable/podself/own", "kubepods/other")
+	objects := []*v1.Pod{object("a", "c 100Mi 100Mi", "side  50Mi"), object("b", "c 10Mi "), object("gone", "c 1Gi 1Gi"), object("self", "c 1Gi 1Gi")}
+	before := objects[0].DeepCopy()
+	pods, paths, err := gather(n.fs, "", Known{
+		Objects: objects, Runtime: runs(map[string][]string{"a": {"c", "side", "unlisted"}, "b": {"c"}, "d": {"c"}}), Self: "kubepods/burstable/podself/own",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(pods, func(x, y Pod) int { return strings.Compare(x.Cgroup, y.Cgroup) })
+	want := []Pod{
+		{Cgroup: "kubepods/besteffort/podd", QOSClass: stats.BestEffort, Containers: []Container{{Cgroup: "kubepods/besteffort/podd/d-c"}}},
+		{Cgroup: "kubepods/burstable/podb", QOSClass: stats.Burstable, Request: some(10 * mib), Containers: []Container{
+			{Cgroup: "kubepods/burstable/podb/crio-b-c.scope", Request: some(10 * mib), Limit: some(0)},
+		}},
+		{Cgroup: "kubepods/burstable/podnone", QOSClass: stats.Burstable},
+		{Cgroup: "kubepods/poda", QOSClass: stats.Guaranteed, Request: some(150 * mib), Containers: []Container{
+			{Cgroup: "kubepods/poda/a-c", Request: some(100 * mib), Limit: some(100 * mib)},
+			{Cgroup: "kubepods/poda/a-side", Request: some(50 * mib), Limit: some(50 * mib)},
+		}},
+	}
+	if diff := cmp.Diff(want, pods); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(before, objects[0]); diff != "" {
+		t.Errorf("the object was changed:\n%s", diff)
+	}
+	for _, path := range []string{"kubepods", "kubepods/burstable", "kubepods/poda/s-a", "kubepods/burstable/podb/crio-conmon-b-c.scope"} {
+		if !slices.Contains(paths, path) {
+			t.Errorf("%s is not gone through", path)
+		}
+	}
+	if slices.Contains(paths, "kubepods/other") || slices.Contains(paths, "kubepods/burstable/podself") || slices.Contains(paths, "") {
+		t.Errorf("goes through what is no pod's, or its own: %v", paths)
+	}
+}
+
+// Without an object the runtime's word counts: what the pod requests at least, and never where it is throttled. What nobody tells is not 0.
+func TestGatherByTheRuntimesWord(t *testing.T) {
+	n := newNode(t, "kubepods/poda/a-c", "kubepods/burstable/podb/b-c", "kubepods/burstable/podmute/mute-c")
+	index := runs(map[string][]string{"a": {"c"}, "b": {"c"}, "mute": {"c"}})
+	limit, guaranteed, adj := uint64(100*mib), int64(-997), int64(1000-125) // an eighth of 8 GiB
+	index["a"].Containers[0].MemoryLimit, index["a"].Containers[0].OOMScoreAdj = &limit, &guaranteed
+	index["b"].Containers[0].OOMScoreAdj = &adj
+	pods, _, err := gather(n.fs, "", Known{Runtime: index, Capacity: some(8 << 30)})
+	if err != nil || len(pods) != 3 {
+		t.Fatal(pods, err)
+	}
+	for _, p := range pods {
+		request, c := p.Request, p.Containers[0]
+		switch p.Cgroup {
+		case "kubepods/poda":
+			if request != some(limit) || c.Request != some(limit) || c.Limit.OK {
+				t.Errorf("%+v", p)
+			}
+		case "kubepods/burstable/podb":
+			if !request.OK || request.V > 1<<30 || request.V < 1<<30-16*mib || c.Request != request || c.Limit.OK {
+				t.Errorf("%+v", p)
+			}
+		default:
+			if request.OK || c.Request.OK {
+				t.Errorf("%+v", p)
+			}
+		}
+	}
+}
+
+// A tenant with a delegated cgroup makes as many below it as it likes; what is looked at is bounded.
+func TestGatherIsBounded(t *testing.T) {
+	n := newNode(t, "kubepods/poda")
+	for i := range maxContainers + 50 {
+		n.write(fmt.Sprintf("kubepods/poda/%d/cgroup.procs", i), "")
+	}
+	_, paths, err := gather(n.fs, "", Known{})
+	if err != nil || len(paths) > maxContainers+20 {
+		t.Errorf("%d cgroups, %v", len(paths), err)
+	}
+}
+
+func TestIsOf(t *testing.T) {
+	for path, want := range map[string]bool{
+		"p/abc": true, "p/cri-containerd-abc.scope": true, "p/crio-abc.scope": true, "p/crio-abc": true, "abc": true,
+		"p/crio-conmon-abc.scope": false, "p/xabc": false, "p/abc-1": false, "p/abcd": false, "p/": false,
+	} {
+		if isOf(path, "abc") != want {
+			t.Errorf("%s: %v", path, !want)
+		}
+	}
+	if isOf("p/", "") || isOf("p/x-", "") {
+		t.Error("a container without an id")
+	}
+}
+
+func TestMemoryOfALargeList(t *testing.T) {
+	for text, want := range map[string]uint64{"1Gi": 1 << 30, "1.5": 2, "100E": 1<<63 - 1, "-1": 0} {
+		if got := memory(v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)}); got != want {
+			t.Errorf("%s: %d", text, got)
+		}
+	}
+	if memory(nil) != 0 {
+		t.Error("nothing")
+	}
+}

@@ -1,0 +1,179 @@
+package limits
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/internal/repeat"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// partOf is one on a node, and what it logs.
+func partOf(n *node, known Known, change func(*Options)) (*Part, *bytes.Buffer) {
+	var text bytes.Buffer
+	o := Options{
+		FS: n.fs, Allocatable: true, MemoryQoS: true, Factor: 0.9, Kubelet: never, Objects: func() []*v1.Pod { return known.Objects },
+		Node: func() (has, enforced v1.ResourceList) {
+			return list("memory", "8Gi", "cpu", "4"), list("memory", "7Gi", "cpu", "3800m")
+		},
+		Log: repeat.New(slog.New(slog.NewTextHandler(&text, nil))),
+	}
+	if change != nil {
+		change(&o)
+	}
+	return New(o), &text
+}
+
+// Passes come one at a time and now and then; what they write is said; at the end protection is put back, and limits stay.
+func TestPart(t *testing.T) {
+	n, known, _ := protected(t)
+	p, text := partOf(n, known, nil)
+	now := time.Now()
+	p.Tick(t.Context(), now, false, known.Runtime)
+	p.Tick(t.Context(), now.Add(Every), false, known.Runtime) // the first was not taken yet
+	p.OnResult(<-p.Results())
+	got := n.differs()
+	if got["kubepods memory.max"] != "7516192768" || got["kubepods cpu.weight"] != "149" || got["kubepods memory.min"] != "104857600" {
+		t.Errorf("%v", got)
+	}
+	for _, want := range []string{
+		`msg="node allocatable" cgroup=kubepods file=memory.max from=max to=7516192768`, `msg="memory that pods request" pods=4 unknown=1 written=8 restored=0`,
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("not said: %s\n%s", want, text)
+		}
+	}
+	text.Reset()
+	if p.Tick(t.Context(), now.Add(Every-1), false, known.Runtime); p.running {
+		t.Error("so soon again")
+	}
+	p.Tick(t.Context(), now.Add(Every), false, known.Runtime)
+	if p.OnResult(<-p.Results()); text.Len() > 0 {
+		t.Errorf("nothing was done: %s", text)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	n.expect("closed", map[string]string{"kubepods memory.max": "7516192768", "kubepods cpu.weight": "149"})
+}
+
+// Beside a kubelet what is protected is put back, once, limits are left to it, and nothing is written; after it all of it comes back.
+func TestPartBesideAKubelet(t *testing.T) {
+	n, known, _ := protected(t)
+	var kubelet atomic.Bool
+	p, text := partOf(n, known, func(o *Options) { o.Kubelet = kubelet.Load })
+	now := time.Now()
+	pass := func(beside, want bool) {
+		t.Helper()
+		now = now.Add(Every)
+		p.Tick(t.Context(), now, beside, known.Runtime)
+		if p.running != want {
+			t.Errorf("a pass: %v, want %v", p.running, want)
+		}
+		if p.running {
+			p.OnResult(<-p.Results())
+		}
+	}
+	limits := map[string]string{"kubepods memory.max": "7516192768", "kubepods cpu.weight": "149"}
+	pass(true, false)
+	n.expect("it was there first", map[string]string{})
+	pass(false, true)
+	whole := n.differs()
+	pass(true, true)
+	pass(true, false)
+	n.expect("it has come", limits)
+	pass(false, true)
+	n.expect("it has gone", whole)
+	kubelet.Store(true) // and the loop has not heard of it
+	pass(false, true)
+	n.expect("nothing has to be written, and nobody looks", whole)
+	p.o.Objects = func() []*v1.Pod { return []*v1.Pod{object("a", "c 10Mi 10Mi")} }
+	pass(false, true)
+	n.expect("it is seen right before something is written", limits)
+	if !strings.Contains(text.String(), "a kubelet has come") {
+		t.Error(text)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A part that may write nothing does not, nor does one that is none.
+func TestPartThatMayWriteNothing(t *testing.T) {
+	n, known, _ := protected(t)
+	p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.MemoryQoS = false, false })
+	p.Tick(t.Context(), time.Now(), false, known.Runtime)
+	if p.running {
+		t.Error("a pass")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	n.expect("nothing", map[string]string{})
+	p = nil
+	p.Tick(t.Context(), time.Now(), false, known.Runtime)
+	if err := p.Close(); err != nil || p.Results() != nil {
+		t.Error(err)
+	}
+}
+
+// Each of the two is written without the other.
+func TestPartOfOneKind(t *testing.T) {
+	for _, limits := range []bool{true, false} {
+		n, known, _ := protected(t)
+		p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.MemoryQoS = limits, !limits })
+		p.Tick(t.Context(), time.Now(), false, known.Runtime)
+		p.OnResult(<-p.Results())
+		got := n.differs()
+		if _, limited := got["kubepods memory.max"]; limited != limits {
+			t.Errorf("limits %v: %v", limits, got)
+		}
+		if _, protected := got["kubepods memory.min"]; protected == limits {
+			t.Errorf("limits %v: %v", limits, got)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A pass that the kernel holds does not hold up the end of the agent for long: it is left behind.
+func TestAPassThatHangsIsLeftBehind(t *testing.T) {
+	n, known, _ := protected(t)
+	hang := make(chan struct{})
+	p, _ := partOf(n, known, func(o *Options) { o.Kubelet = func() bool { <-hang; return true } })
+	p.Tick(t.Context(), time.Now(), false, known.Runtime)
+	began := time.Now()
+	err := p.Close()
+	if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) > 2*endLimit {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	close(hang)
+	p.passing.Wait()
+	n.expect("nothing was written", map[string]string{})
+}
+
+// What is wrong is said once.
+func TestWhatIsWrongIsNotRepeated(t *testing.T) {
+	n, known, _ := protected(t)
+	p, text := partOf(n, known, nil)
+	for range 3 {
+		p.OnResult(Result{Err: errors.New("out of order")})
+	}
+	if strings.Count(text.String(), "out of order") != 1 {
+		t.Error(text)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}

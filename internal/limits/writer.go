@@ -1,0 +1,286 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"jettison/cgroup"
+	"jettison/internal/noted"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// Writer reads, decides and writes. Its methods block as long as the kernel does, and are for one goroutine at a time.
+type Writer struct {
+	FS         *cgroup.FS
+	CgroupRoot string // the kubelet's: pods are below it
+	// Kubelet looks for one, once in a pass and right before anything is written for the first time.
+	Kubelet func() bool
+	Tell    Teller // nil: systemd is not told
+}
+
+// Change is one value that was written.
+type Change struct {
+	Cgroup   string
+	File     cgroup.LimitFile
+	From, To cgroup.Limit
+	// Target is what it is to become in the end; To is above it where more is used.
+	Target uint64
+}
+
+// Result is what one pass did.
+type Result struct {
+	Limited  []Change // cgroups above all pods
+	Written  int      // files that memory is protected by, or containers throttled
+	Restored int      // files that have again what they had before
+	Pods     int      // that were found
+	Unknown  int      // of these, how many are not BestEffort, and nobody has told what they request
+	Beside   bool     // a kubelet has come: nothing was written since it was seen
+	Err      error
+}
+
+// pass is one pass of a Writer.
+type pass struct {
+	*Writer
+	ctx     context.Context
+	r       Result
+	may     bool     // no kubelet is here
+	looked  bool     // for one
+	changed []string // slices of systemd
+	errs    []error
+	buf     [256]byte
+}
+
+func (w *Writer) begin(ctx context.Context) *pass { return &pass{Writer: w, ctx: ctx} }
+
+// end tells systemd what has changed in its slices.
+func (p *pass) end() Result {
+	if len(p.changed) > 0 && p.Tell != nil {
+		if err := p.Tell(p.ctx, p.units()); err != nil {
+			p.errs = append(p.errs, fmt.Errorf("tell systemd: %w: when it writes to its slices anew, the agent does again", err))
+		}
+	}
+	p.r.Err = errors.Join(p.errs...)
+	return p.r
+}
+
+// allowed looks for a kubelet, unless that was done in this pass. What is another's is not written to.
+func (p *pass) allowed() bool {
+	if !p.looked {
+		p.looked, p.may = true, !p.Kubelet()
+		p.r.Beside = !p.may
+	}
+	return p.may && p.ctx.Err() == nil
+}
+
+// failed keeps what went wrong with a cgroup that is there still.
+func (p *pass) failed(err error) {
+	if err != nil && !errors.Is(err, cgroup.ErrVanished) && len(p.errs) < 8 {
+		p.errs = append(p.errs, err)
+	}
+}
+
+func (p *pass) wrote(cgroupPath string) {
+	if strings.HasSuffix(cgroupPath, ".slice") && (len(p.changed) == 0 || p.changed[len(p.changed)-1] != cgroupPath) {
+		p.changed = append(p.changed, cgroupPath)
+	}
+}
+
+// Limit brings the cgroups above all pods to their targets, or nearer.
+func (w *Writer) Limit(ctx context.Context, t Targets) Result {
+	p := w.begin(ctx)
+	p.limit(t)
+	return p.end()
+}
+
+func (p *pass) limit(t Targets) {
+	for _, root := range read.TopRoots(p.CgroupRoot) {
+		g, err := p.FS.Group(root)
+		if err != nil {
+			p.failed(err)
+			continue
+		}
+		for _, f := range []struct {
+			file   cgroup.LimitFile
+			target stats.Opt[uint64]
+		}{{cgroup.FileMemoryMax, t.MemoryMax}, {cgroup.FilePIDsMax, t.PIDsMax}, {cgroup.FileCPUWeight, t.CPUWeight}} {
+			if f.target.OK {
+				p.failed(p.bring(g, root, f.file, f.target.V))
+			}
+		}
+		g.Close()
+	}
+}
+
+// bring brings one file to its target.
+func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target uint64) error {
+	c, err := noted.Read(g, file)
+	if err != nil {
+		return off(err, root)
+	}
+	target = noted.Cut(file, cgroup.Limit{Bytes: target}).Bytes
+	if c.Now == (cgroup.Limit{Bytes: target}) || !p.allowed() {
+		return nil
+	}
+	value := cgroup.Limit{Bytes: target}
+	if file == cgroup.FileMemoryMax { // only now, for the search for a kubelet takes long
+		current, err := g.MemoryCurrent(p.buf[:])
+		if err != nil {
+			return err
+		}
+		value, _ = lower(target, c.Now, current)
+	}
+	from := c.Now
+	changed, err := c.Set(value)
+	if changed {
+		p.r.Limited = append(p.r.Limited, Change{root, file, from, c.Now, target})
+		p.wrote(root)
+	}
+	return err
+}
+
+// off says that a controller is, where a file is missing.
+func off(err error, cgroupPath string) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%w: its controller is off in /%s", err, cgroupPath)
+	}
+	return err
+}
+
+// Unlimit puts back what the cgroups above all pods were limited to, but for a memory.max that would be below what is used.
+func (w *Writer) Unlimit(ctx context.Context) Result {
+	p := w.begin(ctx)
+	for _, root := range read.TopRoots(p.CgroupRoot) {
+		g, err := p.FS.Group(root)
+		if err != nil {
+			p.failed(err)
+			continue
+		}
+		files := []cgroup.LimitFile{cgroup.FilePIDsMax, cgroup.FileCPUWeight}
+		if err := p.roomBefore(g, root); err == nil {
+			files = append(files, cgroup.FileMemoryMax)
+		} else {
+			p.failed(err)
+		}
+		p.restore(g, root, files...)
+		g.Close()
+	}
+	return p.end()
+}
+
+// roomBefore reports whether the memory.max that was there before leaves room for what is used now.
+func (p *pass) roomBefore(g *cgroup.Group, root string) error {
+	c, err := noted.Read(g, cgroup.FileMemoryMax)
+	if err != nil || !c.Ours || c.Before.Unlimited {
+		return nil // restoring finds out by itself what is wrong
+	}
+	current, err := g.MemoryCurrent(p.buf[:])
+	if err == nil && plus(current, raceMargin) > c.Before.Bytes && c.Before.Bytes < c.Now.Bytes {
+		err = fmt.Errorf("memory.max of /%s was %v before the agent came, and pods use %d: it stays %v", root, c.Before, current, c.Now)
+	}
+	return err
+}
+
+// restore puts back what files of a cgroup had before.
+func (p *pass) restore(g *cgroup.Group, cgroupPath string, files ...cgroup.LimitFile) {
+	changed, err := noted.Restore(g, files...)
+	p.r.Restored += len(changed)
+	if len(changed) > 0 {
+		p.wrote(cgroupPath)
+	}
+	p.failed(err)
+}
+
+// protections are the files that protection writes.
+var protections = []cgroup.LimitFile{cgroup.FileMemoryMin, cgroup.FileMemoryLow, cgroup.FileMemoryHigh}
+
+// Protect protects what pods request, and puts back what was written for pods that are not to be protected any more.
+func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
+	p := w.begin(ctx)
+	pods, paths, err := gather(p.FS, p.CgroupRoot, k)
+	p.failed(err)
+	p.r.Pods = len(pods)
+	for i := range pods {
+		if _, may := protectionOf(pods[i].QOSClass); may && !pods[i].Request.OK {
+			p.r.Unknown++
+		}
+	}
+	p.settle(paths, Plan(pods, b))
+	return p.end()
+}
+
+// Unprotect puts back all that Protect has written, by this process or one before it.
+func (w *Writer) Unprotect(ctx context.Context) Result {
+	p := w.begin(ctx)
+	_, paths, err := gather(p.FS, p.CgroupRoot, Known{})
+	p.failed(err)
+	p.settle(paths, nil)
+	return p.end()
+}
+
+// settle brings cgroups to their settings; files without one have again what they had before.
+func (p *pass) settle(paths []string, to Settings) {
+	for _, path := range paths {
+		if p.ctx.Err() != nil {
+			return
+		}
+		g, err := p.FS.Group(path)
+		if err != nil {
+			p.failed(err)
+			continue
+		}
+		for _, file := range protections {
+			if s, ok := to[path][file]; ok {
+				p.failed(p.set(g, path, file, s))
+			} else {
+				p.restore(g, path, file)
+			}
+		}
+		g.Close()
+	}
+}
+
+// set brings one file of a cgroup to its setting.
+func (p *pass) set(g *cgroup.Group, path string, file cgroup.LimitFile, s Setting) error {
+	c, err := noted.Read(g, file)
+	if err != nil {
+		return off(err, path)
+	}
+	value := s.with(c.Before)
+	if value == c.Before {
+		p.restore(g, path, file)
+		return nil
+	}
+	if c.Now == noted.Cut(file, value) || !p.allowed() {
+		return nil
+	}
+	changed, err := c.Set(value)
+	if changed {
+		p.r.Written++
+		p.wrote(path)
+	}
+	return err
+}
+
+// units are the slices that have changed, with what their files say now.
+func (p *pass) units() (out []Unit) {
+	for _, at := range p.changed {
+		g, err := p.FS.Group(at)
+		if err != nil {
+			continue
+		}
+		u := Unit{Name: path.Base(at), Files: map[cgroup.LimitFile]cgroup.Limit{}}
+		for file := range propertyOf {
+			if l, err := g.Limit(file, p.buf[:]); err == nil {
+				u.Files[file] = l
+			}
+		}
+		g.Close()
+		out = append(out, u)
+	}
+	return out
+}

@@ -1,0 +1,301 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/cgroup"
+	"jettison/stats"
+)
+
+func never() bool  { return false }
+func always() bool { return true }
+
+func (n *node) writer(kubelet func() bool) *Writer {
+	return &Writer{FS: n.fs, Kubelet: kubelet}
+}
+
+func (n *node) expect(what string, want map[string]string) {
+	n.Helper()
+	if diff := cmp.Diff(want, n.differs()); diff != "" {
+		n.Errorf("%s: (-want +got)\n%s", what, diff)
+	}
+}
+
+var all = Targets{MemoryMax: some(7 << 30), PIDsMax: some(30000), CPUWeight: some(149)}
+
+// The cgroup above all pods gets its limits, of either driver, and only it does; what was there before can be put back by another process.
+func TestLimit(t *testing.T) {
+	for _, root := range []string{"kubepods", "kubepods.slice"} {
+		n := newNode(t, root, "kubepods/burstable/poda", "system.slice")
+		if root == "kubepods.slice" {
+			n = newNode(t, "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda.slice", "system.slice")
+		}
+		made := n.differs()
+		for range 2 {
+			if r := n.writer(never).Limit(t.Context(), all); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		n.expect(root, map[string]string{root + " memory.max": "7516192768", root + " pids.max": "30000", root + " cpu.weight": "149"})
+		if r := n.writer(never).Unlimit(t.Context()); r.Err != nil || r.Restored != 3 {
+			t.Errorf("%+v", r)
+		}
+		n.expect(root+", put back", made)
+		if left := n.notes(); len(left) > 0 {
+			t.Errorf("notes are left: %v", left)
+		}
+	}
+}
+
+// Only what is known is written, a second pass writes nothing, and where no pod was ever there is nothing to write to.
+func TestLimitWritesNoMoreThanItHasTo(t *testing.T) {
+	n := newNode(t, "kubepods")
+	looked := 0
+	w := n.writer(func() bool { looked++; return false })
+	if r := w.Limit(t.Context(), Targets{}); len(r.Limited) > 0 || r.Err != nil || looked > 0 {
+		t.Errorf("nothing is known: %+v, looked for a kubelet %d times", r, looked)
+	}
+	if r := w.Limit(t.Context(), all); len(r.Limited) != 3 || r.Err != nil || looked != 1 {
+		t.Errorf("%+v, looked for a kubelet %d times", r, looked)
+	}
+	if r := w.Limit(t.Context(), all); len(r.Limited) > 0 || r.Err != nil || looked != 1 {
+		t.Errorf("a second time: %+v, looked for a kubelet %d times", r, looked)
+	}
+	if r := newNode(t).writer(never).Limit(t.Context(), all); len(r.Limited) > 0 || r.Err != nil {
+		t.Errorf("no pods: %+v", r)
+	}
+}
+
+// Where pods use more than they may have together, the limit comes down behind them.
+func TestLimitIsNeverBelowWhatIsUsed(t *testing.T) {
+	n := newNode(t, "kubepods")
+	max := func() string { return n.differs()["kubepods memory.max"] }
+	use := func(bytes int) { n.write("kubepods/memory.current", fmt.Sprintln(bytes)) }
+	for _, step := range []struct {
+		used int
+		want uint64
+	}{
+		{8000 * mib, 8410 * mib}, {8300 * mib, 8410 * mib}, {7680 * mib, 8080 * mib}, {7 << 30, 7552 * mib}, {7<<30 - 32*mib + 1, 7519 * mib}, {7<<30 - 32*mib, 7 << 30},
+		{7 << 30, 7 << 30},
+	} {
+		use(step.used)
+		r := n.writer(never).Limit(t.Context(), Targets{MemoryMax: some(7 << 30)})
+		if r.Err != nil || max() != fmt.Sprint(step.want) {
+			t.Errorf("%d MiB used: %s, want %d, %v", step.used/mib, max(), step.want, r.Err)
+		}
+	}
+	use(1 << 30)
+	if r := n.writer(never).Unlimit(t.Context()); r.Err != nil || max() != "" {
+		t.Errorf("before all steps: %s, %v", max(), r.Err)
+	}
+}
+
+// A kubelet that has come since writes its own limits: nothing is written, nor put back.
+func TestNothingIsLimitedBesideAKubelet(t *testing.T) {
+	n := newNode(t, "kubepods")
+	if r := n.writer(always).Limit(t.Context(), all); !r.Beside || len(r.Limited) > 0 || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+	n.expect("beside a kubelet", map[string]string{})
+	if left := n.notes(); len(left) > 0 {
+		t.Errorf("notes: %v", left)
+	}
+	n.writer(never).Limit(t.Context(), all)
+	was := n.differs()
+	if r := Mend(t.Context(), n.fs, "", false, always, nil); r.Restored > 0 || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+	n.expect("limits that are the kubelet's by now", was)
+	if r := Mend(t.Context(), n.fs, "", true, never, nil); r.Restored > 0 || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+	n.expect("limits that are still to be", was)
+	if r := Mend(t.Context(), n.fs, "", false, never, nil); r.Restored != 3 || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+	n.expect("limits that nobody wants any more", map[string]string{})
+}
+
+// A former limit that pods have outgrown is not put back: that would kill.
+func TestAFormerLimitIsNotPutBackBelowWhatIsUsed(t *testing.T) {
+	n := newNode(t, "kubepods")
+	n.write("kubepods/memory.max", "2147483648\n")
+	n.writer(never).Limit(t.Context(), all)
+	n.write("kubepods/memory.current", "5368709120\n")
+	r := n.writer(never).Unlimit(t.Context())
+	if r.Err == nil || !strings.Contains(r.Err.Error(), "memory.max of /kubepods was 2147483648 before the agent came, and pods use 5368709120") {
+		t.Errorf("%v", r.Err)
+	}
+	if got := n.differs()["kubepods memory.max"]; got != "7516192768" {
+		t.Errorf("memory.max is %s", got)
+	}
+	n.write("kubepods/memory.current", "1048576\n")
+	if r := n.writer(never).Unlimit(t.Context()); r.Err != nil || n.differs()["kubepods memory.max"] != "2147483648" {
+		t.Errorf("%+v, %v", r, n.differs())
+	}
+}
+
+// A controller that is off is said, and does not keep the others from being written.
+func TestAControllerThatIsOff(t *testing.T) {
+	n := newNode(t, "kubepods")
+	if err := os.Remove(filepath.Join(n.dir, "kubepods/pids.max")); err != nil {
+		t.Fatal(err)
+	}
+	r := n.writer(never).Limit(t.Context(), all)
+	if !errors.Is(r.Err, os.ErrNotExist) || !strings.Contains(r.Err.Error(), "its controller is off in /kubepods") || len(r.Limited) != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Systemd is told last what the files of its slices say, and of nothing else.
+func TestSystemdIsToldOfItsSlices(t *testing.T) {
+	const burstable = "kubepods.slice/kubepods-burstable.slice"
+	n := newNode(t, burstable+"/kubepods-burstable-poda.slice/cri-containerd-a-c.scope", "kubepods")
+	var told []Unit
+	w := n.writer(never)
+	w.Tell = func(_ context.Context, units []Unit) error { told = append(told, units...); return nil }
+	w.Limit(t.Context(), all)
+	if len(told) != 1 || told[0].Name != "kubepods.slice" || told[0].Files[cgroup.FileMemoryMax] != (cgroup.Limit{Bytes: 7 << 30}) ||
+		told[0].Files[cgroup.FileMemoryHigh] != (cgroup.Limit{Unlimited: true}) || len(told[0].Files) != len(propertyOf) {
+		t.Errorf("%+v", told)
+	}
+	told = nil
+	known := Known{Objects: []*v1.Pod{object("a", "c 10Mi 20Mi")}, Runtime: runs(map[string][]string{"a": {"c"}})}
+	w.Protect(t.Context(), known, Budget{Allocatable: 7 << 30, Factor: 0.9, Page: 4096})
+	var names []string
+	for _, u := range told {
+		names = append(names, u.Name)
+	}
+	if want := []string{"kubepods.slice", "kubepods-burstable.slice", "kubepods-burstable-poda.slice"}; !slices.Equal(names, want) {
+		t.Errorf("told of %v", names)
+	}
+	w.Tell = func(context.Context, []Unit) error { return errors.New("no bus") }
+	if r := w.Unprotect(t.Context()); r.Err == nil || r.Restored == 0 || !strings.Contains(r.Err.Error(), "tell systemd: no bus") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// protected is a node with a pod of each class.
+func protected(t testing.TB) (*node, Known, Budget) {
+	n := newNode(t, "kubepods/poda/a-c", "kubepods/burstable/podb/b-c", "kubepods/burstable/podb/s-b", "kubepods/besteffort/podd/d-c", "kubepods/burstable/pode/e-c")
+	return n, Known{
+		Objects: []*v1.Pod{object("a", "c 100Mi 100Mi"), object("b", "c 50Mi 150Mi"), object("d", "c  ")},
+		Runtime: runs(map[string][]string{"a": {"c"}, "b": {"c"}, "d": {"c"}, "e": {"c"}}),
+	}, Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: 4096}
+}
+
+// What pods request is protected in their cgroups and in those above; a pod that goes, or that nobody tells of any more, takes its part along;
+// all of it is undone by another process.
+func TestProtect(t *testing.T) {
+	n, known, budget := protected(t)
+	r := n.writer(never).Protect(t.Context(), known, budget)
+	if r.Err != nil || r.Pods != 4 || r.Unknown != 1 || r.Written != 8 {
+		t.Errorf("%+v", r)
+	}
+	const mi50, mi100 = "52428800", "104857600"
+	whole := map[string]string{
+		"kubepods memory.min": mi100, "kubepods memory.low": mi50, "kubepods/poda memory.min": mi100, "kubepods/poda/a-c memory.min": mi100,
+		"kubepods/burstable memory.low": mi50, "kubepods/burstable/podb memory.low": mi50, "kubepods/burstable/podb/b-c memory.low": mi50,
+		"kubepods/burstable/podb/b-c memory.high": "146800640",
+	}
+	n.expect("protected", whole)
+	if r := n.writer(never).Protect(t.Context(), known, budget); r.Written+r.Restored > 0 || r.Err != nil {
+		t.Errorf("a second time: %+v", r)
+	}
+	if err := os.RemoveAll(filepath.Join(n.dir, "kubepods/poda")); err != nil {
+		t.Fatal(err)
+	}
+	n.writer(never).Protect(t.Context(), known, budget)
+	delete(whole, "kubepods memory.min")
+	delete(whole, "kubepods/poda memory.min")
+	delete(whole, "kubepods/poda/a-c memory.min")
+	n.expect("the Guaranteed pod is gone", whole)
+	known.Objects, known.Runtime = nil, nil
+	if r := n.writer(never).Protect(t.Context(), known, budget); r.Restored != 5 || r.Unknown != 2 || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+	n.expect("nobody tells of pods", map[string]string{})
+	if left := n.notes(); len(left) > 0 {
+		t.Errorf("notes are left: %v", left)
+	}
+}
+
+// What others have set counts too, and is there again at the end; as what package protect raises for the agent itself.
+func TestProtectOnTopOfWhatWasThere(t *testing.T) {
+	n, known, budget := protected(t)
+	n.write("kubepods/memory.min", "50331648\n")
+	n.write("kubepods/poda/memory.min", "209715200\n")
+	n.write("kubepods/burstable/podb/b-c/memory.high", "4194304\n")
+	n.write("kubepods/burstable/memory.low", "max\n")
+	made := n.differs()
+	for range 2 {
+		n.writer(never).Protect(t.Context(), known, budget)
+	}
+	got := n.differs()
+	for at, want := range map[string]string{
+		"kubepods memory.min": "155189248", "kubepods/poda memory.min": "209715200", "kubepods/burstable/podb/b-c memory.high": "4194304",
+		"kubepods/burstable memory.low": "max",
+	} {
+		if got[at] != want {
+			t.Errorf("%s: %s, want %s", at, got[at], want)
+		}
+	}
+	if r := n.writer(never).Unprotect(t.Context()); r.Err != nil {
+		t.Error(r.Err)
+	}
+	n.expect("put back", made)
+}
+
+func TestNothingIsProtectedBesideAKubelet(t *testing.T) {
+	n, known, budget := protected(t)
+	if r := n.writer(always).Protect(t.Context(), known, budget); !r.Beside || r.Written > 0 || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+	n.expect("beside a kubelet", map[string]string{})
+}
+
+// cut is a context that ends when it was asked so often.
+type cut struct {
+	context.Context
+	left int
+}
+
+func (c *cut) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Passes may be cut short anywhere, pods come, go and change, and the agent may be another process each time: once it puts back, the node is
+// as it was.
+func TestNothingStays(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		n, known, budget := protected(t)
+		made, objects := n.differs(), known.Objects
+		for range 1 + random.IntN(5) {
+			ctx := &cut{t.Context(), random.IntN(60)}
+			known.Objects = objects[:random.IntN(len(objects)+1)]
+			budget.Allocatable = random.Uint64N(300) * mib
+			w := n.writer(func() bool { return random.IntN(5) == 0 })
+			w.Protect(ctx, known, budget)
+			w.Limit(ctx, Targets{MemoryMax: stats.Some(budget.Allocatable + 64*mib)})
+		}
+		mended := Mend(t.Context(), n.fs, "", false, never, nil)
+		if diff := cmp.Diff(made, n.differs()); diff != "" || mended.Err != nil || len(n.notes()) > 0 {
+			t.Fatalf("seed %d: notes %v, %v, (-want +got)\n%s", seed, n.notes(), mended.Err, diff)
+		}
+	}
+}

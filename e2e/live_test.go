@@ -12,7 +12,7 @@ func TestLiveTestsOfThePackages(t *testing.T) {
 	n := startNode(t)
 	for _, of := range []struct{ pkg, run string }{
 		{"./cgroup", live}, {"./stats/read", live}, {"./internal/remove", live}, {"./internal/kill", live}, {"./internal/squeeze", live},
-		{"./internal/protect", live},
+		{"./internal/protect", live}, {"./internal/limits", live},
 		// That the kernel kills nobody for a line of /proc takes CAP_SYS_RESOURCE, and shows in a memory cgroup only.
 		{"./seqfile", long}, {"./stats/read", long}, {"./internal/remove", long},
 	} {

@@ -19,7 +19,7 @@ import (
 const (
 	// Every is between two passes: a pod that starts is unprotected for as long at most, and what systemd has set back lasts as long.
 	Every = 10 * time.Second
-	// endLimit is how long Close waits for the pass under way, and then for what is put back.
+	// endLimit is how long Close waits for the pass under way, and then for what is put back; and Mend for that at the start.
 	endLimit = time.Second
 )
 
@@ -67,6 +67,8 @@ func New(o Options) *Part {
 // (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.36.3). It is called at the start, before package
 // protect raises anything in the same cgroups.
 func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool, kubelet func() bool, tell Teller) Result {
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
 	w := &Writer{FS: fs, CgroupRoot: cgroupRoot, Kubelet: kubelet, Tell: tell}
 	r := w.Unprotect(ctx)
 	if !allocatable && !kubelet() {

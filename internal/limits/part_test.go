@@ -16,7 +16,12 @@ import (
 	"jettison/internal/repeat"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if size := os.Getenv(holdVariable); size != "" {
+		hold(size)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // partOf is one on a node, and what it logs.
 func partOf(n *node, known Known, change func(*Options)) (*Part, *bytes.Buffer) {

@@ -224,8 +224,9 @@ func (w *Writer) Unprotect(ctx context.Context) Result {
 
 // settle brings cgroups to their settings; files without one have again what they had before.
 func (p *pass) settle(paths []string, to Settings) {
-	for _, path := range paths {
-		if p.ctx.Err() != nil {
+	for i, path := range paths {
+		if err := p.ctx.Err(); err != nil {
+			p.failed(fmt.Errorf("%d cgroups of pods were not gone through: %w", len(paths)-i, err))
 			return
 		}
 		g, err := p.FS.Group(path)

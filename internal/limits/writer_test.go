@@ -257,6 +257,38 @@ func TestProtectOnTopOfWhatWasThere(t *testing.T) {
 	n.expect("put back", made)
 }
 
+// A pod that requests less than before has again what somebody else gave it, and nothing is noted of it any more.
+func TestAPodThatRequestsLess(t *testing.T) {
+	n, known, budget := protected(t)
+	n.write("kubepods/poda/memory.min", "83886080\n")
+	made := n.differs()
+	n.writer(never).Protect(t.Context(), known, budget)
+	if got := n.differs()["kubepods/poda memory.min"]; got != "104857600" {
+		t.Errorf("memory.min %s", got)
+	}
+	known.Objects = []*v1.Pod{object("a", "c 60Mi 60Mi")}
+	n.writer(never).Protect(t.Context(), known, budget)
+	if got, notes := n.differs()["kubepods/poda memory.min"], n.notes(); got != "83886080" || slices.Contains(notes, "kubepods/poda memory.min") {
+		t.Errorf("memory.min %s, notes %v", got, notes)
+	}
+	n.writer(never).Unprotect(t.Context())
+	n.expect("put back", made)
+}
+
+// A pass that is to end writes nothing more.
+func TestAPassThatIsToEnd(t *testing.T) {
+	n, known, budget := protected(t)
+	ctx, end := context.WithCancel(t.Context())
+	w := n.writer(func() bool { end(); return false })
+	if r := w.Limit(ctx, all); len(r.Limited) > 0 {
+		t.Errorf("%+v", r)
+	}
+	if r := w.Protect(ctx, known, budget); r.Written > 0 || !errors.Is(r.Err, context.Canceled) || !strings.Contains(r.Err.Error(), "cgroups of pods were not gone") {
+		t.Errorf("%+v", r)
+	}
+	n.expect("nothing", map[string]string{})
+}
+
 func TestNothingIsProtectedBesideAKubelet(t *testing.T) {
 	n, known, budget := protected(t)
 	if r := n.writer(always).Protect(t.Context(), known, budget); !r.Beside || r.Written > 0 || r.Err != nil {

@@ -49,6 +49,11 @@ func TestReserved(t *testing.T) {
 			}
 		}
 	}
+	c, err := parseFlags([]string{"--kube-reserved=cpu=100m,memory=1Gi", "--system_reserved", "memory=500Mi"}, "/")
+	kube, system := valueOf(c.fields, "kubeReserved"), valueOf(c.fields, "systemReserved")
+	if err != nil || kube == nil || system == nil || valueOf(kube, "memory").Value != "1Gi" || valueOf(system, "memory").Value != "500Mi" {
+		t.Errorf("a kubelet's flags: %v, %v, %v", kube, system, err)
+	}
 	l, err := Parse([]byte(own + "kubeReserved: {pid: 100}\n"))
 	if pid := l.Reserved.Kube[admit.ResourcePIDs]; err != nil || pid.Value() != 100 {
 		t.Errorf("%v, %v", pid, err)

@@ -123,16 +123,12 @@ func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target
 		return off(err, root)
 	}
 	target = noted.Cut(file, cgroup.Limit{Bytes: target}).Bytes
-	if c.Now == (cgroup.Limit{Bytes: target}) || !p.allowed() {
-		return nil
+	value, err := p.next(g, &c, file, target)
+	if err != nil || c.Now == value || !p.allowed() {
+		return err
 	}
-	value := cgroup.Limit{Bytes: target}
-	if file == cgroup.FileMemoryMax { // only now, for the search for a kubelet takes long
-		current, err := g.MemoryCurrent(p.buf[:])
-		if err != nil {
-			return err
-		}
-		value, _ = lower(target, c.Now, current)
+	if value, err = p.next(g, &c, file, target); err != nil { // once more, for the search for a kubelet takes long
+		return err
 	}
 	from := c.Now
 	changed, err := c.Set(value)
@@ -141,6 +137,16 @@ func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target
 		p.wrote(root)
 	}
 	return err
+}
+
+// next is what a file is to say now on its way to a target.
+func (p *pass) next(g *cgroup.Group, c *noted.Control, file cgroup.LimitFile, target uint64) (cgroup.Limit, error) {
+	if file != cgroup.FileMemoryMax {
+		return cgroup.Limit{Bytes: target}, nil
+	}
+	current, err := g.MemoryCurrent(p.buf[:])
+	value, _ := lower(target, c.Now, current)
+	return noted.Cut(file, value), err
 }
 
 // off says that a controller is, where a file is missing.

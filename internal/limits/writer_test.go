@@ -95,9 +95,25 @@ func TestLimitIsNeverBelowWhatIsUsed(t *testing.T) {
 			t.Errorf("%d MiB used: %s, want %d, %v", step.used/mib, max(), step.want, r.Err)
 		}
 	}
+	use(8 << 30)
+	n.write("kubepods/memory.max", fmt.Sprintln(8<<30))
+	looked := func() bool { t.Error("looks for a kubelet, and there is nothing to be written"); return false }
+	if r := n.writer(looked).Limit(t.Context(), Targets{MemoryMax: some(7 << 30)}); r.Err != nil || len(r.Limited) > 0 {
+		t.Errorf("as near as it may be: %+v", r)
+	}
+	n.write("kubepods/memory.max", fmt.Sprintln(7<<30))
 	use(1 << 30)
 	if r := n.writer(never).Unlimit(t.Context()); r.Err != nil || max() != "" {
 		t.Errorf("before all steps: %s, %v", max(), r.Err)
+	}
+}
+
+// What pods take while a kubelet is looked for counts.
+func TestPodsThatGrowWhileAKubeletIsLookedFor(t *testing.T) {
+	n := newNode(t, "kubepods")
+	n.writer(func() bool { n.write("kubepods/memory.current", fmt.Sprintln(8000*mib)); return false }).Limit(t.Context(), all)
+	if got := n.differs()["kubepods memory.max"]; got != fmt.Sprint(8410*mib) {
+		t.Errorf("memory.max %s", got)
 	}
 }
 

@@ -2,8 +2,10 @@ package noted
 
 import (
 	"errors"
+	"math/big"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -198,15 +200,29 @@ func TestNothingOfTheAgentsStays(t *testing.T) {
 	})
 }
 
+// limitText is what the kernel says of a limit, or a little more: zeros before a number.
+var limitText = regexp.MustCompile(`^(max|[0-9]+)\n?$`)
+
+// Nothing is taken from a note but three limits as the kernel would say them.
 func FuzzParse(f *testing.F) {
-	f.Add("max 1048576 0")
-	f.Add("0 0 0")
-	f.Add("max max ")
+	for _, text := range []string{"max 1048576 0", "0 0 0", "max max ", "1 2 3 4", "99999999999999999999 0 0", "-1 0 0", "max\n 1\n 2\n"} {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		before, written, ok := parse(text)
-		if ok && strings.Join([]string{before.String(), written[0].String(), written[1].String()}, " ") != text && !strings.Contains(text, "0") &&
-			!strings.Contains(text, "\n") {
-			t.Errorf("%q became %v, %v", text, before, written)
+		parts := strings.Split(text, " ")
+		want := len(parts) == 3
+		for _, part := range parts {
+			n, _ := new(big.Int).SetString(strings.TrimSuffix(part, "\n"), 10)
+			want = want && limitText.MatchString(part) && (n == nil || n.IsUint64())
+		}
+		if ok != want {
+			t.Fatalf("%q: taken %v, want %v", text, ok, want)
+		}
+		for i, l := range []cgroup.Limit{before, written[0], written[1]} {
+			if got := strings.TrimLeft(strings.TrimSuffix(parts[min(i, len(parts)-1)], "\n"), "0"); ok && l.String() != got && (got != "" || l.Bytes != 0) {
+				t.Fatalf("%q became %v, %v", text, before, written)
+			}
 		}
 	})
 }

@@ -24,6 +24,7 @@ const DefaultSocket = "/run/jettison/jettison.sock"
 const (
 	PathState = "/v1/state"
 	PathPods  = "/v1/pods"
+	PathAdmit = "/v1/admit"
 )
 
 // MaxPodsBytes is the most that one body with pods may have.

@@ -4,6 +4,7 @@
 //	state.go    State: what the agent knows and does at one moment
 //	record.go   Record: one eviction, as the file of records has it
 //	client.go   Client: State, PutPods, ReplacePods and DeletePod
+//	admit.go    Client: Admit and Preempt
 //	failure.go  what a Client's errors say, and what to do about it
 //
 // Fields are only added. A reader ignores those that it does not know.

@@ -17,10 +17,11 @@ import (
 
 // Options of New.
 type Options struct {
-	Socket, Group string     // empty: clients have no way in
-	Manifests     string     // the directory of static manifests in this process's view; empty: there are none
-	State         func() any // what the socket tells of the agent, for any goroutine
-	OnManifests   func()     // all manifests were read; called beside the loop
+	Socket, Group string           // empty: clients have no way in
+	Manifests     string           // the directory of static manifests in this process's view; empty: there are none
+	State         func() any       // what the socket tells of the agent, for any goroutine
+	Admission     socket.Admission // nil: clients are not told whether the node takes a pod
+	OnManifests   func()           // all manifests were read; called beside the loop
 	OnDoubt       func(time.Time)
 	Log           *repeat.Logger
 }
@@ -46,7 +47,7 @@ func (o *Objects) Store() *podstore.Store { return o.store }
 func (o *Objects) Start() (stop func(), err error) {
 	var server *socket.Server
 	if o.o.Socket != "" {
-		server, err = socket.Listen(socket.Options{Path: o.o.Socket, Group: o.o.Group, Pods: o.store, State: o.o.State})
+		server, err = socket.Listen(socket.Options{Path: o.o.Socket, Group: o.o.Group, Pods: o.store, State: o.o.State, Admission: o.o.Admission})
 		if err != nil {
 			return nil, err
 		}

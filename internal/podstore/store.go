@@ -1,8 +1,12 @@
 // Package podstore holds the pod objects that are known, from two origins: clients of the agent's socket, and static manifests.
-// They live in memory only, and stay until they are deleted or replaced.
+// They live in memory only, and stay until they are deleted or replaced. A pod that asks to be taken is decoded here, too, and not kept.
 //
 // A client's word ends where the runtime's begins. An object of another pod than the runtime has by its UID is refused: it is kept, for the
 // runtime may have been read wrong, but nobody sees it. One that comes before its pod waits for that. And no client makes a pod static.
+//
+//	store.go     Store: what is known, and how it changes
+//	underway.go  what is being handed over, and the budget of all of that
+//	ask.go       a pod that asks whether the node takes it
 package podstore
 
 import (

@@ -21,10 +21,11 @@ import (
 
 // handler answers requests. What is served is in docs/reference/socket.md.
 type handler struct {
-	pods  *podstore.Store
-	state func() any
-	limit time.Duration // for one request
-	body  int64         // bytes that one may have
+	pods      *podstore.Store
+	state     func() any
+	admission Admission     // nil: no pod is decided on
+	limit     time.Duration // for one request
+	body      int64         // bytes that one may have
 
 	encoding sync.Mutex // held for one answer at a time, until it is taken into account
 }
@@ -63,6 +64,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		methods[http.MethodPut] = h.putPods
 	case isPod && escaped != "" && !strings.Contains(escaped, "/"):
 		methods[http.MethodDelete] = func(w http.ResponseWriter, r *http.Request) *failure { return h.deletePod(w, r, escaped) }
+	case r.URL.Path == api.PathAdmit:
+		methods[http.MethodPost] = h.postAdmit
 	case r.URL.Path == api.PathState:
 		methods[http.MethodGet], methods[http.MethodHead] = h.getState, h.getState
 	default:
@@ -72,7 +75,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	handle := methods[r.Method]
 	if handle == nil {
 		var allow []string
-		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete} {
+		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete} {
 			if methods[m] != nil {
 				allow = append(allow, m)
 			}
@@ -88,17 +91,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 
 // putPods is PUT /v1/pods[?replace=true].
 func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
-	query, err := query(r, "replace")
-	if err != nil {
-		return bad(err)
-	}
-	replace := false
-	switch v := query.Get("replace"); v {
-	case "true":
-		replace = true
-	case "", "false":
-	default:
-		return bad(fmt.Errorf("replace=%.20q: want true or false", v))
+	replace, f := flag(r, "replace")
+	if f != nil {
+		return f
 	}
 	if f := isJSON(r); f != nil {
 		return f
@@ -199,18 +194,28 @@ func query(r *http.Request, known ...string) (url.Values, error) {
 
 // isJSON refuses what says that it is something else. No Content-Type at all is what curl -T sends.
 func isJSON(r *http.Request) *failure {
-	wrong := func(text string) *failure { return &failure{status: http.StatusUnsupportedMediaType, text: text} }
-	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return wrong(fmt.Sprintf("Content-Encoding %.40q: send the text as it is", e))
+	if f := uncompressed(r); f != nil {
+		return f
 	}
 	given := r.Header.Get("Content-Type")
 	if given == "" {
 		return nil
 	}
 	if t, _, err := mime.ParseMediaType(given); err != nil || t != "application/json" {
-		return wrong(fmt.Sprintf("Content-Type %.60q: want application/json", given))
+		return unsupported(fmt.Sprintf("Content-Type %.60q: want application/json", given))
 	}
 	return nil
+}
+
+func uncompressed(r *http.Request) *failure {
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return unsupported(fmt.Sprintf("Content-Encoding %.40q: send the text as it is", e))
+	}
+	return nil
+}
+
+func unsupported(text string) *failure {
+	return &failure{status: http.StatusUnsupportedMediaType, text: text}
 }
 
 // body ends when the request does, and when the server is closed.

@@ -26,7 +26,8 @@ var (
 		status: http.StatusForbidden, text: "forbidden: only root and the members of socketGroup may use this socket",
 	}
 	errMember = &failure{
-		status: http.StatusForbidden, text: "forbidden: members of socketGroup may read, and put or delete pods; the rest is root's",
+		status: http.StatusForbidden,
+		text:   "forbidden: members of socketGroup may read, put or delete pods, and ask for admission; the rest is root's",
 	}
 	errCrowded = &failure{status: http.StatusServiceUnavailable, text: "too many connections: close some, or try again"}
 	errNoState = &failure{status: http.StatusServiceUnavailable, text: "there is no state yet, or the loop hangs: try again"}
@@ -40,7 +41,7 @@ func memberMay(r *http.Request) bool {
 	case http.MethodPut, http.MethodDelete:
 		return r.URL.Path == api.PathPods || strings.HasPrefix(r.URL.Path, api.PathPods+"/")
 	}
-	return false
+	return r.Method == http.MethodPost && r.URL.Path == api.PathAdmit // which does not let them preempt
 }
 
 // limited accepts connections, asks the kernel which user connected, and counts.

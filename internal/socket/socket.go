@@ -1,10 +1,11 @@
 // Package socket serves the agent's unix socket: HTTP and JSON for users that may use it, as the kernel names them.
 //
-//	socket.go   Server: what it is made of, and how it ends
-//	listen.go   the socket's file: its folder, mode, group and lock
-//	refuse.go   who is refused: by role, and by how many connections each has
-//	peer.go     which user connected, and what it may do
-//	handler.go  requests and answers
+//	socket.go     Server: what it is made of, and how it ends
+//	listen.go     the socket's file: its folder, mode, group and lock
+//	refuse.go     who is refused: by role, and by how many connections each has
+//	peer.go       which user connected, and what it may do
+//	handler.go    requests and answers
+//	admission.go  whether the node takes a pod
 package socket
 
 import (
@@ -42,6 +43,8 @@ type Options struct {
 	// State is what GET /v1/state answers with, as encoding/json writes it: a value that is never changed, at any time, from any
 	// goroutine. nil, or a value that is nil: 503, there is no state yet.
 	State func() any
+	// Admission answers POST /v1/admit. nil: 503.
+	Admission Admission
 }
 
 // Server serves the socket until it is closed.
@@ -77,8 +80,9 @@ func listen(o Options, l limits) (*Server, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{bound: b, cancel: cancel, served: make(chan struct{}), limit: l.close}
+	h := &handler{pods: o.Pods, state: o.State, admission: o.Admission, limit: 2 * l.request, body: l.body}
 	s.http = &http.Server{
-		Handler: &handler{pods: o.Pods, state: o.State, limit: 2 * l.request, body: l.body}, DisableGeneralOptionsHandler: true,
+		Handler: h, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request, IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },

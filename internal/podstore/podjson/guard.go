@@ -76,7 +76,7 @@ func (g *guarding) value(t reflect.Type) error {
 		if err == nil {
 			_, err = g.dec.Token() // the closing one
 		}
-		return err
+		return syntax(err)
 	}
 	return nil // null, true, false
 }

@@ -3,6 +3,8 @@
 //
 //	list.go      List: the pods of a list, one by one
 //	pod.go       Pod, Manifest: one pod
+//	asking.go    Asking: one that asks to be taken
+//	yaml.go      YAML: JSON of it
 //	guard.go     what would take too much time or memory, refused before it is decoded
 //	quantity.go  ParseQuantity
 //	trim.go      Trim: what is kept; Size: how much memory it takes

@@ -23,10 +23,7 @@ func Pod(raw []byte) (*v1.Pod, error) {
 	if len(doubts) > 0 {
 		return nil, doubts[0]
 	}
-	if err := checkUID(string(p.UID)); err != nil {
-		return nil, err
-	}
-	if err := checkNames(p); err != nil {
+	if err := Named(p); err != nil {
 		return nil, err
 	}
 	return Trim(p), nil

@@ -33,6 +33,33 @@ type State struct {
 	AtOwnLimit []LimitState `json:"atOwnLimit"`
 	// Unexplained says why no pod goes for a disk that is short: what pods hold does not explain it. Empty: there is no such disk.
 	Unexplained string `json:"unexplained,omitempty"`
+	// Gate is what the gate in the runtime has answered; nil: the agent has none.
+	Gate *GateState `json:"gate,omitempty"`
+}
+
+// GateState is what the runtime was answered since the agent started, when it asked whether a pod may start.
+type GateState struct {
+	// Asked: the runtime asks. Else it has no plugin interface, or the agent is not connected to it, and all pods start.
+	Asked bool `json:"asked"`
+	// Enforced: pods that the node does not take are refused. Else, beside a kubelet or in a dry run, they are counted and logged.
+	Enforced bool   `json:"enforced"`
+	Admitted uint64 `json:"admitted"` // sandboxes
+	Refused  uint64 `json:"refused"`  // likewise
+	Observed uint64 `json:"observed"` // that would have been refused
+	HeldOff  uint64 `json:"heldOff"`  // of evicted pods, containers included
+	Unknown  uint64 `json:"unknown"`  // that were let in because the node was not known
+	// Reasons counts Refused and Observed by the first reason of each, in the kubelet's words.
+	Reasons map[string]uint64 `json:"reasons,omitempty"`
+	// Answers is how long the runtime waited for the agent, from when a question was read to when its answer was written.
+	Answers LatencyState `json:"answers"`
+}
+
+// LatencyState is how long something took.
+type LatencyState struct {
+	Count uint64        `json:"count"`
+	P50   time.Duration `json:"p50Nanoseconds"` // 19 % too long at most, as P99
+	P99   time.Duration `json:"p99Nanoseconds"`
+	Max   time.Duration `json:"maxNanoseconds"`
 }
 
 // RuntimeState is how the container runtime answers.

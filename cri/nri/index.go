@@ -17,6 +17,7 @@ const (
 type sandbox struct {
 	cri.PodSandbox
 	containers []cri.Container
+	asked      bool // whether it may run: it was let in, or has, or had, containers
 }
 
 // Pods are the sandboxes of each pod, and their containers that are not dead, by the pod's UID. Neither the map nor what it points to is
@@ -48,7 +49,12 @@ func synchronized(l *listing) *index {
 		x.put(p)
 	}
 	for _, c := range l.containers {
-		if s := x.sandboxes[c.SandboxID]; s != nil && c.State != cri.Exited {
+		s := x.sandboxes[c.SandboxID]
+		if s == nil {
+			continue
+		}
+		s.asked = true
+		if c.State != cri.Exited {
 			s.Ready = true
 			x.start(s, c)
 		}

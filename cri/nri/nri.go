@@ -39,7 +39,28 @@ const (
 type Options struct {
 	Socket   string    // empty: DefaultSocket; unix:///PATH is taken too
 	HoldOffs *HoldOffs // pods that are kept out; nil: none
+	Asker    Asker     // decides on all others; nil: they are let in
 }
+
+// Asker decides on pods that the runtime is about to let in. Its methods are called by Run's goroutine, while the runtime waits, with all
+// that it does: they answer from memory.
+type Asker interface {
+	// Refuse says why a pod is not let in; empty: it is. It is asked once of each sandbox: before that runs, or, of one that was there before
+	// the plugin and has no container yet, before the first of these is made. container is its name then, else empty. pod is the caller's.
+	Refuse(now time.Time, pod *cri.PodSandbox, container string) (why string)
+	// Left tells that a sandbox of a pod has ended.
+	Left(uid string)
+	// Answered tells how long the runtime has waited: from when its question was read to when the answer was written. heldOff: the answer
+	// was a Hold's.
+	Answered(took time.Duration, heldOff bool)
+}
+
+// anyone is the Asker that lets all pods in.
+type anyone struct{}
+
+func (anyone) Refuse(time.Time, *cri.PodSandbox, string) string { return "" }
+func (anyone) Left(string)                                      {}
+func (anyone) Answered(time.Duration, bool)                     {}
 
 // State is how the plugin and its runtime get on.
 type State struct {
@@ -92,6 +113,7 @@ type Plugin struct {
 	sync      *listing // of a Synchronize in parts; nil: none began
 	changed   bool     // since the last Update
 	published time.Time
+	read      time.Time // when the last message was
 }
 
 // New checks the options. It does not connect.
@@ -105,6 +127,9 @@ func New(o Options) (*Plugin, error) {
 	}
 	if o.HoldOffs == nil {
 		o.HoldOffs = &HoldOffs{}
+	}
+	if o.Asker == nil {
+		o.Asker = anyone{}
 	}
 	return &Plugin{o: o, updates: make(chan Update, 1), first: firstRetry, slow: slowRetry, index: newIndex()}, nil
 }
@@ -210,6 +235,7 @@ func (p *Plugin) session(ctx context.Context, c net.Conn) error {
 			deadline = p.published.Add(quiet)
 		}
 		m, err := w.next(deadline)
+		p.read = time.Now()
 		switch {
 		case errors.Is(err, errIdle) && p.changed:
 			p.publish()
@@ -356,16 +382,40 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 		p.changed = true
 		return w.respond(stream, nil, 0, "") // an error would be a veto
 	}
-	if kind == eventRunPod || kind == eventCreate {
+	asked := kind == eventRunPod || kind == eventCreate
+	if asked {
 		if hold, ok := p.o.HoldOffs.Held(now, e.pod.UID); ok {
 			return p.keepOut(w, stream, now, e, hold)
+		}
+		if why := p.ask(now, kind, &e); why != "" {
+			return p.veto(w, stream, why, false)
 		}
 	}
 	if err := w.respond(stream, nil, 0, ""); err != nil {
 		return fmt.Errorf("answer %d: %w", kind, err)
 	}
+	if asked {
+		p.o.Asker.Answered(time.Since(p.read), false)
+	}
 	p.apply(now, kind, e)
 	p.changed = p.changed || len(p.index.dirty) > 0
+	return nil
+}
+
+// ask asks whether a pod may run, once of each sandbox.
+func (p *Plugin) ask(now time.Time, kind uint64, e *event) string {
+	if s := p.index.sandboxes[e.pod.ID]; kind == eventCreate && s != nil && s.asked || !e.hasPod {
+		return ""
+	}
+	return p.o.Asker.Refuse(now, &e.pod, e.container.Name)
+}
+
+// veto answers that a pod is not let in.
+func (p *Plugin) veto(w *wire, stream uint32, why string, heldOff bool) error {
+	if err := w.respond(stream, nil, codeUnknown, why); err != nil {
+		return fmt.Errorf("answer with a veto: %w", err)
+	}
+	p.o.Asker.Answered(time.Since(p.read), heldOff)
 	return nil
 }
 
@@ -378,10 +428,7 @@ func (p *Plugin) keepOut(w *wire, stream uint32, now time.Time, e event, hold Ho
 	p.changed = true
 	text := fmt.Sprintf("jettison holds pod %s/%s off for another %v: %.1000s", v.Namespace, v.Name,
 		hold.Until.Sub(now).Round(time.Second), hold.Reason)
-	if err := w.respond(stream, nil, codeUnknown, text); err != nil {
-		return fmt.Errorf("answer with a veto: %w", err)
-	}
-	return nil
+	return p.veto(w, stream, text, true)
 }
 
 // apply takes an event over. Ends of what is not known say nothing; the rest carries all that is needed to know it.
@@ -392,9 +439,11 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	}
 	switch kind {
 	case eventStopPod:
+		p.o.Asker.Left(e.pod.UID)
 		x.stop(e.pod.ID)
 		return
 	case eventRemovePod:
+		p.o.Asker.Left(e.pod.UID)
 		x.drop(e.pod.ID)
 		return
 	case eventStop, eventRemove:
@@ -412,6 +461,7 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	if s == nil {
 		return
 	}
+	s.asked = true
 	if !known || kind == eventPostStart {
 		s.Ready = true
 	}

@@ -5,6 +5,7 @@
 //	loop.go       the loop: it selects, and hands each event to the part that it belongs to
 //	look.go       the cheap look and what follows from it; what is done once a second
 //	decide.go     the dear looks and the decision, when a threshold asks for a victim
+//	gateway.go    the gate in the runtime, and what new pods are decided by
 //	capacity.go   what this node has, and thresholds and reservations that it cannot satisfy
 //	reserve.go    node allocatable, and protection of what pods request, as far as they are written
 //	shown.go      conditions in the log, and the State that others read
@@ -15,6 +16,7 @@
 //	internal/pace       when to look again
 //	internal/wakes      what the kernel tells by itself
 //	internal/lister     the runtime's pods
+//	internal/admission  whether the node takes a pod
 //	internal/gate       what the runtime tells by itself; evicted pods are kept out
 //	internal/objects    pod objects: the socket and static manifests
 //	internal/priorities pods of unknown priority, counted
@@ -39,13 +41,13 @@ import (
 
 	"jettison/api"
 	"jettison/cgroup"
+	"jettison/internal/admission"
 	"jettison/internal/advice"
 	"jettison/internal/beside"
 	"jettison/internal/config"
 	"jettison/internal/evictions"
 	"jettison/internal/frames"
 	"jettison/internal/garbage"
-	"jettison/internal/gate"
 	"jettison/internal/kill"
 	"jettison/internal/lister"
 	"jettison/internal/looks"
@@ -114,6 +116,7 @@ func Run(ctx context.Context, o Options) error {
 	l.upkeep.unknown.Start()
 	b.later(l.pods.Start(ctx))
 	b.later(l.wakes.Start())
+	l.admission(time.Now()) // before the runtime asks
 	b.later(l.gate.Start(ctx))
 	b.later(cancel)
 	b.mend(l)
@@ -133,6 +136,7 @@ type builder struct {
 	closers []func()
 
 	shown     *shown
+	admission *admission.Admission
 	named     *garbage.Named
 	objects   *objects.Objects
 	recording *frames.Recording
@@ -151,10 +155,11 @@ type builder struct {
 func newBuilder(o Options, s *sources.Sources) *builder {
 	b := &builder{
 		o: o, s: s, log: repeat.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
+		admission: admission.New(o.Config.Eviction().Policy),
 	}
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
-		State: b.shown.forOthers, Log: b.log,
+		State: b.shown.forOthers, Admission: b.admission, Log: b.log,
 		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")
@@ -218,7 +223,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	b.watch(l)
 	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})
 	l.pods = lister.NewPods(b.lister, b.log, l.onPods)
-	l.gate = gate.New(gate.Options{Log: b.log, Name: l.pods.Name}, c.Gate && !o.DryRun)
+	l.gate = b.gateway(l)
 	l.looks = looks.New(looks.Options{
 		Reader: b.s.Reader, Background: b.background(), Tasks: b.manager.Watches(stats.SignalPIDAvailable), All: b.recording.On(), Log: b.log,
 	})
@@ -232,7 +237,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	l.relief.memory = b.squeeze(l)
 	l.upkeep.rotation = b.rotation()
 	l.evictions = evictions.New(evictions.Options{
-		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(), Pods: l.pods, Gate: l.gate,
+		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(), Pods: l.pods, Gate: l.gate.Gate,
 		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: advice.New(l.pace.Fill(), b.log), Log: b.log, DryRun: o.DryRun,
 		Kubelet: l.kubelet.Found, Look: b.kubelet, StillMet: l.stillMet, NotKilled: b.recording.NotKilled, OnCleaned: l.onCleaned,
 	})

@@ -86,6 +86,9 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	l.kubelet.Tick(now)
 	l.upkeep.unknown.Tick(now)
 	l.holdOn(now, ready.Met)
+	if len(l.manager.Lives()) > 0 {
+		l.gate.admission.Changed()
+	}
 	near := ready.Near >= eviction.NearShort
 	heldUp := l.looks.Reader().Refresh(l.pods.All())
 	l.pods.KeepUp(now, near, l.looks.Reader().Strangers)

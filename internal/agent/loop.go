@@ -7,6 +7,7 @@ import (
 
 	"jettison/cri/nri"
 	"jettison/eviction"
+	"jettison/internal/admission"
 	"jettison/internal/beside"
 	"jettison/internal/evictions"
 	"jettison/internal/frames"
@@ -46,7 +47,7 @@ type loop struct {
 	pace    *pace.Pacer
 	wakes   *wakes.Wakes
 	pods    *lister.Pods
-	gate    *gate.Gate
+	gate    gateway
 	objects *objects.Objects
 	kubelet *beside.Watch
 
@@ -55,6 +56,12 @@ type loop struct {
 	upkeep    upkeep
 	recording *frames.Recording // nil: nothing is recorded
 	shown     *shown
+}
+
+// gateway is what pods come in by.
+type gateway struct {
+	*gate.Gate
+	admission *admission.Part
 }
 
 // relief is what is given back before a pod goes.
@@ -89,6 +96,8 @@ func (l *loop) run(ctx context.Context) {
 			l.onListed(u)
 		case u := <-l.gate.Updates():
 			l.onTold(u)
+		case r := <-l.gate.admission.Told():
+			l.onRefused(r)
 		case <-l.wakes.C():
 			if rest, woken := l.onWake(time.Now()); woken && rest > 0 {
 				timer.Reset(rest)
@@ -113,6 +122,7 @@ func (l *loop) run(ctx context.Context) {
 			look = true
 		case e := <-l.evictions.Events():
 			l.evictions.OnEvent(time.Now(), e)
+			l.gate.admission.Changed()
 			look = true
 		case <-l.shown.asked:
 			l.shown.wanted()
@@ -126,6 +136,7 @@ func (l *loop) run(ctx context.Context) {
 			l.look(ctx, time.Now())
 			timer.Reset(l.due())
 		}
+		l.admission(time.Now())
 		l.shown.publish(l)
 	}
 }
@@ -184,6 +195,7 @@ func (l *loop) onTold(u nri.Update) {
 // onPods tells the parts that want to know what the runtime's pods are now.
 func (l *loop) onPods(pods read.Index) {
 	l.objects.Store().SetRuntime(pods)
+	l.gate.admission.OnPods(pods)
 	l.upkeep.unknown.OnPods(pods)
 	l.relief.disk.OnPods(pods)
 	if b := l.looks.Background(); b != nil {
@@ -206,6 +218,7 @@ func (l *loop) onWake(now time.Time) (rest time.Duration, woken bool) {
 
 func (l *loop) onObjects() {
 	limited := l.objects.OnChanged()
+	l.gate.admission.OnObjects(l.objects.Store().Snapshot())
 	l.upkeep.unknown.OnObjects(l.objects.Pods())
 	if b := l.looks.Background(); b != nil && l.o.Config.LocalStorageCapacityIsolation {
 		b.Eager(limited)

@@ -10,6 +10,7 @@
 //	mode.go      Mode: act, or observe beside a kubelet
 //	eviction.go  Eviction, Replay: what decisions go by
 //	gcpolicy.go  Collect, GCPolicy: what garbage collection goes by
+//	admission.go what pods the node takes
 //	reserved.go  what is kept back from pods, and whether that is written
 //	logs.go      when logs of containers are rotated
 package config
@@ -62,8 +63,7 @@ type Taint struct {
 }
 
 // Config is a loaded configuration. The first group of fields has the kubelet's names, grammar and defaults
-// (k8s.io/kubelet config/v1beta1); the second is this project's own, and a kubelet's file cannot set it (own). Fields that this version
-// does nothing with (idle) are read, checked for their type, and named in a warning where a file sets them.
+// (k8s.io/kubelet config/v1beta1); the second is this project's own, and a kubelet's file cannot set it (own).
 type Config struct {
 	EvictionHard                     map[string]string `yaml:"evictionHard"`
 	EvictionSoft                     map[string]string `yaml:"evictionSoft"`
@@ -80,7 +80,10 @@ type Config struct {
 	KubeReserved                     map[string]string `yaml:"kubeReserved"`
 	SystemReserved                   map[string]string `yaml:"systemReserved"`
 	MemoryThrottlingFactor           float64           `yaml:"memoryThrottlingFactor"`
-	RegisterWithTaints               []Taint           `yaml:"registerWithTaints" idle:"true"`
+	RegisterWithTaints               []Taint           `yaml:"registerWithTaints"`
+	AllowedUnsafeSysctls             []string          `yaml:"allowedUnsafeSysctls"`
+	MaxPods                          int32             `yaml:"maxPods"`
+	PodsPerCore                      int32             `yaml:"podsPerCore"` // 0: as many as MaxPods
 	LocalStorageCapacityIsolation    bool              `yaml:"localStorageCapacityIsolation"`
 	ContainerRuntimeEndpoint         string            `yaml:"containerRuntimeEndpoint"`
 	ImageServiceEndpoint             string            `yaml:"imageServiceEndpoint"`
@@ -92,7 +95,8 @@ type Config struct {
 	ContainerLogMaxFiles             int32             `yaml:"containerLogMaxFiles"`
 
 	RootDir              string                `yaml:"rootDir" own:"true"`
-	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true" idle:"true"`
+	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true"`
+	HostnameOverride     string                `yaml:"hostnameOverride" own:"true"`
 	ContainerGC          ContainerGC           `yaml:"containerGC" own:"true"`
 	MemoryAvailable      stats.MemoryAvailable `yaml:"memoryAvailable" own:"true"`
 	AnnotationNamespaces []string              `yaml:"annotationNamespaces" own:"true"`
@@ -113,6 +117,8 @@ type Config struct {
 	StateDir             string                `yaml:"stateDir" own:"true"` // records, and what a restart needs; empty: neither is kept
 
 	LogMaxBytes int64 `yaml:"-"` // of ContainerLogMaxSize; below 0: no log is rotated
+
+	Sysctls *admit.Sysctls `yaml:"-"` // that pods may set: the safe ones and AllowedUnsafeSysctls
 
 	Reserved admit.Reserved `yaml:"-"` // of KubeReserved and SystemReserved; what thresholds keep back depends on the node
 
@@ -135,6 +141,7 @@ func defaults(kind string) *Config {
 		ImageGCLowThresholdPercent:       80,
 		ImageMinimumGCAge:                Duration(2 * time.Minute),
 		EnforceNodeAllocatable:           []string{"pods"},
+		MaxPods:                          110,
 		MemoryThrottlingFactor:           0.9,
 		LocalStorageCapacityIsolation:    true,
 		ContainerRuntimeEndpoint:         "unix:///run/containerd/containerd.sock",
@@ -195,6 +202,9 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 		return nil, err
 	}
 	if err := c.parseReserved(); err != nil {
+		return nil, err
+	}
+	if err := c.parseAdmission(); err != nil {
 		return nil, err
 	}
 	return slices.Concat(warnings, logs, c.refused()), c.checkTimes()
@@ -316,6 +326,7 @@ func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 func (c *Config) zeroIsDefault() {
 	d := defaults(KindKubelet)
 	c.EvictionPressureTransitionPeriod = cmp.Or(c.EvictionPressureTransitionPeriod, d.EvictionPressureTransitionPeriod)
+	c.MaxPods = cmp.Or(c.MaxPods, d.MaxPods)
 	c.ImageMinimumGCAge = cmp.Or(c.ImageMinimumGCAge, d.ImageMinimumGCAge)
 	c.ContainerRuntimeEndpoint = cmp.Or(c.ContainerRuntimeEndpoint, d.ContainerRuntimeEndpoint)
 	c.RootDir = cmp.Or(c.RootDir, d.RootDir)

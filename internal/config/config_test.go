@@ -169,7 +169,6 @@ staticPodPath: /etc/kubernetes/manifests
 	want := []string{
 		"ignored fields of the kubelet: authentication, registerWithTaints: 0: extra",
 		"line 12: staticPodPath is set a second time, first on line 11: the last one counts",
-		"not acted on by this version: registerWithTaints",
 	}
 	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings\n got %q\nwant %q", l.Warnings, want)

@@ -146,9 +146,6 @@ func (s *parts) load() (*Loaded, error) {
 		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+strings.Join(p.ignored, ", "))
 	}
 	loaded.Warnings = append(append(loaded.Warnings, p.odd...), doubts...)
-	if len(p.idle) > 0 {
-		loaded.Warnings = append(loaded.Warnings, "not acted on by this version: "+strings.Join(p.idle, ", "))
-	}
 	return loaded, nil
 }
 
@@ -201,7 +198,6 @@ type parser struct {
 	lenient bool           // a kubelet's file: what a kubelet accepts is a warning
 	ignored []string       // fields that this program does not know, in a kubelet's file
 	odd     []string       // what a kubelet accepts and should not
-	idle    []string       // fields that are set and not acted on
 }
 
 // line is that of the longest part of a path that the file has.
@@ -250,9 +246,6 @@ func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 				return nil
 			}
 			return lineError(key.Line, "%s", unknown(key.Value, known))
-		}
-		if target.Type().Field(index).Tag.Get("idle") != "" {
-			p.idle = append(p.idle, key.Value)
 		}
 		return p.decode(value, target.Field(index), []string{key.Value})
 	})

@@ -17,7 +17,8 @@ import (
 
 // Options of New.
 type Options struct {
-	Socket string // empty: nri.DefaultSocket
+	Socket string    // empty: nri.DefaultSocket
+	Asker  nri.Asker // decides on pods that are not held off; nil: all are let in
 	Log    *repeat.Logger
 	Name   func(stats.PodReference) string // of a pod, in the log
 }
@@ -44,6 +45,7 @@ func (g *Gate) Start(ctx context.Context) (wait func()) {
 	if g.vetoes {
 		o.HoldOffs = &g.shared
 	}
+	o.Asker = g.o.Asker
 	plugin, err := nri.New(o)
 	if err != nil {
 		g.o.Log.Error("no runtime events, and evicted pods are not kept out", "error", err)
@@ -68,6 +70,9 @@ func (g *Gate) Updates() <-chan nri.Update {
 
 // Keeps reports that evicted pods are kept out: the runtime asks before it lets one in.
 func (g *Gate) Keeps() bool { return g.synced && g.vetoes }
+
+// Asked reports that the runtime asks before it lets a pod in.
+func (g *Gate) Asked() bool { return g.synced && g.o.Asker != nil }
 
 // OnTold takes what the runtime told its plugin. all: it tells of every pod as it comes and goes.
 func (g *Gate) OnTold(u nri.Update) (all bool) {

@@ -60,6 +60,8 @@ type Snapshot struct {
 	Objects []*v1.Pod                // trimmed (podjson.Trim), by namespace, name, UID
 	Clients int                      // how many of them only clients told of
 	Refused []Refused                // of what clients have put, by UID: neither in Pods nor in Objects
+	// Manifests are all static ones, as they were read, those whose pods the runtime does not have yet included. They are not in Objects.
+	Manifests []*v1.Pod
 }
 
 // Refused is an object that a client has put and that is of another pod than the runtime has by its UID.
@@ -206,6 +208,9 @@ func (s *Store) SetManifests(all []*v1.Pod) {
 	defer s.mu.Unlock()
 	s.manifests = all
 	s.bind()
+	if !slices.Equal(s.Snapshot().Manifests, all) {
+		s.publish()
+	}
 }
 
 // SetRuntime tells which pods the runtime has: a manifest becomes an object when its pod is among them, and a client's object is refused
@@ -249,7 +254,7 @@ func (s *Store) refuse() []Refused {
 // publish makes a snapshot of what is known. Root's manifests come before what clients say of the same pod. The lock is held.
 func (s *Store) publish() {
 	next := &Snapshot{Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, len(s.clients)+len(s.static))}
-	next.Refused = s.refuse()
+	next.Refused, next.Manifests = s.refuse(), s.manifests
 	is := make(map[string]bool, len(next.Refused))
 	for _, r := range next.Refused {
 		is[r.Runtime.UID] = true

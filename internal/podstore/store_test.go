@@ -194,8 +194,8 @@ func TestManifests(t *testing.T) {
 	s := New()
 	all := []*v1.Pod{manifest("etcd")}
 	s.SetManifests(all)
-	if s.Snapshot().Version != 0 {
-		t.Error("a manifest without a pod is nothing yet")
+	if got := s.Snapshot(); len(got.Objects)+len(got.Pods) != 0 || !slices.Equal(got.Manifests, all) {
+		t.Errorf("a manifest without a pod is no object yet, but known: %+v", got)
 	}
 	s.SetRuntime(read.NewIndex(running("h1", "etcd-n1")))
 	got := s.Snapshot()

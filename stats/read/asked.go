@@ -18,3 +18,6 @@ func (p *Pod) MemoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) stat
 func ContainerMemoryRequest(qos stats.QOSClass, c *cri.Container, capacity stats.Opt[uint64]) stats.Opt[stats.Range] {
 	return containerRequest(qos, c, capacity)
 }
+
+// CPURequest is what a pod or a container with those CPU shares requests of the CPU, in thousandths of a core. Absent: nothing is known.
+func CPURequest(shares *uint64) stats.Opt[stats.Range] { return cpuRequest(shares) }

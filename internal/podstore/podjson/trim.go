@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim is a new object with what decisions and records need of a pod: its names and UID, labels, owners, annotations that decide (Keeps),
-// priority, resources, volumes that lie on the node's disks, where it may run, phase with its reason (a failed pod was evicted or not) and
-// QoS class. It shares maps and pointers with p.
+// Trim is a new object with what decisions and records need of a pod: its names and UID, labels, owners, annotations that decide (Keeps,
+// and of AppArmor), priority, resources, volumes that lie on the node's disks, where it may run, what of a node it needs (host ports,
+// sysctls, AppArmor), phase with its reason (a failed pod was evicted or not) and QoS class. It shares maps and pointers with p.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -22,16 +22,23 @@ func Trim(p *v1.Pod) *v1.Pod {
 		},
 		Spec: v1.PodSpec{
 			NodeName: p.Spec.NodeName, NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, OS: p.Spec.OS,
-			HostNetwork: p.Spec.HostNetwork, RestartPolicy: p.Spec.RestartPolicy, RuntimeClassName: p.Spec.RuntimeClassName,
+			HostNetwork: p.Spec.HostNetwork, HostIPC: p.Spec.HostIPC, RestartPolicy: p.Spec.RestartPolicy, RuntimeClassName: p.Spec.RuntimeClassName,
 			PriorityClassName: p.Spec.PriorityClassName, Priority: p.Spec.Priority, PreemptionPolicy: p.Spec.PreemptionPolicy,
 			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds, Overhead: p.Spec.Overhead, Resources: p.Spec.Resources,
-			Containers: trimContainers(p.Spec.Containers), InitContainers: trimContainers(p.Spec.InitContainers),
-			Volumes: trimVolumes(p.Spec.Volumes),
+			Containers:          trimContainers(p.Spec.Containers, p.Spec.HostNetwork),
+			InitContainers:      trimContainers(p.Spec.InitContainers, p.Spec.HostNetwork),
+			EphemeralContainers: trimEphemeral(p.Spec.EphemeralContainers),
+			Volumes:             trimVolumes(p.Spec.Volumes),
 		},
 		Status: v1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, QOSClass: p.Status.QOSClass},
 	}
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		out.Spec.Affinity = &v1.Affinity{NodeAffinity: a.NodeAffinity}
+	}
+	if c := p.Spec.SecurityContext; c != nil && (len(c.Sysctls) > 0 || c.AppArmorProfile != nil || c.SupplementalGroupsPolicy != nil) {
+		out.Spec.SecurityContext = &v1.PodSecurityContext{
+			Sysctls: c.Sysctls, AppArmorProfile: c.AppArmorProfile, SupplementalGroupsPolicy: c.SupplementalGroupsPolicy,
+		}
 	}
 	if a := keptAnnotations(p.Annotations); len(a) > 0 {
 		out.Annotations = a
@@ -41,18 +48,23 @@ func Trim(p *v1.Pod) *v1.Pod {
 
 func keptAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(key, _ string) bool { return !Keeps(key) })
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		return !Keeps(key) && !strings.HasPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
+	})
 	return maps.Clone(out) // as small as it is now
 }
 
-func trimContainers(all []v1.Container) []v1.Container {
+// trimContainers keeps of ports those of the host, which of a pod in the host's network are all.
+func trimContainers(all []v1.Container, hostNetwork bool) []v1.Container {
 	var out []v1.Container
 	for i := range all {
 		c := &all[i]
 		resources := v1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}
-		kept := v1.Container{Name: c.Name, Resources: resources, RestartPolicy: c.RestartPolicy}
+		kept := v1.Container{
+			Name: c.Name, Resources: resources, RestartPolicy: c.RestartPolicy, SecurityContext: trimSecurity(c.SecurityContext),
+		}
 		for _, port := range c.Ports {
-			if port.HostPort != 0 {
+			if port.HostPort != 0 || hostNetwork {
 				kept.Ports = append(kept.Ports, port)
 			}
 		}
@@ -62,6 +74,24 @@ func trimContainers(all []v1.Container) []v1.Container {
 		out = append(out, kept)
 	}
 	return out
+}
+
+// trimSecurity keeps of what a container may do the one thing that a node may not be able to.
+func trimSecurity(c *v1.SecurityContext) *v1.SecurityContext {
+	if c == nil || c.AppArmorProfile == nil {
+		return nil
+	}
+	return &v1.SecurityContext{AppArmorProfile: c.AppArmorProfile}
+}
+
+// trimEphemeral keeps those that a node may not be able to run.
+func trimEphemeral(all []v1.EphemeralContainer) (out []v1.EphemeralContainer) {
+	for i := range all {
+		if c := trimSecurity(all[i].SecurityContext); c != nil {
+			out = append(out, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: all[i].Name, SecurityContext: c}})
+		}
+	}
+	return slices.Clip(out)
 }
 
 // trimVolumes keeps the volumes that lie on the node's disks or in its memory, of most no more than that they are there.

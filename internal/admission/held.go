@@ -1,0 +1,93 @@
+package admission
+
+import (
+	"math"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/admit"
+	"jettison/eviction"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// known is what a pod of the runtime holds, and of what it was made.
+type known struct {
+	pod    *read.Pod
+	object *v1.Pod
+	held   admit.Held
+}
+
+// holds reports whether a pod of the runtime takes room: a sandbox of it is ready, or a container lives.
+func holds(pod *read.Pod) bool { return pod.Ready() || len(pod.Containers) > 0 }
+
+// held is what a pod of the runtime holds: by its object, or without one by the runtime's word, of which the least counts.
+func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.Held {
+	told := pod.Told(p.o.Self())
+	if object != nil && !names(object, told.PodRef) {
+		object, judged = nil, nil
+	}
+	priority, protected := p.a.policy.Judge(&told, judged)
+	out := admit.Held{Requests: p.least(pod, &told)}
+	if object != nil {
+		out = admit.HeldBy(attributes(object))
+	}
+	out.UID, out.Namespace, out.Name = types.UID(told.PodRef.UID), told.PodRef.Namespace, told.PodRef.Name
+	out.Created, out.Ending = told.StartTime, false // whether the node kills it is the loop's to say
+	if told.QOSClass != "" {
+		out.QOS = told.QOSClass
+	}
+	if !out.Priority.OK {
+		out.Priority = priority
+	}
+	source, has := told.Annotations[annotationSource]
+	_, mirror := told.Annotations[annotationMirror]
+	out.Static = out.Static || has && source != "api" || mirror
+	// A critical pod goes for one that is more critical still, and for no other; all else that protects a pod spares it.
+	critical := out.Priority.OK && out.Priority.V >= systemCriticalPriority
+	out.Spared = told.Self || protected != "" && !critical
+	return out
+}
+
+// least is what a pod requests at least, by the runtime's word.
+func (p *Part) least(pod *read.Pod, told *stats.PodStats) admit.Amounts {
+	out := admit.Amounts{}
+	if r := pod.MemoryRequest(told.QOSClass, p.memory()); r.OK && r.V.Min > 0 {
+		out[v1.ResourceMemory] = int64(min(r.V.Min, math.MaxInt64))
+	}
+	if r := told.CPURequestMillis; r.OK && r.V.Min > 0 {
+		out[v1.ResourceCPU] = int64(min(r.V.Min, math.MaxInt64))
+	}
+	return out
+}
+
+// memory is what the node has of it, in bytes.
+func (p *Part) memory() stats.Opt[uint64] {
+	q, ok := p.capacity[v1.ResourceMemory]
+	return stats.Opt[uint64]{V: uint64(max(q.Value(), 0)), OK: ok}
+}
+
+// pods are all that the runtime's pods hold. What was made of the same as before is taken again.
+func (p *Part) pods(now time.Time) []admit.Held {
+	next := make(map[string]known, len(p.index))
+	out := make([]admit.Held, 0, len(p.index))
+	ending, undying := p.o.Evictions(now)
+	for uid, pod := range p.index {
+		if !holds(pod) {
+			continue
+		}
+		k, object := p.known[uid], p.objects[uid]
+		if k.pod != pod || k.object != object {
+			k = known{pod, object, p.held(pod, object, p.judged[uid])}
+		}
+		next[uid] = k
+		held := k.held
+		held.Ending = ending[uid]
+		held.Spared = held.Spared || undying[uid]
+		out = append(out, held)
+	}
+	p.known = next
+	return out
+}

@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"cmp"
+	"runtime"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"jettison/admit"
+	"jettison/cri/nri"
+	"jettison/internal/admission"
+	"jettison/internal/gate"
+	"jettison/internal/pace"
+)
+
+// gateway makes the gate in the runtime, and what it answers by. A dry run keeps nobody out, and says whom it would have.
+func (b *builder) gateway(l *loop) gateway {
+	o, c := b.o, b.o.Config
+	part := admission.NewPart(b.admission, admission.Options{
+		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
+		Node: admission.Node{
+			Name: cmp.Or(c.HostnameOverride, admission.Hostname(cmp.Or(o.ProcMount, "/proc"))), Arch: runtime.GOARCH,
+			Configured: c.NodeLabels, Taints: c.Taints(), Sysctls: c.Sysctls, AppArmor: admission.AppArmor("/sys"),
+		},
+		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway,
+	})
+	var asker nri.Asker
+	if c.Gate {
+		asker = b.admission
+	}
+	return gateway{gate.New(gate.Options{Log: b.log, Name: l.pods.Name, Asker: asker}, c.Gate && !o.DryRun), part}
+}
+
+// allocatable is what of a capacity pods may request together. Without isolation of local storage none of that is counted, as in a kubelet.
+func (l *loop) allocatable(capacity v1.ResourceList) v1.ResourceList {
+	out := admit.Allocatable(capacity, l.reserved(capacity))
+	if !l.o.Config.LocalStorageCapacityIsolation {
+		delete(out, v1.ResourceEphemeralStorage)
+	}
+	out[v1.ResourcePods] = *resource.NewQuantity(l.o.Config.MostPods(pace.Cores()), resource.DecimalSI)
+	return out
+}
+
+// underway are the pods that are being killed, and those that were and did not die.
+func (l *loop) underway(now time.Time) (ending, undying map[string]bool) {
+	ending, undying = map[string]bool{}, map[string]bool{}
+	for uid := range l.manager.SetAside(now) {
+		undying[uid] = true
+	}
+	for _, life := range l.manager.Lives() {
+		if uid := life.Eviction().Pod.PodRef.UID; life.Leaving() {
+			ending[uid] = true
+		}
+	}
+	return ending, undying
+}
+
+// admission publishes what new pods are decided by, if it has changed.
+func (l *loop) admission(now time.Time) {
+	ready := l.manager.Ready(now)
+	l.gate.admission.Publish(now, ready.Conditions, l.kubelet.Found())
+}
+
+func (l *loop) onRefused(r admission.Refusal) {
+	l.gate.admission.OnTold(r)
+	l.shown.changed()
+}

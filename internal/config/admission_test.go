@@ -1,0 +1,59 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// What says which pods the node takes is refused where a kubelet refuses it, in either file, with its words and the line.
+func TestWhatPodsAreTaken(t *testing.T) {
+	for text, want := range map[string]string{
+		"maxPods: -1\n":                                                       "invalid configuration: maxPods (--max-pods) -1 must not be a negative number",
+		"podsPerCore: -2\n":                                                   "invalid configuration: podsPerCore (--pods-per-core) -2 must not be a negative number",
+		"allowedUnsafeSysctls: [kernel.msg*]\n":                               "",
+		"allowedUnsafeSysctls: [vm.swappiness]\n":                             `the sysctls "vm.swappiness" are not known to be namespaced`,
+		"allowedUnsafeSysctls: ['A B']\n":                                     `sysctl "A B" must have at most 253 characters`,
+		"registerWithTaints: [{key: a, value: b, effect: NoExecute}]\n":       "",
+		"registerWithTaints: [{key: a}]\n":                                    "",
+		"registerWithTaints: [{key: a, value: b, effect: No}]\n":              "invalid taint: a=b:No: want an effect of [NoSchedule PreferNoSchedule NoExecute]",
+		"registerWithTaints: [{key: a, timeAdded: '2026-01-01T00:00:00Z'}]\n": "taint.TimeAdded is not nil",
+	} {
+		for _, kind := range []string{own, kubelet} {
+			l, err := Parse([]byte(kind + text))
+			switch {
+			case want == "" && (err != nil || l.Sysctls == nil):
+				t.Errorf("%s: %v", text, err)
+			case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "3: ")):
+				t.Errorf("%s: got %v, want %q", text, err, want)
+			}
+		}
+	}
+}
+
+// How many pods a node takes goes by its cores where that is fewer, as in a kubelet; a 0 that a tool writes stands for the default.
+func TestHowManyPods(t *testing.T) {
+	for text, want := range map[string]int64{
+		"": 110, "maxPods: 0\n": 110, "maxPods: 7\n": 7, "podsPerCore: 10\n": 40, "maxPods: 30\npodsPerCore: 10\n": 30,
+	} {
+		l, err := Parse([]byte(kubelet + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.MostPods(4); got != want {
+			t.Errorf("%q: %d pods on four cores, want %d", text, got, want)
+		}
+	}
+}
+
+// Taints are taken as the API has them.
+func TestTaints(t *testing.T) {
+	l, err := Parse([]byte(own + "registerWithTaints: [{key: a, value: b, effect: NoExecute}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Taints(); len(got) != 1 || got[0] != (v1.Taint{Key: "a", Value: "b", Effect: v1.TaintEffectNoExecute}) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -15,7 +15,7 @@ import (
 // The formats are a promise to other programs: what testdata has was written by the agent before it had this package, once with no field
 // set and once with all. A new field is added there by hand; a change of what is there breaks readers.
 func TestTheFormatsStay(t *testing.T) {
-	for name, x := range map[string]any{"state": &State{}, "record": &Record{}} {
+	for name, x := range map[string]any{"state": &State{}, "record": &Record{}, "admit": &AdmitAnswer{}} {
 		zero, err := json.Marshal(x)
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@
 //	replaycommand.go   replay: internal/replay
 //	recordscommand.go  records: internal/show
 //	gccommand.go       gc: internal/gcpass
+//	admitcommand.go    admit: internal/ask
 //	statscommand.go    stats: internal/observe, shown by internal/show or written by internal/summaryv1
 //	checkcommand.go    check: internal/check
 //	treecommand.go     tree: internal/nodefiles
@@ -25,6 +26,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/ask"
 	"jettison/internal/kill"
 	"jettison/internal/printable"
 	"jettison/internal/show"
@@ -38,6 +40,8 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2 // bad usage or config
+	// exitRefused is the answer of admit, which was printed.
+	exitRefused = 3
 )
 
 func main() {
@@ -64,8 +68,11 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := command(stdout, stderr)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return exitOK
+	case errors.Is(err, ask.ErrRefused):
+		return exitRefused
 	}
 	if text := show.OneLine(err.Error()); logsJSON(args) {
 		slog.New(slog.NewJSONHandler(stderr, nil)).Error("jettison ends", "error", text)
@@ -99,7 +106,7 @@ signals. By default it acts on memory, disks and inodes; on swap, tasks and pres
 a signal crosses its threshold, it evicts the one pod that a kubelet would evict: at once for memory and tasks, and for a disk where
 removing garbage was not enough. Beside a kubelet disks are the kubelet's.
 
-Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line on stderr, of JSON
+Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 refused (admit). An error is one line on stderr, of JSON
 where --log-format is json.`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -119,7 +126,8 @@ where --log-format is json.`,
 	})
 	root.AddCommand(
 		runCommand(stderr), replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(stdout),
-		statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout), versionCommand(stdout),
+		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout),
+		versionCommand(stdout),
 	)
 	return root
 }

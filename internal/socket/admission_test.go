@@ -124,7 +124,7 @@ func TestAskingForAdmission(t *testing.T) {
 			`spec.containers[0].resources.requests.memory: quantity "lots": quantities must match`, ""},
 		{"a negative quantity", "", named(`},"spec":{"overhead":{"cpu":"-1"}}`), nil, 400, `spec.overhead.cpu: quantity "-1" is negative`, ""},
 		{"a quantity that takes hours", "", named(`},"spec":{"overhead":{"cpu":"1e-99990000"}}`), nil, 400, "spec.overhead.cpu: quantity", ""},
-		{"what takes too much memory", "", named(`},"spec":{"containers":[` + strings.Repeat("{},", 40000) + `{}]}`), nil, 413, "decoded it takes more than 4194304 bytes", ""},
+		{"what takes too much memory", "", named(`},"spec":{"containers":[` + strings.Repeat("{},", 40000) + `{}]}`), nil, 413, "decoded it takes more than 2097152 bytes", ""},
 		{"too much YAML", "", yamlPod + "# " + strings.Repeat("x", podjson.MaxYAML), nil, 413, "a pod may have 262144 bytes of YAML: send it as JSON", ""},
 		{"too many values in YAML", "", yamlPod + "status: [" + strings.Repeat("[],", 9000) + "]\n", nil, 413, "a pod may have about 10000 values in YAML: send it as JSON", ""},
 		{"10 MB", "", named(`,"labels":{"a":"` + strings.Repeat("v", 10<<20) + `"}}`), nil, 413, "the body is larger than 1048576 bytes", ""},

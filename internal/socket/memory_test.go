@@ -2,6 +2,7 @@ package socket
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/admit"
 	"jettison/internal/podstore"
 	"jettison/internal/protect"
 )
@@ -32,7 +36,7 @@ func serve(t *testing.T, path string) {
 	pods := podstore.New()
 	state := strings.Repeat("s", 300<<10) // a large one: a hundred pods that are evicted, and their messages
 	gid := fmt.Sprint(memberGID)
-	s, err := listen(Options{Path: path, Group: gid, Pods: pods, State: func() any { return state }}, patient)
+	s, err := listen(Options{Path: path, Group: gid, Pods: pods, State: func() any { return state }, Admission: refuser{}}, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +163,37 @@ func dialAll(t *testing.T, path string) (all []net.Conn) {
 	return all
 }
 
-// attack has all clients do the worst at once, twice: bodies of a pod that is huge and does not end until all are there, then answers that
-// nobody reads.
+// refuser takes no pod, and keeps none.
+type refuser struct{}
+
+func (refuser) Ask(context.Context, *v1.Pod) (admit.Result, error) { return refusal, nil }
+
+func (refuser) Preempt(context.Context, *v1.Pod) (admit.Result, error) { return refusal, nil }
+
+// askAll has all clients ask for admission at once, by turns with much JSON, with as much as a pod may take in memory, and with as much YAML
+// as there may be.
+func askAll(all []net.Conn, write func(net.Conn, string)) {
+	most, rest := huge("asks")
+	meta := `{"metadata":{"uid":"asks","namespace":"a","name":"a"},`
+	bodies := []string{
+		most + rest, meta + `"spec":{"containers":[` + strings.Repeat("{},", 4000) + `{}]}}`,
+		meta + `"status": [` + strings.Repeat("a,", 9900) + `"` + strings.Repeat("b ", 110<<10) + `"]}`,
+	}
+	var clients sync.WaitGroup
+	for i, c := range all {
+		clients.Go(func() {
+			body, form := bodies[i%len(bodies)], []string{"json", "json", "yaml"}[i%len(bodies)]
+			write(c, fmt.Sprintf("POST /v1/admit HTTP/1.1\r\nHost: j\r\nContent-Type: application/%s\r\nContent-Length: %d\r\n\r\n%s",
+				form, len(body), body))
+			_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+			_, _ = http.ReadResponse(bufio.NewReader(c), nil)
+		})
+	}
+	clients.Wait()
+}
+
+// attack has all clients do the worst at once, three times: bodies of a pod that is huge and does not end until all are there, pods that ask
+// to be taken, then answers that nobody reads.
 func attack(t *testing.T, path string, all []net.Conn) (taken int) {
 	t.Helper()
 	var clients sync.WaitGroup
@@ -195,6 +228,13 @@ func attack(t *testing.T, path string, all []net.Conn) (taken int) {
 	clients.Wait()
 	for _, c := range all {
 		c.Close()
+	}
+	for range 3 {
+		all = dialAll(t, path)
+		askAll(all, write)
+		for _, c := range all {
+			c.Close()
+		}
 	}
 	for _, c := range dialAll(t, path) {
 		clients.Go(func() { write(c, strings.Repeat("GET /v1/state HTTP/1.1\r\nHost: j\r\n\r\n", 50)) })

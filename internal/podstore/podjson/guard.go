@@ -21,12 +21,15 @@ import (
 // 700 bytes.
 const maxDecoded = 4 << 20
 
+// MaxAsking is maxDecoded of a pod that only asks: podstore has as much room however many it knows.
+const MaxAsking = 2 << 20
+
 // guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses quantities that would
 // be slow to parse and text that would take too much memory.
-func guard(raw []byte) error {
+func guard(raw []byte, most int) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	g := guarding{dec: dec}
+	g := guarding{dec: dec, most: most}
 	if err := g.value(reflect.TypeFor[v1.Pod]()); err != nil {
 		return err
 	}
@@ -39,7 +42,8 @@ func guard(raw []byte) error {
 type guarding struct {
 	dec  *json.Decoder
 	path []string
-	cost int
+	cost int // bytes
+	most int
 }
 
 var (
@@ -145,8 +149,8 @@ func (g *guarding) text(t reflect.Type, text string) error {
 }
 
 func (g *guarding) pay(bytes int) error {
-	if g.cost += bytes; g.cost > maxDecoded {
-		return fmt.Errorf("%w: decoded it takes more than %d bytes of memory", ErrTooLarge, maxDecoded)
+	if g.cost += bytes; g.cost > g.most {
+		return fmt.Errorf("%w: decoded it takes more than %d bytes of memory", ErrTooLarge, g.most)
 	}
 	return nil
 }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/admit"
+	"jettison/internal/podstore"
+	"jettison/internal/socket"
+)
+
+// byName takes pods of the name "good". To preempt makes room for those of the name "critical".
+type byName struct {
+	asked []string // how, namespace/name, and the UID if a person has written it
+}
+
+func (b *byName) Ask(_ context.Context, p *v1.Pod) (admit.Result, error) { return b.answer("ask", p) }
+
+func (b *byName) Preempt(_ context.Context, p *v1.Pod) (admit.Result, error) {
+	return b.answer("preempt", p)
+}
+
+func (b *byName) answer(how string, p *v1.Pod) (admit.Result, error) {
+	uid := string(p.UID)
+	if rest, ok := strings.CutPrefix(uid, "asked-"); ok && len(rest) > 20 {
+		uid = "new"
+	}
+	b.asked = append(b.asked, fmt.Sprint(how, " ", p.Namespace, "/", p.Name, " ", uid))
+	switch {
+	case p.Name == "good", p.Name == "critical" && how == "preempt":
+		return admit.Result{Admit: true}, nil
+	case p.Name == "early":
+		return admit.Result{}, errors.New("the node was not looked at")
+	}
+	return admit.Result{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 2,\nused: 1, capacity: 1"}, nil
+}
+
+const outOfCPU = "OutOfcpu: Node didn't have enough resource: cpu, requested: 2, used: 1, capacity: 1\n"
+
+// What is asked, printed and returned for files of every kind.
+func TestAdmit(t *testing.T) {
+	dir, err := os.MkdirTemp("", "j")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path, pods, b := filepath.Join(dir, "s"), podstore.New(), &byName{}
+	server, err := socket.Listen(socket.Options{Path: path, Pods: pods, Admission: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	pods.SetManifests([]*v1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "m", Namespace: "a", Name: "critical"}}})
+	file := filepath.Join(dir, "pod")
+	for _, c := range []struct {
+		name, text, flags string
+		code              int
+		stdout, stderr    string // of JSON on stdout, what it says
+		asked             string
+	}{
+		{"a person's YAML", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: good\n", "", 0, "default/good is admitted\n", "", "ask default/good new"},
+		{"no more than a name", "metadata: {name: good}", "", 0, "default/good is admitted\n", "", "ask default/good new"},
+		{"of a namespace", "metadata: {name: good, namespace: a, uid: u}", "", 0, "a/good is admitted\n", "", "ask a/good u"},
+		{"JSON", `{"metadata":{"name":"bad","namespace":null}}`, "", 3, "default/bad is refused: " + outOfCPU, "", "ask default/bad new"},
+		{"JSON out", `{"metadata":{"name":"bad","uid":"u"}}`, "-o json", 3,
+			`{"uid":"u","admit":false,"reason":"OutOfcpu","message":"Node didn't have enough resource: cpu, requested: 2,\nused: 1, capacity: 1"}` + "\n", "", "ask default/bad u"},
+		{"JSON out, admitted", `{"metadata":{"name":"good","uid":"u"}}`, "-o json", 0, `{"uid":"u","admit":true,"reason":"","message":""}` + "\n", "", "ask default/good u"},
+		{"a field of a newer API", "metadata: {name: good}\nspec: {shiny: 1}", "", 0, "default/good is admitted\n",
+			`jettison: admit: FILE: unknown field "spec.shiny": it was not asked about`, "ask default/good new"},
+		{"preempted for", "metadata: {name: critical, namespace: a, uid: m}", "--preempt", 0, "a/critical is admitted\n", "", "preempt a/critical m"},
+		{"not preempted for", "metadata: {name: critical, namespace: a, uid: m}", "", 3, "a/critical is refused: " + outOfCPU, "", "ask a/critical m"},
+
+		{"to preempt without a UID", "metadata: {name: critical}", "--preempt", 1, "", "jettison: admit: FILE: metadata.uid: missing: --preempt wants the UID", ""},
+		{"to preempt for a pod that nobody knows", "metadata: {name: critical, uid: x}", "--preempt", 1, "",
+			`status 404: metadata.uid: neither the runtime nor a static manifest has a pod with the uid "x"`, ""},
+		{"no decision", "metadata: {name: early}", "", 1, "", "status 503: the node was not looked at: try again", "ask default/early new"},
+		{"no name", "metadata: {namespace: a}", "", 1, "", "status 400: metadata.name: missing", ""},
+		{"nothing", "", "", 1, "", "jettison: admit: FILE: there is no pod: the text is empty", ""},
+		{"null", "null", "", 1, "", "jettison: admit: FILE: metadata: missing", ""},
+		{"no metadata", "metadata: null", "", 1, "", "jettison: admit: FILE: metadata: missing", ""},
+		{"a list", "- a\n", "", 1, "", "jettison: admit: FILE: json: cannot unmarshal array into Go value of type v1.Pod", ""},
+		{"no YAML", "a: b: c", "", 1, "", "jettison: admit: FILE: not YAML: mapping values are not allowed in this context", ""},
+		{"another kind", "kind: Deployment\napiVersion: apps/v1\n", "", 1, "", `jettison: admit: FILE: apiVersion "apps/v1", kind "Deployment": want v1, Pod`, ""},
+		{"a wrong quantity", "metadata: {name: a}\nspec: {overhead: {cpu: -1}}", "", 1, "", `jettison: admit: FILE: spec.overhead.cpu: quantity "-1" is negative`, ""},
+		{"10 MB", "metadata: {name: a}\n#" + strings.Repeat("x", 10<<20), "", 1, "", "jettison: admit: FILE: larger than 1048576 bytes", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b.asked = nil
+			var stdout, stderr bytes.Buffer
+			args := append([]string{"admit", "-f", file, "--socket", path}, strings.Fields(c.flags)...)
+			code := execute(t.Context(), args, &stdout, &stderr)
+			said := strings.ReplaceAll(stderr.String(), file, "FILE")
+			if code != c.code || stdout.String() != c.stdout || !strings.Contains(said, c.stderr) || c.stderr == "" && said != "" ||
+				strings.Count(said, "\n") > 1 {
+				t.Errorf("got %d\n%s%s\nwant %d\n%s%s", code, stdout.String(), said, c.code, c.stdout, c.stderr)
+			}
+			if asked := strings.Join(b.asked, ","); asked != c.asked {
+				t.Errorf("asked %q, want %q", asked, c.asked)
+			}
+			if c.flags == "-o json" && !json.Valid(stdout.Bytes()) {
+				t.Errorf("no JSON: %s", stdout.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"jettison/internal/ask"
+	"jettison/internal/config"
+)
+
+func admitCommand(stdin *os.File, stdout, stderr io.Writer) *cobra.Command {
+	var path, output string
+	o := ask.Options{Stdin: stdin}
+	cmd := &cobra.Command{
+		Use:   "admit",
+		Short: "Ask the agent whether this node takes a pod",
+		Long: `admit asks the agent that runs on this node whether the node takes a pod, and prints the answer in a kubelet's words: the
+conditions of the node, room for what the pod requests, and whether this is the node that it asks for. Nothing comes of
+asking. A pod without metadata.uid is taken for a new one, and one without metadata.namespace is in default.
+
+--preempt acts: where the pod is critical and there is no room, the agent kills the fewest pods that make some, as a kubelet
+does, and answers when the room is there; it is kept for the pod's UID for 30 s. Only root may, and only for a pod
+that the runtime or a static manifest has by its UID.
+
+Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad usage or configuration. docs/admission.md has more.`,
+		Example: "  jettison admit -f pod.yaml\n" +
+			"  kubectl get pod web-1 -o json | jettison admit -f - -o json\n" +
+			"  jettison admit -f critical.yaml --preempt",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.JSON, err = asJSON(output); err != nil {
+				return err
+			}
+			if o.File == "" {
+				return usageError{errors.New("admit: name the pod's file with -f, or - for standard input: see jettison admit --help")}
+			}
+			if o.Socket == "" {
+				c, err := config.Load(cmd.Context(), path)
+				if err != nil {
+					return usageError{err}
+				}
+				if o.Socket = c.Socket; o.Socket == "" {
+					return errors.New("admit: socket is empty in the configuration, so the agent cannot be asked: name another one with --socket")
+				}
+			}
+			return ask.Run(cmd.Context(), o, stdout, stderr)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.File, "file", "f", "", "file of the pod, YAML or JSON; - is standard input")
+	f.BoolVar(&o.Preempt, "preempt", false, "have others killed, where the pod is critical and there is no room for it")
+	f.StringVarP(&output, "output", "o", "table", "table or json")
+	f.StringVar(&o.Socket, "socket", "", "the agent's socket (default socket of the configuration)")
+	f.StringVar(&path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
+	return cmd
+}

@@ -1,0 +1,151 @@
+// Package ask is jettison admit: it asks the agent whether its node takes a pod.
+package ask
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
+	"jettison/internal/podstore/podjson"
+	"jettison/internal/show"
+	"jettison/internal/wholefile"
+)
+
+// ErrRefused: the node does not take the pod. The answer was printed.
+var ErrRefused = errors.New("the pod is refused")
+
+// preemptLimit is for an answer that waits for others to die. The agent answers within 60 s.
+const preemptLimit = 65 * time.Second
+
+// Options of Run.
+type Options struct {
+	File    string // of the pod, YAML or JSON; "-": Stdin
+	Stdin   *os.File
+	Socket  string // the agent's
+	Preempt bool   // have others killed for it, where the pod is critical and there is no room
+	JSON    bool
+}
+
+// Run asks once and prints the answer; a refusal is ErrRefused. A field that the agent does not know is named on stderr.
+func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
+	p, err := o.read(ctx)
+	if err != nil {
+		return fmt.Errorf("admit: %s: %w", o.File, err)
+	}
+	client := api.Options{Socket: o.Socket}
+	if o.Preempt {
+		client.Limit = preemptLimit
+	}
+	c := api.New(client)
+	ask := c.Admit
+	if o.Preempt {
+		ask = c.Preempt
+	}
+	answer, err := ask(ctx, p.text)
+	if err != nil {
+		return err
+	}
+	for _, field := range answer.Unknown {
+		fmt.Fprintf(stderr, "jettison: admit: %s: unknown field %q: it was not asked about\n", o.File, field)
+	}
+	if o.JSON {
+		err = json.NewEncoder(stdout).Encode(answer)
+	} else if answer.Admit {
+		_, err = fmt.Fprintf(stdout, "%s is admitted\n", p.name)
+	} else {
+		_, err = fmt.Fprintf(stdout, "%s is refused: %s: %s\n", p.name, answer.Reason, show.OneLine(answer.Message))
+	}
+	if err == nil && !answer.Admit {
+		err = ErrRefused
+	}
+	return err
+}
+
+// asking is a pod as the agent takes it.
+type asking struct {
+	text json.RawMessage
+	name string // with its namespace
+}
+
+// read reads the file, and fills in what a person leaves out who writes one by hand. A UID that nobody else has makes it a new pod, which
+// asks for room beside all that are there.
+func (o *Options) read(ctx context.Context) (*asking, error) {
+	text, err := o.text(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+		if text, err = podjson.YAML(text); err != nil {
+			return nil, err
+		}
+	}
+	p, _, err := podjson.Asking(text)
+	if err != nil {
+		return nil, err
+	}
+	fill := map[string]string{}
+	if p.UID == "" {
+		if o.Preempt {
+			return nil, errors.New("metadata.uid: missing: --preempt wants the UID by which the runtime or a static manifest has the pod")
+		}
+		fill["uid"] = "asked-" + rand.Text()
+	}
+	if p.Namespace == "" {
+		p.Namespace = v1.NamespaceDefault
+		fill["namespace"] = p.Namespace
+	}
+	if text, err = filled(text, fill); err != nil {
+		return nil, err
+	}
+	return &asking{text: text, name: p.Namespace + "/" + p.Name}, nil
+}
+
+// text is what the file holds, which may be a pipe.
+func (o *Options) text(ctx context.Context) ([]byte, error) {
+	if o.File == "-" {
+		return wholefile.ReadAll(wholefile.NewStream(ctx, o.Stdin), podjson.MaxPod)
+	}
+	file, err := wholefile.OpenStream(ctx, o.File)
+	if err != nil {
+		if cause := errors.Unwrap(err); cause != nil { // which has no path, for it was named already
+			err = cause
+		}
+		return nil, err
+	}
+	defer file.Close()
+	return wholefile.ReadAll(file, podjson.MaxPod)
+}
+
+// filled is the text of a pod with fields added to its metadata. No field of it is there twice.
+func filled(text []byte, fill map[string]string) ([]byte, error) {
+	whole := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &whole); err != nil {
+		return nil, err
+	}
+	metadata := map[string]json.RawMessage{}
+	if of := whole["metadata"]; of != nil {
+		if err := json.Unmarshal(of, &metadata); err != nil {
+			return nil, err
+		}
+	}
+	if whole == nil || metadata == nil {
+		return nil, errors.New("metadata: missing")
+	}
+	for field, value := range fill {
+		metadata[field], _ = json.Marshal(value) // cannot fail
+	}
+	var err error
+	if whole["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, err
+	}
+	return json.Marshal(whole)
+}

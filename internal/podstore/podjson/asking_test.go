@@ -1,0 +1,165 @@
+package podjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// Of a pod that asks, nothing is dropped; fields of a newer API are named.
+func TestAsking(t *testing.T) {
+	p, unknown, err := Asking([]byte(realistic(1)))
+	if err != nil || len(unknown) > 0 || len(p.Spec.Containers[0].Env) == 0 || len(p.Status.ContainerStatuses) == 0 || Named(p) != nil {
+		t.Fatalf("%+v, %v, %v", p, unknown, err)
+	}
+	for text, want := range map[string]string{
+		`{}`: "[] metadata.uid: missing",
+		`{"metadata":{"uid":"a","namespace":"b","name":"c"},"spec":{"x":1,"containers":[{"y":2}]}}`: "[spec.x spec.containers[0].y] <nil>",
+		`{"Metadata":{"uid":"a"}}`:           "[Metadata] metadata.uid: missing",
+		`{"metadata":{"uid":"a","uid":"b"}}`: `duplicate field "metadata.uid"`,
+		`{"spec":{"x":1,"x":2}}`:             "[spec.x] metadata.uid: missing",
+		`{"metadata":{"uid":7}}`:             "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.uid of type types.UID",
+		`{"kind":"Pod","apiVersion":"v2"}`:   `apiVersion "v2", kind "Pod": want v1, Pod`,
+		`{"spec":{"overhead":{"cpu":"1"}}`:   "the text ends too early",
+	} {
+		p, unknown, err := Asking([]byte(text))
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = fmt.Sprint(unknown, " ", Named(p))
+		}
+		if got != want {
+			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+// What kubectl would make of a text, or a refusal that says where.
+func TestYAML(t *testing.T) {
+	var fields []byte
+	for i := range 5000 {
+		fields = fmt.Appendf(fields, "k%d: v\n", i)
+	}
+	bomb := "a: &a [" + strings.Repeat("x", 9000) + "]\nb: [" + strings.Repeat("*a,", 3000) + "*a]\n"
+	for _, c := range []struct{ text, want, err string }{
+		{"a: 1\nb: [x, 1.5, yes, null, ~]\n", `{"a":1,"b":["x",1.5,true,null,null]}`, ""},
+		{"# a comment\n---\na: {b: c}\n...\n", `{"a":{"b":"c"}}`, ""},
+		{`{"a": "1"}`, `{"a":"1"}`, ""},
+		{"a: |\n  x\n  y\n", `{"a":"x\ny\n"}`, ""},
+		{"a: &x 1\n", `{"a":1}`, ""},
+		{"7: a\ntrue: b\n", `{"7":"a","true":"b"}`, ""},
+		{"", "", "there is no pod: the text is empty"},
+		{"# nothing\n", "", "there is no pod: the text is empty"},
+		{"a: 1\n---\na: 2\n", "", "line 2: a second document: want one pod"},
+		{"a: 1\n---\nb: c: d\n", "", "not YAML: line 3: mapping values are not allowed in this context"},
+		{"a: 1\na: 2\n", "", `not YAML: line 2: key "a" already set in map`},
+		{"a: &x 1\nb: *x\n", "", "line 2: an alias, *x: write out what it stands for"},
+		{"a: &x {b: 1}\nc: {<<: *x}\n", "", "line 2: an alias, *x: write out what it stands for"},
+		{"a: *x\n", "", "not YAML: unknown anchor 'x' referenced"},
+		{"a: &a [*a]\n", "", "line 1: an alias, *a: write out what it stands for"},
+		{bomb, "", "line 2: an alias, *a: write out what it stands for"},
+		{"{{a: 1}: 2}", "", "not YAML: invalid map key: map[interface {}]interface {}{\"a\":1}"},
+		{"[a]: 2", "", "not YAML: invalid map key: []interface {}{\"a\"}"},
+		{"null: 2", "", "not YAML: unsupported map key of type: %!s(<nil>), key: <nil>, value: 2"},
+		{"a: .inf", "", "not YAML: json: unsupported value: +Inf"},
+		{"a: \x00", "", "not YAML: control characters are not allowed"},
+		{"a: \"\xff\"", "", "not YAML: invalid leading UTF-8 octet"},
+		{strings.Repeat("[", 9000), "", "not YAML: line 1: did not find expected node content"},
+		{strings.Repeat("- ", 9000) + "a", "", ""},
+		{string(fields), "", ""},
+		{"[" + strings.Repeat("[],", maxYAMLs/2+10) + "a]", "", "too large: a pod may have about 10000 values in YAML: send it as JSON"},
+		{"a: " + strings.Repeat("x", MaxYAML), "", "too large: a pod may have 262144 bytes of YAML: send it as JSON"},
+	} {
+		began := time.Now()
+		got, err := YAML([]byte(c.text))
+		if d := time.Since(began); d > tooLong {
+			t.Errorf("%.50q: took %v", c.text, d)
+		}
+		if text := fmt.Sprint(err); c.err == "" && err != nil || c.err != "" && text != c.err || c.want != "" && string(got) != c.want {
+			t.Errorf("%.50q:\n got %.200s, %.300v\nwant %s, %s", c.text, got, err, c.want, c.err)
+		}
+		if err != nil && (got != nil || strings.Contains(c.err, "too large") != errors.Is(err, ErrTooLarge)) {
+			t.Errorf("%.50q: %.100s beside %v", c.text, got, err)
+		}
+	}
+}
+
+// However a text is made, what its parsing takes is bounded: by the sum of all that is ever allocated, for what is alive at once is less.
+func TestYAMLTakesLittleMemory(t *testing.T) {
+	if testing.CoverMode() != "" {
+		t.Skip("coverage counts, too")
+	}
+	for name, text := range map[string]string{
+		"flow":     "a: [" + strings.Repeat("a,", maxYAMLs-10) + "]",
+		"pairs":    "a: {" + strings.Repeat("a,", 1000) + "}",
+		"empties":  "a: [" + strings.Repeat("{},", maxYAMLs/2-10) + "]",
+		"a text":   "a: " + strings.Repeat("b ", MaxYAML/2-10),
+		"quoted":   "a: \"" + strings.Repeat("b ", MaxYAML/2-10) + "\"",
+		"comments": strings.Repeat("#"+strings.Repeat(" ", 50)+"\n", MaxYAML/52),
+		"anchors":  "a: [" + strings.Repeat("&a b,", maxYAMLs-10) + "]",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := YAML([]byte(text))
+		runtime.ReadMemStats(&after)
+		took := float64(after.TotalAlloc-before.TotalAlloc) / (1 << 20)
+		t.Logf("%s: %.1f MiB, %v", name, took, err)
+		if took > 24 {
+			t.Errorf("%s: %.1f MiB", name, took)
+		}
+	}
+}
+
+func FuzzAsking(f *testing.F) {
+	for _, s := range []string{
+		`{` + meta + `,"spec":{"containers":[{"name":"c","resources":{"limits":{"memory":"1Gi"}}}]}}`, "metadata: {uid: a, namespace: b, name: c}\n",
+		"metadata:\n  uid: &a b\n  name: *a\n", "a: 1\n---\nb: 2\n", "spec:\n  containers:\n  - name: c\n    resources: {requests: {cpu: 1e3}}\n",
+		"? a\n: b\n", "a: !!binary aGVsbG8=\nb: !x y\n", "a: 0x10\nb: 2001-01-01\n<<: {c: d}\n", "\xef\xbb\xbfa: b", "%YAML 1.1\n---\na: b",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		began := time.Now()
+		raw, err := YAML(text)
+		if err != nil && strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Errorf("an error of more than a line: %q", err)
+		}
+		if err == nil {
+			if !json.Valid(raw) {
+				t.Errorf("no JSON: %s", raw)
+			}
+			if again, err := sigsyaml.YAMLToJSON(text); err != nil || !bytes.Equal(again, raw) {
+				t.Errorf("kubectl makes %s of it (%v), not %s", again, err, raw)
+			}
+			if len(raw) > 7*len(text)+16 { // a control character is six of JSON
+				t.Errorf("%d bytes became %d", len(text), len(raw))
+			}
+		}
+		for _, given := range [][]byte{text, raw} {
+			p, _, err := Asking(given)
+			if err != nil || Named(p) != nil {
+				continue
+			}
+			once, err := json.Marshal(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, unknown, err := Asking(once)
+			if err != nil || len(unknown) > 0 || Size(q) > 2*MaxAsking {
+				t.Errorf("of %s, which was taken, came %s: %v, %v", given, once, unknown, err)
+			} else if twice, _ := json.Marshal(q); !reflect.DeepEqual(once, twice) {
+				t.Errorf("%s became %s", once, twice)
+			}
+		}
+		if d := time.Since(began); d > tooLong {
+			t.Errorf("took %v", d)
+		}
+	})
+}

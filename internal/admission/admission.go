@@ -138,12 +138,7 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 		n.Taints = nil
 	}
 	failures := admit.Failures(asking.PodAttributes, n)
-	if len(failures) == 0 || s.Observe {
-		a.mu.Lock()
-		a.letIn.keep(now, admit.HeldBy(asking.PodAttributes))
-		a.mu.Unlock()
-	}
-	if len(failures) == 0 {
+	if a.remember(now, &asking, len(failures) == 0 || s.Observe); len(failures) == 0 {
 		a.counts.admitted.Add(1)
 		return ""
 	}
@@ -161,6 +156,17 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 	}
 	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s", ref.Namespace, ref.Name, failures[0].Reason,
 		failures[0].Message)
+}
+
+// remember keeps the room of a pod that is let in, and none for one that is not.
+func (a *Admission) remember(now time.Time, p *asking, letIn bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if letIn {
+		a.letIn.keep(now, admit.HeldBy(p.PodAttributes))
+	} else {
+		a.letIn.drop(string(p.Pod.UID))
+	}
 }
 
 // lacksRoom: room is all that is missing.

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,7 +12,7 @@ import (
 	"jettison/stats/read"
 )
 
-// known is what a pod of the runtime holds, and of what it was made.
+// known is what a pod of the runtime holds, and of what it was made. It is not changed.
 type known struct {
 	pod    *read.Pod
 	object *v1.Pod
@@ -51,14 +50,23 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	return out
 }
 
-// least is what a pod requests at least, by the runtime's word.
+// least is what a pod requests at least, by what the runtime tells of its containers, and of its sandbox: that one was made for those, too,
+// which are still to come.
 func (p *Part) least(pod *read.Pod, told *stats.PodStats) admit.Amounts {
 	out := admit.Amounts{}
-	if r := pod.MemoryRequest(told.QOSClass, p.memory()); r.OK && r.V.Min > 0 {
-		out[v1.ResourceMemory] = int64(min(r.V.Min, math.MaxInt64))
+	raise := func(name v1.ResourceName, v int64) {
+		if v > out[name] {
+			out[name] = v
+		}
 	}
-	if r := told.CPURequestMillis; r.OK && r.V.Min > 0 {
-		out[v1.ResourceCPU] = int64(min(r.V.Min, math.MaxInt64))
+	sandbox := requested(&pod.Sandboxes[0], told.QOSClass)
+	raise(v1.ResourceCPU, sandbox.Cpu().MilliValue())
+	raise(v1.ResourceMemory, sandbox.Memory().Value())
+	if r := pod.MemoryRequest(told.QOSClass, p.memory()); r.OK {
+		raise(v1.ResourceMemory, clamped(r.V.Min))
+	}
+	if r := told.CPURequestMillis; r.OK {
+		raise(v1.ResourceCPU, clamped(r.V.Min))
 	}
 	return out
 }
@@ -71,7 +79,7 @@ func (p *Part) memory() stats.Opt[uint64] {
 
 // pods are all that the runtime's pods hold. What was made of the same as before is taken again.
 func (p *Part) pods(now time.Time) []admit.Held {
-	next := make(map[string]known, len(p.index))
+	next := make(map[string]*known, len(p.index))
 	out := make([]admit.Held, 0, len(p.index))
 	ending, undying := p.o.Evictions(now)
 	for uid, pod := range p.index {
@@ -79,8 +87,8 @@ func (p *Part) pods(now time.Time) []admit.Held {
 			continue
 		}
 		k, object := p.known[uid], p.objects[uid]
-		if k.pod != pod || k.object != object {
-			k = known{pod, object, p.held(pod, object, p.judged[uid])}
+		if k == nil || k.pod != pod || k.object != object {
+			k = &known{pod, object, p.held(pod, object, p.judged[uid])}
 		}
 		next[uid] = k
 		held := k.held

@@ -56,7 +56,7 @@ type Part struct {
 	objects   map[string]*v1.Pod
 	judged    map[string]*eviction.Pod
 	manifests []*v1.Pod
-	known     map[string]known // by UID
+	known     map[string]*known // by UID
 
 	capacity, allocatable v1.ResourceList
 	measured              time.Time

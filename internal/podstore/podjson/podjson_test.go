@@ -14,7 +14,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"jettison/admit"
 	"jettison/eviction"
+	"jettison/stats"
 )
 
 const meta = `"metadata":{"uid":"u1","namespace":"default","name":"web"}`
@@ -291,5 +293,67 @@ func BenchmarkPod(b *testing.B) {
 		if _, err := Pod(raw); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// What admission needs of a pod is kept: each of these is refused for one thing, on the whole object and on the trimmed one.
+func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
+	sysctls, err := admit.NewSysctls(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := admit.Held{UID: "other", Ports: []admit.Port{{IP: "0.0.0.0", Protocol: v1.ProtocolTCP, Port: 80}}}
+	n := admit.NodeState{
+		Name: "n", Labels: map[string]string{"disk": "ssd"}, Taints: []v1.Taint{{Key: "a", Effect: v1.TaintEffectNoExecute}}, Sysctls: sysctls,
+		AppArmor: stats.Some(false), SupplementalGroups: stats.Some(false), Pods: []admit.Held{held},
+		Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), "example.com/gpu": resource.MustParse("1")},
+	}
+	const tolerant = `"tolerations":[{"operator":"Exists"}],`
+	for spec, want := range map[string]string{
+		`"containers":[{"name":"c"}]`:                                          "TaintToleration",
+		tolerant + `"nodeName":"m","containers":[{"name":"c"}]`:                "NodeName",
+		tolerant + `"nodeSelector":{"disk":"hdd"},"containers":[{"name":"c"}]`: "NodeAffinity",
+		tolerant + `"os":{"name":"windows"},"containers":[{"name":"c"}]`:       "PodOSNotSupported",
+		tolerant + `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["hdd"]}]}]}}},"containers":[{"name":"c"}]`: "NodeAffinity",
+		tolerant + `"containers":[{"name":"c","ports":[{"containerPort":1,"hostPort":80}]}]`:                                                          "NodePorts",
+		tolerant + `"hostNetwork":true,"containers":[{"name":"c","ports":[{"containerPort":80}]}]`:                                                    "NodePorts",
+		tolerant + `"initContainers":[{"name":"s","restartPolicy":"Always","ports":[{"containerPort":1,"hostPort":80}]}],"containers":[{"name":"c"}]`: "NodePorts",
+		tolerant + `"securityContext":{"sysctls":[{"name":"kernel.msgmax","value":"1"}]},"containers":[{"name":"c"}]`:                                 "SysctlForbidden",
+		tolerant + `"hostIPC":true,"securityContext":{"sysctls":[{"name":"kernel.shm_rmid_forced","value":"1"}]},"containers":[{"name":"c"}]`:         "SysctlForbidden",
+		tolerant + `"hostNetwork":true,"securityContext":{"sysctls":[{"name":"net.ipv4.tcp_syncookies","value":"1"}]},"containers":[{"name":"c"}]`:    "SysctlForbidden",
+		tolerant + `"securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"c"}]`:                                      "AppArmor",
+		tolerant + `"containers":[{"name":"c","securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}}}]`:                                      "AppArmor",
+		tolerant + `"containers":[{"name":"c"}],"ephemeralContainers":[{"name":"e","securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}}}]`: "AppArmor",
+		tolerant + `"securityContext":{"supplementalGroupsPolicy":"Strict"},"containers":[{"name":"c"}]`:                                              "SupplementalGroupsPolicyNotSupported",
+		tolerant + `"containers":[{"name":"c","resources":{"requests":{"example.com/gpu":"2"}}}]`:                                                     "OutOfexample.com/gpu",
+		tolerant + `"overhead":{"cpu":"2"},"containers":[{"name":"c"}]`:                                                                               "OutOfcpu",
+		tolerant + `"resources":{"requests":{"cpu":"2"}},"containers":[{"name":"c"}]`:                                                                 "OutOfcpu",
+		tolerant + `"initContainers":[{"name":"i","resources":{"limits":{"cpu":"2"}}}],"containers":[{"name":"c"}]`:                                   "OutOfcpu",
+	} {
+		text := []byte(`{"metadata":{"uid":"u","namespace":"default","name":"p"},"spec":{` + spec + `}}`)
+		var whole v1.Pod
+		if err := json.Unmarshal(text, &whole); err != nil {
+			t.Fatalf("%s: %v", spec, err)
+		}
+		trimmed, err := Pod(text)
+		if err != nil {
+			t.Fatalf("%s: %v", spec, err)
+		}
+		for what, p := range map[string]*v1.Pod{"whole": &whole, "trimmed": trimmed} {
+			if got := admit.Failures(admit.PodAttributes{Pod: p}, n); len(got) != 1 || got[0].Reason != want {
+				t.Errorf("%s, %s: %+v, want %s", spec, what, got, want)
+			}
+		}
+		if a, b := admit.HeldBy(admit.PodAttributes{Pod: &whole}), admit.HeldBy(admit.PodAttributes{Pod: trimmed}); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: the whole one holds %+v, the trimmed one %+v", spec, a, b)
+		}
+	}
+	annotated := []byte(`{"metadata":{"uid":"u","namespace":"default","name":"p","annotations":{"container.apparmor.security.beta.kubernetes.io/c":"runtime/default","x":"y"}},"spec":{` + tolerant + `"containers":[{"name":"c"}]}}`)
+	p, err := Pod(annotated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := admit.Failures(admit.PodAttributes{Pod: p}, n); len(got) != 1 || got[0].Reason != "AppArmor" || len(p.Annotations) != 1 {
+		t.Errorf("an old annotation: %+v of %v", got, p.Annotations)
 	}
 }

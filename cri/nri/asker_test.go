@@ -1,0 +1,118 @@
+package nri
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"jettison/cri"
+)
+
+// asker refuses pods by name, and notes what it is asked.
+type asker struct {
+	mu      sync.Mutex
+	refused map[string]bool
+	noted   []string
+	heldOff []bool
+}
+
+func (a *asker) Refuse(_ time.Time, p *cri.PodSandbox, container string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.noted = append(a.noted, strings.TrimSpace("ask "+p.Name+" "+p.CgroupParent+" "+container))
+	if a.refused[p.Name] {
+		return "no room for " + p.Name
+	}
+	return ""
+}
+
+func (a *asker) Left(uid string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.noted = append(a.noted, "left "+uid)
+}
+
+func (a *asker) Answered(took time.Duration, heldOff bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if took < 0 || took > patience {
+		a.noted = append(a.noted, fmt.Sprint("took ", took))
+	}
+	a.heldOff = append(a.heldOff, heldOff)
+}
+
+func (a *asker) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	noted := a.noted
+	a.noted = nil
+	return noted
+}
+
+// The runtime gets the refusal as its error, and asks once of each sandbox: before it runs, or before its first container is made where
+// it was there before the plugin.
+func TestPodsAreAskedAboutOnce(t *testing.T) {
+	socket, ctx, a := socketIn(t), context.Background(), &asker{refused: map[string]bool{"pod-2": true, "pod-9": true}}
+	dead := container(8, 1, api.ContainerState_CONTAINER_STOPPED)
+	r := runtime(t, socket, []*api.PodSandbox{pod(1), pod(8), pod(9), pod(10)}, []*api.Container{
+		container(1, 1, api.ContainerState_CONTAINER_RUNNING), dead,
+	})
+	holds := &HoldOffs{}
+	p := start(t, Options{Socket: socket, Asker: a, HoldOffs: holds})
+	wait(t, p, "pods", synced)
+	r.BlockPluginSync().Unblock()
+	run := func(n int) error { return r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(n)}) }
+	create := func(n, m int) error {
+		_, err := r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod(n), Container: container(n, m, 0)})
+		return err
+	}
+	at := func(n int) string { return fmt.Sprintf("ask pod-%d /kubepods/burstable/poduid-%d", n, n) }
+	for _, c := range []struct {
+		what    string
+		do      func() error
+		refused string
+		noted   []string
+	}{
+		{"a new pod", func() error { return run(3) }, "", []string{at(3)}},
+		{"its containers", func() error { return create(3, 1) }, "", nil},
+		{"one that is refused", func() error { return run(2) }, "no room for pod-2", []string{at(2)}},
+		{"it comes again", func() error { return run(2) }, "no room for pod-2", []string{at(2)}},
+		{"one that ran before", func() error { return create(1, 2) }, "", nil},
+		{"one whose container has ended", func() error { return create(8, 2) }, "", nil},
+		{"a bare one that is refused", func() error { return create(9, 1) }, "no room for pod-9", []string{at(9) + " main1"}},
+		{"it comes again", func() error { return create(9, 1) }, "no room for pod-9", []string{at(9) + " main1"}},
+		{"a bare one", func() error { return create(10, 1) }, "", []string{at(10) + " main1"}},
+		{"its next container", func() error { return create(10, 2) }, "", nil},
+		{"a sandbox that stops", func() error { return r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod(10)}) }, "", []string{"left uid-10"}},
+		{"and goes", func() error { return r.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod(10)}) }, "", []string{"left uid-10"}},
+	} {
+		err := c.do()
+		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+			t.Errorf("%s: %v, want %q", c.what, err, c.refused)
+		}
+		if got := a.take(); !slices.Equal(got, c.noted) {
+			t.Errorf("%s: noted %q, want %q", c.what, got, c.noted)
+		}
+	}
+	// Whom an eviction keeps out is not asked about.
+	holds.Set(time.Now(), "uid-11", Hold{Until: time.Now().Add(time.Hour), Reason: "memory.available"})
+	if err := run(11); err == nil || !strings.Contains(err.Error(), "memory.available") {
+		t.Error(err)
+	}
+	check(t, run(12)) // whose answer comes after the note of the one before
+	want := []bool{false, false, false, false, false, false, false, false, false, false, true}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.heldOff) < len(want) || !slices.Equal(a.heldOff[:len(want)], want) {
+		t.Errorf("answers that held off: %v", a.heldOff)
+	}
+	if !slices.Equal(a.noted, []string{at(12)}) {
+		t.Errorf("noted %q", a.noted)
+	}
+}

@@ -105,14 +105,18 @@ func (a *Admission) state(now time.Time, s *Snapshot) admit.NodeState {
 	return n
 }
 
-// Ask decides on a pod that a client asks about. It only looks. Of its annotations only the node may have said where the pod is from. The
-// error is ErrUnknown.
+// Ask decides on a pod that a client asks about. It only looks. Of its annotations only the node may have said where the pod is from. One
+// that was evicted and is held off is refused as it would be in the runtime. The error is ErrUnknown.
 func (a *Admission) Ask(_ context.Context, pod *v1.Pod) (admit.Result, error) {
-	n, err := a.State(time.Now())
-	if err != nil {
-		return admit.Result{}, err
+	now := time.Now()
+	s := a.fresh(now)
+	if s == nil {
+		return admit.Result{}, ErrUnknown
 	}
-	return admit.Admit(attributes(pod), n), nil
+	if why, held := s.heldOff(now, string(pod.UID)); held {
+		return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
+	}
+	return admit.Admit(attributes(pod), a.state(now, s)), nil
 }
 
 // Preempt decides on a pod as Ask does, and makes room for a critical one that has none.

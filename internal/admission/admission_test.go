@@ -40,6 +40,9 @@ func gate(t testing.TB, allocatable v1.ResourceList, o Options) (*Admission, *Pa
 	if o.Evictions == nil {
 		o.Evictions = func(time.Time) (ending, undying map[string]bool) { return nil, nil }
 	}
+	if o.HeldOff == nil {
+		o.HeldOff = func(time.Time, string) (string, bool) { return "", false }
+	}
 	o.Self = func() string { return "" }
 	o.Name = func(p stats.PodReference) string { return p.Name }
 	return a, NewPart(a, o)
@@ -258,6 +261,19 @@ func TestWhoWantsRoom(t *testing.T) {
 	without, _ := gate(t, nil, Options{})
 	if _, err := without.Preempt(t.Context(), &v1.Pod{}); !errors.Is(err, ErrNoPreemption) {
 		t.Error(err)
+	}
+}
+
+// A client is told that a pod is held off, as it would be in the runtime.
+func TestAHeldOffPodIsRefused(t *testing.T) {
+	a, part := gate(t, list("1", "1Gi", "10"), Options{HeldOff: func(_ time.Time, uid string) (string, bool) { return "it leaks", uid == "u" }})
+	part.Publish(time.Now(), nil, false)
+	for uid, want := range map[types.UID]admit.Result{"u": {Reason: "Evicted", Message: "it leaks"}, "other": {Admit: true}} {
+		p := &v1.Pod{}
+		p.UID = uid
+		if got, err := a.Ask(t.Context(), p); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", uid, got, err)
+		}
 	}
 }
 

@@ -134,7 +134,8 @@ func (s *script) node(d *datadriven.TestData) (err error) {
 		Evictions: func(time.Time) (ending, undying map[string]bool) {
 			return map[string]bool{s.kills["ending"]: true}, map[string]bool{s.kills["undying"]: true}
 		},
-		Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
+		HeldOff: func(time.Time, string) (string, bool) { return "", false },
+		Name:    func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
 		Log:  repeat.New(slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{ReplaceAttr: strip}))),
 	})
 	s.publish()

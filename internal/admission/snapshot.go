@@ -25,9 +25,10 @@ type Snapshot struct {
 	runtime   read.Index
 	objects   map[string]*v1.Pod // by UID, trimmed
 	manifests []*v1.Pod          // static ones, as they were read
+	heldOff   func(now time.Time, uid string) (why string, held bool)
 }
 
-// Options of NewPart. All functions are called by the loop's goroutine.
+// Options of NewPart. All functions are called by the loop's goroutine, but for HeldOff.
 type Options struct {
 	Node   Node
 	DryRun bool
@@ -37,6 +38,8 @@ type Options struct {
 	Allocatable func(capacity v1.ResourceList) v1.ResourceList
 	// Evictions are the UIDs of pods that are being killed, and of those that were and did not die.
 	Evictions func(now time.Time) (ending, undying map[string]bool)
+	// HeldOff says why a pod is kept out that was evicted. It is for any goroutine.
+	HeldOff func(now time.Time, uid string) (why string, held bool)
 	// Promised is room that is kept for pods that do not run yet; nil: there is none.
 	Promised  func(now time.Time) []admit.Held
 	Preemptor Preemptor                       // nil: nobody makes room for critical pods
@@ -102,7 +105,7 @@ func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet b
 	}
 	s := &Snapshot{
 		Node: p.o.Node.state(kubelet), Observe: kubelet || p.o.DryRun, self: p.o.Self(), runtime: p.index, objects: p.objects,
-		manifests: p.manifests,
+		manifests: p.manifests, heldOff: p.o.HeldOff,
 	}
 	for _, c := range conditions {
 		s.Node.Conditions = append(s.Node.Conditions, string(c))

@@ -18,19 +18,19 @@ import (
 // gateway makes the gate in the runtime, and what it answers by. A dry run keeps nobody out, and says whom it would have.
 func (b *builder) gateway(l *loop) gateway {
 	o, c := b.o, b.o.Config
-	part := admission.NewPart(b.admission, admission.Options{
+	var asker nri.Asker
+	if c.Gate {
+		asker = b.admission
+	}
+	g := gate.New(gate.Options{Log: b.log, Name: l.pods.Name, Asker: asker}, c.Gate && !o.DryRun)
+	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
 		Node: admission.Node{
 			Name: cmp.Or(c.HostnameOverride, admission.Hostname(cmp.Or(o.ProcMount, "/proc"))), Arch: runtime.GOARCH,
 			Configured: c.NodeLabels, Taints: c.Taints(), Sysctls: c.Sysctls, AppArmor: admission.AppArmor("/sys"),
 		},
-		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway,
-	})
-	var asker nri.Asker
-	if c.Gate {
-		asker = b.admission
-	}
-	return gateway{gate.New(gate.Options{Log: b.log, Name: l.pods.Name, Asker: asker}, c.Gate && !o.DryRun), part}
+		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, HeldOff: g.HeldOff,
+	})}
 }
 
 // allocatable is what of a capacity pods may request together. Without isolation of local storage none of that is counted, as in a kubelet.

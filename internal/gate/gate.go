@@ -9,6 +9,7 @@ package gate
 
 import (
 	"context"
+	"time"
 
 	"jettison/cri/nri"
 	"jettison/internal/repeat"
@@ -70,6 +71,15 @@ func (g *Gate) Updates() <-chan nri.Update {
 
 // Keeps reports that evicted pods are kept out: the runtime asks before it lets one in.
 func (g *Gate) Keeps() bool { return g.synced && g.vetoes }
+
+// HeldOff says why a pod is kept out that was evicted. It is safe for concurrent use.
+func (g *Gate) HeldOff(now time.Time, uid string) (why string, held bool) {
+	if !g.vetoes {
+		return "", false
+	}
+	hold, held := g.shared.Held(now, uid)
+	return hold.Reason, held
+}
 
 // Asked reports that the runtime asks before it lets a pod in.
 func (g *Gate) Asked() bool { return g.synced && g.o.Asker != nil }

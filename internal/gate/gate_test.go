@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -48,6 +49,24 @@ func TestAGateThatOnlyListens(t *testing.T) {
 	g, _ := newGate(t, false)
 	if g.OnTold(nri.Update{State: nri.State{Synced: true}}); g.Keeps() {
 		t.Error("it keeps pods out")
+	}
+}
+
+// Who is held off is so only where pods are kept out; without one who decides nobody is asked about.
+func TestWhoIsHeldOff(t *testing.T) {
+	for _, vetoes := range []bool{true, false} {
+		g, _ := newGate(t, vetoes)
+		now := time.Now()
+		g.Evicted(now, "u", stats.SignalMemoryAvailable, "it leaks")
+		if why, held := g.HeldOff(now, "u"); held != vetoes || held && why != "it leaks" {
+			t.Errorf("vetoes %v: %q, %v", vetoes, why, held)
+		}
+		if _, held := g.HeldOff(now, "other"); held {
+			t.Error("another pod is held off")
+		}
+		if g.OnTold(nri.Update{State: nri.State{Synced: true}}); g.Asked() {
+			t.Error("there is nobody to ask")
+		}
 	}
 }
 

@@ -121,7 +121,7 @@ func (o *Options) text(ctx context.Context) ([]byte, error) {
 		}
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	return wholefile.ReadAll(file, podjson.MaxPod)
 }
 

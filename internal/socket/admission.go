@@ -16,9 +16,9 @@ import (
 	"jettison/internal/podstore/podjson"
 )
 
-// Admission decides on pods that clients ask about. It may be asked from any goroutine, and by several at once. Of a pod that it is given
-// it may believe kubernetes.io/config.source, and keep nothing. An error is why there is no answer now; what speaks against a pod is a
-// Result.
+// Admission decides on pods that clients ask about. It may be asked from any goroutine, and by several at once. A pod that it is given is
+// not changed any more, and what it says in kubernetes.io/config.source may be believed. An error is why there is no answer now; what
+// speaks against a pod is a Result.
 type Admission interface {
 	// Ask decides by what is known of the node. It changes nothing, and does not wait.
 	Ask(ctx context.Context, pod *v1.Pod) (admit.Result, error)

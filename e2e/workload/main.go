@@ -44,6 +44,7 @@ var behaviours = map[string]struct {
 	"ignore-sigterm": {": take SIGTERM and go on", ignoreSIGTERM},
 	"on-sigterm":     {"[-after DURATION] FILE: at SIGTERM write the time to FILE (nanoseconds of CLOCK_MONOTONIC), exit with 0 after a while (0: never)", onSIGTERM},
 	"churn":          {"DIR: make and remove cgroups of pods in a cgroup, over and over", churn},
+	"besiege":        {"SOCKET: have a thousand clients ask at the agent's socket, and none to its end", besiege},
 	"fork-dying":     {": start a child that forks a new one, and exits, over and over", forkDying},
 	"heartbeat":      {"[-every DURATION] FILE: write a counter to FILE", heartbeat},
 	"leak":           {"FIFO: make a FIFO, and leak as many bytes a second as the last line written to it says (0: at full speed); free: give all back", leak},

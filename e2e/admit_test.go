@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Whoever asks on the socket is told what the gate in the runtime would do, by exit codes that a script can go by: 0 admitted, 3 refused, 1 no
+// answer. A member of socketGroup may ask, and may not have others killed.
+func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
+	n := startNode(t)
+	n.startAgent(config(`socketGroup: "4001"`))
+	n.shell("echo client:x:4001: >> /etc/group && echo client:x:4001:4001::/:/bin/sh >> /etc/passwd")
+	const (
+		small    = "metadata: {name: small}\nspec: {containers: [{name: c, resources: {requests: {memory: 1Mi}}}]}\n"
+		large    = "metadata: {name: large}\nspec: {containers: [{name: c, resources: {requests: {cpu: 1k, memory: 1Ti}}}]}\n"
+		critical = "metadata: {name: critical, uid: nobody-knows}\nspec: {priority: 2000000000}\n"
+	)
+	for _, c := range []struct {
+		name, user, pod, flags string
+		code                   int
+		stdout, stderr         string
+	}{
+		{"there is room", "root", small, "", 0, "default/small is admitted\n", ""},
+		{"there is none, and the first reason is told", "root", large, "", 3,
+			"default/large is refused: OutOfcpu: Node didn't have enough resource: cpu, requested: 1000000, used: ", ""},
+		{"a member asks", "client", large, "-o json", 3, `"admit":false,"reason":"OutOfcpu"`, ""},
+		{"a member wants others killed", "client", critical, "--preempt", 1, "", "status 403: forbidden: preempting is root's"},
+		{"root does, for a pod that nobody knows", "root", critical, "--preempt", 1, "",
+			`status 404: metadata.uid: neither the runtime nor a static manifest has a pod with the uid "nobody-knows"`},
+		{"a stranger asks", "nobody", small, "", 1, "", "only root and the members of socketGroup may"},
+		{"a malformed pod", "root", "metadata: {name: a}\nspec: {overhead: {cpu: much}}\n", "", 1, "", `spec.overhead.cpu: quantity "much"`},
+	} {
+		if err := n.WriteFile(n.ctx, "/tmp/pod.yaml", []byte(c.pod)); err != nil {
+			t.Fatal(err)
+		}
+		line := "/usr/local/bin/jettison admit -f /tmp/pod.yaml " + c.flags
+		if c.user != "root" {
+			line = fmt.Sprintf("chmod 644 /tmp/pod.yaml; su %s -c '%s'", c.user, line)
+		}
+		res, err := n.Exec(n.ctx, "/bin/sh", "-c", line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, said := string(res.Stdout), string(res.Stderr)
+		if res.Code != c.code || !strings.Contains(out, c.stdout) || !strings.Contains(said, c.stderr) || c.stdout == "" && out != "" {
+			t.Errorf("%s: exit code %d, %q, %q; want %d, %q, %q", c.name, res.Code, out, said, c.code, c.stdout, c.stderr)
+		}
+	}
+}

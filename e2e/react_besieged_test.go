@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"jettison/e2e/guestapi"
+	"jettison/e2e/vm"
+)
+
+// maxBesieged is how much later the agent may kill while its socket is besieged, at p50, as a multiple of what it takes without.
+const maxBesieged = 1.2
+
+// BenchmarkReactBesieged measures what BenchmarkReactCrossing does, while a thousand clients ask at the agent's socket and none says more than
+// half of what it wants to, some of 10 MB. Trials with and without them take turns, with one agent each time.
+func BenchmarkReactBesieged(b *testing.B) {
+	r := newReactor(b, vm.Options{MiB: 1536})
+	t := newSampledTable(fmt.Sprintf("kernel %s, crossed to kill while the socket is besieged, ms", r.Kernel), "the socket", "p50", "p90", "p99", "max", "count", "wrong")
+	outcomes := map[bool][]outcome{}
+	for turn := range turns {
+		for _, besieged := range []bool{turn%2 == 0, turn%2 != 0} { // neither is always the first
+			outcomes[besieged] = append(outcomes[besieged], r.besieged(besieged, trials(48)/turns)...)
+		}
+	}
+	p50 := map[bool]time.Duration{}
+	for _, besieged := range []bool{false, true} {
+		var kill []time.Duration
+		wrong := faults{}
+		for _, o := range outcomes[besieged] {
+			t.sampled(o.Sample)
+			wrong.add(o.faults)
+			if o.Crossed != 0 && o.killed != 0 {
+				kill = append(kill, since(o.Crossed, max(o.killed, o.Crossed)))
+			}
+		}
+		name := map[bool]string{false: "quiet", true: "besieged"}[besieged]
+		t.row(append(append([]any{name}, spread(kill)...), wrong)...)
+		p50[besieged] = median(kill)
+	}
+	t.note("p50 besieged / quiet: %.2f, at most %.1f", float64(p50[true])/float64(p50[false]), maxBesieged)
+	t.print()
+	if float64(p50[true]) > maxBesieged*float64(p50[false]) || p50[false] == 0 {
+		b.Errorf("p50 %v while the socket is besieged, %v while it is not", p50[true], p50[false])
+	}
+	once(b)
+}
+
+// median is p50 as spread has it; 0: there is none.
+func median(times []time.Duration) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(times))
+	return sorted[rank(0.5, len(sorted))]
+}
+
+// besieged makes trials with one agent, whose socket is besieged or not.
+func (r *reactor) besieged(besieged bool, count int) (out []outcome) {
+	r.t.Helper()
+	k := r.startReacting("")
+	if besieged {
+		const log = "/var/log/besiege.log"
+		r.shell("rm -f " + log)
+		pid, err := r.Start(r.ctx, log, "/usr/local/bin/workload", "besiege", guestapi.AgentSocket)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer r.shell("kill -9 " + strconv.Itoa(pid))
+		r.until("a thousand clients have come", func() error { return r.reads(log, "besieged") })
+	}
+	l := load{name: fmt.Sprint("besieged ", besieged), pod: leaking(), headroom: 30 * mib, rate: "100Mi"}
+	for range count {
+		out = append(out, r.try(k, l))
+	}
+	k.stop()
+	return out
+}

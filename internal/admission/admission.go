@@ -128,8 +128,8 @@ func (a *Admission) Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, err
 	return (*by).Preempt(ctx, attributes(pod))
 }
 
-// Refuse says why the runtime must not let in a pod, or a container of one; empty: it may. It is for the runtime's plugin, which asks once of
-// each sandbox.
+// Refuse says why the runtime must not let in a pod, or a container of one; empty: it may. It is for the runtime's plugin, which asks once
+// of each sandbox.
 func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container string) string {
 	s := a.fresh(now)
 	if s == nil {

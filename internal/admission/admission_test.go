@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -82,8 +83,17 @@ func TestWhatIsLetInFits(t *testing.T) {
 		a, part := gate(t, list("1", "1Gi", fmt.Sprint(pods)), Options{})
 		now := time.Now()
 		part.Publish(now, nil, false)
-		running, refused := map[string]int{}, 0
-		var known []string // of which the loop knows
+		running, asked, refused := map[string]int{}, map[string]int{}, 0 // thousandths of a core
+		learn := func(listed func(name string) bool) {
+			l := cri.Listing{}
+			for _, name := range slices.Sorted(maps.Keys(running)) {
+				if listed(name) {
+					l.Sandboxes = append(l.Sandboxes, *sandbox(t, "default/%s bu cpu=%dm", name, asked[name]))
+				}
+			}
+			part.OnPods(read.NewIndex(l))
+			part.Publish(now, nil, false)
+		}
 		for i := range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 4).Draw(rt, "step") {
 			case 0, 1, 2:
@@ -100,43 +110,18 @@ func TestWhatIsLetInFits(t *testing.T) {
 					rt.Fatalf("%d of %d beside %v: %q", r.V.Min, cpu, running, why)
 				}
 				if why == "" {
-					running[name] = int(r.V.Min)
+					running[name], asked[name] = int(r.V.Min), milli
 				} else {
 					refused++
 				}
-			case 3: // the loop learns of some
-				l := cri.Listing{}
-				known = known[:0]
-				for name, milli := range running {
-					if rapid.Bool().Draw(rt, "listed") {
-						continue
-					}
-					p := sandbox(t, "default/%s bu cpu=%dm", name, milli)
-					l.Sandboxes = append(l.Sandboxes, *p)
-					known = append(known, name)
-				}
-				// What was listed before and is not any more would have left; so all that is known stays.
-				for name, milli := range running {
-					if !slices.Contains(known, name) && part.index[name] != nil {
-						l.Sandboxes = append(l.Sandboxes, *sandbox(t, "default/%s bu cpu=%dm", name, milli))
-						known = append(known, name)
-					}
-				}
-				part.OnPods(read.NewIndex(l))
-				part.Publish(now, nil, false)
+			case 3: // the loop learns of some; of what it knows it hears again
+				learn(func(name string) bool { return part.index[name] != nil || rapid.Bool().Draw(rt, "listed") })
 			case 4: // one ends, and the loop learns of that
-				for name := range running {
-					delete(running, name)
-					a.Left(name)
-					l := cri.Listing{}
-					for other, milli := range running {
-						if part.index[other] != nil {
-							l.Sandboxes = append(l.Sandboxes, *sandbox(t, "default/%s bu cpu=%dm", other, milli))
-						}
-					}
-					part.OnPods(read.NewIndex(l))
-					part.Publish(now, nil, false)
-					break
+				if names := slices.Sorted(maps.Keys(running)); len(names) > 0 {
+					gone := rapid.SampledFrom(names).Draw(rt, "ends")
+					delete(running, gone)
+					a.Left(gone)
+					learn(func(name string) bool { return part.index[name] != nil })
 				}
 			}
 		}

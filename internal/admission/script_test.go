@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,8 @@ import (
 
 // The scripts in testdata are lives of a gate; go test ./internal/admission -rewrite writes the answers anew, to be reviewed as a diff.
 //
-//	node [dry]         a new agent on a node: a resource and how much of it pods may have, name N, label K=V, taint K=V:EFFECT, sysctl NAME
+//	node [dry]         a new agent on a node: a resource and how much of it pods may have, name N, self CGROUP, apparmor on|off, label K=V,
+//	                   taint K=V:EFFECT
 //	runtime            the runtime's pods from now on, one a line (see parseSandbox), of which a container runs
 //	objects            objects of clients, as JSON, one a line
 //	manifests          likewise, of static pods
@@ -41,16 +43,22 @@ import (
 //	state              who holds what
 //	counts, log        what was answered, and logged
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		s := &script{t: t}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			text, err := s.run(d)
-			if err != nil {
-				d.Fatalf(t, "%v", err)
-			}
-			return text
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			s := &script{t: t}
+			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+				text, err := s.run(d)
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return text
+			})
 		})
-	})
+	}
 }
 
 type script struct {
@@ -59,6 +67,7 @@ type script struct {
 	part       *Part
 	store      *podstore.Store
 	now        time.Time
+	self       string
 	conditions []eviction.Condition
 	kubelet    bool
 	kills      map[string]string
@@ -109,6 +118,10 @@ func (s *script) node(d *datadriven.TestData) (err error) {
 		switch f[0] {
 		case "name":
 			n.Name = f[1]
+		case "self":
+			s.self = f[1]
+		case "apparmor":
+			n.AppArmor = stats.Some(f[1] == "on")
 		case "label":
 			key, value, _ := strings.Cut(f[1], "=")
 			n.Configured[key] = value
@@ -129,14 +142,14 @@ func (s *script) node(d *datadriven.TestData) (err error) {
 		return a
 	}
 	s.part = NewPart(s.a, Options{
-		Node: n, DryRun: d.HasArg("dry"), Self: func() string { return "" },
+		Node: n, DryRun: d.HasArg("dry"), Self: func() string { return s.self },
 		Capacity: func() v1.ResourceList { return list }, Allocatable: func(c v1.ResourceList) v1.ResourceList { return c },
 		Evictions: func(time.Time) (ending, undying map[string]bool) {
 			return map[string]bool{s.kills["ending"]: true}, map[string]bool{s.kills["undying"]: true}
 		},
 		HeldOff: func(time.Time, string) (string, bool) { return "", false },
 		Name:    func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
-		Log:  repeat.New(slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{ReplaceAttr: strip}))),
+		Log:     repeat.New(slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{ReplaceAttr: strip}))),
 	})
 	s.publish()
 	return nil

@@ -69,6 +69,8 @@ func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	if err = podjson.Named(p); err != nil {
 		return nil, err
 	}
+	s.texts.Add(int64(-u.texts)) // which nothing holds any more
+	u.texts = 0
 	size := podjson.Size(p)
 	u.staged += size
 	s.staged.Add(int64(size))
@@ -99,7 +101,7 @@ const (
 	sourceFile       = "file"
 )
 
-// named is the pod of a UID, as the runtime has it, else a manifest, with where it is from. Without a UID there is none.
+// named is the pod of p's UID, as the runtime has it, else a manifest, with where it is from. p has a UID.
 func (s *Store) named(p *v1.Pod) (ref stats.PodReference, source string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +113,7 @@ func (s *Store) named(p *v1.Pod) (ref stats.PodReference, source string) {
 		return of.PodRef, of.Annotations[sourceAnnotation]
 	}
 	for _, m := range s.manifests {
-		if m.UID != "" && m.UID == types.UID(uid) {
+		if m.UID == types.UID(uid) {
 			return stats.PodReference{UID: uid, Namespace: m.Namespace, Name: m.Name}, sourceFile
 		}
 	}

@@ -83,10 +83,22 @@ func TestAskIsBounded(t *testing.T) {
 	for _, f := range release {
 		f()
 	}
+	if s.staged.Load() != 0 || s.texts.Load() != 0 {
+		t.Errorf("left: %d, %d", s.staged.Load(), s.texts.Load())
+	}
+	s.held.Store(MaxMemory) // as many are known as may be
+	for _, c := range []string{asking("large", 3<<19), `{"metadata":{"uid":"a","namespace":"a","name":"a","labels":{"a":"` + strings.Repeat("v", 1000<<10) + `"}}}`} {
+		_, done, err := s.Ask(strings.NewReader(c), FormJSON)
+		if err != nil {
+			t.Errorf("%.60s, beside as many as there may be: %v", c, err)
+		}
+		done()
+	}
+	s.held.Store(0)
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
-			for range 4 {
+			for range 2 {
 				_, done, err := s.Ask(strings.NewReader(asking(fmt.Sprint(i), 1<<20)), FormUnsaid)
 				if err != nil && !errors.Is(err, ErrBusy) {
 					t.Error(err)

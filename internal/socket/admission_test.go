@@ -160,9 +160,14 @@ func TestAskingForAdmission(t *testing.T) {
 	}
 }
 
-// A body of any length is not read beyond its bound.
+// A body of any length is not read beyond its bound, and one that says that it is longer not at all.
 func TestABodyThatDoesNotEnd(t *testing.T) {
 	path, _ := start(t, Options{Admission: &decider{}}, patient)
+	said := dial(t, path)
+	send(t, said, "POST /v1/admit HTTP/1.1\r\nHost: j\r\nConnection: close\r\nContent-Length: 1048577\r\n\r\n")
+	if text, _ := io.ReadAll(said); !strings.HasPrefix(string(text), "HTTP/1.1 413") {
+		t.Errorf("a length that is said: %.300s", text)
+	}
 	c := dial(t, path)
 	sent := make(chan int)
 	go func() {

@@ -60,7 +60,13 @@ func fill(v reflect.Value, n *int) {
 		fill(v.Index(0), n)
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.ValueOf(fmt.Sprint("k", *n)), reflect.ValueOf(fmt.Sprint("v", *n)))
+		of := reflect.New(v.Type().Elem()).Elem()
+		if of.Kind() == reflect.String {
+			of.SetString(fmt.Sprint("v", *n))
+		} else {
+			fill(of, n)
+		}
+		v.SetMapIndex(reflect.ValueOf(fmt.Sprint("k", *n)), of)
 	case reflect.String:
 		v.SetString(fmt.Sprint("s", *n))
 	case reflect.Bool:

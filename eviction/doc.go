@@ -16,7 +16,7 @@
 //	candidate.go  Candidate: which pods may be evicted at all, and the keys they are compared by
 //	usage.go      what a pod uses of what is short; cause.go: which pods cause a pressure; level.go: amounts against those of a calm look
 //	rank.go       the order among candidates
-//	local.go      pods over limits of their own
+//	local.go      pods over limits of their own; preempt.go: pods that go for a critical one
 //	manager.go    Manager: its state; step.go: one step of it; terse.go: one that allocates nothing
 //	explain.go    whether what pods hold explains what a disk lost
 //	fresh.go      how long a victim for a disk waits for fresh figures

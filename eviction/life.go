@@ -410,6 +410,8 @@ func (m *Manager) conclude(now time.Time, l *Life) {
 	switch {
 	case l.e.Local():
 		back = l.clean
+	case l.e.Preempts():
+		back, waited = !l.sharedAwaited(now), false
 	case w != nil:
 		back = known && w.observed.OK && !w.met
 		worse = !l.clean && w.observed.OK && w.observed.HalfGone(l.level)

@@ -77,6 +77,13 @@ func TestResumeDecidesTheSame(t *testing.T) {
 			if diff := cmp.Diff(a.text(false), b.text(false)); diff != "" {
 				t.Fatalf("after a restart it decides otherwise:\n%s", diff)
 			}
+			if len(look.Summary.Pods) > 0 && rapid.IntRange(0, 3).Draw(t, "for a critical pod") == 0 {
+				for _, m := range []*Manager{one, two} {
+					if p := &look.Summary.Pods[0]; m.Life(p.PodRef.UID) == nil {
+						m.Begin(Stamp{Time: now}, Preempted(p, look.Pods[p.PodRef.UID], "Preempting", ""), Met{})
+					}
+				}
+			}
 			level := rapid.Uint64Range(0, 4<<30).Draw(t, "level")
 			for i, e := range a.Evictions {
 				fate, at := rapid.IntRange(0, 4).Draw(t, "fate"), Stamp{Time: now, Monotonic: time.Duration(now.UnixNano())}

@@ -145,7 +145,7 @@ const (
 )
 
 // kindNames name what is short in a file, by kind.
-var kindNames = [kinds]string{"memory", "swap", "pids", "bytes", "inodes", "memoryPressure", "ioPressure", "cpuPressure"}
+var kindNames = [kinds]string{"memory", "swap", "pids", "bytes", "inodes", "room", "memoryPressure", "ioPressure", "cpuPressure"}
 
 // saveEviction is an eviction as a file holds it. It shares nothing with it.
 func saveEviction(e *Eviction) SavedEviction {
@@ -168,10 +168,13 @@ func (s *SavedEviction) Eviction() (Eviction, error) {
 		Signal: s.Signal, GracePeriodSeconds: min(max(s.GracePeriodSeconds, hardGrace), maxSavedGrace), Reason: cut(s.Reason, maxName),
 		Message: cut(s.Message, maxMessage), Disruption: s.Disruption, Returns: s.Returns, kind: info.kind,
 	}
+	if e.Preempts() {
+		e.kind, known = kindRoom, true
+	}
 	if !known && !e.Local() {
 		return Eviction{}, fmt.Errorf("for %.64q, which is no signal", string(s.Signal))
 	}
-	if e.hard = s.Hard && !e.Local(); e.hard || e.Local() {
+	if e.hard = s.Hard && !e.Local() && !e.Preempts(); e.hard || e.Local() {
 		e.GracePeriodSeconds = hardGrace
 	}
 	if e.Returns > implausible {

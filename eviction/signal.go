@@ -25,6 +25,7 @@ const (
 	kindPID
 	kindBytes
 	kindInodes
+	kindRoom // what pods request, and not what they use: no threshold is for it
 	kindMemoryPressure
 	kindIOPressure
 	kindCPUPressure

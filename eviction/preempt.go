@@ -1,0 +1,65 @@
+package eviction
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/stats"
+)
+
+// SignalPreempted is that of evictions which make room for a critical pod. Nothing is short, so that no threshold can be set for it; which
+// pods go is for package admit to say.
+const SignalPreempted stats.Signal = "preempted"
+
+// Preempted is the eviction of a pod that goes for a critical one, with the reason and the message of its status. It has its own grace
+// period, however long: the kubelet overrides none (pkg/kubelet/preemption/preemption.go evictPodsToFreeRequests). object may be nil.
+func Preempted(pod *stats.PodStats, object *Pod, reason, message string) Eviction {
+	if object != nil && !object.of(pod) {
+		object = nil
+	}
+	e := Eviction{
+		Pod: clonePod(pod, object), Signal: SignalPreempted, GracePeriodSeconds: v1.DefaultTerminationGracePeriodSeconds,
+		Reason: reason, Message: message, Disruption: true, kind: kindRoom,
+	}
+	if object != nil && object.terminationGrace.OK {
+		e.GracePeriodSeconds = object.terminationGrace.V
+	}
+	e.GracePeriodSeconds = min(max(e.GracePeriodSeconds, hardGrace), maxSavedGrace)
+	return e
+}
+
+// Preempts: the pod goes to make room for a critical one, and not for what the node is short of.
+func (e *Eviction) Preempts() bool { return e.Signal == SignalPreempted }
+
+// Spares says why a pod never goes for a critical one; empty: its priority decides. What protects it from evictions does here, too, but a
+// critical pod goes for one of a higher priority. object may be nil.
+func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
+	if object != nil && !object.of(pod) {
+		object = nil
+	}
+	c := p.candidate(pod, object)
+	if !c.Keys.Priority.OK || c.Keys.Priority.V < systemCriticalPriority {
+		return c.Protected
+	}
+	c.Keys.Priority.V = systemCriticalPriority - 1
+	if object != nil { // its class says no more than the priority does
+		unclassed := *object
+		unclassed.class = ""
+		c.Object = &unclassed
+	}
+	return p.protected(&c)
+}
+
+// Room says what became of the room that a victim held. back: no process of it is left, nor what it had in shared memory, as long as
+// that may still come. over: there is nothing to wait for any more; without back it did not die.
+func (l *Life) Room(now time.Time) (back, over bool) {
+	switch {
+	case l.undying:
+		return false, true
+	case l.departed():
+		back = !l.sharedAwaited(now)
+		return back, back
+	}
+	return false, l.gone || l.superseded
+}

@@ -1,0 +1,221 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/stats"
+)
+
+// preempted is a pod of the ward that goes for a critical one.
+func (w *ward) preempted(p *stats.PodStats) *Life {
+	return w.m.Begin(Stamp{Time: w.now}, Preempted(p, w.objects[p.PodRef.UID], "Preempting", "for a critical pod"), Met{})
+}
+
+// step is a look at all pods so long after the last one, which nobody carries out.
+func (w *ward) step(later time.Duration) Decision {
+	w.now = w.now.Add(later)
+	w.node.Memory.Time = w.now
+	return w.m.Step(w.now, Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, Pods: w.objects, MemoryOnly: true})
+}
+
+// A pod that goes for a critical one has its own grace period, however long, and at least a second.
+func TestPreemptedPodsHaveTheirOwnGracePeriod(t *testing.T) {
+	pod := &stats.PodStats{PodRef: stats.PodReference{UID: "u", Namespace: "default", Name: "p"}, Announced: true}
+	for own, want := range map[int64]int64{0: 1, -5: 1, 1: 1, 7: 7, 3600: 3600, 1 << 40: maxSavedGrace} {
+		object := NewPod(&v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: &own}})
+		if e := Preempted(pod, object, "r", "m"); e.GracePeriodSeconds != want || e.Reason != "r" || e.Message != "m" || !e.Disruption {
+			t.Errorf("of %d s: %+v", own, e)
+		}
+	}
+	if e := Preempted(pod, nil, "r", "m"); e.GracePeriodSeconds != 30 || !e.Preempts() || e.Urgent() || e.Disk() || e.Local() {
+		t.Errorf("without an object: %+v", e)
+	}
+	one, other := int64(1), NewPod(&v1.Pod{Spec: v1.PodSpec{}})
+	other.Ref.Name, other.terminationGrace = "another", stats.Some(one)
+	if e := Preempted(pod, other, "r", "m"); e.GracePeriodSeconds != 30 || e.Pod.PodRef.Name != "p" {
+		t.Errorf("by another pod's object: %+v", e)
+	}
+}
+
+// Its room is back once no process is left, and what it had in shared memory, as long as that may come.
+func TestTheRoomOfAPreemptedPod(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	w.pod("plain", 400, 0, 1)
+	w.pod("files", 400, 0, 1).Memory.ShmemBytes = stats.Some(uint64(300 << 20))
+	w.pod("stuck", 400, 0, 1)
+	w.shmem(300)
+	w.look(time.Second)
+	plain, files, stuck := w.preempted(&w.pods[0]), w.preempted(&w.pods[1]), w.preempted(&w.pods[2])
+	check := func(what string, l *Life, back, over bool, outcome Outcome) {
+		t.Helper()
+		w.look(10 * time.Millisecond)
+		if b, o := l.Room(w.now); b != back || o != over || l.Outcome() != outcome {
+			t.Errorf("%s: back %v, over %v, outcome %q", what, b, o, l.Outcome())
+		}
+	}
+	check("it is being stopped", plain, false, false, OutcomeUnknown)
+	w.dead(plain)
+	w.dead(files)
+	w.m.Refused(w.now, stuck)
+	check("dead", plain, true, true, OutcomeBack)
+	check("dead, its files are not unmounted", files, false, false, OutcomeUnknown)
+	check("it does not die", stuck, false, true, OutcomeUndying)
+	w.shmem(0)
+	check("its files are unmounted", files, true, true, OutcomeBack)
+	w.dead(stuck)
+	check("it died late", stuck, true, true, OutcomeBack)
+}
+
+// Files that nobody unmounts are not waited for for ever, and do not make the kill a failed one.
+func TestARoomWhoseFilesStay(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	w.pod("files", 400, 0, 1).Memory.ShmemBytes = stats.Some(uint64(300 << 20))
+	w.shmem(300)
+	w.look(time.Second)
+	l := w.preempted(&w.pods[0])
+	w.dead(l)
+	w.look(sharedLimit - time.Second)
+	if back, over := l.Room(w.now); back || over {
+		t.Fatalf("back %v, over %v", back, over)
+	}
+	w.look(time.Second)
+	if back, over := l.Room(w.now); !back || !over || l.Outcome() != OutcomeBack {
+		t.Errorf("back %v, over %v, outcome %q", back, over, l.Outcome())
+	}
+}
+
+// An attempt that a later one took the place of is over; so is one whose pod came back under its UID.
+func TestTheRoomOfWhatWasReplaced(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	w.pod("a", 400, 0, 1)
+	w.pod("b", 400, 0, 1)
+	w.look(time.Second)
+	first, second := w.preempted(&w.pods[0]), w.preempted(&w.pods[1])
+	w.preempted(&w.pods[0])
+	if back, over := first.Room(w.now); back || !over {
+		t.Errorf("replaced: back %v, over %v", back, over)
+	}
+	w.pods[1].SandboxIDs = []string{"another"}
+	w.step(time.Second)
+	if back, over := second.Room(w.now); !back || !over {
+		t.Errorf("it came back: back %v, over %v", back, over)
+	}
+}
+
+// A pod in the grace period that it has for a critical one is killed at once for a hard threshold, and a soft one takes nobody else as long
+// as that pod explains the shortage.
+func TestPreemptedPodsAndThresholds(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi", "soft memory.available 500Mi", "grace memory.available 1s")
+	w.pod("going", 450, 0, 1)
+	w.pod("innocent", 300, 0, 1)
+	w.look(time.Second)
+	l := w.preempted(&w.pods[0])
+	w.left(stats.SignalMemoryAvailable, 400)
+	w.step(time.Second)
+	if d := w.step(2 * time.Second); len(d.Evictions) > 0 || d.Reason != "the eviction of pod going is under way" {
+		t.Errorf("%+v: %s", d.Evictions, d.Reason)
+	}
+	w.left(stats.SignalMemoryAvailable, 50)
+	d := w.step(time.Second)
+	if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].Hastens {
+		t.Fatalf("%+v: %s", d.Evictions, d.Reason)
+	}
+	w.m.Hasten(Stamp{Time: w.now}, l, d.Evictions[0], d.Signal)
+	w.m.Emptied(Stamp{Time: w.now}, l)
+	if back, over := l.Room(w.now); !back || !over {
+		t.Errorf("hastened: back %v, over %v", back, over)
+	}
+}
+
+// The breaker counts no eviction that was for nothing that is short.
+func TestTheBreakerCountsNoPreemption(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	w.m.config.Breaker = true
+	for _, uid := range []string{"a", "b", "c", "d"} {
+		w.pod(uid, 10, 0, 1)
+	}
+	w.left(stats.SignalMemoryAvailable, 50)
+	for i := range w.pods {
+		l := w.preempted(&w.pods[i])
+		w.m.Killed(Stamp{Time: w.now}, l) // a hard threshold may
+		w.dead(l)
+		w.m.Cleaned(Stamp{Time: w.now}, l)
+		w.now = w.now.Add(settleLimit)
+		w.m.settle(w.now, &stats.Summary{Node: w.node, Pods: w.pods})
+	}
+	if w.m.stops() || len(w.m.breakers) > 0 || len(w.m.lives) > 0 && !w.m.lives[0].settled {
+		t.Errorf("breakers %+v, lives %d", w.m.breakers, len(w.m.lives))
+	}
+}
+
+// What is saved of one comes back as it was: its grace period is its own, whatever the maximum for thresholds.
+func TestPreemptedPodsOutliveARestart(t *testing.T) {
+	w := newWard(t, "hard memory.available 100Mi")
+	w.m.config.MaxPodGracePeriodSeconds = 5
+	grace := int64(600)
+	p := w.pod("a", 400, 0, 1)
+	w.objects = map[string]*Pod{"a": NewPod(&v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace}})}
+	w.look(time.Second)
+	l := w.preempted(p)
+	l.Record = "r"
+	next := NewManager(w.m.config)
+	if dropped := next.Resume(w.now, onFile(t, w.m.Save())); len(dropped) > 0 {
+		t.Fatal(dropped)
+	}
+	again := next.Life("a")
+	if again == nil {
+		t.Fatal("it is forgotten")
+	}
+	if e := again.Eviction(); !e.Preempts() || e.kind != kindRoom || e.Hard() || e.GracePeriodSeconds != grace || !again.Deadline().Equal(l.Deadline()) ||
+		e.Reason != "Preempting" || !again.gentle() || again.Record != "r" {
+		t.Errorf("%+v until %v", e, again.Deadline())
+	}
+	saved := SavedEviction{Signal: SignalPreempted, Hard: true, GracePeriodSeconds: 7, Pod: SavedPod{UID: "u", SandboxIDs: []string{"s"}}}
+	if e, err := saved.Eviction(); err != nil || e.Hard() || e.GracePeriodSeconds != 7 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// What protects a pod from evictions keeps it from going for a critical one, but for its own priority, which is compared.
+func TestWhoIsSpared(t *testing.T) {
+	policy := Policy{AnnotationNamespaces: []string{"kube-system"}, ProtectedNamespaces: []string{"kube-system"}}
+	critical, ordinary := int32(systemCriticalPriority), int32(5)
+	object := func(change func(*v1.Pod)) *Pod {
+		p := &v1.Pod{}
+		p.Namespace, p.Name = "kube-system", "p"
+		change(p)
+		return NewPod(p)
+	}
+	priority := func(v *int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = v } }
+	for name, test := range map[string]struct {
+		change func(*stats.PodStats)
+		object *Pod
+		want   string
+	}{
+		"ordinary":                {object: object(priority(&ordinary))},
+		"critical":                {object: object(priority(&critical))},
+		"critical by class, too":  {object: object(func(p *v1.Pod) { priority(&critical)(p); p.Spec.PriorityClassName = "system-node-critical" })},
+		"critical by class alone": {object: object(func(p *v1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }), want: "critical pod (class system-node-critical)"},
+		"critical, never": {object: object(func(p *v1.Pod) {
+			priority(&critical)(p)
+			p.Annotations = map[string]string{annotationNeverEvict: "true"}
+		}), want: "annotated jettison/never-evict"},
+		"unknown":                   {want: "namespace kube-system is protected and the pod's priority unknown"},
+		"another's object":          {object: object(func(p *v1.Pod) { priority(&critical)(p); p.Name = "q" }), want: "namespace kube-system is protected and the pod's priority unknown"},
+		"the agent, critical":       {change: func(p *stats.PodStats) { p.Self = true }, object: object(priority(&critical)), want: "this agent runs in it"},
+		"a critical mirror":         {change: func(p *stats.PodStats) { p.Annotations = map[string]string{annotationConfigMirror: "x"} }, object: object(priority(&critical)), want: "mirror pod"},
+		"-997, critical priority":   {change: func(p *stats.PodStats) { p.NodeCritical = true }, object: object(priority(&critical))},
+		"-997, of unknown priority": {change: func(p *stats.PodStats) { p.NodeCritical = true }, want: "critical pod (oom_score_adj -997)"},
+	} {
+		pod := &stats.PodStats{PodRef: stats.PodReference{UID: "u", Namespace: "kube-system", Name: "p"}, Announced: true}
+		if test.change != nil {
+			test.change(pod)
+		}
+		if got := policy.Spares(pod, test.object); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -29,8 +29,7 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 	v.carrier.begun.Add(1)
 	if v.o.DryRun {
 		d.Words()
-		v.o.Log.Repeat("dry run: "+uid, func() { v.o.Log.Info("would evict", v.describe(d, &d.Evictions[i])...) })
-		v.recordWould(d, &d.Evictions[i])
+		v.wouldGo(d, &d.Evictions[i])
 		return false
 	}
 	old := v.o.Manager.Life(uid)
@@ -48,6 +47,12 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 	d.Words()
 	v.begun(ctx, d, i, old, &b)
 	return true
+}
+
+// wouldGo says and keeps what a dry run would have done.
+func (v *Evictions) wouldGo(d *eviction.Decision, e *eviction.Eviction) {
+	v.o.Log.Repeat("dry run: "+e.Pod.PodRef.UID, func() { v.o.Log.Info("would evict", v.describe(d, e)...) })
+	v.recordWould(d, e)
 }
 
 // begun takes note of an eviction that was begun, and has it carried out.
@@ -138,8 +143,13 @@ func (v *Evictions) unpinned(pod *stats.PodStats, err error) {
 	v.o.Log.Repeat("pin: "+err.Error(), func() {
 		v.o.Log.Warn("the victim cannot be evicted", "pod", v.o.Pods.Name(pod.PodRef), "error", err)
 	})
-	if pod.Cgroup == "" { // known by its object only, and for long perhaps: a pod that can be killed goes before it
-		v.o.Manager.Aside(time.Now(), pod.PodRef.UID)
+	v.cannotGo(time.Now(), pod)
+}
+
+// cannotGo sets a pod aside that is known by its object only, and for long perhaps: a pod that can be killed goes before it.
+func (v *Evictions) cannotGo(now time.Time, pod *stats.PodStats) {
+	if pod.Cgroup == "" {
+		v.o.Manager.Aside(now, pod.PodRef.UID)
 	}
 }
 
@@ -191,7 +201,7 @@ func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) boo
 // afterSqueeze finds out which reclaim of memory an eviction follows, after the kill.
 func (v *Evictions) afterSqueeze(u *underway) {
 	e := u.life.Eviction()
-	if e.Disk() {
+	if e.Disk() || e.Preempts() {
 		return
 	}
 	effect, follows := v.o.Squeeze.Followed(u.began, squeeze.Follower{ID: follower(u), Signal: e.Signal})

@@ -3,6 +3,7 @@
 //
 //	evictions.go  Evictions: what the loop keeps of each
 //	begin.go      from the decision to the kill
+//	preempt.go    pods that go for a critical one
 //	carry.go      carrier: the rest, on a goroutine of its own
 //	leftovers.go  what a dead pod leaves in memory and on disk
 //	event.go      what the goroutines report, and what came of it

@@ -52,7 +52,9 @@ func HeldBy(p PodAttributes) Held {
 	return out
 }
 
-func (h *Held) critical() bool {
+// Critical: it may have others killed for its room, and goes for none but a more critical one (pkg/kubelet/types/pod_update.go
+// IsCriticalPod).
+func (h *Held) Critical() bool {
 	return h.Static || h.Priority.OK && h.Priority.V >= systemCriticalPriority
 }
 

@@ -50,7 +50,7 @@ func Preempt(p PodAttributes, n NodeState) (Plan, Result) {
 		return Plan{}, result
 	}
 	asking := HeldBy(p)
-	if !asking.critical() {
+	if !asking.Critical() {
 		return Plan{}, result
 	}
 	var plan Plan
@@ -77,6 +77,11 @@ func Preempt(p PodAttributes, n NodeState) (Plan, Result) {
 	return plan, result
 }
 
+// Failed is the answer where nobody could be killed for the plan, and why.
+func (p *Plan) Failed(why error) Result {
+	return Result{Reason: ReasonUnexpected, Message: recovering + why.Error()}
+}
+
 func values(list []*Held) (out []Held) {
 	for _, h := range list {
 		out = append(out, *h)
@@ -92,7 +97,7 @@ func (h *Held) mayPreempt(victim *Held) bool {
 		return false
 	}
 	// A critical one that is not static has a priority. A static one that asks may have none, which is below all critical ones.
-	return !victim.critical() || h.Priority.V > victim.Priority.V
+	return !victim.Critical() || h.Priority.V > victim.Priority.V
 }
 
 // words are the kubelet's for what is missing (admissionRequirementList.toString).

@@ -105,7 +105,7 @@ func TestVictimsAreTheKubelets(t *testing.T) {
 			switch {
 			case h.Ending:
 				ending = append(ending, h)
-			case !h.Spared && !h.Static && (!h.critical() || h.Priority.OK && asking.Priority.OK && h.Priority.V < asking.Priority.V):
+			case !h.Spared && !h.Static && (!h.Critical() || h.Priority.OK && asking.Priority.OK && h.Priority.V < asking.Priority.V):
 				byClass[h.QOS], able = append(byClass[h.QOS], h), append(able, h)
 			}
 		}
@@ -116,7 +116,7 @@ func TestVictimsAreTheKubelets(t *testing.T) {
 			})
 			return Admit(p, after).Admit
 		}
-		possible := !result.Admit && asking.critical() && fits(slices.Concat(ending, able))
+		possible := !result.Admit && asking.Critical() && fits(slices.Concat(ending, able))
 		if plan.Empty() == possible {
 			t.Fatalf("plan %s, though all that may go would make room: %v", plan.text(), possible)
 		}

@@ -39,11 +39,14 @@ func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 		object = nil
 	}
 	c := p.candidate(pod, object)
-	if !c.Keys.Priority.OK || c.Keys.Priority.V < systemCriticalPriority {
+	classed := object != nil && object.class != ""
+	switch priority := c.Keys.Priority; {
+	case priority.OK && priority.V >= systemCriticalPriority, !priority.OK && classed:
+	default:
 		return c.Protected
 	}
-	c.Keys.Priority.V = systemCriticalPriority - 1
-	if object != nil { // its class says no more than the priority does
+	c.Keys.Priority = stats.Some[int32](systemCriticalPriority - 1)
+	if classed { // which is a priority (pkg/apis/scheduling/types.go SystemPriorityClasses)
 		unclassed := *object
 		unclassed.class = ""
 		c.Object = &unclassed

@@ -5,6 +5,7 @@
 //	snapshot.go   Snapshot: what is published; Part: the loop's, which publishes it
 //	held.go       what a pod of the runtime holds
 //	asking.go     the pod that asks: its object, its manifest, or what the runtime tells of it
+//	preempt.go    Preempting: room for critical pods, made and kept; notes.go: what the runtime is told of it
 //	letin.go      pods that were let in and are not in the snapshot yet
 //	node.go       what of the node does not change: its name, labels, taints
 //	count.go      what was answered, and how fast
@@ -39,8 +40,8 @@ var ErrUnknown = errors.New("the node is not known: the agent has not looked at 
 // Preemptor makes room for critical pods, by killing others. Both methods are for any goroutine.
 type Preemptor interface {
 	// Want is told of a pod that was refused in the runtime for want of room alone, and whose priority is known: one that is not critical,
-	// too. It is called while the runtime waits, so it must not block.
-	Want(p admit.PodAttributes)
+	// too. It is called while the runtime waits, so it must not block. What it returns is added to the refusal.
+	Want(p admit.PodAttributes) (note string)
 	// Preempt decides on a pod, and makes room for it where that is what is missing: it returns when the room is there, or why it will not
 	// be. What was begun goes on when ctx ends.
 	Preempt(ctx context.Context, p admit.PodAttributes) (admit.Result, error)
@@ -125,6 +126,12 @@ func (a *Admission) Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, err
 	if by == nil {
 		return admit.Result{}, ErrNoPreemption
 	}
+	now := time.Now()
+	if s := a.fresh(now); s != nil {
+		if why, held := s.heldOff(now, string(pod.UID)); held {
+			return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
+		}
+	}
 	return (*by).Preempt(ctx, attributes(pod))
 }
 
@@ -155,11 +162,12 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 	if s.Observe {
 		return ""
 	}
+	note := ""
 	if by := a.preempts.Load(); by != nil && asking.sure && lacksRoom(failures) {
-		(*by).Want(asking.PodAttributes)
+		note = (*by).Want(asking.PodAttributes)
 	}
-	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s", ref.Namespace, ref.Name, failures[0].Reason,
-		failures[0].Message)
+	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s%.1000s", ref.Namespace, ref.Name, failures[0].Reason,
+		failures[0].Message, note)
 }
 
 // remember keeps the room of a pod that is let in, and none for one that is not.

@@ -215,7 +215,10 @@ func TestAskedFromManySides(t *testing.T) {
 // preemptor notes who wants room.
 type preemptor struct{ wanted []types.UID }
 
-func (p *preemptor) Want(pod admit.PodAttributes) { p.wanted = append(p.wanted, pod.Pod.UID) }
+func (p *preemptor) Want(pod admit.PodAttributes) string {
+	p.wanted = append(p.wanted, pod.Pod.UID)
+	return "; noted"
+}
 func (p *preemptor) Preempt(_ context.Context, pod admit.PodAttributes) (admit.Result, error) {
 	p.wanted = append(p.wanted, pod.Pod.UID)
 	return admit.Result{Admit: true}, nil
@@ -232,7 +235,10 @@ func TestWhoWantsRoom(t *testing.T) {
 			"kube-system/unknown bu cpu=2", "kube-system/known bu cpu=2 jettison/priority=2000000000", "kube-system/low bu cpu=2 jettison/priority=1",
 			"default/tenant bu cpu=2 jettison/priority=2000000000", "default/fits bu cpu=1m",
 		} {
-			a.Refuse(now, sandbox(t, "%s", line), "")
+			before := len(by.wanted)
+			if why := a.Refuse(now, sandbox(t, "%s", line), ""); strings.HasSuffix(why, "; noted") != (len(by.wanted) > before) {
+				t.Errorf("%s: %q", line, why)
+			}
 		}
 	}
 	part.Publish(now, []eviction.Condition{"DiskPressure"}, false)
@@ -251,13 +257,40 @@ func TestWhoWantsRoom(t *testing.T) {
 
 // A client is told that a pod is held off, as it would be in the runtime.
 func TestAHeldOffPodIsRefused(t *testing.T) {
-	a, part := gate(t, list("1", "1Gi", "10"), Options{HeldOff: func(_ time.Time, uid string) (string, bool) { return "it leaks", uid == "u" }})
+	by := &preemptor{}
+	heldOff := func(_ time.Time, uid string) (string, bool) { return "it leaks", uid == "u" }
+	a, part := gate(t, list("1", "1Gi", "10"), Options{HeldOff: heldOff, Preemptor: by})
 	part.Publish(time.Now(), nil, false)
 	for uid, want := range map[types.UID]admit.Result{"u": {Reason: "Evicted", Message: "it leaks"}, "other": {Admit: true}} {
 		p := &v1.Pod{}
 		p.UID = uid
 		if got, err := a.Ask(t.Context(), p); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", uid, got, err)
+		}
+		if got, err := a.Preempt(t.Context(), p); err != nil || got != want {
+			t.Errorf("%s, preempting: %+v, %v", uid, got, err)
+		}
+	}
+	if !slices.Equal(by.wanted, []types.UID{"other"}) {
+		t.Errorf("%v preempt", by.wanted)
+	}
+}
+
+// A pod that was killed and is dead holds no room, whatever the runtime says yet; one that came back under its UID does.
+func TestWhoIsDeadHoldsNothing(t *testing.T) {
+	dead := map[string][]string{}
+	a, part := gate(t, list("1", "1Gi", "10"), Options{Dead: func(time.Time) map[string][]string { return dead }})
+	victim, now := sandbox(t, "default/victim be"), time.Now()
+	part.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*victim}}))
+	for _, test := range []struct {
+		sandboxes []string
+		held      int
+	}{{nil, 1}, {[]string{"older", victim.ID}, 0}, {[]string{"older"}, 1}} {
+		dead[victim.UID] = test.sandboxes
+		part.Changed()
+		part.Publish(now, nil, false)
+		if n, err := a.State(now); err != nil || len(n.Pods) != test.held {
+			t.Errorf("dead %v: %d pods hold room, %v", test.sandboxes, len(n.Pods), err)
 		}
 	}
 }

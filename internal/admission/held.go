@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	if object != nil && !names(object, told.PodRef) {
 		object, judged = nil, nil
 	}
-	priority, protected := p.a.policy.Judge(&told, judged)
+	priority, _ := p.a.policy.Judge(&told, judged)
 	out := admit.Held{Requests: p.least(pod, &told)}
 	if object != nil {
 		out = admit.HeldBy(attributes(object))
@@ -44,9 +45,7 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	source, has := told.Annotations[annotationSource]
 	_, mirror := told.Annotations[annotationMirror]
 	out.Static = out.Static || has && source != "api" || mirror
-	// A critical pod goes for one that is more critical still, and for no other; all else that protects a pod spares it.
-	critical := out.Priority.OK && out.Priority.V >= systemCriticalPriority
-	out.Spared = told.Self || protected != "" && !critical
+	out.Spared = p.a.policy.Spares(&told, judged) != ""
 	return out
 }
 
@@ -82,8 +81,12 @@ func (p *Part) pods(now time.Time) []admit.Held {
 	next := make(map[string]*known, len(p.index))
 	out := make([]admit.Held, 0, len(p.index))
 	ending, undying := p.o.Evictions(now)
+	dead := map[string][]string(nil)
+	if p.o.Dead != nil {
+		dead = p.o.Dead(now)
+	}
 	for uid, pod := range p.index {
-		if !holds(pod) {
+		if !holds(pod) || len(pod.Sandboxes) > 0 && slices.Contains(dead[uid], pod.Sandboxes[0].ID) {
 			continue
 		}
 		k, object := p.known[uid], p.objects[uid]

@@ -40,6 +40,9 @@ type Options struct {
 	Evictions func(now time.Time) (ending, undying map[string]bool)
 	// HeldOff says why a pod is kept out that was evicted. It is for any goroutine.
 	HeldOff func(now time.Time, uid string) (why string, held bool)
+	// Dead are the sandboxes of pods that were killed and of which nothing is left, by UID: they hold no room, whatever the runtime says
+	// yet. nil: there is none.
+	Dead func(now time.Time) map[string][]string
 	// Promised is room that is kept for pods that do not run yet; nil: there is none.
 	Promised  func(now time.Time) []admit.Held
 	Preemptor Preemptor                       // nil: nobody makes room for critical pods

@@ -6,6 +6,7 @@
 //	look.go       the cheap look and what follows from it; what is done once a second
 //	decide.go     the dear looks and the decision, when a threshold asks for a victim
 //	gateway.go    the gate in the runtime, and what new pods are decided by
+//	preempt.go    pods that go for a critical one
 //	capacity.go   what this node has, and thresholds and reservations that it cannot satisfy
 //	reserve.go    node allocatable, and protection of what pods request, as far as they are written
 //	shown.go      conditions in the log, and the State that others read

@@ -23,14 +23,16 @@ func (b *builder) gateway(l *loop) gateway {
 		asker = b.admission
 	}
 	g := gate.New(gate.Options{Log: b.log, Name: l.pods.Name, Asker: asker}, c.Gate && !o.DryRun)
+	preempting := b.preempting(l)
 	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
 		Node: admission.Node{
 			Name: cmp.Or(c.HostnameOverride, admission.Hostname(cmp.Or(o.ProcMount, "/proc"))), Arch: runtime.GOARCH,
 			Configured: c.NodeLabels, Taints: c.Taints(), Sysctls: c.Sysctls, AppArmor: admission.AppArmor("/sys"),
 		},
-		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, HeldOff: g.HeldOff,
-	})}
+		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, HeldOff: g.HeldOff,
+		Promised: preempting.Promised, Preemptor: preempting,
+	}), preempting}
 }
 
 // allocatable is what of a capacity pods may request together. Without isolation of local storage none of that is counted, as in a kubelet.
@@ -59,6 +61,13 @@ func (l *loop) underway(now time.Time) (ending, undying map[string]bool) {
 
 // admission publishes what new pods are decided by, if it has changed.
 func (l *loop) admission(now time.Time) {
+	if l.gate.preempting.Advance(now) {
+		l.gate.admission.Changed()
+	}
+	l.publishAdmission(now)
+}
+
+func (l *loop) publishAdmission(now time.Time) {
 	ready := l.manager.Ready(now)
 	l.gate.admission.Publish(now, ready.Conditions, l.kubelet.Found())
 }

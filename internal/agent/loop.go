@@ -61,7 +61,8 @@ type loop struct {
 // gateway is what pods come in by.
 type gateway struct {
 	*gate.Gate
-	admission *admission.Part
+	admission  *admission.Part
+	preempting *admission.Preempting
 }
 
 // relief is what is given back before a pod goes.
@@ -98,6 +99,9 @@ func (l *loop) run(ctx context.Context) {
 			l.onTold(u)
 		case r := <-l.gate.admission.Told():
 			l.onRefused(r)
+		case a := <-l.gate.preempting.Asks():
+			l.gate.preempting.OnAsk(ctx, time.Now(), a)
+			look = true
 		case <-l.wakes.C():
 			if rest, woken := l.onWake(time.Now()); woken && rest > 0 {
 				timer.Reset(rest)

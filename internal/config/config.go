@@ -108,6 +108,7 @@ type Config struct {
 	ImageGCPeriod        Duration              `yaml:"imageGCPeriod" own:"true"`
 	PodGoneAfter         Duration              `yaml:"podGoneAfter" own:"true"`
 	Gate                 bool                  `yaml:"gate" own:"true"`
+	Preemption           bool                  `yaml:"preemption" own:"true"`
 	WriteAllocatable     bool                  `yaml:"writeAllocatable" own:"true"` // never beside a kubelet
 	MemoryQoS            bool                  `yaml:"memoryQoS" own:"true"`        // likewise
 	RuntimeWait          Duration              `yaml:"runtimeWait" own:"true"`      // 0: for ever
@@ -160,6 +161,7 @@ func defaults(kind string) *Config {
 		ImageGCPeriod:        Duration(5 * time.Minute),
 		PodGoneAfter:         Duration(5 * time.Minute),
 		Gate:                 true,
+		Preemption:           true,
 		RuntimeWait:          Duration(30 * time.Second),
 		Socket:               api.DefaultSocket,
 		StateDir:             "/var/lib/jettison",

@@ -16,8 +16,8 @@ var ErrDryRun = errors.New("a dry run stops no pod")
 var errUndying = errors.New("it was stopped a moment ago and does not die")
 
 // Preempt has pods stopped that go for a critical one, each in its own grace period, all at the same time; reason says for whom. It is all
-// or nothing: where one of them cannot be pinned none is stopped, for the others would die for nothing. Of one that is on its way out already
-// the life that there is counts. lives are in the order of the victims; each ends of itself (eviction.Life.Room).
+// or nothing: where one of them cannot be pinned none is stopped, for the others would die for nothing. Of one that is on its way out
+// already the life that there is counts. lives are in the order of the victims; each ends of itself (eviction.Life.Room).
 func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []eviction.Eviction, reason string) ([]*eviction.Life, error) {
 	d := eviction.Decision{Time: now, Evictions: victims, Reason: reason}
 	if v.o.DryRun {
@@ -67,4 +67,12 @@ func closeAll(blows []blow) {
 			v.Close()
 		}
 	}
+}
+
+// WhyAlive is why a victim is not known to be dead; empty: it is, or nothing was wrong yet.
+func (v *Evictions) WhyAlive(l *eviction.Life) string {
+	if u := v.underway[l]; u != nil && u.alive != nil {
+		return u.alive.Error()
+	}
+	return ""
 }

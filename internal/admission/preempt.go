@@ -1,0 +1,267 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/admit"
+	"jettison/eviction"
+	"jettison/internal/repeat"
+)
+
+// Bounds of Preempting.
+const (
+	maxMaking = 16          // critical pods for which room is made at the same time
+	maxAsks   = 16          // that wait for the loop
+	maxNotes  = 64          // pods that the runtime is told of what became of their preemption
+	noteFor   = time.Minute // for so long: a caller's retry comes well before
+)
+
+// Errors of Preempt: there is no answer.
+var (
+	ErrClosed = errors.New("the agent is being stopped")
+	ErrBusy   = fmt.Errorf("room is being made for %d pods already", maxMaking)
+)
+
+// errKubelet is why nobody goes beside a kubelet.
+var errKubelet = errors.New("a kubelet is on this node, and makes room for the pods that it takes")
+
+// PreemptOptions of NewPreempting. All functions are called by the loop's goroutine.
+type PreemptOptions struct {
+	Wanted  bool                                         // pods that the runtime is refused have others stopped, too
+	State   func(now time.Time) (admit.NodeState, error) // of the node as it is now
+	Kubelet func() bool                                  // one is on this node
+	// Stop has pods stopped, all or none; reason says for whom. The lives are in the order of the UIDs.
+	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life, error)
+	Life func(uid string) *eviction.Life     // that is not over; nil: none
+	Why  func(*eviction.Life) string         // why a victim is not dead
+	Name func(namespace, name string) string // for people
+	Log  *repeat.Logger
+}
+
+// Preempting makes room for critical pods, and keeps it until they run. It is the Preemptor: the runtime's plugin and clients hand over
+// to the loop, to which all else belongs. That decides anew on each pod by the node as it is then.
+type Preempting struct {
+	o     PreemptOptions
+	asks  chan ask
+	done  chan struct{} // closed: the loop has ended
+	notes notes
+
+	making   []*making // in the order in which they were begun
+	promises admit.Promises
+	promised int // how many there were at the last Advance
+	changed  bool
+}
+
+// ask is a critical pod that asks for room.
+type ask struct {
+	pod   admit.PodAttributes
+	reply chan answer // one slot; nil: who asked does not wait
+}
+
+type answer struct {
+	result admit.Result
+	err    error
+}
+
+// making is room that is being made.
+type making struct {
+	pod     admit.PodAttributes
+	held    admit.Held
+	plan    admit.Plan
+	victims []*eviction.Life // as the plan's
+	awaited []*eviction.Life
+	waiting []chan answer
+}
+
+// NewPreempting makes one for which nobody has asked. Close it when the loop ends.
+func NewPreempting(o PreemptOptions) *Preempting {
+	return &Preempting{o: o, asks: make(chan ask, maxAsks), done: make(chan struct{})}
+}
+
+// Close answers all who wait that the agent is being stopped. What was begun goes on.
+func (p *Preempting) Close() { close(p.done) }
+
+// Asks are for OnAsk.
+func (p *Preempting) Asks() <-chan ask { return p.asks }
+
+// Want implements Preemptor.
+func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
+	held := admit.HeldBy(pod)
+	if !p.o.Wanted || held.UID == "" || !held.Critical() {
+		return ""
+	}
+	select {
+	case p.asks <- ask{pod: pod}:
+	default: // it will be asked for again
+	}
+	if text := p.notes.of(time.Now(), held.UID); text != "" {
+		return "; no room could be made: " + text
+	}
+	return "; room is made for it, if others may go: ask again"
+}
+
+// Preempt implements Preemptor. Room that is there is kept for the pod for admit.PromisedFor.
+func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admit.Result, error) {
+	reply := make(chan answer, 1)
+	select {
+	case p.asks <- ask{pod, reply}:
+	case <-ctx.Done():
+		return admit.Result{}, ctx.Err()
+	case <-p.done:
+		return admit.Result{}, ErrClosed
+	}
+	select {
+	case a := <-reply:
+		return a.result, a.err
+	case <-ctx.Done():
+		return admit.Result{}, ctx.Err()
+	case <-p.done:
+		return admit.Result{}, ErrClosed
+	}
+}
+
+// OnAsk begins to make room for a pod, unless that is under way.
+func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
+	uid := a.pod.Pod.UID
+	if at := slices.IndexFunc(p.making, func(m *making) bool { return m.held.UID == uid }); at >= 0 {
+		if a.reply != nil {
+			p.making[at].waiting = append(p.making[at].waiting, a.reply)
+		}
+		return
+	}
+	result, err, waits := p.begin(ctx, now, &a)
+	if waits {
+		return
+	}
+	if err == nil && result.Admit && a.reply != nil {
+		p.keep(now, admit.HeldBy(a.pod))
+	}
+	if a.reply != nil {
+		a.reply <- answer{result, err}
+	}
+}
+
+// begin decides, and has victims stopped. waits: the answer comes once they are gone.
+func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result admit.Result, err error, waits bool) {
+	state, err := p.o.State(now)
+	if err != nil {
+		return result, err, false
+	}
+	plan, result := admit.Preempt(a.pod, state)
+	switch {
+	case plan.Empty():
+		return result, nil, false
+	case p.o.Kubelet():
+		return plan.Failed(errKubelet), nil, false
+	case len(p.making) >= maxMaking:
+		return result, ErrBusy, false
+	}
+	m := &making{pod: a.pod, held: admit.HeldBy(a.pod), plan: plan}
+	name := p.o.Name(m.held.Namespace, m.held.Name)
+	var uids, victims []string
+	for i := range plan.Victims {
+		v := &plan.Victims[i]
+		uids, victims = append(uids, string(v.UID)), append(victims, p.o.Name(v.Namespace, v.Name))
+	}
+	if m.victims, err = p.o.Stop(ctx, now, uids, "room for pod "+name+": "+result.Message); err != nil {
+		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID, "victims", victims, "error", err)
+		p.notes.set(now, m.held.UID, err.Error())
+		return plan.Failed(err), nil, false
+	}
+	for i := range plan.Awaited {
+		if l := p.o.Life(string(plan.Awaited[i].UID)); l != nil {
+			m.awaited = append(m.awaited, l)
+		}
+	}
+	if a.reply != nil {
+		m.waiting = append(m.waiting, a.reply)
+	}
+	p.notes.set(now, m.held.UID, "")
+	p.making = append(p.making, m)
+	p.keep(now, m.held) // from now on: others would take what the first victims leave
+	p.o.Log.Info("making room for a critical pod", "pod", name, "uid", m.held.UID, "message", result.Message, "victims", victims,
+		"awaited", len(plan.Awaited))
+	return result, nil, true
+}
+
+// keep keeps room for a pod.
+func (p *Preempting) keep(now time.Time, pod admit.Held) {
+	p.changed = p.promises.Keep(now, pod) || p.changed
+}
+
+// Advance answers those whose victims are gone, or do not go. changed: what Promised says is something else now.
+func (p *Preempting) Advance(now time.Time) (changed bool) {
+	var left []*making
+	for i, m := range p.making {
+		if m.over(now) && p.finish(now, m, p.making[i+1:]) {
+			continue
+		}
+		left = append(left, m)
+		p.promises.Keep(now, m.held)
+	}
+	p.making = left
+	n := len(p.promises.Held(now))
+	changed = p.changed || n != p.promised
+	p.promised, p.changed = n, false
+	return changed
+}
+
+// Promised is the room that is kept for pods that do not run yet.
+func (p *Preempting) Promised(now time.Time) []admit.Held { return p.promises.Held(now) }
+
+// over: there is nothing to wait for any more.
+func (m *making) over(now time.Time) bool {
+	waits := func(l *eviction.Life) bool { _, over := l.Room(now); return !over }
+	return !slices.ContainsFunc(m.victims, waits) && !slices.ContainsFunc(m.awaited, waits)
+}
+
+// finish decides on a pod by the node as it is now. A victim that is not dead has its room still. later are those who asked after it: they
+// wait for its victims, too, and what is kept for them is not there yet. false: the node is not known, so that it has to be tried again.
+func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
+	state, err := p.o.State(now)
+	if err != nil {
+		return false
+	}
+	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised), func(h admit.Held) bool {
+		return slices.ContainsFunc(later, func(l *making) bool { return l.held.UID == h.UID })
+	})
+	var kills []admit.Kill
+	for i, l := range m.victims {
+		k := admit.Kill{UID: m.plan.Victims[i].UID}
+		if back, _ := l.Room(now); !back {
+			k.Error = cmp.Or(p.o.Why(l), "it did not die")
+		}
+		kills = append(kills, k)
+	}
+	result := m.plan.Outcome(m.pod, state, kills)
+	name := p.o.Name(m.held.Namespace, m.held.Name)
+	if result.Admit {
+		p.keep(now, m.held)
+		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID, "victims", len(kills), "keptFor", admit.PromisedFor)
+	} else {
+		p.promises.Drop(m.held.UID)
+		p.notes.set(now, m.held.UID, result.Message)
+		p.changed = true
+		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID, "reason", result.Reason,
+			"message", result.Message)
+	}
+	for _, reply := range m.waiting {
+		reply <- answer{result: result}
+	}
+	return true
+}
+
+// Making are the pods for which room is being made.
+func (p *Preempting) Making() (out []types.UID) {
+	for _, m := range p.making {
+		out = append(out, m.held.UID)
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"jettison/admit"
+	"jettison/eviction"
+	"jettison/internal/admission"
+	"jettison/stats"
+)
+
+// preempting makes room for critical pods. A dry run says who would go.
+func (b *builder) preempting(l *loop) *admission.Preempting {
+	p := admission.NewPreempting(admission.PreemptOptions{
+		Wanted: b.o.Config.Preemption, Kubelet: l.kubelet.Found, Stop: l.preempt, Life: b.manager.Life, Log: b.log,
+		State: func(now time.Time) (admit.NodeState, error) {
+			l.gate.admission.Changed()
+			l.publishAdmission(now)
+			return b.admission.State(now)
+		},
+		Why: func(life *eviction.Life) string { return l.evictions.WhyAlive(life) },
+		Name: func(namespace, name string) string {
+			return l.pods.Name(stats.PodReference{Namespace: namespace, Name: name})
+		},
+	})
+	b.later(p.Close)
+	return p
+}
+
+// preempt has pods stopped to make room for a critical one, by a look made now.
+func (l *loop) preempt(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life, error) {
+	if len(uids) == 0 {
+		return nil, nil
+	}
+	if err := l.looks.Pods(now, l.pods.All()); err != nil {
+		l.log.Repeat("reading pods: "+err.Error(), func() { l.log.Warn("some pods could not be measured", "error", err) })
+	}
+	pods, objects := l.looks.Summary().Pods, l.objects.Pods()
+	var victims []eviction.Eviction
+	for _, uid := range uids {
+		at := slices.IndexFunc(pods, func(p stats.PodStats) bool { return p.PodRef.UID == uid })
+		if at < 0 {
+			return nil, fmt.Errorf("pod %s: it is not there any more", l.pods.Name(stats.PodReference{UID: uid}))
+		}
+		victims = append(victims, eviction.Preempted(&pods[at], objects[uid], admit.ReasonPreempting, admit.PreemptedMessage))
+	}
+	lives, err := l.evictions.Preempt(ctx, now, victims, reason)
+	l.shown.changed()
+	return lives, err
+}
+
+// dead are the sandboxes of pods that were killed and of which nothing is left, by UID.
+func (l *loop) dead(now time.Time) map[string][]string {
+	var out map[string][]string
+	for _, life := range l.manager.Lives() {
+		if back, _ := life.Room(now); back && life.Dead() {
+			if out == nil {
+				out = map[string][]string{}
+			}
+			p := &life.Eviction().Pod
+			out[p.PodRef.UID] = p.SandboxIDs
+		}
+	}
+	return out
+}

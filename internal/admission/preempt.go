@@ -13,6 +13,7 @@ import (
 	"jettison/admit"
 	"jettison/eviction"
 	"jettison/internal/repeat"
+	"jettison/stats"
 )
 
 // Bounds of Preempting.
@@ -39,9 +40,9 @@ type PreemptOptions struct {
 	Kubelet func() bool                                  // one is on this node
 	// Stop has pods stopped, all or none; reason says for whom. The lives are in the order of the UIDs.
 	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life, error)
-	Life func(uid string) *eviction.Life     // that is not over; nil: none
-	Why  func(*eviction.Life) string         // why a victim is not dead
-	Name func(namespace, name string) string // for people
+	Life func(uid string) *eviction.Life // that is not over; nil: none
+	Why  func(*eviction.Life) string     // why a victim is not dead
+	Name func(stats.PodReference) string // for people
 	Log  *repeat.Logger
 }
 
@@ -164,11 +165,11 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 		return result, ErrBusy, false
 	}
 	m := &making{pod: a.pod, held: admit.HeldBy(a.pod), plan: plan}
-	name := p.o.Name(m.held.Namespace, m.held.Name)
+	name := p.name(&m.held)
 	var uids, victims []string
 	for i := range plan.Victims {
 		v := &plan.Victims[i]
-		uids, victims = append(uids, string(v.UID)), append(victims, p.o.Name(v.Namespace, v.Name))
+		uids, victims = append(uids, string(v.UID)), append(victims, p.name(v))
 	}
 	if m.victims, err = p.o.Stop(ctx, now, uids, "room for pod "+name+": "+result.Message); err != nil {
 		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID, "victims", victims, "error", err)
@@ -241,7 +242,7 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 		kills = append(kills, k)
 	}
 	result := m.plan.Outcome(m.pod, state, kills)
-	name := p.o.Name(m.held.Namespace, m.held.Name)
+	name := p.name(&m.held)
 	if result.Admit {
 		p.keep(now, m.held)
 		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID, "victims", len(kills), "keptFor", admit.PromisedFor)
@@ -256,6 +257,11 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 		reply <- answer{result: result}
 	}
 	return true
+}
+
+// name of a pod, for people.
+func (p *Preempting) name(h *admit.Held) string {
+	return p.o.Name(stats.PodReference{UID: string(h.UID), Namespace: h.Namespace, Name: h.Name})
 }
 
 // Making are the pods for which room is being made.

@@ -45,7 +45,7 @@ func newWard(most int64, pods ...string) *ward {
 	}
 	w.Preempting = NewPreempting(PreemptOptions{
 		Wanted: true, Kubelet: func() bool { return w.kubelet }, State: w.state, Stop: w.stop, Life: w.m.Life,
-		Why: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(ns, name string) string { return ns + "/" + name },
+		Why: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
 		Log: repeat.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	})
 	return w

@@ -15,16 +15,17 @@ import (
 // preempting makes room for critical pods. A dry run says who would go.
 func (b *builder) preempting(l *loop) *admission.Preempting {
 	p := admission.NewPreempting(admission.PreemptOptions{
-		Wanted: b.o.Config.Preemption, Kubelet: l.kubelet.Found, Stop: l.preempt, Life: b.manager.Life, Log: b.log,
+		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Name: l.pods.Name, Log: b.log,
+		Kubelet: func() bool { // pods are at stake, so that what was found a minute ago does not do
+			l.kubelet.LookNow()
+			return l.kubelet.Found()
+		},
 		State: func(now time.Time) (admit.NodeState, error) {
 			l.gate.admission.Changed()
 			l.publishAdmission(now)
 			return b.admission.State(now)
 		},
 		Why: func(life *eviction.Life) string { return l.evictions.WhyAlive(life) },
-		Name: func(namespace, name string) string {
-			return l.pods.Name(stats.PodReference{Namespace: namespace, Name: name})
-		},
 	})
 	b.later(p.Close)
 	return p

@@ -57,3 +57,15 @@ func TestTaints(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Critical pods preempt in the runtime, unless a file of our own says otherwise: off is false.
+func TestPreemptionIsSwitchedOff(t *testing.T) {
+	for text, want := range map[string]bool{"": true, "preemption: on\n": true, "preemption: off\n": false, "preemption: false\n": false} {
+		if l, err := Parse([]byte(own + text)); err != nil || l.Preemption != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := Parse([]byte(own + "preemption: never\n")); err == nil || !strings.HasPrefix(err.Error(), "3: ") {
+		t.Errorf("never: %v", err)
+	}
+}

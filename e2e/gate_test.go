@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/e2e/vm"
 )
@@ -10,7 +14,7 @@ import (
 // An evicted pod that its owner starts again is kept out while the pressure that it died for is fresh, and let in afterwards.
 func TestAnEvictedPodIsKeptOut(t *testing.T) {
 	n := startNode(t)
-	n.startAgent("")
+	n.startAgent(config("")) // whose pressure is over soon after it was last seen: until then BestEffort pods are refused anyway
 	n.agentSays("the runtime tells of its pods as they come and go", 1)
 	victim := leakerBesideOthers(n)
 	victim.Fate = vm.Any // its cgroup will have another life in it
@@ -24,4 +28,125 @@ func TestAnEvictedPodIsKeptOut(t *testing.T) {
 		_, err := n.Run(n.ctx, victim.Object)
 		return err
 	})
+}
+
+// pressed has the agent say MemoryPressure and evict nobody: a soft threshold that is always met, and whose grace period does not end.
+const pressed = "evictionSoft: {memory.available: 99%}\nevictionSoftGracePeriod: {memory.available: 24h}"
+
+// withPriority is a pod whose object a client has put before it is started.
+func (n *node) withPriority(name string, priority int32) *v1.Pod {
+	n.t.Helper()
+	object := vm.NewPod(name, "", "", "sleep")
+	object.UID = types.UID("00000000-0000-4000-8000-" + fmt.Sprintf("%012d", priority))
+	object.Spec.Priority = &priority
+	if _, err := n.API().PutPods(n.ctx, []*v1.Pod{object}); err != nil {
+		n.t.Fatal(err)
+	}
+	return object
+}
+
+// Under memory pressure the runtime is refused a BestEffort pod, with the kubelet's message; a Burstable one runs, and a critical one. What is
+// switched off refuses nothing.
+func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
+	n := startNode(t)
+	n.startAgent(config("%s", pressed))
+	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.condition("MemoryPressure", true)
+	const want = "Evicted: Pod was rejected: The node had condition: [MemoryPressure]. "
+	if _, err := n.Run(n.ctx, vm.NewPod("besteffort", "", "", "sleep")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("BestEffort: %v, want %q", err, want)
+	}
+	n.agentSays("a pod is refused", 1)
+	n.run(vm.NewPod("burstable", "16Mi", "", "sleep"))
+	n.run(n.withPriority("critical", 2_000_000_000))
+	if _, err := n.Run(n.ctx, n.withPriority("high", 1_999_999_999)); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("not quite critical: %v, want %q", err, want)
+	}
+	g := n.state().Gate
+	if g == nil || !g.Asked || !g.Enforced || g.Refused != 2 || g.Reasons["Evicted"] != 2 || g.Answers.Count == 0 {
+		t.Fatalf("state %+v", g)
+	}
+	t.Logf("answers: %+v", g.Answers)
+}
+
+// More than the node has room for is refused, and runs once there is room.
+func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
+	n := startNode(t)
+	n.startAgent(config("maxPods: 3"))
+	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	first := n.run(vm.NewPod("first", "16Mi", "", "sleep")) // beside the agent's own
+	n.run(vm.NewPod("second", "16Mi", "", "sleep"))
+	const want = "OutOfpods: Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
+	third := vm.NewPod("third", "16Mi", "", "sleep")
+	if _, err := n.Run(n.ctx, third); err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("%v, want %q", err, want)
+	}
+	first.Fate = vm.Any
+	if err := first.Remove(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.until("there is room for the third", func() error {
+		_, err := n.Run(n.ctx, third)
+		return err
+	})
+}
+
+// The agent is killed and comes back while 20 pods start: none is lost, none is stuck.
+func TestTheAgentComesAndGoesWhilePodsStart(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	const rounds, pods = 4, 5
+	for round := range rounds {
+		n.shell(fmt.Sprintf("(sleep 0.%d; kill -9 %s) > /dev/null 2>&1 &", 2+2*round, n.mainProcess(n.agent.Pod)))
+		for i := range pods {
+			n.run(vm.NewPod(fmt.Sprintf("pod%d-%d", round, i), "4Mi", "", "sleep"))
+		}
+		if err := n.agent.Remove(n.ctx); err != nil {
+			t.Fatal(err)
+		}
+		n.startAgent("")
+	}
+	n.until("the gate is back, and knows all", func() error {
+		s, err := n.API().State(n.ctx)
+		if err != nil {
+			return err
+		}
+		if s.Gate == nil || !s.Gate.Asked || s.Pods.Runtime < rounds*pods+1 {
+			return fmt.Errorf("gate %+v, %d pods", s.Gate, s.Pods.Runtime)
+		}
+		return nil
+	})
+}
+
+// BenchmarkGate says how long the runtime waits for the gate, by the agent's own clock, with as many pods as a node takes.
+func BenchmarkGate(b *testing.B) {
+	n := startNode(b)
+	n.startAgent(config("maxPods: 1000"))
+	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	for b.Loop() {
+		p := n.run(vm.NewPod("pod", "4Mi", "", "sleep"))
+		p.Fate = vm.Any
+		if err := p.Remove(n.ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	g := n.state().Gate
+	b.ReportMetric(float64(g.Answers.P50.Microseconds()), "p50-us")
+	b.ReportMetric(float64(g.Answers.P99.Microseconds()), "p99-us")
+	b.Logf("%+v", g)
+}
+
+// Beside a kubelet the gate lets in what that has admitted, whatever it would say itself: here it says that nothing may run.
+func TestKubeletsPodsAreLetIn(t *testing.T) {
+	n := startKubeletNode(t, vm.KubeletOptions{})
+	n.startAgent(config("%s", pressed+"\nmaxPods: 1"))
+	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.condition("MemoryPressure", true)
+	n.runStatic(vm.NewPod("besteffort", "", "", "sleep"))
+	n.runStatic(vm.NewPod("burstable", "16Mi", "", "sleep"))
+	g := n.state().Gate
+	if g == nil || g.Enforced || g.Refused != 0 || g.Observed == 0 {
+		t.Errorf("state %+v", g)
+	}
 }

@@ -295,6 +295,34 @@ func TestWhoIsDeadHoldsNothing(t *testing.T) {
 	}
 }
 
+// An object of another pod than the runtime has by its UID says nothing of what that one holds.
+func TestAnotherPodsObject(t *testing.T) {
+	a, part := gate(t, list("1", "1Gi", "10"), Options{})
+	object := &v1.Pod{}
+	object.UID, object.Namespace, object.Name = "p", "default", "other"
+	object.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("500m", "1Mi", "1")}}}
+	part.objects = map[string]*v1.Pod{"p": object}
+	part.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*sandbox(t, "default/p bu cpu=10m")}}))
+	now := time.Now()
+	part.Publish(now, nil, false)
+	n, err := a.State(now)
+	if err != nil || len(n.Pods) != 1 || n.Pods[0].Name != "p" || n.Pods[0].Requests[v1.ResourceCPU] != 10 {
+		t.Errorf("%+v, %v", n.Pods, err)
+	}
+}
+
+// Of more pods than are kept the latest count, in one slice that does not grow.
+func TestLetInIsBounded(t *testing.T) {
+	var l letIn
+	now := time.Now()
+	for i := range 3 * maxLetIn {
+		l.keep(now, admit.Held{UID: types.UID(fmt.Sprint(i))})
+	}
+	if last := l[len(l)-1]; len(l) != maxLetIn || last.pod.UID != types.UID(fmt.Sprint(3*maxLetIn-1)) {
+		t.Errorf("%d are kept, the last is %s", len(l), last.pod.UID)
+	}
+}
+
 // Room that was promised is taken for all but who it was promised to.
 func TestPromises(t *testing.T) {
 	promised := []admit.Held{{UID: "p", Requests: admit.Amounts{v1.ResourceCPU: 800}}}

@@ -241,7 +241,7 @@ func (s *script) asks(d *datadriven.TestData) (string, error) {
 	return b.String(), nil
 }
 
-// parseSandbox reads "NAMESPACE/NAME CLASS|?", then cpu=MILLIS, memory=QUANTITY (its limit), overhead=QUANTITY, uid=UID, source=S,
+// parseSandbox reads "NAMESPACE/NAME CLASS|?", then cpu=MILLIS, memory=QUANTITY (its limit; its-cpu and its-memory: the container's only), overhead=QUANTITY, uid=UID, source=S,
 // gone, bare (no container) or an annotation. Its UID is its name, but for uid=.
 func parseSandbox(line string) (*cri.PodSandbox, *cri.Container, error) {
 	f := strings.Fields(line)
@@ -254,17 +254,22 @@ func parseSandbox(line string) (*cri.PodSandbox, *cri.Container, error) {
 	for _, word := range f[2:] {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
-		case "cpu":
+		case "cpu", "its-cpu":
 			q := resource.MustParse(value)
 			shares := uint64(q.MilliValue()) * 1024 / 1000
-			p.CPUShares, c.CPUShares = &shares, &shares
-		case "memory", "overhead":
+			if c.CPUShares = &shares; key == "cpu" {
+				p.CPUShares = &shares
+			}
+		case "memory", "its-memory", "overhead":
 			q := resource.MustParse(value)
 			bytes := uint64(q.Value())
-			if key == "overhead" {
+			switch key {
+			case "overhead":
 				p.Overhead = &bytes
-			} else {
+			case "memory":
 				p.MemoryLimit, c.MemoryLimit = &bytes, &bytes
+			default:
+				c.MemoryLimit = &bytes
 			}
 		case "uid":
 			p.UID = value

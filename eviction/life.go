@@ -151,6 +151,9 @@ func (l *Life) Dead() bool { return !l.emptied.Time.IsZero() }
 // Leaving reports whether it is on its way out: not cleaned up, and not one that does not die.
 func (l *Life) Leaving() bool { return !l.clean && !l.undying && !l.gone }
 
+// Left reports whether nothing runs any more of what it was to end: no process is left of it, or another cgroup or sandbox has its UID.
+func (l *Life) Left() bool { return l.departed() }
+
 // Phase that it is in.
 func (l *Life) Phase() Phase {
 	switch {

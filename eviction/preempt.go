@@ -54,6 +54,13 @@ func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 	return p.protected(&c)
 }
 
+// lingers reports whether a pod that goes for a critical one takes longer to stop than any that goes for a threshold: its grace period is its
+// own, and may be an hour. Others do not wait for it any more then.
+func (m *Manager) lingers(now time.Time, l *Life) bool {
+	longest := time.Duration(max(m.config.MaxPodGracePeriodSeconds, hardGrace))*time.Second + DieLimit
+	return l.e.Preempts() && !l.departed() && now.Sub(l.began.Time) >= longest
+}
+
 // Room says what became of the room that a victim held. back: no process of it is left, nor what it had in shared memory, as long as
 // that may still come. over: there is nothing to wait for any more; without back it did not die.
 func (l *Life) Room(now time.Time) (back, over bool) {

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -127,6 +128,75 @@ func TestPreemptedPodsAndThresholds(t *testing.T) {
 	w.m.Emptied(Stamp{Time: w.now}, l)
 	if back, over := l.Room(w.now); !back || !over {
 		t.Errorf("hastened: back %v, over %v", back, over)
+	}
+}
+
+// A pod whose own grace period is an hour keeps a soft threshold from nobody for longer than one that goes for a threshold would: after that
+// another one goes. Nor does what it is expected to return count together with what others return.
+func TestNobodyWaitsAnHourForAPreemptedPod(t *testing.T) {
+	for grace, longest := range map[int64]time.Duration{0: time.Second + DieLimit, 60: time.Minute + DieLimit} {
+		w := newWard(t, "hard memory.available 100Mi", "soft memory.available 500Mi", "grace memory.available 1s")
+		w.m.config.MaxPodGracePeriodSeconds = grace
+		own := int64(3600)
+		w.pod("going", 450, 0, 1)
+		w.pod("innocent", 300, 0, 1)
+		w.objects = map[string]*Pod{"going": NewPod(&v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: &own}})}
+		w.look(time.Second)
+		l := w.preempted(&w.pods[0])
+		w.left(stats.SignalMemoryAvailable, 400)
+		w.step(time.Second)
+		if d := w.step(longest - time.Second - 1); len(d.Evictions) > 0 || d.Reason != "the eviction of pod going is under way" {
+			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
+		}
+		soft := slices.IndexFunc(w.m.watched, func(w watched) bool { return w.Grace > 0 })
+		if w.m.together(w.now, &w.m.watched[soft]) == 0 {
+			t.Error("what it returns does not count")
+		}
+		d := w.step(1)
+		if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "innocent" || l.Phase() != Stopping {
+			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
+		}
+		if w.m.together(w.now, &w.m.watched[soft]) > 0 {
+			t.Error("what it returns counts for ever")
+		}
+	}
+}
+
+// Page cache that a victim leaves would count as used when the critical pod begins, and cost the next pod its life.
+func TestPageCacheOfPreemptedPodsIsDropped(t *testing.T) {
+	if e := Preempted(&stats.PodStats{}, nil, "r", "m"); !e.TakesMemory() {
+		t.Error("it stays")
+	}
+	for k, want := range map[kind]bool{kindMemory: true, kindSwap: true, kindBytes: true, kindMemoryPressure: true, kindPID: false, kindIOPressure: false} {
+		if e := (Eviction{kind: k}); e.TakesMemory() != want {
+			t.Errorf("%v: %v", kindNames[k], !want)
+		}
+	}
+}
+
+// A hard threshold waits a moment for the page cache that a dead victim leaves, if that is all that is short, and no longer than it takes to be
+// dropped.
+func TestAThresholdAwaitsThePageCacheOfAPreemptedPod(t *testing.T) {
+	for _, dropped := range []bool{false, true} {
+		w := newWard(t, "hard memory.available 100Mi")
+		p := w.pod("going", 10, 0, 1)
+		p.Memory.WorkingSetBytes = stats.Some(uint64(300 << 20))
+		w.pod("innocent", 300, 0, 1)
+		w.look(time.Second)
+		l := w.preempted(&w.pods[0])
+		w.dead(l)
+		w.pods = w.pods[1:]
+		if dropped {
+			w.m.Uncached(l)
+		}
+		w.left(stats.SignalMemoryAvailable, 50)
+		if d := w.step(time.Millisecond); (len(d.Evictions) > 0) != dropped {
+			t.Errorf("dropped %v: %+v: %s", dropped, d.Evictions, d.Reason)
+		}
+		w.left(stats.SignalMemoryAvailable, 50)
+		if d := w.step(settleLimit); !dropped && len(d.Evictions) != 1 {
+			t.Errorf("it waits for ever: %s", d.Reason)
+		}
 	}
 }
 

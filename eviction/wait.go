@@ -72,7 +72,7 @@ func (m *Manager) eases(now time.Time, l *Life, w *watched, together uint64) boo
 	switch {
 	case short.disk() && l.e.Disk():
 		return m.easesDisk(l, w)
-	case !l.counts(now, w):
+	case !l.counts(now, w), m.lingers(now, l):
 		return false
 	case short == chosen:
 		return true
@@ -131,7 +131,7 @@ func (m *Manager) together(now time.Time, w *watched) (amount uint64) {
 		case l.settled:
 		case w.info.kind == kindMemory && l.sharedAwaited(now):
 			shared = add(shared, l.shmem.left)
-		case !m.returned(now, l) && l.counts(now, w):
+		case !m.returned(now, l) && l.counts(now, w) && !m.lingers(now, l):
 			amount = add(amount, l.remaining(w).V)
 		}
 	}

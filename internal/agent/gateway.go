@@ -52,8 +52,9 @@ func (l *loop) underway(now time.Time) (ending, undying map[string]bool) {
 		undying[uid] = true
 	}
 	for _, life := range l.manager.Lives() {
-		if uid := life.Eviction().Pod.PodRef.UID; life.Leaving() {
-			ending[uid] = true
+		// What is made of its UID after its end is another pod, which holds room.
+		if back, _ := life.Room(now); life.Leaving() && !back {
+			ending[life.Eviction().Pod.PodRef.UID] = true
 		}
 	}
 	return ending, undying

@@ -13,6 +13,7 @@ import (
 	"jettison/eviction"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
+	"jettison/stats/read"
 )
 
 // fullLoop is a loop on a node with room for one pod, which is there.
@@ -180,4 +181,48 @@ func TestWhoPreemptsNobody(t *testing.T) {
 	if lives != nil || err == nil || !strings.Contains(err.Error(), "it is not there any more") || l.manager.Life(nodetest.UID) != nil {
 		t.Errorf("%v, %v", lives, err)
 	}
+}
+
+// What comes back under the UID of a pod that is dead is another pod: it holds room, and is not on its way out, though the runtime still cleans
+// up after the first.
+func TestAPodThatCameBackHoldsRoom(t *testing.T) {
+	l := fullLoop(t, "", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.Runtime.Change(func() { l.Runtime.Hang = map[string]bool{"StopContainer": true, "StopPodSandbox": true} })
+	l.admission(time.Now())
+	lives, err := l.preempt(ctx, time.Now(), []string{nodetest.UID}, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := func() admit.NodeState {
+		t.Helper()
+		l.gate.admission.Changed()
+		l.admission(time.Now())
+		n, err := l.b.admission.State(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := state(); len(n.Pods) != 1 || !n.Pods[0].Ending {
+		t.Errorf("it is being stopped: %+v", n.Pods)
+	}
+	l.manager.Emptied(eviction.Stamp{Time: time.Now()}, lives[0])
+	if n := state(); len(n.Pods) != 0 || !lives[0].Leaving() {
+		t.Errorf("it is dead: %+v", n.Pods)
+	}
+	l.Runs()
+	l.Runtime.Change(func() {
+		l.Runtime.Sandboxes[0].Id, l.Runtime.Containers[0].PodSandboxId = "again", "again"
+	})
+	listing, err := cri.NewLister(l.Client).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.onListed(lister.Update{Pods: read.NewIndex(listing)})
+	if n := state(); len(n.Pods) != 1 || n.Pods[0].Ending || n.Pods[0].Spared {
+		t.Errorf("it came back: %+v", n.Pods)
+	}
+	cancel()
+	l.evictions.Wait()
 }

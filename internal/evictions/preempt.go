@@ -30,7 +30,7 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 	for i := range victims {
 		pod := &victims[i].Pod
 		old := v.o.Manager.Life(pod.PodRef.UID)
-		if old != nil && old.Leaving() {
+		if old != nil && old.Leaving() && !old.Left() {
 			lives[i] = old
 			continue
 		}

@@ -158,6 +158,28 @@ func TestPreemptionOfWhatIsGoing(t *testing.T) {
 	f.end(cancel)
 }
 
+// A pod that has come back under its UID is another one than what was stopped: it goes anew, though the runtime still cleans up.
+func TestPreemptionOfWhatCameBack(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	going := f.several(1)
+	f.Runtime.Change(func() { f.Runtime.Hang = map[string]bool{"StopContainer": true, "StopPodSandbox": true} })
+	ctx, cancel := context.WithCancel(t.Context())
+	now := time.Now()
+	first, err := f.Preempt(ctx, now, going, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.OnEvent(now, Event{f.underway[first[0]].job, emptied, nil})
+	if !first[0].Leaving() {
+		t.Fatal("it is cleaned up already")
+	}
+	again, err := f.Preempt(ctx, now, going, "r")
+	if err != nil || again[0] == first[0] || again[0] != f.m.Life(uids[0]) || again[0].Left() {
+		t.Errorf("%v, then %v: %v", first, again, err)
+	}
+	f.end(cancel)
+}
+
 // A dry run stops nobody, and says and keeps who would go.
 func TestADryRunPreemptsNobody(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)

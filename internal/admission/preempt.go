@@ -201,6 +201,7 @@ func (p *Preempting) keep(now time.Time, pod admit.Held) {
 func (p *Preempting) Advance(now time.Time) (changed bool) {
 	var left []*making
 	for i, m := range p.making {
+		m.follow(now, p.o.Life)
 		if m.over(now) && p.finish(now, m, p.making[i+1:]) {
 			continue
 		}
@@ -216,6 +217,21 @@ func (p *Preempting) Advance(now time.Time) (changed bool) {
 
 // Promised is the room that is kept for pods that do not run yet.
 func (p *Preempting) Promised(now time.Time) []admit.Held { return p.promises.Held(now) }
+
+// follow has a later attempt at the same pod count in the place of one that was given up for it: where a hard threshold would not wait for
+// the end of a grace period, and the kernel refused to cut it short.
+func (m *making) follow(now time.Time, life func(uid string) *eviction.Life) {
+	for _, lives := range [][]*eviction.Life{m.victims, m.awaited} {
+		for i, l := range lives {
+			if back, over := l.Room(now); back || !over {
+				continue
+			}
+			if later := life(l.Eviction().Pod.PodRef.UID); later != nil {
+				lives[i] = later
+			}
+		}
+	}
+}
 
 // over: there is nothing to wait for any more.
 func (m *making) over(now time.Time) bool {

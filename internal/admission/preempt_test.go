@@ -211,6 +211,34 @@ func TestTheRuntimeDoesNotWait(t *testing.T) {
 	}
 }
 
+// A later attempt at a victim counts in the place of the first, which was given up for it: room that one gives is room.
+func TestALaterAttemptAtAVictimCounts(t *testing.T) {
+	w := newWard(2, "a", "b")
+	if _, err := w.stop(t.Context(), w.now, []string{"a"}, "memory is short"); err != nil {
+		t.Fatal(err)
+	}
+	first, second := w.ask(t.Context(), critical("x")), w.ask(t.Context(), critical("y")) // x awaits a, for y goes b
+	if !slices.Equal(w.stopped, []string{"a", "b"}) {
+		t.Fatalf("stopped %v", w.stopped)
+	}
+	for _, uid := range []string{"a", "b"} { // as a hard threshold does, where the kernel refuses to cut the grace period short
+		if _, err := w.stop(t.Context(), w.now, []string{uid}, "memory is short"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Advance(w.now)
+	w.still(t, first)
+	w.still(t, second)
+	w.dead("a")
+	w.dead("b")
+	w.Advance(w.now)
+	for _, a := range []asked{first, second} {
+		if got := <-a; !got.result.Admit {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // Who asks for the same pod meanwhile gets the same answer, and nobody else goes.
 func TestOneRoomForOnePod(t *testing.T) {
 	w := newWard(1, "a")

@@ -37,6 +37,9 @@ func (p *Promises) Keep(now time.Time, pod Held) bool {
 // Drop gives the room of a pod back: it runs, or will not.
 func (p *Promises) Drop(uid types.UID) { delete(p.kept, uid) }
 
+// Until is when the room of a pod is not kept any more; zero: none is kept.
+func (p *Promises) Until(uid types.UID) time.Time { return p.kept[uid].until }
+
 // Held is the room that is kept, by UID; what was kept for too long is forgotten.
 func (p *Promises) Held(now time.Time) []Held {
 	var out []Held

@@ -52,6 +52,29 @@ type GateState struct {
 	Reasons map[string]uint64 `json:"reasons,omitempty"`
 	// Answers is how long the runtime waited for the agent, from when a question was read to when its answer was written.
 	Answers LatencyState `json:"answers"`
+	// Making are the critical pods for which others are being stopped, in the order in which that began. Kept are those for which there is
+	// room, which nobody else gets until they run or Until is over, by UID.
+	Making []MakingState `json:"making,omitempty"`
+	Kept   []KeptState   `json:"kept,omitempty"`
+	// RoomMade counts how often others were stopped for a critical pod and there was room then, RoomFailed how often there was none, or
+	// nobody could be stopped.
+	RoomMade   uint64 `json:"roomMade"`
+	RoomFailed uint64 `json:"roomFailed"`
+}
+
+// MakingState is a critical pod for which room is being made.
+type MakingState struct {
+	Pod   stats.PodReference `json:"pod"`
+	Began time.Time          `json:"began"`
+	// Victims are the pods that are stopped for it. It may wait for evictions beside them that were under way already.
+	Victims []stats.PodReference `json:"victims"`
+	Message string               `json:"message"` // why the pod was refused when it asked
+}
+
+// KeptState is a critical pod for which room is kept.
+type KeptState struct {
+	Pod   stats.PodReference `json:"pod"`
+	Until time.Time          `json:"until"`
 }
 
 // LatencyState is how long something took.

@@ -8,9 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"jettison/admit"
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/repeat"
 	"jettison/stats"
@@ -58,6 +57,8 @@ type Preempting struct {
 	promises admit.Promises
 	promised int // how many there were at the last Advance
 	changed  bool
+
+	made, failed uint64 // for so many pods room was made, or could not be
 }
 
 // ask is a critical pod that asks for room.
@@ -73,6 +74,8 @@ type answer struct {
 
 // making is room that is being made.
 type making struct {
+	began   time.Time
+	message string // why it was refused when it asked
 	pod     admit.PodAttributes
 	held    admit.Held
 	plan    admit.Plan
@@ -164,7 +167,7 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 	case len(p.making) >= maxMaking:
 		return result, ErrBusy, false
 	}
-	m := &making{pod: a.pod, held: admit.HeldBy(a.pod), plan: plan}
+	m := &making{began: now, message: result.Message, pod: a.pod, held: admit.HeldBy(a.pod), plan: plan}
 	name := p.name(&m.held)
 	var uids, victims []string
 	for i := range plan.Victims {
@@ -174,6 +177,7 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 	if m.victims, err = p.o.Stop(ctx, now, uids, "room for pod "+name+": "+result.Message); err != nil {
 		p.o.Log.Warn("no room could be made for a critical pod", "pod", name, "uid", m.held.UID, "victims", victims, "error", err)
 		p.notes.set(now, m.held.UID, err.Error())
+		p.failed++
 		return plan.Failed(err), nil, false
 	}
 	for i := range plan.Awaited {
@@ -260,9 +264,11 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	result := m.plan.Outcome(m.pod, state, kills)
 	name := p.name(&m.held)
 	if result.Admit {
+		p.made++
 		p.keep(now, m.held)
 		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID, "victims", len(kills), "keptFor", admit.PromisedFor)
 	} else {
+		p.failed++
 		p.promises.Drop(m.held.UID)
 		p.notes.set(now, m.held.UID, result.Message)
 		p.changed = true
@@ -277,13 +283,26 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 
 // name of a pod, for people.
 func (p *Preempting) name(h *admit.Held) string {
-	return p.o.Name(stats.PodReference{UID: string(h.UID), Namespace: h.Namespace, Name: h.Name})
+	return p.o.Name(reference(h))
 }
 
-// Making are the pods for which room is being made.
-func (p *Preempting) Making() (out []types.UID) {
+// Fill says for which pods room is being made and kept.
+func (p *Preempting) Fill(now time.Time, out *api.GateState) {
+	out.RoomMade, out.RoomFailed = p.made, p.failed
 	for _, m := range p.making {
-		out = append(out, m.held.UID)
+		s := api.MakingState{Pod: reference(&m.held), Began: m.began, Victims: []stats.PodReference{}, Message: m.message}
+		for i := range m.plan.Victims {
+			s.Victims = append(s.Victims, reference(&m.plan.Victims[i]))
+		}
+		out.Making = append(out.Making, s)
 	}
-	return out
+	for _, h := range p.promises.Held(now) {
+		if !slices.ContainsFunc(p.making, func(m *making) bool { return m.held.UID == h.UID }) {
+			out.Kept = append(out.Kept, api.KeptState{Pod: reference(&h), Until: p.promises.Until(h.UID)})
+		}
+	}
+}
+
+func reference(h *admit.Held) stats.PodReference {
+	return stats.PodReference{UID: string(h.UID), Namespace: h.Namespace, Name: h.Name}
 }

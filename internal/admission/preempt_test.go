@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"jettison/admit"
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/repeat"
 	"jettison/stats"
@@ -116,6 +118,15 @@ func (w *ward) still(t *testing.T, a asked) {
 	}
 }
 
+// says holds what a State has of preemption against what it should.
+func (w *ward) says(t *testing.T, want api.GateState) {
+	t.Helper()
+	var got api.GateState
+	if w.Fill(w.now, &got); !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(want, got))
+	}
+}
+
 func (w *ward) kept() (out []string) {
 	for _, h := range w.Promised(w.now) {
 		out = append(out, string(h.UID))
@@ -130,9 +141,15 @@ func TestRoomIsMadeAndKept(t *testing.T) {
 	if !slices.Equal(w.stopped, []string{"d", "c"}) || !slices.Equal(w.kept(), []string{"x"}) {
 		t.Fatalf("stopped %v, kept for %v", w.stopped, w.kept())
 	}
-	if !strings.Contains(w.reason, "room for pod kube-system/x: Node didn't have enough resource: pods") || w.Making()[0] != "x" {
-		t.Errorf("reason %q, making room for %v", w.reason, w.Making())
+	if !strings.Contains(w.reason, "room for pod kube-system/x: Node didn't have enough resource: pods") {
+		t.Errorf("reason %q", w.reason)
 	}
+	x, began := stats.PodReference{UID: "x", Namespace: "kube-system", Name: "x"}, w.now
+	want := api.GateState{Making: []api.MakingState{{
+		Pod: x, Began: began, Message: "Node didn't have enough resource: pods, requested: 1, used: 4, capacity: 3",
+		Victims: []stats.PodReference{{UID: "d", Namespace: "default", Name: "d"}, {UID: "c", Namespace: "default", Name: "c"}},
+	}}}
+	w.says(t, want)
 	if !w.Advance(w.now) || w.Advance(w.now) {
 		t.Error("a change is told other than once")
 	}
@@ -149,13 +166,15 @@ func TestRoomIsMadeAndKept(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	w.now = w.now.Add(admit.PromisedFor - 1)
-	if w.Advance(w.now) || len(w.kept()) != 1 || len(w.Making()) > 0 {
-		t.Errorf("kept for %v, making %v", w.kept(), w.Making())
+	if w.Advance(w.now) || len(w.kept()) != 1 {
+		t.Errorf("kept for %v", w.kept())
 	}
+	w.says(t, api.GateState{Kept: []api.KeptState{{Pod: x, Until: w.now.Add(1)}}, RoomMade: 1})
 	w.now = w.now.Add(1)
 	if !w.Advance(w.now) || len(w.kept()) != 0 {
 		t.Errorf("kept for ever: %v", w.kept())
 	}
+	w.says(t, api.GateState{RoomMade: 1})
 }
 
 // J11, otherwise than the kubelet: a kill that failed is a rejection with its reason. No room is kept; the runtime is told why for a while.
@@ -173,6 +192,7 @@ func TestAFailedKillIsARejection(t *testing.T) {
 	if len(w.kept()) > 0 {
 		t.Errorf("kept for %v", w.kept())
 	}
+	w.says(t, api.GateState{RoomFailed: 1})
 	w.notes.set(w.now, "other", "y")
 	if text := w.notes.of(w.now.Add(noteFor-1), "x"); !strings.Contains(text, "the kernel holds it") || w.notes.of(w.now.Add(noteFor), "x") != "" {
 		t.Errorf("note %q", text)
@@ -322,7 +342,7 @@ func TestAnswersAtOnce(t *testing.T) {
 			text = got.err.Error()
 		}
 		if got.result.Admit != test.admit || (got.err != nil) != test.err || !strings.Contains(text, test.text) || len(w.stopped) > 0 ||
-			(len(w.kept()) == 1) != test.admit || len(w.making) > 0 {
+			(len(w.kept()) == 1) != test.admit || len(w.making) > 0 || (w.failed > 0) != (w.refuse != nil) {
 			t.Errorf("%s: %+v, stopped %v, kept for %v", name, got, w.stopped, w.kept())
 		}
 	}

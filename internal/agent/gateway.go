@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"jettison/admit"
+	"jettison/api"
 	"jettison/cri/nri"
 	"jettison/internal/admission"
 	"jettison/internal/gate"
@@ -64,8 +65,16 @@ func (l *loop) underway(now time.Time) (ending, undying map[string]bool) {
 func (l *loop) admission(now time.Time) {
 	if l.gate.preempting.Advance(now) {
 		l.gate.admission.Changed()
+		l.shown.changed()
 	}
 	l.publishAdmission(now)
+}
+
+// state is what the gate has answered, and for whom room is made.
+func (g *gateway) state(now time.Time) *api.GateState {
+	out := g.admission.State(g.Asked())
+	g.preempting.Fill(now, out)
+	return out
 }
 
 func (l *loop) publishAdmission(now time.Time) {

@@ -91,6 +91,10 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 		t.Error("let in while the other one lives")
 	}
 	l.asked(ctx) // again: nothing more is done
+	l.shown.publish(l.loop)
+	if g := l.shown.last.Load().state.Gate; g == nil || len(g.Making) != 1 || g.Making[0].Pod.UID != "critical" || g.Making[0].Victims[0].UID != nodetest.UID {
+		t.Errorf("state %+v", g)
+	}
 	l.dies(t)
 	if why := l.asks("ordinary", "besteffort/"); !strings.Contains(why, "OutOfpods") {
 		t.Errorf("another one takes the room: %q", why)

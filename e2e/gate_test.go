@@ -30,6 +30,29 @@ func TestAnEvictedPodIsKeptOut(t *testing.T) {
 	})
 }
 
+// A pod that is being evicted gets no container any more either, in the sandbox that it still has: what ends in its grace period would be
+// started anew there, as by a kubelet.
+func TestAPodThatIsBeingEvictedGetsNoContainer(t *testing.T) {
+	n := startNode(t)
+	n.startAgent(config(`evictionSoft: {memory.available: 250Mi}
+evictionSoftGracePeriod: {memory.available: 1s}
+evictionMaxPodGracePeriod: 20`))
+	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.fillTo(250*mib - defaultThreshold + 90*mib)
+	holder := n.run(vm.NewPod("holder", "", "", "on-sigterm -after 15s /beat/sigterm + alloc -rate 30Mi -size 160Mi"))
+	side := v1.Container{Name: "side", Image: vm.ImageWorkload, Args: []string{"sleep"}}
+	if err := holder.AddContainer(n.ctx, side); err != nil {
+		t.Fatalf("before: %v", err)
+	}
+	n.toldAt(holder)
+	side.Name = "again"
+	if err := holder.AddContainer(n.ctx, side); err == nil || !strings.Contains(err.Error(), "jettison holds pod default/holder off") {
+		t.Errorf("a container while it is being stopped: %v", err)
+	}
+	n.agentSays("an evicted pod is kept out", 1)
+	n.dies(holder)
+}
+
 // pressed has the agent say MemoryPressure and evict nobody: a soft threshold that is always met, and whose grace period does not end.
 const pressed = "evictionSoft: {memory.available: 99%}\nevictionSoftGracePeriod: {memory.available: 24h}"
 
@@ -117,24 +140,6 @@ func TestTheAgentComesAndGoesWhilePodsStart(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// BenchmarkGate says how long the runtime waits for the gate, by the agent's own clock, with as many pods as a node takes.
-func BenchmarkGate(b *testing.B) {
-	n := startNode(b)
-	n.startAgent(config("maxPods: 1000"))
-	n.agentSays("the runtime tells of its pods as they come and go", 1)
-	for b.Loop() {
-		p := n.run(vm.NewPod("pod", "4Mi", "", "sleep"))
-		p.Fate = vm.Any
-		if err := p.Remove(n.ctx); err != nil {
-			b.Fatal(err)
-		}
-	}
-	g := n.state().Gate
-	b.ReportMetric(float64(g.Answers.P50.Microseconds()), "p50-us")
-	b.ReportMetric(float64(g.Answers.P99.Microseconds()), "p99-us")
-	b.Logf("%+v", g)
 }
 
 // Beside a kubelet the gate lets in what that has admitted, whatever it would say itself: here it says that nothing may run.

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
@@ -26,6 +27,8 @@ type Pod struct {
 	Sandbox    string   // CRI id
 	Containers []string // CRI ids, in the order of the spec
 	Fate       Fate     // what the scenario means to become of it
+	// Took is how long the runtime took to run it: its sandbox and all containers, one after the other, with the way there and back.
+	Took time.Duration
 
 	node     *Node
 	attempt  uint32 // of the sandbox
@@ -147,6 +150,46 @@ func (p *Pod) run(ctx context.Context) error {
 	if err := p.makeVolumes(ctx); err != nil {
 		return err
 	}
+	config := p.sandboxConfig()
+	began := time.Now()
+	sandbox, err := n.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		return err
+	}
+	p.Took = time.Since(began)
+	p.Sandbox = sandbox.PodSandboxId
+	if err := p.limit(ctx); err != nil {
+		return err
+	}
+	for _, c := range o.Spec.Containers {
+		if err := p.AddContainer(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddContainer makes and starts a container in the pod's sandbox, as a kubelet does for one that has ended, too.
+func (p *Pod) AddContainer(ctx context.Context, c v1.Container) error {
+	ctx, cancel := context.WithTimeout(ctx, podDeadline)
+	defer cancel()
+	began, runtime := time.Now(), p.node.runtime
+	created, err := runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
+		PodSandboxId: p.Sandbox, SandboxConfig: p.sandboxConfig(), Config: p.container(c),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+		return err
+	}
+	p.Took += time.Since(began)
+	p.Containers = append(p.Containers, created.ContainerId)
+	return nil
+}
+
+func (p *Pod) sandboxConfig() *cri.PodSandboxConfig {
+	o := p.Object
 	config := &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: o.Name, Namespace: o.Namespace, Uid: string(o.UID), Attempt: p.attempt},
 		LogDirectory: p.logDir(), Annotations: o.Annotations,
@@ -164,27 +207,7 @@ func (p *Pod) run(ctx context.Context) error {
 	if !o.Spec.HostNetwork { // the host's network comes with the host's name
 		config.Hostname = o.Name
 	}
-	sandbox, err := n.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		return err
-	}
-	p.Sandbox = sandbox.PodSandboxId
-	if err := p.limit(ctx); err != nil {
-		return err
-	}
-	for _, c := range o.Spec.Containers {
-		created, err := n.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
-			PodSandboxId: p.Sandbox, SandboxConfig: config, Config: p.container(c),
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := n.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
-			return err
-		}
-		p.Containers = append(p.Containers, created.ContainerId)
-	}
-	return nil
+	return config
 }
 
 // cgroupParent is what the runtime is told: with the systemd driver the slice's name, else its path.

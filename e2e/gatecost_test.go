@@ -97,7 +97,7 @@ func BenchmarkStartsWithTheGate(b *testing.B) {
 	n := startNode(b)
 	const turn = 5
 	took := map[bool][]time.Duration{}
-	for i := range trials(100) / turn {
+	for i := range max(trials(100)/turn, 1) {
 		for _, gate := range []bool{i%2 == 0, i%2 != 0} { // neither is always the first
 			n.startAgent(config("gate: %v", gate))
 			n.agentSays("the runtime tells of its pods as they come and go", 1)

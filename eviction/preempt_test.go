@@ -162,6 +162,30 @@ func TestNobodyWaitsAnHourForAPreemptedPod(t *testing.T) {
 	}
 }
 
+// No hard threshold waits for a pod in the grace period that it has for a critical one, whatever it would return: the first look kills the
+// best victim, which may be that pod, and its life goes on as one for the threshold.
+func TestAPreemptedPodHoldsBackNoHardThreshold(t *testing.T) {
+	for _, s := range []stats.Signal{
+		stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalSwapAvailable, stats.SignalPIDAvailable, stats.SignalNodeFsAvailable,
+	} {
+		for want, of := range map[string][2]uint64{"going": {800, 100}, "leaker": {100, 800}} {
+			w := newWard(t, "hard memory.available 1000Mi", "hard swap.available 1000Mi", "hard pid.available 1000", "enforce pods",
+				"hard allocatableMemory.available 1000Mi", "hard nodefs.available 1000Mi")
+			for i, uid := range []string{"going", "leaker"} {
+				container(w.pod(uid, of[i], of[i], of[i])).Rootfs = stats.Some(stats.FsUsage{UsedBytes: of[i] << 20})
+			}
+			w.victim(w.look(time.Second), "")
+			l := w.preempted(&w.pods[0])
+			w.left(s, 900)
+			gone := w.look(time.Second)
+			w.victim(gone, want)
+			if hastened := want == "going"; (gone == l) != hastened || l.gentle() == hastened || l.e.Preempts() == hastened {
+				t.Errorf("%s: it is for %s, gentle %v", s, l.e.Signal, l.gentle())
+			}
+		}
+	}
+}
+
 // Page cache that a victim leaves would count as used when the critical pod begins, and cost the next pod its life.
 func TestPageCacheOfPreemptedPodsIsDropped(t *testing.T) {
 	if e := Preempted(&stats.PodStats{}, nil, "r", "m"); !e.TakesMemory() {

@@ -40,6 +40,7 @@ type fixture struct {
 	pods      read.Index
 	asked     int            // lists
 	held      map[string]int // pods that are kept out, and how often they were evicted
+	atOnce    []string       // UIDs, in the order in which they were kept out before they were stopped
 	still     bool           // what asks for a victim is met by a measurement made now
 	kubelet   bool
 	notKilled map[string]string // by UID
@@ -55,7 +56,7 @@ func (f *fixture) Name(p stats.PodReference) string {
 	return p.Namespace + "/" + p.Name
 }
 func (f *fixture) Keeps() bool                                               { return true }
-func (f *fixture) AtOnce(time.Time, string)                                  {}
+func (f *fixture) AtOnce(_ time.Time, uid string)                            { f.atOnce = append(f.atOnce, uid) }
 func (f *fixture) Until(string) time.Time                                    { return time.Time{} }
 func (f *fixture) Evicted(_ time.Time, uid string, _ stats.Signal, _ string) { f.held[uid]++ }
 

@@ -56,7 +56,6 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 		v.begun(ctx, &d, i, v.o.Manager.Life(uid), &blows[i])
 		lives[i] = v.o.Manager.Life(uid)
 	}
-	v.o.Keeper.Changed()
 	return lives, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,10 +65,22 @@ func TestPreemptedPodsAreStoppedTogether(t *testing.T) {
 	f.keeping(dir)
 	going := f.several(3)
 	f.Runtime.Change(func() { f.Runtime.Hang = map[string]bool{"StopContainer": true} })
-	now := time.Now()
+	now, saved := time.Now(), 0
+	save := func() { f.Save(now, func(*records.State) { saved++ }) }
+	save()
+	before := saved
+	if save(); saved > before {
+		t.Error("saved without a change")
+	}
 	lives, err := f.Preempt(t.Context(), now, going, "room for kube-system/critical")
 	if err != nil || len(lives) != 3 {
 		t.Fatal(lives, err)
+	}
+	if save(); saved == before {
+		t.Error("a restart would forget them")
+	}
+	if !slices.Equal(f.atOnce, uids) {
+		t.Errorf("kept out before they were stopped: %v", f.atOnce)
 	}
 	for i, l := range lives {
 		if l != f.m.Life(uids[i]) || f.held[uids[i]] != 1 || !l.Killed().Time.IsZero() || f.underway[l].grace != 30*time.Second {
@@ -176,6 +189,77 @@ func TestPreemptionOfWhatCameBack(t *testing.T) {
 	again, err := f.Preempt(ctx, now, going, "r")
 	if err != nil || again[0] == first[0] || again[0] != f.m.Life(uids[0]) || again[0].Left() {
 		t.Errorf("%v, then %v: %v", first, again, err)
+	}
+	f.end(cancel)
+}
+
+// preempted has the pod go for a critical one, whose runtime takes its time.
+func (f *fixture) preempted(ctx context.Context, now time.Time) *eviction.Life {
+	f.t.Helper()
+	f.pods = f.Runs()
+	f.Runtime.Change(func() { f.Runtime.Hang = map[string]bool{"StopContainer": true} })
+	s := stats.Summary{Time: now}
+	if err := f.Reader.Memory(now, f.pods, &s); err != nil {
+		f.t.Fatal(err)
+	}
+	lives, err := f.Preempt(ctx, now, []eviction.Eviction{eviction.Preempted(&s.Pods[0], nil, "Preempting", "m")}, "room for kube-system/critical")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return lives[0]
+}
+
+// A hard threshold cuts the grace period short. It is the same life, so that who waits for its room has it; the record says what it was killed
+// for in the end. Its page cache goes, too.
+func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
+	f, dir := newFixture(t, softAndHard, nil), t.TempDir()
+	f.keeping(dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	now := time.Now()
+	f.observe(now, 500)
+	life := f.preempted(ctx, now)
+	if !f.underway[life].cache {
+		t.Error("its page cache stays")
+	}
+	f.killable()
+	d := f.decide(now.Add(time.Second), 90)
+	if len(d.Evictions) != 1 || !d.Evictions[0].Hastens || !f.OnDecided(ctx, &d) {
+		t.Fatal(d.Reason)
+	}
+	if f.m.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().Preempts() || f.held[nodetest.UID] != 2 {
+		t.Errorf("%+v, kept out %d times\n%s", life.Eviction(), f.held[nodetest.UID], f.Text())
+	}
+	f.Populated(nodetest.Pod, false)
+	if e := f.take(); e.err != nil || e.stage != emptied {
+		t.Errorf("%+v", e)
+	}
+	if back, over := life.Room(time.Now()); !back || !over {
+		t.Errorf("back %v, over %v", back, over)
+	}
+	f.end(cancel)
+	if err := f.o.Keeper.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := records.Read(records.Path(dir))
+	if err != nil || len(kept.Records) == 0 || kept.Records[len(kept.Records)-1].Signal != stats.SignalMemoryAvailable {
+		t.Errorf("%+v, %v", kept, err)
+	}
+}
+
+// Where the kernel refuses that, the eviction begins anew: the first life is over without an end, and the pod has another one.
+func TestAPreemptedPodThatTheKernelDoesNotKill(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	now := time.Now()
+	f.observe(now, 500)
+	life := f.preempted(ctx, now)
+	d := f.decide(now.Add(time.Second), 90)
+	if len(d.Evictions) != 1 || !d.Evictions[0].Hastens || !f.OnDecided(ctx, &d) {
+		t.Fatal(d.Reason)
+	}
+	later := f.m.Life(nodetest.UID)
+	if back, over := life.Room(now); later == nil || later == life || back || !over {
+		t.Errorf("%v after %v: back %v, over %v", later, life, back, over)
 	}
 	f.end(cancel)
 }

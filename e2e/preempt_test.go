@@ -83,15 +83,15 @@ func TestPromiseACriticalPodPreemptsTheFewest(t *testing.T) {
 		t.Errorf("victims %v, want %v", line.Fields["victims"], want)
 	}
 	n.dies(pods["big"])
+	if _, err := n.Run(n.ctx, pods["big"].Object); err == nil || !strings.Contains(err.Error(), "Preempted in order to admit critical pod") {
+		t.Errorf("the victim comes back at once: %v", err)
+	}
 	n.agentSays("there is room for a critical pod", 1)
 	if s := n.state(); s.Gate.RoomMade != 1 || len(s.Gate.Kept) != 1 || s.Gate.Kept[0].Pod.Name != "critical" {
 		t.Errorf("state %+v", s.Gate)
 	}
 	if _, err := n.Run(n.ctx, n.known(vm.NewPod("thief", fmt.Sprint(room+1), "", "sleep"), 12, 0)); err == nil || !strings.Contains(err.Error(), "OutOfmemory") {
 		t.Errorf("another one takes the room: %v", err)
-	}
-	if _, err := n.Run(n.ctx, pods["big"].Object); err == nil || !strings.Contains(err.Error(), "Preempted in order to admit critical pod") {
-		t.Errorf("the victim comes back at once: %v", err)
 	}
 	n.run(critical)
 	evicted := n.state().Evicted

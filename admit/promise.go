@@ -2,6 +2,7 @@ package admit
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -39,6 +40,9 @@ func (p *Promises) Drop(uid types.UID) { delete(p.kept, uid) }
 
 // Until is when the room of a pod is not kept any more; zero: none is kept.
 func (p *Promises) Until(uid types.UID) time.Time { return p.kept[uid].until }
+
+// UIDs are those of the pods for which room is kept, or was a moment ago, in no order.
+func (p *Promises) UIDs() []types.UID { return slices.Collect(maps.Keys(p.kept)) }
 
 // Held is the room that is kept, by UID; what was kept for too long is forgotten.
 func (p *Promises) Held(now time.Time) []Held {

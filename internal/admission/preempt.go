@@ -8,11 +8,14 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"jettison/admit"
 	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/repeat"
 	"jettison/stats"
+	"jettison/stats/read"
 )
 
 // Bounds of Preempting.
@@ -219,6 +222,22 @@ func (p *Preempting) Advance(now time.Time) (changed bool) {
 	return changed
 }
 
+// OnPods takes the runtime's pods: those that hold their room themselves have none kept any more.
+func (p *Preempting) OnPods(pods read.Index) {
+	for _, uid := range p.promises.UIDs() {
+		pod := pods[string(uid)]
+		if pod != nil && holds(pod) && !p.makes(uid) {
+			p.promises.Drop(uid)
+			p.changed = true
+		}
+	}
+}
+
+// makes: room is being made for a pod.
+func (p *Preempting) makes(uid types.UID) bool {
+	return slices.ContainsFunc(p.making, func(m *making) bool { return m.held.UID == uid })
+}
+
 // Promised is the room that is kept for pods that do not run yet.
 func (p *Preempting) Promised(now time.Time) []admit.Held { return p.promises.Held(now) }
 
@@ -297,7 +316,7 @@ func (p *Preempting) Fill(now time.Time, out *api.GateState) {
 		out.Making = append(out.Making, s)
 	}
 	for _, h := range p.promises.Held(now) {
-		if !slices.ContainsFunc(p.making, func(m *making) bool { return m.held.UID == h.UID }) {
+		if !p.makes(h.UID) {
 			out.Kept = append(out.Kept, api.KeptState{Pod: reference(&h), Until: p.promises.Until(h.UID)})
 		}
 	}

@@ -20,9 +20,11 @@ import (
 
 	"jettison/admit"
 	"jettison/api"
+	"jettison/cri"
 	"jettison/eviction"
 	"jettison/internal/repeat"
 	"jettison/stats"
+	"jettison/stats/read"
 )
 
 // ward is a node of ten pods at most and the loop on it. Pods are told apart by their UIDs.
@@ -175,6 +177,33 @@ func TestRoomIsMadeAndKept(t *testing.T) {
 		t.Errorf("kept for ever: %v", w.kept())
 	}
 	w.says(t, api.GateState{RoomMade: 1})
+}
+
+// Room is kept for a pod until it runs: from then on that holds it, and what it leaves when it ends is anybody's. While room is being made for
+// a pod whose sandbox is there already nothing of that is given up.
+func TestRoomIsKeptUntilThePodRuns(t *testing.T) {
+	w := newWard(1, "a")
+	runs := func(ready bool) read.Index {
+		return read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "x", Namespace: "kube-system", Name: "x", Ready: ready}}})
+	}
+	a := w.ask(t.Context(), critical("x"))
+	w.OnPods(runs(true))
+	if !slices.Equal(w.kept(), []string{"x"}) {
+		t.Errorf("its victim lives: kept for %v", w.kept())
+	}
+	w.dead("a")
+	w.Advance(w.now)
+	if got := <-a; !got.result.Admit {
+		t.Fatalf("%+v", got)
+	}
+	w.Advance(w.now)
+	w.OnPods(nil)
+	if w.OnPods(runs(false)); w.Advance(w.now) || !slices.Equal(w.kept(), []string{"x"}) {
+		t.Errorf("it does not run: kept for %v", w.kept())
+	}
+	if w.OnPods(runs(true)); !w.Advance(w.now) || len(w.kept()) > 0 {
+		t.Errorf("it runs: kept for %v", w.kept())
+	}
 }
 
 // J11, otherwise than the kubelet: a kill that failed is a rejection with its reason. No room is kept; the runtime is told why for a while.

@@ -200,6 +200,7 @@ func (l *loop) onTold(u nri.Update) {
 func (l *loop) onPods(pods read.Index) {
 	l.objects.Store().SetRuntime(pods)
 	l.gate.admission.OnPods(pods)
+	l.gate.preempting.OnPods(pods)
 	l.upkeep.unknown.OnPods(pods)
 	l.relief.disk.OnPods(pods)
 	if b := l.looks.Background(); b != nil {

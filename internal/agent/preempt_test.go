@@ -102,6 +102,16 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	if why := l.refuses("critical"); why != "" {
 		t.Errorf("the other one is dead: %q\n%s", why, l.Text())
 	}
+	listing, err := cri.NewLister(l.Client).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listing.Sandboxes = append(listing.Sandboxes, *criticalPod("critical"))
+	listing.Sandboxes[len(listing.Sandboxes)-1].Ready = true
+	l.onListed(lister.Update{Pods: read.NewIndex(listing)})
+	if kept := l.gate.preempting.Promised(time.Now()); len(kept) > 0 {
+		t.Errorf("it runs, and room is kept for it: %+v", kept)
+	}
 	for _, line := range []string{"making room for a critical pod", "there is room for a critical pod", "room for pod kube-system/critical: Node didn't"} {
 		if !strings.Contains(l.Text(), line) {
 			t.Errorf("no %q in the log:\n%s", line, l.Text())

@@ -107,8 +107,8 @@ func (e *Eviction) Disk() bool { return e.kind.disk() || e.Local() }
 // Urgent: a hard threshold of what only processes take asks for it, so that every millisecond counts.
 func (e *Eviction) Urgent() bool { return e.hard && !e.Disk() }
 
-// TakesMemory reports whether page cache that its victim leaves behind matters: it is for memory, for a disk, whose pages are memory, or for
-// a critical pod, which is about to use the memory that it asked for.
+// TakesMemory reports whether page cache that its victim leaves behind matters: it is for memory, for a disk, whose pages are memory, or
+// for a critical pod, which is about to use the memory that it asked for.
 func (e *Eviction) TakesMemory() bool {
 	return e.Disk() || e.Preempts() || e.kind == kindMemory || e.kind == kindSwap || e.kind == kindMemoryPressure
 }

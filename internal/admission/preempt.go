@@ -114,7 +114,8 @@ func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
 	return "; room is made for it, if others may go: ask again"
 }
 
-// Preempt implements Preemptor. Room that is there is kept for the pod for admit.PromisedFor.
+// Preempt implements Preemptor. Room that is there is kept for the pod for admit.PromisedFor, as it is for one that the runtime was refused
+// and for which there is room by the time that the loop looks.
 func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admit.Result, error) {
 	reply := make(chan answer, 1)
 	select {
@@ -147,7 +148,7 @@ func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 	if waits {
 		return
 	}
-	if err == nil && result.Admit && a.reply != nil {
+	if err == nil && result.Admit {
 		p.keep(now, admit.HeldBy(a.pod))
 	}
 	if a.reply != nil {

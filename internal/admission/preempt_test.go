@@ -248,6 +248,13 @@ func TestTheRuntimeDoesNotWait(t *testing.T) {
 	if len(w.stopped) != 1 || len(w.making) != 1 || len(w.making[0].waiting) > 0 {
 		t.Errorf("stopped %v for one pod, %d waiting", w.stopped, len(w.making[0].waiting))
 	}
+	w.most = 3
+	w.OnAsk(t.Context(), w.now, ask{pod: critical("late")}) // there is room by now
+	if !slices.Contains(w.kept(), "late") {
+		t.Errorf("kept for %v", w.kept())
+	}
+	w.promises.Drop("late")
+	w.most = 1
 	w.m.Refused(w.now, w.lives["a"])
 	w.Advance(w.now)
 	w.notes.set(time.Now(), "x", "because") // the runtime's clock
@@ -285,6 +292,20 @@ func TestALaterAttemptAtAVictimCounts(t *testing.T) {
 		if got := <-a; !got.result.Admit {
 			t.Errorf("%+v", got)
 		}
+	}
+}
+
+// A victim that is dead is over, whatever becomes of its UID: what came back under it and is being stopped is not waited for.
+func TestADeadVictimIsOver(t *testing.T) {
+	w := newWard(1, "a")
+	a := w.ask(t.Context(), critical("x"))
+	w.dead("a")
+	if _, err := w.stop(t.Context(), w.now, []string{"a"}, "it came back, and memory is short"); err != nil {
+		t.Fatal(err)
+	}
+	w.Advance(w.now)
+	if got := <-a; got.result.Admit || got.result.Reason != "OutOfpods" || len(w.making) > 0 {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -162,6 +162,28 @@ func TestNobodyWaitsAnHourForAPreemptedPod(t *testing.T) {
 	}
 }
 
+// Nor does one wait for what nobody knows, as where its tasks were not counted.
+func TestNobodyWaitsAnHourForWhatIsUnknown(t *testing.T) {
+	w := newWard(t, "soft pid.available 500", "grace pid.available 1s")
+	w.m.config.MaxPodGracePeriodSeconds = 0
+	own := int64(3600)
+	w.pod("going", 1, 0, 0).Threads = stats.Opt[uint64]{}
+	w.pod("innocent", 1, 0, 300)
+	w.objects = map[string]*Pod{"going": NewPod(&v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: &own}})}
+	w.look(time.Second)
+	w.preempted(&w.pods[0])
+	w.left(stats.SignalPIDAvailable, 400)
+	for _, c := range []struct {
+		later time.Duration
+		want  int
+	}{{time.Second, 0}, {DieLimit - time.Second, 0}, {time.Second, 1}} {
+		w.node.PIDs.Time = w.now.Add(c.later)
+		if d := w.step(c.later); len(d.Evictions) != c.want {
+			t.Errorf("at %v: %+v: %s", w.now.Sub(epoch), d.Evictions, d.Reason)
+		}
+	}
+}
+
 // No hard threshold waits for a pod in the grace period that it has for a critical one, whatever it would return: the first look kills the
 // best victim, which may be that pod, and its life goes on as one for the threshold.
 func TestAPreemptedPodHoldsBackNoHardThreshold(t *testing.T) {

@@ -455,6 +455,15 @@ func TestAppArmor(t *testing.T) {
 	}
 }
 
+// What no number holds is the greatest one: a sum that wraps would be no request at all.
+func TestARequestDoesNotWrap(t *testing.T) {
+	most, two := uint64(math.MaxUint64), uint64(2)
+	got := requested(&cri.PodSandbox{MemoryLimit: &most, Overhead: &two}, stats.Guaranteed)
+	if m := got[v1.ResourceMemory]; m.Value() != math.MaxInt64 {
+		t.Errorf("%v", m.String())
+	}
+}
+
 // Without a name of the node, or beside a kubelet, labels are not known, and refuse nobody.
 func TestLabels(t *testing.T) {
 	for _, c := range []struct {

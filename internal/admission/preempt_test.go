@@ -163,6 +163,7 @@ func TestRoomIsMadeAndKept(t *testing.T) {
 	}
 	w.still(t, a)
 	w.dead("c")
+	w.now = w.now.Add(time.Second)
 	w.Advance(w.now)
 	if got := <-a; got.err != nil || !got.result.Admit {
 		t.Fatalf("%+v", got)
@@ -291,6 +292,18 @@ func TestALaterAttemptAtAVictimCounts(t *testing.T) {
 	for _, a := range []asked{first, second} {
 		if got := <-a; !got.result.Admit {
 			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// Notes are bounded, whoever asks.
+func TestNotesAreBounded(t *testing.T) {
+	var n notes
+	now := time.Now()
+	for i := range 3 * maxNotes {
+		uid := types.UID(fmt.Sprint("x", i))
+		if n.set(now, uid, "because"); len(n.by) > maxNotes || n.of(now, uid) != "because" {
+			t.Fatalf("%d notes after %d", len(n.by), i)
 		}
 	}
 }

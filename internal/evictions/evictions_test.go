@@ -372,17 +372,15 @@ func TestAHasteningThatWasNotNeededIsNotInVain(t *testing.T) {
 	f.end(cancel)
 }
 
-// What a reclaim of memory got is known seconds after it, when the eviction that followed is over as a rule: it is in the record all the
-// same, and the line of the reclaim names the pod.
-func TestWhatASqueezeGotIsInTheRecordOfAnEvictionThatIsOver(t *testing.T) {
-	f := newFixture(t, softAndHard, nil)
-	f.keeping(t.TempDir())
+// squeezing has memory reclaimed, of pods that have none to give, until the test is over.
+func (f *fixture) squeezing() {
+	f.t.Helper()
 	squeezer := squeeze.Start(squeeze.Options{FS: f.ownTree(), SysMount: f.Dir, Watch: time.Millisecond})
-	defer func() {
+	f.t.Cleanup(func() {
 		if err := squeezer.Close(time.Minute); err != nil {
-			t.Error(err)
+			f.t.Error(err)
 		}
-	}()
+	})
 	node := squeeze.Node{
 		Need: func(time.Time, int) reclaim.MemoryNeed {
 			return reclaim.MemoryNeed{Available: 150 << 20, Hard: stats.Some[uint64](100 << 20), Fill: 1 << 20, Margin: time.Millisecond}
@@ -392,6 +390,14 @@ func TestWhatASqueezeGotIsInTheRecordOfAnEvictionThatIsOver(t *testing.T) {
 	}
 	f.o.Squeeze = squeeze.NewLoop(squeezer, node, f.Log)
 	f.o.Squeeze.Tick(time.Now(), nil, "")
+}
+
+// What a reclaim of memory got is known seconds after it, when the eviction that followed is over as a rule: it is in the record all the
+// same, and the line of the reclaim names the pod.
+func TestWhatASqueezeGotIsInTheRecordOfAnEvictionThatIsOver(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	f.keeping(t.TempDir())
+	f.squeezing()
 	f.killable()
 	ctx, cancel := context.WithCancel(t.Context())
 	life := f.evict(ctx, time.Now(), 90)

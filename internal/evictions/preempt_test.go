@@ -129,12 +129,29 @@ func TestPreemptionIsAllOrNothing(t *testing.T) {
 	f := newFixture(t, softAndHard, nil)
 	going := f.several(3)
 	going[2].Pod.Cgroup += "gone"
+	var pinned []*kill.Victim
+	pin := f.o.Pin
+	f.o.Pin = func(p *stats.PodStats) (*kill.Victim, error) {
+		v, err := pin(p)
+		if err == nil {
+			pinned = append(pinned, v)
+		}
+		return v, err
+	}
 	lives, err := f.Preempt(t.Context(), time.Now(), going, "r")
 	if lives != nil || !errors.Is(err, cgroup.ErrVanished) || !strings.Contains(err.Error(), "default/pod2") {
 		t.Errorf("%v, %v", lives, err)
 	}
 	if len(f.underway)+len(f.m.Lives())+len(f.held)+len(f.m.SetAside(time.Now())) > 0 || f.Runtime.Calls("StopContainer") > 0 {
 		t.Errorf("under way %v, kept out %v\n%s", f.m.Lives(), f.held, f.Text())
+	}
+	for _, v := range pinned {
+		if err := v.Kill(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s stays pinned: %v", v.Pod.UID, err)
+		}
+	}
+	if len(pinned) != 2 {
+		t.Errorf("%d were pinned", len(pinned))
 	}
 	going[2].Pod.Cgroup, going[2].Pod.SandboxIDs = "", nil
 	if _, err := f.Preempt(t.Context(), time.Now(), going, "r"); err == nil || len(f.m.SetAside(time.Now())) != 1 {
@@ -244,6 +261,19 @@ func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 	if err != nil || len(kept.Records) == 0 || kept.Records[len(kept.Records)-1].Signal != stats.SignalMemoryAvailable {
 		t.Errorf("%+v, %v", kept, err)
 	}
+}
+
+// No reclaim of memory comes before a preemption: what that got is not in its record.
+func TestAPreemptionFollowsNoReclaim(t *testing.T) {
+	f := newFixture(t, softAndHard, nil)
+	f.keeping(t.TempDir())
+	f.squeezing()
+	ctx, cancel := context.WithCancel(t.Context())
+	life := f.preempted(ctx, time.Now())
+	if f.squeezed != nil || f.underway[life].squeeze != nil {
+		t.Errorf("follows %+v", f.squeezed)
+	}
+	f.end(cancel)
 }
 
 // Where the kernel refuses that, the eviction begins anew: the first life is over without an end, and the pod has another one.

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -452,6 +453,16 @@ func TestAppArmor(t *testing.T) {
 	}
 	if got := AppArmor(string([]byte{'/', 0})); got.OK {
 		t.Errorf("what cannot be read is known: %+v", got)
+	}
+}
+
+// An object that does not say where it is from is a client's, whose word for a mirror is none.
+func TestAClientsObjectIsNoMirror(t *testing.T) {
+	for key, want := range map[string]bool{annotationMirror: false, annotationSource: true} {
+		p := attributes(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "file"}}})
+		if held := admit.HeldBy(p); p.Manifest != want || held.Static != want {
+			t.Errorf("%s: manifest %v, static %v", key, p.Manifest, held.Static)
+		}
 	}
 }
 

@@ -293,7 +293,6 @@ func TestTheLoopIsSmall(t *testing.T) {
 // testsOnly is product code that only tests reach, with the reason.
 var testsOnly = []string{
 	"AddFile", // of cgroup.Watcher and wakes.Wakes: stands for the events of a pod, which a tree of files has none of
-	"admit/",  // until something asks it: the gate in the runtime, the socket
 }
 
 // A function of product code that no command reaches is dead, or lives for tests only. Package api is for other programs, too.

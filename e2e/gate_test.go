@@ -68,8 +68,7 @@ func (n *node) withPriority(name string, priority int32) *v1.Pod {
 	return object
 }
 
-// Under memory pressure the runtime is refused a BestEffort pod, with the kubelet's message; a Burstable one runs, and a critical one. What is
-// switched off refuses nothing.
+// Under memory pressure the runtime is refused a BestEffort pod, with the kubelet's message; a Burstable one runs, and a critical one.
 func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("%s", pressed))
@@ -92,7 +91,7 @@ func TestPromiseUnderPressureOnlyWhatMayRunIsLetIn(t *testing.T) {
 	t.Logf("answers: %+v", g.Answers)
 }
 
-// More than the node has room for is refused, and runs once there is room.
+// More than the node has room for is refused, and runs once there is room. A gate that is switched off refuses nothing.
 func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 	n := startNode(t)
 	n.startAgent(config("maxPods: 3"))
@@ -112,6 +111,16 @@ func TestTheGateKeepsOutWhatDoesNotFit(t *testing.T) {
 		_, err := n.Run(n.ctx, third)
 		return err
 	})
+	if err := n.agent.Remove(n.ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.startAgent(config("maxPods: 3\ngate: false"))
+	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.run(vm.NewPod("fourth", "16Mi", "", "sleep"))
+	n.run(vm.NewPod("fifth", "16Mi", "", "sleep"))
+	if g := n.state().Gate; g.Asked || g.Refused != 0 {
+		t.Errorf("state %+v", g)
+	}
 }
 
 // The agent is killed and comes back while 20 pods start: none is lost, none is stuck.

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"jettison/e2e/vm"
+)
+
+// limited are what an agent writes to cgroups of pods, by file below /sys/fs/cgroup.
+type limited map[string]string
+
+// limitsOf are what is written for two pods, each known by its object, on a node that keeps so many bytes of memory and 100 tasks from pods.
+func (n *node) limitsOf(guaranteed, burstable *vm.Pod, reserved int64) limited {
+	n.t.Helper()
+	m, err := n.Memory(n.ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	most := n.number("cat /proc/sys/kernel/pid_max /proc/sys/kernel/threads-max | sort -n | head -n 1")
+	root := strings.Split(guaranteed.Cgroup, "/")[0]
+	return limited{
+		root + "/memory.max": strconv.FormatInt(m.Total-reserved, 10),
+		root + "/pids.max":   strconv.FormatUint(most-100, 10),
+		root + "/memory.min": "67108864",
+		root + "/memory.low": "41943040",
+
+		guaranteed.Cgroup + "/memory.min":                                  "67108864",
+		guaranteed.Cgroup + "/" + guaranteed.Containers[0] + "/memory.min": "67108864",
+		burstable.Cgroup + "/memory.low":                                   "41943040",
+		burstable.Cgroup + "/" + burstable.Containers[0] + "/memory.low":   "41943040",
+		burstable.Cgroup + "/" + burstable.Containers[0] + "/memory.high":  "98566144", // 40Mi + 0.9 × (100Mi - 40Mi)
+	}
+}
+
+// has waits until files of cgroups say what they should.
+func (n *node) has(what string, want limited) {
+	n.t.Helper()
+	n.until(what, func() error {
+		for file, text := range want {
+			got, err := n.ReadFile(n.ctx, "/sys/fs/cgroup/"+file, 0)
+			if err != nil {
+				return err
+			}
+			if strings.TrimSpace(string(got)) != text {
+				return fmt.Errorf("%s says %s, want %s", file, got, text)
+			}
+		}
+		return nil
+	})
+}
+
+// Without a kubelet pods are limited together to what is not reserved, and have what they request protected, where the configuration wants
+// both. A limit below what they use kills none. An agent that ends takes the protection back, and one that is not to limit any more the
+// limits, also after a crash.
+func TestPodsAreLimitedAndProtected(t *testing.T) { limitsPods(startNode(t), "") }
+
+// The same with systemd, which writes to its slices when it is told to read its units anew.
+func TestPodsAreLimitedAndProtectedBySystemd(t *testing.T) {
+	limitsPods(startNodeWith(t, vm.Options{Systemd: true}), "systemctl daemon-reload")
+}
+
+func limitsPods(n *node, disturb string) {
+	const wanted = "writeAllocatable: true\nmemoryQoS: true\nkubeReserved: {memory: %d, pid: \"100\"}"
+	n.startAgent(config(wanted, 100*mib))
+	guaranteed := n.run(n.known(vm.NewPod("guaranteed", "64Mi", "64Mi", "sleep"), 1, 0))
+	burstable := n.run(n.known(vm.NewPod("burstable", "40Mi", "100Mi", "alloc -size 30Mi"), 2, 0))
+	want := n.limitsOf(guaranteed, burstable, 100*mib)
+	n.has("pods are limited and protected", want)
+	if disturb != "" {
+		n.shell(disturb)
+		n.has("they are after it: "+disturb, want)
+	}
+
+	// A crash, and then a limit that is below what pods use.
+	n.shell("kill -9 " + n.mainProcess(n.agent.Pod))
+	if err := n.agent.Remove(n.ctx); err != nil {
+		n.t.Fatal(err)
+	}
+	m, err := n.Memory(n.ctx)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.startAgent(config(wanted, m.Total-20*mib))
+	n.agentSays("put back what was written to cgroups of pods", 1)
+	n.until("they are limited to not much more than they use", func() error {
+		root := strings.Split(guaranteed.Cgroup, "/")[0]
+		most, used := n.number("cat /sys/fs/cgroup/"+root+"/memory.max"), n.number("cat /sys/fs/cgroup/"+root+"/memory.current")
+		if most <= used || most > used+used/16+256*mib {
+			return fmt.Errorf("memory.max %d with %d used", most, used)
+		}
+		return nil
+	})
+
+	// The end, and an agent that is not to write.
+	if err := n.agent.Remove(n.ctx); err != nil {
+		n.t.Fatal(err)
+	}
+	free, root := limited{}, strings.Split(guaranteed.Cgroup, "/")[0]
+	for file := range want {
+		free[file] = map[bool]string{true: "0", false: "max"}[strings.HasSuffix(file, ".min") || strings.HasSuffix(file, ".low")]
+	}
+	stays := limited{root + "/pids.max": want[root+"/pids.max"]}
+	n.has("the limit of tasks stays, as with a kubelet", stays)
+	delete(free, root+"/pids.max")
+	delete(free, root+"/memory.max")
+	n.has("protection is taken back", free)
+	n.startAgent(config(""))
+	n.has("the limits are, too", limited{root + "/pids.max": "max", root + "/memory.max": "max", root + "/cpu.weight": "100"})
+}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"jettison/e2e/guestapi"
 	"jettison/e2e/vm"
 )
 
@@ -116,12 +118,6 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 	if err := n.WriteFile(n.ctx, vm.StaticPods+"static.yaml", []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the manifest is known", func() error {
-		if s := n.state(); s.Pods.Objects <= len(pods) {
-			return fmt.Errorf("%+v", s.Pods)
-		}
-		return nil
-	})
 	for _, c := range []struct {
 		flags string
 		code  int
@@ -131,21 +127,24 @@ func TestRootPreemptsForAStaticPod(t *testing.T) {
 		{"--preempt", 0, "kube-system/static is admitted"},
 		{"", 0, "kube-system/static is admitted"}, // the room is kept
 	} {
-		if c.flags == "" && c.code == 3 {
-			for name, p := range pods {
-				if err := p.Check(n.ctx); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			}
-		} else {
+		if c.flags != "" {
 			pods["big"].Fate = vm.Dies
 		}
-		res, err := n.Exec(n.ctx, append([]string{"/usr/local/bin/jettison", "admit", "-f", vm.StaticPods + "static.yaml"}, strings.Fields(c.flags)...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var res guestapi.ExecResult
+		n.until("the manifest is known", func() (err error) {
+			res, err = n.Exec(n.ctx, append([]string{"/usr/local/bin/jettison", "admit", "-f", vm.StaticPods + "static.yaml"}, strings.Fields(c.flags)...)...)
+			if err == nil && strings.Contains(string(res.Stderr), "neither the runtime nor a static manifest") {
+				err = errors.New(string(res.Stderr))
+			}
+			return err
+		})
 		if res.Code != c.code || !strings.HasPrefix(string(res.Stdout), c.want) {
 			t.Errorf("admit %s: exit code %d, %q, %q; want %d, %q", c.flags, res.Code, res.Stdout, res.Stderr, c.code, c.want)
+		}
+		for name, p := range pods {
+			if err := p.Check(n.ctx); c.code == 3 && err != nil {
+				t.Errorf("%s, after plain asking: %v", name, err)
+			}
 		}
 	}
 	if alive, err := pods["big"].Populated(n.ctx); alive || err != nil {

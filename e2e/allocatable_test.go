@@ -21,17 +21,23 @@ func (n *node) limitsOf(guaranteed, burstable *vm.Pod, reserved int64) limited {
 	}
 	most := n.number("cat /proc/sys/kernel/pid_max /proc/sys/kernel/threads-max | sort -n | head -n 1")
 	root := strings.Split(guaranteed.Cgroup, "/")[0]
+	container := func(p *vm.Pod) string {
+		if strings.HasSuffix(p.Cgroup, ".slice") {
+			return p.Cgroup + "/cri-containerd-" + p.Containers[0] + ".scope"
+		}
+		return p.Cgroup + "/" + p.Containers[0]
+	}
 	return limited{
 		root + "/memory.max": strconv.FormatInt(m.Total-reserved, 10),
 		root + "/pids.max":   strconv.FormatUint(most-100, 10),
 		root + "/memory.min": "67108864",
 		root + "/memory.low": "41943040",
 
-		guaranteed.Cgroup + "/memory.min":                                  "67108864",
-		guaranteed.Cgroup + "/" + guaranteed.Containers[0] + "/memory.min": "67108864",
-		burstable.Cgroup + "/memory.low":                                   "41943040",
-		burstable.Cgroup + "/" + burstable.Containers[0] + "/memory.low":   "41943040",
-		burstable.Cgroup + "/" + burstable.Containers[0] + "/memory.high":  "98566144", // 40Mi + 0.9 × (100Mi - 40Mi)
+		guaranteed.Cgroup + "/memory.min":     "67108864",
+		container(guaranteed) + "/memory.min": "67108864",
+		burstable.Cgroup + "/memory.low":      "41943040",
+		container(burstable) + "/memory.low":  "41943040",
+		container(burstable) + "/memory.high": "98566144", // 40Mi + 0.9 × (100Mi - 40Mi)
 	}
 }
 

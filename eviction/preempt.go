@@ -55,7 +55,7 @@ func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 }
 
 // lingers reports whether a pod that goes for a critical one takes longer to stop than any that goes for a threshold: its grace period is
-// its own, and may be an hour. Others do not wait for it any more then.
+// its own, and may be an hour. Soft thresholds do not wait for it any more then, nor spare it: it has had the time that they would give it.
 func (m *Manager) lingers(now time.Time, l *Life) bool {
 	longest := time.Duration(max(m.config.MaxPodGracePeriodSeconds, hardGrace))*time.Second + DieLimit
 	return l.e.Preempts() && !l.departed() && now.Sub(l.began.Time) >= longest

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,11 +154,42 @@ func TestNobodyWaitsAnHourForAPreemptedPod(t *testing.T) {
 			t.Error("what it returns does not count")
 		}
 		d := w.step(1)
-		if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "innocent" || l.Phase() != Stopping {
+		if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].Hastens || l.Phase() != Stopping {
 			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
 		}
 		if w.m.together(w.now, &w.m.watched[soft]) > 0 {
 			t.Error("what it returns counts for ever")
+		}
+	}
+}
+
+// A pod that goes for a critical one, and takes what comes back, is killed for a soft threshold after as long as that would wait for it, and
+// no other pod goes in its place. While it is being killed it is left alone.
+func TestAPreemptedPodIsNotSparedForItsGracePeriod(t *testing.T) {
+	for _, soft := range []string{"memory.available 500Mi", "swap.available 500Mi", "pid.available 500"} {
+		signal, _, _ := strings.Cut(soft, " ")
+		w := newWard(t, "soft "+soft, "grace "+signal+" 1s")
+		w.m.config.MaxPodGracePeriodSeconds = 30
+		own, high := int64(3600), int32(100) // others would go before it
+		w.pod("hog", 4000, 4000, 4000)
+		w.objects = map[string]*Pod{"hog": NewPod(&v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: &own, Priority: &high}})}
+		for _, uid := range []string{"a", "b"} {
+			w.pod(uid, 50, 50, 50)
+		}
+		w.look(time.Second)
+		hog := w.preempted(&w.pods[0])
+		for hog.Phase() == Stopping && w.now.Sub(hog.began.Time) < 2*time.Minute {
+			w.left(stats.Signal(signal), 400)
+			if gone := w.look(time.Second); gone != nil && (gone != hog || w.now.Sub(hog.began.Time) < 40*time.Second) {
+				t.Fatalf("%s: %s goes after %v", signal, gone.e.Pod.PodRef.UID, w.now.Sub(hog.began.Time))
+			}
+		}
+		for range 5 {
+			w.left(stats.Signal(signal), 400)
+			w.victim(w.look(time.Second), "")
+		}
+		if hog.Phase() != Killed {
+			t.Errorf("%s: nobody goes", signal)
 		}
 	}
 }

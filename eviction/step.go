@@ -303,12 +303,12 @@ func (m *Manager) candidates(now time.Time, in Input, w *watched, out *lists) (c
 			return
 		}
 		if l := m.dying(pod.PodRef.UID); l != nil {
-			spared := l.spared(w)
+			spared, late := l.spared(w), !w.Hard() && m.lingers(now, l) && l.killed.Time.IsZero()
 			// It is on its way out as fast as this threshold could have it.
-			if (l.e.hard || l.hastened()) && !spared || !w.Hard() || l.e.Local() && w.info.kind.disk() {
+			if ((l.e.hard || l.hastened()) && !spared || !w.Hard() || l.e.Local() && w.info.kind.disk()) && !late {
 				return
 			}
-			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind) || spared && l.endsAlone(w)
+			c.Keys.Dying, c.Keys.eases = true, l.e.eases(w.info.kind) || (spared || late) && l.endsAlone(w)
 		}
 		m.measure(&c, w)
 		c.Keys.Open = openAbove(&c.Keys, s.Node.Memory.CapacityBytes)

@@ -30,7 +30,7 @@ func (n *node) limitsOf(guaranteed, burstable *vm.Pod, reserved int64) limited {
 	return limited{
 		root + "/memory.max": strconv.FormatInt(m.Total-reserved, 10),
 		root + "/pids.max":   strconv.FormatUint(most-100, 10),
-		root + "/memory.min": "67108864",
+		root + "/memory.min": strconv.Itoa(64*mib + 48*mib), // and the agent's own
 		root + "/memory.low": "41943040",
 
 		guaranteed.Cgroup + "/memory.min":     "67108864",

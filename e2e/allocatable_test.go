@@ -81,6 +81,7 @@ func limitsPods(n *node, disturb string) {
 	}
 
 	// A crash, and then a limit that is below what pods use.
+	n.holding(vm.NewPod("user", "", "", "alloc -size 250Mi"), 250*mib)
 	n.shell("kill -9 " + n.mainProcess(n.agent.Pod))
 	if err := n.agent.Remove(n.ctx); err != nil {
 		n.t.Fatal(err)
@@ -89,7 +90,7 @@ func limitsPods(n *node, disturb string) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.startAgent(config(wanted, m.Total-20*mib))
+	n.startAgent(config(wanted, m.Total-150*mib))
 	n.agentSays("put back what was written to cgroups of pods", 1)
 	n.until("they are limited to not much more than they use", func() error {
 		root := strings.Split(guaranteed.Cgroup, "/")[0]

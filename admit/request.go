@@ -35,6 +35,13 @@ func amount(name v1.ResourceName, q quantity) int64 {
 	return value()
 }
 
+// Requested is a pod as an API server would have stored it, and what it takes of the node. Both are for reading: the first shares with the
+// given pod, which is not written, so that others may read it meanwhile.
+func Requested(pod *v1.Pod) (*v1.Pod, Amounts) {
+	pod = stored(PodAttributes{Pod: pod})
+	return pod, requests(pod, true)
+}
+
 // requests are what a pod of this form takes of the node: its containers, with sidecars and init containers as they run, or what it
 // requests as a whole, and its overhead. running: it is there, so what was allocated to it counts, where a resize asks for less.
 func requests(pod *v1.Pod, running bool) Amounts {

@@ -85,6 +85,7 @@ func newPod(p *v1.Pod, manifest bool) *Pod {
 	}
 	if stats.PodLevel(p.Spec.Resources) {
 		if q, ok := p.Spec.Resources.Requests[v1.ResourceMemory]; ok {
+			q = q.DeepCopy()
 			out.memoryOfPod = &q
 		}
 	}
@@ -112,7 +113,10 @@ func (p *Pod) of(pod *stats.PodStats) bool { return !pod.Announced || p.Names(po
 
 func newContainer(c *v1.Container, regular bool) podContainer {
 	requests := c.Resources.Requests
-	out := podContainer{name: c.Name, memoryRequest: requests[v1.ResourceMemory], storageRequest: requests[v1.ResourceEphemeralStorage]}
+	out := podContainer{ // copies: a quantity with a fraction is a pointer, and the object is others' too
+		name:          c.Name,
+		memoryRequest: requests[v1.ResourceMemory].DeepCopy(), storageRequest: requests[v1.ResourceEphemeralStorage].DeepCopy(),
+	}
 	if limit, ok := c.Resources.Limits[v1.ResourceEphemeralStorage]; ok && regular && limit.Value() != 0 {
 		out.storageLimit, out.storageLimitText = stats.Some(bytes(limit)), limit.String()
 	}

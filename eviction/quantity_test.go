@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"jettison/stats"
 )
@@ -63,5 +64,27 @@ func TestQuantitiesThatNoNumberHolds(t *testing.T) {
 	pod.EphemeralStorage = stats.PodStorageStats{UsedBytes: stats.Some(uint64(1 << 50)), Volumes: []stats.VolumeStats{{Name: "v", FsUsage: stats.FsUsage{UsedBytes: 1 << 50}}}}
 	if signal, message := m.exceeds(&pod, p); signal != "" {
 		t.Errorf("%s: %s", signal, message)
+	}
+}
+
+// The object is others' too, and a quantity with a fraction is a pointer: nothing that is done with one reaches the other.
+func TestNothingIsSharedWithTheObject(t *testing.T) {
+	requests := func() v1.ResourceList {
+		return v1.ResourceList{v1.ResourceMemory: resource.MustParse("1.5Gi"), v1.ResourceEphemeralStorage: resource.MustParse("1.5Gi")}
+	}
+	object := &v1.Pod{Spec: v1.PodSpec{
+		Resources:  &v1.ResourceRequirements{Requests: requests()},
+		Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: requests()}}},
+	}}
+	p := NewPod(object)
+	for _, list := range []v1.ResourceList{object.Spec.Resources.Requests, object.Spec.Containers[0].Resources.Requests} {
+		for _, q := range list {
+			q.Add(resource.MustParse("1Gi"))
+		}
+	}
+	for _, q := range []resource.Quantity{*p.memoryOfPod, p.containers[0].memoryRequest, p.containers[0].storageRequest} {
+		if q.Value() != 3<<29 {
+			t.Errorf("%d, want 1.5Gi", q.Value())
+		}
 	}
 }

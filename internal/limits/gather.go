@@ -1,15 +1,14 @@
 package limits
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
 
+	"jettison/admit"
 	"jettison/cgroup"
 	"jettison/stats"
 	"jettison/stats/read"
@@ -83,9 +82,9 @@ func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string) Pod {
 	out := Pod{Cgroup: p.Path, QOSClass: p.QOSClass}
 	told := k.Runtime[p.UID]
 	if object != nil {
-		object = defaulted(object)
-		requests := resourcehelper.PodRequests(object, resourcehelper.PodResourcesOptions{})
-		out.Request = stats.Some(memory(requests))
+		var requests admit.Amounts
+		object, requests = admit.Requested(object)
+		out.Request = stats.Some(uint64(requests[v1.ResourceMemory]))
 	} else if told != nil {
 		out.Request = least(told.MemoryRequest(p.QOSClass, k.Capacity))
 	}
@@ -141,27 +140,4 @@ func resourcesOf(p *v1.Pod, name string) *v1.ResourceRequirements {
 		}
 	}
 	return nil
-}
-
-// defaulted is an object whose containers request what they are limited to where they do not say what they request, as the API has it
-// (pkg/apis/core/v1/defaults.go SetDefaults_Pod, v1.36.3). The object itself is not changed.
-func defaulted(p *v1.Pod) *v1.Pod {
-	out := *p
-	fill := func(list []v1.Container) []v1.Container {
-		list = slices.Clone(list)
-		for i := range list {
-			r := &list[i].Resources
-			limit, limited := r.Limits[v1.ResourceMemory]
-			if _, requests := r.Requests[v1.ResourceMemory]; requests || !limited {
-				continue
-			}
-			if r.Requests = maps.Clone(r.Requests); r.Requests == nil {
-				r.Requests = v1.ResourceList{}
-			}
-			r.Requests[v1.ResourceMemory] = limit
-		}
-		return list
-	}
-	out.Spec.Containers, out.Spec.InitContainers = fill(p.Spec.Containers), fill(p.Spec.InitContainers)
-	return &out
 }

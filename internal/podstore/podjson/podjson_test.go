@@ -357,3 +357,13 @@ func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
 		t.Errorf("an old annotation: %+v of %v", got, p.Annotations)
 	}
 }
+
+// A library that adds to the pod's own request adds to nothing that was given.
+func TestTrimSharesNoRequestOfThePod(t *testing.T) {
+	whole := &v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{"memory": resource.MustParse("1.5Gi")}}}}
+	q := Trim(whole).Spec.Resources.Requests["memory"]
+	q.Add(resource.MustParse("1Gi"))
+	if got := whole.Spec.Resources.Requests.Memory().Value(); got != 3<<29 {
+		t.Errorf("%d, want 1.5Gi", got)
+	}
+}

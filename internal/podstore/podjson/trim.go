@@ -13,7 +13,8 @@ import (
 
 // Trim is a new object with what decisions and records need of a pod: its names and UID, labels, owners, annotations that decide (Keeps,
 // and of AppArmor), priority, resources, volumes that lie on the node's disks, where it may run, what of a node it needs (host ports,
-// sysctls, AppArmor), phase with its reason (a failed pod was evicted or not) and QoS class. It shares maps and pointers with p.
+// sysctls, AppArmor), phase with its reason (a failed pod was evicted or not) and QoS class. It shares maps and pointers with p,
+// but none of what is added up.
 func Trim(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -24,7 +25,8 @@ func Trim(p *v1.Pod) *v1.Pod {
 			NodeName: p.Spec.NodeName, NodeSelector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations, OS: p.Spec.OS,
 			HostNetwork: p.Spec.HostNetwork, HostIPC: p.Spec.HostIPC, RestartPolicy: p.Spec.RestartPolicy, RuntimeClassName: p.Spec.RuntimeClassName,
 			PriorityClassName: p.Spec.PriorityClassName, Priority: p.Spec.Priority, PreemptionPolicy: p.Spec.PreemptionPolicy,
-			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds, Overhead: p.Spec.Overhead, Resources: p.Spec.Resources,
+			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds, Overhead: p.Spec.Overhead,
+			Resources:           p.Spec.Resources.DeepCopy(), // libraries add to its quantities
 			Containers:          trimContainers(p.Spec.Containers, p.Spec.HostNetwork),
 			InitContainers:      trimContainers(p.Spec.InitContainers, p.Spec.HostNetwork),
 			EphemeralContainers: trimEphemeral(p.Spec.EphemeralContainers),

@@ -21,6 +21,7 @@ import (
 
 	"jettison/admit"
 	"jettison/internal/podstore"
+	"jettison/internal/podstore/podjson"
 	"jettison/internal/protect"
 )
 
@@ -170,19 +171,20 @@ func (refuser) Ask(context.Context, *v1.Pod) (admit.Result, error) { return refu
 
 func (refuser) Preempt(context.Context, *v1.Pod) (admit.Result, error) { return refusal, nil }
 
-// askAll has all clients ask for admission at once, by turns with much JSON, with as much as a pod may take in memory, and with as much YAML
-// as there may be.
+// askAll has all clients ask for admission at once, by turns with much JSON, with as much as a pod may take in memory, with as much YAML
+// as there may be, and with values within each other as deep as there is text.
 func askAll(all []net.Conn, write func(net.Conn, string)) {
 	most, rest := huge("asks")
 	meta := `{"metadata":{"uid":"asks","namespace":"a","name":"a"},`
 	bodies := []string{
 		most + rest, meta + `"spec":{"containers":[` + strings.Repeat("{},", 4000) + `{}]}}`,
 		meta + `"status": [` + strings.Repeat("a,", 9900) + `"` + strings.Repeat("b ", 110<<10) + `"]}`,
+		`{"a":` + strings.Repeat("[", podjson.MaxPod-5),
 	}
 	var clients sync.WaitGroup
 	for i, c := range all {
 		clients.Go(func() {
-			body, form := bodies[i%len(bodies)], []string{"json", "json", "yaml"}[i%len(bodies)]
+			body, form := bodies[i%len(bodies)], []string{"json", "json", "yaml", "json"}[i%len(bodies)]
 			write(c, fmt.Sprintf("POST /v1/admit HTTP/1.1\r\nHost: j\r\nContent-Type: application/%s\r\nContent-Length: %d\r\n\r\n%s",
 				form, len(body), body))
 			_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))

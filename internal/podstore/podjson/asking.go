@@ -10,7 +10,7 @@ import (
 // API is nothing that the node can be short of; these are named in unknown. uid, namespace and name may be missing: see Named. What comes
 // back is not trimmed.
 func Asking(raw []byte) (p *v1.Pod, unknown []string, err error) {
-	p, doubts, err := decode(raw, MaxAsking)
+	p, doubts, err := decode(raw, bounds{MaxAsking, maxUnknown})
 	if err != nil {
 		return nil, nil, err
 	}

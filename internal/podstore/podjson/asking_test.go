@@ -41,6 +41,47 @@ func TestAsking(t *testing.T) {
 	}
 }
 
+// However a client's pod is made, the walk over it is no deeper than a pod is, and the decoder meets no more odd fields than a newer API has.
+func TestAskingIsBounded(t *testing.T) {
+	deep := func(n int) string {
+		return `{` + meta + `,"x":` + strings.Repeat(`[`, n) + `1` + strings.Repeat(`]`, n) + `}`
+	}
+	odd := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"x\n%d":1,`, i)
+		}
+		return `{` + b.String() + meta + `}`
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"as deep as may be", deep(maxDepth - 1), ""},
+		{"deeper", deep(maxDepth), "x" + strings.Repeat("[0]", 33) + "...: too large: it lies deeper than 100 values"},
+		{"as deep as there is text", `{"a":` + strings.Repeat("[", MaxPod-5), "a" + strings.Repeat("[0]", 33) + "...: too large: it lies deeper than 100 values"},
+		{"objects", strings.Repeat(`{"a":`, MaxPod/5), strings.Repeat("a.", 50) + "...: too large: it lies deeper than 100 values"},
+		{"as many odd fields as may be", odd(maxUnknown), ""},
+		{"more", odd(maxUnknown + 1), "x 100: too large: a pod may have 100 unknown fields"},
+		{"as many as there is text for", odd(80_000), "x 100: too large: a pod may have 100 unknown fields"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, unknown, err := Asking([]byte(c.text))
+		runtime.ReadMemStats(&after)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want || err != nil && !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %d unknown, %.200s; want %s", c.name, len(unknown), got, c.want)
+		}
+		if stack := int64(after.StackSys) - int64(before.StackSys); stack > 1<<20 {
+			t.Errorf("%s: the stacks grew by %d MiB", c.name, stack>>20)
+		}
+	}
+	if _, doubts, err := Manifest([]byte(`{"apiVersion":"v1","kind":"Pod",` + odd(1000)[1:])); err != nil || len(doubts) == 0 { // it is root's
+		t.Error(len(doubts), err)
+	}
+}
+
 // What kubectl would make of a text, or a refusal that says where.
 func TestYAML(t *testing.T) {
 	var fields []byte

@@ -24,12 +24,19 @@ const maxDecoded = 4 << 20
 // MaxAsking is maxDecoded of a pod that only asks: podstore has as much room however many it knows.
 const MaxAsking = 2 << 20
 
+// maxDepth is how deep values may lie within each other. The walk calls itself for each, and what a goroutine's stack has grown to stays;
+// a pod's own fields are a dozen deep, and what an API server notes of who manages them some more.
+const maxDepth = 100
+
+// maxUnknown is how many fields a client's pod may have that no pod has. Each costs the decoder more than one that is known.
+const maxUnknown = 100
+
 // guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses quantities that would
-// be slow to parse and text that would take too much memory.
-func guard(raw []byte, most int) error {
+// be slow to parse and text that would take too much memory, lies too deep, or has too many fields that are not known.
+func guard(raw []byte, may bounds) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	g := guarding{dec: dec, most: most}
+	g := guarding{dec: dec, may: may}
 	if err := g.value(reflect.TypeFor[v1.Pod]()); err != nil {
 		return err
 	}
@@ -39,11 +46,18 @@ func guard(raw []byte, most int) error {
 	return nil
 }
 
+// bounds of one pod's text.
+type bounds struct {
+	memory  int // bytes, when it is decoded
+	unknown int // fields
+}
+
 type guarding struct {
-	dec  *json.Decoder
-	path []string
-	cost int // bytes
-	most int
+	dec     *json.Decoder
+	path    []string
+	cost    int // bytes
+	unknown int
+	may     bounds
 }
 
 var (
@@ -58,6 +72,9 @@ func (g *guarding) value(t reflect.Type) error {
 		if err := g.pay(int(t.Size())); err != nil {
 			return err
 		}
+	}
+	if len(g.path) > maxDepth {
+		return fmt.Errorf("%s: %w: it lies deeper than %d values", g.at(), ErrTooLarge, maxDepth)
 	}
 	tok, err := g.dec.Token()
 	if err != nil {
@@ -102,14 +119,19 @@ func (g *guarding) object(t reflect.Type) error {
 		}
 		key, _ := tok.(string) // the decoder refuses keys that are none
 		of := elem
+		g.path = append(g.path, "."+key)
 		if fields != nil {
-			of = fields[key]
+			known := false
+			if of, known = fields[key]; !known {
+				if err := g.odd(); err != nil {
+					return err
+				}
+			}
 		} else if elem != nil {
 			if err := g.pay(2 * (int(elem.Size()) + len(key) + 16)); err != nil { // a map is about half empty
 				return err
 			}
 		}
-		g.path = append(g.path, "."+key)
 		if err := g.value(of); err != nil {
 			return err
 		}
@@ -143,14 +165,27 @@ func (g *guarding) text(t reflect.Type, text string) error {
 		return g.pay(len(text))
 	}
 	if _, err := ParseQuantity(strings.TrimSpace(text)); err != nil { // trimmed, as its own decoder does
-		return fmt.Errorf("%s: %w", clip(strings.TrimPrefix(strings.Join(g.path, ""), ".")), err)
+		return fmt.Errorf("%s: %w", g.at(), err)
 	}
 	return nil
 }
 
+// odd counts a field that is not known.
+func (g *guarding) odd() error {
+	if g.unknown++; g.unknown > g.may.unknown {
+		return fmt.Errorf("%s: %w: a pod may have %d unknown fields", g.at(), ErrTooLarge, g.may.unknown)
+	}
+	return nil
+}
+
+// at is the field that the walk has come to, as messages have it.
+func (g *guarding) at() string {
+	return clip(clipLong(strings.TrimPrefix(strings.Join(g.path, ""), ".")))
+}
+
 func (g *guarding) pay(bytes int) error {
-	if g.cost += bytes; g.cost > g.most {
-		return fmt.Errorf("%w: decoded it takes more than %d bytes of memory", ErrTooLarge, g.most)
+	if g.cost += bytes; g.cost > g.may.memory {
+		return fmt.Errorf("%w: decoded it takes more than %d bytes of memory", ErrTooLarge, g.may.memory)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package podjson
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,7 +17,7 @@ const maxUID = 128
 // Pod decodes one pod. Unknown and duplicate fields, another kind of object, a missing or odd uid, namespace or name are errors
 // that name the field. What comes back is trimmed, see Trim.
 func Pod(raw []byte) (*v1.Pod, error) {
-	p, doubts, err := decode(raw, maxDecoded)
+	p, doubts, err := decode(raw, bounds{maxDecoded, maxUnknown})
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func Pod(raw []byte) (*v1.Pod, error) {
 // Manifest decodes a static pod's manifest, which may lack uid and namespace. As the kubelet does, it takes it in spite of
 // unknown and duplicate fields, which are returned as doubts. What comes back is not trimmed.
 func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {
-	if p, doubts, err = decode(raw, maxDecoded); err != nil {
+	if p, doubts, err = decode(raw, bounds{maxDecoded, math.MaxInt}); err != nil {
 		return nil, nil, err
 	}
 	if p.Kind == "" || p.APIVersion == "" {
@@ -52,12 +53,12 @@ func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {
 	return p, doubts, nil
 }
 
-// decode is the order that counts: first the guard, then the decoder. most is how many bytes of memory the pod may take.
-func decode(raw []byte, most int) (p *v1.Pod, doubts []error, err error) {
+// decode is the order that counts: first the guard, then the decoder.
+func decode(raw []byte, may bounds) (p *v1.Pod, doubts []error, err error) {
 	if len(raw) > MaxPod {
 		return nil, nil, errPodTooLarge
 	}
-	if err := guard(raw, most); err != nil {
+	if err := guard(raw, may); err != nil {
 		return nil, nil, err
 	}
 	p = &v1.Pod{}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/containerd/nri/pkg/api"
 
@@ -18,6 +19,7 @@ import (
 type asker struct {
 	mu      sync.Mutex
 	refused map[string]bool
+	why     map[string]string // a refusal in other words
 	noted   []string
 	heldOff []bool
 }
@@ -26,6 +28,9 @@ func (a *asker) Refuse(_ time.Time, p *cri.PodSandbox, container string) string 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.noted = append(a.noted, strings.TrimSpace("ask "+p.Name+" "+p.CgroupParent+" "+container))
+	if why := a.why[p.Name]; why != "" {
+		return why
+	}
 	if a.refused[p.Name] {
 		return "no room for " + p.Name
 	}
@@ -114,5 +119,40 @@ func TestPodsAreAskedAboutOnce(t *testing.T) {
 	}
 	if !slices.Equal(a.noted, []string{at(12)}) {
 		t.Errorf("noted %q", a.noted)
+	}
+}
+
+// However long a refusal is, and whatever is in it, the runtime gets as much of it as one message holds: the connection stays, and the pod
+// does not run.
+func TestRefusalsAreCut(t *testing.T) {
+	long := strings.Repeat("\U0001f600", 2000)
+	why := map[string]string{"pod-1": "a" + long, "pod-2": long, "pod-3": strings.Repeat("x", maxText+1), "pod-4": "a\xffb"}
+	socket, ctx, a := socketIn(t), context.Background(), &asker{why: why}
+	r := runtime(t, socket, nil, nil)
+	holds := &HoldOffs{}
+	holds.Set(time.Now(), "uid-5", Hold{Until: time.Now().Add(time.Hour), Reason: long})
+	p := start(t, Options{Socket: socket, Asker: a, HoldOffs: holds})
+	wait(t, p, "synced", synced)
+	r.BlockPluginSync().Unblock()
+	for n := range 5 {
+		err := r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(n + 1)})
+		if err == nil {
+			t.Fatalf("pod-%d was let in", n+1)
+		}
+		if text := err.Error(); !utf8.ValidString(text) || n < 4 && !strings.Contains(text, strings.ToValidUTF8(why[fmt.Sprintf("pod-%d", n+1)], "?")[:3]) {
+			t.Errorf("pod-%d: %.100s", n+1, text)
+		}
+	}
+	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(6)}))
+	wait(t, p, "the last one", func(u Update) bool {
+		if !u.State.Synced {
+			t.Errorf("the connection was lost: %v", u.State.Err)
+		}
+		return u.Pods["uid-6"] != nil
+	})
+	for n := range 20 { // each cut is at the end of a character
+		if got := sendable(strings.Repeat("x", n) + long); len(got) > maxText || len(got) < maxText-3 || !utf8.ValidString(got) {
+			t.Errorf("after %d: %d bytes", n, len(got))
+		}
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -198,12 +200,28 @@ const (
 	codeUnimplemented = 12
 )
 
+// maxText is how much of an error's text is sent: with what is around it, it fits maxSend.
+const maxText = maxSend - 64
+
+// sendable is as much of a text as is sent, in whole characters, and without what is none, which the runtime would not decode. An error that
+// does not get there is a pod that is let in: the runtime lets all pass whose plugin does not answer.
+func sendable(text string) string {
+	if text = strings.ToValidUTF8(text, "?"); len(text) <= maxText {
+		return text
+	}
+	at := maxText
+	for !utf8.RuneStart(text[at]) {
+		at--
+	}
+	return text[:at]
+}
+
 // respond answers a request: with a payload, or with an error if code is not 0.
 func (w *wire) respond(stream uint32, payload []byte, code uint64, text string) error {
 	var body []byte
 	if code != 0 {
 		status := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), code)
-		status = appendString(status, 2, text)
+		status = appendString(status, 2, sendable(text))
 		body = protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), status)
 	}
 	if len(payload) > 0 {

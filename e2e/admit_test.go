@@ -13,9 +13,10 @@ func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
 	n.startAgent(config(`socketGroup: "4001"`))
 	n.shell("echo client:x:4001: >> /etc/group && echo client:x:4001:4001::/:/bin/sh >> /etc/passwd")
 	const (
-		small    = "metadata: {name: small}\nspec: {containers: [{name: c, resources: {requests: {memory: 1Mi}}}]}\n"
-		large    = "metadata: {name: large}\nspec: {containers: [{name: c, resources: {requests: {cpu: 1k, memory: 1Ti}}}]}\n"
-		critical = "metadata: {name: critical, uid: nobody-knows}\nspec: {priority: 2000000000}\n"
+		pod      = "apiVersion: v1\nkind: Pod\n"
+		small    = pod + "metadata: {name: small}\nspec: {containers: [{name: c, resources: {requests: {memory: 1Mi}}}]}\n"
+		large    = pod + "metadata: {name: large}\nspec: {containers: [{name: c, resources: {requests: {cpu: 1k, memory: 1Ti}}}]}\n"
+		critical = pod + "metadata: {name: critical, uid: nobody-knows}\nspec: {priority: 2000000000, containers: [{name: c}]}\n"
 	)
 	for _, c := range []struct {
 		name, user, pod, flags string
@@ -30,7 +31,7 @@ func TestPromiseTheSocketSaysWhoIsAdmitted(t *testing.T) {
 		{"root does, for a pod that nobody knows", "root", critical, "--preempt", 1, "",
 			`status 404: metadata.uid: neither the runtime nor a static manifest has a pod with the uid "nobody-knows"`},
 		{"a stranger asks", "nobody", small, "", 1, "", "only root and the members of socketGroup may"},
-		{"a malformed pod", "root", "metadata: {name: a}\nspec: {overhead: {cpu: much}}\n", "", 1, "", `spec.overhead.cpu: quantity "much"`},
+		{"a malformed pod", "root", pod + "metadata: {name: a}\nspec: {overhead: {cpu: much}}\n", "", 1, "", `spec.overhead.cpu: quantity "much"`},
 	} {
 		if err := n.WriteFile(n.ctx, "/tmp/pod.yaml", []byte(c.pod)); err != nil {
 			t.Fatal(err)

@@ -49,6 +49,11 @@ const outOfCPU = "OutOfcpu: Node didn't have enough resource: cpu, requested: 2,
 
 // What is asked, printed and returned for files of every kind.
 func TestAdmit(t *testing.T) {
+	const (
+		pod    = "apiVersion: v1\nkind: Pod\n"
+		runs   = "\nspec: {containers: [{name: c}]}\n"
+		object = `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"c"}]},`
+	)
 	dir, err := os.MkdirTemp("", "j")
 	if err != nil {
 		t.Fatal(err)
@@ -68,26 +73,34 @@ func TestAdmit(t *testing.T) {
 		stdout, stderr    string // of JSON on stdout, what it says
 		asked             string
 	}{
-		{"a person's YAML", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: good\n", "", 0, "default/good is admitted\n", "", "ask default/good new"},
-		{"no more than a name", "metadata: {name: good}", "", 0, "default/good is admitted\n", "", "ask default/good new"},
-		{"of a namespace", "metadata: {name: good, namespace: a, uid: u}", "", 0, "a/good is admitted\n", "", "ask a/good u"},
-		{"JSON", `{"metadata":{"name":"bad","namespace":null}}`, "", 3, "default/bad is refused: " + outOfCPU, "", "ask default/bad new"},
-		{"JSON out", `{"metadata":{"name":"bad","uid":"u"}}`, "-o json", 3,
+		{"a person's YAML", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: good\nspec:\n  containers:\n  - name: c\n    image: x\n", "", 0, "default/good is admitted\n", "", "ask default/good new"},
+		{"no more than a name", pod + "metadata: {name: good}" + runs, "", 0, "default/good is admitted\n", "", "ask default/good new"},
+		{"of a namespace", pod + "metadata: {name: good, namespace: a, uid: u}" + runs, "", 0, "a/good is admitted\n", "", "ask a/good u"},
+		{"JSON", object + `"metadata":{"name":"bad","namespace":null}}`, "", 3, "default/bad is refused: " + outOfCPU, "", "ask default/bad new"},
+		{"JSON out", object + `"metadata":{"name":"bad","uid":"u"}}`, "-o json", 3,
 			`{"uid":"u","admit":false,"reason":"OutOfcpu","message":"Node didn't have enough resource: cpu, requested: 2,\nused: 1, capacity: 1"}` + "\n", "", "ask default/bad u"},
-		{"JSON out, admitted", `{"metadata":{"name":"good","uid":"u"}}`, "-o json", 0, `{"uid":"u","admit":true,"reason":"","message":""}` + "\n", "", "ask default/good u"},
-		{"a field of a newer API", "metadata: {name: good}\nspec: {shiny: 1}", "", 0, "default/good is admitted\n",
+		{"JSON out, admitted", object + `"metadata":{"name":"good","uid":"u"}}`, "-o json", 0, `{"uid":"u","admit":true,"reason":"","message":""}` + "\n", "", "ask default/good u"},
+		{"a field of a newer API", pod + "metadata: {name: good}\nspec: {shiny: 1, containers: [{name: c}]}", "", 0, "default/good is admitted\n",
 			`jettison: admit: FILE: unknown field "spec.shiny": it was not asked about`, "ask default/good new"},
-		{"preempted for", "metadata: {name: critical, namespace: a, uid: m}", "--preempt", 0, "a/critical is admitted\n", "", "preempt a/critical m"},
-		{"not preempted for", "metadata: {name: critical, namespace: a, uid: m}", "", 3, "a/critical is refused: " + outOfCPU, "", "ask a/critical m"},
+		{"preempted for", pod + "metadata: {name: critical, namespace: a, uid: m}" + runs, "--preempt", 0, "a/critical is admitted\n", "", "preempt a/critical m"},
+		{"not preempted for", pod + "metadata: {name: critical, namespace: a, uid: m}" + runs, "", 3, "a/critical is refused: " + outOfCPU, "", "ask a/critical m"},
 
-		{"to preempt without a UID", "metadata: {name: critical}", "--preempt", 1, "", "jettison: admit: FILE: metadata.uid: missing: --preempt wants the UID", ""},
-		{"to preempt for a pod that nobody knows", "metadata: {name: critical, uid: x}", "--preempt", 1, "",
+		{"to preempt without a UID", pod + "metadata: {name: critical}" + runs, "--preempt", 1, "", "jettison: admit: FILE: metadata.uid: missing: --preempt wants the UID", ""},
+		{"to preempt for a pod that nobody knows", pod + "metadata: {name: critical, uid: x}" + runs, "--preempt", 1, "",
 			`status 404: metadata.uid: neither the runtime nor a static manifest has a pod with the uid "x"`, ""},
-		{"no decision", "metadata: {name: early}", "", 1, "", "status 503: the node was not looked at: try again", "ask default/early new"},
-		{"no name", "metadata: {namespace: a}", "", 1, "", "status 400: metadata.name: missing", ""},
+		{"no decision", pod + "metadata: {name: early}" + runs, "", 1, "", "status 503: the node was not looked at: try again", "ask default/early new"},
+		{"no name", pod + "metadata: {namespace: a}" + runs, "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
+		{"a name that is made later", pod + "metadata: {generateName: web-}" + runs, "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
+		{"an odd name", pod + "metadata: {name: Web}" + runs, "", 1, "", `jettison: admit: FILE: metadata.name: "Web": a lowercase RFC 1123`, ""},
+		{"no kind", "apiVersion: v1\nmetadata: {name: good}" + runs, "", 1, "", `jettison: admit: FILE: apiVersion "v1", kind "": want v1, Pod`, ""},
+		{"no container", pod + "metadata: {name: good}\nspec: {}\n", "", 1, "", "jettison: admit: FILE: spec.containers: missing", ""},
+		{"another word for spec", pod + "metadata: {name: good}\nspecs: {containers: [{name: c}]}\n", "", 1, "",
+			`jettison: admit: FILE: spec.containers: missing; unknown field "specs"`, ""},
+		{"a chart's output", "---\n# Source: a.yaml\n---\n# Source: b.yaml\n" + pod + "metadata: {name: good}" + runs + "---\n", "", 0,
+			"default/good is admitted\n", "", "ask default/good new"},
 		{"nothing", "", "", 1, "", "jettison: admit: FILE: there is no pod: the text is empty", ""},
-		{"null", "null", "", 1, "", "jettison: admit: FILE: metadata: missing", ""},
-		{"no metadata", "metadata: null", "", 1, "", "jettison: admit: FILE: metadata: missing", ""},
+		{"null", "null", "", 1, "", `jettison: admit: FILE: apiVersion "", kind "": want v1, Pod`, ""},
+		{"no metadata", pod + "metadata: null", "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
 		{"a list", "- a\n", "", 1, "", "jettison: admit: FILE: json: cannot unmarshal array into Go value of type v1.Pod", ""},
 		{"no YAML", "a: b: c", "", 1, "", "jettison: admit: FILE: not YAML: mapping values are not allowed in this context", ""},
 		{"another kind", "kind: Deployment\napiVersion: apps/v1\n", "", 1, "", `jettison: admit: FILE: apiVersion "apps/v1", kind "Deployment": want v1, Pod`, ""},

@@ -13,17 +13,20 @@ import (
 
 func admitCommand(stdin *os.File, stdout, stderr io.Writer) *cobra.Command {
 	var path, output string
+	var files []string
 	o := ask.Options{Stdin: stdin}
 	cmd := &cobra.Command{
 		Use:   "admit",
 		Short: "Ask the agent whether this node takes a pod",
 		Long: `admit asks the agent that runs on this node whether the node takes a pod, and prints the answer in a kubelet's words: the
 conditions of the node, room for what the pod requests, and whether this is the node that it asks for. Nothing comes of
-asking. A pod without metadata.uid is taken for a new one, and one without metadata.namespace is in default.
+asking. The file has one pod, which begins with apiVersion and kind as for kubectl. Without metadata.uid it is taken for a new one, and
+without metadata.namespace for one in default.
 
---preempt acts: where the pod is critical and there is no room, the agent kills the fewest pods that make some, as a kubelet
-does, and answers when the room is there; it is kept for the pod's UID for 30 s. Only root may, and only for a pod
-that the runtime or a static manifest has by its UID.
+--preempt acts: where the pod is critical and there is no room, the agent ends the fewest pods that make some, as a kubelet
+does, each in its own grace period, and answers when the room is there; it is kept for the pod's UID for 30 s. Only root may,
+and only for a pod that the runtime or a static manifest has by its UID. After 50 s without room there is no answer (1): the
+pods go on ending, so try again.
 
 Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad usage or configuration. docs/admission.md has more.`,
 		Example: "  jettison admit -f pod.yaml\n" +
@@ -35,9 +38,10 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 			if o.JSON, err = asJSON(output); err != nil {
 				return err
 			}
-			if o.File == "" {
-				return usageError{errors.New("admit: name the pod's file with -f, or - for standard input: see jettison admit --help")}
+			if len(files) != 1 || files[0] == "" {
+				return usageError{errors.New("admit: name the pod's file with one -f, or - for standard input: see jettison admit --help")}
 			}
+			o.File = files[0]
 			if o.Socket == "" {
 				c, err := config.Load(cmd.Context(), path)
 				if err != nil {
@@ -51,7 +55,7 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.File, "file", "f", "", "file of the pod, YAML or JSON; - is standard input")
+	f.StringArrayVarP(&files, "file", "f", nil, "file of the pod, YAML or JSON; - is standard input")
 	f.BoolVar(&o.Preempt, "preempt", false, "have others killed, where the pod is critical and there is no room for it")
 	f.StringVarP(&output, "output", "o", "table", "table or json")
 	f.StringVar(&o.Socket, "socket", "", "the agent's socket (default socket of the configuration)")

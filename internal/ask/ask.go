@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/api"
 	"jettison/internal/podstore/podjson"
@@ -88,8 +89,11 @@ func (o *Options) read(ctx context.Context) (*asking, error) {
 			return nil, err
 		}
 	}
-	p, _, err := podjson.Asking(text)
+	p, unknown, err := podjson.Asking(text)
 	if err != nil {
+		return nil, err
+	}
+	if err := podjson.Typed(p); err != nil { // as kubectl does
 		return nil, err
 	}
 	fill := map[string]string{}
@@ -97,11 +101,15 @@ func (o *Options) read(ctx context.Context) (*asking, error) {
 		if o.Preempt {
 			return nil, errors.New("metadata.uid: missing: --preempt wants the UID by which the runtime or a static manifest has the pod")
 		}
-		fill["uid"] = "asked-" + rand.Text()
+		p.UID = types.UID("asked-" + rand.Text())
+		fill["uid"] = string(p.UID)
 	}
 	if p.Namespace == "" {
 		p.Namespace = v1.NamespaceDefault
 		fill["namespace"] = p.Namespace
+	}
+	if err := podjson.Complete(p, unknown); err != nil {
+		return nil, err
 	}
 	if text, err = filled(text, fill); err != nil {
 		return nil, err
@@ -125,7 +133,7 @@ func (o *Options) text(ctx context.Context) ([]byte, error) {
 	return wholefile.ReadAll(file, podjson.MaxPod)
 }
 
-// filled is the text of a pod with fields added to its metadata. No field of it is there twice.
+// filled is the text of a pod that has a name, with fields added to its metadata. No field of it is there twice.
 func filled(text []byte, fill map[string]string) ([]byte, error) {
 	whole := map[string]json.RawMessage{}
 	if err := json.Unmarshal(text, &whole); err != nil {
@@ -136,9 +144,6 @@ func filled(text []byte, fill map[string]string) ([]byte, error) {
 		if err := json.Unmarshal(of, &metadata); err != nil {
 			return nil, err
 		}
-	}
-	if whole == nil || metadata == nil {
-		return nil, errors.New("metadata: missing")
 	}
 	for field, value := range fill {
 		metadata[field], _ = json.Marshal(value) // cannot fail

@@ -66,7 +66,7 @@ func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = podjson.Named(p); err != nil {
+	if err = podjson.Complete(p, unknown); err != nil {
 		return nil, err
 	}
 	s.texts.Add(int64(-u.texts)) // which nothing holds any more

@@ -30,15 +30,16 @@ func TestAskKeepsNothing(t *testing.T) {
 	}{
 		{text("a", 1), FormUnsaid, ""},
 		{text("a", 1), FormJSON, ""},
-		{"metadata: {uid: a, namespace: b, name: c}", FormYAML, ""},
-		{"metadata: {uid: a, namespace: b, name: c}", FormUnsaid, ""},
-		{"metadata: {uid: a, namespace: b, name: c}", FormJSON, "invalid character"},
-		{"{metadata: {uid: a, namespace: b, name: c}}", FormYAML, ""},
-		{"{metadata: {uid: a, namespace: b, name: c}}", FormUnsaid, "invalid character"},
+		{"metadata: {uid: a, namespace: b, name: c}\nspec: {containers: [{}]}", FormYAML, ""},
+		{"metadata: {uid: a, namespace: b, name: c}\nspec: {containers: [{}]}", FormUnsaid, ""},
+		{"metadata: {uid: a, namespace: b, name: c}\nspec: {containers: [{}]}", FormJSON, "invalid character"},
+		{"{metadata: {uid: a, namespace: b, name: c}, spec: {containers: [{}]}}", FormYAML, ""},
+		{"{metadata: {uid: a, namespace: b, name: c}, spec: {containers: [{}]}}", FormUnsaid, "invalid character"},
 		{asking("a", 3<<19), FormJSON, ""},
 		{asking("a", 3<<20), FormJSON, "too large"},
 		{"", FormJSON, "ends too early"},
 		{`{}`, FormJSON, "metadata.uid: missing"},
+		{`{"metadata":{"uid":"a","namespace":"b","name":"c"},"specs":{}}`, FormJSON, "spec.containers: missing"},
 	} {
 		asked, done, err := s.Ask(strings.NewReader(c.text), c.form)
 		if got := fmt.Sprint(err); c.err == "" && err != nil || !strings.Contains(got, c.err) || (asked == nil) != (err != nil) {
@@ -90,7 +91,7 @@ func TestAskIsBounded(t *testing.T) {
 		t.Errorf("left: %d, %d", s.staged.Load(), s.texts.Load())
 	}
 	s.held.Store(MaxMemory) // as many are known as may be
-	for _, c := range []string{asking("large", 3<<19), `{"metadata":{"uid":"a","namespace":"a","name":"a","labels":{"a":"` + strings.Repeat("v", 1000<<10) + `"}}}`} {
+	for _, c := range []string{asking("large", 3<<19), `{"metadata":{"uid":"a","namespace":"a","name":"a","labels":{"a":"` + strings.Repeat("v", 1000<<10) + `"}},"spec":{"containers":[{}]}}`} {
 		_, done, err := s.Ask(strings.NewReader(c), FormJSON)
 		if err != nil {
 			t.Errorf("%.60s, beside as many as there may be: %v", c, err)
@@ -128,7 +129,7 @@ func TestAskKnowsWhatRuntimeAndManifestsSay(t *testing.T) {
 			namespace = "c"
 		}
 		asked, done, err := s.Ask(strings.NewReader(fmt.Sprintf(`{"metadata":{"uid":%q,"namespace":%q,"name":"a",
-"annotations":{"kubernetes.io/config.source":"http","kubernetes.io/config.mirror":"x","other":"kept"}}}`, uid, namespace)), FormJSON)
+"annotations":{"kubernetes.io/config.source":"http","kubernetes.io/config.mirror":"x","other":"kept"}},"spec":{"containers":[{}]}}`, uid, namespace)), FormJSON)
 		if err != nil {
 			t.Fatal(err)
 		}

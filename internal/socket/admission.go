@@ -28,8 +28,10 @@ type Admission interface {
 }
 
 var (
-	errNoPreempting = &failure{status: http.StatusForbidden, text: "forbidden: preempting is root's: ask without preempt=true"}
-	errNoAdmission  = &failure{status: http.StatusServiceUnavailable, text: "the agent cannot decide on pods yet: try again"}
+	errNoPreempting = &failure{
+		status: http.StatusForbidden, text: "forbidden: preempting is root's: ask without preempt=true (jettison admit: without --preempt)",
+	}
+	errNoAdmission = &failure{status: http.StatusServiceUnavailable, text: "the agent cannot decide on pods yet: try again"}
 )
 
 // maxUnknown is how many fields an answer names that the agent does not know.

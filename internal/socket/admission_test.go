@@ -97,7 +97,7 @@ func TestAskingForAdmission(t *testing.T) {
 		{"not to preempt", "?preempt=false", pod("a"), nil, 200, `{"uid":"a",` + refused + `}`, "ask a"},
 		{"fields of a newer API", "", named(`},"spec":{"shiny":1,"containers":[{"name":"c","lustre":{}}]}`), nil, 200,
 			`{"uid":"a",` + refused + `,"unknownFields":["spec.shiny","spec.containers[0].lustre"]}`, "ask a"},
-		{"a client that says it is static", "", named(`,"annotations":{"kubernetes.io/config.source":"file","kubernetes.io/config.mirror":"x"}}`), nil, 200,
+		{"a client that says it is static", "", named(`,"annotations":{"kubernetes.io/config.source":"file","kubernetes.io/config.mirror":"x"}},"spec":{"containers":[{"name":"c"}]}`), nil, 200,
 			`{"uid":"a",` + refused + `}`, "ask a"},
 
 		{"nothing", "", "", nil, 400, "there is no pod: the text is empty", ""},
@@ -106,6 +106,7 @@ func TestAskingForAdmission(t *testing.T) {
 		{"a list", "", `[` + pod("a") + `]`, asJSON, 400, "cannot unmarshal array into Go value of type v1.Pod", ""},
 		{"no JSON", "", `{"metadata":`, nil, 400, "the text ends too early", ""},
 		{"two pods", "", pod("a") + pod("b"), nil, 400, "more text after the pod", ""},
+		{"documents without content", "", "---\n# Source: a.yaml\n---\n" + yamlPod + "---\n", nil, 200, `{"uid":"u-1",` + refused + `}`, "ask u-1"},
 		{"two documents", "", yamlPod + "---\n" + yamlPod, nil, 400, "line 11: a second document: want one pod", ""},
 		{"no YAML", "", "a: b: c", nil, 400, "not YAML: mapping values are not allowed in this context", ""},
 		{"YAML called JSON", "", yamlPod, asJSON, 400, "invalid character 'a' looking for beginning of value", ""},
@@ -118,6 +119,8 @@ func TestAskingForAdmission(t *testing.T) {
 		{"an odd UID", "", `{"metadata":{"uid":"../a","namespace":"default","name":"web"}}`, nil, 400, `metadata.uid: "../a": want letters, digits, - and the like`, ""},
 		{"no namespace", "", `{"metadata":{"uid":"a","name":"web"}}`, nil, 400, "metadata.namespace: missing", ""},
 		{"no name", "", `{"metadata":{"uid":"a","namespace":"default"}}`, nil, 400, "metadata.name: missing", ""},
+		{"no container", "", named(`},"spec":{}`), nil, 400, "spec.containers: missing", ""},
+		{"another word for spec", "", strings.Replace(yamlPod, "spec:", "specs:", 1), nil, 400, `spec.containers: missing; unknown field "specs"`, ""},
 		{"an odd name", "", `{"metadata":{"uid":"a","namespace":"default","name":"Web_1"}}`, nil, 400, `metadata.name: "Web_1": a lowercase RFC 1123 subdomain must consist of`, ""},
 		{"a text for a number", "", named(`},"spec":{"priority":"high"}`), nil, 400, "Go struct field PodSpec.spec.priority of type int32", ""},
 		{"no quantity", "", named(`},"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"lots"}}}]}`), nil, 400,
@@ -125,8 +128,8 @@ func TestAskingForAdmission(t *testing.T) {
 		{"a negative quantity", "", named(`},"spec":{"overhead":{"cpu":"-1"}}`), nil, 400, `spec.overhead.cpu: quantity "-1" is negative`, ""},
 		{"a quantity that takes hours", "", named(`},"spec":{"overhead":{"cpu":"1e-99990000"}}`), nil, 400, "spec.overhead.cpu: quantity", ""},
 		{"what takes too much memory", "", named(`},"spec":{"containers":[` + strings.Repeat("{},", 40000) + `{}]}`), nil, 413, "decoded it takes more than 2097152 bytes", ""},
-		{"too much YAML", "", yamlPod + "# " + strings.Repeat("x", podjson.MaxYAML), nil, 413, "a pod may have 262144 bytes of YAML: send it as JSON", ""},
-		{"too many values in YAML", "", yamlPod + "status: [" + strings.Repeat("[],", 9000) + "]\n", nil, 413, "a pod may have about 10000 values in YAML: send it as JSON", ""},
+		{"too much YAML", "", yamlPod + "# " + strings.Repeat("x", podjson.MaxYAML), nil, 413, "a pod may have 262144 bytes of YAML: send it as JSON (kubectl ... -o json)", ""},
+		{"too many values in YAML", "", yamlPod + "status: [" + strings.Repeat("[],", 9000) + "]\n", nil, 413, "a pod may have about 10000 values in YAML: send it as JSON (kubectl ... -o json)", ""},
 		{"10 MB", "", named(`,"labels":{"a":"` + strings.Repeat("v", 10<<20) + `"}}`), nil, 413, "the body is larger than 1048576 bytes", ""},
 		{"another type", "", pod("a"), []string{"Content-Type", "text/html"}, 415, `Content-Type "text/html": want application/json or application/yaml`, ""},
 		{"no type", "", pod("a"), []string{"Content-Type", "/"}, 415, `Content-Type "/": want application/json or application/yaml`, ""},
@@ -209,7 +212,7 @@ func TestPreempting(t *testing.T) {
 		"r-5": of("r-5", "bound", ""), "r-7": of("r-7", "own", ""), "r-6": {PodRef: stats.PodReference{UID: "r-6"}},
 	})
 	c := client(t, path)
-	static := `{"metadata":{"uid":%q,"namespace":"default","name":%q,"annotations":{"kubernetes.io/config.source":"file"}}}`
+	static := `{"metadata":{"uid":%q,"namespace":"default","name":%q,"annotations":{"kubernetes.io/config.source":"file"}},"spec":{"containers":[{}]}}`
 	for _, r := range []struct {
 		uid, name string
 		status    int
@@ -331,7 +334,8 @@ func TestTheClientAsksForAdmission(t *testing.T) {
 	path, pods := start(t, Options{Admission: d}, patient)
 	pods.SetRuntime(read.Index{"a": {PodRef: stats.PodReference{UID: "a", Namespace: "default", Name: "web"}}})
 	c := api.New(api.Options{Socket: path, Limit: time.Hour})
-	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a", Namespace: "default", Name: "web"}}
+	containers := v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}
+	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a", Namespace: "default", Name: "web"}, Spec: containers}
 	want := api.AdmitAnswer{UID: "a", Reason: refusal.Reason, Message: refusal.Message}
 	for _, asking := range []any{object, json.RawMessage(pod("a"))} {
 		if got, err := c.Admit(t.Context(), asking); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
@@ -345,7 +349,7 @@ func TestTheClientAsksForAdmission(t *testing.T) {
 	if asked := fmt.Sprint(d.all()); asked != "[ask a ask a preempt a]" {
 		t.Errorf("asked %s", asked)
 	}
-	_, err := c.Preempt(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "b", Namespace: "default", Name: "web"}})
+	_, err := c.Preempt(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "b", Namespace: "default", Name: "web"}, Spec: containers})
 	var is *api.StatusError
 	if !errors.As(err, &is) || is.Status != http.StatusNotFound {
 		t.Errorf("a pod that nobody knows: %v", err)

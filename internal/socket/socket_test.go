@@ -112,7 +112,7 @@ func ask(t *testing.T, c *http.Client, method, target, body string, header ...st
 }
 
 func pod(uid string) string {
-	return fmt.Sprintf(`{"metadata":{"uid":%q,"namespace":"default","name":"web"}}`, uid)
+	return fmt.Sprintf(`{"metadata":{"uid":%q,"namespace":"default","name":"web"},"spec":{"containers":[{"name":"c"}]}}`, uid)
 }
 
 func TestRequests(t *testing.T) {

@@ -36,8 +36,8 @@ func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {
 	if p, doubts, err = decode(raw, bounds{maxDecoded, math.MaxInt}); err != nil {
 		return nil, nil, err
 	}
-	if p.Kind == "" || p.APIVersion == "" {
-		return nil, nil, errKind(p)
+	if err := Typed(p); err != nil {
+		return nil, nil, err
 	}
 	if p.Namespace == "" {
 		p.Namespace = v1.NamespaceDefault
@@ -59,23 +59,40 @@ func decode(raw []byte, may bounds) (p *v1.Pod, doubts []error, err error) {
 		return nil, nil, errPodTooLarge
 	}
 	if err := guard(raw, may); err != nil {
-		return nil, nil, err
+		return nil, nil, anotherKind(raw, err)
 	}
 	p = &v1.Pod{}
 	if doubts, err = json.UnmarshalStrict(raw, p); err != nil {
-		return nil, nil, errors.New(clipLong(err.Error()))
+		return nil, nil, anotherKind(raw, errors.New(clipLong(err.Error())))
 	}
 	for i, d := range doubts {
 		doubts[i] = errors.New(clipLong(d.Error()))
 	}
-	if p.Kind != "" && p.Kind != "Pod" || p.APIVersion != "" && p.APIVersion != "v1" {
-		return nil, nil, errKind(p)
+	if !isPod(p.APIVersion, p.Kind) {
+		return nil, nil, errKind(p.APIVersion, p.Kind)
 	}
 	return p, doubts, nil
 }
 
-func errKind(p *v1.Pod) error {
-	return fmt.Errorf("apiVersion %q, kind %q: want v1, Pod", clip(p.APIVersion), clip(p.Kind))
+// anotherKind says of a text that is no pod what it is, if it says so itself: that is why it has fields of other types. Else err stands.
+func anotherKind(raw []byte, err error) error {
+	var of struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if errors.Is(err, ErrTooLarge) || json.UnmarshalCaseSensitivePreserveInts(raw, &of) != nil || isPod(of.APIVersion, of.Kind) {
+		return err
+	}
+	return errKind(of.APIVersion, of.Kind)
+}
+
+// isPod is true of a text that does not say what it is, too.
+func isPod(apiVersion, kind string) bool {
+	return (kind == "" || kind == "Pod") && (apiVersion == "" || apiVersion == "v1")
+}
+
+func errKind(apiVersion, kind string) error {
+	return fmt.Errorf("apiVersion %q, kind %q: want v1, Pod", clip(apiVersion), clip(kind))
 }
 
 // checkUID: a UID becomes a part of paths and of log lines.

@@ -19,41 +19,79 @@ const (
 	startsNode = ",:-?[{\n"
 )
 
-// YAML makes JSON of the YAML of one pod, as kubectl does. It refuses what is not one document, a key that is there twice, and aliases: a
-// few of these stand for more text than there is memory. Errors have the line.
+// YAML makes JSON of the YAML of one pod, as kubectl does. It refuses what is not one document with content, a key that is there twice, and
+// aliases: a few of these stand for more text than there is memory. Errors have the line.
 func YAML(text []byte) ([]byte, error) {
 	if len(text) > MaxYAML {
-		return nil, fmt.Errorf("%w: a pod may have %d bytes of YAML: send it as JSON", ErrTooLarge, MaxYAML)
+		return nil, fmt.Errorf("%w: a pod may have %d bytes of YAML: send it as JSON (kubectl ... -o json)", ErrTooLarge, MaxYAML)
 	}
 	starts := 0
 	for _, c := range []byte(startsNode) {
 		starts += bytes.Count(text, []byte{c})
 	}
 	if starts > maxYAMLs {
-		return nil, fmt.Errorf("%w: a pod may have about %d values in YAML: send it as JSON", ErrTooLarge, maxYAMLs)
+		return nil, fmt.Errorf("%w: a pod may have about %d values in YAML: send it as JSON (kubectl ... -o json)", ErrTooLarge, maxYAMLs)
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	var first, second yaml.Node
-	switch err := dec.Decode(&first); {
-	case errors.Is(err, io.EOF):
-		return nil, errors.New("there is no pod: the text is empty")
-	case err != nil:
-		return nil, notYAML(err)
+	pod, before, err := document(text)
+	if err != nil {
+		return nil, err
 	}
-	switch err := dec.Decode(&second); {
-	case err == nil:
-		return nil, fmt.Errorf("line %d: a second document: want one pod", second.Line)
-	case !errors.Is(err, io.EOF):
-		return nil, notYAML(err)
-	}
-	if a := alias(&first); a != nil {
+	if a := alias(pod); a != nil {
 		return nil, fmt.Errorf("line %d: an alias, *%s: write out what it stands for", a.Line, clip(a.Value))
+	}
+	if before {
+		if text = from(text, pod.Line); text == nil {
+			return nil, fmt.Errorf("line %d: a document that does not begin with ---: want one pod", pod.Line)
+		}
 	}
 	raw, err := sigsyaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return nil, notYAML(err)
 	}
 	return raw, nil
+}
+
+// document is the one document of a text that has content. Tools leave some without: a --- at the end, or with a comment in front (Helm).
+// before: there are some before it.
+func document(text []byte) (pod *yaml.Node, before bool, err error) {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var next yaml.Node
+		switch err := dec.Decode(&next); {
+		case errors.Is(err, io.EOF) && pod == nil:
+			return nil, false, errors.New("there is no pod: the text is empty")
+		case errors.Is(err, io.EOF):
+			return pod, before, nil
+		case err != nil:
+			return nil, false, notYAML(err)
+		}
+		empty := len(next.Content) == 1 && next.Content[0].ShortTag() == "!!null" && next.Content[0].Value == ""
+		switch {
+		case !empty && pod != nil:
+			return nil, false, fmt.Errorf("line %d: a second document: want one pod", next.Line)
+		case !empty:
+			pod = &next
+		case pod == nil:
+			before = true
+		}
+	}
+}
+
+// from is a text from the document on that begins on a line; the lines have the same numbers. nil: it does not begin there with ---, or
+// YAML counts the lines in another way, by the breaks of Unicode.
+func from(text []byte, line int) []byte {
+	at := 0
+	for range line - 1 {
+		n := bytes.IndexByte(text[at:], '\n')
+		if n < 0 {
+			return nil
+		}
+		at += n + 1
+	}
+	if !bytes.HasPrefix(text[at:], []byte("---")) {
+		return nil
+	}
+	return append(bytes.Repeat([]byte("\n"), line-1), text[at:]...)
 }
 
 // alias is the first one in a document; nil: there is none.

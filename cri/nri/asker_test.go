@@ -3,6 +3,8 @@ package nri
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -94,8 +96,8 @@ func TestPodsAreAskedAboutOnce(t *testing.T) {
 		{"it comes again", func() error { return create(9, 1) }, "no room for pod-9", []string{at(9) + " main1"}},
 		{"a bare one", func() error { return create(10, 1) }, "", []string{at(10) + " main1"}},
 		{"its next container", func() error { return create(10, 2) }, "", nil},
-		{"a sandbox that stops", func() error { return r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod(10)}) }, "", []string{"left uid-10"}},
-		{"and goes", func() error { return r.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod(10)}) }, "", []string{"left uid-10"}},
+		{"a sandbox that stops", func() error { return r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod(10)}) }, "", nil},
+		{"and goes, with its containers", func() error { return r.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod(10)}) }, "", []string{"left uid-10"}},
 	} {
 		err := c.do()
 		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
@@ -156,3 +158,71 @@ func TestRefusalsAreCut(t *testing.T) {
 		}
 	}
 }
+
+// A pod has left when nothing of it lives: not while a container outlives its sandbox's stop, nor while another sandbox of it runs.
+func TestAPodLeavesWithTheLastOfIt(t *testing.T) {
+	socket, ctx, a := socketIn(t), context.Background(), &asker{}
+	r := runtime(t, socket, nil, nil)
+	p := start(t, Options{Socket: socket, Asker: a})
+	wait(t, p, "synced", synced)
+	r.BlockPluginSync().Unblock()
+	again := pod(1)
+	again.Id += "-again"
+	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(1)}))
+	_, err := r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod(1), Container: container(1, 1, 0)})
+	check(t, err)
+	a.take()
+	stop := func(s *api.PodSandbox) error { return r.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: s}) }
+	for _, c := range []struct {
+		what  string
+		do    func() error
+		noted []string
+	}{
+		{"the sandbox stops", func() error { return stop(pod(1)) }, nil},
+		{"another one runs", func() error { return r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: again}) },
+			[]string{"ask pod-1 /kubepods/burstable/poduid-1"}},
+		{"the container ends", func() error {
+			_, err := r.StopContainer(ctx, &api.StopContainerRequest{Pod: pod(1), Container: container(1, 1, 0)})
+			return err
+		}, nil},
+		{"the first is removed", func() error { return r.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod(1)}) }, nil},
+		{"the other one stops", func() error { return stop(again) }, []string{"left uid-1"}},
+	} {
+		check(t, c.do())
+		// The plugin takes an event over after it has answered: the next question comes after that.
+		check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(77)}))
+		got := slices.DeleteFunc(a.take(), func(s string) bool { return strings.Contains(s, "pod-77") })
+		if !slices.Equal(got, c.noted) {
+			t.Errorf("%s: noted %q, want %q", c.what, got, c.noted)
+		}
+	}
+}
+
+// What has ended is told before the next pod is asked about: whoever makes room for that one must know of it.
+func TestWhatEndedIsToldBeforeTheNextPodAsks(t *testing.T) {
+	p, err := New(Options{Socket: "/nowhere.sock"})
+	check(t, err)
+	p.state.Synced = true
+	for i := range 2 {
+		p.index.put(cri.PodSandbox{ID: fmt.Sprint("s", i), UID: fmt.Sprint("u", i), Ready: true})
+	}
+	p.publish()
+	told := make(chan int, 1)
+	p.o.Asker = refusing(func() { told <- len((<-p.Updates()).Pods) })
+	mine, theirs := net.Pipe()
+	defer theirs.Close()
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	w := newWire(mine)
+	check(t, p.event(w, 1, eventRemovePod, event{pod: cri.PodSandbox{ID: "s0", UID: "u0"}, hasPod: true}, nil))
+	check(t, p.event(w, 3, eventRunPod, event{pod: cri.PodSandbox{ID: "n", UID: "n"}, hasPod: true}, nil))
+	if got := <-told; got != 1 {
+		t.Errorf("%d pods are told of, want 1", got)
+	}
+}
+
+// refusing is an Asker that is told when it is asked.
+type refusing func()
+
+func (r refusing) Refuse(time.Time, *cri.PodSandbox, string) string { r(); return "" }
+func (r refusing) Left(string)                                      {}
+func (r refusing) Answered(time.Duration, bool)                     {}

@@ -48,7 +48,7 @@ type Asker interface {
 	// Refuse says why a pod is not let in; empty: it is. It is asked once of each sandbox: before that runs, or, of one that was there before
 	// the plugin and has no container yet, before the first of these is made. container is its name then, else empty. pod is the caller's.
 	Refuse(now time.Time, pod *cri.PodSandbox, container string) (why string)
-	// Left tells that a sandbox of a pod has ended.
+	// Left tells that nothing of a pod lives any more.
 	Left(uid string)
 	// Answered tells how long the runtime has waited: from when its question was read to when the answer was written. heldOff: the answer
 	// was a Hold's.
@@ -112,6 +112,7 @@ type Plugin struct {
 	vetoes    []Veto
 	sync      *listing // of a Synchronize in parts; nil: none began
 	changed   bool     // since the last Update
+	freed     bool     // likewise: something has ended
 	published time.Time
 	read      time.Time // when the last message was
 }
@@ -203,7 +204,7 @@ func (p *Plugin) publish() {
 	default:
 	}
 	p.updates <- u // Run is the only sender: the slot is free
-	p.changed, p.published = false, time.Now()
+	p.changed, p.freed, p.published = false, false, time.Now()
 }
 
 // session is one connection, from the registration to its end.
@@ -384,6 +385,9 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 	}
 	asked := kind == eventRunPod || kind == eventCreate
 	if asked {
+		if p.freed { // whoever is asked for room for this one is told first of what was given back
+			p.publish()
+		}
 		if hold, ok := p.o.HoldOffs.Held(now, e.pod.UID); ok {
 			return p.keepOut(w, stream, now, e, hold)
 		}
@@ -437,17 +441,7 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 	if e.container.SandboxID == "" {
 		e.container.SandboxID = e.pod.ID
 	}
-	switch kind {
-	case eventStopPod:
-		p.o.Asker.Left(e.pod.UID)
-		x.stop(e.pod.ID)
-		return
-	case eventRemovePod:
-		p.o.Asker.Left(e.pod.UID)
-		x.drop(e.pod.ID)
-		return
-	case eventStop, eventRemove:
-		x.end(e.container.SandboxID, e.container.ID)
+	if p.ends(kind, &e) {
 		return
 	}
 	if !e.hasPod || e.hasCtr && e.container.State == cri.Exited {
@@ -475,4 +469,25 @@ func (p *Plugin) apply(now time.Time, kind uint64, e event) {
 		e.container.State = cri.Running
 	}
 	x.start(s, e.container)
+}
+
+// ends takes over the end of a sandbox or a container; false: the event is another one. A pod has left when nothing of it lives: its
+// sandbox may be stopped before its containers are dead, and another sandbox of it may run.
+func (p *Plugin) ends(kind uint64, e *event) bool {
+	x := p.index
+	switch kind {
+	case eventStopPod:
+		x.stop(e.pod.ID)
+	case eventRemovePod:
+		x.drop(e.pod.ID)
+	case eventStop, eventRemove:
+		x.end(e.container.SandboxID, e.container.ID)
+	default:
+		return false
+	}
+	p.freed = p.freed || len(x.dirty) > 0
+	if e.pod.UID != "" && !x.lives(e.pod.UID) {
+		p.o.Asker.Left(e.pod.UID)
+	}
+	return true
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/admit"
+	"jettison/cri"
 	"jettison/eviction"
 	"jettison/stats"
 	"jettison/stats/read"
@@ -20,8 +21,13 @@ type known struct {
 	held   admit.Held
 }
 
-// holds reports whether a pod of the runtime takes room: a sandbox of it is ready, or a container lives.
-func holds(pod *read.Pod) bool { return pod.Ready() || len(pod.Containers) > 0 }
+// holds reports whether a pod of the runtime takes room: a sandbox of it is ready, or a container lives, and that has not ended since it
+// was listed.
+func holds(pod *read.Pod, ended func(uid, sandbox string) bool) bool {
+	lives := func(sandbox string) bool { return ended == nil || !ended(pod.PodRef.UID, sandbox) }
+	return slices.ContainsFunc(pod.Sandboxes, func(s cri.PodSandbox) bool { return s.Ready && lives(s.ID) }) ||
+		slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return lives(c.SandboxID) })
+}
 
 // held is what a pod of the runtime holds: by its object, or without one by the runtime's word, of which the least counts.
 func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.Held {
@@ -86,7 +92,7 @@ func (p *Part) pods(now time.Time) []admit.Held {
 		dead = p.o.Dead(now)
 	}
 	for uid, pod := range p.index {
-		if !holds(pod) || len(pod.Sandboxes) > 0 && slices.Contains(dead[uid], pod.Sandboxes[0].ID) {
+		if !holds(pod, p.o.Ended) || len(pod.Sandboxes) > 0 && slices.Contains(dead[uid], pod.Sandboxes[0].ID) {
 			continue
 		}
 		k, object := p.known[uid], p.objects[uid]

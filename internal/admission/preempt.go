@@ -44,8 +44,10 @@ type PreemptOptions struct {
 	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life, error)
 	Life func(uid string) *eviction.Life // that is not over; nil: none
 	Why  func(*eviction.Life) string     // why a victim is not dead
-	Name func(stats.PodReference) string // for people
-	Log  *repeat.Logger
+	// Ended are sandboxes that have ended since the runtime listed them; nil: none has.
+	Ended func(uid, sandbox string) bool
+	Name  func(stats.PodReference) string // for people
+	Log   *repeat.Logger
 }
 
 // Preempting makes room for critical pods, and keeps it until they run. It is the Preemptor: the runtime's plugin and clients hand over
@@ -227,7 +229,7 @@ func (p *Preempting) Advance(now time.Time) (changed bool) {
 func (p *Preempting) OnPods(pods read.Index) {
 	for _, uid := range p.promises.UIDs() {
 		pod := pods[string(uid)]
-		if pod != nil && holds(pod) && !p.makes(uid) {
+		if pod != nil && holds(pod, p.o.Ended) && !p.makes(uid) {
 			p.promises.Drop(uid)
 			p.changed = true
 		}

@@ -43,6 +43,8 @@ type Options struct {
 	// Dead are the sandboxes of pods that were killed and of which nothing is left, by UID: they hold no room, whatever the runtime says
 	// yet. nil: there is none.
 	Dead func(now time.Time) map[string][]string
+	// Ended are sandboxes of pods that have ended since the runtime listed them, with all their containers: they hold no room. nil: none has.
+	Ended func(uid, sandbox string) bool
 	// Promised is room that is kept for pods that do not run yet; nil: there is none.
 	Promised  func(now time.Time) []admit.Held
 	Preemptor Preemptor                       // nil: nobody makes room for critical pods

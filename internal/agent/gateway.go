@@ -31,7 +31,7 @@ func (b *builder) gateway(l *loop) gateway {
 			Name: cmp.Or(c.HostnameOverride, admission.Hostname(cmp.Or(o.ProcMount, "/proc"))), Arch: runtime.GOARCH,
 			Configured: c.NodeLabels, Taints: c.Taints(), Sysctls: c.Sysctls, AppArmor: admission.AppArmor("/sys"),
 		},
-		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, HeldOff: g.HeldOff,
+		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, Ended: l.pods.Ended, HeldOff: g.HeldOff,
 		Promised: preempting.Promised, Preemptor: preempting,
 	}), preempting}
 }

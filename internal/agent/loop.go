@@ -260,6 +260,9 @@ func (l *loop) onSqueezed(now time.Time, e reclaim.MemoryEffect) {
 // onCleaned takes that the runtime has cleaned up after an eviction: nothing of the pod is needed any more.
 func (l *loop) onCleaned(life *eviction.Life) {
 	e := life.Eviction()
+	if life.Dead() { // its life may be over before the runtime is listed again
+		l.pods.Cleaned(e.Pod.SandboxIDs)
+	}
 	l.relief.disk.OnEvicted(life.Began().Time, e.Pod.PodRef.UID, e.Pod.SandboxIDs)
 	if e.Disk() {
 		l.remeasure()

@@ -15,7 +15,7 @@ import (
 // preempting makes room for critical pods. A dry run says who would go.
 func (b *builder) preempting(l *loop) *admission.Preempting {
 	p := admission.NewPreempting(admission.PreemptOptions{
-		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Name: l.pods.Name, Log: b.log,
+		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended, Name: l.pods.Name, Log: b.log,
 		Kubelet: func() bool { // pods are at stake, so that what was found a minute ago does not do
 			l.kubelet.LookNow()
 			return l.kubelet.Found()

@@ -13,6 +13,8 @@ import (
 type told struct {
 	of    nri.Pods
 	index read.Index
+	// stopped are the IDs of sandboxes that were stopped or removed, as long as a list or the plugin has them.
+	stopped map[string]struct{}
 }
 
 // take makes the index of what was told now.
@@ -29,10 +31,76 @@ func (t *told) take(now nri.Pods) read.Index {
 	return next
 }
 
+// stops remembers the sandboxes that have been stopped or removed since they were told of, and reports whether there is one. all: now is
+// all that the runtime has.
+func (t *told) stops(now nri.Pods, all bool) (some bool) {
+	for uid, was := range t.of {
+		if !all || now[uid] == was {
+			continue
+		}
+		for i := range was.Sandboxes {
+			if s := &was.Sandboxes[i]; !ready(now[uid], s) {
+				t.stop(s.ID)
+				some = true
+			}
+		}
+	}
+	for uid, is := range now {
+		for i := range is.Sandboxes {
+			if s := &is.Sandboxes[i]; s.Ready && t.of[uid] != is {
+				delete(t.stopped, s.ID)
+			}
+		}
+	}
+	return some
+}
+
+// ready reports whether a sandbox is not stopped yet. One that never was ready, by what is told, is there: some runtimes have no process
+// for a sandbox, and tell of none.
+func ready(now *cri.Listing, was *cri.PodSandbox) bool {
+	return now != nil && slices.ContainsFunc(now.Sandboxes, func(s cri.PodSandbox) bool {
+		return s.ID == was.ID && (s.Ready || !was.Ready)
+	})
+}
+
+func (t *told) stop(id string) {
+	if t.stopped == nil {
+		t.stopped = map[string]struct{}{}
+	}
+	t.stopped[id] = struct{}{}
+}
+
+// ended reports whether a sandbox was stopped, and no container of it is told of any more: it may be stopped before they are dead.
+func (t *told) ended(uid, id string) bool {
+	if _, stopped := t.stopped[id]; !stopped {
+		return false
+	}
+	p := t.index[uid]
+	return p == nil || !slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.SandboxID == id })
+}
+
+// forget forgets the sandboxes that nobody has any more.
+func (t *told) forget(listed read.Index) {
+	if len(t.stopped) == 0 {
+		return
+	}
+	kept := map[string]struct{}{}
+	for _, index := range []read.Index{listed, t.index} {
+		for _, p := range index {
+			for i := range p.Sandboxes {
+				if _, stopped := t.stopped[p.Sandboxes[i].ID]; stopped {
+					kept[p.Sandboxes[i].ID] = struct{}{}
+				}
+			}
+		}
+	}
+	t.stopped = kept
+}
+
 // overlay is what the runtime listed, with what its events have told since. A pod that the list names with all the sandboxes
 // and containers that the events know is taken from the list, which knows more of it: attempts, times, mounts, logs. Neither
 // argument is changed; where there is nothing to add, the list itself is returned. What ended after the list was made stays
-// until the next one: its cgroup tells meanwhile.
+// until the next one: its cgroup tells meanwhile, and told what of it holds no room.
 func overlay(listed, events read.Index) read.Index {
 	out, own := listed, false
 	for uid, p := range events {

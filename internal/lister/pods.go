@@ -61,6 +61,7 @@ func (p *Pods) OnListed(u Update) {
 	}
 	p.lost = false
 	p.fromList = u.Pods
+	p.fromEvents.forget(u.Pods)
 	p.sayRefused()
 	p.join()
 }
@@ -92,9 +93,24 @@ func (p *Pods) OnTold(pods nri.Pods, all bool) {
 	}
 	p.every = all
 	p.Told(all)
+	if p.fromEvents.stops(pods, all) {
+		p.Ask() // the list knows more of what is left
+	}
 	p.fromEvents.take(pods)
 	p.counted = time.Time{}
 	p.join()
+}
+
+// Ended reports whether a sandbox of a pod has ended since it was listed, with all its containers. It holds no room, though it is among
+// All.
+func (p *Pods) Ended(uid, sandbox string) bool { return p.fromEvents.ended(uid, sandbox) }
+
+// Cleaned takes that sandboxes were stopped, and nothing of them is left: no list need say so.
+func (p *Pods) Cleaned(sandboxes []string) {
+	for _, id := range sandboxes {
+		p.fromEvents.stop(id)
+	}
+	p.Ask()
 }
 
 // join makes one of what was listed and what was told since.

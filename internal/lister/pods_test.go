@@ -163,3 +163,49 @@ func TestNames(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A sandbox that events say was stopped or removed has ended, once they tell of no container of it any more; the list, which has it still, is
+// asked for. That events tell no more, or that a runtime has no process for a sandbox, ends none.
+func TestWhatHasEndedSinceTheList(t *testing.T) {
+	p, _ := newPods(t, func(read.Index) {})
+	pod := func(ready bool, containers ...cri.Container) nri.Pods {
+		l := listing("a")
+		l.Sandboxes[0].Ready, l.Containers = ready, containers
+		return nri.Pods{uid: l}
+	}
+	lives := cri.Container{ID: "c", SandboxID: "s", State: cri.Running}
+	full := read.NewIndex(*pod(true, lives)[uid])
+	other := &cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "other", UID: "other", Name: "a", Namespace: "default", Ready: true}}}
+	for _, c := range []struct {
+		what         string
+		pods         nri.Pods
+		all          bool
+		list         read.Index
+		ended, asked bool
+	}{
+		{"it runs", pod(true, lives), true, full, false, false},
+		{"events tell no more", nil, false, nil, false, true},
+		{"they do again", pod(true, lives), true, nil, false, false},
+		{"it is stopped, and its container dies", pod(false, lives), true, nil, false, true},
+		{"which is dead", pod(false), true, nil, true, false},
+		{"an older list comes", nil, true, full, true, true}, // and it is removed
+		{"another one of its name runs", nri.Pods{"other": other}, true, nil, true, false},
+		{"the list has it no more", nil, true, read.NewIndex(*other), false, true},
+		{"one that was never ready", pod(false), true, full, false, false},
+		{"and goes", nil, true, nil, true, true},
+	} {
+		if p.OnTold(c.pods, c.all); c.list != nil {
+			p.OnListed(Update{Pods: c.list})
+		}
+		if got := p.Ended(uid, "s"); got != c.ended || asked(p) != c.asked {
+			t.Errorf("%s: ended %v, want %v; asked, want %v", c.what, got, c.ended, c.asked)
+		}
+	}
+	p.Cleaned([]string{"s"})
+	if !p.Ended(uid, "s") || !asked(p) {
+		t.Error("what an eviction has left is taken for a pod")
+	}
+	if p.OnListed(Update{}); len(p.fromEvents.stopped) != 0 {
+		t.Errorf("remembered for ever: %v", p.fromEvents.stopped)
+	}
+}

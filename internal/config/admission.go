@@ -3,10 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"jettison/admit"
 )
@@ -28,14 +31,48 @@ func (c *Config) parseAdmission() (err error) {
 			return wrong(fmt.Errorf("invalid configuration: %s (%s) %v must not be a negative number", f.field, f.flag, f.value), f.field)
 		}
 	}
+	if err := c.parseNode(); err != nil {
+		return err
+	}
 	for i, t := range c.RegisterWithTaints {
 		at := []string{"registerWithTaints", strconv.Itoa(i)}
+		if err := labelled("taint", t.Key, t.Value, func(part string) []string { return append(at, part) }); err != nil {
+			return err
+		}
 		if t.Effect != "" && !slices.Contains(effects, t.Effect) {
 			return wrong(fmt.Errorf("invalid taint: %.64s=%.64s:%.64s: want an effect of %v", t.Key, t.Value, t.Effect, effects), at...)
 		}
 		if t.TimeAdded != "" {
 			return wrong(errors.New("invalid configuration: taint.TimeAdded is not nil"), at...)
 		}
+	}
+	return nil
+}
+
+// parseNode checks what the node is called, and makes it what a kubelet makes of it (k8s.io/component-helpers node/util GetHostname): trimmed,
+// and in small letters.
+func (c *Config) parseNode() error {
+	if given := c.HostnameOverride; given != "" {
+		if c.HostnameOverride = strings.ToLower(strings.TrimSpace(given)); c.HostnameOverride == "" {
+			return wrong(errors.New("empty hostname is invalid"), "hostnameOverride")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.NodeLabels)) {
+		at := func(string) []string { return []string{"nodeLabels", key} }
+		if err := labelled("label", key, c.NodeLabels[key], at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelled checks the form of a label or a taint (pkg/util/taints CheckTaintValidation, ValidateKubeletFlags).
+func labelled(what, key, value string, at func(part string) []string) error {
+	if wrongs := validation.IsQualifiedName(key); len(wrongs) > 0 {
+		return wrong(fmt.Errorf("invalid %s key: %s", what, wrongs[0]), at("key")...)
+	}
+	if wrongs := validation.IsValidLabelValue(value); len(wrongs) > 0 {
+		return wrong(fmt.Errorf("invalid %s value: %.64q: %s", what, value, wrongs[0]), at("value")...)
 	}
 	return nil
 }

@@ -18,6 +18,9 @@ func TestWhatPodsAreTaken(t *testing.T) {
 		"registerWithTaints: [{key: a, value: b, effect: NoExecute}]\n":       "",
 		"registerWithTaints: [{key: a}]\n":                                    "",
 		"registerWithTaints: [{key: a, value: b, effect: No}]\n":              "invalid taint: a=b:No: want an effect of [NoSchedule PreferNoSchedule NoExecute]",
+		"registerWithTaints: [{effect: NoExecute}]\n":                         "registerWithTaints: 0: key: invalid taint key: name part must be non-empty",
+		"registerWithTaints: [{key: a}, {key: 'dedicated=gpu'}]\n":            "registerWithTaints: 1: key: invalid taint key: name part must consist of",
+		"registerWithTaints: [{key: example.com/a, value: 'x y'}]\n":          "registerWithTaints: 0: value: invalid taint value: \"x y\": a valid label must be",
 		"registerWithTaints: [{key: a, timeAdded: '2026-01-01T00:00:00Z'}]\n": "taint.TimeAdded is not nil",
 	} {
 		for _, kind := range []string{own, kubelet} {
@@ -55,6 +58,35 @@ func TestTaints(t *testing.T) {
 	}
 	if got := l.Taints(); len(got) != 1 || got[0] != (v1.Taint{Key: "a", Value: "b", Effect: v1.TaintEffectNoExecute}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The node's labels are held to the form that an API server's have: one of another form is none that a pod can ask for.
+func TestNodeLabels(t *testing.T) {
+	for text, want := range map[string]string{
+		"nodeLabels: {disk: ssd, example.com/zone: '', kubernetes.io/hostname: n1}\n": "",
+		"nodeLabels: {'a b': x}\n":    "3: nodeLabels: a b: invalid label key: name part must consist of",
+		"nodeLabels: {'': x}\n":       "invalid label key: name part must be non-empty",
+		"nodeLabels: {disk: 'x y'}\n": "3: nodeLabels: disk: invalid label value: \"x y\": a valid label must be",
+	} {
+		if _, err := Parse([]byte(own + text)); err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// The node is called as a kubelet would call it: trimmed, and in small letters. Of blanks alone it makes no name, and does not start.
+func TestHostnameOverride(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "hostnameOverride: ''\n": "", "hostnameOverride: node-1\n": "node-1", "hostnameOverride: Node-1.Example\n": "node-1.example",
+		"hostnameOverride: ' node-1 '\n": "node-1",
+	} {
+		if l, err := Parse([]byte(own + text)); err != nil || l.HostnameOverride != want {
+			t.Errorf("%s: %+v, want %q", text, err, want)
+		}
+	}
+	if _, err := Parse([]byte(own + "hostnameOverride: '  '\n")); err == nil || err.Error() != "3: hostnameOverride: empty hostname is invalid" {
+		t.Errorf("of blanks: %v", err)
 	}
 }
 

@@ -42,8 +42,8 @@ func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.
 // maxPageSize bounds the sizes that are believed, in bytes; arm64 has pages of 16 GiB.
 const maxPageSize = 1 << 40
 
-// HugePages are how many there are of each size in bytes: hugepages-2048kB/nr_hugepages below kernel/mm/hugepages of /sys. What cannot be
-// read is absent; a kernel without them has none.
+// HugePages are how many there are of each size in bytes: hugepages-2048kB/nr_hugepages below kernel/mm/hugepages of /sys. A size of which
+// there are 0 is known: a kubelet has it as 0 in the node's capacity, too, and refuses a pod that wants some. What cannot be read is absent.
 func HugePages(sysMount string) map[uint64]uint64 {
 	dir := filepath.Join(sysMount, "kernel/mm/hugepages")
 	entries, err := os.ReadDir(dir)
@@ -61,7 +61,7 @@ func HugePages(sysMount string) map[uint64]uint64 {
 		if err != nil {
 			continue
 		}
-		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && n < math.MaxInt64/(size<<10) {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && n < math.MaxInt64/(size<<10) {
 			out[size<<10] = n
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
+	"jettison/admit"
 	"jettison/cgroup"
 	"jettison/stats"
 )
@@ -147,7 +148,16 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// What cannot be so is passed over.
+// A pod that wants huge pages of a size of which the node has none gets none.
+func TestAPodThatWantsHugePagesOfANodeWithout(t *testing.T) {
+	n := admit.NodeState{Allocatable: admit.Allocatable(Capacity(&stats.NodeStats{}, 2, map[uint64]uint64{2 << 20: 0}), admit.Reserved{})}
+	p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: list("hugepages-2Mi", "1Gi")}}}}}
+	if r := admit.Admit(admit.PodAttributes{Pod: p}, n); r.Reason != "OutOfhugepages-2Mi" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What cannot be so is passed over; none of a size is a figure.
 func TestHugePages(t *testing.T) {
 	sys := t.TempDir()
 	for name, text := range map[string]string{
@@ -162,7 +172,7 @@ func TestHugePages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := HugePages(sys); !cmp.Equal(got, map[uint64]uint64{2 << 20: 512}) {
+	if got := HugePages(sys); !cmp.Equal(got, map[uint64]uint64{2 << 20: 512, 1 << 30: 0}) {
 		t.Errorf("%v", got)
 	}
 	if got := HugePages(filepath.Join(sys, "none")); got != nil {

@@ -23,7 +23,7 @@ func QOSOf(pod *v1.Pod) QOSClass {
 		return QOSClass(pod.Status.QOSClass)
 	}
 	var all []v1.ResourceRequirements
-	if PodLevel(pod.Spec.Resources) {
+	if pod.Spec.Resources != nil { // also if they are empty
 		all = append(all, *pod.Spec.Resources)
 	} else {
 		for i := range pod.Spec.Containers {

@@ -9,6 +9,29 @@ import (
 	"jettison/stats"
 )
 
+// Resources of the whole pod count instead of the containers' where they are there, also with nothing in them: the kubelet's ComputePodQOS
+// asks no more. Such a pod is refused under memory pressure.
+func TestQOSOfThePodsOwnResources(t *testing.T) {
+	list := func(name, q string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceName(name): resource.MustParse(q)}
+	}
+	for _, c := range []struct {
+		name string
+		own  *v1.ResourceRequirements
+		want stats.QOSClass
+	}{
+		{"none", nil, stats.Burstable},
+		{"empty", &v1.ResourceRequirements{}, stats.BestEffort},
+		{"huge pages alone", &v1.ResourceRequirements{Limits: list("hugepages-2Mi", "2Mi")}, stats.BestEffort},
+		{"memory", &v1.ResourceRequirements{Requests: list("memory", "1Gi")}, stats.Burstable},
+	} {
+		containers := []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("memory", "1Gi")}}}
+		if got := stats.QOSOf(&v1.Pod{Spec: v1.PodSpec{Resources: c.own, Containers: containers}}); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 // What the kubelet's ComputePodQOS says of the same containers, once limits were filled in for requests that are not given.
 func TestQOSOf(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {

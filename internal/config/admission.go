@@ -49,8 +49,8 @@ func (c *Config) parseAdmission() (err error) {
 	return nil
 }
 
-// parseNode checks what the node is called, and makes it what a kubelet makes of it (k8s.io/component-helpers node/util GetHostname): trimmed,
-// and in small letters.
+// parseNode checks what the node is called, and makes it what a kubelet makes of it (k8s.io/component-helpers node/util GetHostname):
+// trimmed, and in small letters.
 func (c *Config) parseNode() error {
 	if given := c.HostnameOverride; given != "" {
 		if c.HostnameOverride = strings.ToLower(strings.TrimSpace(given)); c.HostnameOverride == "" {

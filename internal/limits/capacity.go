@@ -43,7 +43,8 @@ func Capacity(node *stats.NodeStats, cores int, hugePages map[uint64]uint64) v1.
 const maxPageSize = 1 << 40
 
 // HugePages are how many there are of each size in bytes: hugepages-2048kB/nr_hugepages below kernel/mm/hugepages of /sys. A size of which
-// there are 0 is known: a kubelet has it as 0 in the node's capacity, too, and refuses a pod that wants some. What cannot be read is absent.
+// there are 0 is known: a kubelet has it as 0 in the node's capacity, too, and refuses a pod that wants some. What cannot be read is
+// absent.
 func HugePages(sysMount string) map[uint64]uint64 {
 	dir := filepath.Join(sysMount, "kernel/mm/hugepages")
 	entries, err := os.ReadDir(dir)

@@ -43,7 +43,7 @@ func shortages(pod *v1.Pod, n *NodeState) []Shortage {
 			out = append(out, s)
 		}
 	}
-	for _, r := range inOrder(requests(pod, false)) {
+	for _, r := range inOrder(requests(pod)) {
 		q, ok := n.Allocatable[r.Resource]
 		if !ok {
 			continue // unknown, or an extended resource of the cluster (removeMissingExtendedResources)

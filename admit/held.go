@@ -43,7 +43,7 @@ func HeldBy(p PodAttributes) Held {
 		Static:   static(pod),
 		Ending:   pod.DeletionTimestamp != nil,
 		Created:  pod.CreationTimestamp.Time,
-		Requests: requests(pod, true),
+		Requests: requests(pod),
 		Ports:    hostPorts(pod),
 	}
 	if pod.Spec.Priority != nil {

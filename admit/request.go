@@ -39,23 +39,20 @@ func amount(name v1.ResourceName, q quantity) int64 {
 // given pod, which is not written, so that others may read it meanwhile.
 func Requested(pod *v1.Pod) (*v1.Pod, Amounts) {
 	pod = stored(PodAttributes{Pod: pod})
-	return pod, requests(pod, true)
+	return pod, requests(pod)
 }
 
 // requests are what a pod of this form takes of the node: its containers, with sidecars and init containers as they run, or what it
-// requests as a whole, and its overhead. running: it is there, so what was allocated to it counts, where a resize asks for less.
-func requests(pod *v1.Pod, running bool) Amounts {
+// requests as a whole, and its overhead. What its status says of a resize does not count: the agent keeps no
+// such status, and the library (v0.37.2) counts it in another way than a kubelet of v1.36.
+func requests(pod *v1.Pod) Amounts {
 	out := Amounts{}
 	if pod.Spec.Resources != nil { // to whose quantities PodRequests (v0.37.2) adds the overhead
 		own := *pod
 		own.Spec.Resources = pod.Spec.Resources.DeepCopy()
 		pod = &own
 	}
-	list := helper.PodRequests(pod, helper.PodResourcesOptions{
-		UseStatusResources: running,
-		InPlacePodLevelResourcesVerticalScalingEnabled: running,
-	})
-	for name, q := range list {
+	for name, q := range helper.PodRequests(pod, helper.PodResourcesOptions{}) {
 		if v := amount(name, q); v > 0 {
 			out[name] = v
 		}

@@ -52,14 +52,15 @@ func TestSysctlsThatAreNone(t *testing.T) {
 	}
 }
 
-// A pod that runs holds what it was given as long as a resize to less is under way; one that asks has not been given anything.
-func TestARunningPodHoldsWhatItWasGiven(t *testing.T) {
+// A pod holds what it requests, whatever its status says that it was given: of an object that the agent keeps there is no such status, and
+// the same pod must not hold now the one and now the other.
+func TestAResizeCountsAsItIsAskedFor(t *testing.T) {
 	list := func(text string) v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(text)} }
 	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list("10")}}}}}
 	pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list("30"),
 		Resources: &v1.ResourceRequirements{Requests: list("20")}}}
 	p := PodAttributes{Pod: pod}
-	if got := HeldBy(p).Requests[v1.ResourceMemory]; got != 30 {
+	if got := HeldBy(p).Requests[v1.ResourceMemory]; got != 10 {
 		t.Errorf("holds %d", got)
 	}
 	if r := Admit(p, NodeState{Allocatable: list("10")}); !r.Admit {

@@ -203,8 +203,8 @@ const (
 // maxText is how much of an error's text is sent: with what is around it, it fits maxSend.
 const maxText = maxSend - 64
 
-// sendable is as much of a text as is sent, in whole characters, and without what is none, which the runtime would not decode. An error that
-// does not get there is a pod that is let in: the runtime lets all pass whose plugin does not answer.
+// sendable is as much of a text as is sent, in whole characters, and without what is none, which the runtime would not decode. An error
+// that does not get there is a pod that is let in: the runtime lets all pass whose plugin does not answer.
 func sendable(text string) string {
 	if text = strings.ToValidUTF8(text, "?"); len(text) <= maxText {
 		return text

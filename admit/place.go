@@ -87,16 +87,56 @@ func hostPorts(pod *v1.Pod) (out []Port) {
 // allIPs is the address that stands for every other (k8s.io/kube-scheduler/framework DefaultBindAllHostIP).
 const allIPs = "0.0.0.0"
 
-// taken reports whether another pod has one of the ports.
+// taken reports whether another pod has one of the ports. It looks at each of either side once: a pod, and many of them, may have a lot.
 func taken(ports []Port, others []*Held) bool {
+	if len(ports) == 0 {
+		return false
+	}
+	w := wanted{ports: make(map[Port]struct{}, 2*len(ports))}
 	for _, p := range ports {
-		for _, h := range others {
-			if slices.ContainsFunc(h.Ports, func(o Port) bool {
-				return p.Port == o.Port && p.Protocol == o.Protocol && (p.IP == o.IP || p.IP == allIPs || o.IP == allIPs)
-			}) {
+		w.add(p)
+	}
+	for _, h := range others {
+		for i := range h.Ports {
+			if w.collides(&h.Ports[i]) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// wanted are the ports that a pod asks for.
+type wanted struct {
+	numbers, anywhere numbers           // of all of them, and of those on all IPs
+	ports             map[Port]struct{} // each is there a second time, without its IP
+}
+
+// numbers has a bit for each port. What is no port's number shares another's bit, which only costs a look into the map.
+type numbers [1 << 16 / 64]uint64
+
+func (n *numbers) add(port int32)      { n[uint16(port)/64] |= 1 << (uint16(port) % 64) }
+func (n *numbers) has(port int32) bool { return n[uint16(port)/64]&(1<<(uint16(port)%64)) != 0 }
+
+func (w *wanted) add(p Port) {
+	w.numbers.add(p.Port)
+	if p.IP == allIPs {
+		w.anywhere.add(p.Port)
+	}
+	w.ports[p] = struct{}{}
+	w.ports[Port{Protocol: p.Protocol, Port: p.Port}] = struct{}{}
+}
+
+func (w *wanted) collides(o *Port) bool {
+	if !w.numbers.has(o.Port) {
+		return false
+	}
+	has := func(ip string) bool {
+		_, ok := w.ports[Port{ip, o.Protocol, o.Port}]
+		return ok
+	}
+	if o.IP == allIPs {
+		return has("")
+	}
+	return has(o.IP) || w.anywhere.has(o.Port) && has(allIPs)
 }

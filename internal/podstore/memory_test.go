@@ -19,7 +19,7 @@ const memoryMore = 22 << 20
 // fat are ways to have memory taken: many containers of few characters each, many words, and what is usual.
 var fat = map[string]func(uid string) string{
 	"containers": func(uid string) string {
-		return `{"metadata":{"uid":"` + uid + `","namespace":"a","name":"a"},"spec":{"containers":[` + strings.Repeat(`{"name":"c"},`, 4000) + `{"name":"c"}]}}`
+		return `{"metadata":{"uid":"` + uid + `","namespace":"a","name":"a"},"spec":{"containers":[` + strings.Repeat(`{"name":"c"},`, 199) + `{"name":"c"}]}}`
 	},
 	"labels": func(uid string) string {
 		var b strings.Builder

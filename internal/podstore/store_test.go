@@ -394,7 +394,7 @@ func BenchmarkSetRuntime110(b *testing.B) {
 func TestAFullStoreIsReplacedByTheSame(t *testing.T) {
 	s := New()
 	put := func(prefix string) error {
-		_, _, err := s.Put(&endless{text: fat["containers"]("UID"), prefix: prefix, n: 2}, true)
+		_, _, err := s.Put(&endless{text: fat["containers"]("UID"), prefix: prefix, n: 40}, true)
 		return err
 	}
 	if err := put("a"); err != nil {

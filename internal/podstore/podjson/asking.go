@@ -23,6 +23,9 @@ func Asking(raw []byte) (p *v1.Pod, unknown []string, err error) {
 		}
 		unknown = append(unknown, strings.Trim(field, `"`))
 	}
+	if err := bearable(p); err != nil {
+		return nil, nil, err
+	}
 	return p, unknown, nil
 }
 

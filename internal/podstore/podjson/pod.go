@@ -27,6 +27,9 @@ func Pod(raw []byte) (*v1.Pod, error) {
 	if err := Named(p); err != nil {
 		return nil, err
 	}
+	if err := bearable(p); err != nil {
+		return nil, err
+	}
 	return Trim(p), nil
 }
 

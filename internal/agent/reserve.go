@@ -28,6 +28,12 @@ func (l *loop) enforced(capacity v1.ResourceList) v1.ResourceList {
 	return admit.Enforced(capacity, l.o.Config.Reserved)
 }
 
+// shares are what this node has and what of it is pods'.
+func (l *loop) shares() limits.Node {
+	has := l.capacity()
+	return limits.Node{Capacity: has, Enforced: l.enforced(has), Left: admit.Enforced(has, l.o.Config.Reserved)}
+}
+
 // teller is who tells systemd: nobody, where pods' cgroups are none of its slices.
 func (b *builder) teller() limits.Teller {
 	if b.o.CgroupMount != "" && path.Clean(b.o.CgroupMount) != cgroup.DefaultMount { // another hierarchy than that of systemd here
@@ -67,10 +73,7 @@ func (b *builder) limit(l *loop) {
 	}
 	l.upkeep.limits = limits.New(limits.Options{
 		FS: fs, CgroupRoot: c.CgroupRoot, Allocatable: c.WriteAllocatable, MemoryQoS: c.MemoryQoS, Factor: c.MemoryThrottlingFactor,
-		Node: func() (has, enforced v1.ResourceList) {
-			has = l.capacity()
-			return has, l.enforced(has)
-		},
+		Node: l.shares,
 		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubelet, Objects: b.objects.All, Tell: b.teller(), Log: b.log,
 	})
 	b.closing(l.upkeep.limits.Close)

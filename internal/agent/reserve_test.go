@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"jettison/internal/config"
 )
 
@@ -92,6 +94,16 @@ func TestNodeAllocatableIsWrittenOnlyWhereTheConfigurationSaysSo(t *testing.T) {
 			if got := l.memoryMax(t); got != "max" {
 				t.Errorf("not wanted any more: %s", got)
 			}
+		}
+	}
+}
+
+// A container without a limit is throttled by what is left for pods, as a kubelet has it, whether pods are held to that or not.
+func TestThrottledByWhatIsLeftForPods(t *testing.T) {
+	for _, enforce := range []string{"pods", "none"} {
+		l := newLoop(t, "memoryQoS: true\nsystemReserved: {memory: 256Mi}\nenforceNodeAllocatable: ["+enforce+"]\n", nil)
+		if got := l.shares().Left[v1.ResourceMemory]; got.Value() != 768<<20 {
+			t.Errorf("%s: left %s, want 768Mi", enforce, got.String())
 		}
 	}
 }

@@ -70,8 +70,8 @@ func (s Settings) set(path string, file cgroup.LimitFile, to Setting) {
 
 // Budget is what a Plan has to do with.
 type Budget struct {
-	// Allocatable is what the cgroup above all pods may have, in bytes: no cgroup above pods protects more together, and a container without a
-	// limit is throttled as if that were its. 0: it is not known; then nothing is protected.
+	// Allocatable is what is left for pods, in bytes, whatever they are held to: no cgroup above pods protects more together, and a container
+	// without a limit is throttled as if that were its. 0: it is not known; then nothing is protected.
 	Allocatable uint64
 	Factor      float64 // memoryThrottlingFactor
 	Page        uint64  // bytes

@@ -23,15 +23,18 @@ const (
 	endLimit = time.Second
 )
 
+// Node is what a node has; what of it the cgroup above all pods may have; and what is left for pods, less than that where they are not
+// held to it (pkg/kubelet/cm/node_container_manager_linux.go GetNodeAllocatableAbsolute, v1.36.3).
+type Node struct{ Capacity, Enforced, Left v1.ResourceList }
+
 // Options of New.
 type Options struct {
 	FS         *cgroup.FS // the part's own, which Close closes
 	CgroupRoot string
 	Allocatable,
 	MemoryQoS bool // what is written at all
-	Factor float64 // memoryThrottlingFactor
-	// Node is what the node has and what of it the cgroup above all pods may have. It is called in the loop's goroutine.
-	Node    func() (capacity, enforced v1.ResourceList)
+	Factor  float64          // memoryThrottlingFactor
+	Node    func() Node      // called in the loop's goroutine
 	Self    string           // cgroup of this process; empty: it is in no pod
 	Kubelet func() bool      // looks for one now; for any goroutine
 	Objects func() []*v1.Pod // that are known; for any goroutine
@@ -94,17 +97,17 @@ func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.
 		p.beginPass(func() Result { return p.writer.Unprotect(ctx) })
 		return
 	}
-	capacity, enforced := p.o.Node()
+	node := p.o.Node()
 	o, w, page := p.o, p.writer, uint64(os.Getpagesize())
-	known := Known{Runtime: pods, Capacity: amount(capacity), Self: o.Self}
+	known := Known{Runtime: pods, Capacity: amount(node.Capacity), Self: o.Self}
 	p.protecting = p.protecting || o.MemoryQoS
 	p.beginPass(func() (r Result) {
 		if o.Allocatable {
-			r = w.Limit(ctx, TargetsOf(enforced))
+			r = w.Limit(ctx, TargetsOf(node.Enforced))
 		}
 		if o.MemoryQoS && !r.Beside {
 			known.Objects = o.Objects()
-			q := w.Protect(ctx, known, Budget{Allocatable: amount(enforced).V, Factor: o.Factor, Page: page})
+			q := w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor, Page: page})
 			if q.Limited = r.Limited; q.Err == nil {
 				q.Err = r.Err
 			}

@@ -28,8 +28,9 @@ func partOf(n *node, known Known, change func(*Options)) (*Part, *bytes.Buffer) 
 	var text bytes.Buffer
 	o := Options{
 		FS: n.fs, Allocatable: true, MemoryQoS: true, Factor: 0.9, Kubelet: never, Objects: func() []*v1.Pod { return known.Objects },
-		Node: func() (has, enforced v1.ResourceList) {
-			return list("memory", "8Gi", "cpu", "4"), list("memory", "7Gi", "cpu", "3800m")
+		Node: func() Node {
+			left := list("memory", "7Gi", "cpu", "3800m")
+			return Node{Capacity: list("memory", "8Gi", "cpu", "4"), Enforced: left, Left: left}
 		},
 		Log: repeat.New(slog.New(slog.NewTextHandler(&text, nil))),
 	}
@@ -149,6 +150,24 @@ func TestPartOfOneKind(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Where pods are not held to what is left for them, a container without a limit is throttled by it all the same.
+func TestThrottledByWhatIsLeft(t *testing.T) {
+	n, known, _ := protected(t)
+	known.Objects = []*v1.Pod{object("b", "c 1Gi ")}
+	p, _ := partOf(n, known, func(o *Options) {
+		o.Node = func() Node { return Node{list("memory", "16Gi"), list("memory", "16Gi"), list("memory", "12Gi")} }
+	})
+	p.Tick(t.Context(), time.Now(), false, known.Runtime)
+	p.OnResult(<-p.Results())
+	got := n.differs()
+	if got["kubepods/burstable/podb/b-c memory.high"] != "11703783424" || got["kubepods memory.max"] != "17179869184" {
+		t.Error(got)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

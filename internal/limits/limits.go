@@ -2,6 +2,7 @@
 // pods, and protection of the memory that pods request. Both are off by default, and what was there before is noted on each cgroup first.
 //
 //	limits.go      Targets: what the cgroup above all pods is limited to; how memory.max gets there
+//	cache.go       takes page cache that keeps memory.max away from its target
 //	capacity.go    what a node has
 //	memoryqos.go   Plan: what of pods' memory is protected, and where containers are throttled
 //	gather.go      the pods that a Plan is made of: their cgroups, with what objects and the runtime tell

@@ -21,6 +21,8 @@ type Writer struct {
 	// Kubelet looks for one, once in a pass and right before anything is written for the first time.
 	Kubelet func() bool
 	Tell    Teller // nil: systemd is not told
+
+	takeCache func(g *cgroup.Group, bytes uint64) error // nil: the kernel does
 }
 
 // Change is one value that was written.
@@ -123,6 +125,9 @@ func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target
 		return off(err, root)
 	}
 	target = noted.Cut(file, cgroup.Limit{Bytes: target}).Bytes
+	if file == cgroup.FileMemoryMax {
+		p.failed(p.makeRoom(g, c.Now, target))
+	}
 	value, err := p.next(g, &c, file, target)
 	if err != nil || c.Now == value || !p.allowed() {
 		return err

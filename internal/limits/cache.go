@@ -1,0 +1,66 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"jettison/cgroup"
+	"jettison/reclaim"
+)
+
+const (
+	// reclaimLimit is how long a pass has page cache taken, at most.
+	reclaimLimit = Every / 2
+	// leastCache is how much page cache there is to be before any is taken.
+	leastCache = leastStep
+	// slack is how much more is taken than memory.max needs to reach its target, for pods read on.
+	slack = 16 << 20
+)
+
+// makeRoom takes page cache that was not used of late from the cgroup above all pods, as far as it keeps memory.max away from its target.
+// memory.current counts it, and where pods read files it grows up to any limit. A write to memory.max would take it too, but may kill where
+// that goes wrong; memory.reclaim never does. The kernel has no such file before v5.19: there the limit stays above what is used.
+func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error {
+	current, err := g.MemoryCurrent(p.buf[:])
+	if _, reached := lower(target, now, current); err != nil || reached {
+		return nil // who writes the limit says what is wrong
+	}
+	var s cgroup.MemoryStat
+	if err := g.MemoryStat(make([]byte, 16<<10), &s); err != nil {
+		return nil // what can be taken is not known
+	}
+	bytes := min(s.InactiveFile, plus(current-target, raceMargin+slack)) // current is above target - raceMargin
+	if current < target {
+		bytes = min(s.InactiveFile, raceMargin+slack)
+	}
+	if bytes < leastCache || !p.allowed() {
+		return nil
+	}
+	if p.takeCache != nil {
+		return p.takeCache(g, bytes)
+	}
+	return takeCache(p.ctx, g, bytes)
+}
+
+// takeCache has the kernel take page cache, a little at a time.
+func takeCache(ctx context.Context, g *cgroup.Group, bytes uint64) error {
+	r, err := g.OpenReclaim()
+	if err != nil {
+		return nil // an old kernel
+	}
+	defer r.Close()
+	chunk, end := uint64(1<<20), time.Now().Add(reclaimLimit)
+	for taken := uint64(0); taken < bytes && ctx.Err() == nil && time.Now().Before(end); {
+		size, began := min(chunk, bytes-taken), time.Now()
+		if err := r.Reclaim(size, cgroup.SwappinessFile); err != nil {
+			if errors.Is(err, cgroup.ErrNothingLeft) {
+				return nil
+			}
+			return err
+		}
+		taken += size
+		chunk = reclaim.NextMemoryChunk(chunk, time.Since(began))
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,11 +29,24 @@ func (g *Group) SetMemoryMin(bytes uint64) error {
 // KERNFS_ROOT_SUPPORT_USER_XATTR), 128 of them a group.
 const notePrefix = "user.jettison."
 
+// Trusted begins the name of a note that takes CAP_SYS_ADMIN in the user namespace of the node to leave, read or remove: no container
+// can that owns its cgroup's directory. cgroup v2 takes these attributes (trusted.*) on every kernel (v5.10, v6.12 fs/kernfs/inode.c
+// kernfs_trusted_xattr_handler, fs/xattr.c xattr_permission).
+const Trusted = "trusted."
+
+// attribute is what the kernel calls a note.
+func attribute(name string) string {
+	if rest, ok := strings.CutPrefix(name, Trusted); ok {
+		return Trusted + "jettison." + rest
+	}
+	return notePrefix + name
+}
+
 // Note is a short text that was left on the group under a name. It lives as long as the group. Absent: ok is false.
 func (g *Group) Note(name string) (text string, ok bool, err error) {
 	err = g.noted(func(fd int) error {
 		var buf [128]byte
-		n, err := unix.Fgetxattr(fd, notePrefix+name, buf[:])
+		n, err := unix.Fgetxattr(fd, attribute(name), buf[:])
 		if err == nil {
 			text, ok = string(buf[:n]), true
 		}
@@ -44,14 +58,14 @@ func (g *Group) Note(name string) (text string, ok bool, err error) {
 	return text, ok, err
 }
 
-// SetNote leaves a text of up to 128 bytes. EOPNOTSUPP: the kernel cannot.
+// SetNote leaves a text of up to 128 bytes. EOPNOTSUPP: the kernel cannot. EPERM: it is not for this process.
 func (g *Group) SetNote(name, text string) error {
-	return g.noted(func(fd int) error { return unix.Fsetxattr(fd, notePrefix+name, []byte(text), 0) })
+	return g.noted(func(fd int) error { return unix.Fsetxattr(fd, attribute(name), []byte(text), 0) })
 }
 
 // RemoveNote removes it; one that is not there is no error.
 func (g *Group) RemoveNote(name string) error {
-	err := g.noted(func(fd int) error { return unix.Fremovexattr(fd, notePrefix+name) })
+	err := g.noted(func(fd int) error { return unix.Fremovexattr(fd, attribute(name)) })
 	if errors.Is(err, unix.ENODATA) {
 		return nil
 	}

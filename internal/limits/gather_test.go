@@ -48,7 +48,7 @@ func newNode(t testing.TB, groups ...string) *node {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	if err := g.SetNote("try", ""); err != nil {
+	if err := g.SetNote(cgroup.Trusted+"try", ""); err != nil {
 		t.Skip("no extended attributes here: ", err)
 	}
 	return n
@@ -112,7 +112,7 @@ func (n *node) notes() (out []string) {
 		}
 		defer g.Close()
 		for name := range files {
-			if _, noted, err := g.Note("before." + name); err != nil || noted {
+			if _, noted, err := g.Note(cgroup.Trusted + "before." + name); err != nil || noted {
 				out = append(out, strings.TrimPrefix(path, n.dir+"/")+" "+name)
 			}
 		}

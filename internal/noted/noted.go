@@ -42,8 +42,9 @@ func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
 	return c, nil
 }
 
-// name is where a file's note is kept. Package protect keeps its own as "memory.min".
-func name(file cgroup.LimitFile) string { return "before." + string(file) }
+// name is where a file's note is kept: where none can leave one who may only write to the cgroup, and have a value of its own choice "put
+// back". Package protect keeps its own as "memory.min", where anybody can.
+func name(file cgroup.LimitFile) string { return cgroup.Trusted + "before." + string(file) }
 
 // Set writes a value; one of memory is cut to whole pages, as the kernel would cut it. changed is false where it is there already. What was
 // there is noted first: "BEFORE NOW VALUE", so that a crash between the note and the write leaves what is there known for the agent's own.
@@ -110,8 +111,7 @@ func Restore(g *cgroup.Group, files ...cgroup.LimitFile) (changed []cgroup.Limit
 	return changed, errors.Join(errs...)
 }
 
-// parse reads what Set noted. A note may be anybody's who may write to the cgroup: nothing is taken from it that the kernel would not have
-// said.
+// parse reads what Set noted, as an older or newer agent may have. Nothing is taken from it that the kernel would not have said.
 func parse(text string) (before cgroup.Limit, written [2]cgroup.Limit, ok bool) {
 	f := strings.Split(text, " ")
 	if len(f) != 3 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"jettison/cgroup"
@@ -33,7 +34,7 @@ func tree(t testing.TB, files map[cgroup.LimitFile]string) (g *cgroup.Group, dir
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	if err := g.SetNote("try", ""); err != nil {
+	if err := g.SetNote(cgroup.Trusted+"try", ""); err != nil {
 		t.Skip("no extended attributes here: ", err)
 	}
 	return g, dir
@@ -117,7 +118,28 @@ func TestWhatAnotherWroteStays(t *testing.T) {
 	}
 }
 
-// A note may be anybody's.
+// A container that owns its cgroup's directory leaves notes there as it likes; they are not the agent's.
+func TestANoteOfAContainersIsNone(t *testing.T) {
+	g, dir := tree(t, map[cgroup.LimitFile]string{file: "1048576\n"})
+	text := []byte("max 1048576 1048576")
+	if err := unix.Setxattr(dir, "user.jettison.before."+string(file), text, 0); err != nil {
+		t.Skip("no extended attributes of users here: ", err)
+	}
+	if c, err := Read(g, file); err != nil || c.Ours || c.Before != limit(1<<20) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if changed, err := Restore(g, file); err != nil || len(changed) > 0 || says(t, dir, file) != "1048576" {
+		t.Errorf("put back %v, %v: %s", changed, err, says(t, dir, file))
+	}
+	if err := unix.Setxattr(dir, "trusted.jettison.before."+string(file), text, 0); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Read(g, file); err != nil || !c.Ours {
+		t.Errorf("the agent's own: %+v, %v", c, err)
+	}
+}
+
+// A note may be another version's.
 func TestNotesThatAreNotTheAgents(t *testing.T) {
 	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576 1048576 0",
 		"99999999999999999999 1048576 1048576", strings.Repeat("9", 128), "max 1048577 4096"} {

@@ -7,6 +7,7 @@
 //	memoryqos.go   Plan: what of pods' memory is protected, and where containers are throttled
 //	gather.go      the pods that a Plan is made of: their cgroups, with what objects and the runtime tell
 //	writer.go      Writer: reads, decides and writes, in one pass; puts back
+//	tell.go        which slices systemd is still to be told of, noted on them
 //	systemd.go     tells systemd what the files of its slices say
 //	part.go        Part: passes beside the loop
 //

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
-	"strings"
+	"time"
 
 	"jettison/cgroup"
 	"jettison/internal/noted"
@@ -22,6 +21,7 @@ type Writer struct {
 	Kubelet func() bool
 	Tell    Teller // nil: systemd is not told
 
+	refused   time.Time                                 // when systemd did not answer, if it has not since
 	takeCache func(g *cgroup.Group, bytes uint64) error // nil: the kernel does
 }
 
@@ -52,20 +52,18 @@ type pass struct {
 	r       Result
 	may     bool     // no kubelet is here
 	looked  bool     // for one
-	changed []string // slices of systemd
+	written bool     // a slice of systemd's was, or is about to be
+	slices  []string // of systemd's that it is to be told of, in the order in which they were come upon
+	owed    map[string]bool
 	errs    []error
 	buf     [256]byte
 }
 
 func (w *Writer) begin(ctx context.Context) *pass { return &pass{Writer: w, ctx: ctx} }
 
-// end tells systemd what has changed in its slices.
+// end tells systemd what its slices have now.
 func (p *pass) end() Result {
-	if len(p.changed) > 0 && p.Tell != nil {
-		if err := p.Tell(p.ctx, p.units()); err != nil {
-			p.errs = append(p.errs, fmt.Errorf("tell systemd: %w: when it writes to its slices anew, the agent does again", err))
-		}
-	}
+	p.tell()
 	p.r.Err = errors.Join(p.errs...)
 	return p.r
 }
@@ -86,12 +84,6 @@ func (p *pass) failed(err error) {
 	}
 }
 
-func (p *pass) wrote(cgroupPath string) {
-	if strings.HasSuffix(cgroupPath, ".slice") && (len(p.changed) == 0 || p.changed[len(p.changed)-1] != cgroupPath) {
-		p.changed = append(p.changed, cgroupPath)
-	}
-}
-
 // Limit brings the cgroups above all pods to their targets, or nearer.
 func (w *Writer) Limit(ctx context.Context, t Targets) Result {
 	p := w.begin(ctx)
@@ -106,6 +98,7 @@ func (p *pass) limit(t Targets) {
 			p.failed(err)
 			continue
 		}
+		p.recall(g, root)
 		for _, f := range []struct {
 			file   cgroup.LimitFile
 			target stats.Opt[uint64]
@@ -135,11 +128,13 @@ func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target
 	if value, err = p.next(g, &c, file, target); err != nil { // once more, for the search for a kubelet takes long
 		return err
 	}
+	if err := p.owes(g, root); err != nil {
+		return err
+	}
 	from := c.Now
 	changed, err := c.Set(value)
 	if changed {
 		p.r.Limited = append(p.r.Limited, Change{root, file, from, c.Now, target})
-		p.wrote(root)
 	}
 	return err
 }
@@ -171,6 +166,7 @@ func (w *Writer) Unlimit(ctx context.Context) Result {
 			p.failed(err)
 			continue
 		}
+		p.recall(g, root)
 		files := []cgroup.LimitFile{cgroup.FilePIDsMax, cgroup.FileCPUWeight}
 		if err := p.roomBefore(g, root); err == nil {
 			files = append(files, cgroup.FileMemoryMax)
@@ -194,16 +190,6 @@ func (p *pass) roomBefore(g *cgroup.Group, root string) error {
 		err = fmt.Errorf("memory.max of /%s was %v before the agent came, and pods use %d: it stays %v", root, c.Before, current, c.Now)
 	}
 	return err
-}
-
-// restore puts back what files of a cgroup had before.
-func (p *pass) restore(g *cgroup.Group, cgroupPath string, files ...cgroup.LimitFile) {
-	changed, err := noted.Restore(g, files...)
-	p.r.Restored += len(changed)
-	if len(changed) > 0 {
-		p.wrote(cgroupPath)
-	}
-	p.failed(err)
 }
 
 // protections are the files that protection writes.
@@ -245,6 +231,7 @@ func (p *pass) settle(paths []string, to Settings) {
 			p.failed(err)
 			continue
 		}
+		p.recall(g, path)
 		for _, file := range protections {
 			if s, ok := to[path][file]; ok {
 				p.failed(p.set(g, path, file, s))
@@ -270,29 +257,12 @@ func (p *pass) set(g *cgroup.Group, path string, file cgroup.LimitFile, s Settin
 	if c.Now == noted.Cut(file, value) || !p.allowed() {
 		return nil
 	}
+	if err := p.owes(g, path); err != nil {
+		return err
+	}
 	changed, err := c.Set(value)
 	if changed {
 		p.r.Written++
-		p.wrote(path)
 	}
 	return err
-}
-
-// units are the slices that have changed, with what their files say now.
-func (p *pass) units() (out []Unit) {
-	for _, at := range p.changed {
-		g, err := p.FS.Group(at)
-		if err != nil {
-			continue
-		}
-		u := Unit{Name: path.Base(at), Files: map[cgroup.LimitFile]cgroup.Limit{}}
-		for file := range propertyOf {
-			if l, err := g.Limit(file, p.buf[:]); err == nil {
-				u.Files[file] = l
-			}
-		}
-		g.Close()
-		out = append(out, u)
-	}
-	return out
 }

@@ -88,6 +88,16 @@ func (c *Control) Restore() (changed bool, err error) {
 	return changed, err
 }
 
+// Any reports whether anything is noted of any of these files.
+func Any(g *cgroup.Group, files ...cgroup.LimitFile) bool {
+	for _, file := range files {
+		if _, noted, err := g.Note(name(file)); err == nil && noted {
+			return true
+		}
+	}
+	return false
+}
+
 // Restore puts back what was there before in one cgroup, in each of the files that it has. A cgroup that is gone needs nothing. changed are
 // the files that a value was put back in.
 func Restore(g *cgroup.Group, files ...cgroup.LimitFile) (changed []cgroup.LimitFile, err error) {

@@ -103,6 +103,8 @@ func limitsPods(n *node, disturb string) {
 	})
 
 	// The end, and an agent that is not to write.
+	n.shell("kill -TERM " + n.mainProcess(n.agent.Pod))
+	n.agentSays("stopped", 1)
 	if err := n.agent.Remove(n.ctx); err != nil {
 		n.t.Fatal(err)
 	}

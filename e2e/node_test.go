@@ -234,5 +234,5 @@ func (n *node) agentLog() []vm.LogLine {
 // mainProcess is the id, in the guest, of the first process of a pod's first container.
 func (n *node) mainProcess(p *vm.Pod) string {
 	n.t.Helper()
-	return strings.Fields(n.shell("cat /sys/fs/cgroup/" + p.Cgroup + "/" + p.Containers[0] + "/cgroup.procs"))[0]
+	return strings.Fields(n.shell("cat /sys/fs/cgroup/" + p.Cgroup + "/*" + p.Containers[0] + "*/cgroup.procs"))[0] // a scope, with systemd
 }

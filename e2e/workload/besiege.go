@@ -21,14 +21,16 @@ func besiege(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want a socket")
 	}
-	came := make(chan error, besiegers)
+	half := func(size int) string {
+		return fmt.Sprintf("POST /v1/admit HTTP/1.1\r\nHost: j\r\nContent-Length: %d\r\n\r\n%s", size,
+			`{"metadata":{"uid":"`+strings.Repeat("x", size/2))
+	}
+	came, slow, large := make(chan error, besiegers), half(200), half(10<<20) // shared, for the node has little memory
 	for i := range besiegers {
-		size, most := 200, 100
+		text := slow
 		if i%10 == 0 {
-			size, most = 10<<20, 5<<20
+			text = large
 		}
-		body := `{"metadata":{"uid":"` + strings.Repeat("x", most)
-		text := fmt.Sprintf("POST /v1/admit HTTP/1.1\r\nHost: j\r\nContent-Length: %d\r\n\r\n%s", size, body)
 		go func() {
 			for first := true; ; first = false {
 				c, err := net.Dial("unix", args[0])

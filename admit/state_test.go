@@ -37,7 +37,7 @@ func TestSysctlsThatAreNone(t *testing.T) {
 		long:                `sysctl "` + long + `" ` + form,
 		"foo":               `the sysctls "foo" are not known to be namespaced`,
 		"vm/swappiness":     `the sysctls "vm.swappiness" are not known to be namespaced`,
-		"*":                 `the sysctls "" are not known to be namespaced`,
+		"*":                 `the sysctls "*" are not known to be namespaced`,
 		"net*":              `the sysctls "net" are not known to be namespaced`,
 		"net/ipv4/conf/a.b": "",
 		"user.*":            "",

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -47,7 +48,7 @@ func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
 		ns, name, prefixed := sysctl.GetNamespace(s)
 		switch {
 		case ns == sysctl.UnknownNamespace:
-			return nil, fmt.Errorf("the sysctls %q are not known to be namespaced", name)
+			return nil, fmt.Errorf("the sysctls %q are not known to be namespaced", cmp.Or(name, s))
 		case prefixed:
 			out.of[name], out.prefixes = ns, append(out.prefixes, name)
 		default:

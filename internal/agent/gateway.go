@@ -36,7 +36,8 @@ func (b *builder) gateway(l *loop) gateway {
 	}), preempting}
 }
 
-// allocatable is what of a capacity pods may request together. Without isolation of local storage none of that is counted, as in a kubelet.
+// allocatable is what of a capacity pods may request together. Without isolation of local storage none of that is counted; in a
+// kubelet it is 0 then, and refuses.
 func (l *loop) allocatable(capacity v1.ResourceList) v1.ResourceList {
 	out := admit.Allocatable(capacity, l.reserved(capacity))
 	if !l.o.Config.LocalStorageCapacityIsolation {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,5 +100,25 @@ func TestPreemptionIsSwitchedOff(t *testing.T) {
 	}
 	if _, err := Parse([]byte(own + "preemption: never\n")); err == nil || !strings.HasPrefix(err.Error(), "3: ") {
 		t.Errorf("never: %v", err)
+	}
+}
+
+// Taints of a kubelet's command line are those of the last flag, and are held to the same form as a file's.
+func TestTaintsOfAFlag(t *testing.T) {
+	c, err := parseFlags([]string{"--register-with-taints=a:NoExecute", "--register-with-taints", "dedicated=db:NoExecute,b,x:NoSchedule-,c=:NoSchedule"}, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []Taint
+	if list := valueOf(c.fields, "registerWithTaints"); list == nil || list.Decode(&got) != nil {
+		t.Fatalf("%+v: dropped", c.named)
+	}
+	if want := []Taint{{Key: "dedicated", Value: "db", Effect: "NoExecute"}, {Key: "b"}, {Key: "c", Effect: "NoSchedule"}}; !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for _, odd := range []string{"a:b:c", "a=b=c:NoExecute"} {
+		if _, err := parseFlags([]string{"--register-with-taints=" + odd}, "/"); err == nil || !strings.Contains(err.Error(), "invalid taint spec: "+odd) {
+			t.Errorf("%s: %v", odd, err)
+		}
 	}
 }

@@ -14,12 +14,13 @@ import (
 type flagKind uint8
 
 const (
-	flagText  flagKind = iota
-	flagPath           // relative to the working directory
-	flagBool           // alone it is true
-	flagList           // a,b
-	flagBelow          // signal<value,signal<value
-	flagPairs          // key=value,key=value
+	flagText   flagKind = iota
+	flagPath            // relative to the working directory
+	flagBool            // alone it is true
+	flagList            // a,b
+	flagBelow           // signal<value,signal<value
+	flagPairs           // key=value,key=value
+	flagTaints          // key=value:effect,key:effect
 )
 
 // kubeletFlags are the flags of a kubelet that set fields, and replace what files set
@@ -41,6 +42,7 @@ var kubeletFlags = map[string]struct {
 	"kube-reserved":                         {"kubeReserved", flagPairs},
 	"system-reserved":                       {"systemReserved", flagPairs},
 	"allowed-unsafe-sysctls":                {"allowedUnsafeSysctls", flagList},
+	"register-with-taints":                  {"registerWithTaints", flagTaints},
 	"max-pods":                              {"maxPods", flagText},
 	"pods-per-core":                         {"podsPerCore", flagText},
 	"local-storage-capacity-isolation":      {"localStorageCapacityIsolation", flagBool},
@@ -106,7 +108,8 @@ func parseFlags(args []string, dir string) (commandLine, error) {
 	return c, nil
 }
 
-// set sets a field. Maps and lists of a flag that comes again grow (k8s.io/component-base cli/flag).
+// set sets a field. Maps and lists of a flag that comes again grow (k8s.io/component-base cli/flag); taints are those of the last
+// one.
 func (c *commandLine) set(field string, kind flagKind, value string) error {
 	switch kind {
 	case flagList:
@@ -120,6 +123,10 @@ func (c *commandLine) set(field string, kind flagKind, value string) error {
 				list.Content = append(list.Content, quoted(part))
 			}
 		}
+	case flagTaints:
+		list, err := taintsOf(value)
+		set(c.fields, field, list)
+		return err
 	case flagBelow, flagPairs:
 		pairs := valueOf(c.fields, field)
 		if pairs == nil {
@@ -141,6 +148,28 @@ func (c *commandLine) set(field string, kind flagKind, value string) error {
 		set(c.fields, field, text(value)) // a number or a truth if it looks like one
 	}
 	return nil
+}
+
+// taintsOf reads the taints of a flag (pkg/util/taints ParseTaints); their form is looked at with that of a file's. One that ends in - is to
+// be taken away, which means nothing here.
+func taintsOf(value string) (*yaml.Node, error) {
+	list := &yaml.Node{Kind: yaml.SequenceNode, Line: 1}
+	for part := range strings.SplitSeq(value, ",") {
+		if value == "" || strings.HasSuffix(part, "-") {
+			continue
+		}
+		of, effect, _ := strings.Cut(part, ":")
+		key, v, _ := strings.Cut(of, "=")
+		if strings.Contains(effect, ":") || strings.Contains(v, "=") {
+			return list, fmt.Errorf("invalid taint spec: %.200s", part)
+		}
+		taint := &yaml.Node{Kind: yaml.MappingNode, Line: 1}
+		set(taint, "key", quoted(key))
+		set(taint, "value", quoted(v))
+		set(taint, "effect", quoted(effect))
+		list.Content = append(list.Content, taint)
+	}
+	return list, nil
 }
 
 func quoted(value string) *yaml.Node {

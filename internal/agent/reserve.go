@@ -39,7 +39,7 @@ func (b *builder) teller() limits.Teller {
 	if b.o.CgroupMount != "" && path.Clean(b.o.CgroupMount) != cgroup.DefaultMount { // another hierarchy than that of systemd here
 		return nil
 	}
-	return limits.TellSystemd
+	return limits.TellSystemd(b.o.HostRoot)
 }
 
 // unlimit puts back what an agent before this one has left in cgroups of pods.

@@ -1,0 +1,142 @@
+package limits
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	godbus "github.com/godbus/dbus/v5"
+
+	"jettison/cgroup"
+)
+
+// fakeBus answers on a socket as systemd does, or as a bus with systemd behind it, and keeps what it was called for.
+type fakeBus struct {
+	mute  bool // says nothing once somebody has come
+	mu    sync.Mutex
+	calls []*godbus.Message
+}
+
+func startBus(t *testing.T, socket string, b *fakeBus) *fakeBus {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { b.serve(conn) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); all.Wait() })
+	return b
+}
+
+func (b *fakeBus) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	in := bufio.NewReader(conn)
+	for !b.mute {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		switch line = strings.Trim(line, "\x00\r\n"); {
+		case line == "BEGIN":
+			b.messages(conn, in)
+			return
+		case line == "AUTH":
+			_, _ = conn.Write([]byte("REJECTED EXTERNAL\r\n"))
+		case line == "AUTH EXTERNAL":
+			_, _ = conn.Write([]byte("DATA\r\n"))
+		default: // who it is
+			_, _ = conn.Write([]byte("OK 1234deadbeef\r\n"))
+		}
+	}
+	_, _ = in.ReadBytes(0xff) // until the other end has had enough
+}
+
+func (b *fakeBus) messages(conn net.Conn, in *bufio.Reader) {
+	for serial := uint32(1); ; serial++ {
+		m, err := godbus.DecodeMessage(in)
+		if err != nil {
+			return
+		}
+		b.mu.Lock()
+		b.calls = append(b.calls, m)
+		b.mu.Unlock()
+		reply := &godbus.Message{Type: godbus.TypeMethodReply, Headers: map[godbus.HeaderField]godbus.Variant{
+			godbus.FieldReplySerial: godbus.MakeVariant(m.Serial()),
+		}}
+		if b.member(m) == "Hello" {
+			reply.Body = []any{":1.1"}
+			reply.Headers[godbus.FieldSignature] = godbus.MakeVariant(godbus.SignatureOf(":1.1"))
+		}
+		if reply.EncodeTo(conn, binary.LittleEndian) != nil {
+			return
+		}
+	}
+}
+
+func (b *fakeBus) member(m *godbus.Message) string {
+	name, _ := m.Headers[godbus.FieldMember].Value().(string)
+	return name
+}
+
+// told are the units that properties were set of.
+func (b *fakeBus) told() (out []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.calls {
+		if b.member(m) == "SetUnitProperties" {
+			out = append(out, m.Body[0].(string))
+		}
+	}
+	return out
+}
+
+var oneUnit = []Unit{{Name: "kubepods.slice", Files: map[cgroup.LimitFile]cgroup.Limit{cgroup.FileMemoryMax: {Bytes: 7 << 30}}}}
+
+// Systemd is told by the sockets below the host's root, not by those of a container: by its own first, else by the bus.
+func TestTellSystemdBelowTheHostsRoot(t *testing.T) {
+	for _, name := range []string{"run/systemd/private", "run/dbus/system_bus_socket"} {
+		root := t.TempDir()
+		b := startBus(t, filepath.Join(root, name), &fakeBus{})
+		if err := TellSystemd(root)(t.Context(), oneUnit); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := b.told(); len(got) != 1 || got[0] != "kubepods.slice" {
+			t.Errorf("%s: told of %v", name, got)
+		}
+	}
+}
+
+// Where nobody answers, that is known soon, and what is missing is named.
+func TestSystemdThatIsNotThere(t *testing.T) {
+	root := t.TempDir()
+	err := TellSystemd(root)(t.Context(), oneUnit)
+	if err == nil || !strings.Contains(err.Error(), root+"/run/systemd/private") || !strings.Contains(err.Error(), root+"/run/dbus/system_bus_socket") {
+		t.Errorf("%v", err)
+	}
+	startBus(t, filepath.Join(root, "run/systemd/private"), &fakeBus{mute: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if err := TellSystemd(root)(ctx, oneUnit); err == nil || time.Since(began) > 2*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}

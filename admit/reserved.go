@@ -67,7 +67,8 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 }
 
 // Exceeded says of which resources more is reserved than the node has, in the kubelet's words, by name. A kubelet does not start then
-// (pkg/kubelet/cm/node_container_manager_linux.go validateNodeAllocatable, v1.36.3).
+// (pkg/kubelet/cm/node_container_manager_linux.go validateNodeAllocatable, v1.36.3), but for pid: its capacity knows of none there, so it
+// starts with more reserved than there is, and lets pods have one task. That is held against the node here like the others.
 func Exceeded(capacity v1.ResourceList, r Reserved) (texts []string) {
 	for name, has := range capacity {
 		var sum resource.Quantity

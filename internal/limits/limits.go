@@ -39,7 +39,8 @@ type Targets struct {
 	CPUWeight stats.Opt[uint64] // 1 to 10000
 }
 
-// TargetsOf are those of what is enforced. 0 bytes or tasks would end every pod: they are no target, and a kubelet writes none either.
+// TargetsOf are those of what is enforced. 0 bytes or tasks would end every pod: they are no target. A kubelet writes no memory.max of 0
+// either, but a pids.max of 1 then (opencontainers/cgroups v0.1.0 fs2/pids.go setPids), by which no pod starts.
 // Limits on huge pages, which a kubelet writes too, are not (pkg/kubelet/cm/node_container_manager_linux.go getCgroupConfigInternal,
 // v1.36.3).
 func TargetsOf(enforced v1.ResourceList) (t Targets) {

@@ -82,7 +82,8 @@ type Budget struct {
 // effective_protection), so those have the sum of each. There the kubelet differs: it gives the cgroup of all pods the sum of both as
 // memory.min, and no memory.low, by which the memory.low below it counts for nothing (pkg/kubelet/cm/qos_container_manager_linux.go
 // setMemoryQoS, v1.36.3). A sum is cut at what is allocatable: what is protected beyond the node's memory leaves the kernel nothing but to
-// kill.
+// kill. Page cache below a memory.min is not reclaimed either, while memory.available counts it as available, as in a kubelet: no threshold
+// sees that.
 //
 // Containers that may use more than they request are throttled before their limit: memory.high.
 func Plan(pods []Pod, b Budget) Settings {

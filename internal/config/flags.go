@@ -150,8 +150,8 @@ func (c *commandLine) set(field string, kind flagKind, value string) error {
 	return nil
 }
 
-// taintsOf reads the taints of a flag (pkg/util/taints ParseTaints); their form is looked at with that of a file's. One that ends in - is to
-// be taken away, which means nothing here.
+// taintsOf reads the taints of a flag (pkg/util/taints ParseTaints); their form is looked at with that of a file's. One that ends in -
+// is to be taken away, which means nothing here.
 func taintsOf(value string) (*yaml.Node, error) {
 	list := &yaml.Node{Kind: yaml.SequenceNode, Line: 1}
 	for part := range strings.SplitSeq(value, ",") {

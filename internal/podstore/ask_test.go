@@ -17,7 +17,7 @@ import (
 
 // asking is a pod of about so many bytes when it is decoded, and fewer as text.
 func asking(uid string, bytes int) string {
-	return `{"metadata":{"uid":"` + uid + `","namespace":"a","name":"a"},"spec":{"containers":[` + strings.Repeat("{},", bytes/500) + `{}]}}`
+	return `{"metadata":{"uid":"` + uid + `","namespace":"a","name":"a"},"spec":{"containers":[{"env":[` + strings.Repeat("{},", bytes/40) + `{}]}]}}`
 }
 
 // Whatever becomes of a pod that asks, nothing is kept of it, and what it took is given back.

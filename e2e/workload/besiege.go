@@ -4,15 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
 )
 
-// Clients of besiege. One that was cut off comes again after a while: what is tried is that they are slow, not that they are quick.
+// Clients of besiege. One that was cut off comes again after that on average: what is tried is that they are slow, not that they are quick,
+// and what they take of the one CPU of a node that is emulated is nobody's fault but theirs.
 const (
 	besiegers = 1000
-	comeAgain = 500 * time.Millisecond
+	comeAgain = 20 * time.Second
 )
 
 // besiege has many clients ask at the agent's socket whether a pod is admitted, of whom none says more than half of what it wants to: most
@@ -42,7 +44,7 @@ func besiege(args []string) error {
 					_, _ = io.Copy(io.Discard, c) // until it is cut off
 					_ = c.Close()
 				}
-				time.Sleep(comeAgain)
+				time.Sleep(rand.N(2 * comeAgain))
 			}
 		}()
 	}

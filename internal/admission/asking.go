@@ -2,7 +2,10 @@ package admission
 
 import (
 	"cmp"
+	"maps"
 	"math"
+	"path"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -36,16 +39,15 @@ type asking struct {
 // by another name is another pod's, and counts for nothing. The class is that of the cgroup in which the pod will run, where the runtime
 // tells it.
 func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) asking {
-	index := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*sandbox}})
-	pod := index[sandbox.UID]
-	if pod == nil { // without a UID
-		return asking{PodAttributes: admit.PodAttributes{Pod: unnamed(sandbox)}}
+	if sandbox.UID == "" {
+		return a.unnamed(s, sandbox)
 	}
-	told := pod.Told(s.self)
+	index := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*sandbox}})
+	told := index[sandbox.UID].Told(s.self)
 	out := asking{tolerates: true, sure: true}
 	if object := s.objects[sandbox.UID]; object != nil && names(object, told.PodRef) {
 		out.PodAttributes = attributes(object)
-	} else if m := manifests.Match(s.manifests, index)[sandbox.UID]; m != nil {
+	} else if m := ofManifest(s, index, told.PodRef); m != nil {
 		out.PodAttributes = admit.PodAttributes{Pod: manifests.Static(m, told.PodRef), Manifest: true}
 	} else {
 		return a.byRuntime(sandbox, &told)
@@ -56,6 +58,89 @@ func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) asking {
 	}
 	own.Status.Phase = "" // it is about to run, whatever became of it before
 	out.Pod = &own
+	out.weigh(sandbox, told.QOSClass)
+	return out
+}
+
+// weigh has a pod request what lies between the runtime's bounds. It writes the pod, but nothing that it shares with its object.
+func (p *asking) weigh(sandbox *cri.PodSandbox, class stats.QOSClass) {
+	held := admit.HeldBy(p.PodAttributes)
+	least, most := requested(sandbox, class), atMost(sandbox)
+	if p.Manifest { // root wrote it
+		most = nil
+	}
+	if !between(held.Requests, class, admit.Amounts{
+		v1.ResourceCPU: least.Cpu().MilliValue(), v1.ResourceMemory: least.Memory().Value(),
+	}, most) {
+		return
+	}
+	pod := p.Pod
+	pod.Status.QOSClass = v1.PodQOSClass(held.QOS) // which the words below would change
+	whole := v1.ResourceRequirements{}
+	if pod.Spec.Resources != nil {
+		whole = *pod.Spec.Resources
+	}
+	whole.Requests, pod.Spec.Overhead = maps.Clone(whole.Requests), maps.Clone(pod.Spec.Overhead)
+	if whole.Requests == nil {
+		whole.Requests = v1.ResourceList{}
+	}
+	delete(pod.Spec.Overhead, v1.ResourceCPU) // which comes on top, and is in what was weighed
+	delete(pod.Spec.Overhead, v1.ResourceMemory)
+	whole.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(held.Requests[v1.ResourceCPU], resource.DecimalSI)
+	whole.Requests[v1.ResourceMemory] = *resource.NewQuantity(held.Requests[v1.ResourceMemory], resource.BinarySI)
+	pod.Spec.Resources = &whole
+}
+
+// ofManifest is the manifest that a pod is of which the runtime is about to run; nil: none is. A manifest has one pod: as long as another
+// one lives by it, this is not it, whatever it is called.
+func ofManifest(s *Snapshot, index read.Index, ref stats.PodReference) *v1.Pod {
+	m := manifests.Match(s.manifests, index)[ref.UID]
+	if m == nil {
+		return nil
+	}
+	all := manifests.Match(s.manifests, s.runtime)
+	for i := range s.Node.Pods {
+		if uid := string(s.Node.Pods[i].UID); uid != ref.UID && all[uid] == m {
+			return nil
+		}
+	}
+	return m
+}
+
+// between brings what an object requests of cpu and memory to where it may be by the runtime's word, and reports whether it was elsewhere.
+// Who may put an object could else take the node from all others, or hide what a pod takes. A pod in a cgroup of class BestEffort requests
+// neither.
+func between(r admit.Amounts, class stats.QOSClass, least, most admit.Amounts) (changed bool) {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		v := r[name]
+		if class == stats.BestEffort {
+			v = 0
+		} else if m, ok := most[name]; ok {
+			v = min(v, m)
+		}
+		v = max(v, least[name])
+		changed = changed || v != r[name]
+		if r[name] = v; v == 0 {
+			delete(r, name)
+		}
+	}
+	return changed
+}
+
+// atMost is what a pod requests at most, by what the runtime is told of the sandbox, as far as that has bounds: where a kubelet made it,
+// its memory limit is that of all containers together, and is there only if each has one. Nobody tells of CPU in the overhead.
+func atMost(sandbox *cri.PodSandbox) admit.Amounts {
+	out := admit.Amounts{}
+	if cpu := read.CPURequest(sandbox.CPUShares); cpu.OK && cpu.V.Min > 0 && sandbox.Overhead == nil {
+		out[v1.ResourceCPU] = clamped(cpu.V.Max)
+	}
+	if sandbox.MemoryLimit != nil && *sandbox.MemoryLimit > 0 {
+		memory := *sandbox.MemoryLimit
+		if sandbox.Overhead != nil {
+			memory = max(memory, memory+*sandbox.Overhead)
+		}
+		out[v1.ResourceMemory] = clamped(memory)
+	}
 	return out
 }
 
@@ -80,11 +165,20 @@ func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) ask
 	return out
 }
 
-// unnamed is a sandbox that was made by hand, without a UID.
-func unnamed(sandbox *cri.PodSandbox) *v1.Pod {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: sandbox.Namespace, Name: sandbox.Name}}
-	pod.Status.QOSClass = v1.PodQOSBurstable
-	return pod
+// unnamed is a sandbox that was made by hand, without a UID: no object is its, and nothing else is different. The lists know pods by UID,
+// so it is given that of its cgroup until it is read.
+func (a *Admission) unnamed(s *Snapshot, sandbox *cri.PodSandbox) asking {
+	one := *sandbox
+	one.UID = "none"
+	dir, base := path.Split(read.CgroupOfParent(one.CgroupParent))
+	if c, ok := stats.ParsePodCgroup(strings.Trim(dir, "/"), base); ok {
+		one.UID = c.UID
+	}
+	told := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{one}})[one.UID].Told(s.self)
+	told.PodRef.UID = ""
+	out := a.byRuntime(sandbox, &told)
+	out.sure = false // nothing is kept for it, so nobody goes for it
+	return out
 }
 
 // names reports whether an object is of a pod of the runtime.

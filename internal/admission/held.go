@@ -36,9 +36,15 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 		object, judged = nil, nil
 	}
 	priority, _ := p.a.policy.Judge(&told, judged)
-	out := admit.Held{Requests: p.least(pod, &told)}
+	least := p.least(pod, &told)
+	out := admit.Held{Requests: least}
 	if object != nil {
 		out = admit.HeldBy(attributes(object))
+		most := p.most(pod, &told)
+		if out.Static { // root wrote it
+			most = nil
+		}
+		between(out.Requests, told.QOSClass, least, most)
 	}
 	out.UID, out.Namespace, out.Name = types.UID(told.PodRef.UID), told.PodRef.Namespace, told.PodRef.Name
 	out.Created, out.Ending = told.StartTime, false // whether the node kills it is the loop's to say
@@ -73,6 +79,19 @@ func (p *Part) least(pod *read.Pod, told *stats.PodStats) admit.Amounts {
 	if r := told.CPURequestMillis; r.OK {
 		raise(v1.ResourceCPU, clamped(r.V.Min))
 	}
+	return out
+}
+
+// most is what a pod requests at most, by the same words. One that was resized has containers that are larger than its sandbox says.
+func (p *Part) most(pod *read.Pod, told *stats.PodStats) admit.Amounts {
+	out := atMost(&pod.Sandboxes[0])
+	raise := func(name v1.ResourceName, r stats.Opt[stats.Range]) {
+		if v, ok := out[name]; ok && r.OK {
+			out[name] = max(v, clamped(r.V.Max))
+		}
+	}
+	raise(v1.ResourceCPU, told.CPURequestMillis)
+	raise(v1.ResourceMemory, pod.MemoryRequest(told.QOSClass, p.memory()))
 	return out
 }
 

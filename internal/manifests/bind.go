@@ -33,11 +33,11 @@ func Bind(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 // Match finds the manifest of each pod of the runtime that has one, by the pod's UID.
 //
 // The UID of a static pod is a hash that only the kubelet computes, and its name is the manifest's with "-" and the node's name
-// after it (pkg/kubelet/config/common.go applyDefaults). So a manifest is a pod's if it has that UID; else if namespace and name
-// are the same; else if the pod's source says that it is static and its name is the manifest's, "-", and what may be the node's name:
-// all static pods' names end with it. Of several manifests the one with the longest name is meant: "etcd-events-n1" is not
-// another "etcd". A pod that came from an API server has no manifest, nor has one with a container that the manifest has not. During
-// an update a manifest may have two pods.
+// after it (pkg/kubelet/config/common.go applyDefaults). So a manifest is a pod's if it has that UID, and a name that fits; else if
+// namespace and name are the same; else if the pod's source says that it is static and its name is the manifest's, "-", and what may
+// be the node's name: all static pods' names end with it. Of several manifests the one with the longest name is meant: "etcd-
+// events-n1" is not another "etcd". A pod that came from an API server has no manifest, nor has one with a container that the
+// manifest has not. During an update a manifest may have two pods.
 func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	if len(manifests) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 			continue
 		}
 		m := byUID[uid]
-		if m == nil {
+		if m == nil || !named(m, p) {
 			m = byName(byNamespace[p.PodRef.Namespace], p, static)
 		}
 		if m != nil {
@@ -75,6 +75,12 @@ func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 		}
 	}
 	return out
+}
+
+// named reports whether a pod may be a manifest's by its name: anyone may give a pod a UID.
+func named(m *v1.Pod, p *read.Pod) bool {
+	_, fromKubelet := p.Annotations[annotationSource]
+	return p.PodRef.Namespace == m.Namespace && (p.PodRef.Name == m.Name || fromKubelet && strings.HasPrefix(p.PodRef.Name, m.Name+"-"))
 }
 
 func byName(manifests []*v1.Pod, p *read.Pod, static []string) *v1.Pod {

@@ -1,0 +1,40 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"jettison/cri"
+	"jettison/eviction"
+)
+
+// A sandbox that was made by hand, without a UID, is of the class of its cgroup, and has what it was made with.
+func TestASandboxWithoutAUIDIsWeighed(t *testing.T) {
+	s := &script{t: t}
+	for _, c := range []struct{ parent, under, want string }{
+		{"/kubepods/podx", "", "OutOfcpu"},
+		{"/kubepods/besteffort/podx", "MemoryPressure", "Evicted"},
+		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podx.slice", "MemoryPressure", "Evicted"},
+		{"/kubepods/podx", "DiskPressure", "Evicted"},
+		{"", "DiskPressure", "Evicted"},
+		{"", "", "OutOfcpu"},
+	} {
+		if _, err := s.run(&datadriven.TestData{Cmd: "node", Input: "cpu 1\nmemory 1Gi\npods 10\n"}); err != nil {
+			t.Fatal(err)
+		}
+		if c.under != "" {
+			s.conditions = []eviction.Condition{eviction.Condition(c.under)}
+		}
+		s.publish()
+		shares, memory := uint64(100*1024), uint64(100<<30)
+		p := &cri.PodSandbox{ID: "s", Namespace: "default", Name: "x", CgroupParent: c.parent, CPUShares: &shares, MemoryLimit: &memory}
+		if got := s.a.Refuse(s.now, p, ""); !strings.Contains(got, ": "+c.want+": ") {
+			t.Errorf("%s under %q: %q, want %s", c.parent, c.under, got, c.want)
+		}
+		if n, err := s.a.State(s.now); err != nil || len(n.Promised) > 0 {
+			t.Errorf("%+v, %v", n.Promised, err)
+		}
+	}
+}

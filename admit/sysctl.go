@@ -58,12 +58,19 @@ func NewSysctls(allowedUnsafe []string) (*Sysctls, error) {
 	return out, nil
 }
 
-// forbid adds a failure for each sysctl that a pod may not set. A nil list forbids nothing.
+// maxForbidden is how many forbidden sysctls are told of: a pod may name a lot, and each is a line of somebody's log.
+const maxForbidden = 10
+
+// forbid adds a failure for each sysctl that a pod may not set, up to maxForbidden. A nil list forbids nothing.
 func (s *Sysctls) forbid(out []Failure, pod *v1.Pod) []Failure {
 	if s == nil || pod.Spec.SecurityContext == nil {
 		return out
 	}
+	told := len(out) + maxForbidden
 	for i := range pod.Spec.SecurityContext.Sysctls {
+		if len(out) == told {
+			break
+		}
 		if why := s.against(&pod.Spec, pod.Spec.SecurityContext.Sysctls[i].Name); why != "" {
 			out = append(out, Failure{Reason: reasonSysctl, Message: "forbidden sysctl: " + why})
 		}
@@ -78,7 +85,7 @@ func (s *Sysctls) against(spec *v1.PodSpec, name string) string {
 	if !ok {
 		i := slices.IndexFunc(s.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 		if i < 0 {
-			return fmt.Sprintf("%q not allowlisted", name)
+			return fmt.Sprintf("%.*q not allowlisted", sysctlMaxLength, name)
 		}
 		ns = s.of[s.prefixes[i]]
 	}

@@ -38,3 +38,27 @@ func TestASandboxWithoutAUIDIsWeighed(t *testing.T) {
 		}
 	}
 }
+
+// However many sysctls a pod may not set, and whatever they are called, its refusal is one short line of the log.
+func TestManySysctlsAreOneLine(t *testing.T) {
+	s := &script{t: t}
+	names := `{"name":"` + strings.Repeat("x", 900<<10) + `","value":"1"}` + strings.Repeat(`,{"name":"a","value":"1"}`, 99)
+	for _, d := range []datadriven.TestData{
+		{Cmd: "node", Input: "cpu 1\npods 10\n"},
+		{Cmd: "objects", Input: `{"metadata":{"uid":"a","namespace":"default","name":"a"},"spec":{"securityContext":{"sysctls":[` + names +
+			`]},"containers":[{"name":"c"}]}}`},
+		{Cmd: "refuse", Input: "default/a bu"},
+	} {
+		if _, err := s.run(&d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := <-s.part.Told()
+	if len(r.Failures) != 10 {
+		t.Errorf("%d failures", len(r.Failures))
+	}
+	s.part.OnTold(r)
+	if text := s.log.String(); len(text) > 1000 || !strings.Contains(text, "reasons=[SysctlForbidden]") {
+		t.Errorf("%d bytes: %.1000s", len(text), text)
+	}
+}

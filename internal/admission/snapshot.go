@@ -134,7 +134,9 @@ func (p *Part) OnTold(r Refusal) {
 	}
 	var all []string
 	for _, f := range r.Failures {
-		all = append(all, f.Reason)
+		if !slices.Contains(all, f.Reason) {
+			all = append(all, f.Reason)
+		}
 	}
 	p.o.Log.Repeat("refused "+r.Pod.UID+" "+r.Failures[0].Reason, func() {
 		p.o.Log.Info(what, "pod", p.o.Name(r.Pod), "uid", r.Pod.UID, "container", r.Container, "reason", r.Failures[0].Reason,

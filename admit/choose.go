@@ -63,8 +63,8 @@ func nearest(needs []Need, pods []*Held) (out []*Held) {
 
 // smaller reports whether one pod requests less than another, memory before cpu. All else does not count (smallerResourceRequest).
 func smaller(a, b *Held) bool {
-	return cmp.Or(cmp.Compare(a.Requests[v1.ResourceMemory], b.Requests[v1.ResourceMemory]),
-		cmp.Compare(a.Requests[v1.ResourceCPU], b.Requests[v1.ResourceCPU])) < 0
+	return cmp.Or(cmp.Compare(a.frees(v1.ResourceMemory), b.frees(v1.ResourceMemory)),
+		cmp.Compare(a.frees(v1.ResourceCPU), b.frees(v1.ResourceCPU))) < 0
 }
 
 // distance is what remains of the needs without a pod: the sum of the squares of the shares that remain, so that each need weighs the same
@@ -105,6 +105,9 @@ func helpful(needs []Need, pods []*Held) []*Held {
 func (h *Held) frees(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1
+	}
+	if h.Surely != nil {
+		return min(h.Surely[name], h.Requests[name])
 	}
 	return h.Requests[name]
 }

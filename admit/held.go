@@ -24,7 +24,9 @@ type Held struct {
 	Ending   bool
 	Created  time.Time // zero: unknown, which counts as older than any
 	Requests Amounts
-	Ports    []Port
+	// Surely is what of Requests its end gives back, where somebody else's word is not enough to kill for the rest; nil: all of it.
+	Surely Amounts
+	Ports  []Port
 }
 
 // Port is one of the host's. An IP of 0.0.0.0 is all of them.

@@ -149,7 +149,7 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 		n.Taints = nil
 	}
 	failures := admit.Failures(asking.PodAttributes, n)
-	if a.remember(now, &asking, len(failures) == 0 || s.Observe); len(failures) == 0 {
+	if a.remember(now, asking, len(failures) == 0 || s.Observe); len(failures) == 0 {
 		a.counts.admitted.Add(1)
 		return ""
 	}
@@ -163,8 +163,8 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 		return ""
 	}
 	note := ""
-	if by := a.preempts.Load(); by != nil && asking.sure && lacksRoom(failures) {
-		note = (*by).Want(asking.PodAttributes)
+	if by := a.preempts.Load(); by != nil && asking.wants != nil && lacksRoom(failures) {
+		note = (*by).Want(*asking.wants)
 	}
 	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s%.1000s", ref.Namespace, ref.Name, failures[0].Reason,
 		failures[0].Message, note)

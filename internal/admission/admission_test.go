@@ -562,7 +562,7 @@ func fill(b testing.TB, part *Part, n int) *podstore.Store {
 		text = append(text, fmt.Sprintf(`{"metadata":{"uid":"p%d","namespace":"default","name":"p%d"},"spec":{"containers":[
 			{"name":"c","resources":{"requests":{"cpu":"1m","memory":"1Mi"}},"ports":[{"containerPort":80,"hostPort":%d}]}]}}`, i, i, 1000+i))
 	}
-	if _, _, err := store.Put(strings.NewReader("["+strings.Join(text, ",")+"]"), true); err != nil {
+	if _, _, err := store.Put(strings.NewReader("["+strings.Join(text, ",")+"]"), true, podstore.ByRoot); err != nil {
 		b.Fatal(err)
 	}
 	part.OnPods(read.NewIndex(l))

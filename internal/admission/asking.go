@@ -32,23 +32,24 @@ const systemCriticalPriority = 2_000_000_000
 type asking struct {
 	admit.PodAttributes
 	tolerates bool // its tolerations are known
-	sure      bool // its priority is: an object or an annotation that counts tells it
+	// wants is it as room is made for it; nil: its priority is not known by the runtime's word, a manifest or an object that root put.
+	wants *admit.PodAttributes
 }
 
 // asking finds out who asks: the object that the node has by the UID, the manifest that the pod is of, or what the runtime tells. An object
-// by another name is another pod's, and counts for nothing. The class is that of the cgroup in which the pod will run, where the runtime
-// tells it.
-func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) asking {
+// by another name is another pod's, and counts for nothing, and none counts before a manifest. The class is that of the cgroup in which
+// the pod will run, where the runtime tells it.
+func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	if sandbox.UID == "" {
 		return a.unnamed(s, sandbox)
 	}
 	index := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*sandbox}})
 	told := index[sandbox.UID].Told(s.self)
-	out := asking{tolerates: true, sure: true}
-	if object := s.objects[sandbox.UID]; object != nil && names(object, told.PodRef) {
-		out.PodAttributes = attributes(object)
-	} else if m := ofManifest(s, index, told.PodRef); m != nil {
+	out, byMember := &asking{tolerates: true}, false
+	if m := ofManifest(s, index, told.PodRef); m != nil {
 		out.PodAttributes = admit.PodAttributes{Pod: manifests.Static(m, told.PodRef), Manifest: true}
+	} else if object := s.objects[sandbox.UID]; object != nil && names(object, told.PodRef) {
+		out.PodAttributes, byMember = attributes(object), s.members[sandbox.UID]
 	} else {
 		return a.byRuntime(sandbox, &told)
 	}
@@ -59,6 +60,9 @@ func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) asking {
 	own.Status.Phase = "" // it is about to run, whatever became of it before
 	out.Pod = &own
 	out.weigh(sandbox, told.QOSClass)
+	if out.wants = &out.PodAttributes; byMember { // who has nobody killed, neither by a priority nor by what it says is requested
+		out.wants = a.byRuntime(sandbox, &told).wants
+	}
 	return out
 }
 
@@ -146,9 +150,9 @@ func atMost(sandbox *cri.PodSandbox) admit.Amounts {
 
 // byRuntime is a pod of which only the runtime tells. Whose priority is unknown, and who would never be a victim for that, is not refused
 // for it either. A class that is not known is not the one that pressure refuses.
-func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) asking {
+func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) *asking {
 	priority, protected := a.policy.Judge(told, nil)
-	out := asking{sure: priority.OK}
+	out, sure := &asking{}, priority.OK
 	if !priority.OK && protected != "" {
 		priority = stats.Some[int32](systemCriticalPriority)
 	}
@@ -162,12 +166,15 @@ func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) ask
 	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: requested(sandbox, told.QOSClass)}}}
 	pod.Status.QOSClass = v1.PodQOSClass(cmp.Or(told.QOSClass, stats.Burstable))
 	out.PodAttributes = admit.PodAttributes{Pod: pod, Manifest: true} // the annotations are the runtime's word
+	if sure {
+		out.wants = &out.PodAttributes
+	}
 	return out
 }
 
 // unnamed is a sandbox that was made by hand, without a UID: no object is its, and nothing else is different. The lists know pods by UID,
 // so it is given that of its cgroup until it is read.
-func (a *Admission) unnamed(s *Snapshot, sandbox *cri.PodSandbox) asking {
+func (a *Admission) unnamed(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	one := *sandbox
 	one.UID = "none"
 	dir, base := path.Split(read.CgroupOfParent(one.CgroupParent))
@@ -177,7 +184,7 @@ func (a *Admission) unnamed(s *Snapshot, sandbox *cri.PodSandbox) asking {
 	told := read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{one}})[one.UID].Told(s.self)
 	told.PodRef.UID = ""
 	out := a.byRuntime(sandbox, &told)
-	out.sure = false // nothing is kept for it, so nobody goes for it
+	out.wants = nil // nothing is kept for it, so nobody goes for it
 	return out
 }
 

@@ -18,6 +18,7 @@ import (
 type known struct {
 	pod    *read.Pod
 	object *v1.Pod
+	member bool // put the object
 	held   admit.Held
 }
 
@@ -58,7 +59,21 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	_, mirror := told.Annotations[annotationMirror]
 	out.Static = out.Static || has && source != "api" || mirror
 	out.Spared = p.a.policy.Spares(&told, judged) != ""
+	if object != nil && p.members[told.PodRef.UID] {
+		p.doubt(&out, pod, &told)
+	}
 	return out
+}
+
+// doubt has a member's object make its pod no victim, and none that is larger than what the runtime tells: preempting is root's. It may
+// keep one from being a victim.
+func (p *Part) doubt(out *admit.Held, pod *read.Pod, told *stats.PodStats) {
+	priority, _ := p.a.policy.Judge(told, nil)
+	if priority.OK && priority.V > out.Priority.V {
+		out.Priority = priority
+	}
+	out.Spared = out.Spared || p.a.policy.Spares(told, nil) != ""
+	out.Surely = p.least(pod, told)
 }
 
 // least is what a pod requests at least, by what the runtime tells of its containers, and of its sandbox: that one was made for those, too,
@@ -115,8 +130,8 @@ func (p *Part) pods(now time.Time) []admit.Held {
 			continue
 		}
 		k, object := p.known[uid], p.objects[uid]
-		if k == nil || k.pod != pod || k.object != object {
-			k = &known{pod, object, p.held(pod, object, p.judged[uid])}
+		if k == nil || k.pod != pod || k.object != object || k.member != p.members[uid] {
+			k = &known{pod, object, p.members[uid], p.held(pod, object, p.judged[uid])}
 		}
 		next[uid] = k
 		held := k.held

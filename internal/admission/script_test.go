@@ -174,7 +174,7 @@ func (s *script) change(d *datadriven.TestData) error {
 		s.store.SetRuntime(index)
 	case "objects":
 		text := "[" + strings.Join(strings.Split(strings.TrimSpace(d.Input), "\n"), ",") + "]"
-		if _, _, err := s.store.Put(strings.NewReader(text), true); err != nil {
+		if _, _, err := s.store.Put(strings.NewReader(text), true, podstore.ByRoot); err != nil {
 			return err
 		}
 	case "manifests":

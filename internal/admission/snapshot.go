@@ -24,6 +24,7 @@ type Snapshot struct {
 	self      string // the cgroup of this process; empty: unknown
 	runtime   read.Index
 	objects   map[string]*v1.Pod // by UID, trimmed
+	members   map[string]bool    // UIDs of those that a member of the socket's group put
 	manifests []*v1.Pod          // static ones, as they were read
 	heldOff   func(now time.Time, uid string) (why string, held bool)
 }
@@ -62,6 +63,7 @@ type Part struct {
 
 	index     read.Index
 	objects   map[string]*v1.Pod
+	members   map[string]bool // of objects: UIDs of those that a member of the socket's group put
 	judged    map[string]*eviction.Pod
 	manifests []*v1.Pod
 	known     map[string]*known // by UID
@@ -87,7 +89,7 @@ func (p *Part) OnPods(pods read.Index) { p.index, p.changed = pods, true }
 
 // OnObjects takes what is known of pod objects and manifests.
 func (p *Part) OnObjects(s *podstore.Snapshot) {
-	p.judged, p.manifests, p.changed = s.Pods, s.Manifests, true
+	p.judged, p.members, p.manifests, p.changed = s.Pods, s.Members, s.Manifests, true
 	p.objects = make(map[string]*v1.Pod, len(s.Objects))
 	for _, o := range s.Objects {
 		p.objects[string(o.UID)] = o
@@ -110,7 +112,7 @@ func (p *Part) Publish(now time.Time, conditions []eviction.Condition, kubelet b
 	}
 	s := &Snapshot{
 		Node: p.o.Node.state(kubelet), Observe: kubelet || p.o.DryRun, self: p.o.Self(), runtime: p.index, objects: p.objects,
-		manifests: p.manifests, heldOff: p.o.HeldOff,
+		members: p.members, manifests: p.manifests, heldOff: p.o.HeldOff,
 	}
 	for _, c := range conditions {
 		s.Node.Conditions = append(s.Node.Conditions, string(c))

@@ -44,14 +44,14 @@ func worstGate(t testing.TB) (*Admission, *Part, *cri.PodSandbox) {
 	taint := v1.Taint{Key: "x", Effect: v1.TaintEffectNoExecute}
 	a, part := gate(t, list("1000", "10Gi", "2000"), Options{Node: Node{Name: "n", Sysctls: sysctls, Taints: []v1.Taint{taint}}})
 	store, l := podstore.New(), cri.Listing{}
-	if _, _, err := store.Put(strings.NewReader("["+worst("asks", 80)+"]"), false); err != nil {
+	if _, _, err := store.Put(strings.NewReader("["+worst("asks", 80)+"]"), false, podstore.ByRoot); err != nil {
 		t.Fatal(err)
 	}
 	others := 0
 	for ; ; others++ {
 		text := fmt.Sprintf(`[{"metadata":{"uid":"p%d","namespace":"default","name":"p%[1]d"},"spec":{"containers":[{"name":"c","ports":[%s{"hostPort":1}]}]}}]`,
 			others, strings.Repeat(`{"hostPort":80,"hostIP":"10.1.0.1"},`, 999))
-		if _, _, err := store.Put(strings.NewReader(text), false); err != nil {
+		if _, _, err := store.Put(strings.NewReader(text), false, podstore.ByRoot); err != nil {
 			break
 		}
 		l.Sandboxes = append(l.Sandboxes, *sandbox(t, "default/p%d bu cpu=1m", others))

@@ -16,6 +16,7 @@ import (
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
 	"jettison/internal/pace"
+	"jettison/internal/podstore"
 	"jettison/internal/records"
 	"jettison/stats"
 )
@@ -208,7 +209,7 @@ func TestAVictimWithoutACgroupHoldsUpNothing(t *testing.T) {
 	l.Populated(nodetest.Pod, false)
 	const ghost = `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"uid": "ghost", "name": "ghost", "namespace": "default"},
 		"spec": {"containers": [{"name": "c", "image": "i"}]}}]}`
-	if _, _, err := l.objects.Store().Put(strings.NewReader(ghost), false); err != nil {
+	if _, _, err := l.objects.Store().Put(strings.NewReader(ghost), false, podstore.ByRoot); err != nil {
 		t.Fatal(err)
 	}
 	<-l.objects.Changed()

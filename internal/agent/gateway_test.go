@@ -10,6 +10,7 @@ import (
 	"jettison/cri"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
+	"jettison/internal/podstore"
 )
 
 // memoryOnly keeps the disks of the machine that tests out of what the node has.
@@ -94,7 +95,7 @@ func TestWhatTheGateHearsOfPods(t *testing.T) {
 		{"name": "c", "resources": {"requests": {"memory": "700Mi"}}}]}},
 		{"metadata": {"uid": "big", "namespace": "default", "name": "big"}, "spec": {"containers": [
 		{"name": "c", "resources": {"requests": {"memory": "400Mi"}}}]}}]`
-	if _, _, err := l.objects.Store().Put(strings.NewReader(put), true); err != nil {
+	if _, _, err := l.objects.Store().Put(strings.NewReader(put), true, podstore.ByRoot); err != nil {
 		t.Fatal(err)
 	}
 	<-l.objects.Changed()

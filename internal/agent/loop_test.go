@@ -18,6 +18,7 @@ import (
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
 	"jettison/internal/pace"
+	"jettison/internal/podstore"
 	"jettison/stats"
 )
 
@@ -41,7 +42,7 @@ func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
 		for i := 0; ctx.Err() == nil; i++ {
 			pod := fmt.Sprintf(`{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"uid": %q, "name": "p%d",
 				"namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}`, nodetest.UID, i)
-			if _, _, err := l.objects.Store().Put(strings.NewReader(pod), true); err != nil {
+			if _, _, err := l.objects.Store().Put(strings.NewReader(pod), true, podstore.ByRoot); err != nil {
 				t.Error(err)
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"jettison/eviction"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
+	"jettison/internal/podstore"
 	"jettison/stats/read"
 )
 
@@ -23,7 +24,7 @@ func fullLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 	l.settled()
 	l.onListed(lister.Update{Pods: l.Runs()})
 	put := `[{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "pod"}, "spec": {"containers": [{"name": "c"}]}}]`
-	if _, _, err := l.objects.Store().Put(strings.NewReader(put), true); err != nil {
+	if _, _, err := l.objects.Store().Put(strings.NewReader(put), true, podstore.ByRoot); err != nil {
 		t.Fatal(err)
 	}
 	<-l.objects.Changed()

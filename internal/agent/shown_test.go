@@ -14,6 +14,7 @@ import (
 	"jettison/internal/config"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
+	"jettison/internal/podstore"
 )
 
 // A client hands over a pod object and reads the State, which the loop has published.
@@ -70,7 +71,7 @@ func TestTheStateCountsUnknownPriorities(t *testing.T) {
 	put := func(name string, want api.PodCount, unknown int) {
 		t.Helper()
 		text := `[{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "` + name + `"}, "spec": {"priority": 0}}]`
-		if _, _, err := l.objects.Store().Put(strings.NewReader(text), false); err != nil {
+		if _, _, err := l.objects.Store().Put(strings.NewReader(text), false, podstore.ByRoot); err != nil {
 			t.Fatal(err)
 		}
 		l.onObjects()

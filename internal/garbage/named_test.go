@@ -127,7 +127,7 @@ func TestAnEvictedPodOfAClientIsKnownAsOne(t *testing.T) {
 		store := podstore.New()
 		pod := `[{"metadata": {"uid": "` + uidA + `", "namespace": "default", "name": "p"},
 			"spec": {"containers": [{"name": "c", "image": "i"}]}, "status": ` + status + `}]`
-		if _, _, err := store.Put(strings.NewReader(pod), false); err != nil {
+		if _, _, err := store.Put(strings.NewReader(pod), false, podstore.ByRoot); err != nil {
 			t.Fatal(err)
 		}
 		known := NewNamed(func() []*v1.Pod { return store.Snapshot().Objects }, false).Known()

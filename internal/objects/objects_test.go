@@ -12,6 +12,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/nodetest"
+	"jettison/internal/podstore"
 	"jettison/stats"
 	"jettison/stats/read"
 )
@@ -102,7 +103,7 @@ func TestARefusedObjectIsSaidOnce(t *testing.T) {
 	const lie = `{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "other"}}`
 	put := func(pods ...string) {
 		t.Helper()
-		if _, _, err := o.Store().Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), true); err != nil {
+		if _, _, err := o.Store().Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), true, podstore.ByRoot); err != nil {
 			t.Fatal(err)
 		}
 		o.OnChanged()

@@ -49,7 +49,7 @@ func TestWhatClientsPutFitsTheMemory(t *testing.T) {
 		s := New()
 		n := 0
 		for ; ; n++ { // until it is full
-			if _, _, err := s.Put(list(fmt.Sprint("u", n, "-"), 1, nil), false); err != nil {
+			if _, _, err := s.Put(list(fmt.Sprint("u", n, "-"), 1, nil), false, ByRoot); err != nil {
 				break
 			}
 		}
@@ -58,7 +58,7 @@ func TestWhatClientsPutFitsTheMemory(t *testing.T) {
 		var clients sync.WaitGroup
 		for at := range 2 { // they may replace all by as much at the same time
 			clients.Go(func() {
-				_, _, err := s.Put(list(fmt.Sprint("v", at, "-"), n, peak.look), true)
+				_, _, err := s.Put(list(fmt.Sprint("v", at, "-"), n, peak.look), true, ByRoot)
 				if !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrBusy) {
 					t.Errorf("%s: both fit beside what was there (%v)", kind, err)
 				}

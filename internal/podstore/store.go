@@ -59,7 +59,10 @@ type Snapshot struct {
 	Pods    map[string]*eviction.Pod // by UID
 	Objects []*v1.Pod                // trimmed (podjson.Trim), by namespace, name, UID
 	Clients int                      // how many of them only clients told of
-	Refused []Refused                // of what clients have put, by UID: neither in Pods nor in Objects
+	// Members are the UIDs of those that only a member of the socket's group has told of: they have no pod killed, and none chosen for what
+	// they say of it (docs/reference/socket.md).
+	Members map[string]bool
+	Refused []Refused // of what clients have put, by UID: neither in Pods nor in Objects
 	// Manifests are all static ones, as they were read, those whose pods the runtime does not have yet included. They are not in Objects.
 	Manifests []*v1.Pod
 }
@@ -89,7 +92,8 @@ type Store struct {
 type entry struct {
 	object *v1.Pod
 	pod    *eviction.Pod
-	size   int // bytes
+	size   int  // bytes
+	root   bool // root put it, or it is a manifest's
 }
 
 // New makes an empty store.
@@ -105,12 +109,21 @@ func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
 // Changed gets a value when there is a newer snapshot than at the last receive.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
+// By is who hands over pods.
+type By int
+
+// Those who may: root, and members of the socket's group, whose word counts for less.
+const (
+	ByMember By = iota
+	ByRoot
+)
+
 // Put reads a list of pods (podjson.List) and adds them, or puts them in the place of all that clients have handed over before.
 // A pod whose UID is known replaces that one. It is all or nothing: after an error nothing has changed. Errors name the pod, and
 // wrap ErrTooLarge, ErrBusy (too much is being put by others: try again) or the reader's.
-func (s *Store) Put(r io.Reader, replace bool) (pods int, version uint64, err error) {
+func (s *Store) Put(r io.Reader, replace bool, by By) (pods int, version uint64, err error) {
 	batch, memory := map[string]*entry{}, 0
-	u := &underway{s: s}
+	u := &underway{s: s, by: by}
 	defer u.end()
 	err = podjson.List(r, u.text, func(_ int, raw []byte) error {
 		if len(batch) == MaxPods {
@@ -142,10 +155,15 @@ var errMemory = fmt.Errorf("%w: the agent has room for %d MiB of pods", ErrTooLa
 func (s *Store) same(e *entry) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old := s.clients[string(e.object.UID)]; old != nil && reflect.DeepEqual(old.object, e.object) {
+	if old := s.clients[string(e.object.UID)]; old != nil && old.says(e) {
 		return old
 	}
 	return nil
+}
+
+// says reports whether an entry says all that a new one does: it is the same, and if root puts that, root has put this.
+func (e *entry) says(next *entry) bool {
+	return (e.root || !next.root) && reflect.DeepEqual(e.object, next.object)
 }
 
 // kubeletsAnnotations say that a pod is static or a mirror. The runtime has them from the kubelet, and a manifest is given them here.
@@ -162,7 +180,7 @@ func (s *Store) apply(batch map[string]*entry, replace bool) (version uint64, er
 		maps.Copy(next, s.clients)
 	}
 	for uid, e := range batch {
-		if old := s.clients[uid]; old != nil && reflect.DeepEqual(old.object, e.object) {
+		if old := s.clients[uid]; old != nil && old.says(e) {
 			e = old
 		} else {
 			changed = true
@@ -234,7 +252,7 @@ func (s *Store) bind() {
 	s.matched, s.static = matched, map[string]*entry{}
 	for uid, m := range matched {
 		p := manifests.Static(m, s.runtime[uid].PodRef)
-		s.static[uid] = &entry{object: p, pod: eviction.NewManifestPod(p), size: podjson.Size(p)}
+		s.static[uid] = &entry{object: p, pod: eviction.NewManifestPod(p), size: podjson.Size(p), root: true}
 	}
 	s.publish()
 }
@@ -254,6 +272,7 @@ func (s *Store) refuse() []Refused {
 // publish makes a snapshot of what is known. Root's manifests come before what clients say of the same pod. The lock is held.
 func (s *Store) publish() {
 	next := &Snapshot{Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, len(s.clients)+len(s.static))}
+	next.Members = map[string]bool{}
 	next.Refused, next.Manifests = s.refuse(), s.manifests
 	is := make(map[string]bool, len(next.Refused))
 	for _, r := range next.Refused {
@@ -264,6 +283,9 @@ func (s *Store) publish() {
 			if next.Pods[uid] == nil && !but[uid] {
 				next.Pods[uid] = e.pod
 				next.Objects = append(next.Objects, e.object)
+				if !e.root {
+					next.Members[uid] = true
+				}
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func text(uid string, priority int) string {
 
 func put(t testing.TB, s *Store, replace bool, pods ...string) {
 	t.Helper()
-	n, version, err := s.Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), replace)
+	n, version, err := s.Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), replace, ByRoot)
 	if err != nil || n != len(pods) || version != s.Snapshot().Version {
 		t.Fatalf("put: %d pods, version %d, error %v", n, version, err)
 	}
@@ -119,7 +119,7 @@ func TestAWrongPutChangesNothing(t *testing.T) {
 		`[` + strings.Replace(text("a", 1), "64Mi", "6e9999", 1) + `]`: `pods[0]: spec.containers[0].resources.requests.memory: quantity "6e9999": the exponent is not between -1000 and 1000`,
 	} {
 		for _, replace := range []bool{false, true} {
-			if _, _, err := s.Put(strings.NewReader(body), replace); err == nil || err.Error() != want {
+			if _, _, err := s.Put(strings.NewReader(body), replace, ByRoot); err == nil || err.Error() != want {
 				t.Errorf("%s:\n got %v\nwant %s", body, err, want)
 			}
 		}
@@ -142,16 +142,16 @@ func list(from, to int) io.Reader {
 
 func TestBounds(t *testing.T) {
 	s := New()
-	if _, _, err := s.Put(list(0, MaxPods+1), false); !errors.Is(err, ErrTooLarge) {
+	if _, _, err := s.Put(list(0, MaxPods+1), false, ByRoot); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too many pods: error %v", err)
 	}
-	if _, _, err := s.Put(list(0, MaxPods), false); err != nil {
+	if _, _, err := s.Put(list(0, MaxPods), false, ByRoot); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Put(list(MaxPods, MaxPods+1), false); !errors.Is(err, ErrTooLarge) || len(s.Snapshot().Pods) != MaxPods {
+	if _, _, err := s.Put(list(MaxPods, MaxPods+1), false, ByRoot); !errors.Is(err, ErrTooLarge) || len(s.Snapshot().Pods) != MaxPods {
 		t.Errorf("one more: error %v, %d pods", err, len(s.Snapshot().Pods))
 	}
-	if _, _, err := s.Put(list(MaxPods, MaxPods+1), true); err != nil || len(s.Snapshot().Pods) != 1 {
+	if _, _, err := s.Put(list(MaxPods, MaxPods+1), true, ByRoot); err != nil || len(s.Snapshot().Pods) != 1 {
 		t.Errorf("another one in their place: error %v, %d pods", err, len(s.Snapshot().Pods))
 	}
 	label := strings.Repeat("x", 900<<10)
@@ -160,7 +160,7 @@ func TestBounds(t *testing.T) {
 	}
 	var err error
 	for i := 0; err == nil && i < 100; i++ {
-		_, _, err = s.Put(strings.NewReader("["+large(i)+"]"), false)
+		_, _, err = s.Put(strings.NewReader("["+large(i)+"]"), false, ByRoot)
 	}
 	if n := len(s.Snapshot().Pods); !errors.Is(err, ErrTooLarge) || n < 7 || n > 10 {
 		t.Errorf("large pods, one by one: %d, error %v", n, err)
@@ -171,11 +171,11 @@ func TestBounds(t *testing.T) {
 func TestBusy(t *testing.T) {
 	s := New()
 	s.staged.Store(maxBoth)
-	if _, _, err := s.Put(list(0, 1), false); !errors.Is(err, ErrBusy) {
+	if _, _, err := s.Put(list(0, 1), false, ByRoot); !errors.Is(err, ErrBusy) {
 		t.Errorf("error %v, want ErrBusy", err)
 	}
 	s.staged.Store(0)
-	if _, _, err := s.Put(list(0, 1), false); err != nil {
+	if _, _, err := s.Put(list(0, 1), false, ByRoot); err != nil {
 		t.Error(err)
 	}
 }
@@ -265,7 +265,7 @@ func TestAgainstAModel(t *testing.T) {
 				for uid, priority := range batch {
 					pods = append(pods, text(uid, priority))
 				}
-				if _, _, err := s.Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), replace); err != nil {
+				if _, _, err := s.Put(strings.NewReader("["+strings.Join(pods, ",")+"]"), replace, ByRoot); err != nil {
 					t.Fatal(err)
 				}
 				if replace {
@@ -305,7 +305,7 @@ func TestConcurrency(t *testing.T) {
 			for i := range 50 {
 				uid := fmt.Sprintf("w%d-%d", w, i%5)
 				put1 := strings.NewReader("[" + text(uid, i) + "]")
-				if _, _, err := s.Put(put1, false); err != nil {
+				if _, _, err := s.Put(put1, false, ByRoot); err != nil {
 					t.Error(err)
 				}
 				s.Delete(uid)
@@ -342,7 +342,7 @@ func TestConcurrency(t *testing.T) {
 
 func full(b *testing.B, n int) *Store {
 	s := New()
-	if _, _, err := s.Put(list(0, n), false); err != nil {
+	if _, _, err := s.Put(list(0, n), false, ByRoot); err != nil {
 		b.Fatal(err)
 	}
 	return s
@@ -352,7 +352,7 @@ func BenchmarkPut110(b *testing.B) {
 	s := full(b, 110)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := s.Put(list(0, 110), true); err != nil {
+		if _, _, err := s.Put(list(0, 110), true, ByRoot); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -394,7 +394,7 @@ func BenchmarkSetRuntime110(b *testing.B) {
 func TestAFullStoreIsReplacedByTheSame(t *testing.T) {
 	s := New()
 	put := func(prefix string) error {
-		_, _, err := s.Put(&endless{text: fat["containers"]("UID"), prefix: prefix, n: 40}, true)
+		_, _, err := s.Put(&endless{text: fat["containers"]("UID"), prefix: prefix, n: 40}, true, ByRoot)
 		return err
 	}
 	if err := put("a"); err != nil {

@@ -12,6 +12,7 @@ import (
 // underway is one Put, with what it takes of the budget until it is over.
 type underway struct {
 	s      *Store
+	by     By
 	staged int // bytes of objects that are not known already
 	texts  int // bytes of memory
 }
@@ -42,7 +43,7 @@ func (u *underway) decode(raw []byte) (*entry, error) {
 		return nil, err
 	}
 	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
-	e := &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}
+	e := &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p), root: u.by == ByRoot}
 	if old := s.same(e); old != nil { // it takes no memory a second time
 		return old, nil
 	}

@@ -256,6 +256,22 @@ func TestPreempting(t *testing.T) {
 	}
 }
 
+// What root puts counts for more than what a member of the group does.
+func TestWhoPut(t *testing.T) {
+	for r, members := range map[role]bool{owner: false, member: true} {
+		h := &handler{pods: podstore.New(), limit: time.Second, body: 1 << 20}
+		c := context.WithValue(t.Context(), connKey{}, &conn{role: r})
+		w := httptest.NewRecorder()
+		if f := h.putPods(w, httptest.NewRequestWithContext(c, "PUT", "/v1/pods", strings.NewReader("["+pod("a")+"]"))); f != nil {
+			t.Fatal(f.text)
+		}
+		s := h.pods.Snapshot()
+		if len(s.Objects) != 1 || (len(s.Members) == 1) != members {
+			t.Errorf("role %v: %d objects, a member's: %v", r, len(s.Objects), s.Members)
+		}
+	}
+}
+
 // Who decides may be unable to, or take too long. Neither is a refusal.
 func TestNoDecision(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -102,7 +102,11 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 		return tooLarge(h.body)
 	}
 	body := &body{ctx: r.Context(), r: http.MaxBytesReader(w, r.Body, h.body)}
-	pods, version, err := h.pods.Put(body, replace)
+	by := podstore.ByMember
+	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil && c.role == owner {
+		by = podstore.ByRoot
+	}
+	pods, version, err := h.pods.Put(body, replace, by)
 	if err != nil {
 		return putFailure(r.Context(), err)
 	}

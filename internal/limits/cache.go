@@ -21,6 +21,7 @@ const (
 // makeRoom takes page cache that was not used of late from the cgroup above all pods, as far as it keeps memory.max away from its target.
 // memory.current counts it, and where pods read files it grows up to any limit. A write to memory.max would take it too, but may kill where
 // that goes wrong; memory.reclaim never does. The kernel has no such file before v5.19: there the limit stays above what is used.
+// Where all of it would not do, none is taken: pods that hold more for good would lose what they read in each pass, for nothing.
 func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error {
 	current, err := g.MemoryCurrent(p.buf[:])
 	if _, reached := lower(target, now, current); err != nil || reached {
@@ -30,6 +31,9 @@ func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error 
 	if err := g.MemoryStat(make([]byte, 16<<10), &s); err != nil {
 		return nil // what can be taken is not known
 	}
+	if plus(current-min(s.InactiveFile, current), raceMargin) > target {
+		return nil // out of reach
+	}
 	bytes := min(s.InactiveFile, plus(current-target, raceMargin+slack)) // current is above target - raceMargin
 	if current < target {
 		bytes = min(s.InactiveFile, raceMargin+slack)
@@ -37,6 +41,7 @@ func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error 
 	if bytes < leastCache || !p.allowed() {
 		return nil
 	}
+	p.looked = false // that takes seconds, in which a kubelet may come
 	if p.takeCache != nil {
 		return p.takeCache(g, bytes)
 	}

@@ -72,8 +72,10 @@ func TestPageCacheIsTakenOnlyForTheLimit(t *testing.T) {
 		kubelet    func() bool
 		want       uint64
 	}{
-		"little of it":               {15 * gib, 15*gib + 100*mib, never, 100 * mib},
-		"next to none":               {15 * gib, 15*gib + 10*mib, never, 0},
+		"pods hold more for good":    {15 * gib, 15*gib + 700*mib, never, 0},
+		"a page too many is held":    {14*gib - raceMargin + 4096, 15 * gib, never, 0},
+		"just enough":                {14*gib - raceMargin, 15 * gib, never, gib + raceMargin},
+		"next to none":               {14*gib - raceMargin, 14*gib - raceMargin + 10*mib, never, 0},
 		"a kubelet has come":         {gib, 15 * gib, always, 0},
 		"the limit is at its target": {gib, 13 * gib, never, 0},
 		"right below it, not enough": {gib, 14*gib - 10*mib, never, raceMargin + slack},
@@ -87,5 +89,41 @@ func TestPageCacheIsTakenOnlyForTheLimit(t *testing.T) {
 		if r := w.Limit(t.Context(), Targets{MemoryMax: some(14 * gib)}); r.Err != nil || c.taken != test.want {
 			t.Errorf("%s: %d taken, want %d, %v", name, c.taken, test.want, r.Err)
 		}
+	}
+}
+
+// Pods that hold more than the target keep their page cache, however many passes there are.
+func TestPageCacheIsNotTakenForATargetOutOfReach(t *testing.T) {
+	const gib = 1 << 30
+	c := newCaches(t, 16*gib)
+	c.held = 15 * gib
+	c.use(16*gib - 256*mib)
+	w := c.writer(never)
+	w.takeCache = c.take
+	for range 6 {
+		if r := w.Limit(t.Context(), Targets{MemoryMax: some(14 * gib)}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		if c.use(16*gib - 256*mib); c.max() > 0 {
+			c.use(min(c.used, c.max()-4096)) // pods read on
+		}
+	}
+	if c.taken > 0 {
+		t.Errorf("%d MiB taken, memory.max %d MiB", c.taken/mib, c.max()/mib)
+	}
+}
+
+// Page cache is taken for seconds: a kubelet that comes meanwhile is seen before anything is written.
+func TestAKubeletThatComesWhilePageCacheIsTaken(t *testing.T) {
+	const gib = 1 << 30
+	c, here := newCaches(t, 16*gib), false
+	w := c.writer(func() bool { return here })
+	w.takeCache = func(g *cgroup.Group, bytes uint64) error { here = true; return c.take(g, bytes) }
+	r := w.Limit(t.Context(), Targets{MemoryMax: some(14 * gib), PIDsMax: some(1000)})
+	if !r.Beside || len(r.Limited) > 0 || c.max() > 0 || c.taken == 0 || r.Err != nil {
+		t.Errorf("memory.max %d MiB, %d MiB taken, %+v", c.max()/mib, c.taken/mib, r)
+	}
+	if left := c.notes(); len(left) > 0 {
+		t.Errorf("notes: %v", left)
 	}
 }

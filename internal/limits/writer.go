@@ -17,7 +17,7 @@ import (
 type Writer struct {
 	FS         *cgroup.FS
 	CgroupRoot string // the kubelet's: pods are below it
-	// Kubelet looks for one, once in a pass and right before anything is written for the first time.
+	// Kubelet looks for one, once in a pass and right before anything is written for the first time; and again where page cache was taken.
 	Kubelet func() bool
 	Tell    Teller // nil: systemd is not told
 
@@ -68,7 +68,7 @@ func (p *pass) end() Result {
 	return p.r
 }
 
-// allowed looks for a kubelet, unless that was done in this pass. What is another's is not written to.
+// allowed looks for a kubelet, unless that was done in this pass since page cache was taken. What is another's is not written to.
 func (p *pass) allowed() bool {
 	if !p.looked {
 		p.looked, p.may = true, !p.Kubelet()

@@ -106,7 +106,7 @@ func (h *Held) frees(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1
 	}
-	if h.Surely != nil {
+	if h.Surely != nil && !h.Ending { // what comes back anyway costs nobody more
 		return min(h.Surely[name], h.Requests[name])
 	}
 	return h.Requests[name]

@@ -36,7 +36,7 @@ func (s *Shortage) failure() Failure {
 // of it, however little is left.
 func shortages(pod *v1.Pod, n *NodeState) []Shortage {
 	var out []Shortage
-	others := n.others(pod.UID)
+	others := n.others(pod)
 	if q, ok := n.Allocatable[v1.ResourcePods]; ok {
 		s := Shortage{v1.ResourcePods, 1, int64(len(others)), amount(v1.ResourcePods, q)}
 		if s.Requested > s.Capacity-s.Used {

@@ -21,7 +21,9 @@ type Held struct {
 	Spared bool
 	// Ending: it is being killed. Its room is taken until it is gone from the state, and nobody else goes for room that it will give back.
 	// One that will not die is not ending; it is spared.
-	Ending   bool
+	Ending bool
+	// Kept: its room is a promise (Promises), and it does not run.
+	Kept     bool
 	Created  time.Time // zero: unknown, which counts as older than any
 	Requests Amounts
 	// Surely is what of Requests its end gives back, where somebody else's word is not enough to kill for the rest; nil: all of it.
@@ -61,8 +63,10 @@ func (h *Held) Critical() bool {
 }
 
 // others are the pods that hold room beside the one that asks: its own room is not in its way (pkg/kubelet/allocation/allocation_manager.go
-// canAdmitPod). What was promised to a pod that is there already counts once.
-func (n *NodeState) others(asking types.UID) []*Held {
+// canAdmitPod), nor is what was promised to an earlier attempt at a critical pod, which was given another UID then. What was promised to a
+// pod that is there already counts once.
+func (n *NodeState) others(pod *v1.Pod) []*Held {
+	asking := pod.UID
 	out := make([]*Held, 0, len(n.Pods)+len(n.Promised))
 	for i := range n.Pods {
 		if h := &n.Pods[i]; asking == "" || h.UID != asking {
@@ -70,11 +74,18 @@ func (n *NodeState) others(asking types.UID) []*Held {
 		}
 	}
 	for i := range n.Promised {
-		if h := &n.Promised[i]; (asking == "" || h.UID != asking) && !n.there(h.UID) {
+		h := &n.Promised[i]
+		earlier := h.Kept && critical(pod) && h.named(pod.Namespace, pod.Name)
+		if (asking == "" || h.UID != asking) && !earlier && !n.there(h.UID) {
 			out = append(out, h)
 		}
 	}
 	return out
+}
+
+// named reports whether a pod has a name, of which there is one at a time.
+func (h *Held) named(namespace, name string) bool {
+	return name != "" && h.Name == name && h.Namespace == namespace
 }
 
 func (n *NodeState) there(uid types.UID) bool {

@@ -53,7 +53,7 @@ func misplaced(out []Failure, pod *v1.Pod, n *NodeState) []Failure {
 	if pod.Spec.NodeName != "" && n.Name != "" && pod.Spec.NodeName != n.Name {
 		out = append(out, wrongName)
 	}
-	if taken(hostPorts(pod), n.others(pod.UID)) {
+	if taken(hostPorts(pod), n.others(pod)) {
 		out = append(out, portTaken)
 	}
 	if !fromManifest(pod) && slices.ContainsFunc(n.Taints, func(t v1.Taint) bool {

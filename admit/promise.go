@@ -22,8 +22,9 @@ type promise struct {
 	until time.Time
 }
 
-// Keep keeps room for a pod from now on, also where it was kept before. A pod without a UID could not be told from others when it asks
-// again: for it nothing is kept, and Keep says so.
+// Keep keeps room for a pod from now on, also where it was kept before, and none any more for one of the same name with another UID: that
+// is an earlier attempt at it. A pod without a UID could not be told from others when it asks again: for it nothing is kept, and Keep says
+// so.
 func (p *Promises) Keep(now time.Time, pod Held) bool {
 	if pod.UID == "" {
 		return false
@@ -31,6 +32,10 @@ func (p *Promises) Keep(now time.Time, pod Held) bool {
 	if p.kept == nil {
 		p.kept = map[types.UID]promise{}
 	}
+	maps.DeleteFunc(p.kept, func(uid types.UID, old promise) bool {
+		return uid != pod.UID && old.pod.named(pod.Namespace, pod.Name)
+	})
+	pod.Kept = true
 	p.kept[pod.UID] = promise{pod, now.Add(PromisedFor)}
 	return true
 }

@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,7 +164,7 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 		return ""
 	}
 	note := ""
-	if by := a.preempts.Load(); by != nil && asking.wants != nil && lacksRoom(failures) {
+	if by := a.preempts.Load(); by != nil && asking.wants != nil && lacksRoom(failures) && asking.sure(failures) {
 		note = (*by).Want(*asking.wants)
 	}
 	return fmt.Sprintf("jettison refuses pod %s/%s: %s: Pod was rejected: %.1000s%.1000s", ref.Namespace, ref.Name, failures[0].Reason,
@@ -189,6 +190,15 @@ func lacksRoom(failures []admit.Failure) bool {
 		}
 	}
 	return true
+}
+
+// sure reports whether all that is short is requested by the word that counts for making room, too: else others would go, and the pod would
+// be refused all the same.
+func (p *asking) sure(failures []admit.Failure) bool {
+	held := admit.HeldBy(*p.wants)
+	return !slices.ContainsFunc(failures, func(f admit.Failure) bool {
+		return f.Short.Resource != v1.ResourcePods && f.Short.Requested > held.Requests[f.Short.Resource]
+	})
 }
 
 // Left tells that a sandbox of a pod is gone: what was kept for it is free.

@@ -59,7 +59,7 @@ func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	}
 	own.Status.Phase = "" // it is about to run, whatever became of it before
 	out.Pod = &own
-	out.weigh(sandbox, told.QOSClass)
+	out.weigh(sandbox, told.QOSClass, byMember)
 	if out.wants = &out.PodAttributes; byMember { // who has nobody killed, neither by a priority nor by what it says is requested
 		out.wants = a.byRuntime(sandbox, &told).wants
 	}
@@ -67,11 +67,11 @@ func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 }
 
 // weigh has a pod request what lies between the runtime's bounds. It writes the pod, but nothing that it shares with its object.
-func (p *asking) weigh(sandbox *cri.PodSandbox, class stats.QOSClass) {
+func (p *asking) weigh(sandbox *cri.PodSandbox, class stats.QOSClass, byMember bool) {
 	held := admit.HeldBy(p.PodAttributes)
-	least, most := requested(sandbox, class), atMost(sandbox)
-	if p.Manifest { // root wrote it
-		most = nil
+	least, most := requested(sandbox, class), admit.Amounts(nil)
+	if byMember { // else root wrote it
+		most = atMost(sandbox)
 	}
 	if !between(held.Requests, class, admit.Amounts{
 		v1.ResourceCPU: least.Cpu().MilliValue(), v1.ResourceMemory: least.Memory().Value(),
@@ -96,11 +96,11 @@ func (p *asking) weigh(sandbox *cri.PodSandbox, class stats.QOSClass) {
 }
 
 // ofManifest is the manifest that a pod is of which the runtime is about to run; nil: none is. A manifest has one pod: as long as another
-// one lives by it, this is not it, whatever it is called.
+// one lives by it, this is not it, whatever it is called, unless it has the manifest's own UID.
 func ofManifest(s *Snapshot, index read.Index, ref stats.PodReference) *v1.Pod {
 	m := manifests.Match(s.manifests, index)[ref.UID]
-	if m == nil {
-		return nil
+	if m == nil || string(m.UID) == ref.UID {
+		return m
 	}
 	all := manifests.Match(s.manifests, s.runtime)
 	for i := range s.Node.Pods {

@@ -41,9 +41,9 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	out := admit.Held{Requests: least}
 	if object != nil {
 		out = admit.HeldBy(attributes(object))
-		most := p.most(pod, &told)
-		if out.Static { // root wrote it
-			most = nil
+		most := admit.Amounts(nil)
+		if p.members[told.PodRef.UID] && !out.Static { // else root wrote it
+			most = p.most(pod, &told)
 		}
 		between(out.Requests, told.QOSClass, least, most)
 	}
@@ -72,7 +72,7 @@ func (p *Part) doubt(out *admit.Held, pod *read.Pod, told *stats.PodStats) {
 	if priority.OK && priority.V > out.Priority.V {
 		out.Priority = priority
 	}
-	out.Spared = out.Spared || p.a.policy.Spares(told, nil) != ""
+	out.Spared, out.QOS = out.Spared || p.a.policy.Spares(told, nil) != "", told.QOSClass
 	out.Surely = p.least(pod, told)
 }
 

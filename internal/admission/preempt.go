@@ -20,10 +20,11 @@ import (
 
 // Bounds of Preempting.
 const (
-	maxMaking = 16          // critical pods for which room is made at the same time
-	maxAsks   = 16          // that wait for the loop
-	maxNotes  = 64          // pods that the runtime is told of what became of their preemption
-	noteFor   = time.Minute // for so long: a caller's retry comes well before
+	maxMaking = 16              // critical pods for which room is made at the same time
+	maxAsks   = 16              // that wait for the loop
+	maxNotes  = 64              // pods that the runtime is told of what became of their preemption
+	noteFor   = time.Minute     // for so long: a caller's retry comes well before
+	askFor    = 5 * time.Second // a pod that the runtime was refused longer ago has been asked about again, or is not wanted any more
 )
 
 // Errors of Preempt: there is no answer.
@@ -32,6 +33,9 @@ var (
 	ErrBusy   = fmt.Errorf("room is being made for %d pods already", maxMaking)
 )
 
+// errAnother: the pod was made anew under another UID while room was made for it.
+var errAnother = errors.New("another attempt at this pod has asked for room since")
+
 // errKubelet is why nobody goes beside a kubelet.
 var errKubelet = errors.New("a kubelet is on this node, and makes room for the pods that it takes")
 
@@ -39,6 +43,7 @@ var errKubelet = errors.New("a kubelet is on this node, and makes room for the p
 type PreemptOptions struct {
 	Wanted  bool                                         // pods that the runtime is refused have others stopped, too
 	State   func(now time.Time) (admit.NodeState, error) // of the node as it is now
+	Publish func(now time.Time)                          // has what is kept count for who asks from now on
 	Kubelet func() bool                                  // one is on this node
 	// Stop has pods stopped, all or none; reason says for whom. The lives are in the order of the UIDs.
 	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life, error)
@@ -69,7 +74,19 @@ type Preempting struct {
 // ask is a critical pod that asks for room.
 type ask struct {
 	pod   admit.PodAttributes
-	reply chan answer // one slot; nil: who asked does not wait
+	reply chan answer     // one slot; nil: who asked does not wait
+	at    time.Time       // when, where it does not wait
+	gone  <-chan struct{} // closed: it does not wait any more; nil: it does
+}
+
+// stale: who asked has no use for an answer any more.
+func (a *ask) stale(now time.Time) bool {
+	select {
+	case <-a.gone:
+		return true
+	default:
+		return !a.at.IsZero() && now.Sub(a.at) > askFor
+	}
 }
 
 type answer struct {
@@ -107,7 +124,7 @@ func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
 		return ""
 	}
 	select {
-	case p.asks <- ask{pod: pod}:
+	case p.asks <- ask{pod: pod, at: time.Now()}:
 	default: // it will be asked for again
 	}
 	if text := p.notes.of(time.Now(), held.UID); text != "" {
@@ -121,7 +138,7 @@ func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
 func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admit.Result, error) {
 	reply := make(chan answer, 1)
 	select {
-	case p.asks <- ask{pod, reply}:
+	case p.asks <- ask{pod: pod, reply: reply, gone: ctx.Done()}:
 	case <-ctx.Done():
 		return admit.Result{}, ctx.Err()
 	case <-p.done:
@@ -137,12 +154,15 @@ func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admi
 	}
 }
 
-// OnAsk begins to make room for a pod, unless that is under way.
+// OnAsk begins to make room for a pod, unless that is under way, or nobody waits for it any more.
 func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
-	uid := a.pod.Pod.UID
-	if at := slices.IndexFunc(p.making, func(m *making) bool { return m.held.UID == uid }); at >= 0 {
+	if a.stale(now) {
+		return
+	}
+	held := admit.HeldBy(a.pod)
+	if m := p.under(now, &a, &held); m != nil {
 		if a.reply != nil {
-			p.making[at].waiting = append(p.making[at].waiting, a.reply)
+			m.waiting = append(m.waiting, a.reply)
 		}
 		return
 	}
@@ -151,11 +171,30 @@ func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 		return
 	}
 	if err == nil && result.Admit {
-		p.keep(now, admit.HeldBy(a.pod))
+		p.keep(now, held)
 	}
 	if a.reply != nil {
 		a.reply <- answer{result, err}
 	}
+}
+
+// under is the room that is being made for a pod; nil: none. An earlier attempt at a critical pod, under another UID, hands its room over:
+// else each attempt would cost another victim.
+func (p *Preempting) under(now time.Time, a *ask, held *admit.Held) *making {
+	for _, m := range p.making {
+		switch {
+		case m.held.UID == held.UID:
+			return m
+		case held.UID != "" && held.Name != "" && held.Critical() && m.held.Name == held.Name && m.held.Namespace == held.Namespace:
+			for _, reply := range m.waiting {
+				reply <- answer{err: errAnother}
+			}
+			m.pod, m.held, m.waiting = a.pod, *held, nil
+			p.keep(now, *held)
+			return m
+		}
+	}
+	return nil
 }
 
 // begin decides, and has victims stopped. waits: the answer comes once they are gone.
@@ -202,9 +241,12 @@ func (p *Preempting) begin(ctx context.Context, now time.Time, a *ask) (result a
 	return result, nil, true
 }
 
-// keep keeps room for a pod.
+// keep keeps room for a pod, so that nobody else has it by the time that who asked is answered.
 func (p *Preempting) keep(now time.Time, pod admit.Held) {
-	p.changed = p.promises.Keep(now, pod) || p.changed
+	if p.promises.Keep(now, pod) {
+		p.changed = true
+		p.o.Publish(now)
+	}
 }
 
 // Advance answers those whose victims are gone, or do not go. changed: what Promised says is something else now.

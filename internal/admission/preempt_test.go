@@ -40,6 +40,8 @@ type ward struct {
 	kubelet bool
 	refuse  error // that a victim cannot be pinned
 	unknown error // why the node is not known
+	// published is for whom room was kept when that was published last.
+	published []string
 }
 
 func newWard(most int64, pods ...string) *ward {
@@ -48,7 +50,7 @@ func newWard(most int64, pods ...string) *ward {
 		w.pods = append(w.pods, admit.Held{UID: types.UID(uid), Name: uid, Namespace: "default", QOS: stats.BestEffort, Created: w.now.Add(time.Duration(i))})
 	}
 	w.Preempting = NewPreempting(PreemptOptions{
-		Wanted: true, Kubelet: func() bool { return w.kubelet }, State: w.state, Stop: w.stop, Life: w.m.Life,
+		Wanted: true, Kubelet: func() bool { return w.kubelet }, State: w.state, Publish: func(time.Time) { w.published = w.kept() }, Stop: w.stop, Life: w.m.Life,
 		Why: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
 		Log: repeat.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	})
@@ -475,6 +477,90 @@ func TestAnOutcomeWaitsForTheNode(t *testing.T) {
 	}
 }
 
+// A caller that makes the pod anew for each attempt, with a new UID and the same name, costs no victim more, and what was kept for the
+// attempt before is this one's, also in the gate. Another critical pod gets none of it.
+func TestANewUIDForEachAttempt(t *testing.T) {
+	w := newWard(6, "a", "b", "c", "d", "e", "f")
+	attempt := func(i int) admit.PodAttributes {
+		pod := critical(fmt.Sprint("x", i))
+		pod.Pod.Name = "x"
+		return pod
+	}
+	for i := range 6 {
+		w.OnAsk(t.Context(), w.now, ask{pod: attempt(i)})
+		for _, uid := range w.dying() {
+			w.dead(uid)
+		}
+		w.now = w.now.Add(2 * time.Second)
+		w.Advance(w.now)
+	}
+	if len(w.stopped) != 1 || !slices.Equal(w.kept(), []string{"x5"}) {
+		t.Errorf("stopped %v, kept for %v", w.stopped, w.kept())
+	}
+	state, _ := w.state(w.now)
+	if r := admit.Admit(attempt(6), state); !r.Admit {
+		t.Errorf("the next attempt: %+v", r)
+	}
+	low := attempt(6)
+	low.Pod.Spec.Priority = nil
+	for what, other := range map[string]admit.PodAttributes{"another": critical("y"), "one of that name that is not critical": low} {
+		if r := admit.Admit(other, state); r.Admit {
+			t.Errorf("%s gets the room that is kept", what)
+		}
+	}
+}
+
+// An attempt that comes while the victims of the one before die takes its place; who waited for that one is told.
+func TestANewUIDWhileRoomIsMade(t *testing.T) {
+	w := newWard(1, "a")
+	before := w.ask(t.Context(), critical("x0"))
+	again := critical("x1")
+	again.Pod.Name = "x0"
+	after := w.ask(t.Context(), again)
+	if got := <-before; !errors.Is(got.err, errAnother) {
+		t.Errorf("%+v", got)
+	}
+	w.still(t, after)
+	w.dead("a")
+	w.Advance(w.now)
+	if got := <-after; !got.result.Admit || len(w.stopped) != 1 || !slices.Equal(w.kept(), []string{"x1"}) {
+		t.Errorf("%+v, stopped %v, kept for %v", got, w.stopped, w.kept())
+	}
+}
+
+// What is kept counts before who asked is answered: the runtime may let in another pod at the next moment.
+func TestWhatIsKeptCountsBeforeTheAnswer(t *testing.T) {
+	w := newWard(1)
+	if got := <-w.ask(t.Context(), critical("x")); !got.result.Admit || !slices.Equal(w.published, []string{"x"}) {
+		t.Errorf("%+v, published %v", got, w.published)
+	}
+}
+
+// A loop that was held up stops nobody for pods that the runtime was refused long ago, nor for clients that have gone.
+func TestAStaleAskStopsNobody(t *testing.T) {
+	for what, c := range map[string]struct {
+		a    ask
+		want int
+	}{
+		"long ago": {ask{pod: critical("x"), at: time.Unix(1000, 0).Add(-askFor - 1)}, 0},
+		"just now": {ask{pod: critical("x"), at: time.Unix(1000, 0).Add(-askFor)}, 1},
+		"has gone": {ask{pod: critical("x"), reply: make(chan answer, 1), gone: closed()}, 0},
+		"is there": {ask{pod: critical("x"), reply: make(chan answer, 1), gone: make(chan struct{})}, 1},
+		"for ever": {ask{pod: critical("x"), reply: make(chan answer, 1)}, 1},
+	} {
+		w := newWard(1, "a")
+		if w.OnAsk(t.Context(), w.now, c.a); len(w.stopped) != c.want {
+			t.Errorf("%s: stopped %v", what, w.stopped)
+		}
+	}
+}
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 // Whatever becomes of the victims, and whoever asks: a pod is admitted only when there is room for it beside all that lives and all that was
 // promised, each who asks is answered once, nobody goes who may not, and nobody is stopped twice.
 func TestNoRoomIsGivenTwice(t *testing.T) {
@@ -512,7 +598,7 @@ func TestNoRoomIsGivenTwice(t *testing.T) {
 			default:
 				uid := fmt.Sprint("x", i)
 				waiting[uid] = make(chan answer, 1)
-				w.OnAsk(context.Background(), w.now, ask{priority(uid, systemCriticalPriority+rapid.Int32Range(-1, 5).Draw(rt, "rank")), waiting[uid]})
+				w.OnAsk(context.Background(), w.now, ask{pod: priority(uid, systemCriticalPriority+rapid.Int32Range(-1, 5).Draw(rt, "rank")), reply: waiting[uid]})
 				answered()
 			}
 			w.Advance(w.now)

@@ -31,7 +31,7 @@ import (
 //	node [dry]         a new agent on a node: a resource and how much of it pods may have, name N, self CGROUP, apparmor on|off, label K=V,
 //	                   taint K=V:EFFECT
 //	runtime            the runtime's pods from now on, one a line (see parseSandbox), of which a container runs
-//	objects            objects of clients, as JSON, one a line
+//	objects [member]   objects that root puts, or a member of socketGroup, as JSON, one a line
 //	manifests          likewise, of static pods
 //	conditions [A...]  of the node, from now on
 //	kubelet on|off     whether one is there
@@ -174,7 +174,11 @@ func (s *script) change(d *datadriven.TestData) error {
 		s.store.SetRuntime(index)
 	case "objects":
 		text := "[" + strings.Join(strings.Split(strings.TrimSpace(d.Input), "\n"), ",") + "]"
-		if _, _, err := s.store.Put(strings.NewReader(text), true, podstore.ByRoot); err != nil {
+		by := podstore.ByRoot
+		if len(d.CmdArgs) > 0 {
+			by = podstore.ByMember
+		}
+		if _, _, err := s.store.Put(strings.NewReader(text), true, by); err != nil {
 			return err
 		}
 	case "manifests":

@@ -14,10 +14,14 @@ import (
 
 // preempting makes room for critical pods. A dry run says who would go.
 func (b *builder) preempting(l *loop) *admission.Preempting {
+	var looked time.Time
 	p := admission.NewPreempting(admission.PreemptOptions{
 		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended, Name: l.pods.Name, Log: b.log,
-		Kubelet: func() bool { // pods are at stake, so that what was found a minute ago does not do
-			l.kubelet.LookNow()
+		Kubelet: func() bool { // pods are at stake, so that what was found a minute ago does not do; a look takes up to 100 ms
+			if now := time.Now(); now.Sub(looked) >= time.Second {
+				l.kubelet.LookNow()
+				looked = now
+			}
 			return l.kubelet.Found()
 		},
 		State: func(now time.Time) (admit.NodeState, error) {
@@ -25,10 +29,28 @@ func (b *builder) preempting(l *loop) *admission.Preempting {
 			l.publishAdmission(now)
 			return b.admission.State(now)
 		},
+		Publish: func(now time.Time) {
+			l.gate.admission.Changed()
+			l.publishAdmission(now)
+		},
 		Why: func(life *eviction.Life) string { return l.evictions.WhyAlive(life) },
 	})
 	b.later(p.Close)
 	return p
+}
+
+// catchUp takes what the runtime has told by now, before pods go for what may be there: that one of theirs has ended, or runs.
+func (l *loop) catchUp() {
+	select {
+	case u := <-l.pods.Updates():
+		l.onListed(u)
+	default:
+	}
+	select {
+	case u := <-l.gate.Updates():
+		l.onTold(u)
+	default:
+	}
 }
 
 // preempt has pods stopped to make room for a critical one, by a look made now.

@@ -1,0 +1,145 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cockroachdb/datadriven"
+
+	"jettison/admit"
+)
+
+// do carries out one line of a script, with what comes after it.
+func (s *script) do(line, input string) string {
+	s.t.Helper()
+	d := &datadriven.TestData{Input: input}
+	for i, word := range strings.Fields(line) {
+		key, value, has := strings.Cut(word, "=")
+		if i == 0 {
+			d.Cmd = key
+			continue
+		}
+		arg := datadriven.CmdArg{Key: key}
+		if has {
+			arg.Vals = []string{value}
+		}
+		d.CmdArgs = append(d.CmdArgs, arg)
+	}
+	out, err := s.run(d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// plan is whom a critical pod that requests so much memory would have stopped, and whom it would wait for.
+func (s *script) plan(memory string) (victims, awaited string) {
+	s.t.Helper()
+	n, err := s.a.State(s.now)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pod := critical("critical")
+	pod.Pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}}}}
+	names := func(all []admit.Held) string {
+		var out []string
+		for i := range all {
+			out = append(out, all[i].Name)
+		}
+		return strings.Join(out, " ")
+	}
+	plan, _ := admit.Preempt(pod, n)
+	return names(plan.Victims), names(plan.Awaited)
+}
+
+const oneContainer = `"spec":{"priority":0,"containers":[{"name":"c"}]}}`
+
+// A pod of unknown class is nobody's victim, and a member's object makes it none.
+func TestAMembersObjectGivesNoClass(t *testing.T) {
+	for _, by := range []string{"", "objects", "objects member"} {
+		s := &script{t: t}
+		s.do("node", "memory 4Gi\npods 2")
+		s.do("runtime", "default/mine bu\ndefault/neighbour ?")
+		if by != "" {
+			s.do(by, `{"metadata":{"uid":"neighbour","namespace":"default","name":"neighbour"},`+oneContainer)
+		}
+		want := map[bool]string{true: "neighbour", false: "mine"}[by == "objects"]
+		if got, _ := s.plan("0"); got != want {
+			t.Errorf("%q: %q goes, want %q", by, got, want)
+		}
+	}
+}
+
+// What a pod gives back that is dying already is waited for, whoever says how much that is: to doubt it would cost another pod its life.
+func TestAMembersObjectIsAwaited(t *testing.T) {
+	for _, by := range []string{"objects", "objects member"} {
+		s := &script{t: t}
+		s.do("node", "memory 4Gi\npods 20")
+		s.do("runtime", "default/dying bu\ndefault/other gu memory=1Gi")
+		s.do(by, `{"metadata":{"uid":"dying","namespace":"default","name":"dying"},"spec":{"priority":0,"containers":[{"name":"c","resources":{"requests":{"memory":"3Gi"}}}]}}`)
+		s.do("kills ending=dying", "")
+		if victims, awaited := s.plan("1Gi"); victims != "" || awaited != "dying" {
+			t.Errorf("%s: %q goes, %q is awaited", by, victims, awaited)
+		}
+	}
+}
+
+// What root says that a pod requests counts whole, also where the runtime's word is of one of its containers: a kubelet adds up the limits
+// that there are.
+func TestRootsObjectIsNotCut(t *testing.T) {
+	s := &script{t: t}
+	s.do("node", "memory 4Gi\npods 10")
+	s.do("objects", `{"metadata":{"uid":"a","namespace":"default","name":"a"},"spec":{"containers":[{"name":"c","resources":{"limits":{"memory":"64Mi"}}},{"name":"big","resources":{"requests":{"memory":"100Gi"}}}]}}`)
+	if got := s.do("refuse", "default/a bu memory=64Mi"); !strings.Contains(got, "OutOfmemory") {
+		t.Error(got)
+	}
+	s.do("runtime", "default/a bu memory=64Mi")
+	if got := s.do("state", ""); !strings.Contains(got, "memory=107441291264") {
+		t.Error(got)
+	}
+}
+
+// Nobody goes for a pod that would be refused all the same: for what a member says that it requests.
+func TestNobodyGoesInVain(t *testing.T) {
+	for memory, want := range map[string]bool{"64Gi": false, "1Mi": true} {
+		s := &script{t: t}
+		s.do("node", "cpu 4\nmemory 4Gi\npods 20")
+		s.do("runtime", "default/other gu cpu=3 memory=1Gi")
+		s.do("objects member", `{"metadata":{"uid":"dns","namespace":"kube-system","name":"dns"},"spec":{"priority":2000000000,"containers":[{"name":"c","resources":{"requests":{"cpu":"2","memory":"`+memory+`"}}}]}}`)
+		sandbox, _, err := parseSandbox("kube-system/dns bu cpu=2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sandbox.Annotations["jettison/priority"] = "2000000000"
+		asked := &wanting{}
+		var by Preemptor = asked
+		s.a.preempts.Store(&by)
+		s.a.Refuse(s.now, sandbox, "")
+		if asked.asked != want {
+			t.Errorf("%s: room is made: %v", memory, asked.asked)
+		}
+	}
+}
+
+// wanting is asked for room, and makes none.
+type wanting struct {
+	Preemptor
+	asked bool
+}
+
+func (w *wanting) Want(admit.PodAttributes) string { w.asked = true; return "" }
+
+// The pod with a manifest's own UID is that static pod, whoever else has its name.
+func TestAStaticPodIsOneWhoeverHasItsName(t *testing.T) {
+	s := &script{t: t}
+	s.do("node", "pods 10")
+	s.do("manifests", `{"apiVersion":"v1","kind":"Pod","metadata":{"uid":"m","namespace":"default","name":"web"},"spec":{"containers":[{"name":"c"}]}}`+"\n")
+	s.do("conditions MemoryPressure", "")
+	s.do("runtime", "default/web be uid=x")
+	if got := s.do("refuse", "default/web be uid=m"); got != "web is let in\n" && got != "m is let in\n" {
+		t.Error(got)
+	}
+}

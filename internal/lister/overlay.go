@@ -13,8 +13,8 @@ import (
 type told struct {
 	of    nri.Pods
 	index read.Index
-	// stopped are the IDs of sandboxes that were stopped or removed, as long as a list or the plugin has them.
-	stopped map[string]struct{}
+	// stopped are the IDs of sandboxes that were stopped or removed, as long as a list or the plugin has them. true: nothing was left of one.
+	stopped map[string]bool
 }
 
 // take makes the index of what was told now.
@@ -40,7 +40,7 @@ func (t *told) stops(now nri.Pods, all bool) (some bool) {
 		}
 		for i := range was.Sandboxes {
 			if s := &was.Sandboxes[i]; !ready(now[uid], s) {
-				t.stop(s.ID)
+				t.stop(s.ID, false)
 				some = true
 			}
 		}
@@ -63,20 +63,26 @@ func ready(now *cri.Listing, was *cri.PodSandbox) bool {
 	})
 }
 
-func (t *told) stop(id string) {
+func (t *told) stop(id string, empty bool) {
 	if t.stopped == nil {
-		t.stopped = map[string]struct{}{}
+		t.stopped = map[string]bool{}
 	}
-	t.stopped[id] = struct{}{}
+	t.stopped[id] = t.stopped[id] || empty
 }
 
-// ended reports whether a sandbox was stopped, and no container of it is told of any more: it may be stopped before they are dead.
-func (t *told) ended(uid, id string) bool {
-	if _, stopped := t.stopped[id]; !stopped {
+// ended reports whether a sandbox was stopped, and no container of it is told of any more: it may be stopped before they are dead. listed
+// counts while not every change is told, else it may be the older of the two; nil: it does not.
+func (t *told) ended(uid, id string, listed read.Index) bool {
+	empty, stopped := t.stopped[id]
+	if !stopped {
 		return false
 	}
-	p := t.index[uid]
-	return p == nil || !slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return c.SandboxID == id })
+	of := func(c cri.Container) bool { return c.SandboxID == id }
+	if p := t.index[uid]; p != nil && slices.ContainsFunc(p.Containers, of) {
+		return false
+	}
+	p := listed[uid]
+	return empty || p == nil || !slices.ContainsFunc(p.Containers, func(c cri.Container) bool { return of(c) && c.State == cri.Running })
 }
 
 // forget forgets the sandboxes that nobody has any more.
@@ -84,12 +90,12 @@ func (t *told) forget(listed read.Index) {
 	if len(t.stopped) == 0 {
 		return
 	}
-	kept := map[string]struct{}{}
+	kept := map[string]bool{}
 	for _, index := range []read.Index{listed, t.index} {
 		for _, p := range index {
 			for i := range p.Sandboxes {
-				if _, stopped := t.stopped[p.Sandboxes[i].ID]; stopped {
-					kept[p.Sandboxes[i].ID] = struct{}{}
+				if empty, stopped := t.stopped[p.Sandboxes[i].ID]; stopped {
+					kept[p.Sandboxes[i].ID] = empty
 				}
 			}
 		}

@@ -103,12 +103,17 @@ func (p *Pods) OnTold(pods nri.Pods, all bool) {
 
 // Ended reports whether a sandbox of a pod has ended since it was listed, with all its containers. It holds no room, though it is among
 // All.
-func (p *Pods) Ended(uid, sandbox string) bool { return p.fromEvents.ended(uid, sandbox) }
+func (p *Pods) Ended(uid, sandbox string) bool {
+	if p.every {
+		return p.fromEvents.ended(uid, sandbox, nil)
+	}
+	return p.fromEvents.ended(uid, sandbox, p.fromList)
+}
 
 // Cleaned takes that sandboxes were stopped, and nothing of them is left: no list need say so.
 func (p *Pods) Cleaned(sandboxes []string) {
 	for _, id := range sandboxes {
-		p.fromEvents.stop(id)
+		p.fromEvents.stop(id, true)
 	}
 	p.Ask()
 }

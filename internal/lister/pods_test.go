@@ -209,3 +209,42 @@ func TestWhatHasEndedSinceTheList(t *testing.T) {
 		t.Errorf("remembered for ever: %v", p.fromEvents.stopped)
 	}
 }
+
+// A container that was dying when events stopped holds the room of its stopped sandbox for as long as lists have it running, and no longer.
+func TestADyingContainerOutlivesTheEvents(t *testing.T) {
+	p, _ := newPods(t, func(read.Index) {})
+	pod := func(ready bool, state cri.ContainerState) *cri.Listing {
+		l := listing("a")
+		l.Sandboxes[0].Ready, l.Containers = ready, []cri.Container{{ID: "c", SandboxID: "s", State: state}}
+		return l
+	}
+	told := func(l *cri.Listing, all bool) func() {
+		return func() {
+			if l == nil {
+				p.OnTold(nil, all)
+			} else {
+				p.OnTold(nri.Pods{uid: l}, all)
+			}
+		}
+	}
+	listed := func(l *cri.Listing) func() { return func() { p.OnListed(Update{Pods: read.NewIndex(*l)}) } }
+	for _, c := range []struct {
+		what  string
+		do    func()
+		ended bool
+	}{
+		{"it runs", told(pod(true, cri.Running), true), false},
+		{"and is listed", listed(pod(true, cri.Running)), false},
+		{"stopped, its container dies", told(pod(false, cri.Running), true), false},
+		{"events are lost", told(nil, false), false},
+		{"a list has it alive", listed(pod(false, cri.Running)), false},
+		{"and dead", listed(pod(false, cri.Exited)), true},
+		{"or alive, for an older list", listed(pod(false, cri.Running)), false},
+		{"it is cleaned up", func() { p.Cleaned([]string{"s"}) }, true},
+		{"and an older list comes", listed(pod(true, cri.Running)), true},
+	} {
+		if c.do(); p.Ended(uid, "s") != c.ended {
+			t.Errorf("%s: ended %v", c.what, !c.ended)
+		}
+	}
+}

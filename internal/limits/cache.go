@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/cgroup"
 	"jettison/reclaim"
 )
@@ -48,13 +50,30 @@ func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error 
 	return takeCache(p.ctx, g, bytes)
 }
 
-// takeCache has the kernel take page cache, a little at a time.
+// takeCache has the kernel take page cache.
 func takeCache(ctx context.Context, g *cgroup.Group, bytes uint64) error {
 	r, err := g.OpenReclaim()
 	if err != nil {
 		return nil // an old kernel
 	}
 	defer r.Close()
+	return takeFrom(ctx, r, bytes, hasSwap())
+}
+
+// reclaimer is memory.reclaim of a cgroup.
+type reclaimer interface {
+	Reclaim(bytes uint64, s cgroup.Swappiness) error
+	Plain() bool
+}
+
+// takeFrom takes a little at a time. A kernel that cannot be told to take page cache alone (6.1) would have memory of pods go to swap:
+// where there is any, nothing is taken.
+func takeFrom(ctx context.Context, r reclaimer, bytes uint64, swap bool) error {
+	if swap { // 0 bytes tell which kernel it is, and take nothing (v6.1, v6.12 mm/memcontrol.c memory_reclaim)
+		if err := r.Reclaim(0, cgroup.SwappinessFile); err != nil || r.Plain() {
+			return err
+		}
+	}
 	chunk, end := uint64(1<<20), time.Now().Add(reclaimLimit)
 	for taken := uint64(0); taken < bytes && ctx.Err() == nil && time.Now().Before(end); {
 		size, began := min(chunk, bytes-taken), time.Now()
@@ -68,4 +87,10 @@ func takeCache(ctx context.Context, g *cgroup.Group, bytes uint64) error {
 		chunk = reclaim.NextMemoryChunk(chunk, time.Since(began))
 	}
 	return nil
+}
+
+// hasSwap reports whether the node has swap space, or does not tell.
+func hasSwap() bool {
+	var info unix.Sysinfo_t
+	return unix.Sysinfo(&info) != nil || info.Totalswap > 0
 }

@@ -127,3 +127,35 @@ func TestAKubeletThatComesWhilePageCacheIsTaken(t *testing.T) {
 		t.Errorf("notes: %v", left)
 	}
 }
+
+// reclaimed is memory.reclaim of a kernel that knows swappiness, or takes bytes alone.
+type reclaimed struct {
+	old, plain bool
+	bytes      uint64
+}
+
+func (r *reclaimed) Reclaim(bytes uint64, _ cgroup.Swappiness) error {
+	r.plain = r.old
+	r.bytes += bytes
+	return nil
+}
+
+func (r *reclaimed) Plain() bool { return r.plain }
+
+// A kernel that takes bytes alone (6.1) would have memory of pods go to swap for them: where there is any, nothing is taken.
+func TestNoPageCacheIsTakenWhereMemoryOfPodsWouldGoToSwap(t *testing.T) {
+	for name, test := range map[string]struct {
+		old, swap bool
+		want      uint64
+	}{
+		"a kernel that knows swappiness":           {false, false, 64 * mib},
+		"a kernel that knows swappiness, and swap": {false, true, 64 * mib},
+		"bytes alone":           {true, false, 64 * mib},
+		"bytes alone, and swap": {true, true, 0},
+	} {
+		r := &reclaimed{old: test.old}
+		if err := takeFrom(t.Context(), r, 64*mib, test.swap); err != nil || r.bytes != test.want {
+			t.Errorf("%s: %d taken, want %d, %v", name, r.bytes, test.want, err)
+		}
+	}
+}

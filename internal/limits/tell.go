@@ -17,6 +17,9 @@ const tellAgain = time.Minute
 // leaves it to the next pass or process. Without it systemd would write a limit again that is put back, and nobody would know.
 const noteOwed = cgroup.Trusted + "untold"
 
+// untold is what comes of it where systemd does not answer. A pass that only puts back, at the start, may be the last of its process.
+const untold = "the next pass tells it, or the next start where nothing is to be written; what it sets back, only passes write again"
+
 // isSlice: systemd is told of these alone. A container's scope ends with it.
 func (p *pass) isSlice(cgroupPath string) bool {
 	return p.Tell != nil && strings.HasSuffix(cgroupPath, ".slice")
@@ -62,7 +65,7 @@ func (p *pass) tell() {
 	}
 	if err := p.Tell(p.ctx, p.units()); err != nil {
 		p.refused = time.Now()
-		p.errs = append(p.errs, fmt.Errorf("tell systemd: %w: it is told again, and what it sets back meanwhile is written again", err))
+		p.errs = append(p.errs, fmt.Errorf("tell systemd: %w: %s", err, untold))
 		return
 	}
 	p.refused = time.Time{}

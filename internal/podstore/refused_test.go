@@ -82,3 +82,18 @@ func TestAClientCallsNoPodStatic(t *testing.T) {
 		t.Errorf("annotations %v", got)
 	}
 }
+
+// A tenant's pod that an API server takes, and that has more than decisions walk through, costs no other its object.
+func TestAPodOfTooMuchCostsNoOtherItsObject(t *testing.T) {
+	var annotations strings.Builder
+	for i := range 1001 {
+		fmt.Fprintf(&annotations, `"a/k%d":"",`, i)
+	}
+	tolerations := strings.Repeat(`{"key":"a"},`, 501)
+	s := New()
+	put(t, s, true, text("a", 1), `{"metadata":{"uid":"t","namespace":"tenant","name":"t","annotations":{`+annotations.String()+`"b":""}},
+"spec":{"hostNetwork":true,"tolerations":[`+tolerations+`{}],"containers":[{"name":"c","ports":[`+strings.Repeat(`{"containerPort":1},`, 1001)+`{}]}]}}`)
+	if got := uids(s.Snapshot()); !slices.Equal(got, []string{"a", "t"}) {
+		t.Errorf("known %v", got)
+	}
+}

@@ -3,16 +3,17 @@ package podjson
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 )
 
 // Asking decodes a pod that asks whether a node takes it. Unlike Pod it does not refuse a field that it does not know, for one of a newer
-// API is nothing that the node can be short of; these are named in unknown. What a pod must have may be missing: see Complete. What comes
-// back is not trimmed.
+// API is nothing that the node can be short of; the first hundred of these are named in unknown. What a pod must have may be missing: see
+// Complete. What comes back is not trimmed.
 func Asking(raw []byte) (p *v1.Pod, unknown []string, err error) {
-	p, doubts, err := decode(raw, bounds{MaxAsking, maxUnknown})
+	p, doubts, err := decode(raw, bounds{MaxAsking, math.MaxInt, true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,31 +2,64 @@ package podjson
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
+// maxContainers bounds a pod's containers of all kinds together.
+const maxContainers = 200
+
 // most is how much a client's pod may have of what decisions walk through, while the runtime waits for one and lets every pod in after two
-// seconds. Together they keep it to milliseconds. No pod that runs anywhere comes near.
+// seconds. Together they keep it to milliseconds. Hardly a pod that runs anywhere comes near. drop takes from a trimmed pod what is too
+// much: what is unknown refuses nothing.
 var most = []struct {
 	field string
 	n     int
 	count func(*v1.Pod) int
+	drop  func(*v1.Pod)
 }{
-	{"containers", 200, func(p *v1.Pod) int {
+	{"containers", maxContainers, func(p *v1.Pod) int {
 		return len(p.Spec.Containers) + len(p.Spec.InitContainers) + len(p.Spec.EphemeralContainers)
+	}, func(p *v1.Pod) { // the pod counts for what the rest requests: it is a victim the sooner
+		s := &p.Spec
+		s.EphemeralContainers = nil
+		s.Containers = slices.Clone(s.Containers[:min(len(s.Containers), maxContainers)])
+		s.InitContainers = slices.Clone(s.InitContainers[:min(len(s.InitContainers), maxContainers-len(s.Containers))])
 	}},
-	{"kinds of resources", 50, resources},
-	{"host ports", 1000, hostPorts},
+	{"kinds of resources", 50, resources, dropResources},
+	{"host ports", 1000, hostPorts, func(p *v1.Pod) {
+		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				list[i].Ports = nil
+			}
+		}
+	}},
 	{"sysctls", 100, func(p *v1.Pod) int {
 		if p.Spec.SecurityContext == nil {
 			return 0
 		}
 		return len(p.Spec.SecurityContext.Sysctls)
+	}, func(p *v1.Pod) { p.Spec.SecurityContext.Sysctls = nil }},
+	{"tolerations", 500, func(p *v1.Pod) int { return len(p.Spec.Tolerations) }, func(p *v1.Pod) {
+		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} // of everything: one of those might be
 	}},
-	{"tolerations", 500, func(p *v1.Pod) int { return len(p.Spec.Tolerations) }},
-	{"terms, keys and values of node selector and affinity, of 64 characters each", 1000, selector},
-	{"annotations", 1000, func(p *v1.Pod) int { return len(p.Annotations) }},
+	{"terms, keys and values of node selector and affinity, of 64 characters each", 1000, selector, func(p *v1.Pod) {
+		p.Spec.NodeSelector, p.Spec.Affinity = nil, nil
+	}},
+	{"annotations of AppArmor", 1000, func(p *v1.Pod) (n int) { // the others that decide are looked up by name
+		for key := range p.Annotations {
+			if appArmors(key) {
+				n++
+			}
+		}
+		return n
+	}, func(p *v1.Pod) {
+		maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return appArmors(key) })
+		p.Annotations = maps.Clone(p.Annotations) // as small as it is now
+	}},
 }
 
 // bearable refuses a pod that has more of anything.
@@ -37,6 +70,38 @@ func bearable(p *v1.Pod) error {
 		}
 	}
 	return nil
+}
+
+// lighten takes from a trimmed pod what it has too much of. To refuse it would cost all others that are put with it their objects, and an
+// API server takes it from any tenant.
+func lighten(p *v1.Pod) {
+	for _, m := range most {
+		if m.count(p) > m.n {
+			m.drop(p)
+		}
+	}
+}
+
+// dropResources leaves those of the node's that every pod may request.
+func dropResources(p *v1.Pod) {
+	cut := func(all ...v1.ResourceList) {
+		for _, list := range all {
+			maps.DeleteFunc(list, func(name v1.ResourceName, _ resource.Quantity) bool {
+				return name != v1.ResourceCPU && name != v1.ResourceMemory && name != v1.ResourceEphemeralStorage
+			})
+		}
+	}
+	cut(p.Spec.Overhead)
+	if r := p.Spec.Resources; r != nil {
+		cut(r.Requests, r.Limits)
+	}
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			r := &list[i].Resources
+			cut(r.Requests, r.Limits)
+			r.Requests, r.Limits = maps.Clone(r.Requests), maps.Clone(r.Limits) // as small as they are now
+		}
+	}
 }
 
 // resources counts kinds and not entries: each of a sidecar's is added to each init container's.

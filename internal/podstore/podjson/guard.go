@@ -28,7 +28,7 @@ const MaxAsking = 2 << 20
 // a pod's own fields are a dozen deep, and what an API server notes of who manages them some more.
 const maxDepth = 100
 
-// maxUnknown is how many fields a client's pod may have that no pod has. Each costs the decoder more than one that is known.
+// maxUnknown is after how many fields that no pod has one that is put, and is refused for the first, need not be decoded.
 const maxUnknown = 100
 
 // guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses quantities that would
@@ -50,6 +50,8 @@ func guard(raw []byte, may bounds) error {
 type bounds struct {
 	memory  int // bytes, when it is decoded
 	unknown int // fields
+	// once: a field that is there twice is refused. The decoder tells of a hundred odd fields, and it may be beyond those.
+	once bool
 }
 
 type guarding struct {
@@ -112,6 +114,10 @@ func (g *guarding) object(t reflect.Type) error {
 	case t.Kind() == reflect.Map:
 		elem = t.Elem()
 	}
+	var seen map[string]bool
+	if g.may.once && t != nil {
+		seen = map[string]bool{}
+	}
 	for g.dec.More() {
 		tok, err := g.dec.Token()
 		if err != nil {
@@ -131,6 +137,12 @@ func (g *guarding) object(t reflect.Type) error {
 			if err := g.pay(2 * (int(elem.Size()) + len(key) + 16)); err != nil { // a map is about half empty
 				return err
 			}
+		}
+		if seen != nil && of != nil {
+			if seen[key] {
+				return fmt.Errorf("duplicate field %q", g.at())
+			}
+			seen[key] = true
 		}
 		if err := g.value(of); err != nil {
 			return err

@@ -15,9 +15,9 @@ import (
 const maxUID = 128
 
 // Pod decodes one pod. Unknown and duplicate fields, another kind of object, a missing or odd uid, namespace or name are errors
-// that name the field. What comes back is trimmed, see Trim.
+// that name the field. What comes back is trimmed, see Trim, and without what it has too much of.
 func Pod(raw []byte) (*v1.Pod, error) {
-	p, doubts, err := decode(raw, bounds{maxDecoded, maxUnknown})
+	p, doubts, err := decode(raw, bounds{maxDecoded, maxUnknown, false})
 	if err != nil {
 		return nil, err
 	}
@@ -27,16 +27,15 @@ func Pod(raw []byte) (*v1.Pod, error) {
 	if err := Named(p); err != nil {
 		return nil, err
 	}
-	if err := bearable(p); err != nil {
-		return nil, err
-	}
-	return Trim(p), nil
+	p = Trim(p)
+	lighten(p)
+	return p, nil
 }
 
 // Manifest decodes a static pod's manifest, which may lack uid and namespace. As the kubelet does, it takes it in spite of
 // unknown and duplicate fields, which are returned as doubts. What comes back is not trimmed.
 func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {
-	if p, doubts, err = decode(raw, bounds{maxDecoded, math.MaxInt}); err != nil {
+	if p, doubts, err = decode(raw, bounds{maxDecoded, math.MaxInt, false}); err != nil {
 		return nil, nil, err
 	}
 	if err := Typed(p); err != nil {

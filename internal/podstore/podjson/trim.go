@@ -51,9 +51,13 @@ func Trim(p *v1.Pod) *v1.Pod {
 func keptAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key, _ string) bool {
-		return !Keeps(key) && !strings.HasPrefix(key, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
+		return !Keeps(key) && !appArmors(key)
 	})
 	return maps.Clone(out) // as small as it is now
+}
+
+func appArmors(annotation string) bool {
+	return strings.HasPrefix(annotation, v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
 }
 
 // trimContainers keeps of ports those of the host, which of a pod in the host's network are all.

@@ -71,7 +71,7 @@ func (r *reactor) besieged(besieged bool, count int) (out []outcome) {
 		defer r.shell("kill -9 " + strconv.Itoa(pid))
 		r.until("a thousand clients have come", func() error { return r.reads(log, "besieged") })
 	}
-	l := load{name: fmt.Sprint("besieged ", besieged), pod: leaking(), headroom: 30 * mib, rate: "100Mi"}
+	l := load{name: fmt.Sprint("besieged ", besieged), pod: leaking(), headroom: 60 * mib, rate: "100Mi"}
 	for range count {
 		out = append(out, r.try(k, l))
 	}

@@ -50,6 +50,7 @@ import (
 	"jettison/internal/frames"
 	"jettison/internal/garbage"
 	"jettison/internal/kill"
+	"jettison/internal/limits"
 	"jettison/internal/lister"
 	"jettison/internal/looks"
 	"jettison/internal/objects"
@@ -151,6 +152,7 @@ type builder struct {
 	state     records.State // of the process before this one
 	running   []api.Record
 	doubts    []error
+	left      limits.Left // in cgroups of pods, by the process before this one
 }
 
 func newBuilder(o Options, s *sources.Sources) *builder {
@@ -394,7 +396,8 @@ func (b *builder) protect(l *loop) {
 	if own == "" || b.o.DryRun {
 		return
 	}
-	restore, refused := protect.Memory(b.s.FS, own, !l.kubelet.Found())
+	// What is added where an agent before this one has left its protection could not be told from that any more.
+	restore, refused := protect.Memory(b.s.FS, own, !l.kubelet.Found() && !b.left.Protection)
 	for _, err := range refused {
 		b.log.Warn("not as it should be", "error", err)
 	}

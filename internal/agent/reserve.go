@@ -42,12 +42,13 @@ func (b *builder) teller() limits.Teller {
 	return limits.TellSystemd(b.o.HostRoot)
 }
 
-// unlimit puts back what an agent before this one has left in cgroups of pods.
+// unlimit puts back what an agent before this one has left in cgroups of pods; what it cannot now, the loop does later.
 func (b *builder) unlimit(ctx context.Context, l *loop) {
 	if b.o.DryRun {
 		return
 	}
 	r := limits.Mend(ctx, b.s.FS, b.o.Config.CgroupRoot, b.o.Config.WriteAllocatable, l.kubelet.Found, b.teller())
+	b.left = r.Left
 	if r.Restored > 0 {
 		b.log.Info("put back what was written to cgroups of pods", "restored", r.Restored)
 	}
@@ -56,14 +57,14 @@ func (b *builder) unlimit(ctx context.Context, l *loop) {
 	}
 }
 
-// limit begins to write to cgroups of pods, where the configuration says so. A dry run does not.
+// limit begins to write to cgroups of pods, where the configuration says so, and to put back what is left there. A dry run does neither.
 func (b *builder) limit(l *loop) {
 	c := b.o.Config
 	capacity := l.capacity()
 	if fields := limits.Told(capacity, l.reserved(capacity)); fields != nil {
 		b.log.Info("allocatable", fields...)
 	}
-	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS {
+	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS && b.left == (limits.Left{}) {
 		return
 	}
 	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // its own: a pass may outlive what the others read
@@ -73,7 +74,7 @@ func (b *builder) limit(l *loop) {
 	}
 	l.upkeep.limits = limits.New(limits.Options{
 		FS: fs, CgroupRoot: c.CgroupRoot, Allocatable: c.WriteAllocatable, MemoryQoS: c.MemoryQoS, Factor: c.MemoryThrottlingFactor,
-		Node: l.shares,
+		Left: b.left, Node: l.shares,
 		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubelet, Objects: b.objects.All, Tell: b.teller(), Log: b.log,
 	})
 	b.closing(l.upkeep.limits.Close)

@@ -102,6 +102,58 @@ func TestNodeAllocatableIsWrittenOnlyWhereTheConfigurationSaysSo(t *testing.T) {
 	}
 }
 
+// An agent that does not know yet at its start whether a kubelet is here puts back what one before it has left as soon as it knows.
+func TestWhatIsLeftIsPutBackOnceNoKubeletIsHere(t *testing.T) {
+	l := newLoop(t, "writeAllocatable: true\nsystemReserved: {memory: 300Mi}\n", nil)
+	l.control()
+	if err := unix.Setxattr(filepath.Join(l.Dir, "cgroup"), "trusted.jettison.try", nil, 0); err != nil {
+		t.Skip("no extended attributes here: ", err)
+	}
+	pass := func() {
+		l.upkeep.limits.Tick(t.Context(), time.Now(), l.kubelet.Found(), l.pods.All())
+		select {
+		case r := <-l.upkeep.limits.Results():
+			l.upkeep.limits.OnResult(r)
+		case <-time.After(time.Minute):
+			t.Fatal("no pass")
+		}
+	}
+	l.b.limit(l.loop)
+	pass()
+	if got := l.memoryMax(t); got == "max" {
+		t.Fatal("not limited")
+	}
+	l.o.Config.WriteAllocatable, l.upkeep.limits = false, nil
+	comm := filepath.Join(l.Dir, "proc/1/comm") // which is not read for a while
+	if err := os.Remove(comm); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(comm, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.kubelet.LookNow()
+	l.unlimitNow(t)
+	l.b.limit(l.loop)
+	if got := l.memoryMax(t); !l.kubelet.Found() || got == "max" || l.upkeep.limits == nil {
+		t.Fatalf("a kubelet may be here %v: memory.max %s\n%s", l.kubelet.Found(), got, l.Text())
+	}
+	held, err := os.OpenFile(comm, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(comm); err != nil {
+		t.Fatal(err)
+	}
+	l.Write("proc/1/comm", "systemd\n")
+	_, _ = held.WriteString("systemd\n")
+	_ = held.Close()
+	l.kubelet.OnResult(<-l.kubelet.Results())
+	pass()
+	if got := l.memoryMax(t); got != "max" || !strings.Contains(l.Text(), `msg="put back what was written to cgroups of pods" restored=3`) {
+		t.Errorf("memory.max %s\n%s", got, l.Text())
+	}
+}
+
 // A container without a limit is throttled by what is left for pods, as a kubelet has it, whether pods are held to that or not.
 func TestThrottledByWhatIsLeftForPods(t *testing.T) {
 	for _, enforce := range []string{"pods", "none"} {

@@ -43,7 +43,7 @@ func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error 
 	if bytes < leastCache || !p.allowed() {
 		return nil
 	}
-	p.looked = false // that takes seconds, in which a kubelet may come
+	p.until = time.Time{} // that takes seconds, in which a kubelet may come
 	if p.takeCache != nil {
 		return p.takeCache(g, bytes)
 	}

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -21,6 +22,8 @@ const (
 	Every = 10 * time.Second
 	// endLimit is how long Close waits for the pass under way, and then for what is put back; and Mend for that at the start.
 	endLimit = time.Second
+	// mostWait is between two passes that put back, at most, where one after the other cannot do all of it.
+	mostWait = 5 * time.Minute
 )
 
 // Node is what a node has; what of it the cgroup above all pods may have; and what is left for pods, less than that where they are not
@@ -33,6 +36,7 @@ type Options struct {
 	CgroupRoot string
 	Allocatable,
 	MemoryQoS bool // what is written at all
+	Left    Left             // by an agent before this one, as Mend says
 	Factor  float64          // memoryThrottlingFactor
 	Node    func() Node      // called in the loop's goroutine
 	Self    string           // cgroup of this process; empty: it is in no pod
@@ -47,74 +51,105 @@ type Part struct {
 	o      Options
 	writer *Writer
 
-	running    bool
-	began      time.Time
-	protecting bool // something may be protected
-	undoing    bool // the pass under way puts back
-	beside     bool // that a kubelet has come was said
-	unknown    int  // pods whose request nobody has told, as last said
-	results    chan Result
+	running bool
+	pass    duty          // the pass under way, or the last one
+	written time.Time     // when the last one began that writes
+	undone  time.Time     // when the last one began that puts back
+	wait    time.Duration // from then to the next one of these
+	left    Left          // what may have to be put back
+	beside  bool          // that a kubelet has come was said
+	unknown int           // pods whose request nobody has told, as last said
+	results chan Result
 
 	passing sync.WaitGroup
 }
 
+// duty is what a pass does.
+type duty struct{ limit, protect, unlimit, unprotect bool }
+
+func (d duty) writes() bool { return d.limit || d.protect }
+func (d duty) undoes() bool { return d.unlimit || d.unprotect }
+
 // New makes a Part that has not passed yet. Mend comes before.
 func New(o Options) *Part {
 	w := &Writer{FS: o.FS, CgroupRoot: o.CgroupRoot, Kubelet: o.Kubelet, Tell: o.Tell}
-	return &Part{o: o, writer: w, results: make(chan Result, 1)}
+	return &Part{o: o, writer: w, left: o.Left, results: make(chan Result, 1)}
+}
+
+// Left is what an agent has left that is still to be put back, or systemd to be told of it.
+type Left struct {
+	Limits     bool // of the cgroups above all pods
+	Protection bool // of the memory that pods request
+	Word       bool // to systemd, of either
 }
 
 // Mend puts back what an agent before this one has left: all protection, which begins anew, and, where node allocatable is not written any
-// more, what the cgroups above pods were limited to. Beside a kubelet those limits are left alone: it writes them itself when it starts,
-// whatever it enforces, and nobody can tell a value of the agent's from the same value of the kubelet's
-// (pkg/kubelet/cm/node_container_manager_linux.go enforceNodeAllocatableCgroups, v1.36.3). It is called at the start, before package
-// protect raises anything in the same cgroups.
+// more, what the cgroups above pods were limited to. It is called at the start, before package protect raises anything in the same cgroups.
+// What is left then is a Part's.
+//
+// Beside a kubelet those limits are left alone, and noted: it writes them itself when it starts, whatever it enforces, and nobody can tell
+// a value of the agent's from the same value of the kubelet's (pkg/kubelet/cm/node_container_manager_linux.go
+// enforceNodeAllocatableCgroups, v1.36.3). Where it is gone for good, nobody wants either: what is the agent's by its note is put back then,
+// and a value that only the kubelet has written stays.
 func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool, kubelet func() bool, tell Teller) Result {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
 	w := &Writer{FS: fs, CgroupRoot: cgroupRoot, Kubelet: kubelet, Tell: tell}
-	r := w.Unprotect(ctx)
-	if !allocatable && !kubelet() {
-		u := w.Unlimit(ctx)
-		r.Restored += u.Restored
-		if r.Err == nil {
-			r.Err = u.Err
-		}
-	}
-	return r
+	return w.Undo(ctx, !allocatable, true)
 }
 
-// Tick begins a pass where one is due. Beside a kubelet there is none but one that puts back what is protected.
+// and is what two parts of a pass did, of which the second puts back.
+func (r Result) and(o Result) Result {
+	return Result{
+		Limited: append(r.Limited, o.Limited...), Written: r.Written + o.Written, Restored: r.Restored + o.Restored, Pods: r.Pods + o.Pods,
+		Unknown: r.Unknown + o.Unknown, Beside: r.Beside || o.Beside, Err: errors.Join(r.Err, o.Err),
+		Left: o.Left,
+	}
+}
+
+// due is what a pass that begins now is to do. Beside a kubelet nothing is written, and nothing put back but what is protected.
+func (p *Part) due(now time.Time, kubelet bool) (d duty) {
+	if now.Sub(p.written) >= Every && !kubelet {
+		d.limit, d.protect = p.o.Allocatable, p.o.MemoryQoS
+	}
+	if now.Sub(p.undone) >= p.wait {
+		d.unlimit = (p.left.Limits || p.left.Word) && !p.o.Allocatable && !kubelet
+		d.unprotect = (p.left.Protection || p.left.Word) && (kubelet || !p.o.MemoryQoS)
+	}
+	return d
+}
+
+// Tick begins a pass where one is due.
 func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.Index) {
-	if p == nil || p.running || now.Sub(p.began) < Every || !p.o.Allocatable && !p.o.MemoryQoS {
+	if p == nil || p.running {
 		return
 	}
-	if kubelet && !p.protecting {
+	d := p.due(now, kubelet)
+	if d == (duty{}) {
 		return
 	}
-	p.running, p.began, p.undoing = true, now, kubelet
-	if kubelet {
-		p.beginPass(func() Result { return p.writer.Unprotect(ctx) })
-		return
+	var node Node
+	if p.running, p.pass = true, d; d.writes() {
+		p.written, node = now, p.o.Node()
 	}
-	node := p.o.Node()
-	o, w, page := p.o, p.writer, uint64(os.Getpagesize())
-	known := Known{Runtime: pods, Capacity: amount(node.Capacity), Self: o.Self}
-	p.protecting = p.protecting || o.MemoryQoS
+	if d.undoes() {
+		p.undone = now
+	}
+	o, w := p.o, p.writer
+	p.left.Protection = p.left.Protection || d.protect
 	p.beginPass(func() (r Result) {
-		if o.Allocatable {
+		if d.limit {
 			r = w.Limit(ctx, TargetsOf(node.Enforced))
 		}
-		if o.MemoryQoS && !r.Beside {
-			known.Objects = o.Objects()
-			q := w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor, Page: page})
-			if q.Limited = r.Limited; q.Err == nil {
-				q.Err = r.Err
-			}
-			r = q
+		if d.protect && !r.Beside {
+			known := Known{Objects: o.Objects(), Runtime: pods, Capacity: amount(node.Capacity), Self: o.Self}
+			r = r.and(w.Protect(ctx, known, Budget{Allocatable: amount(node.Left).V, Factor: o.Factor, Page: uint64(os.Getpagesize())}))
 		}
-		if r.Beside && o.MemoryQoS { // sooner than the loop hears of it
-			r.Restored += w.Unprotect(ctx).Restored
+		if d.protect && r.Beside { // sooner than the loop hears of it
+			r.Restored += w.Undo(ctx, false, true).Restored
+		}
+		if d.undoes() {
+			r = r.and(w.Undo(ctx, d.unlimit, d.unprotect))
 		}
 		return r
 	})
@@ -142,8 +177,8 @@ func (p *Part) Results() <-chan Result {
 // OnResult logs what a pass did, if anything.
 func (p *Part) OnResult(r Result) {
 	p.running = false
-	if p.undoing && r.Err == nil {
-		p.protecting = false
+	if p.pass.undoes() {
+		p.undid(r.Left)
 	}
 	for _, c := range r.Limited {
 		fields := []any{"cgroup", c.Cgroup, "file", c.File, "from", c.From.String(), "to", c.To.String()}
@@ -152,7 +187,12 @@ func (p *Part) OnResult(r Result) {
 		}
 		p.o.Log.Info("node allocatable", fields...)
 	}
-	if r.Written > 0 || r.Restored > 0 || r.Unknown != p.unknown && !p.undoing {
+	switch {
+	case !p.o.MemoryQoS:
+		if r.Restored > 0 {
+			p.o.Log.Info("put back what was written to cgroups of pods", "restored", r.Restored)
+		}
+	case r.Written > 0 || r.Restored > 0 || r.Unknown != p.unknown && p.pass.protect:
 		p.unknown = r.Unknown
 		p.o.Log.Info("memory that pods request", "pods", r.Pods, "unknown", r.Unknown, "written", r.Written, "restored", r.Restored)
 	}
@@ -162,6 +202,20 @@ func (p *Part) OnResult(r Result) {
 	p.beside = r.Beside
 	if r.Err != nil {
 		p.o.Log.Repeat("limits: "+r.Err.Error(), func() { p.o.Log.Warn("cgroups of pods are not as they should be", "error", r.Err) })
+	}
+}
+
+// undid takes what a pass has not put back. It is tried again, further and further apart.
+func (p *Part) undid(left Left) {
+	if p.pass.unlimit {
+		p.left.Limits = left.Limits
+	}
+	if p.pass.unprotect {
+		p.left.Protection = left.Protection
+	}
+	p.left.Word = left.Word
+	if p.wait = min(max(2*p.wait, Every), mostWait); left == (Left{}) {
+		p.wait = 0
 	}
 }
 
@@ -176,11 +230,11 @@ func (p *Part) Close() error {
 		return fmt.Errorf("stop writing to cgroups of pods: the kernel does not end it within %v: %w", endLimit, os.ErrDeadlineExceeded)
 	}
 	var r Result
-	if p.protecting {
+	if p.left.Protection {
 		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 		defer cancel()
 		undone := make(chan Result, 1)
-		p.passing.Go(func() { undone <- p.writer.Unprotect(ctx) })
+		p.passing.Go(func() { undone <- p.writer.Undo(ctx, false, true) })
 		if !waits(p.passing.Wait) {
 			return fmt.Errorf("put back what protects memory of pods: it takes longer than %v: %w", endLimit, os.ErrDeadlineExceeded)
 		}

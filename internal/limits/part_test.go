@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/cgroup"
 	"jettison/internal/repeat"
 )
 
@@ -129,6 +130,85 @@ func TestPartThatMayWriteNothing(t *testing.T) {
 	p = nil
 	p.Tick(t.Context(), time.Now(), false, known.Runtime)
 	if err := p.Close(); err != nil || p.Results() != nil {
+		t.Error(err)
+	}
+}
+
+// What an agent before this one has left is put back as soon as no kubelet is here, whenever that is, further and further apart where it
+// cannot be, and then never again.
+func TestWhatIsLeftIsPutBackInTheEnd(t *testing.T) {
+	n, known, budget := protected(t)
+	n.writer(never).Limit(t.Context(), all)
+	n.writer(never).Protect(t.Context(), known, budget)
+	mended := n.writer(always).Undo(&cut{t.Context(), 0}, true, true)
+	if mended.Left != (Left{Limits: true, Protection: true}) || mended.Restored > 0 {
+		t.Fatalf("%+v", mended)
+	}
+	kubelet := true
+	p, text := partOf(n, known, func(o *Options) {
+		o.Allocatable, o.MemoryQoS, o.Left, o.Kubelet = false, false, mended.Left, func() bool { return kubelet }
+	})
+	now := time.Now()
+	pass := func(after time.Duration, beside, want bool) {
+		t.Helper()
+		now = now.Add(after)
+		if p.Tick(t.Context(), now, beside, known.Runtime); p.running != want {
+			t.Errorf("a pass: %v, want %v", p.running, want)
+		}
+		if p.running {
+			p.OnResult(<-p.Results())
+		}
+	}
+	limits := map[string]string{"kubepods memory.max": "7516192768", "kubepods pids.max": "30000", "kubepods cpu.weight": "149"}
+	pass(0, true, true)
+	n.expect("beside a kubelet", limits)
+	pass(Every, true, false)
+	for wait := time.Duration(0); wait < mostWait; wait = min(max(2*wait, Every), mostWait) {
+		pass(wait, false, true) // the loop has not heard of it
+		pass(max(wait, Every/2)-1, false, false)
+		now = now.Add(1 - max(wait, Every/2))
+	}
+	n.expect("one is seen right before", limits)
+	kubelet = false
+	pass(mostWait, false, true)
+	n.expect("it has gone", map[string]string{})
+	pass(mostWait, false, false)
+	if left := n.notes(); len(left) > 0 || strings.Count(text.String(), `msg="put back what was written to cgroups of pods" restored=3`) != 1 {
+		t.Errorf("noted: %v\n%s", left, text)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Systemd that did not answer when limits were put back is told again, and what it sets back meanwhile is put back again.
+func TestSystemdIsToldByALaterPass(t *testing.T) {
+	n := newNode(t, "kubepods.slice")
+	s := &systemd{}
+	(&Writer{FS: n.fs, Kubelet: never, Tell: s.tell}).Limit(t.Context(), all)
+	s.down = errors.New("no bus")
+	mended := Mend(t.Context(), n.fs, "", false, never, s.tell)
+	p, _ := partOf(n, Known{}, func(o *Options) {
+		o.Allocatable, o.MemoryQoS, o.Left, o.Tell = false, false, mended.Left, s.tell
+	})
+	now := time.Now()
+	for range 3 {
+		p.Tick(t.Context(), now, false, nil)
+		p.OnResult(<-p.Results())
+		now = now.Add(mostWait)
+	}
+	s.reload(n, "kubepods.slice")
+	s.down, p.writer.refused = nil, time.Time{}
+	p.Tick(t.Context(), now, false, nil)
+	p.OnResult(<-p.Results())
+	n.expect("told", map[string]string{})
+	if left := n.notes(); len(left)+len(n.owed("kubepods.slice")) > 0 || !s.has["kubepods.slice"][cgroup.FileMemoryMax].Unlimited {
+		t.Errorf("noted %v, told %v", left, s.has)
+	}
+	if p.Tick(t.Context(), now.Add(mostWait), false, nil); p.running {
+		t.Error("one more pass")
+	}
+	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 }

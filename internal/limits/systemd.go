@@ -23,10 +23,11 @@ import (
 type Unit struct {
 	Name  string // kubepods.slice
 	Files map[cgroup.LimitFile]cgroup.Limit
+	of    *slice
 }
 
-// Teller tells systemd.
-type Teller func(ctx context.Context, units []Unit) error
+// Teller tells systemd of units, and calls told for each that it has taken.
+type Teller func(ctx context.Context, units []Unit, told func(Unit)) error
 
 // propertyOf is what systemd calls a file (systemd.resource-control(5)).
 var propertyOf = map[cgroup.LimitFile]string{
@@ -37,13 +38,16 @@ var propertyOf = map[cgroup.LimitFile]string{
 // tellLimit bounds how long systemd is waited for.
 const tellLimit = 5 * time.Second
 
+// maxRefusals is how many units are named that systemd does not take. One keeps it from being told of no other.
+const maxRefusals = 4
+
 // TellSystemd makes what the files of slices say their properties until the next boot: systemd writes all files of a slice when it has a
 // reason to, and what it was not told it would set back. It is told last, so that what it writes is there already: whoever lowers a
 // memory.max reclaims, and that must not be the first process. All that a slice has is told, for one property has it write all.
 //
 // It is reached below the host's root directory: a container has a /run of its own.
 func TellSystemd(hostRoot string) Teller {
-	return func(ctx context.Context, units []Unit) error {
+	return func(ctx context.Context, units []Unit, told func(Unit)) error {
 		ctx, cancel := context.WithTimeout(ctx, tellLimit)
 		defer cancel()
 		conn, err := connect(ctx, hostRoot)
@@ -51,12 +55,21 @@ func TellSystemd(hostRoot string) Teller {
 			return err
 		}
 		defer conn.Close()
+		var errs []error
 		for _, u := range units {
-			if err := conn.SetUnitPropertiesContext(ctx, u.Name, true, properties(u.Files)...); err != nil {
-				return fmt.Errorf("set properties of %s: %w", u.Name, err)
+			err := conn.SetUnitPropertiesContext(ctx, u.Name, true, properties(u.Files)...)
+			if err == nil {
+				told(u)
+				continue
+			}
+			if len(errs) < maxRefusals {
+				errs = append(errs, fmt.Errorf("set properties of %s: %w", u.Name, err))
+			}
+			if !errors.As(err, new(godbus.Error)) { // it is not systemd's answer: there will be none to the others either
+				break
 			}
 		}
-		return nil
+		return errors.Join(errs...)
 	}
 }
 

@@ -19,9 +19,10 @@ import (
 
 // fakeBus answers on a socket as systemd does, or as a bus with systemd behind it, and keeps what it was called for.
 type fakeBus struct {
-	mute  bool // says nothing once somebody has come
-	mu    sync.Mutex
-	calls []*godbus.Message
+	mute    bool   // says nothing once somebody has come
+	refuses string // properties of this unit
+	mu      sync.Mutex
+	calls   []*godbus.Message
 }
 
 func startBus(t *testing.T, socket string, b *fakeBus) *fakeBus {
@@ -86,6 +87,10 @@ func (b *fakeBus) messages(conn net.Conn, in *bufio.Reader) {
 			reply.Body = []any{":1.1"}
 			reply.Headers[godbus.FieldSignature] = godbus.MakeVariant(godbus.SignatureOf(":1.1"))
 		}
+		if b.member(m) == "SetUnitProperties" && m.Body[0] == b.refuses {
+			reply.Type = godbus.TypeError
+			reply.Headers[godbus.FieldErrorName] = godbus.MakeVariant("org.freedesktop.systemd1.NoSuchUnit")
+		}
 		if reply.EncodeTo(conn, binary.LittleEndian) != nil {
 			return
 		}
@@ -116,7 +121,7 @@ func TestTellSystemdBelowTheHostsRoot(t *testing.T) {
 	for _, name := range []string{"run/systemd/private", "run/dbus/system_bus_socket"} {
 		root := t.TempDir()
 		b := startBus(t, filepath.Join(root, name), &fakeBus{})
-		if err := TellSystemd(root)(t.Context(), oneUnit); err != nil {
+		if err := TellSystemd(root)(t.Context(), oneUnit, func(Unit) {}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := b.told(); len(got) != 1 || got[0] != "kubepods.slice" {
@@ -125,10 +130,21 @@ func TestTellSystemdBelowTheHostsRoot(t *testing.T) {
 	}
 }
 
+// A unit that systemd does not take keeps it from being told of no other.
+func TestAUnitThatSystemdDoesNotTake(t *testing.T) {
+	root := t.TempDir()
+	startBus(t, filepath.Join(root, "run/systemd/private"), &fakeBus{refuses: "b.slice"})
+	var took []string
+	err := TellSystemd(root)(t.Context(), []Unit{{Name: "a.slice"}, {Name: "b.slice"}, {Name: "c.slice"}}, func(u Unit) { took = append(took, u.Name) })
+	if err == nil || !strings.Contains(err.Error(), "set properties of b.slice: ") || strings.Join(took, " ") != "a.slice c.slice" {
+		t.Errorf("took %v, %v", took, err)
+	}
+}
+
 // Where nobody answers, that is known soon, and what is missing is named.
 func TestSystemdThatIsNotThere(t *testing.T) {
 	root := t.TempDir()
-	err := TellSystemd(root)(t.Context(), oneUnit)
+	err := TellSystemd(root)(t.Context(), oneUnit, func(Unit) {})
 	if err == nil || !strings.Contains(err.Error(), root+"/run/systemd/private") || !strings.Contains(err.Error(), root+"/run/dbus/system_bus_socket") {
 		t.Errorf("%v", err)
 	}
@@ -136,7 +152,7 @@ func TestSystemdThatIsNotThere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if err := TellSystemd(root)(ctx, oneUnit); err == nil || time.Since(began) > 2*time.Second {
+	if err := TellSystemd(root)(ctx, oneUnit, func(Unit) {}); err == nil || time.Since(began) > 2*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

@@ -1,13 +1,18 @@
 package limits
 
 import (
+	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/cgroup"
 	"jettison/internal/noted"
+	"jettison/stats/read"
 )
 
 // tellAgain is how long after systemd did not answer it is left alone, unless something is written.
@@ -17,90 +22,177 @@ const tellAgain = time.Minute
 // leaves it to the next pass or process. Without it systemd would write a limit again that is put back, and nobody would know.
 const noteOwed = cgroup.Trusted + "untold"
 
-// untold is what comes of it where systemd does not answer. A pass that only puts back, at the start, may be the last of its process.
-const untold = "the next pass tells it, or the next start where nothing is to be written; what it sets back, only passes write again"
+// untold is what comes of it where systemd does not take all of it.
+const untold = "it is told again, and what it sets back meanwhile is written again"
+
+// unitName is that of a slice of systemd's; empty: a cgroup is none. By its name a slice lies in one place only, so that nothing below a pod
+// is taken for another's.
+func unitName(cgroupPath string) string {
+	name := path.Base(cgroupPath)
+	if !strings.HasSuffix(name, ".slice") || read.CgroupOfParent(name) != cgroupPath {
+		return ""
+	}
+	return name
+}
 
 // isSlice: systemd is told of these alone. A container's scope ends with it.
-func (p *pass) isSlice(cgroupPath string) bool {
-	return p.Tell != nil && strings.HasSuffix(cgroupPath, ".slice")
+func (p *pass) isSlice(cgroupPath string) bool { return p.Tell != nil && unitName(cgroupPath) != "" }
+
+// slice is one of systemd's that it is to be told of.
+type slice struct {
+	path string
+	// before: it was to be told of it before this pass, so that it knows an earlier value than what was there.
+	before bool
+	back   map[cgroup.LimitFile]bool // files that have again what they had before, which is noted until it is told
 }
 
 // owes notes, before a slice is written to, that systemd is to be told of it.
 func (p *pass) owes(g *cgroup.Group, cgroupPath string) error {
-	if !p.isSlice(cgroupPath) {
-		return nil
-	}
-	if p.written = true; p.owed[cgroupPath] {
+	if !p.isSlice(cgroupPath) || p.owed[cgroupPath] != nil {
 		return nil
 	}
 	if err := g.SetNote(noteOwed, ""); err != nil {
 		return fmt.Errorf("note that systemd is to be told: %w: without that nothing is written", err)
 	}
 	p.remember(cgroupPath)
+	p.written = true
 	return nil
 }
 
+// wrote keeps that a file was written: systemd is told now, though it did not answer a moment ago.
+func (p *pass) wrote(cgroupPath string) { p.written = p.written || p.owed[cgroupPath] != nil }
+
 // recall sees whether systemd was not told of a slice that was written to before.
 func (p *pass) recall(g *cgroup.Group, cgroupPath string) {
-	if !p.isSlice(cgroupPath) || p.owed[cgroupPath] {
+	if !p.isSlice(cgroupPath) || p.owed[cgroupPath] != nil {
 		return
 	}
-	if _, owed, err := g.Note(noteOwed); err == nil && owed {
-		p.remember(cgroupPath)
+	_, owed, err := g.Note(noteOwed)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		p.failed(err)
+	}
+	if owed {
+		p.remember(cgroupPath).before = true
 	}
 }
 
-func (p *pass) remember(cgroupPath string) {
+func (p *pass) remember(cgroupPath string) *slice {
 	if p.owed == nil {
-		p.owed = map[string]bool{}
+		p.owed = map[string]*slice{}
 	}
-	p.owed[cgroupPath] = true
-	p.slices = append(p.slices, cgroupPath)
+	s := &slice{path: cgroupPath, back: map[cgroup.LimitFile]bool{}}
+	p.owed[cgroupPath] = s
+	p.slices = append(p.slices, s)
+	return s
+}
+
+// isUntold reports whether systemd knows an earlier value than what was there when the pass began.
+func (p *pass) isUntold(cgroupPath string) bool {
+	s := p.owed[cgroupPath]
+	return s != nil && s.before
 }
 
 // tell tells systemd of the slices that it is to be told of.
 func (p *pass) tell() {
-	if len(p.slices) == 0 || !p.written && time.Since(p.refused) < tellAgain {
+	if len(p.slices) == 0 {
 		return
 	}
-	if err := p.Tell(p.ctx, p.units()); err != nil {
-		p.refused = time.Now()
-		p.errs = append(p.errs, fmt.Errorf("tell systemd: %w: %s", err, untold))
+	if !p.written && time.Since(p.refused) < tellAgain {
+		p.left = true
 		return
 	}
 	p.refused = time.Time{}
-	for _, at := range p.slices {
-		if g, err := p.FS.Group(at); err == nil {
-			p.failed(g.RemoveNote(noteOwed))
-			g.Close()
+	if err := p.Tell(p.ctx, p.units(), p.told); err != nil {
+		p.refused = time.Now()
+		p.failed(fmt.Errorf("tell systemd: %w: %s", err, untold))
+	}
+}
+
+// told takes that systemd knows of a slice: nothing is noted any more of what was put back there.
+func (p *pass) told(u Unit) {
+	g, err := p.FS.Group(u.of.path)
+	if err != nil {
+		p.failed(err)
+		return
+	}
+	defer g.Close()
+	for file := range u.of.back {
+		if err = noted.Forget(g, file); err != nil {
+			p.failed(err)
+			return
 		}
 	}
+	p.failed(g.RemoveNote(noteOwed))
 }
 
 // restore puts back what files of a cgroup had before.
 func (p *pass) restore(g *cgroup.Group, cgroupPath string, files ...cgroup.LimitFile) {
-	if !noted.Any(g, files...) {
-		return
-	}
-	if err := p.owes(g, cgroupPath); err != nil {
+	for _, file := range files {
+		_, _, err := p.putBack(g, cgroupPath, file)
 		p.failed(err)
-		return
 	}
-	changed, err := noted.Restore(g, files...)
-	p.r.Restored += len(changed)
-	p.failed(err)
 }
 
-// units are the slices that systemd is to be told of, with what their files say now.
+// putBack puts back what one file had before, and says what it says then. In a slice that stays noted until systemd was told: what it sets
+// back meanwhile, for it was told of that once, is known for the agent's own then, and put back once more.
+func (p *pass) putBack(g *cgroup.Group, cgroupPath string, file cgroup.LimitFile) (now cgroup.Limit, done bool, err error) {
+	c, isNoted, err := noted.Find(g, file)
+	if err != nil || !isNoted {
+		return c.Now, false, err
+	}
+	if may, err := p.mayPutBack(g, cgroupPath, &c); err != nil || !may {
+		return c.Now, false, err
+	}
+	if err := p.owes(g, cgroupPath); err != nil {
+		return c.Now, false, err
+	}
+	changed, err := c.Restore()
+	if err != nil {
+		return c.Now, false, err
+	}
+	if changed {
+		p.r.Restored++
+		p.wrote(cgroupPath)
+	}
+	if s := p.owed[cgroupPath]; s != nil {
+		s.back[file] = true
+		return c.Now, true, nil
+	}
+	return c.Now, true, noted.Forget(g, file)
+}
+
+// mayPutBack: what cgroups above pods are limited to is a kubelet's where one is here, and a memory.max is not put back where pods have
+// outgrown it.
+func (p *pass) mayPutBack(g *cgroup.Group, cgroupPath string, c *noted.Control) (bool, error) {
+	if slices.Contains(protections, c.File) {
+		return true, nil
+	}
+	if !p.allowed() {
+		p.left = true
+		return false, nil
+	}
+	if c.File != cgroup.FileMemoryMax || !c.Ours || c.Before.Unlimited || c.Before.Bytes >= c.Now.Bytes {
+		return true, nil
+	}
+	current, err := g.MemoryCurrent(p.buf[:])
+	if err == nil && plus(current, raceMargin) > c.Before.Bytes {
+		err = fmt.Errorf("memory.max of /%s was %v before the agent came, and pods use %d: it stays %v", cgroupPath, c.Before, current, c.Now)
+	}
+	return err == nil, err
+}
+
+// units are the slices that systemd is to be told of, with what their files say now. What was put back is, once more: systemd may have
+// written an earlier value since, and must not be told that.
 func (p *pass) units() (out []Unit) {
-	for _, at := range p.slices {
-		g, err := p.FS.Group(at)
+	for _, s := range p.slices {
+		g, err := p.FS.Group(s.path)
 		if err != nil {
+			p.failed(err)
 			continue
 		}
-		u := Unit{Name: path.Base(at), Files: map[cgroup.LimitFile]cgroup.Limit{}}
+		u := Unit{Name: unitName(s.path), Files: map[cgroup.LimitFile]cgroup.Limit{}, of: s}
 		for file := range propertyOf {
-			if l, err := g.Limit(file, p.buf[:]); err == nil {
+			if l, err := p.says(g, s, file); err == nil {
 				u.Files[file] = l
 			}
 		}
@@ -108,4 +200,17 @@ func (p *pass) units() (out []Unit) {
 		out = append(out, u)
 	}
 	return out
+}
+
+// says is what systemd is told of a file: what it says, or has again.
+func (p *pass) says(g *cgroup.Group, s *slice, file cgroup.LimitFile) (cgroup.Limit, error) {
+	if s.back[file] {
+		now, done, err := p.putBack(g, s.path, file)
+		if done && err == nil {
+			return now, nil
+		}
+		delete(s.back, file) // it stays noted
+		p.failed(err)
+	}
+	return g.Limit(file, p.buf[:])
 }

@@ -17,7 +17,7 @@ import (
 type Writer struct {
 	FS         *cgroup.FS
 	CgroupRoot string // the kubelet's: pods are below it
-	// Kubelet looks for one, once in a pass and right before anything is written for the first time; and again where page cache was taken.
+	// Kubelet looks for one: right before anything is written, where that was not done a moment ago (lookHolds).
 	Kubelet func() bool
 	Tell    Teller // nil: systemd is not told
 
@@ -42,6 +42,7 @@ type Result struct {
 	Pods     int      // that were found
 	Unknown  int      // of these, how many are not BestEffort, and nobody has told what they request
 	Beside   bool     // a kubelet has come: nothing was written since it was seen
+	Left     Left     // of what was to be put back
 	Err      error
 }
 
@@ -50,11 +51,11 @@ type pass struct {
 	*Writer
 	ctx     context.Context
 	r       Result
-	may     bool     // no kubelet is here
-	looked  bool     // for one
-	written bool     // a slice of systemd's was, or is about to be
-	slices  []string // of systemd's that it is to be told of, in the order in which they were come upon
-	owed    map[string]bool
+	until   time.Time // for so long it counts that no kubelet was seen
+	left    bool      // not all was done: something that is to be put back is noted still, or systemd is to be told
+	written bool      // a slice of systemd's was, or is about to be
+	slices  []*slice  // of systemd's that it is to be told of, in the order in which they were come upon
+	owed    map[string]*slice
 	errs    []error
 	buf     [256]byte
 }
@@ -68,18 +69,27 @@ func (p *pass) end() Result {
 	return p.r
 }
 
-// allowed looks for a kubelet, unless that was done in this pass since page cache was taken. What is another's is not written to.
+// lookHolds is for how long it counts that no kubelet was seen, and where a search takes longer than that, for as long: so a pass that writes
+// to a thousand cgroups looks for no more than half of its time. One that has just been started writes to cgroups later than that: it reads
+// its files and asks the runtime first. A write may take seconds (memory.high); after it one is looked for again.
+const lookHolds = 100 * time.Millisecond
+
+// allowed looks for a kubelet, unless that was done a moment ago. What is another's is not written to, for the rest of the pass.
 func (p *pass) allowed() bool {
-	if !p.looked {
-		p.looked, p.may = true, !p.Kubelet()
-		p.r.Beside = !p.may
+	if began := time.Now(); !p.r.Beside && !began.Before(p.until) {
+		p.r.Beside = p.Kubelet()
+		now := time.Now()
+		p.until = now.Add(max(lookHolds, now.Sub(began)))
 	}
-	return p.may && p.ctx.Err() == nil
+	return !p.r.Beside && p.ctx.Err() == nil
 }
 
 // failed keeps what went wrong with a cgroup that is there still.
 func (p *pass) failed(err error) {
-	if err != nil && !errors.Is(err, cgroup.ErrVanished) && len(p.errs) < 8 {
+	if err == nil || errors.Is(err, cgroup.ErrVanished) {
+		return
+	}
+	if p.left = true; len(p.errs) < 8 {
 		p.errs = append(p.errs, err)
 	}
 }
@@ -132,8 +142,9 @@ func (p *pass) bring(g *cgroup.Group, root string, file cgroup.LimitFile, target
 		return err
 	}
 	from := c.Now
-	changed, err := c.Set(value)
+	changed, err := c.Set(value, p.isUntold(root))
 	if changed {
+		p.wrote(root)
 		p.r.Limited = append(p.r.Limited, Change{root, file, from, c.Now, target})
 	}
 	return err
@@ -157,41 +168,6 @@ func off(err error, cgroupPath string) error {
 	return err
 }
 
-// Unlimit puts back what the cgroups above all pods were limited to, but for a memory.max that would be below what is used.
-func (w *Writer) Unlimit(ctx context.Context) Result {
-	p := w.begin(ctx)
-	for _, root := range read.TopRoots(p.CgroupRoot) {
-		g, err := p.FS.Group(root)
-		if err != nil {
-			p.failed(err)
-			continue
-		}
-		p.recall(g, root)
-		files := []cgroup.LimitFile{cgroup.FilePIDsMax, cgroup.FileCPUWeight}
-		if err := p.roomBefore(g, root); err == nil {
-			files = append(files, cgroup.FileMemoryMax)
-		} else {
-			p.failed(err)
-		}
-		p.restore(g, root, files...)
-		g.Close()
-	}
-	return p.end()
-}
-
-// roomBefore reports whether the memory.max that was there before leaves room for what is used now.
-func (p *pass) roomBefore(g *cgroup.Group, root string) error {
-	c, err := noted.Read(g, cgroup.FileMemoryMax)
-	if err != nil || !c.Ours || c.Before.Unlimited {
-		return nil // restoring finds out by itself what is wrong
-	}
-	current, err := g.MemoryCurrent(p.buf[:])
-	if err == nil && plus(current, raceMargin) > c.Before.Bytes && c.Before.Bytes < c.Now.Bytes {
-		err = fmt.Errorf("memory.max of /%s was %v before the agent came, and pods use %d: it stays %v", root, c.Before, current, c.Now)
-	}
-	return err
-}
-
 // protections are the files that protection writes.
 var protections = []cgroup.LimitFile{cgroup.FileMemoryMin, cgroup.FileMemoryLow, cgroup.FileMemoryHigh}
 
@@ -210,13 +186,37 @@ func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
 	return p.end()
 }
 
-// Unprotect puts back all that Protect has written, by this process or one before it.
-func (w *Writer) Unprotect(ctx context.Context) Result {
+// Undo puts back what Limit and Protect have written, by this process or one before it: limits, what the cgroups above all pods were limited
+// to, but for a memory.max that would be below what is used, and none of it where a kubelet is here; protection, all of that. Systemd is told
+// last, for it may not answer.
+func (w *Writer) Undo(ctx context.Context, limits, protection bool) Result {
 	p := w.begin(ctx)
-	_, paths, err := gather(p.FS, p.CgroupRoot, Known{})
-	p.failed(err)
-	p.settle(paths, nil)
-	return p.end()
+	if limits {
+		p.unlimit()
+		p.r.Left.Limits, p.left = p.left, false
+	}
+	if protection {
+		_, paths, err := gather(p.FS, p.CgroupRoot, Known{})
+		p.failed(err)
+		p.settle(paths, nil)
+		p.r.Left.Protection, p.left = p.left, false
+	}
+	r := p.end()
+	r.Left.Word = p.left
+	return r
+}
+
+func (p *pass) unlimit() {
+	for _, root := range read.TopRoots(p.CgroupRoot) {
+		g, err := p.FS.Group(root)
+		if err != nil {
+			p.failed(err)
+			continue
+		}
+		p.recall(g, root)
+		p.restore(g, root, cgroup.FilePIDsMax, cgroup.FileCPUWeight, cgroup.FileMemoryMax)
+		g.Close()
+	}
 }
 
 // settle brings cgroups to their settings; files without one have again what they had before.
@@ -260,8 +260,9 @@ func (p *pass) set(g *cgroup.Group, path string, file cgroup.LimitFile, s Settin
 	if err := p.owes(g, path); err != nil {
 		return err
 	}
-	changed, err := c.Set(value)
+	changed, err := c.Set(value, p.isUntold(path))
 	if changed {
+		p.wrote(path)
 		p.r.Written++
 	}
 	return err

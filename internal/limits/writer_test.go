@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -48,7 +50,7 @@ func TestLimit(t *testing.T) {
 			}
 		}
 		n.expect(root, map[string]string{root + " memory.max": "7516192768", root + " pids.max": "30000", root + " cpu.weight": "149"})
-		if r := n.writer(never).Unlimit(t.Context()); r.Err != nil || r.Restored != 3 {
+		if r := n.writer(never).Undo(t.Context(), true, false); r.Err != nil || r.Restored != 3 {
 			t.Errorf("%+v", r)
 		}
 		n.expect(root+", put back", made)
@@ -59,7 +61,9 @@ func TestLimit(t *testing.T) {
 }
 
 // Only what is known is written, a second pass writes nothing, and where no pod was ever there is nothing to write to.
-func TestLimitWritesNoMoreThanItHasTo(t *testing.T) {
+func TestLimitWritesNoMoreThanItHasTo(t *testing.T) { synctest.Test(t, limitWritesNoMoreThanItHasTo) }
+
+func limitWritesNoMoreThanItHasTo(t *testing.T) {
 	n := newNode(t, "kubepods")
 	looked := 0
 	w := n.writer(func() bool { looked++; return false })
@@ -103,7 +107,7 @@ func TestLimitIsNeverBelowWhatIsUsed(t *testing.T) {
 	}
 	n.write("kubepods/memory.max", fmt.Sprintln(7<<30))
 	use(1 << 30)
-	if r := n.writer(never).Unlimit(t.Context()); r.Err != nil || max() != "" {
+	if r := n.writer(never).Undo(t.Context(), true, false); r.Err != nil || max() != "" {
 		t.Errorf("before all steps: %s, %v", max(), r.Err)
 	}
 }
@@ -149,7 +153,7 @@ func TestAFormerLimitIsNotPutBackBelowWhatIsUsed(t *testing.T) {
 	n.write("kubepods/memory.max", "2147483648\n")
 	n.writer(never).Limit(t.Context(), all)
 	n.write("kubepods/memory.current", "5368709120\n")
-	r := n.writer(never).Unlimit(t.Context())
+	r := n.writer(never).Undo(t.Context(), true, false)
 	if r.Err == nil || !strings.Contains(r.Err.Error(), "memory.max of /kubepods was 2147483648 before the agent came, and pods use 5368709120") {
 		t.Errorf("%v", r.Err)
 	}
@@ -157,7 +161,7 @@ func TestAFormerLimitIsNotPutBackBelowWhatIsUsed(t *testing.T) {
 		t.Errorf("memory.max is %s", got)
 	}
 	n.write("kubepods/memory.current", "1048576\n")
-	if r := n.writer(never).Unlimit(t.Context()); r.Err != nil || n.differs()["kubepods memory.max"] != "2147483648" {
+	if r := n.writer(never).Undo(t.Context(), true, false); r.Err != nil || n.differs()["kubepods memory.max"] != "2147483648" {
 		t.Errorf("%+v, %v", r, n.differs())
 	}
 }
@@ -180,7 +184,13 @@ func TestSystemdIsToldOfItsSlices(t *testing.T) {
 	n := newNode(t, burstable+"/kubepods-burstable-poda.slice/cri-containerd-a-c.scope", "kubepods")
 	var told []Unit
 	w := n.writer(never)
-	w.Tell = func(_ context.Context, units []Unit) error { told = append(told, units...); return nil }
+	w.Tell = func(_ context.Context, units []Unit, took func(Unit)) error {
+		for _, u := range units {
+			took(u)
+		}
+		told = append(told, units...)
+		return nil
+	}
 	w.Limit(t.Context(), all)
 	if len(told) != 1 || told[0].Name != "kubepods.slice" || told[0].Files[cgroup.FileMemoryMax] != (cgroup.Limit{Bytes: 7 << 30}) ||
 		told[0].Files[cgroup.FileMemoryHigh] != (cgroup.Limit{Unlimited: true}) || len(told[0].Files) != len(propertyOf) {
@@ -196,8 +206,8 @@ func TestSystemdIsToldOfItsSlices(t *testing.T) {
 	if want := []string{"kubepods.slice", "kubepods-burstable.slice", "kubepods-burstable-poda.slice"}; !slices.Equal(names, want) {
 		t.Errorf("told of %v", names)
 	}
-	w.Tell = func(context.Context, []Unit) error { return errors.New("no bus") }
-	if r := w.Unprotect(t.Context()); r.Err == nil || r.Restored == 0 || !strings.Contains(r.Err.Error(), "tell systemd: no bus") {
+	w.Tell = func(context.Context, []Unit, func(Unit)) error { return errors.New("no bus") }
+	if r := w.Undo(t.Context(), false, true); r.Err == nil || r.Restored == 0 || !strings.Contains(r.Err.Error(), "tell systemd: no bus") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -267,7 +277,7 @@ func TestProtectOnTopOfWhatWasThere(t *testing.T) {
 			t.Errorf("%s: %s, want %s", at, got[at], want)
 		}
 	}
-	if r := n.writer(never).Unprotect(t.Context()); r.Err != nil {
+	if r := n.writer(never).Undo(t.Context(), false, true); r.Err != nil {
 		t.Error(r.Err)
 	}
 	n.expect("put back", made)
@@ -287,8 +297,36 @@ func TestAPodThatRequestsLess(t *testing.T) {
 	if got, notes := n.differs()["kubepods/poda memory.min"], n.notes(); got != "83886080" || slices.Contains(notes, "kubepods/poda memory.min") {
 		t.Errorf("memory.min %s, notes %v", got, notes)
 	}
-	n.writer(never).Unprotect(t.Context())
+	n.writer(never).Undo(t.Context(), false, true)
 	n.expect("put back", made)
+}
+
+// slow is a context of a pass in which each cgroup takes a while: the kernel reclaims.
+type slow struct {
+	context.Context
+	takes time.Duration
+}
+
+func (s slow) Err() error { time.Sleep(s.takes); return s.Context.Err() }
+
+// A pass that takes long looks for a kubelet again and again, but not all the time, and writes nothing more once one has come.
+func TestAKubeletThatComesInTheMiddleOfAPass(t *testing.T) {
+	for _, c := range []struct {
+		each, search   time.Duration
+		looks, written int
+	}{
+		{0, 0, 1, 8}, {time.Second, 0, 2, 1}, {time.Second, time.Minute, 1, 8}, {time.Second, 3 * time.Second, 2, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n, known, budget := protected(t)
+			looks := 0
+			w := n.writer(func() bool { looks++; time.Sleep(c.search); return looks > 1 })
+			r := w.Protect(slow{t.Context(), c.each}, known, budget)
+			if looks != c.looks || r.Written != c.written || r.Beside != (looks > 1) || r.Err != nil {
+				t.Errorf("%v each, %v a search: looked for a kubelet %d times, %+v", c.each, c.search, looks, r)
+			}
+		})
+	}
 }
 
 // A pass that is to end writes nothing more.

@@ -6,26 +6,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"jettison/cgroup"
 )
 
 // Control is one control file of one cgroup, as it is and as it was before the agent wrote to it.
 type Control struct {
+	File  cgroup.LimitFile
 	group *cgroup.Group
-	file  cgroup.LimitFile
 	// Now is what the file says. Before is what it said before the agent wrote to it: Now, unless that is the agent's own.
 	Now, Before cgroup.Limit
 	// Ours: Now was written by the agent, by this process or one before it.
-	Ours  bool
-	noted bool // there is a note, whosever value is there now
+	Ours bool
+	told cgroup.Limit // what Set is to keep of the note, if has is true
+	has  bool         // there is a note that can be read, whosever value is there now
 }
 
 // Read reads a control file and its note. The Group has to stay open as long as the Control is used. os.ErrNotExist: there is no such file
 // here.
 func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
-	c = Control{group: g, file: file}
+	c = Control{group: g, File: file}
 	if c.Now, err = g.Limit(file, make([]byte, 64)); err != nil {
 		return c, err
 	}
@@ -34,12 +38,21 @@ func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
 	if err != nil {
 		return c, fmt.Errorf("read what is noted of %s: %w: without notes nothing is written", file, err)
 	}
-	if c.noted = noted; noted {
-		if before, written, ok := parse(text); ok && (written[0] == c.Now || written[1] == c.Now) {
+	if before, written, ok := parse(text); noted && ok {
+		c.told, c.has = written[toldField(written)], true
+		if slices.Contains(written, c.Now) {
 			c.Before, c.Ours = before, true
 		}
 	}
 	return c, nil
+}
+
+// toldField is which of what was written somebody else may have been told of last: what is kept for that, else what was there at that time.
+func toldField(written []cgroup.Limit) int {
+	if len(written) > 2 {
+		return 2
+	}
+	return 0
 }
 
 // name is where a file's note is kept: where none can leave one who may only write to the cgroup, and have a value of its own choice "put
@@ -48,20 +61,29 @@ func name(file cgroup.LimitFile) string { return cgroup.Trusted + "before." + st
 
 // Set writes a value; one of memory is cut to whole pages, as the kernel would cut it. changed is false where it is there already. What was
 // there is noted first: "BEFORE NOW VALUE", so that a crash between the note and the write leaves what is there known for the agent's own.
-func (c *Control) Set(value cgroup.Limit) (changed bool, err error) {
-	if value = Cut(c.file, value); c.Now == value {
+//
+// untold: somebody who may write the file again by himself was told of an earlier value, and not of what is there now. That value is noted
+// as a fourth, for it is the agent's own as well.
+func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error) {
+	if value = Cut(c.File, value); c.Now == value {
 		return false, nil
 	}
-	text := strings.Join([]string{c.Before.String(), c.Now.String(), value.String()}, " ")
-	if err := c.group.SetNote(name(c.file), text); err != nil {
-		return false, fmt.Errorf("note what %s was: %w: without that it is not written", c.file, err)
+	if err := c.group.SetNote(name(c.File), c.note(value, untold)); err != nil {
+		return false, fmt.Errorf("note what %s was: %w: without that it is not written", c.File, err)
 	}
-	c.noted = true
-	if err := c.group.SetLimit(c.file, value); err != nil {
+	if err := c.group.SetLimit(c.File, value); err != nil {
 		return false, err
 	}
 	c.Now, c.Ours = value, true
 	return true, nil
+}
+
+func (c *Control) note(value cgroup.Limit, untold bool) string {
+	text := c.Before.String() + " " + c.Now.String() + " " + value.String()
+	if untold && c.has {
+		text += " " + c.told.String()
+	}
+	return text
 }
 
 // Cut is a value as a file will say it: the kernel cuts memory to whole pages (v6.12 mm/page_counter.c page_counter_memparse).
@@ -72,68 +94,52 @@ func Cut(file cgroup.LimitFile, value cgroup.Limit) cgroup.Limit {
 	return value
 }
 
-// Restore puts back what was there before, where the agent's own value is there still, and removes the note. changed: a value was put
-// back.
+// Find is Read of a file that something is noted of. Not noted: nothing is, also where the kernel has no notes. A file that is not there is
+// no error: what is noted of it is removed.
+func Find(g *cgroup.Group, file cgroup.LimitFile) (c Control, noted bool, err error) {
+	if _, noted, err = g.Note(name(file)); errors.Is(err, unix.EOPNOTSUPP) {
+		return c, false, nil
+	}
+	if err != nil || !noted {
+		return c, false, err
+	}
+	c, err = Read(g, file)
+	if errors.Is(err, os.ErrNotExist) {
+		return c, false, Forget(g, file)
+	}
+	return c, err == nil, err
+}
+
+// Restore puts back what was there before, where the agent's own value is there still. changed: a value was put back. What is noted stays,
+// for Forget: until then it can be put back once more.
 func (c *Control) Restore() (changed bool, err error) {
-	if c.Ours && c.Now != c.Before {
-		if err := c.group.SetLimit(c.file, c.Before); err != nil {
-			return false, err
-		}
-		c.Now, changed = c.Before, true
+	if !c.Ours || c.Now == c.Before {
+		return false, nil
 	}
-	if c.Ours = false; c.noted {
-		err = c.group.RemoveNote(name(c.file))
-		c.noted = err != nil
+	if err := c.group.SetLimit(c.File, c.Before); err != nil {
+		return false, err
 	}
-	return changed, err
+	c.Now = c.Before
+	return true, nil
 }
 
-// Any reports whether anything is noted of any of these files.
-func Any(g *cgroup.Group, files ...cgroup.LimitFile) bool {
-	for _, file := range files {
-		if _, noted, err := g.Note(name(file)); err == nil && noted {
-			return true
-		}
-	}
-	return false
-}
+// Forget removes what is noted of a file.
+func Forget(g *cgroup.Group, file cgroup.LimitFile) error { return g.RemoveNote(name(file)) }
 
-// Restore puts back what was there before in one cgroup, in each of the files that it has. A cgroup that is gone needs nothing. changed are
-// the files that a value was put back in.
-func Restore(g *cgroup.Group, files ...cgroup.LimitFile) (changed []cgroup.LimitFile, err error) {
-	var errs []error
-	for _, file := range files {
-		text, noted, err := g.Note(name(file))
-		if err != nil || !noted || text == "" { // a kernel without notes has none
-			continue
-		}
-		c, err := Read(g, file)
-		if err == nil {
-			var put bool
-			if put, err = c.Restore(); put {
-				changed = append(changed, file)
-			}
-		}
-		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
-			errs = append(errs, err)
-		}
-	}
-	return changed, errors.Join(errs...)
-}
-
-// parse reads what Set noted, as an older or newer agent may have. Nothing is taken from it that the kernel would not have said.
-func parse(text string) (before cgroup.Limit, written [2]cgroup.Limit, ok bool) {
+// parse reads what Set noted, as an older or newer agent may have: what was there before, and two or three values of the agent's. Nothing is
+// taken from it that the kernel would not have said.
+func parse(text string) (before cgroup.Limit, written []cgroup.Limit, ok bool) {
 	f := strings.Split(text, " ")
-	if len(f) != 3 {
-		return before, written, false
+	if len(f) != 3 && len(f) != 4 {
+		return before, nil, false
 	}
-	var limits [3]cgroup.Limit
+	limits := make([]cgroup.Limit, len(f))
 	for i := range f {
 		l, err := cgroup.ParseLimit([]byte(f[i]))
 		if err != nil {
-			return before, written, false
+			return before, nil, false
 		}
 		limits[i] = l
 	}
-	return limits[0], [2]cgroup.Limit{limits[1], limits[2]}, true
+	return limits[0], limits[1:], true
 }

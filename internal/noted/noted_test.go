@@ -70,6 +70,30 @@ func read(t testing.TB, g *cgroup.Group) Control {
 	return c
 }
 
+// restore puts back what was there before, and notes nothing of it any more, as who needs to tell nobody.
+func restore(g *cgroup.Group, files ...cgroup.LimitFile) (changed []cgroup.LimitFile, err error) {
+	for _, file := range files {
+		c, noted, err := Find(g, file)
+		if err != nil {
+			return changed, err
+		}
+		if !noted {
+			continue
+		}
+		put, err := c.Restore()
+		if err == nil {
+			err = Forget(g, file)
+		}
+		if err != nil {
+			return changed, err
+		}
+		if put {
+			changed = append(changed, file)
+		}
+	}
+	return changed, nil
+}
+
 // What was there before outlives any number of values, and processes.
 func TestWhatWasBeforeIsPutBack(t *testing.T) {
 	for _, before := range []string{"max", "8192", "0"} {
@@ -79,23 +103,23 @@ func TestWhatWasBeforeIsPutBack(t *testing.T) {
 		}
 		for _, value := range []uint64{1 << 20, 1 << 30, 4096, 1 << 20} {
 			c := read(t, g)
-			if changed, err := c.Set(limit(value + 5)); err != nil || !changed || !c.Ours {
+			if changed, err := c.Set(limit(value+5), false); err != nil || !changed || !c.Ours {
 				t.Fatalf("%d: %v, %v", value, changed, err)
 			}
 			if got := says(t, dir, file); got != limit(value).String() || read(t, g).Before.String() != before {
 				t.Errorf("says %s, want whole pages of %d; before %v, want %s", got, value, read(t, g).Before, before)
 			}
-			if again, err := c.Set(limit(value)); again || err != nil {
+			if again, err := c.Set(limit(value), false); again || err != nil {
 				t.Errorf("the same once more: %v, %v", again, err)
 			}
 		}
-		if changed, err := Restore(g, cgroup.FilePIDsMax, file); err != nil || len(changed) != 1 || says(t, dir, file) != before {
+		if changed, err := restore(g, cgroup.FilePIDsMax, file); err != nil || len(changed) != 1 || says(t, dir, file) != before {
 			t.Errorf("%s: put back %v, %v: %s", before, changed, err, says(t, dir, file))
 		}
 		if _, noted, err := g.Note(name(file)); noted || err != nil {
 			t.Errorf("a note is left: %v, %v", noted, err)
 		}
-		if changed, err := Restore(g, file); err != nil || len(changed) > 0 {
+		if changed, err := restore(g, file); err != nil || len(changed) > 0 {
 			t.Errorf("a second time: %v, %v", changed, err)
 		}
 	}
@@ -105,15 +129,15 @@ func TestWhatWasBeforeIsPutBack(t *testing.T) {
 func TestWhatAnotherWroteStays(t *testing.T) {
 	g, dir := tree(t, map[cgroup.LimitFile]string{file: "max\n"})
 	c := read(t, g)
-	if _, err := c.Set(limit(1 << 20)); err != nil {
+	if _, err := c.Set(limit(1<<20), false); err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, file, "2097152\n")
-	if changed, err := Restore(g, file); err != nil || len(changed) > 0 || says(t, dir, file) != "2097152" {
+	if changed, err := restore(g, file); err != nil || len(changed) > 0 || says(t, dir, file) != "2097152" {
 		t.Errorf("put back %v, %v: %s", changed, err, says(t, dir, file))
 	}
 	c = read(t, g)
-	if _, err := c.Set(limit(1 << 20)); err != nil || c.Before != limit(2<<20) {
+	if _, err := c.Set(limit(1<<20), false); err != nil || c.Before != limit(2<<20) {
 		t.Fatalf("before %v, %v", c.Before, err)
 	}
 }
@@ -128,7 +152,7 @@ func TestANoteOfAContainersIsNone(t *testing.T) {
 	if c, err := Read(g, file); err != nil || c.Ours || c.Before != limit(1<<20) {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if changed, err := Restore(g, file); err != nil || len(changed) > 0 || says(t, dir, file) != "1048576" {
+	if changed, err := restore(g, file); err != nil || len(changed) > 0 || says(t, dir, file) != "1048576" {
 		t.Errorf("put back %v, %v: %s", changed, err, says(t, dir, file))
 	}
 	if err := unix.Setxattr(dir, "trusted.jettison.before."+string(file), text, 0); err != nil {
@@ -141,7 +165,7 @@ func TestANoteOfAContainersIsNone(t *testing.T) {
 
 // A note may be another version's.
 func TestNotesThatAreNotTheAgents(t *testing.T) {
-	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576 1048576 0",
+	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576 1048576 0 0",
 		"99999999999999999999 1048576 1048576", strings.Repeat("9", 128), "max 1048577 4096"} {
 		g, dir := tree(t, map[cgroup.LimitFile]string{file: "1048576\n"})
 		if err := g.SetNote(name(file), text); err != nil {
@@ -150,7 +174,7 @@ func TestNotesThatAreNotTheAgents(t *testing.T) {
 		if c, err := Read(g, file); err != nil || c.Ours || c.Before != limit(1<<20) {
 			t.Errorf("%q: %+v, %v", text, c, err)
 		}
-		if _, err := Restore(g, file); err != nil || says(t, dir, file) != "1048576" {
+		if _, err := restore(g, file); err != nil || says(t, dir, file) != "1048576" {
 			t.Errorf("%q: %v: %s", text, err, says(t, dir, file))
 		}
 	}
@@ -173,46 +197,67 @@ func TestWhatCannotBeNotedIsNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	c := Control{group: p, file: "oom_score_adj", Now: limit(1)}
-	if changed, err := c.Set(limit(2)); err == nil || changed || !strings.Contains(err.Error(), "without that it is not written") {
+	c := Control{group: p, File: "oom_score_adj", Now: limit(1)}
+	if changed, err := c.Set(limit(2), false); err == nil || changed || !strings.Contains(err.Error(), "without that it is not written") {
 		t.Errorf("%v, %v", changed, err)
 	}
 }
 
-// Whatever the agent writes, wherever it crashes and whatever others write: what is put back at last is what somebody else left there last.
-// (One who writes the very value that the agent has written before is not told from it, so others write other values here.)
+// Whatever the agent writes, wherever it crashes, whatever others write, and whatever somebody who was told of a value once writes again: what
+// is put back at last is what somebody else left there last. (One who writes the very value that the agent has written before is not told from
+// it, so others write other values here.)
 func TestNothingOfTheAgentsStays(t *testing.T) {
 	g, dir := tree(t, map[cgroup.LimitFile]string{file: "max\n"})
 	rapid.Check(t, func(t *rapid.T) {
+		put := func(text string) {
+			if err := os.WriteFile(filepath.Join(dir, string(file)), []byte(text+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 		want := rapid.SampledFrom([]string{"max", "0", "4096"}).Draw(t, "before")
-		if err := os.WriteFile(filepath.Join(dir, string(file)), []byte(want+"\n"), 0o644); err != nil {
+		put(want)
+		if err := Forget(g, file); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.RemoveNote(name(file)); err != nil {
-			t.Fatal(err)
-		}
-		for range rapid.IntRange(0, 8).Draw(t, "steps") {
-			value := limit(4096 * rapid.Uint64Range(100, 103).Draw(t, "value"))
+		told, untold, noted := want, false, want
+		for range rapid.IntRange(0, 10).Draw(t, "steps") {
+			value := limit(4096 * rapid.Uint64Range(100, 105).Draw(t, "value"))
 			c, err := Read(g, file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			switch rapid.SampledFrom([]string{"set", "crash between", "restore", "another"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"set", "crash between", "restore", "tell", "write again", "another"}).Draw(t, "step") {
 			case "set":
-				_, err = c.Set(value)
+				var changed bool
+				if changed, err = c.Set(value, untold); changed {
+					untold, noted = true, c.Before.String()
+				}
 			case "crash between":
-				err = g.SetNote(name(file), c.Before.String()+" "+c.Now.String()+" "+value.String())
+				err = g.SetNote(name(file), c.note(value, untold))
+				untold, noted = true, c.Before.String()
 			case "restore":
-				_, err = c.Restore()
+				var changed bool
+				changed, err = c.Restore()
+				untold = untold || changed
+			case "tell": // and only then nothing is to be noted of what is put back
+				if told, untold = c.Now.String(), false; c.Now == c.Before {
+					err = Forget(g, file)
+				}
+			case "write again":
+				// What another has left is not told from what is noted.
+				if n, _ := cgroup.ParseLimit([]byte(told)); told == noted || !n.Unlimited && n.Bytes >= 4096*100 && n.Bytes <= 4096*105 {
+					put(told)
+					want = noted
+				}
 			case "another":
 				want = limit(4096 * rapid.Uint64Range(200, 1<<30).Draw(t, "theirs")).String()
-				err = os.WriteFile(filepath.Join(dir, string(file)), []byte(want+"\n"), 0o644)
+				put(want)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := Restore(g, file); err != nil {
+		if _, err := restore(g, file); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(filepath.Join(dir, string(file)))
@@ -225,7 +270,7 @@ func TestNothingOfTheAgentsStays(t *testing.T) {
 // limitText is what the kernel says of a limit, or a little more: zeros before a number.
 var limitText = regexp.MustCompile(`^(max|[0-9]+)\n?$`)
 
-// Nothing is taken from a note but three limits as the kernel would say them.
+// Nothing is taken from a note but three or four limits as the kernel would say them.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"max 1048576 0", "0 0 0", "max max ", "1 2 3 4", "99999999999999999999 0 0", "-1 0 0", "max\n 1\n 2\n"} {
 		f.Add(text)
@@ -233,7 +278,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		before, written, ok := parse(text)
 		parts := strings.Split(text, " ")
-		want := len(parts) == 3
+		want := len(parts) == 3 || len(parts) == 4
 		for _, part := range parts {
 			n, _ := new(big.Int).SetString(strings.TrimSuffix(part, "\n"), 10)
 			want = want && limitText.MatchString(part) && (n == nil || n.IsUint64())
@@ -241,7 +286,7 @@ func FuzzParse(f *testing.F) {
 		if ok != want {
 			t.Fatalf("%q: taken %v, want %v", text, ok, want)
 		}
-		for i, l := range []cgroup.Limit{before, written[0], written[1]} {
+		for i, l := range append([]cgroup.Limit{before}, written...) {
 			if got := strings.TrimLeft(strings.TrimSuffix(parts[min(i, len(parts)-1)], "\n"), "0"); ok && l.String() != got && (got != "" || l.Bytes != 0) {
 				t.Fatalf("%q became %v, %v", text, before, written)
 			}

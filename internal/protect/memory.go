@@ -14,7 +14,8 @@ import (
 // files to it as well.
 const ownMemory = 48 << 20
 
-// noteName is where a cgroup's memory.min from before is kept: "BEFORE WRITTEN", in bytes.
+// noteName is where a cgroup's memory.min from before is kept: "BEFORE WRITTEN", in bytes. Any owner of a cgroup's directory can leave one;
+// these cgroups are the agent's own and those above it, which are no other container's.
 const noteName = "memory.min"
 
 // Memory has the kernel leave the agent's memory alone: it raises memory.min of the cgroup that the agent runs in (own, below

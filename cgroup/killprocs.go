@@ -95,8 +95,10 @@ func (k *ProcKiller) Kill(g *Group, limit time.Duration) (n int, err error) {
 }
 
 // noteFrozen is the note on a group that is frozen by a ProcKiller. It is there before the group is, and goes after that: what a crash
-// leaves frozen can be told from what somebody else has frozen.
-const noteFrozen = "cgroup.freeze"
+// leaves frozen can be told from what somebody else has frozen. No owner of a group's directory can leave one, and be thawed by it
+// (Trusted). One that an older agent has left where any could is not believed: it is there only where that agent crashed in the middle of a
+// kill, which the next one goes on with, and SIGKILL ends a frozen process too (v6.12 kernel/signal.c complete_signal, do_freezer_trap).
+const noteFrozen = Trusted + "cgroup.freeze"
 
 // freeze stops the group's processes. false: the kernel cannot, or another process has stopped them already. Where there are no notes they
 // are stopped all the same: who forks faster than he is killed would stay.

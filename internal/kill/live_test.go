@@ -316,3 +316,35 @@ func TestLiveDropCache(t *testing.T) {
 	}
 	t.Logf("took %d MiB in %v", took>>20, time.Since(began))
 }
+
+// On a real hierarchy a note is left where the owner of a container's cgroup cannot leave one, and is gone once all is put back.
+func TestLiveForgedNotes(t *testing.T) {
+	fs, p, _ := livePod(t, "c")
+	for _, name := range []string{p.Cgroup, p.Cgroup + "/c"} {
+		dir := filepath.Join(fs.Mount(), name)
+		set(t, dir+"/cpu.max", "20000 100000")
+		if err := unix.Setxattr(dir, "user.jettison.cpu", []byte("max 100000 10000 0"), 0); err != nil {
+			t.Fatal(err)
+		}
+		g, err := fs.Group(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 256)
+		before, raised, err := raiseCPU(g, buf)
+		if got := get(t, dir+"/cpu.max"); !raised || err != nil || got != "max 100000" {
+			t.Errorf("%s: raised %v, %v: %s", name, raised, err, got)
+		}
+		if _, noted, err := g.Note(noteCPU); !noted || err != nil {
+			t.Errorf("%s: not noted: %v", name, err)
+		}
+		if err := restoreCPU(g, before, buf); err != nil {
+			t.Error(err)
+		}
+		_, noted, err := g.Note(noteCPU)
+		if got := get(t, dir+"/cpu.max"); got != "20000 100000" || noted || err != nil {
+			t.Errorf("%s: %s is left, noted %v, %v", name, got, noted, err)
+		}
+		g.Close()
+	}
+}

@@ -13,7 +13,14 @@ import (
 // noteCPU is where the CPU limits are kept that a pod's cgroup had before they were raised: "QUOTA PERIOD WEIGHT IDLE", the times in
 // microseconds, "max" for no quota, "-" for what it does not have. The order is: note, raise; restore, remove the note. So a crash leaves
 // nothing raised that is not noted, and Mend puts it back at the next start.
-const noteCPU = "cpu"
+//
+// formerCPU is where agents kept it that any owner of a cgroup's directory could write to: a container that survives its kill, or another
+// one in its place, had no limit any more if it had noted that there was none. So it is read by Mend alone, of an agent that crashed before
+// this one came, and harms none but who forges it: what is put back only ever takes CPU time away (cgroup.Group.RestoreCPU).
+const (
+	noteCPU   = cgroup.Trusted + "cpu"
+	formerCPU = "cpu"
+)
 
 // cpuNote is what is noted of the settings.
 func cpuNote(s cgroup.CPUSettings) string {
@@ -33,8 +40,8 @@ func cpuNote(s cgroup.CPUSettings) string {
 	return strings.Join([]string{quota, period, weight, idle}, " ")
 }
 
-// parseCPUNote reads what cpuNote says. A note may be anybody's who may write to the cgroup: nothing is taken from it that the kernel
-// would not have said.
+// parseCPUNote reads what cpuNote says. A note may be another version's, or anybody's where it was kept formerly: nothing is taken from it
+// that the kernel would not have said.
 func parseCPUNote(text string) (s cgroup.CPUSettings, ok bool) {
 	f := strings.Split(text, " ")
 	if len(f) != 4 || f[3] != "0" && f[3] != "1" {
@@ -83,21 +90,45 @@ func restoreCPU(g *cgroup.Group, before cgroup.CPUSettings, buf []byte) error {
 	if err := g.RestoreCPU(before, buf); err != nil {
 		return err
 	}
-	_ = g.RemoveNote(noteCPU) // where there are none it fails, and then there is none
+	forget(g)
 	return nil
+}
+
+// forget removes what is noted. Where there are no notes it fails, and then there is none.
+func forget(g *cgroup.Group) {
+	_ = g.RemoveNote(noteCPU)
+	_ = g.RemoveNote(formerCPU)
+}
+
+// reading is how a note is read.
+type reading func(*cgroup.Group) (text string, noted bool, err error)
+
+// own reads what this agent or one like it has noted.
+func own(g *cgroup.Group) (text string, noted bool, err error) { return g.Note(noteCPU) }
+
+// anyNote reads what an agent has noted, of whichever version.
+func anyNote(g *cgroup.Group) (text string, noted bool, err error) {
+	if text, noted, err = g.Note(noteCPU); noted {
+		return text, noted, err
+	}
+	former, noted, formerErr := g.Note(formerCPU)
+	if noted {
+		return former, true, nil
+	}
+	return "", false, errors.Join(err, formerErr)
 }
 
 // restoreAll puts back what was raised in a pod's own cgroup and in the groups below it, as far as that is noted. Its own note stays where
 // that cannot be done, or not in time: so the next start tries again.
-func restoreAll(g *cgroup.Group, before cgroup.CPUSettings, until time.Time, buf []byte) error {
-	below := restoreBelow(g, until, buf)
+func restoreAll(g *cgroup.Group, before cgroup.CPUSettings, until time.Time, read reading, buf []byte) error {
+	below := restoreBelow(g, until, read, buf)
 	if below == nil {
 		return restoreCPU(g, before, buf)
 	}
 	return errors.Join(g.RestoreCPU(before, buf), below)
 }
 
-func restoreBelow(top *cgroup.Group, until time.Time, buf []byte) error {
+func restoreBelow(top *cgroup.Group, until time.Time, read reading, buf []byte) error {
 	var walker cgroup.Walker
 	var errs error
 	first := true
@@ -110,7 +141,7 @@ func restoreBelow(top *cgroup.Group, until time.Time, buf []byte) error {
 			errs = errors.Join(errs, fmt.Errorf("it takes longer than %v to look through the groups below", mendLimit))
 			return false
 		}
-		err := restoreNoted(g, buf)
+		err := restoreNoted(g, read, buf)
 		if err != nil && errs == nil && !errors.Is(err, cgroup.ErrVanished) {
 			errs = err
 		}
@@ -123,14 +154,15 @@ func restoreBelow(top *cgroup.Group, until time.Time, buf []byte) error {
 }
 
 // restoreNoted puts back what is noted of one group. Without a note nothing of it was raised.
-func restoreNoted(g *cgroup.Group, buf []byte) error {
-	text, noted, err := g.Note(noteCPU)
+func restoreNoted(g *cgroup.Group, read reading, buf []byte) error {
+	text, noted, err := read(g)
 	if err != nil || !noted {
 		return err
 	}
 	before, ok := parseCPUNote(text)
 	if !ok {
-		return errors.Join(fmt.Errorf("note %.40q is none of the agent's", text), g.RemoveNote(noteCPU))
+		forget(g)
+		return fmt.Errorf("note %.40q is none of the agent's", text)
 	}
 	return restoreCPU(g, before, buf)
 }
@@ -169,14 +201,15 @@ func mend(fs *cgroup.FS, path string, until time.Time, buf []byte) (mended bool,
 	}
 	defer g.Close()
 	thawed, thawErr := g.Thaw()
-	text, noted, err := g.Note(noteCPU)
+	text, noted, err := anyNote(g)
 	if err != nil || !noted { // a kernel without notes has none
 		return thawed, thawErr
 	}
 	before, ok := parseCPUNote(text)
 	if !ok {
-		return thawed, errors.Join(thawErr, fmt.Errorf("note %.40q is none of the agent's", text), g.RemoveNote(noteCPU))
+		forget(g)
+		return thawed, errors.Join(thawErr, fmt.Errorf("note %.40q is none of the agent's", text))
 	}
-	err = restoreAll(g, before, until, buf) // groups below were raised only where this one was noted
+	err = restoreAll(g, before, until, anyNote, buf) // groups below were raised only where this one was noted
 	return thawed || err == nil, errors.Join(thawErr, err)
 }

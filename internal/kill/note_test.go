@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"jettison/cgroup"
 	"jettison/stats"
 )
@@ -78,7 +80,7 @@ func limited(t *testing.T) (f *tree, p *stats.PodStats, g *cgroup.Group) {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	if err := g.SetNote("try", ""); err != nil {
+	if err := g.SetNote(cgroup.Trusted+"try", ""); err != nil {
 		t.Skip("no extended attributes here: ", err)
 	}
 	return f, p, g
@@ -205,6 +207,72 @@ func TestTwoAttemptsAtOneCgroup(t *testing.T) {
 	if got := f.read("pod", "cpu.max"); got != "200 1000" {
 		t.Errorf("cpu.max %q", got)
 	}
+}
+
+// forge leaves a note as the owner of a cgroup's directory can.
+func forge(t *testing.T, dir, text string) {
+	t.Helper()
+	if err := unix.Setxattr(dir, "user.jettison.cpu", []byte(text), 0); err != nil {
+		t.Skip("no extended attributes of users here: ", err)
+	}
+}
+
+// A container that says itself that it had no limit has it again after a kill that it survives.
+func TestANoteThatAContainerForges(t *testing.T) {
+	f, p, _ := limited(t)
+	f.containers()
+	for _, name := range []string{"pod", "pod/limited"} {
+		forge(t, filepath.Join(f.fs.Mount(), name), "max 1000 10000 0")
+	}
+	k := newKiller(t, f.fs, "cgroup.kill,cpu")
+	v, err := k.Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	step(t, v, "cpu")
+	v.Close()
+	if s := step(t, v, stepRestored); s.Err != nil {
+		t.Errorf("%+v", s)
+	}
+	f.hasLimits()
+}
+
+// What an older agent has noted, and crashed, is put back once. One that is forged takes CPU time from who forges it at most.
+func TestNotesOfAnOlderAgent(t *testing.T) {
+	for forged, want := range map[string]string{"200 1000 10000 0": "200 1000", "max 1000 10000 0": "max 1000"} {
+		f, p, g := limited(t)
+		f.containers()
+		forge(t, filepath.Join(f.fs.Mount(), "pod"), forged)
+		forge(t, filepath.Join(f.fs.Mount(), "pod/limited"), "300 1000 10000 0")
+		for _, name := range []string{"pod", "pod/limited"} {
+			if err := os.WriteFile(f.file(name, "cpu.max"), []byte("max 1000\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, mends := range []int{1, 0} {
+			if mended, err := Mend(f.fs, []string{p.Cgroup}); err != nil || len(mended) != mends {
+				t.Error(mended, err)
+			}
+		}
+		if pod, below := f.read("pod", "cpu.max"), f.read("pod/limited", "cpu.max"); pod != want || below != "300 1000" {
+			t.Errorf("%s: %s, and %s below", forged, pod, below)
+		}
+		if _, noted, err := g.Note(formerCPU); noted || err != nil {
+			t.Errorf("%s: it is noted still, %v", forged, err)
+		}
+	}
+	f, p, _ := limited(t)
+	f.containers()
+	for _, name := range []string{"pod", "pod/limited"} {
+		forge(t, filepath.Join(f.fs.Mount(), name), "max 1000 10000 0")
+	}
+	if _, err := Mend(f.fs, []string{p.Cgroup}); err != nil {
+		t.Error(err)
+	}
+	f.hasLimits()
 }
 
 func TestCPUNotes(t *testing.T) {

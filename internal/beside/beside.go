@@ -52,7 +52,7 @@ func (f *Finder) Kubelet(procMount string) (beside bool, why string) {
 	}
 	defer p.close()
 	if known := int(f.pid.Load()); known > 0 && p.foreign() == nil {
-		if why, err := p.is(known); err == nil && why != "" {
+		if why, _, err := p.is(known); err == nil && why != "" {
 			return true, why
 		}
 	}
@@ -155,52 +155,87 @@ func (p *proc) foreign() error {
 		return fmt.Errorf("process 1 in %s is this program: it is not the node's /proc", p.mount)
 	}
 	pod, gone, err := p.ofPod("1")
-	if err == nil && !gone && pod {
+	if gone { // it is there always
+		err = errNoMemory("1")
+	}
+	if err == nil && pod {
 		err = fmt.Errorf("process 1 in %s is a pod's: it is not the node's /proc", p.mount)
 	}
 	return err
 }
 
-// process looks for a process that is called as a kubelet is.
-func (p *proc) process() (pid int, why string, err error) {
-	for _, pid := range p.pids {
-		if why, err := p.is(pid); err != nil || why != "" {
-			return pid, why, err
+// errNoMemory: a process is there, and its files are not.
+func errNoMemory(dir string) error {
+	return fmt.Errorf("process %s is there, and its files are not: the kernel may have no memory for them", dir)
+}
+
+// looks is how often a process is looked at that is there by the list of all, and gone by its own files.
+const looks = 3
+
+// each looks at each process until one is a kubelet. The kernel calls a file of a process absent, too, where it has no memory for its inode
+// (v6.12 fs/proc/base.c proc_pid_instantiate, proc_pident_instantiate), but lists the process all the same (fs/proc/base.c proc_fill_cache):
+// one that seems gone has to be missing from a list that is made after it, or it is looked at again, and in the end a doubt.
+func (p *proc) each(look func(pid int) (why string, gone bool, err error)) (pid int, why string, err error) {
+	left := p.pids
+	for range looks {
+		var gone []int
+		for _, pid := range left {
+			why, is, err := look(pid)
+			if err != nil || why != "" {
+				return pid, why, err
+			}
+			if is {
+				gone = append(gone, pid)
+			}
 		}
+		if len(gone) == 0 {
+			return 0, "", nil
+		}
+		if err := p.list(); err != nil {
+			return 0, "", fmt.Errorf("list %s: %w", p.mount, err)
+		}
+		left = slices.DeleteFunc(gone, func(pid int) bool { return !slices.Contains(p.pids, pid) })
+	}
+	if len(left) > 0 {
+		return 0, "", errNoMemory(strconv.Itoa(left[0]))
 	}
 	return 0, "", nil
 }
 
+// process looks for a process that is called as a kubelet is.
+func (p *proc) process() (pid int, why string, err error) { return p.each(p.is) }
+
 // is says by what a process is a kubelet; empty: it is none, or it is gone.
-func (p *proc) is(pid int) (why string, err error) {
+func (p *proc) is(pid int) (why string, gone bool, err error) {
 	dir := strconv.Itoa(pid)
-	name, err := p.kubelet(dir)
-	if err != nil || name == "" {
-		return "", err
+	name, gone, err := p.kubelet(dir)
+	if err != nil || gone || name == "" {
+		return "", gone, err
 	}
 	own, gone, err := p.nodesOwn(dir)
 	if err != nil || gone || !own {
-		return "", err
+		return "", gone, err
 	}
-	return fmt.Sprintf("process %d is a %s", pid, name), nil
+	return fmt.Sprintf("process %d is a %s", pid, name), false, nil
 }
 
 // kubelet is the kubelet's name that a process goes by; empty: none.
-func (p *proc) kubelet(dir string) (name string, err error) {
+func (p *proc) kubelet(dir string) (name string, gone bool, err error) {
 	b, gone, err := p.read(dir+"/comm", p.buf[:64])
 	if name = kubeletName(bytes.TrimSuffix(b, []byte("\n"))); name != "" || gone || err != nil {
-		return name, err
+		return name, gone, err
 	}
 	n, err := unix.Readlinkat(p.fd, dir+"/exe", p.buf[:maxPath])
 	switch err {
 	case nil:
-		return kubeletName(base(bytes.TrimSuffix(p.buf[:n], []byte(" (deleted)")))), nil
-	case unix.ENOENT, unix.ESRCH: // a thread of the kernel, or gone
-		return "", nil
+		return kubeletName(base(bytes.TrimSuffix(p.buf[:n], []byte(" (deleted)")))), false, nil
+	case unix.ENOENT, unix.ESRCH: // a thread of the kernel, or gone; what is called a kubelet by this link alone is looked for again soon
+		return "", false, nil
 	case unix.ENAMETOOLONG: // a path of more than PATH_MAX is nobody's but a tenant's, who wants to be asked for more
-		return "", nil
+		return "", false, nil
 	}
-	return p.argv(dir)
+	name, err = p.argv(dir)
+	return name, false, err
 }
 
 // argv is the kubelet's name in argv[0]. It tells as much as the link, but reading it waits for the process's memory map (v6.12 mm/memory.c

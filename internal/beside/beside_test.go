@@ -37,6 +37,9 @@ func node(more tree) tree {
 		"77/comm": "containerd\n", "77/cmdline": "/usr/bin/containerd\x00", "77/cgroup": "0::/system.slice/containerd.service\n",
 		"meminfo": "", "acpi/x": "",
 	}
+	for _, pid := range []string{"1", "2", "77"} {
+		out[pid+"/status"], out[pid+"/ns/user"], out[pid+"/fd/0"] = root, nodesUser, "-> /dev/null"
+	}
 	for path, text := range more {
 		out[path] = text
 	}
@@ -71,7 +74,9 @@ func (tr tree) put(t testing.TB, dir string) {
 }
 
 func process(pid, comm, exe, cgroup string) tree {
-	return tree{pid + "/comm": comm + "\n", pid + "/exe": "-> " + exe, pid + "/cgroup": cgroup, pid + "/status": root, pid + "/ns/user": nodesUser}
+	return tree{
+		pid + "/comm": comm + "\n", pid + "/exe": "-> " + exe, pid + "/cgroup": cgroup, pid + "/status": root, pid + "/ns/user": nodesUser,
+	}
 }
 
 // of is a kubelet's process with another status than the node's root has, or another user namespace.
@@ -153,7 +158,6 @@ func TestKubelet(t *testing.T) {
 		"a sister pod":             {process("9", "kubelet", "/kubelet", "0::/../../pod0fa5bd1e-40dd-4c6a-a5ac-cbb7e0d3ad1c/c\n"), ""},
 		"a sister static pod":      {process("9", "kubelet", "/kubelet", "0::/../../pod0fa5bd1e40dd4c6aa5accbb7e0d3ad1c/c\n"), ""},
 		"the node, from a pod":     {process("9", "kubelet", "/kubelet", "0::/../../../../podruntime/kubelet\n"), "kubelet"},
-		"it vanishes":              {tree{"9/status": "", "10/comm": "sh\n", "11/comm": "kubelet\n"}, ""},
 		"port 10250":               {join(holder, tree{"1/net/tcp": header + listens(22, "5") + listens(10250, "4711")}), "listens on port 10250"},
 		"port 10248":               {join(holder, tree{"1/net/tcp6": header + strings.Replace(listens(10248, "4711"), "0100007F", "00000000000000000000000001000000", 1)}), "port 10248"},
 		"port 10255":               {join(holder, tree{"1/net/tcp": header + listens(10255, "4711")}), "port 10255"},
@@ -436,5 +440,57 @@ func BenchmarkKubelet(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Where the kernel has no memory for a process's files it calls them absent: a process that is listed after that is there, and may be a
+// kubelet.
+func TestAProcessThatIsThereAndHasNoFiles(t *testing.T) {
+	for name, missing := range map[string][]string{"comm": {"9/comm"}, "cgroup": {"9/cgroup"}, "status": {"9/status"}, "all": {"9/comm", "9/exe", "9/cgroup"}} {
+		files := node(process("9", "kubelet", "/usr/bin/kubelet", system))
+		for _, file := range missing {
+			delete(files, file)
+		}
+		files["9/x"] = ""
+		if beside, why := new(Finder).Kubelet(files.write(t)); !beside || !strings.Contains(why, "process 9 is there, and its files are not") {
+			t.Errorf("%s: %v, %q", name, beside, why)
+		}
+	}
+	files := node(nil)
+	delete(files, "1/cgroup")
+	if beside, why := new(Finder).Kubelet(files.write(t)); !beside || !strings.Contains(why, "process 1 is there, and its files are not") {
+		t.Errorf("process 1: %v, %q", beside, why)
+	}
+}
+
+// A process that has gone meanwhile is none, and one whose files are back is looked at.
+func TestAProcessThatSeemsGone(t *testing.T) {
+	kubelet := process("9", "kubelet", "/usr/bin/kubelet", system)
+	for name, c := range map[string]struct {
+		does func(dir string)
+		want string
+	}{
+		"gone": {func(dir string) { _ = os.RemoveAll(filepath.Join(dir, "9")) }, ""},
+		"back": {func(dir string) { kubelet.put(t, dir) }, "process 9 is a kubelet"},
+	} {
+		dir := node(tree{"9/x": ""}).write(t)
+		p, err := openProc(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.list(); err != nil {
+			t.Fatal(err)
+		}
+		_, why, err := p.each(func(pid int) (string, bool, error) {
+			why, gone, err := p.is(pid)
+			if pid == 9 && gone {
+				c.does(dir)
+			}
+			return why, gone, err
+		})
+		if why != c.want || err != nil {
+			t.Errorf("%s: %q, %v", name, why, err)
+		}
+		p.close()
 	}
 }

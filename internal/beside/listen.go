@@ -50,20 +50,19 @@ func (p *proc) listener() (why string, err error) {
 	if err := p.list(); err != nil { // again: who listens may have started since
 		return "", fmt.Errorf("list %s: %w", p.mount, err)
 	}
-	for _, pid := range p.pids {
+	_, why, err = p.each(func(pid int) (why string, gone bool, err error) {
 		dir := strconv.Itoa(pid)
 		own, gone, err := p.nodesOwn(dir)
-		if err != nil {
-			return "", err
+		if err != nil || gone || !own {
+			return "", gone, err
 		}
-		if gone || !own {
-			continue
+		port, gone, err := p.holds(dir+"/fd", all)
+		if err != nil || port == 0 {
+			return "", gone, err
 		}
-		if port, err := p.holds(dir+"/fd", all); err != nil || port != 0 {
-			return fmt.Sprintf("something listens on port %d", port), err
-		}
-	}
-	return "", nil
+		return fmt.Sprintf("something listens on port %d", port), false, nil
+	})
+	return why, err
 }
 
 // listening finds the sockets that listen on a kubelet's ports. The kernel is asked for these ports; where it cannot be, its tables are
@@ -161,14 +160,15 @@ func parseSocket(line []byte) (s socket, listens bool, err error) {
 	return socket{uint16(port), string(f[uid]) == "0", ino}, true, nil
 }
 
-// holds says on which port the first of the sockets listens that is among the descriptors in a directory; 0: none is.
-func (p *proc) holds(dir string, all sockets) (port uint16, err error) {
+// holds says on which port the first of the sockets listens that is among the descriptors in a directory; 0: none is. gone: so is the
+// directory.
+func (p *proc) holds(dir string, all sockets) (port uint16, gone bool, err error) {
 	fd, err := unix.Openat(p.fd, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT || err == unix.ESRCH {
-		return 0, nil
+		return 0, true, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("open %s/%s: %w", p.mount, dir, err)
+		return 0, false, fmt.Errorf("open %s/%s: %w", p.mount, dir, err)
 	}
 	defer unix.Close(fd)
 	var found []string
@@ -179,16 +179,16 @@ func (p *proc) holds(dir string, all sockets) (port uint16, err error) {
 			continue
 		}
 		if n <= 0 || err != nil { // it ended while it was read
-			return 0, nil
+			return 0, false, nil
 		}
 		_, _, found = unix.ParseDirent(p.buf[:n], -1, found[:0])
 		for _, name := range found {
 			if n, err := unix.Readlinkat(fd, name, target[:]); err == nil {
 				if port, ok := all[string(target[:n])]; ok {
-					return port, nil
+					return port, false, nil
 				}
 			}
 		}
 	}
-	return 0, nil
+	return 0, false, nil
 }

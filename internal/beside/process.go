@@ -55,7 +55,7 @@ func FindProcess(procMount string) (k Process, ok bool, err error) {
 	if err != nil {
 		return k, false, err
 	}
-	if k.Name, err = p.kubelet(strconv.Itoa(pid)); err != nil {
+	if k.Name, _, err = p.kubelet(strconv.Itoa(pid)); err != nil {
 		return k, false, err
 	}
 	k.Args = strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")[1:]
@@ -64,7 +64,7 @@ func FindProcess(procMount string) (k Process, ok bool, err error) {
 		k.Dir = string(b[:n])
 	}
 	// What was read is of that process only if it is there still.
-	if again, err := p.is(pid); err != nil || again != why || k.Name == "" {
+	if again, _, err := p.is(pid); err != nil || again != why || k.Name == "" {
 		return k, false, errors.Join(err, fmt.Errorf("process %d ended while its command line was read", pid))
 	}
 	return k, true, nil

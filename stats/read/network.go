@@ -63,7 +63,10 @@ func (n *networks) read(ctx context.Context) (networkReading, error) {
 	owners := map[uint64][]owner{}
 	for uid, p := range index {
 		id, pid := p.process()
-		if pid == 0 || ctx.Err() != nil || !owns(n.proc, id, pid) {
+		if pid == 0 || ctx.Err() != nil {
+			continue
+		}
+		if own, _ := owns(n.proc, id, pid); !own { // or it cannot be told: its figures are missing then
 			continue
 		}
 		name := fmt.Sprintf("%s/%d/ns/net", n.proc, pid)

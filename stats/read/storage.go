@@ -431,9 +431,9 @@ func (s *storageWalker) byRuntime(ctx context.Context, c *cri.Container) (stats.
 
 // owns reports whether a process is in a cgroup named after a container or sandbox. Only then is a process id that the runtime
 // gave believed: ids are used again.
-func owns(proc, id string, pid int) bool {
+func owns(proc, id string, pid int) (bool, error) {
 	group, err := os.ReadFile(fmt.Sprintf("%s/%d/cgroup", proc, pid))
-	return err == nil && id != "" && bytes.Contains(group, []byte(id))
+	return err == nil && id != "" && bytes.Contains(group, []byte(id)), err
 }
 
 // parseUpperDirs finds the upper directories of containers' roots in a mountinfo (proc_pid_mountinfo(5)), by container id: of

@@ -310,7 +310,11 @@ func (f *unnamedFiles) isMember() bool {
 	if f.belongs != nil {
 		return f.belongs(f.pid, f.group)
 	}
-	return owns(f.proc, f.group, f.pid)
+	member, err := owns(f.proc, f.group, f.pid)
+	if err != nil {
+		f.missed(err, f.pid)
+	}
+	return member
 }
 
 // disk is the disk that has the blocks of what lies on a device.

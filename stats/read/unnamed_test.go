@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -78,6 +79,44 @@ func (h *holder) unlink(name string) {
 	if err := os.Remove(filepath.Join(h.dir, name)); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// A process that lives, and whose files the kernel calls absent, for it has no memory for them, may keep more than was found; one that has
+// ended keeps nothing.
+func TestAProcessWhoseFilesAreAbsentIsNotGone(t *testing.T) {
+	h := newHolder(t, "a")
+	h.proc = t.TempDir()
+	h.file("open", 8<<20)
+	h.unlink("open")
+	before := unnamed{by: map[uint64]usage{h.disk: {bytes: 8 << 20, inodes: 1}}, time: time.Now()}
+	if got := h.of("a", before); !got.cut || got.by[h.disk].bytes != 8<<20 {
+		t.Errorf("it lives: %+v", got)
+	}
+	h.belongs = nil
+	for pid, cut := range map[int]bool{os.Getpid(): true, endedProcess(t): false} {
+		h.out, h.pid = new(unnamed), pid
+		h.isMember()
+		if h.out.cut != cut {
+			t.Errorf("process %d: %v", pid, h.out.cut)
+		}
+	}
+	procs := filepath.Join(h.tree, "kubepods/burstable/poda/c/cgroup.procs")
+	if err := os.WriteFile(procs, []byte(fmt.Sprintln(endedProcess(t))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.of("a", unnamed{}); got.cut {
+		t.Errorf("it has ended: %+v", got)
+	}
+}
+
+// endedProcess is the number of a process that has ended.
+func endedProcess(t testing.TB) int {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
 }
 
 // Files that no directory has count as those of the pod whose processes have them open or mapped, by their blocks, and each once.

@@ -156,7 +156,7 @@ func (f *unnamedFiles) spaceOf(dir int, thread string) (space mountSpace, ok boo
 
 // keptByMounts counts the files without a name that a thread has mounted: a volumeMount whose subPath is a file is a mount of it, and who
 // has namespaces of its own may mount what it likes. Threads that have the same mounted, from the same root, are asked once.
-func (f *unnamedFiles) keptByMounts(ctx context.Context, dir int, thread string) error {
+func (f *unnamedFiles) keptByMounts(ctx context.Context, dir int, thread string, tid int) error {
 	if space, ok := f.spaceOf(dir, thread); ok && f.spaces[space] {
 		return nil
 	} else if ok && len(f.spaces) < maxLinks {
@@ -164,6 +164,7 @@ func (f *unnamedFiles) keptByMounts(ctx context.Context, dir int, thread string)
 	}
 	file, err := seqfile.OpenAt(dir, thread+"mountinfo")
 	if err != nil {
+		f.missed(err, tid)
 		return f.step(ctx)
 	}
 	found, all, whole := f.unnamedMounts(file)

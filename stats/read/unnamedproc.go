@@ -57,11 +57,12 @@ var (
 // turn; a process that is gone is none.
 func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more bool, err error) {
 	dir, err := unix.Open(fmt.Sprintf("%s/%d", f.proc, pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	f.pid, f.member = pid, false
 	if err != nil {
+		f.missed(err, pid)
 		return false, f.step(ctx)
 	}
 	defer unix.Close(dir) // until then it is this very process, or none
-	f.pid, f.member = pid, false
 	// A thread may have descriptors of its own (unshare(2), CLONE_FILES), and the first one may have ended before the others.
 	var sets fileSets
 	same := func(other, tid int) (order int, ok bool) {
@@ -71,7 +72,7 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 		}
 		return order, ok
 	}
-	err = f.entries(ctx, dir, "task", func(_ int, name string) (bool, error) {
+	err = f.entries(ctx, dir, "task", pid, func(_ int, name string) (bool, error) {
 		tid, err := strconv.Atoi(name)
 		if err != nil {
 			return true, nil
@@ -81,7 +82,7 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 				f.file(dir, link)
 			}
 		}
-		if err := f.keptByMounts(ctx, dir, "task/"+name+"/"); err != nil {
+		if err := f.keptByMounts(ctx, dir, "task/"+name+"/", tid); err != nil {
 			return false, err
 		}
 		if sets.has(tid, same) {
@@ -93,7 +94,7 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 		}
 		n := 0
 		f.mounts = nil
-		err = f.entries(ctx, dir, "task/"+name+"/fd", func(fds int, fd string) (bool, error) {
+		err = f.entries(ctx, dir, "task/"+name+"/fd", tid, func(fds int, fd string) (bool, error) {
 			if n++; n > within.fds {
 				more = true
 				return false, nil
@@ -111,6 +112,19 @@ func (f *unnamedFiles) process(ctx context.Context, pid int, within round) (more
 		return more, err
 	}
 	return more, f.mapped(ctx, dir, pid)
+}
+
+// missed takes that something of a thread could not be opened: unless it has ended, or that is refused, what is found is a lower bound. The
+// kernel calls a file of a process absent, too, where it has no memory for its inode (v6.12 fs/proc/base.c proc_pid_instantiate,
+// proc_pident_instantiate), so another system call has to say that it is gone.
+func (f *unnamedFiles) missed(err error, tid int) {
+	switch {
+	case errors.Is(err, unix.EINVAL): // it has ended, and nobody has waited for it (v6.12 fs/proc_namespace.c mounts_open_common)
+	case errors.Is(err, os.ErrPermission):
+	case (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) && unix.Tgkill(f.pid, tid, 0) == unix.ESRCH:
+	default:
+		f.out.cut = true
+	}
 }
 
 // fileSets are threads no two of which are known to share their descriptors, in the kernel's order of what they have.
@@ -187,10 +201,11 @@ func isDeleted(dir int, name string) bool {
 	return err == unix.ENAMETOOLONG || err == nil && (n == len(text) || bytes.HasSuffix(text[:n], []byte(deleted)))
 }
 
-// entries visits what is in a directory of a process until visit says false. One that is gone has nothing.
-func (f *unnamedFiles) entries(ctx context.Context, at int, name string, visit func(dir int, name string) (bool, error)) error {
+// entries visits what is in a directory of a thread until visit says false. One that is gone has nothing.
+func (f *unnamedFiles) entries(ctx context.Context, at int, name string, tid int, visit func(dir int, name string) (bool, error)) error {
 	dir, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
+		f.missed(err, tid)
 		return f.step(ctx)
 	}
 	defer unix.Close(dir)
@@ -224,17 +239,19 @@ func (f *unnamedFiles) entries(ctx context.Context, at int, name string, visit f
 // mapped counts the files without a name that a process maps: their descriptors may be closed. A thread that has ended tells of none, and
 // the first may have ended before the others: then another is asked, for all of a process map the same (clone(2), CLONE_THREAD).
 func (f *unnamedFiles) mapped(ctx context.Context, dir, pid int) error {
-	told, err := f.mappings(ctx, dir)
+	told, err := f.mappings(ctx, dir, pid)
 	if told || err != nil {
 		return err
 	}
-	return f.entries(ctx, dir, "task", func(threads int, name string) (bool, error) {
-		if name == strconv.Itoa(pid) {
+	return f.entries(ctx, dir, "task", pid, func(threads int, name string) (bool, error) {
+		tid, err := strconv.Atoi(name)
+		if err != nil || tid == pid {
 			return true, nil
 		}
 		// map_files is in /proc/TID only, not in /proc/PID/task/TID (v6.12 fs/proc/base.c tid_base_stuff).
 		thread, err := unix.Open(f.proc+"/"+name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
+			f.missed(err, tid)
 			return true, nil
 		}
 		defer unix.Close(thread)
@@ -242,7 +259,7 @@ func (f *unnamedFiles) mapped(ctx context.Context, dir, pid int) error {
 		if unix.Fstatat(threads, name, &st, 0) != nil { // ids are used again: what was opened is this process' thread, or gone
 			return true, nil
 		}
-		told, err := f.mappings(ctx, thread)
+		told, err := f.mappings(ctx, thread, tid)
 		return !told, err
 	})
 }
@@ -250,20 +267,25 @@ func (f *unnamedFiles) mapped(ctx context.Context, dir, pid int) error {
 // mappings counts those that a process or thread maps, and its program's, which it need not map any more. told: it maps any. Links are
 // asked for, not /proc/PID/maps: the kernel makes that of whole paths, as long as they are (package seqfile), but of a link no more than a
 // page.
-func (f *unnamedFiles) mappings(ctx context.Context, dir int) (told bool, err error) {
+func (f *unnamedFiles) mappings(ctx context.Context, dir, tid int) (told bool, err error) {
 	if isDeleted(dir, "exe") {
 		f.file(dir, "exe")
 	}
-	opened := new(*os.File)
+	opened := new(struct {
+		file *os.File
+		err  error
+	})
 	if !f.guarded(func() {
-		if fd, err := unix.Openat(dir, "map_files", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			*opened = os.NewFile(uintptr(fd), "map_files") // which closes it where nobody waits any more
+		fd, err := unix.Openat(dir, "map_files", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if opened.err = err; err == nil {
+			opened.file = os.NewFile(uintptr(fd), "map_files") // which closes it where nobody waits any more
 		}
 	}) {
 		return true, f.step(ctx) // another thread's is held up, too
 	}
-	file := *opened
+	file := opened.file
 	if file == nil {
+		f.missed(opened.err, tid)
 		return false, f.step(ctx)
 	}
 	defer file.Close() // once a call that is under way is over
@@ -385,6 +407,8 @@ func (f *unnamedFiles) readOverlays() {
 		f.hosts, _, whole = f.unnamedMounts(file)
 		file.Close()
 		f.lacks = f.lacks || !whole
+	} else {
+		f.lacks = true
 	}
 }
 

@@ -116,13 +116,17 @@ func (p *pass) told(u Unit) {
 		return
 	}
 	defer g.Close()
-	for file := range u.of.back {
-		if err = noted.Forget(g, file); err != nil {
-			p.failed(err)
-			return
+	for file := range propertyOf {
+		if u.of.back[file] {
+			err = errors.Join(err, noted.Forget(g, file))
+		} else {
+			err = errors.Join(err, noted.Told(g, file))
 		}
 	}
-	p.failed(g.RemoveNote(noteOwed))
+	if err == nil {
+		err = g.RemoveNote(noteOwed)
+	}
+	p.failed(err)
 }
 
 // restore puts back what files of a cgroup had before.
@@ -171,7 +175,7 @@ func (p *pass) mayPutBack(g *cgroup.Group, cgroupPath string, c *noted.Control) 
 		p.left = true
 		return false, nil
 	}
-	if c.File != cgroup.FileMemoryMax || !c.Ours || c.Before.Unlimited || c.Before.Bytes >= c.Now.Bytes {
+	if c.File != cgroup.FileMemoryMax || !c.Ours || c.Before.Unlimited || !c.Now.Unlimited && c.Before.Bytes >= c.Now.Bytes {
 		return true, nil
 	}
 	current, err := g.MemoryCurrent(p.buf[:])

@@ -22,8 +22,7 @@ type Control struct {
 	Now, Before cgroup.Limit
 	// Ours: Now was written by the agent, by this process or one before it.
 	Ours bool
-	told cgroup.Limit // what Set is to keep of the note, if has is true
-	has  bool         // there is a note that can be read, whosever value is there now
+	told []cgroup.Limit // what Set is to keep of the note, where not all was told
 }
 
 // Read reads a control file and its note. The Group has to stay open as long as the Control is used. os.ErrNotExist: there is no such file
@@ -39,20 +38,14 @@ func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
 		return c, fmt.Errorf("read what is noted of %s: %w: without notes nothing is written", file, err)
 	}
 	if before, written, ok := parse(text); noted && ok {
-		c.told, c.has = written[toldField(written)], true
+		if c.told = written; len(written) > 2 {
+			c.told = written[2:]
+		}
 		if slices.Contains(written, c.Now) {
 			c.Before, c.Ours = before, true
 		}
 	}
 	return c, nil
-}
-
-// toldField is which of what was written somebody else may have been told of last: what is kept for that, else what was there at that time.
-func toldField(written []cgroup.Limit) int {
-	if len(written) > 2 {
-		return 2
-	}
-	return 0
 }
 
 // name is where a file's note is kept: where none can leave one who may only write to the cgroup, and have a value of its own choice "put
@@ -62,8 +55,8 @@ func name(file cgroup.LimitFile) string { return cgroup.Trusted + "before." + st
 // Set writes a value; one of memory is cut to whole pages, as the kernel would cut it. changed is false where it is there already. What was
 // there is noted first: "BEFORE NOW VALUE", so that a crash between the note and the write leaves what is there known for the agent's own.
 //
-// untold: somebody who may write the file again by himself was told of an earlier value, and not of what is there now. That value is noted
-// as a fourth, for it is the agent's own as well.
+// untold: somebody who may write the file again by himself was told of an earlier value, and not of what is there now. What the note had
+// when that began stays in it, for it is the agent's own as well, until Told.
 func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error) {
 	if value = Cut(c.File, value); c.Now == value {
 		return false, nil
@@ -80,10 +73,21 @@ func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error)
 
 func (c *Control) note(value cgroup.Limit, untold bool) string {
 	text := c.Before.String() + " " + c.Now.String() + " " + value.String()
-	if untold && c.has {
-		text += " " + c.told.String()
+	for _, told := range c.told {
+		if untold {
+			text += " " + told.String()
+		}
 	}
 	return text
+}
+
+// Told notes that what is there now is known to who may write the file again by himself.
+func Told(g *cgroup.Group, file cgroup.LimitFile) error {
+	text, noted, err := g.Note(name(file))
+	if _, written, ok := parse(text); err != nil || !noted || !ok || len(written) == 2 {
+		return err
+	}
+	return g.SetNote(name(file), strings.Join(strings.Split(text, " ")[:3], " "))
 }
 
 // Cut is a value as a file will say it: the kernel cuts memory to whole pages (v6.12 mm/page_counter.c page_counter_memparse).
@@ -126,11 +130,14 @@ func (c *Control) Restore() (changed bool, err error) {
 // Forget removes what is noted of a file.
 func Forget(g *cgroup.Group, file cgroup.LimitFile) error { return g.RemoveNote(name(file)) }
 
-// parse reads what Set noted, as an older or newer agent may have: what was there before, and two or three values of the agent's. Nothing is
+// mostFields fit a note, however long each is.
+const mostFields = 5
+
+// parse reads what Set noted, as an older or newer agent may have: what was there before, and two values or more of the agent's. Nothing is
 // taken from it that the kernel would not have said.
 func parse(text string) (before cgroup.Limit, written []cgroup.Limit, ok bool) {
 	f := strings.Split(text, " ")
-	if len(f) != 3 && len(f) != 4 {
+	if len(f) < 3 || len(f) > mostFields {
 		return before, nil, false
 	}
 	limits := make([]cgroup.Limit, len(f))

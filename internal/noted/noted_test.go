@@ -165,7 +165,7 @@ func TestANoteOfAContainersIsNone(t *testing.T) {
 
 // A note may be another version's.
 func TestNotesThatAreNotTheAgents(t *testing.T) {
-	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576 1048576 0 0",
+	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576 1048576 0 0 0",
 		"99999999999999999999 1048576 1048576", strings.Repeat("9", 128), "max 1048577 4096"} {
 		g, dir := tree(t, map[cgroup.LimitFile]string{file: "1048576\n"})
 		if err := g.SetNote(name(file), text); err != nil {
@@ -242,6 +242,8 @@ func TestNothingOfTheAgentsStays(t *testing.T) {
 			case "tell": // and only then nothing is to be noted of what is put back
 				if told, untold = c.Now.String(), false; c.Now == c.Before {
 					err = Forget(g, file)
+				} else {
+					err = Told(g, file)
 				}
 			case "write again":
 				// What another has left is not told from what is noted.
@@ -267,10 +269,42 @@ func TestNothingOfTheAgentsStays(t *testing.T) {
 	})
 }
 
+// Whoever was told of a value may write it again whatever the agent wrote, put back and was told since.
+func TestAnyValueThatWasToldIsTheAgents(t *testing.T) {
+	const before, told, tell, back = "max", 3 << 20, 0, 1
+	for _, steps := range [][]uint64{
+		{told, tell, 2 << 20}, {told, tell, 2 << 20, 4 << 20, 5 << 20}, {told, tell, back}, {told, tell, back, 2 << 20}, {told, tell, back, 2 << 20, 4 << 20},
+		{9 << 20, tell, 8 << 20, 7 << 20, told, tell, back, 2 << 20}, {9 << 20, tell, 8 << 20, 7 << 20, told, tell, 2 << 20, back, 4 << 20, back},
+	} {
+		g, dir := tree(t, map[cgroup.LimitFile]string{file: before + "\n"})
+		untold := false
+		for _, step := range steps {
+			c, err := Read(g, file)
+			switch step {
+			case tell:
+				untold, err = false, errors.Join(err, Told(g, file))
+			case back:
+				_, err = c.Restore()
+				untold = true
+			default:
+				_, err = c.Set(limit(step), untold)
+				untold = true
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(t, dir, file, limit(told).String()+"\n")
+		if c := read(t, g); !c.Ours || c.Before.String() != before {
+			t.Errorf("%v: %+v", steps, c)
+		}
+	}
+}
+
 // limitText is what the kernel says of a limit, or a little more: zeros before a number.
 var limitText = regexp.MustCompile(`^(max|[0-9]+)\n?$`)
 
-// Nothing is taken from a note but three or four limits as the kernel would say them.
+// Nothing is taken from a note but limits as the kernel would say them.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"max 1048576 0", "0 0 0", "max max ", "1 2 3 4", "99999999999999999999 0 0", "-1 0 0", "max\n 1\n 2\n"} {
 		f.Add(text)
@@ -278,7 +312,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		before, written, ok := parse(text)
 		parts := strings.Split(text, " ")
-		want := len(parts) == 3 || len(parts) == 4
+		want := len(parts) >= 3 && len(parts) <= mostFields
 		for _, part := range parts {
 			n, _ := new(big.Int).SetString(strings.TrimSuffix(part, "\n"), 10)
 			want = want && limitText.MatchString(part) && (n == nil || n.IsUint64())

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,16 +14,13 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"jettison/admit"
-	"jettison/api"
 	"jettison/cri"
 	"jettison/eviction"
 	"jettison/internal/podstore"
-	"jettison/internal/repeat"
 	"jettison/stats"
 	"jettison/stats/read"
 )
@@ -213,70 +207,6 @@ func TestAskedFromManySides(t *testing.T) {
 	}
 }
 
-// preemptor notes who wants room.
-type preemptor struct{ wanted []types.UID }
-
-func (p *preemptor) Want(pod admit.PodAttributes) string {
-	p.wanted = append(p.wanted, pod.Pod.UID)
-	return "; noted"
-}
-func (p *preemptor) Preempt(_ context.Context, pod admit.PodAttributes) (admit.Result, error) {
-	p.wanted = append(p.wanted, pod.Pod.UID)
-	return admit.Result{Admit: true}, nil
-}
-
-// Room is made only for who lacks nothing else, and whose priority is known; never beside a kubelet.
-func TestWhoWantsRoom(t *testing.T) {
-	by := &preemptor{}
-	a, part := gate(t, list("1", "1Gi", "10"), Options{Preemptor: by})
-	now := time.Now()
-	for _, kubelet := range []bool{true, false} {
-		part.Publish(now, nil, kubelet)
-		for _, line := range []string{
-			"kube-system/unknown bu cpu=2", "kube-system/known bu cpu=2 jettison/priority=2000000000", "kube-system/low bu cpu=2 jettison/priority=1",
-			"default/tenant bu cpu=2 jettison/priority=2000000000", "default/fits bu cpu=1m",
-		} {
-			before := len(by.wanted)
-			if why := a.Refuse(now, sandbox(t, "%s", line), ""); strings.HasSuffix(why, "; noted") != (len(by.wanted) > before) {
-				t.Errorf("%s: %q", line, why)
-			}
-		}
-	}
-	part.Publish(now, []eviction.Condition{"DiskPressure"}, false)
-	a.Refuse(now, sandbox(t, "kube-system/pressed bu cpu=2 jettison/priority=1"), "")
-	if want := []types.UID{"known", "low"}; !slices.Equal(by.wanted, want) {
-		t.Errorf("%v want room", by.wanted)
-	}
-	if r, err := a.Preempt(t.Context(), &v1.Pod{}); err != nil || !r.Admit {
-		t.Error(r, err)
-	}
-	without, _ := gate(t, nil, Options{})
-	if _, err := without.Preempt(t.Context(), &v1.Pod{}); !errors.Is(err, ErrNoPreemption) {
-		t.Error(err)
-	}
-}
-
-// A client is told that a pod is held off, as it would be in the runtime.
-func TestAHeldOffPodIsRefused(t *testing.T) {
-	by := &preemptor{}
-	heldOff := func(_ time.Time, uid string) (string, bool) { return "it leaks", uid == "u" }
-	a, part := gate(t, list("1", "1Gi", "10"), Options{HeldOff: heldOff, Preemptor: by})
-	part.Publish(time.Now(), nil, false)
-	for uid, want := range map[types.UID]admit.Result{"u": {Reason: "Evicted", Message: "it leaks"}, "other": {Admit: true}} {
-		p := &v1.Pod{}
-		p.UID = uid
-		if got, err := a.Ask(t.Context(), p); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", uid, got, err)
-		}
-		if got, err := a.Preempt(t.Context(), p); err != nil || got != want {
-			t.Errorf("%s, preempting: %+v, %v", uid, got, err)
-		}
-	}
-	if !slices.Equal(by.wanted, []types.UID{"other"}) {
-		t.Errorf("%v preempt", by.wanted)
-	}
-}
-
 // A pod that was killed and is dead holds no room, whatever the runtime says yet; one that came back under its UID does.
 func TestWhoIsDeadHoldsNothing(t *testing.T) {
 	dead := map[string][]string{}
@@ -293,22 +223,6 @@ func TestWhoIsDeadHoldsNothing(t *testing.T) {
 		if n, err := a.State(now); err != nil || len(n.Pods) != test.held {
 			t.Errorf("dead %v: %d pods hold room, %v", test.sandboxes, len(n.Pods), err)
 		}
-	}
-}
-
-// An object of another pod than the runtime has by its UID says nothing of what that one holds.
-func TestAnotherPodsObject(t *testing.T) {
-	a, part := gate(t, list("1", "1Gi", "10"), Options{})
-	object := &v1.Pod{}
-	object.UID, object.Namespace, object.Name = "p", "default", "other"
-	object.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("500m", "1Mi", "1")}}}
-	part.objects = map[string]*v1.Pod{"p": object}
-	part.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*sandbox(t, "default/p bu cpu=10m")}}))
-	now := time.Now()
-	part.Publish(now, nil, false)
-	n, err := a.State(now)
-	if err != nil || len(n.Pods) != 1 || n.Pods[0].Name != "p" || n.Pods[0].Requests[v1.ResourceCPU] != 10 {
-		t.Errorf("%+v, %v", n.Pods, err)
 	}
 }
 
@@ -338,163 +252,6 @@ func TestPromises(t *testing.T) {
 	// Let in, it counts once, and the other one still finds no room.
 	if why := a.Refuse(now, sandbox(t, "default/other bu cpu=150m"), ""); why != "" {
 		t.Errorf("the promise and who it was made to count together: %s", why)
-	}
-}
-
-// Refusals that nobody logs in time are counted all the same, and hold nobody up.
-func TestMoreRefusalsThanAreLogged(t *testing.T) {
-	a, part := gate(t, list("1", "1Gi", "10"), Options{Log: repeat.New(nil)})
-	now := time.Now()
-	part.Publish(now, nil, false)
-	for i := range 3 * maxTold {
-		a.Refuse(now, sandbox(t, "default/p%d bu cpu=2", i), "")
-	}
-	if s := part.State(true); s.Refused != 3*maxTold || len(part.Told()) != maxTold {
-		t.Errorf("%d refused, %d told", s.Refused, len(part.Told()))
-	}
-}
-
-// A tenant who names resources makes no more reasons than are kept; none is lost.
-func TestReasonsAreBounded(t *testing.T) {
-	c := &counts{}
-	for i := range 1000 {
-		c.refuse(fmt.Sprint("OutOfexample.com/", i), false)
-	}
-	var out api.GateState
-	c.fill(&out)
-	sum := uint64(0)
-	for _, n := range out.Reasons {
-		sum += n
-	}
-	if len(out.Reasons) != maxReasons+1 || sum != 1000 || out.Refused != 1000 {
-		t.Errorf("%d reasons of %d", len(out.Reasons), sum)
-	}
-}
-
-// A quantile is that of all durations, at most a fifth too long, and never longer than the longest.
-func TestLatency(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		var l latency
-		all := rapid.SliceOfN(rapid.Int64Range(0, int64(10*time.Second)), 1, 200).Draw(rt, "durations")
-		for _, d := range all {
-			l.add(time.Duration(d))
-		}
-		slices.Sort(all)
-		got := l.state()
-		for _, c := range []struct {
-			q   float64
-			got time.Duration
-		}{{0.5, got.P50}, {0.99, got.P99}} {
-			exact := time.Duration(all[int(math.Ceil(c.q*float64(len(all))))-1])
-			if most := max(time.Microsecond, exact*6/5); c.got < exact || c.got > most || c.got > got.Max {
-				rt.Fatalf("quantile %v of %v: got %v, it is %v", c.q, all, c.got, exact)
-			}
-		}
-		if got.Count != uint64(len(all)) || got.Max != time.Duration(all[len(all)-1]) {
-			rt.Fatalf("%+v of %v", got, all)
-		}
-	})
-	var l latency
-	l.add(time.Hour)
-	if got := l.state(); got.P50 <= 10*time.Second || got.Max != time.Hour {
-		t.Errorf("%+v", got)
-	}
-	if got := (&latency{}).state(); got != (api.LatencyState{}) {
-		t.Errorf("of nothing: %+v", got)
-	}
-}
-
-// The name of the node is its host's only where this process shares that.
-func TestHostname(t *testing.T) {
-	own, err := os.Hostname()
-	if err != nil {
-		t.Skip(err)
-	}
-	for name, c := range map[string]struct {
-		self, first string
-		want        string
-	}{
-		"shared":      {"uts:[1]", "uts:[1]", strings.ToLower(own)},
-		"its own":     {"uts:[2]", "uts:[1]", ""},
-		"not visible": {"uts:[1]", "", ""},
-	} {
-		proc := t.TempDir()
-		for dir, target := range map[string]string{"self": c.self, "1": c.first} {
-			if err := os.MkdirAll(filepath.Join(proc, dir, "ns"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if target != "" {
-				if err := os.Symlink(target, filepath.Join(proc, dir, "ns/uts")); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if got := Hostname(proc); got != c.want {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-func TestAppArmor(t *testing.T) {
-	for text, want := range map[string]stats.Opt[bool]{"Y\n": stats.Some(true), "N\n": stats.Some(false), "": stats.Some(false)} {
-		sys := t.TempDir()
-		if text != "" {
-			dir := filepath.Join(sys, "module/apparmor/parameters")
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "enabled"), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := AppArmor(sys); got != want {
-			t.Errorf("%q: %+v", text, got)
-		}
-	}
-	if got := AppArmor(string([]byte{'/', 0})); got.OK {
-		t.Errorf("what cannot be read is known: %+v", got)
-	}
-}
-
-// An object that does not say where it is from is a client's, whose word for a mirror is none.
-func TestAClientsObjectIsNoMirror(t *testing.T) {
-	for key, want := range map[string]bool{annotationMirror: false, annotationSource: true} {
-		p := attributes(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "file"}}})
-		if held := admit.HeldBy(p); p.Manifest != want || held.Static != want {
-			t.Errorf("%s: manifest %v, static %v", key, p.Manifest, held.Static)
-		}
-	}
-}
-
-// What no number holds is the greatest one: a sum that wraps would be no request at all.
-func TestARequestDoesNotWrap(t *testing.T) {
-	most, two := uint64(math.MaxUint64), uint64(2)
-	got := requested(&cri.PodSandbox{MemoryLimit: &most, Overhead: &two}, stats.Guaranteed)
-	if m := got[v1.ResourceMemory]; m.Value() != math.MaxInt64 {
-		t.Errorf("%v", m.String())
-	}
-}
-
-// Without a name of the node, or beside a kubelet, labels are not known, and refuse nobody.
-func TestLabels(t *testing.T) {
-	for _, c := range []struct {
-		node    Node
-		kubelet bool
-		want    string // of the host's name; -: no labels are known
-	}{
-		{Node{Name: "n"}, false, "n"},
-		{Node{}, false, "-"},
-		{Node{Configured: map[string]string{"disk": "ssd"}}, false, "-"},
-		{Node{Configured: map[string]string{v1.LabelHostname: "m"}}, false, "m"},
-		{Node{Name: "n", Configured: map[string]string{v1.LabelHostname: "m"}}, true, "-"},
-	} {
-		got, known := "-", c.node.state(c.kubelet)
-		if known.Labels != nil {
-			got = known.Labels[v1.LabelHostname]
-		}
-		if got != c.want {
-			t.Errorf("%+v, kubelet %v: %s", c.node, c.kubelet, got)
-		}
 	}
 }
 

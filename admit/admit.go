@@ -20,7 +20,17 @@ type PodAttributes struct {
 	Pod *v1.Pod
 	// Manifest: root wrote the object, a static pod's manifest. Only then it may say that the pod is static, or a mirror.
 	Manifest bool
+	// Doubted: its priority is known by the word of somebody who may not take room from others by it. It outranks none for whom room is kept.
+	Doubted bool
 }
+
+// asking is a pod that asks, in the form in which it would be stored.
+type asking struct {
+	*v1.Pod
+	doubted bool
+}
+
+func askingOf(p PodAttributes) *asking { return &asking{stored(p), p.Doubted} }
 
 // NodeState is what a decision takes of the node. It is not changed, so one snapshot serves many. What is absent is unknown, and refuses
 // nothing.
@@ -76,18 +86,18 @@ func Failures(p PodAttributes, n NodeState) []Failure {
 	if err := Invalid(p.Pod); err != nil {
 		return []Failure{{Reason: ReasonUnexpected, Message: err.Error()}}
 	}
-	return failures(stored(p), &n)
+	return failures(askingOf(p), &n)
 }
 
-// failures is Failures for a pod as it would be stored.
-func failures(pod *v1.Pod, n *NodeState) (out []Failure) {
+func failures(p *asking, n *NodeState) (out []Failure) {
+	pod, others := p.Pod, n.others(p)
 	if r := UnderPressure(n.Conditions, pod); !r.Admit {
 		out = append(out, Failure{Reason: r.Reason, Message: r.Message})
 	}
 	out = n.Sysctls.forbid(out, pod)
 	out = unsupported(out, pod, n)
-	short := shortages(pod, n)
-	rest := misplaced(nil, pod, n)
+	short := shortages(pod, others, n)
+	rest := misplaced(nil, pod, others, n)
 	rest = unconfined(rest, pod, n)
 	if n.ShuttingDown {
 		rest = append(rest, Failure{Reason: ReasonShutdown, Message: "Pod was rejected as the node is shutting down."})

@@ -10,7 +10,8 @@
 //	pressure.go  UnderPressure: what a node's conditions say of a pod, and whether one that runs nowhere yet is BestEffort
 //	admit.go     PodAttributes, NodeState, Failures, Admit: the order of the questions
 //	stored.go    a pod as an API server would have stored it; what no API server would have taken
-//	held.go      Held: a pod that takes room; promise.go: room that is kept for one that does not run yet
+//	held.go      Held: a pod that takes room
+//	promise.go   Promises: room that is kept for pods that do not run yet; who outranks one
 //	request.go   Amounts: what a pod requests, in whole numbers
 //	fit.go       whether there is room
 //	place.go     labels, names, host ports, taints

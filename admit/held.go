@@ -63,20 +63,18 @@ func (h *Held) Critical() bool {
 }
 
 // others are the pods that hold room beside the one that asks: its own room is not in its way (pkg/kubelet/allocation/allocation_manager.go
-// canAdmitPod), nor is what was promised to an earlier attempt at a critical pod, which was given another UID then. What was promised to a
-// pod that is there already counts once.
-func (n *NodeState) others(pod *v1.Pod) []*Held {
-	asking := pod.UID
+// canAdmitPod), nor is what was promised to an earlier attempt at a critical pod, which was given another UID then, or to one that it
+// outranks. What was promised to a pod that is there already counts once.
+func (n *NodeState) others(asking *asking) []*Held {
 	out := make([]*Held, 0, len(n.Pods)+len(n.Promised))
 	for i := range n.Pods {
-		if h := &n.Pods[i]; asking == "" || h.UID != asking {
+		if h := &n.Pods[i]; asking.UID == "" || h.UID != asking.UID {
 			out = append(out, h)
 		}
 	}
 	for i := range n.Promised {
 		h := &n.Promised[i]
-		earlier := h.Kept && critical(pod) && h.named(pod.Namespace, pod.Name)
-		if (asking == "" || h.UID != asking) && !earlier && !n.there(h.UID) {
+		if (asking.UID == "" || h.UID != asking.UID) && !asking.passesOver(h) && !n.there(h.UID) {
 			out = append(out, h)
 		}
 	}

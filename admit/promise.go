@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/stats"
 )
 
 // PromisedFor is how long room is kept for a pod for which others were preempted: until its caller asks again, and it runs.
@@ -60,5 +62,56 @@ func (p *Promises) Held(now time.Time) []Held {
 		out = append(out, kept.pod)
 	}
 	slices.SortFunc(out, func(a, b Held) int { return cmp.Compare(a.UID, b.UID) })
+	return out
+}
+
+// Outranks reports whether a pod may have room that is kept for another: it is critical, and the priorities of both are known, its own
+// being the higher one. Among equals who was promised room first has it. One without a UID could be let in twice for it.
+func (h *Held) Outranks(other *Held) bool {
+	return h.UID != "" && h.Critical() && h.Priority.OK && other.Priority.OK && h.Priority.V > other.Priority.V
+}
+
+// passesOver reports whether a promise is not in the way of a pod.
+func (p *asking) passesOver(h *Held) bool {
+	if !h.Kept || !critical(p.Pod) {
+		return false
+	}
+	return h.named(p.Namespace, p.Name) || !p.doubted && p.rank().Outranks(h)
+}
+
+// rank is what Outranks takes of a pod.
+func (p *asking) rank() *Held {
+	out := &Held{UID: p.UID, Static: static(p.Pod)}
+	if p.Spec.Priority != nil {
+		out.Priority = stats.Some(*p.Spec.Priority)
+	}
+	return out
+}
+
+// Outranked are the promises that are none any more once a pod is taken: beside it there is no room for them. The most critical ones stay
+// as far as they can. Room counts, and no other reason for which the pod might be refused.
+func Outranked(p PodAttributes, n NodeState) (out []Held) {
+	asking := askingOf(p)
+	if asking.doubted || !critical(asking.Pod) {
+		return nil
+	}
+	rank, ports, lower := asking.rank(), hostPorts(asking.Pod), []Held(nil)
+	stay := slices.DeleteFunc(slices.Clone(n.Promised), func(h Held) bool {
+		if h.Kept && rank.Outranks(&h) {
+			lower = append(lower, h)
+			return true
+		}
+		return false
+	})
+	slices.SortStableFunc(lower, func(a, b Held) int { return cmp.Compare(b.Priority.V, a.Priority.V) })
+	for _, h := range lower {
+		n.Promised = append(stay, h)
+		n.Promised[len(stay)].Kept = false // so that it is in the way
+		if others := n.others(asking); len(shortages(asking.Pod, others, &n)) > 0 || taken(ports, others) {
+			out = append(out, h)
+			continue
+		}
+		stay = n.Promised
+	}
 	return out
 }

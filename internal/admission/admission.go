@@ -38,8 +38,10 @@ const staleAfter = 10 * time.Second
 // ErrUnknown: the agent has not looked at the node yet, or not for so long that it does not know it any more.
 var ErrUnknown = errors.New("the node is not known: the agent has not looked at it for 10s")
 
-// Preemptor makes room for critical pods, by killing others. Both methods are for any goroutine.
+// Preemptor makes room for critical pods, by killing others. Its methods are for any goroutine.
 type Preemptor interface {
+	// LetIn is told of a critical pod that is let in where room is kept for others, of which some may be outranked. It must not block.
+	LetIn(p admit.PodAttributes)
 	// Want is told of a pod that was refused in the runtime for want of room alone, and whose priority is known: one that is not critical,
 	// too. It is called while the runtime waits, so it must not block. What it returns is added to the refusal.
 	Want(p admit.PodAttributes) (note string)
@@ -152,6 +154,9 @@ func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container str
 	failures := admit.Failures(asking.PodAttributes, n)
 	if a.remember(now, asking, len(failures) == 0 || s.Observe); len(failures) == 0 {
 		a.counts.admitted.Add(1)
+		if by := a.preempts.Load(); by != nil && len(n.Promised) > 0 {
+			(*by).LetIn(asking.PodAttributes)
+		}
 		return ""
 	}
 	ref := stats.PodReference{UID: sandbox.UID, Namespace: sandbox.Namespace, Name: sandbox.Name}

@@ -60,6 +60,7 @@ func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	own.Status.Phase = "" // it is about to run, whatever became of it before
 	out.Pod = &own
 	out.weigh(sandbox, told.QOSClass, byMember)
+	out.Doubted = byMember
 	if out.wants = &out.PodAttributes; byMember { // who has nobody killed, neither by a priority nor by what it says is requested
 		out.wants = a.byRuntime(sandbox, &told).wants
 	}
@@ -165,7 +166,7 @@ func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) *as
 	}
 	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: requested(sandbox, told.QOSClass)}}}
 	pod.Status.QOSClass = v1.PodQOSClass(cmp.Or(told.QOSClass, stats.Burstable))
-	out.PodAttributes = admit.PodAttributes{Pod: pod, Manifest: true} // the annotations are the runtime's word
+	out.PodAttributes = admit.PodAttributes{Pod: pod, Manifest: true, Doubted: !sure} // the annotations are the runtime's word
 	if sure {
 		out.wants = &out.PodAttributes
 	}

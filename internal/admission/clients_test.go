@@ -23,6 +23,7 @@ import (
 // preemptor notes who wants room.
 type preemptor struct{ wanted []types.UID }
 
+func (p *preemptor) LetIn(admit.PodAttributes) {}
 func (p *preemptor) Want(pod admit.PodAttributes) string {
 	p.wanted = append(p.wanted, pod.Pod.UID)
 	return "; noted"

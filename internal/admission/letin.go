@@ -41,7 +41,8 @@ func (l *letIn) drop(uid string) {
 	*l = slices.DeleteFunc(*l, func(k kept) bool { return k.pod.UID == types.UID(uid) })
 }
 
-// beside are the promises of a node with the pods that were let in. What the node has by now is forgotten, as is what is too old.
+// beside are the promises of a node with the pods that were let in: what is kept for these is more than a promise, for they are about to
+// run, and nobody else may have it. What the node has by now is forgotten, as is what is too old.
 func (l *letIn) beside(now time.Time, n *admit.NodeState) []admit.Held {
 	*l = slices.DeleteFunc(*l, func(k kept) bool {
 		return !now.Before(k.until) || slices.ContainsFunc(n.Pods, func(h admit.Held) bool { return h.UID == k.pod.UID })
@@ -51,7 +52,9 @@ func (l *letIn) beside(now time.Time, n *admit.NodeState) []admit.Held {
 	}
 	out := slices.Clone(n.Promised)
 	for _, k := range *l {
-		if !slices.ContainsFunc(n.Promised, func(h admit.Held) bool { return h.UID == k.pod.UID }) {
+		if at := slices.IndexFunc(out, func(h admit.Held) bool { return h.UID == k.pod.UID }); at >= 0 {
+			out[at].Kept = false
+		} else {
 			out = append(out, k.pod)
 		}
 	}

@@ -77,6 +77,7 @@ type ask struct {
 	reply chan answer     // one slot; nil: who asked does not wait
 	at    time.Time       // when, where it does not wait
 	gone  <-chan struct{} // closed: it does not wait any more; nil: it does
+	letIn bool            // it asks for nothing: the runtime was let run it
 }
 
 // stale: who asked has no use for an answer any more.
@@ -133,6 +134,17 @@ func (p *Preempting) Want(pod admit.PodAttributes) (note string) {
 	return "; room is made for it, if others may go: ask again"
 }
 
+// LetIn implements Preemptor. Where too many ask nothing comes of it, and what is kept for those that it outranks lapses by itself.
+func (p *Preempting) LetIn(pod admit.PodAttributes) {
+	if held := admit.HeldBy(pod); pod.Doubted || !held.Critical() {
+		return
+	}
+	select {
+	case p.asks <- ask{pod: pod, letIn: true}:
+	default:
+	}
+}
+
 // Preempt implements Preemptor. Room that is there is kept for the pod for admit.PromisedFor, as it is for one that the runtime was refused
 // and for which there is room by the time that the loop looks.
 func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admit.Result, error) {
@@ -159,6 +171,10 @@ func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 	if a.stale(now) {
 		return
 	}
+	if a.letIn {
+		p.outrank(now, a.pod)
+		return
+	}
 	held := admit.HeldBy(a.pod)
 	if m := p.under(now, &a, &held); m != nil {
 		if a.reply != nil {
@@ -172,6 +188,7 @@ func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 	}
 	if err == nil && result.Admit {
 		p.keep(now, held)
+		p.outrank(now, a.pod)
 	}
 	if a.reply != nil {
 		a.reply <- answer{result, err}
@@ -249,6 +266,29 @@ func (p *Preempting) keep(now time.Time, pod admit.Held) {
 	}
 }
 
+// outrank keeps no room any more for pods that a more critical one has been given the room of. For whom room is being made that is found out
+// when it is there.
+func (p *Preempting) outrank(now time.Time, pod admit.PodAttributes) {
+	state, err := p.o.State(now)
+	if err != nil {
+		return
+	}
+	dropped := false
+	for _, h := range admit.Outranked(pod, state) {
+		if p.makes(h.UID) {
+			continue
+		}
+		dropped = true
+		p.promises.Drop(h.UID)
+		p.o.Log.Info("room is not kept any more: a more critical pod has it", "pod", p.name(&h), "uid", h.UID,
+			"for", p.o.Name(stats.PodReference{UID: string(pod.Pod.UID), Namespace: pod.Pod.Namespace, Name: pod.Pod.Name}))
+	}
+	if dropped {
+		p.changed = true
+		p.o.Publish(now)
+	}
+}
+
 // Advance answers those whose victims are gone, or do not go. changed: what Promised says is something else now.
 func (p *Preempting) Advance(now time.Time) (changed bool) {
 	var left []*making
@@ -308,14 +348,15 @@ func (m *making) over(now time.Time) bool {
 }
 
 // finish decides on a pod by the node as it is now. A victim that is not dead has its room still. later are those who asked after it: they
-// wait for its victims, too, and what is kept for them is not there yet. false: the node is not known, so that it has to be tried again.
+// wait for its victims, too, and what is kept for them is not there yet; but one that outranks it comes first. false: the node is not known,
+// so that it has to be tried again.
 func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	state, err := p.o.State(now)
 	if err != nil {
 		return false
 	}
 	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised), func(h admit.Held) bool {
-		return slices.ContainsFunc(later, func(l *making) bool { return l.held.UID == h.UID })
+		return slices.ContainsFunc(later, func(l *making) bool { return l.held.UID == h.UID && !l.held.Outranks(&m.held) })
 	})
 	var kills []admit.Kill
 	for i, l := range m.victims {
@@ -330,6 +371,7 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	if result.Admit {
 		p.made++
 		p.keep(now, m.held)
+		p.outrank(now, m.pod)
 		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID, "victims", len(kills), "keptFor", admit.PromisedFor)
 	} else {
 		p.failed++

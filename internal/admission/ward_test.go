@@ -134,16 +134,21 @@ func (w *ward) kept() (out []string) {
 
 // taken is how many pods live or were promised room, but for one.
 func (w *ward) taken(but string) (n int64) {
+	lives := map[string]bool{}
 	for _, h := range w.pods {
-		l := w.lives[string(h.UID)]
-		if l == nil {
-			n++
-		} else if back, _ := l.Room(w.now); !back {
-			n++
+		back := false
+		if l := w.lives[string(h.UID)]; l != nil {
+			back, _ = l.Room(w.now)
 		}
+		lives[string(h.UID)] = !back
 	}
 	for _, uid := range w.kept() {
-		if uid != but && !slices.ContainsFunc(w.making, func(m *making) bool { return string(m.held.UID) == uid }) {
+		if !slices.ContainsFunc(w.making, func(m *making) bool { return string(m.held.UID) == uid }) {
+			lives[uid] = true
+		}
+	}
+	for uid, is := range lives {
+		if is && uid != but {
 			n++
 		}
 	}

@@ -101,10 +101,14 @@ func TestAdmit(t *testing.T) {
 		{"nothing", "", "", 1, "", "jettison: admit: FILE: there is no pod: the text is empty", ""},
 		{"null", "null", "", 1, "", `jettison: admit: FILE: apiVersion "", kind "": want v1, Pod`, ""},
 		{"no metadata", pod + "metadata: null", "", 1, "", "jettison: admit: FILE: metadata.name: missing", ""},
-		{"a list", "- a\n", "", 1, "", "jettison: admit: FILE: json: cannot unmarshal array into Go value of type v1.Pod", ""},
+		{"a list", "- a\n", "", 1, "", "jettison: admit: FILE: line 1: the pod: want an object, got a list", ""},
 		{"no YAML", "a: b: c", "", 1, "", "jettison: admit: FILE: not YAML: mapping values are not allowed in this context", ""},
 		{"another kind", "kind: Deployment\napiVersion: apps/v1\n", "", 1, "", `jettison: admit: FILE: apiVersion "apps/v1", kind "Deployment": want v1, Pod`, ""},
-		{"a wrong quantity", "metadata: {name: a}\nspec: {overhead: {cpu: -1}}", "", 1, "", `jettison: admit: FILE: spec.overhead.cpu: quantity "-1" is negative`, ""},
+		{"a wrong quantity", "metadata: {name: a}\nspec: {overhead: {cpu: -1}}", "", 1, "", `jettison: admit: FILE: line 2: spec.overhead.cpu: quantity "-1" is negative`, ""},
+		{"text for a number", pod + "metadata: {name: a}\nspec:\n  containers:\n  - name: c\n    ports:\n    - hostPort: http\n", "", 1, "",
+			`jettison: admit: FILE: line 8: spec.containers[0].ports[0].hostPort: want a whole number of 32 bits, got "http"`, ""},
+		{"the same as JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\",\n\"spec\": {\n\t\"priority\": \"high\"}}", "", 1, "",
+			`jettison: admit: FILE: line 4: spec.priority: want a whole number of 32 bits, got "high"`, ""},
 		{"10 MB", "metadata: {name: a}\n#" + strings.Repeat("x", 10<<20), "", 1, "", "jettison: admit: FILE: larger than 1048576 bytes", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -84,12 +84,16 @@ func (o *Options) read(ctx context.Context) (*asking, error) {
 	if err != nil {
 		return nil, err
 	}
+	written := text
 	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
 		if text, err = podjson.YAML(text); err != nil {
 			return nil, err
 		}
 	}
 	p, unknown, err := podjson.Asking(text)
+	if line := podjson.Line(written, err); line > 0 {
+		return nil, fmt.Errorf("line %d: %w", line, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -38,9 +38,9 @@ func Unfit(e *json.SemanticError, read reflect.Type) string {
 	case errors.As(e.Err, &inner) && inner != e && inner.Err != nil: // of a type that reads itself
 		return inner.Err.Error()
 	case e.JSONKind == '0' && e.GoType != nil && isNumber(e.GoType):
-		return fmt.Sprintf("%.40s is not %s", e.JSONValue, wanted(e.GoType))
+		return fmt.Sprintf("%.40s is not %s", e.JSONValue, Wanted(e.GoType))
 	case e.JSONKind != 0 && e.GoType != nil && (e.Err == nil || isNumber(e.GoType)):
-		return fmt.Sprintf("want %s, got %s", wanted(e.GoType), Kind(e.JSONKind))
+		return fmt.Sprintf("want %s, got %s", Wanted(e.GoType), Kind(e.JSONKind))
 	case e.Err != nil:
 		return e.Err.Error()
 	}
@@ -49,8 +49,8 @@ func Unfit(e *json.SemanticError, read reflect.Type) string {
 
 func isNumber(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 }
 
-// wanted is what a field takes, in words.
-func wanted(t reflect.Type) string {
+// Wanted is what a field takes, in words.
+func Wanted(t reflect.Type) string {
 	t = pointed(t)
 	switch k := t.Kind(); {
 	case k == reflect.Float32 || k == reflect.Float64:

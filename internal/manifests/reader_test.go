@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		{"a second document", head + "---\nkind: Pod\n", ``},
 		{"empty", "", `apiVersion "", kind "": want v1, Pod`},
 		{"no YAML", "a: [", `not YAML: yaml: line 1: did not find expected node content`},
-		{"a list", "- a\n", `json: cannot unmarshal array into Go value of type v1.Pod`},
+		{"a list", "- a\n", `the pod: want an object, got a list`},
 		{"another kind", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", `apiVersion "v1", kind "Service": want v1, Pod`},
 		{"no kind", "metadata: {name: web}\n", `apiVersion "", kind "": want v1, Pod`},
 		{"no name", "apiVersion: v1\nkind: Pod\n", `metadata.name: missing`},
@@ -141,7 +141,7 @@ func TestADirectory(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "large"), head+strings.Repeat("#", maxFile))
 	expect(t, s, dir, []string{"a", "b"}, []string{
-		`static pod manifest DIR/README: json: cannot unmarshal string into Go value of type v1.Pod`,
+		`static pod manifest DIR/README: the pod: want an object, got "not a pod"`,
 		`static pod manifest DIR/device: is neither a directory nor a file`,
 		`static pod manifest DIR/large: is larger than 1048576 bytes`,
 		`static pod manifest DIR/pipe: is neither a directory nor a file`,

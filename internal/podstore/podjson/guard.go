@@ -31,8 +31,8 @@ const maxDepth = 100
 // maxUnknown is after how many fields that no pod has one that is put, and is refused for the first, need not be decoded.
 const maxUnknown = 100
 
-// guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses quantities that would
-// be slow to parse and text that would take too much memory, lies too deep, or has too many fields that are not known.
+// guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses values of other types, quantities
+// that would be slow to parse, and text that would take too much memory, lies too deep, or has too many fields that are not known.
 func guard(raw []byte, may bounds) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -81,6 +81,9 @@ func (g *guarding) value(t reflect.Type) error {
 	tok, err := g.dec.Token()
 	if err != nil {
 		return syntax(err)
+	}
+	if err := g.fits(t, tok); err != nil {
+		return err
 	}
 	switch tok := tok.(type) {
 	case string:
@@ -177,7 +180,7 @@ func (g *guarding) text(t reflect.Type, text string) error {
 		return g.pay(len(text))
 	}
 	if _, err := ParseQuantity(strings.TrimSpace(text)); err != nil { // trimmed, as its own decoder does
-		return fmt.Errorf("%s: %w", g.at(), err)
+		return g.wrong(err)
 	}
 	return nil
 }

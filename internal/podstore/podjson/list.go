@@ -6,6 +6,7 @@
 //	asking.go    Asking: one that asks to be taken
 //	yaml.go      YAML: JSON of it
 //	guard.go     what would take too much time or memory, refused before it is decoded
+//	types.go     FieldError: values of other types than a pod has; Line: where in a text
 //	bounds.go    how much of a client's pod the gate looks at
 //	quantity.go  ParseQuantity
 //	trim.go      Trim: what is kept; Size: how much memory it takes

@@ -30,7 +30,7 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return none, fmt.Errorf("quantity %q: %w", text, err)
+		return none, fmt.Errorf("want a quantity, got %q", text)
 	}
 	if q.Sign() < 0 {
 		return none, fmt.Errorf("quantity %q is negative", text)

@@ -1,0 +1,89 @@
+package podjson
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	sigsjson "sigs.k8s.io/json"
+)
+
+// A field that has a value of another type is named, in words that are not Go's.
+func TestAFieldOfAnotherType(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"spec":{"containers":[{"resources":{"requests":{"cpu":true}}}]}}`:         "spec.containers[0].resources.requests.cpu: want a quantity, got true",
+		`{"spec":{"containers":[{"resources":{"requests":{"cpu":["1"]}}}]}}`:        "spec.containers[0].resources.requests.cpu: want a quantity, got a list",
+		`{"spec":{"containers":[{"resources":{"requests":{"cpu":"half"}}}]}}`:       `spec.containers[0].resources.requests.cpu: want a quantity, got "half"`,
+		`{"spec":{"containers":[{"resources":{"requests":7}}]}}`:                    "spec.containers[0].resources.requests: want an object, got 7",
+		`{"spec":{"containers":{"name":"c"}}}`:                                      "spec.containers: want a list, got an object",
+		`{"spec":{"containers":["c"]}}`:                                             `spec.containers[0]: want an object, got "c"`,
+		`{"spec":{"hostNetwork":"yes"}}`:                                            `spec.hostNetwork: want true or false, got "yes"`,
+		`{"spec":{"priority":1.5}}`:                                                 "spec.priority: want a whole number of 32 bits, got 1.5",
+		`{"spec":{"priority":3000000000}}`:                                          "spec.priority: want a whole number of 32 bits, got 3000000000",
+		`{"metadata":{"labels":{"a":1}}}`:                                           "metadata.labels.a: want text, got 1",
+		`{"metadata":{"creationTimestamp":"yesterday"}}`:                            `metadata.creationTimestamp: want a time, as 2006-01-02T15:04:05Z, got "yesterday"`,
+		`{"metadata":{"deletionTimestamp":{}}}`:                                     "metadata.deletionTimestamp: want a time, as 2006-01-02T15:04:05Z, got an object",
+		`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":false}}}]}}`:    "spec.containers[0].livenessProbe.httpGet.port: want a whole number of 32 bits, or text, got false",
+		`{"metadata":{"uid":"` + strings.Repeat("u", 5) + `","finalizers":"x\ny"}}`: `metadata.finalizers: want a list, got "x\ny"`,
+		`{"spec":"` + strings.Repeat("s", 100) + `"}`:                               `spec: want an object, got "` + strings.Repeat("s", 64) + `"...`,
+		`7`:    "the pod: want an object, got 7",
+		`true`: "the pod: want an object, got true",
+	} {
+		if _, _, err := Asking([]byte(text)); fmt.Sprint(err) != want {
+			t.Errorf("%s:\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// What the guard takes for a wrong type is what the decoder does, each type of a pod in the place of each other.
+func TestTypesAreTheDecoders(t *testing.T) {
+	fields := []string{
+		`"metadata":{"uid":%s}`, `"metadata":{"generation":%s}`, `"metadata":{"creationTimestamp":%s}`, `"metadata":{"labels":%s}`,
+		`"metadata":{"labels":{"a":%s}}`, `"metadata":{"finalizers":%s}`, `"metadata":{"finalizers":[%s]}`, `"metadata":{"managedFields":[{"fieldsV1":%s}]}`,
+		`"spec":%s`, `"spec":{"priority":%s}`, `"spec":{"hostPID":%s}`, `"spec":{"overhead":{"cpu":%s}}`, `"spec":{"os":%s}`,
+		`"spec":{"terminationGracePeriodSeconds":%s}`, `"spec":{"containers":[{"readinessProbe":{"tcpSocket":{"port":%s}}}]}`,
+		`"spec":{"enableServiceLinks":%s}`, `"status":{"phase":%s}`, `"spec":{"volumes":[{"emptyDir":{"sizeLimit":%s}}]}`,
+	}
+	values := []string{`null`, `true`, `false`, `0`, `-1`, `7`, `1.5`, `1e2`, `1e99`, `3000000000`, `99999999999999999999`, `""`, `"a"`, `"7"`,
+		`"1Gi"`, `"2026-01-02T15:04:05Z"`, `"2026-01-02T15:04:05.123456Z"`, `{}`, `[]`, `[1]`, `["a"]`, `{"a":"b"}`, `{"a":1}`, `[{}]`, `[null]`}
+	for _, f := range fields {
+		for _, v := range values {
+			text := []byte("{" + fmt.Sprintf(f, v) + "}")
+			if !json.Valid(text) {
+				t.Fatal(string(text))
+			}
+			_, decoder := sigsjson.UnmarshalStrict(text, &v1.Pod{})
+			err := guard(text, bounds{MaxAsking, maxUnknown, false})
+			if (decoder == nil) != (err == nil) && !(decoder == nil && strings.Contains(fmt.Sprint(err), "negative")) {
+				t.Errorf("%s: the guard says %v, the decoder %v", text, err, decoder)
+			}
+		}
+	}
+}
+
+// The line is that of the field, or of the last one above it that is written.
+func TestLine(t *testing.T) {
+	for text, want := range map[string]int{
+		"a: 1\nspec:\n  priority: high\n":                                3,
+		"spec: {priority: high}\n":                                       1,
+		"# c\n---\n# d\n---\nspec:\n  containers:\n  - name: c\n  - x\n": 8,
+		"spec:\n  overhead:\n    cpu:\n      a: b\n":                     3,
+		"- a\n": 1,
+		"{\n\"spec\": {\n\t\"priority\": \"high\"}}": 3,
+		"spec: {}\n": 0,
+	} {
+		raw := []byte(text)
+		if text[0] != '{' {
+			var err error
+			if raw, err = YAML(raw); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _, err := Asking(raw)
+		if got := Line([]byte(text), err); got != want {
+			t.Errorf("%q: line %d, want %d: %v", text, got, want, err)
+		}
+	}
+}

@@ -50,6 +50,7 @@ type PodStorageStats struct {
 	UsedBytes  Opt[uint64] // logs, writable layers, local volumes on disk and etc-hosts, as counted: without what is kept of earlier looks
 	InodesUsed Opt[uint64]
 	Partial    bool // a part is (FsUsage.Partial)
+	Cut        bool // the walk was ended by its turn's end: a longer one finds more, whatever becomes of the pod
 	// Unnamed is what no directory has any more. The sums above do not have it either: limits of pods know nothing of it.
 	Unnamed UnnamedStats
 	// ExitedLayers is what the writable layers of containers hold that have exited, with what the runtime keeps beside its layers (the

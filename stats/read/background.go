@@ -202,6 +202,9 @@ func (b *Background) disks() map[uint64]bool {
 // done: to be waited for, but not for ever, before a victim is chosen by it.
 func (b *Background) Demand(since time.Time) { b.storage.demand(since) }
 
+// Finish has pods walked again at once, and for as long as any is, whose walk from before a time was cut off. Fresh does not wait for that.
+func (b *Background) Finish(since time.Time) { b.storage.finish(since) }
+
 // Fresh reports whether no figure of a pod's disk usage is from before a time.
 func (b *Background) Fresh(since time.Time) bool { return b.storage.fresh(since) }
 

@@ -1,6 +1,7 @@
 package read
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type storageLoop struct {
 	mu       sync.Mutex
 	hurry    bool
 	demanded time.Time       // figures from before that are renewed at once
+	whole    time.Time       // and those of walks from before that which were cut off by one in the longest turn
 	eager    map[string]bool // UIDs of pods that are measured often
 	woken    chan struct{}   // one slot: something is due
 	pods     map[string]*storage
@@ -44,7 +46,8 @@ func newStorageLoop(w *storageWalker, every time.Duration) *storageLoop {
 }
 
 // A pod is walked for a turn at most, so that one with many files holds up no other for long. A walk that its turn's end cut off
-// begins anew when no other pod is due, in a turn twice as long, up to longestTurn: other pods wait for one of these at a time.
+// begins anew when all other pods that are due were measured since, in a turn twice as long, up to longestTurn: other pods wait for one of
+// these at a time. Nor does it wait until no other is due: where a round of them takes longer than their figures may be old, one always is.
 const (
 	turn        = time.Minute
 	longestTurn = 10 * time.Minute
@@ -79,6 +82,19 @@ func (l *storageLoop) wake() {
 	select {
 	case l.woken <- struct{}{}:
 	default:
+	}
+}
+
+// finish has pods whose walks from before a time were cut off walked again, in the longest turn. Nobody waits for that.
+func (l *storageLoop) finish(since time.Time) {
+	l.mu.Lock()
+	later := since.After(l.whole)
+	if later {
+		l.whole = since
+	}
+	l.mu.Unlock()
+	if later {
+		l.wake()
 	}
 }
 
@@ -171,7 +187,7 @@ func (l *storageLoop) keep(found map[string]storageDirs, err error) {
 }
 
 // oldest chooses the pod to measure next; not due: all figures are young enough. A pod that was never measured comes first, one
-// whose walk was cut off after all others.
+// whose walk was cut off after all others that were not measured since the last such walk.
 func (l *storageLoop) oldest(found map[string]storageDirs) (uid string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,8 +196,9 @@ func (l *storageLoop) oldest(found map[string]storageDirs) (uid string, due bool
 	if l.hurry {
 		limit = now.Add(-min(l.every, hurriedEvery))
 	}
+	cutAt := l.cutAt()
 	var at time.Time
-	var last bool // the chosen one was cut off
+	var place int // of the chosen one
 	consider := func(u string) {
 		var t time.Time
 		cut := false
@@ -195,11 +212,18 @@ func (l *storageLoop) oldest(found map[string]storageDirs) (uid string, due bool
 		if l.eager[u] {
 			young = t.After(limit) && t.After(often)
 		}
-		if young && !t.Before(l.demanded) || due && cut && !last {
+		if young && !t.Before(l.demanded) && !(cut && t.Before(l.whole)) {
 			return
 		}
-		if !due || last && !cut || t.Before(at) || t.Equal(at) && u < uid {
-			uid, at, last, due = u, t, cut, true
+		comes := 0
+		switch {
+		case cut:
+			comes = 1
+		case !t.Before(cutAt):
+			comes = 2
+		}
+		if c := cmp.Or(cmp.Compare(comes, place), t.Compare(at), cmp.Compare(u, uid)); !due || c < 0 {
+			uid, at, place, due = u, t, comes, true
 		}
 	}
 	for u := range found {
@@ -211,6 +235,16 @@ func (l *storageLoop) oldest(found map[string]storageDirs) (uid string, due bool
 		}
 	}
 	return uid, due
+}
+
+// cutAt is when the last walk that was cut off ended; zero: there is none.
+func (l *storageLoop) cutAt() (at time.Time) {
+	for _, s := range l.pods {
+		if end := s.time.Add(s.took); s.cut && end.After(at) {
+			at = end
+		}
+	}
+	return at
 }
 
 // count times rounds: one ends when nothing is due, or a pod is that was measured in it already.
@@ -234,12 +268,15 @@ func (l *storageLoop) count(next string, due bool) {
 // errTurnOver ends a walk at the end of its turn.
 var errTurnOver = errors.New("the turn is over")
 
-// setHurry tells whether a disk is short. The turn under way becomes a short one then.
+// setHurry tells whether a disk is short. The turn under way becomes as short then as one that begins then.
 func (l *storageLoop) setHurry(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hurry = on; on && l.doing != "" && l.until.Sub(l.since) > hurriedTurn {
-		l.end.Reset(max(0, time.Until(l.since.Add(hurriedTurn))))
+	if l.hurry = on; !on || l.doing == "" {
+		return
+	}
+	if long, _ := l.turnOf(l.pods[l.doing]); l.until.Sub(l.since) > long {
+		l.end.Reset(max(0, time.Until(l.since.Add(long))))
 	}
 }
 
@@ -253,7 +290,10 @@ func (l *storageLoop) turnOf(before *storage) (long time.Duration, short bool) {
 	if before == nil {
 		return first, l.hurry || !l.demanded.IsZero()
 	}
-	if before.cut {
+	switch {
+	case before.cut && before.time.Before(l.whole):
+		first = longest
+	case before.cut:
 		first = min(2*before.turn, longest)
 	}
 	return first, l.hurry || before.time.Before(l.demanded)
@@ -321,6 +361,7 @@ func (l *storageLoop) fill(now time.Time, p *stats.PodStats) {
 		st.Logs = stats.Some(s.allLogs)
 	}
 	st.ExitedLayers, st.Files = s.beside()
+	st.Cut = s.cut
 	total, inMemory := s.sum()
 	if st.Time = s.time; !total.Time.IsZero() {
 		st.Time = total.Time

@@ -1,0 +1,129 @@
+package read
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Pods with so many files that their walks are cut off, beside others of which a round takes so long that one of them is always due: each has
+// its turn, one after each round of the others, whatever the disk is short of.
+func TestAWalkThatWasCutOffIsMadeAgainWhateverElseIsDue(t *testing.T) {
+	for _, c := range []struct {
+		others int
+		each   time.Duration
+		many   int // pods with many files
+		hurry  bool
+	}{
+		{3, 100 * time.Millisecond, 1, true},
+		{110, 60 * time.Millisecond, 1, true}, // a round takes longer than hurriedEvery
+		{3, 4 * time.Second, 2, true},
+		{110, time.Second, 1, false}, // and than storageEvery
+		{30, 5 * time.Second, 3, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, found := newStorageLoop(&storageWalker{}, storageEvery), map[string]storageDirs{}
+			l.hurry = c.hurry
+			for i := range c.others {
+				found[fmt.Sprintf("other-%d", i)] = storageDirs{}
+			}
+			for i := range c.many {
+				found[fmt.Sprintf("many-%d", i)] = storageDirs{}
+			}
+			turns, since := map[string]int{}, 0 // others since the last walk that was cut off
+			for began := time.Now(); time.Since(began) < 2*time.Hour; {
+				next, due := l.oldest(found)
+				if !due {
+					time.Sleep(time.Second)
+					continue
+				}
+				s := &storage{time: time.Now(), took: c.each}
+				if next[0] == 'm' {
+					s.turn, _ = l.turnOf(l.pods[next])
+					s.cut, s.took = true, s.turn
+					if again := turns[next] > 0; again && since < c.others {
+						t.Fatalf("%+v: %s is walked again after %d others", c, next, since)
+					}
+					since = 0
+				} else {
+					since++
+				}
+				turns[next]++
+				time.Sleep(s.took)
+				l.pods[next] = s
+			}
+			for i := range c.many {
+				if got := turns[fmt.Sprintf("many-%d", i)]; got < 4 {
+					t.Errorf("%+v: pod %d was walked %d times in two hours", c, i, got)
+				}
+			}
+		})
+	}
+}
+
+// Where what pods hold does not explain a shortage, walks that were cut off are made again, at once and in the longest turn. Nobody waits
+// for them, and once made they are as others.
+func TestWalksThatWereCutOffAreFinished(t *testing.T) {
+	s, found := volumesOf(t, t.TempDir(), "a/one", "b/one")
+	synctest.Test(t, func(t *testing.T) {
+		l := newStorageLoop(s, time.Minute)
+		l.lazy = true
+		l.hurry = true
+		l.keep(found, nil)
+		l.pods["b"] = &storage{time: time.Now().Add(time.Hour)} // it is of no account here
+		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		s.w.pace = hang
+		walk := func(want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			s.w.entries = 64
+			if l.measure(t.Context(), "a", found["a"]); time.Since(began) != want || !l.pods["a"].cut {
+				t.Errorf("a turn of %v, want %v", time.Since(began), want)
+			}
+		}
+		walk(hurriedTurn)
+		asked := time.Now()
+		if l.finish(asked); !l.fresh(l.pods["a"].time) {
+			t.Error("somebody waits for it")
+		}
+		if next, due := l.oldest(found); next != "a" || !due {
+			t.Errorf("next is %q", next)
+		}
+		walk(turn)
+		l.finish(asked)
+		l.hurry = false
+		if next, due := l.oldest(found); due {
+			t.Errorf("next is %q, after it was walked again", next)
+		}
+		l.pods["a"].turn, l.hurry = hurriedTurn, true
+		walk(2 * hurriedTurn)
+		s.w.pace = noPause
+		l.measure(t.Context(), "a", found["a"])
+		l.hurry = false
+		l.finish(time.Now())
+		if next, due := l.oldest(found); due {
+			t.Errorf("next is %q, which was walked to its end", next)
+		}
+	})
+}
+
+// A disk that is short again after a moment cuts off no turn that is as long as one that begins then.
+func TestADiskThatIsShortAgainCutsOffNoTurn(t *testing.T) {
+	s, found := volumesOf(t, t.TempDir(), "a/one")
+	synctest.Test(t, func(t *testing.T) {
+		l := newStorageLoop(s, time.Minute)
+		l.setHurry(true)
+		l.pods["a"] = &storage{cut: true, turn: 4 * hurriedTurn}
+		s.w.pace = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		for i := range 6 {
+			time.AfterFunc(time.Duration(i+1)*5*time.Second, func() { l.setHurry(i%2 == 1) })
+		}
+		began := time.Now()
+		s.w.entries = 64
+		if l.measure(t.Context(), "a", found["a"]); time.Since(began) != 8*hurriedTurn {
+			t.Errorf("a turn of %v, want %v", time.Since(began), 8*hurriedTurn)
+		}
+	})
+}

@@ -15,7 +15,7 @@ import (
 // hold, so that then one would go that has nothing to do with it. So it is kept how much of the disk was used, and what pods held of it,
 // when the disk was last quiet. If what they hold more by now explains less than half of what is used more,
 //
-//	no pod goes before they were measured once more, anew and for longer;
+//	no pod goes before they were measured once more, anew and for longer (unfinished.go);
 //	if that does not explain it either, none goes for unexplainedLimit: the node has the condition, and what can be reclaimed is;
 //	then the first in the ranking goes, as ever, unless it is known that all of the ranking hold too little to help.
 //
@@ -43,7 +43,7 @@ type explaining struct {
 	pending bool      // a look at disks that rest is due
 	asked   time.Time // since when
 	tried   time.Time // when the last one was made
-	fuller  time.Time // since when pods have to be measured once more
+	fuller  time.Time // since when pods have to be measured once more; zero: for no doubt that this process had
 	quiet   map[stats.Signal]quiet
 	doubts  map[stats.Signal]doubt
 	unsaved bool // something of quiet and doubts has changed since Save
@@ -54,8 +54,8 @@ type quiet struct {
 	at   time.Time
 	used uint64            // of its capacity, in the signal's unit
 	pods map[string]uint64 // what each pod held that was measured, by UID; nil: it was not looked at
-	// unmeasured are those that were there then and not measured, by UID, and whether the runtime had told of them: how much they have
-	// grown since is not known.
+	// unmeasured are those that were there then and not measured, or whose walk was cut off, by UID, and whether the runtime had told of them:
+	// how much they have grown since is not known, for a longer walk finds more.
 	unmeasured map[string]bool
 	again      time.Duration // it is looked at again after that; zero: after quietEvery
 }
@@ -211,7 +211,9 @@ func (m *Manager) quietNow(now time.Time, in Input, w *watched, held map[string]
 		p := &in.Summary.Pods[i]
 		switch st := &p.EphemeralStorage; {
 		case has(q.pods, p.PodRef.UID):
-			whole = whole && (st.Time.IsZero() || st.UsedBytes.OK && !st.Partial && !st.Time.Before(e.asked))
+			if whole = whole && (st.Time.IsZero() || st.UsedBytes.OK && !st.Partial && !st.Time.Before(e.asked)); st.Cut {
+				q.unmeasured[p.PodRef.UID] = true
+			}
 		case e.begun(now, p):
 			q.pods[p.PodRef.UID], whole = 0, false
 		default:
@@ -342,15 +344,18 @@ func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Rank
 	}
 	d.reason = fmt.Sprintf("what pods hold more than at %s explains %s of the %s that %s of what %s counts: ",
 		e.quiet[w.Signal].at.UTC().Format(time.TimeOnly), of(g.pods), of(g.short), since, w.Signal)
+	waits := now.Sub(d.since) < unexplainedLimit
 	switch {
 	case !doubted || now.Before(d.since):
 		d.since, e.fuller = now, now
 		e.unsaved = true
-		d.reason += "they are measured once more before one goes"
-	case now.Sub(d.since) < unexplainedLimit:
-		d.reason += fmt.Sprintf("%s, and no pod goes for it before %s", what,
-			d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly))
-	case !mayHelp(w, ranked):
+		d.reason += measuredAgain
+	case waits && e.fuller.IsZero(): // it is this process' first word of it
+		e.fuller = now
+		d.reason += measuredAgain
+	case waits:
+		d.reason += what + m.orPods(in, w) + d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly)
+	case !m.mayHelp(w, ranked):
 		d.reason += what + ", and the end of all pods that may be evicted would not bring back what is short"
 	default:
 		d.reason = ""
@@ -374,20 +379,6 @@ func (m *Manager) explainsAlone(w *watched, r *Ranked, g *grown) bool {
 		more -= min(g.gone, more)
 	}
 	return more >= g.short/partAlone && add(w.observed.Value, more) >= w.enough(w.observed.Capacity)
-}
-
-// mayHelp reports whether the end of all of a ranking might bring a disk back to its limit; or, where next to nothing is left of it, to
-// more than that. What a pod holds that was not measured, or not to its end, is not known, and might be all of it.
-func mayHelp(w *watched, ranked []Ranked) bool {
-	all, nothing := w.observed.Value, w.limit/(4*dip)
-	for i := range ranked {
-		k := &ranked[i].Keys
-		if !k.Measured || k.AtLeast {
-			return true
-		}
-		all = add(all, k.Usage)
-	}
-	return all >= w.limit || w.observed.Value < nothing && all >= nothing
 }
 
 // Unexplained says of the disks that are short and for which no pod goes, since pods do not explain it, why; empty: there is none.
@@ -423,23 +414,4 @@ func inUnit(u *stats.FsUsage, w *watched) uint64 {
 		return u.InodesUsed
 	}
 	return u.UsedBytes
-}
-
-// atLeast reports whether what is known of a pod's disk usage is a lower bound. It is compared as that figure.
-func atLeast(c *Candidate, w *watched) bool {
-	s := &c.Pod.EphemeralStorage
-	if s.Logs.V.Partial || s.Files.V.Partial || s.ExitedLayers.V.Partial || unnamed(c, w).V.Partial {
-		return true
-	}
-	for i := range s.Volumes {
-		if s.Volumes[i].Partial {
-			return true
-		}
-	}
-	for i := range c.Pod.Containers {
-		if p := &c.Pod.Containers[i]; p.Rootfs.V.Partial || p.Logs.V.Partial {
-			return true
-		}
-	}
-	return false
 }

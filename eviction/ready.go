@@ -34,6 +34,9 @@ type Ready struct {
 	Growth bool
 	// DiskFresh is since when pods' disk usage must have been measured, or Input.Measuring is to be set; zero: any will do.
 	DiskFresh time.Time
+	// DiskWhole is since when walks of pods that were cut off at the end of their turn must have begun, or they are to be made again, in a
+	// longer one: what pods hold does not explain what a disk is short of. No look waits for that. Zero: no such walk is wanted.
+	DiskWhole time.Time
 
 	// Then, to be logged and published.
 
@@ -124,6 +127,7 @@ func (m *Manager) Observe(now time.Time, node *stats.NodeStats, s Situation) Rea
 func (m *Manager) Ready(now time.Time) Ready {
 	r := Ready{
 		Met: m.met(&m.seen), Stopped: m.stops(), Growth: m.futile(breakerLimit - 1), DiskFresh: m.diskFresh(now),
+		DiskWhole:  m.diskWhole(),
 		Conditions: m.conditions, Near: m.near(&m.cheap.Node), Periodic: m.periodic(now), Within: pollCalm,
 	}
 	for i := range r.Met {

@@ -53,7 +53,7 @@ func (l *loop) decide(ctx context.Context, now time.Time, look eviction.Look, re
 
 // choose looks at every pod and decides. Of a quick look whose victim is clear it allocates nothing.
 func (l *loop) choose(ctx context.Context, now time.Time, look eviction.Look, ready *eviction.Ready) (eviction.Decision, time.Time, error) {
-	measuring := look == eviction.LookFull && l.measuring(ready.DiskFresh) // asked first: what is looked at then is no older than that
+	measuring := look == eviction.LookFull && l.measuring(ready) // asked first: what is looked at then is no older than that
 	err := l.lookAtPods(now, look)
 	if l.pods.Strangers(l.looks.Summary()) {
 		l.askRuntime(ctx)
@@ -91,10 +91,14 @@ func (l *loop) lookAtVictims(now time.Time) error {
 	return l.looks.Victims(now, l.pods.All(), l.objects.Pods(), l.manager)
 }
 
-// measuring: what pods take of a disk that is short is not known as of then. It is measured anew.
-func (l *loop) measuring(since time.Time) bool {
-	b := l.looks.Background()
-	if b == nil || since.IsZero() || b.Fresh(since) {
+// measuring: what pods take of a disk that is short is not known as of then. It is measured anew. Walks that were cut off are not waited for.
+func (l *loop) measuring(ready *eviction.Ready) bool {
+	b, since := l.looks.Background(), ready.DiskFresh
+	if b == nil {
+		return false
+	}
+	b.Finish(ready.DiskWhole)
+	if since.IsZero() || b.Fresh(since) {
 		return false
 	}
 	b.Demand(since)

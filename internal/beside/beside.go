@@ -173,8 +173,8 @@ func errNoMemory(dir string) error {
 const looks = 3
 
 // each looks at each process until one is a kubelet. The kernel calls a file of a process absent, too, where it has no memory for its inode
-// (v6.12 fs/proc/base.c proc_pid_instantiate, proc_pident_instantiate), but lists the process all the same (fs/proc/base.c proc_fill_cache):
-// one that seems gone has to be missing from a list that is made after it, or it is looked at again, and in the end a doubt.
+// (v6.12 fs/proc/base.c proc_pid_instantiate, proc_pident_instantiate), but lists the process all the same (proc_fill_cache there): one
+// that seems gone has to be missing from a list that is made after it, or it is looked at again, and in the end a doubt.
 func (p *proc) each(look func(pid int) (why string, gone bool, err error)) (pid int, why string, err error) {
 	left := p.pids
 	for range looks {

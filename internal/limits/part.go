@@ -89,7 +89,7 @@ type Left struct {
 //
 // Beside a kubelet those limits are left alone, and noted: it writes them itself when it starts, whatever it enforces, and nobody can tell
 // a value of the agent's from the same value of the kubelet's (pkg/kubelet/cm/node_container_manager_linux.go
-// enforceNodeAllocatableCgroups, v1.36.3). Where it is gone for good, nobody wants either: what is the agent's by its note is put back then,
+// enforceNodeAllocatableCgroups, v1.36.3). Where it is gone for good, nobody wants either: what is the agent's by its note is put back,
 // and a value that only the kubelet has written stays.
 func Mend(ctx context.Context, fs *cgroup.FS, cgroupRoot string, allocatable bool, kubelet func() bool, tell Teller) Result {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)

@@ -25,8 +25,8 @@ const noteOwed = cgroup.Trusted + "untold"
 // untold is what comes of it where systemd does not take all of it.
 const untold = "it is told again, and what it sets back meanwhile is written again"
 
-// unitName is that of a slice of systemd's; empty: a cgroup is none. By its name a slice lies in one place only, so that nothing below a pod
-// is taken for another's.
+// unitName is that of a slice of systemd's; empty: a cgroup is none. By its name a slice lies in one place only, so that nothing below a
+// pod is taken for another's.
 func unitName(cgroupPath string) string {
 	name := path.Base(cgroupPath)
 	if !strings.HasSuffix(name, ".slice") || read.CgroupOfParent(name) != cgroupPath {

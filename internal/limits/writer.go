@@ -69,9 +69,9 @@ func (p *pass) end() Result {
 	return p.r
 }
 
-// lookHolds is for how long it counts that no kubelet was seen, and where a search takes longer than that, for as long: so a pass that writes
-// to a thousand cgroups looks for no more than half of its time. One that has just been started writes to cgroups later than that: it reads
-// its files and asks the runtime first. A write may take seconds (memory.high); after it one is looked for again.
+// lookHolds is for how long it counts that no kubelet was seen, and where a search takes longer than that, for as long: so a pass that
+// writes to a thousand cgroups looks for no more than half of its time. One that has just been started writes to cgroups later than that:
+// it reads its files and asks the runtime first. A write may take seconds (memory.high); after it one is looked for again.
 const lookHolds = 100 * time.Millisecond
 
 // allowed looks for a kubelet, unless that was done a moment ago. What is another's is not written to, for the rest of the pass.
@@ -186,9 +186,9 @@ func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
 	return p.end()
 }
 
-// Undo puts back what Limit and Protect have written, by this process or one before it: limits, what the cgroups above all pods were limited
-// to, but for a memory.max that would be below what is used, and none of it where a kubelet is here; protection, all of that. Systemd is told
-// last, for it may not answer.
+// Undo puts back what Limit and Protect have written, by this process or one before it: limits, what the cgroups above all pods were
+// limited to, but for a memory.max that would be below what is used, and none of it where a kubelet is here; protection, all of that.
+// Systemd is told last, for it may not answer.
 func (w *Writer) Undo(ctx context.Context, limits, protection bool) Result {
 	p := w.begin(ctx)
 	if limits {

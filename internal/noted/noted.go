@@ -38,12 +38,13 @@ func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
 		return c, fmt.Errorf("read what is noted of %s: %w: without notes nothing is written", file, err)
 	}
 	if before, written, ok := parse(text); noted && ok {
-		if c.told = written; len(written) > 2 {
-			c.told = written[2:]
-		}
 		if slices.Contains(written, c.Now) {
 			c.Before, c.Ours = before, true
 		}
+		if c.told = written; len(written) > 2 {
+			c.told = written[2:]
+		}
+		c.told = slices.DeleteFunc(c.told, func(l cgroup.Limit) bool { return l == before }) // somebody else's
 	}
 	return c, nil
 }
@@ -74,7 +75,7 @@ func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error)
 func (c *Control) note(value cgroup.Limit, untold bool) string {
 	text := c.Before.String() + " " + c.Now.String() + " " + value.String()
 	for _, told := range c.told {
-		if untold {
+		if untold || !c.Ours { // another's value he may not know either
 			text += " " + told.String()
 		}
 	}
@@ -87,7 +88,15 @@ func Told(g *cgroup.Group, file cgroup.LimitFile) error {
 	if _, written, ok := parse(text); err != nil || !noted || !ok || len(written) == 2 {
 		return err
 	}
-	return g.SetNote(name(file), strings.Join(strings.Split(text, " ")[:3], " "))
+	c, err := Read(g, file)
+	if err != nil {
+		return err
+	}
+	fields := strings.Split(text, " ")[:3]
+	if c.Ours { // it may be one of those that go
+		fields[1], fields[2] = c.Now.String(), c.Now.String()
+	}
+	return g.SetNote(name(file), strings.Join(fields, " "))
 }
 
 // Cut is a value as a file will say it: the kernel cuts memory to whole pages (v6.12 mm/page_counter.c page_counter_memparse).

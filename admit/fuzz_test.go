@@ -34,7 +34,7 @@ func full() NodeState {
 			UID: types.UID(fmt.Sprint(i)), Namespace: "ns", Name: fmt.Sprint("pod", i),
 			QOS:      []stats.QOSClass{stats.BestEffort, stats.Burstable, stats.Guaranteed}[i%3],
 			Requests: Amounts{"cpu": 100, "memory": int64(i) << 20, "ephemeral-storage": int64(i)},
-			Ports:    []Port{{"0.0.0.0", v1.ProtocolTCP, int32(10000 + i)}},
+			Ports:    []Port{newPort("0.0.0.0", v1.ProtocolTCP, int32(10000+i))},
 		})
 	}
 	return n

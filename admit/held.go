@@ -2,6 +2,7 @@ package admit
 
 import (
 	"time"
+	"unique"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,11 +32,15 @@ type Held struct {
 	Ports  []Port
 }
 
-// Port is one of the host's. An IP of 0.0.0.0 is all of them.
+// Port is one of the host's. An IP of 0.0.0.0 is all of them. Its texts are handles, which are compared, and looked up in a map, as numbers
+// are: a decision looks at each port of the node, and clients may say tens of thousands.
 type Port struct {
-	IP       string
-	Protocol v1.Protocol
-	Port     int32
+	IP, Protocol unique.Handle[string]
+	Port         int32
+}
+
+func newPort(ip string, protocol v1.Protocol, port int32) Port {
+	return Port{unique.Make(ip), unique.Make(string(protocol)), port}
 }
 
 // HeldBy takes what it needs of a pod's object, which it does not keep.

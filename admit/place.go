@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"unique"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +70,7 @@ func hostPorts(pod *v1.Pod) (out []Port) {
 	add := func(c *v1.Container) {
 		for _, p := range c.Ports {
 			if p.HostPort > 0 {
-				out = append(out, Port{cmp.Or(p.HostIP, allIPs), cmp.Or(p.Protocol, v1.ProtocolTCP), p.HostPort})
+				out = append(out, newPort(cmp.Or(p.HostIP, allIPs), cmp.Or(p.Protocol, v1.ProtocolTCP), p.HostPort))
 			}
 		}
 	}
@@ -86,6 +87,8 @@ func hostPorts(pod *v1.Pod) (out []Port) {
 
 // allIPs is the address that stands for every other (k8s.io/kube-scheduler/framework DefaultBindAllHostIP).
 const allIPs = "0.0.0.0"
+
+var anyIP = unique.Make(allIPs)
 
 // taken reports whether another pod has one of the ports. It looks at each of either side once: a pod, and many of them, may have a lot.
 func taken(ports []Port, others []*Held) bool {
@@ -120,7 +123,7 @@ func (n *numbers) has(port int32) bool { return n[uint16(port)/64]&(1<<(uint16(p
 
 func (w *wanted) add(p Port) {
 	w.numbers.add(p.Port)
-	if p.IP == allIPs {
+	if p.IP == anyIP {
 		w.anywhere.add(p.Port)
 	}
 	w.ports[p] = struct{}{}
@@ -131,12 +134,12 @@ func (w *wanted) collides(o *Port) bool {
 	if !w.numbers.has(o.Port) {
 		return false
 	}
-	has := func(ip string) bool {
+	has := func(ip unique.Handle[string]) bool {
 		_, ok := w.ports[Port{ip, o.Protocol, o.Port}]
 		return ok
 	}
-	if o.IP == allIPs {
-		return has("")
+	if o.IP == anyIP {
+		return has(unique.Handle[string]{})
 	}
-	return has(o.IP) || w.anywhere.has(o.Port) && has(allIPs)
+	return has(o.IP) || w.anywhere.has(o.Port) && has(anyIP)
 }

@@ -45,7 +45,7 @@ func BenchmarkGate(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	t.note("by the agent's clock, from when a question was read to when its answer was written; p50 and p99 up to a fifth too long")
+	t.note("by the agent's clock, from when a question was read to when its answer was written; p50 and p99 up to a tenth too long")
 	t.print()
 	once(b)
 }

@@ -50,16 +50,19 @@ func (c *counts) fill(out *api.GateState) {
 	out.Answers = c.took.state()
 }
 
-// latency counts durations in classes, four to the doubling, from a microsecond to 17 s. It has no lock, and allocates nothing.
+// perDoubling is how many classes of durations there are up to one that is twice as long: 2^(1/8) is 1.09.
+const perDoubling = 8
+
+// latency counts durations in classes, from a microsecond to 17 s. It has no lock, and allocates nothing.
 type latency struct {
-	classes [4 * 24]atomic.Uint64
+	classes [perDoubling * 24]atomic.Uint64
 	longest atomic.Int64
 }
 
 func (l *latency) add(d time.Duration) {
 	at := 0
 	if d > time.Microsecond {
-		at = min(int(math.Ceil(4*math.Log2(float64(d)/float64(time.Microsecond)))), len(l.classes)-1)
+		at = min(int(math.Ceil(perDoubling*math.Log2(float64(d)/float64(time.Microsecond)))), len(l.classes)-1)
 	}
 	l.classes[at].Add(1)
 	for longest := l.longest.Load(); int64(d) > longest && !l.longest.CompareAndSwap(longest, int64(d)); {
@@ -67,7 +70,7 @@ func (l *latency) add(d time.Duration) {
 	}
 }
 
-// state has of each quantile the upper bound of its class, a fifth too long at most.
+// state has of each quantile the upper bound of its class, a tenth too long at most.
 func (l *latency) state() (out api.LatencyState) {
 	var classes [len(l.classes)]uint64
 	for i := range classes {
@@ -79,7 +82,7 @@ func (l *latency) state() (out api.LatencyState) {
 		wanted, sum := uint64(math.Ceil(q*float64(out.Count))), uint64(0)
 		for i, n := range classes {
 			if sum += n; n > 0 && sum >= wanted {
-				return min(time.Duration(math.Exp2(float64(i)/4)*float64(time.Microsecond)), out.Max)
+				return min(time.Duration(math.Exp2(float64(i)/perDoubling)*float64(time.Microsecond)), out.Max)
 			}
 		}
 		return 0

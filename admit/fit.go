@@ -31,9 +31,9 @@ func (s *Shortage) failure() Failure {
 	}
 }
 
-// shortages are what the node lacks for a pod beside others (pkg/scheduler/framework/plugins/noderesources/fit.go fitsRequest): pods, cpu, memory,
-// ephemeral storage, then all else by name, which the kubelet has in any order. A pod that requests nothing of a resource lacks nothing
-// of it, however little is left.
+// shortages are what the node lacks for a pod beside others (pkg/scheduler/framework/plugins/noderesources/fit.go fitsRequest): pods, cpu,
+// memory, ephemeral storage, then all else by name, which the kubelet has in any order. A pod that requests nothing of a resource lacks
+// nothing of it, however little is left.
 func shortages(pod *v1.Pod, others []*Held, n *NodeState) []Shortage {
 	var out []Shortage
 	if q, ok := n.Allocatable[v1.ResourcePods]; ok {

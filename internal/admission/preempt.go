@@ -266,8 +266,8 @@ func (p *Preempting) keep(now time.Time, pod admit.Held) {
 	}
 }
 
-// outrank keeps no room any more for pods that a more critical one has been given the room of. For whom room is being made that is found out
-// when it is there.
+// outrank keeps no room any more for pods that a more critical one has been given the room of. For whom room is being made that is found
+// out when it is there.
 func (p *Preempting) outrank(now time.Time, pod admit.PodAttributes) {
 	state, err := p.o.State(now)
 	if err != nil {
@@ -348,8 +348,8 @@ func (m *making) over(now time.Time) bool {
 }
 
 // finish decides on a pod by the node as it is now. A victim that is not dead has its room still. later are those who asked after it: they
-// wait for its victims, too, and what is kept for them is not there yet; but one that outranks it comes first. false: the node is not known,
-// so that it has to be tried again.
+// wait for its victims, too, and what is kept for them is not there yet; but one that outranks it comes first. false: the node is not
+// known, so that it has to be tried again.
 func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	state, err := p.o.State(now)
 	if err != nil {

@@ -132,7 +132,7 @@ func (c *Client) PutPods(ctx context.Context, pods any) (PutAnswer, error) {
 	return c.put(ctx, PathPods, pods)
 }
 
-// ReplacePods is PutPods, and forgets all others that clients have put before.
+// ReplacePods is PutPods, and forgets all others that clients have put before: asked by a member of socketGroup, those of members.
 func (c *Client) ReplacePods(ctx context.Context, pods any) (PutAnswer, error) {
 	return c.put(ctx, PathPods+"?replace=true", pods)
 }
@@ -167,7 +167,8 @@ func (c *Client) put(ctx context.Context, path string, pods any) (answer PutAnsw
 	return PutAnswer{Pods: *said.Pods, Version: *said.Version, Refused: said.Refused}, nil
 }
 
-// DeletePod has the agent forget a pod that a client has put. One that no client has put is an error with status 404.
+// DeletePod has the agent forget a pod that a client has put. One that no client has put is an error with status 404,
+// and for a member of socketGroup one that only root has, 403.
 func (c *Client) DeletePod(ctx context.Context, uid string) error {
 	path := PathPods + "/" + url.PathEscape(uid)
 	if uid == "" {

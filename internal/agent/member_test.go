@@ -67,6 +67,9 @@ func TestAMembersObjectMakesNoVictim(t *testing.T) {
 	for by, frees := range map[podstore.By]bool{podstore.ByMember: false, podstore.ByRoot: true} {
 		l := fullLoop(t, "", nil)
 		l.o.Config.MaxPods = 10
+		if err := l.objects.Store().Delete(nodetest.UID, podstore.ByRoot); err != nil {
+			t.Fatal(err)
+		}
 		l.puts(t, by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
 			"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "900Mi"}}}]}}]`)
 		n, err := l.b.admission.State(time.Now())
@@ -98,7 +101,24 @@ func TestAMembersObjectMakesNoVictim(t *testing.T) {
 	}
 }
 
-// What root has put stays root's when a member puts the same; what a member puts in its place, or root in a member's, is the last one's.
+// A member takes over no object of root's: what the pod gives back stays what root says, so that no other goes for it.
+func TestAMembersObjectSparesNoPod(t *testing.T) {
+	l := fullLoop(t, "", nil)
+	l.o.Config.MaxPods = 10
+	for _, c := range []struct {
+		by     podstore.By
+		memory string
+	}{{podstore.ByRoot, "900Mi"}, {podstore.ByMember, "1Mi"}} {
+		l.puts(t, c.by, `[{"metadata": {"uid": "`+nodetest.UID+`", "namespace": "default", "name": "pod"},
+			"spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"memory": "`+c.memory+`"}}}]}}]`)
+	}
+	n, err := l.b.admission.State(time.Now())
+	if err != nil || len(n.Pods) != 1 || n.Pods[0].Requests["memory"] != 900<<20 || n.Pods[0].Surely != nil {
+		t.Errorf("%+v, %v", n.Pods, err)
+	}
+}
+
+// What root has put stays root's, whatever a member puts; what root puts in a member's place is root's from then on.
 func TestWhoseObjectItIs(t *testing.T) {
 	l := fullLoop(t, "", nil)
 	pod := func(name string) string {
@@ -109,7 +129,7 @@ func TestWhoseObjectItIs(t *testing.T) {
 		name   string
 		member bool
 	}{
-		{podstore.ByMember, "a", true}, {podstore.ByRoot, "a", false}, {podstore.ByMember, "a", false}, {podstore.ByMember, "b", true},
+		{podstore.ByMember, "a", true}, {podstore.ByRoot, "a", false}, {podstore.ByMember, "a", false}, {podstore.ByMember, "b", false},
 		{podstore.ByRoot, "b", false},
 	} {
 		if _, _, err := l.objects.Store().Put(strings.NewReader(pod(c.name)), false, c.by); err != nil {

@@ -38,8 +38,8 @@ type Asked struct {
 
 // Ask reads one pod, and takes what it needs from the budget until done is called, which is never nil. Errors name the field, and wrap what
 // Put's do.
-func (s *Store) Ask(r io.Reader, form Form) (asked *Asked, done func(), err error) {
-	u := &underway{s: s}
+func (s *Store) Ask(r io.Reader, form Form, by By) (asked *Asked, done func(), err error) {
+	u := &underway{s: s, by: by}
 	text, err := io.ReadAll(&counted{r: r, held: u.text})
 	if err == nil {
 		asked, err = u.ask(text, form)
@@ -54,8 +54,7 @@ func (s *Store) Ask(r io.Reader, form Form) (asked *Asked, done func(), err erro
 // ask decodes one pod at a time, as decode does.
 func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	s := u.s
-	s.decoding.Lock()
-	defer s.decoding.Unlock()
+	defer u.turn()()
 	if form == FormYAML || form == FormUnsaid && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
 		var err error
 		if text, err = podjson.YAML(text); err != nil {
@@ -69,11 +68,7 @@ func (u *underway) ask(text []byte, form Form) (*Asked, error) {
 	if err = podjson.Complete(p, unknown); err != nil {
 		return nil, err
 	}
-	s.texts.Add(int64(-u.texts)) // which nothing holds any more
-	u.texts = 0
-	size := podjson.Size(p)
-	u.staged += size
-	s.staged.Add(int64(size))
+	u.take(podjson.Size(p), -u.texts) // the text is held by nothing any more
 	if err = u.room(); err != nil {
 		return nil, err
 	}

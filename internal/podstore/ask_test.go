@@ -41,7 +41,7 @@ func TestAskKeepsNothing(t *testing.T) {
 		{`{}`, FormJSON, "metadata.uid: missing"},
 		{`{"metadata":{"uid":"a","namespace":"b","name":"c"},"specs":{}}`, FormJSON, "spec.containers: missing"},
 	} {
-		asked, done, err := s.Ask(strings.NewReader(c.text), c.form)
+		asked, done, err := s.Ask(strings.NewReader(c.text), c.form, ByRoot)
 		if got := fmt.Sprint(err); c.err == "" && err != nil || !strings.Contains(got, c.err) || (asked == nil) != (err != nil) {
 			t.Errorf("%.60s: %v, want %s", c.text, err, c.err)
 		}
@@ -54,7 +54,7 @@ func TestAskKeepsNothing(t *testing.T) {
 		}
 	}
 	gone := errors.New("gone")
-	if _, _, err := s.Ask(iotest.ErrReader(gone), FormUnsaid); !errors.Is(err, gone) {
+	if _, _, err := s.Ask(iotest.ErrReader(gone), FormUnsaid, ByRoot); !errors.Is(err, gone) {
 		t.Errorf("a reader's error: %v", err)
 	}
 	if got := s.Snapshot(); got.Version != 0 || len(got.Pods) != 0 {
@@ -67,7 +67,7 @@ func TestAskIsBounded(t *testing.T) {
 	s := New()
 	var release []func()
 	for i := range 20 {
-		_, done, err := s.Ask(strings.NewReader(asking("a", 3<<19)), FormJSON)
+		_, done, err := s.Ask(strings.NewReader(asking("a", 3<<19)), FormJSON, ByRoot)
 		if err != nil {
 			if !errors.Is(err, ErrBusy) || i == 0 {
 				t.Errorf("the pod %d: %v", i, err)
@@ -79,7 +79,7 @@ func TestAskIsBounded(t *testing.T) {
 	if len(release) > 10 {
 		t.Errorf("%d at the same time", len(release))
 	}
-	if _, done, err := s.Ask(strings.NewReader(text("b", 1)), FormUnsaid); err != nil {
+	if _, done, err := s.Ask(strings.NewReader(text("b", 1)), FormUnsaid, ByRoot); err != nil {
 		t.Errorf("an ordinary one: %v", err)
 	} else {
 		done()
@@ -92,7 +92,7 @@ func TestAskIsBounded(t *testing.T) {
 	}
 	s.held.Store(MaxMemory) // as many are known as may be
 	for _, c := range []string{asking("large", 3<<19), `{"metadata":{"uid":"a","namespace":"a","name":"a","labels":{"a":"` + strings.Repeat("v", 1000<<10) + `"}},"spec":{"containers":[{}]}}`} {
-		_, done, err := s.Ask(strings.NewReader(c), FormJSON)
+		_, done, err := s.Ask(strings.NewReader(c), FormJSON, ByRoot)
 		if err != nil {
 			t.Errorf("%.60s, beside as many as there may be: %v", c, err)
 		}
@@ -103,7 +103,7 @@ func TestAskIsBounded(t *testing.T) {
 	for i := range 16 {
 		all.Go(func() {
 			for range 2 {
-				_, done, err := s.Ask(strings.NewReader(asking(fmt.Sprint(i), 1<<20)), FormUnsaid)
+				_, done, err := s.Ask(strings.NewReader(asking(fmt.Sprint(i), 1<<20)), FormUnsaid, ByRoot)
 				if err != nil && !errors.Is(err, ErrBusy) {
 					t.Error(err)
 				}
@@ -129,7 +129,7 @@ func TestAskKnowsWhatRuntimeAndManifestsSay(t *testing.T) {
 			namespace = "c"
 		}
 		asked, done, err := s.Ask(strings.NewReader(fmt.Sprintf(`{"metadata":{"uid":%q,"namespace":%q,"name":"a",
-"annotations":{"kubernetes.io/config.source":"http","kubernetes.io/config.mirror":"x","other":"kept"}},"spec":{"containers":[{}]}}`, uid, namespace)), FormJSON)
+"annotations":{"kubernetes.io/config.source":"http","kubernetes.io/config.mirror":"x","other":"kept"}},"spec":{"containers":[{}]}}`, uid, namespace)), FormJSON, ByRoot)
 		if err != nil {
 			t.Fatal(err)
 		}

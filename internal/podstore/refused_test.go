@@ -59,7 +59,7 @@ func TestAnObjectOfAnotherPodIsRefused(t *testing.T) {
 	if want := []string{"c: default/pod-c, not shop/pod-c"}; !slices.Equal(refused(got), want) || !slices.Equal(uids(got), []string{"a", "b"}) {
 		t.Errorf("refused %v, want %v; known %v", refused(got), want, uids(got))
 	}
-	if !s.Delete("c") || len(s.Snapshot().Refused) != 0 {
+	if s.Delete("c", ByRoot) != nil || len(s.Snapshot().Refused) != 0 {
 		t.Error("one that is refused can be deleted")
 	}
 	if put(t, s, true, text("a", 1)); len(s.Snapshot().Pods) != 1 {

@@ -4,7 +4,11 @@
 // A client's word ends where the runtime's begins. An object of another pod than the runtime has by its UID is refused: it is kept, for the
 // runtime may have been read wrong, but nobody sees it. One that comes before its pod waits for that. And no client makes a pod static.
 //
+// A word of root's stands against one of a member of the socket's group. Both are kept, and of one pod root's counts; a manifest's before
+// either. So a member that puts all pods of the node keeps them exact, and takes none from root.
+//
 //	store.go     Store: what is known, and how it changes
+//	layers.go    whose word it is: root's, or a member's
 //	underway.go  what is being handed over, and the budget of all of that
 //	ask.go       a pod that asks whether the node takes it
 package podstore
@@ -15,7 +19,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -30,19 +33,23 @@ import (
 	"jettison/stats/read"
 )
 
-// Bounds of what clients hand over. Nodes are run with up to about 1,000 pods, and finished ones are objects too; a client that
+// Bounds of what clients hand over. MaxPods is of root, and of all members together. Nodes are run with up to about 1,000 pods, and finished ones are objects too; a client that
 // puts the pods of a whole cluster is told so. An ordinary pod takes about 10 KiB of heap, 6.5 of them as podjson.Size counts; a
 // change at 2,000 pods takes about half a millisecond (BenchmarkDelete).
 const (
 	MaxPods   = 2000
 	MaxMemory = 8 << 20 // bytes of all objects, as podjson.Size has them
+	// maxMembers is how much of that members may take: root can put pods whatever they do.
+	maxMembers = 7 << 20
 	// maxBoth bounds what is known together with what is new in Puts under way: until one is over there are both.
 	maxBoth = 10 << 20
 	// maxAll is the one budget of all that clients have the agent keep, over all their connections: objects, as above, and text that is
-	// read or to be sent (Hold). So long as there are no more objects than maxBoth, a pod of a MiB may be put beside them.
+	// read or to be sent (Hold). What is beyond maxBoth is root's.
 	maxAll = 12 << 20
-	// freeText is how much text of one body does not count: an ordinary pod is put, whatever others do. There are 32 connections.
-	freeText = 16 << 10
+	// freeText is how much text of one body does not count, and freeObjects how much memory of objects one Put or Ask may take where there
+	// is none left: some ordinary pods are put, whatever others do. The socket has 48 connections.
+	freeText    = 16 << 10
+	freeObjects = 32 << 10
 	// textCosts is how many bytes of memory one of a body's takes, see podjson.List.
 	textCosts = 3
 )
@@ -53,13 +60,19 @@ var (
 	ErrBusy     = errors.New("busy")
 )
 
+// Errors of Delete.
+var (
+	ErrUnknown = errors.New("no client has put it")
+	ErrRoots   = errors.New("root has put it: only root may delete it")
+)
+
 // Snapshot is what is known at one time. It is never changed, nor may its readers change it.
 type Snapshot struct {
 	Version uint64                   // greater than that of any snapshot before, and the same as long as nothing changes
 	Pods    map[string]*eviction.Pod // by UID
 	Objects []*v1.Pod                // trimmed (podjson.Trim), by namespace, name, UID
 	Clients int                      // how many of them only clients told of
-	// Members are the UIDs of those that only a member of the socket's group has told of: they have no pod killed, and none chosen for what
+	// Members are the UIDs of those that only members of the socket's group have told of: they have no pod killed, and none chosen for what
 	// they say of it (docs/reference/socket.md).
 	Members map[string]bool
 	Refused []Refused // of what clients have put, by UID: neither in Pods nor in Objects
@@ -75,30 +88,31 @@ type Store struct {
 	snapshot atomic.Pointer[Snapshot]
 	changed  chan struct{} // one slot
 	decoding sync.Mutex    // held for one pod at a time, so that clients together use one core
-	staged   atomic.Int64  // bytes of objects in Puts under way that are not known already
+	turns    sync.Mutex    // of members: root waits for one of their pods at most
 	held     atomic.Int64  // bytes of what clients have handed over
+	staged   atomic.Int64  // bytes of objects in Puts under way that are not known already
 	texts    atomic.Int64  // bytes of memory that text of clients takes
+	roots    atomic.Int64  // how much of staged and texts is root's
 
 	mu        sync.Mutex
-	clients   map[string]*entry
+	clients   layers
 	manifests []*v1.Pod
 	runtime   read.Index
 	refused   []Refused          // of clients, by UID
 	matched   map[string]*v1.Pod // manifests by the UID that the runtime knows their pods by
-	static    map[string]*entry  // what becomes of them
+	static    layer              // what becomes of them
 }
 
 // entry is one object. It is never changed.
 type entry struct {
 	object *v1.Pod
 	pod    *eviction.Pod
-	size   int  // bytes
-	root   bool // root put it, or it is a manifest's
+	size   int // bytes
 }
 
 // New makes an empty store.
 func New() *Store {
-	s := &Store{changed: make(chan struct{}, 1), clients: map[string]*entry{}}
+	s := &Store{changed: make(chan struct{}, 1)}
 	s.snapshot.Store(&Snapshot{Pods: map[string]*eviction.Pod{}})
 	return s
 }
@@ -109,20 +123,11 @@ func (s *Store) Snapshot() *Snapshot { return s.snapshot.Load() }
 // Changed gets a value when there is a newer snapshot than at the last receive.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// By is who hands over pods.
-type By int
-
-// Those who may: root, and members of the socket's group, whose word counts for less.
-const (
-	ByMember By = iota
-	ByRoot
-)
-
-// Put reads a list of pods (podjson.List) and adds them, or puts them in the place of all that clients have handed over before.
-// A pod whose UID is known replaces that one. It is all or nothing: after an error nothing has changed. Errors name the pod, and
+// Put reads a list of pods (podjson.List) and adds them, or puts them in the place of all that was handed over before: where a member does
+// that, by members. A pod whose UID is known replaces that one, unless that is root's and this a member's. It is all or nothing: after an error nothing has changed. Errors name the pod, and
 // wrap ErrTooLarge, ErrBusy (too much is being put by others: try again) or the reader's.
 func (s *Store) Put(r io.Reader, replace bool, by By) (pods int, version uint64, err error) {
-	batch, memory := map[string]*entry{}, 0
+	batch, memory := layer{}, 0
 	u := &underway{s: s, by: by}
 	defer u.end()
 	err = podjson.List(r, u.text, func(_ int, raw []byte) error {
@@ -137,87 +142,70 @@ func (s *Store) Put(r io.Reader, replace bool, by By) (pods int, version uint64,
 			return fmt.Errorf("metadata.uid: %q is a second time in the list", e.object.UID)
 		}
 		batch[string(e.object.UID)] = e
-		if memory += e.size; memory > MaxMemory {
-			return errMemory
+		if memory += e.size; memory > by.memory() {
+			return errMemory(by)
 		}
 		return nil
 	})
 	if err != nil {
 		return 0, 0, err
 	}
-	version, err = s.apply(batch, replace)
+	version, err = s.apply(batch, replace, by)
 	return len(batch), version, err
 }
 
-var errMemory = fmt.Errorf("%w: the agent has room for %d MiB of pods", ErrTooLarge, MaxMemory>>20)
+func errMemory(by By) error {
+	if by == ByRoot {
+		return fmt.Errorf("%w: the agent has room for %d MiB of pods", ErrTooLarge, MaxMemory>>20)
+	}
+	return fmt.Errorf("%w: the agent has room for %d MiB of pods that members of socketGroup put", ErrTooLarge, maxMembers>>20)
+}
 
-// same is the known entry that a new one equals; nil: there is none.
+// same is the known entry that a new one equals, whoever put it; nil: there is none.
 func (s *Store) same(e *entry) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old := s.clients[string(e.object.UID)]; old != nil && old.says(e) {
-		return old
-	}
-	return nil
-}
-
-// says reports whether an entry says all that a new one does: it is the same, and if root puts that, root has put this.
-func (e *entry) says(next *entry) bool {
-	return (e.root || !next.root) && reflect.DeepEqual(e.object, next.object)
+	return s.clients.same(e)
 }
 
 // kubeletsAnnotations say that a pod is static or a mirror. The runtime has them from the kubelet, and a manifest is given them here.
 const kubeletsAnnotations = "kubernetes.io/config."
 
 // apply makes a batch known. What is the same as before stays, so that readers see a new version only when there is one.
-func (s *Store) apply(batch map[string]*entry, replace bool) (version uint64, err error) {
+func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, changed := map[string]*entry{}, false
-	if replace {
-		changed = len(batch) < len(s.clients) // some are gone
-	} else {
-		maps.Copy(next, s.clients)
-	}
-	for uid, e := range batch {
-		if old := s.clients[uid]; old != nil && old.says(e) {
-			e = old
-		} else {
-			changed = true
-		}
-		next[uid] = e
-	}
-	memory := 0
-	for _, e := range next {
-		memory += e.size
-	}
-	switch {
-	case len(next) > MaxPods:
+	next, changed := s.clients.with(batch, replace, by)
+	own, all := next.memory(by)
+	switch pods := len(*next.of(by)); {
+	case pods > MaxPods:
 		return 0, fmt.Errorf("%w: the agent takes %d pods, those of one node, and would have %d: put them with replace=true",
-			ErrTooLarge, MaxPods, len(next))
-	case memory > MaxMemory:
-		return 0, errMemory
+			ErrTooLarge, MaxPods, pods)
+	case own > by.memory() || all > MaxMemory:
+		return 0, errMemory(by)
 	}
 	s.clients = next
-	s.held.Store(int64(memory))
+	s.held.Store(int64(all))
 	if changed {
 		s.publish()
 	}
 	return s.Snapshot().Version, nil
 }
 
-// Delete forgets a pod that a client has handed over; false: none has. A client cannot delete a manifest's.
-func (s *Store) Delete(uid string) bool {
+// Delete forgets a pod: for root whoever has handed it over, for a member where a member has. A client cannot delete a manifest's. It
+// returns ErrUnknown or ErrRoots, or nil.
+func (s *Store) Delete(uid string, by By) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.clients[uid]
-	if e == nil {
-		return false
+	next, err := s.clients.without(uid, by)
+	if err != nil {
+		return err
 	}
-	s.held.Add(int64(-e.size))
-	delete(s.clients, uid)
+	s.clients = next
+	_, all := next.memory(by)
+	s.held.Store(int64(all))
 	s.publish()
-	return true
+	return nil
 }
 
 // SetManifests replaces the static manifests that are known, which the store does not change.
@@ -249,10 +237,10 @@ func (s *Store) bind() {
 		}
 		return
 	}
-	s.matched, s.static = matched, map[string]*entry{}
+	s.matched, s.static = matched, layer{}
 	for uid, m := range matched {
 		p := manifests.Static(m, s.runtime[uid].PodRef)
-		s.static[uid] = &entry{object: p, pod: eviction.NewManifestPod(p), size: podjson.Size(p), root: true}
+		s.static[uid] = &entry{object: p, pod: eviction.NewManifestPod(p), size: podjson.Size(p)}
 	}
 	s.publish()
 }
@@ -260,40 +248,51 @@ func (s *Store) bind() {
 // refuse finds the clients' objects that are of other pods than the runtime has by their UIDs. The lock is held.
 func (s *Store) refuse() []Refused {
 	s.refused = nil
-	for uid, e := range s.clients {
-		if p := s.runtime[uid]; p != nil && !e.pod.Names(p.PodRef) {
-			s.refused = append(s.refused, Refused{Object: e.pod.Ref, Runtime: p.PodRef})
-		}
-	}
-	slices.SortFunc(s.refused, func(a, b Refused) int { return strings.Compare(a.Runtime.UID, b.Runtime.UID) })
-	return s.refused
-}
-
-// publish makes a snapshot of what is known. Root's manifests come before what clients say of the same pod. The lock is held.
-func (s *Store) publish() {
-	next := &Snapshot{Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, len(s.clients)+len(s.static))}
-	next.Members = map[string]bool{}
-	next.Refused, next.Manifests = s.refuse(), s.manifests
-	is := make(map[string]bool, len(next.Refused))
-	for _, r := range next.Refused {
-		is[r.Runtime.UID] = true
-	}
-	add := func(all map[string]*entry, but map[string]bool) {
-		for uid, e := range all {
-			if next.Pods[uid] == nil && !but[uid] {
-				next.Pods[uid] = e.pod
-				next.Objects = append(next.Objects, e.object)
-				if !e.root {
-					next.Members[uid] = true
-				}
+	for _, layer := range s.clients.all() {
+		for uid, e := range layer {
+			if s.isRefused(e) {
+				s.refused = append(s.refused, Refused{Object: e.pod.Ref, Runtime: s.runtime[uid].PodRef})
 			}
 		}
 	}
-	next.Objects = make([]*v1.Pod, 0, len(s.clients)+len(s.static))
-	add(s.static, nil)
-	static := len(next.Objects)
-	add(s.clients, is)
-	next.Clients = len(next.Objects) - static
+	slices.SortFunc(s.refused, func(a, b Refused) int {
+		return cmp.Or(strings.Compare(a.Runtime.UID, b.Runtime.UID), strings.Compare(a.Object.Namespace, b.Object.Namespace),
+			strings.Compare(a.Object.Name, b.Object.Name))
+	})
+	s.refused = slices.Compact(s.refused) // root and a member may say the same
+	return s.refused
+}
+
+func (s *Store) isRefused(e *entry) bool {
+	p := s.runtime[string(e.object.UID)]
+	return p != nil && !e.pod.Names(p.PodRef)
+}
+
+// publish makes a snapshot of what is known. Manifests come before what clients say of the same pod, and root's word before a member's. One
+// that is refused is nobody's. The lock is held.
+func (s *Store) publish() {
+	most := len(s.clients.root) + len(s.clients.members) + len(s.static)
+	next := &Snapshot{
+		Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, most), Objects: make([]*v1.Pod, 0, most),
+		Members: map[string]bool{}, Refused: s.refuse(), Manifests: s.manifests,
+	}
+	for _, layer := range append([]layer{s.static}, s.clients.all()...) {
+		for uid, e := range layer {
+			if next.Pods[uid] == nil && (s.static[uid] == e || !s.isRefused(e)) {
+				next.Pods[uid] = e.pod
+				next.Objects = append(next.Objects, e.object)
+				next.Members[uid] = true
+			}
+		}
+	}
+	for _, layer := range []layer{s.static, s.clients.root} {
+		for uid, e := range layer {
+			if next.Pods[uid] == e.pod {
+				delete(next.Members, uid)
+			}
+		}
+	}
+	next.Clients = len(next.Objects) - len(s.static)
 	slices.SortFunc(next.Objects, func(a, b *v1.Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
 	})

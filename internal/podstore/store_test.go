@@ -95,7 +95,7 @@ func TestDelete(t *testing.T) {
 	s := New()
 	put(t, s, false, text("a", 1), text("b", 1))
 	before := s.Snapshot()
-	if !s.Delete("a") || s.Delete("a") || s.Delete("") {
+	if s.Delete("a", ByRoot) != nil || s.Delete("a", ByRoot) == nil || s.Delete("", ByRoot) == nil {
 		t.Error("a pod is deleted once")
 	}
 	if got := s.Snapshot(); !slices.Equal(uids(got), []string{"b"}) || got.Version != before.Version+1 {
@@ -170,9 +170,15 @@ func TestBounds(t *testing.T) {
 // Clients that are in the middle of a Put hold no more memory together than one may.
 func TestBusy(t *testing.T) {
 	s := New()
-	s.staged.Store(maxBoth)
-	if _, _, err := s.Put(list(0, 1), false, ByRoot); !errors.Is(err, ErrBusy) {
-		t.Errorf("error %v, want ErrBusy", err)
+	s.staged.Store(maxAll)
+	s.roots.Store(maxAll)
+	for _, by := range []By{ByMember, ByRoot} {
+		if _, _, err := s.Put(list(0, 20), false, by); !errors.Is(err, ErrBusy) {
+			t.Errorf("error %v, want ErrBusy", err)
+		}
+	}
+	if _, _, err := s.Put(list(0, 1), false, ByMember); err != nil {
+		t.Errorf("an ordinary pod: %v", err)
 	}
 	s.staged.Store(0)
 	if _, _, err := s.Put(list(0, 1), false, ByRoot); err != nil {
@@ -215,7 +221,7 @@ func TestManifests(t *testing.T) {
 		t.Errorf("got %v", uids(got))
 	}
 	put(t, s, true)
-	if got := uids(s.Snapshot()); len(got) != 1 || s.Delete("h2") {
+	if got := uids(s.Snapshot()); len(got) != 1 || s.Delete("h2", ByRoot) == nil {
 		t.Errorf("clients have no say in manifests: %v", got)
 	}
 	s.SetManifests(nil)
@@ -275,7 +281,7 @@ func TestAgainstAModel(t *testing.T) {
 			},
 			"delete": func(t *rapid.T) {
 				uid := id.Draw(t, "uid")
-				if _, known := model[uid]; s.Delete(uid) != known {
+				if _, known := model[uid]; (s.Delete(uid, ByRoot) == nil) != known {
 					t.Fatalf("delete %s: known %v", uid, known)
 				}
 				delete(model, uid)
@@ -308,7 +314,9 @@ func TestConcurrency(t *testing.T) {
 				if _, _, err := s.Put(put1, false, ByRoot); err != nil {
 					t.Error(err)
 				}
-				s.Delete(uid)
+				if err := s.Delete(uid, ByRoot); err != nil {
+					t.Error(err)
+				}
 				s.SetRuntime(read.NewIndex(running(fmt.Sprint("h", i), "etcd-n1")))
 			}
 		})
@@ -364,7 +372,7 @@ func BenchmarkDelete(b *testing.B) {
 		b.StopTimer()
 		put(b, s, false, text("u1", 0))
 		b.StartTimer()
-		s.Delete("u1")
+		_ = s.Delete("u1", ByRoot)
 	}
 }
 

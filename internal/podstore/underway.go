@@ -17,9 +17,17 @@ type underway struct {
 	texts  int // bytes of memory
 }
 
-func (u *underway) end() {
-	u.s.staged.Add(int64(-u.staged))
-	u.s.texts.Add(int64(-u.texts))
+func (u *underway) end() { u.take(-u.staged, -u.texts) }
+
+// take takes bytes of objects and of text into account, or no more.
+func (u *underway) take(staged, texts int) {
+	u.staged += staged
+	u.texts += texts
+	u.s.staged.Add(int64(staged))
+	u.s.texts.Add(int64(texts))
+	if u.by == ByRoot {
+		u.s.roots.Add(int64(staged + texts))
+	}
 }
 
 // text takes so many bytes of text into account, which is more than before. A decoder's buffer does not shrink.
@@ -28,49 +36,71 @@ func (u *underway) text(bytes int) error {
 	if more <= 0 {
 		return nil
 	}
-	u.texts += more
-	u.s.texts.Add(int64(more))
+	u.take(0, more)
 	return u.room()
+}
+
+// turn waits until no other pod is decoded. done ends it.
+func (u *underway) turn() (done func()) {
+	s := u.s
+	if u.by == ByRoot {
+		s.decoding.Lock()
+		return s.decoding.Unlock
+	}
+	s.turns.Lock()
+	s.decoding.Lock()
+	return func() {
+		s.decoding.Unlock()
+		s.turns.Unlock()
+	}
 }
 
 // decode makes an entry of a pod's text, one pod at a time: what a pod takes before it is taken into account is there once.
 func (u *underway) decode(raw []byte) (*entry, error) {
 	s := u.s
-	s.decoding.Lock()
-	defer s.decoding.Unlock()
+	defer u.turn()()
 	p, err := podjson.Pod(raw)
 	if err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
-	e := &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p), root: u.by == ByRoot}
+	e := &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}
 	if old := s.same(e); old != nil { // it takes no memory a second time
 		return old, nil
 	}
-	u.staged += e.size
-	s.staged.Add(int64(e.size))
+	u.take(e.size, 0)
 	return e, u.room()
 }
 
-// room refuses what does not fit beside what is known and what others put.
+// room refuses what does not fit beside what is known and what others put. Members have no more than maxBoth for all that, so that root has
+// the rest; and what is small fits whatever others do.
 func (u *underway) room() error {
-	held, staged, texts := u.s.held.Load(), u.s.staged.Load(), u.s.texts.Load()
-	switch own := held + int64(u.staged); {
-	case own > maxBoth || own+int64(u.texts) > maxAll:
+	held, roots := u.s.held.Load(), u.s.roots.Load()
+	all := held + u.s.staged.Load() + u.s.texts.Load()
+	most := int64(maxAll)
+	if u.by == ByMember {
+		most = maxBoth
+	}
+	own := int64(u.staged + u.texts)
+	switch {
+	case held+int64(u.staged) > maxBoth || held+own > most && own > freeObjects:
 		return fmt.Errorf("%w: the agent has room for %d MiB of pods while they change, and has %d: put or delete them in parts",
 			ErrTooLarge, maxBoth>>20, held>>20)
-	case held+staged > maxBoth || held+staged+texts > maxAll:
+	case own <= freeObjects:
+	case u.by == ByRoot && roots <= maxAll-maxBoth:
+	case all > maxAll || u.by == ByMember && all-roots > maxBoth:
 		return fmt.Errorf("%w: too many pods are being put at the same time", ErrBusy)
 	}
 	return nil
 }
 
-// Hold takes bytes of memory for a client's answer from the budget, until release is called; false: there is no room, and nothing is held.
+// Hold takes bytes of memory for a member's answer from the budget, until release is called; false: there is no room, and nothing is held.
 func (s *Store) Hold(bytes int) (release func(), ok bool) {
-	s.texts.Add(int64(bytes))
-	if bytes > freeText && s.held.Load()+s.staged.Load()+s.texts.Load() > maxAll {
-		s.texts.Add(int64(-bytes))
+	u := &underway{s: s, by: ByMember}
+	u.take(0, bytes)
+	if bytes > freeText && u.room() != nil {
+		u.end()
 		return nil, false
 	}
-	return func() { s.texts.Add(int64(-bytes)) }, true
+	return u.end, true
 }

@@ -43,7 +43,7 @@ func (h *handler) postAdmit(w http.ResponseWriter, r *http.Request) *failure {
 	if f != nil {
 		return f
 	}
-	if c, _ := r.Context().Value(connKey{}).(*conn); preempt && (c == nil || c.role != owner) {
+	if preempt && by(r) != podstore.ByRoot {
 		return errNoPreempting
 	}
 	form, f := podForm(r)
@@ -58,7 +58,7 @@ func (h *handler) postAdmit(w http.ResponseWriter, r *http.Request) *failure {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.limit-h.limit/6) // so that there is time to say that it was too long
 	defer cancel()
-	asked, done, err := h.pods.Ask(&body{ctx: ctx, r: http.MaxBytesReader(w, r.Body, podjson.MaxPod)}, form)
+	asked, done, err := h.pods.Ask(h.bodyOf(ctx, w, r, podjson.MaxPod), form, by(r))
 	defer done()
 	if err != nil {
 		return putFailure(ctx, err)

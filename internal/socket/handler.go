@@ -26,6 +26,7 @@ type handler struct {
 	admission Admission     // nil: no pod is decided on
 	limit     time.Duration // for one request
 	body      int64         // bytes that one may have
+	progress  time.Duration // for each progressBytes of a body; 0: it may stall
 
 	encoding sync.Mutex // held for one answer at a time, until it is taken into account
 }
@@ -38,7 +39,7 @@ type failure struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c, _ := r.Context().Value(connKey{}).(*conn)
+	c := connOf(r)
 	switch {
 	case c == nil || c.refusal == nil && c.role == stranger:
 		h.fail(w, errStranger)
@@ -101,12 +102,7 @@ func (h *handler) putPods(w http.ResponseWriter, r *http.Request) *failure {
 	if r.ContentLength > h.body {
 		return tooLarge(h.body)
 	}
-	body := &body{ctx: r.Context(), r: http.MaxBytesReader(w, r.Body, h.body)}
-	by := podstore.ByMember
-	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil && c.role == owner {
-		by = podstore.ByRoot
-	}
-	pods, version, err := h.pods.Put(body, replace, by)
+	pods, version, err := h.pods.Put(h.bodyOf(r.Context(), w, r, h.body), replace, by(r))
 	if err != nil {
 		return putFailure(r.Context(), err)
 	}
@@ -150,7 +146,10 @@ func (h *handler) deletePod(w http.ResponseWriter, r *http.Request, escaped stri
 	if err != nil {
 		return bad(err)
 	}
-	if !h.pods.Delete(uid) {
+	switch err := h.pods.Delete(uid, by(r)); {
+	case errors.Is(err, podstore.ErrRoots):
+		return &failure{status: http.StatusForbidden, text: fmt.Sprintf("forbidden: the pod with the uid %.100q: %v", uid, err)}
+	case err != nil:
 		return &failure{status: http.StatusNotFound, text: fmt.Sprintf("no client has put a pod with the uid %.100q", uid)}
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -222,17 +221,48 @@ func unsupported(text string) *failure {
 	return &failure{status: http.StatusUnsupportedMediaType, text: text}
 }
 
-// body ends when the request does, and when the server is closed.
+// connOf is the connection that a request came by; nil: it is not one of the socket's.
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c
+}
+
+// by is who asks.
+func by(r *http.Request) podstore.By {
+	if c := connOf(r); c != nil && c.role == owner {
+		return podstore.ByRoot
+	}
+	return podstore.ByMember
+}
+
+// progressBytes are those of a body for which a client has so much time.
+const progressBytes = 1 << 20
+
+// body ends when the request does, when the server is closed, and when it stalls: what has come of it is in memory.
 type body struct {
-	ctx context.Context
-	r   io.Reader
+	ctx      context.Context
+	r        io.Reader
+	conn     *conn // nil: none of the socket's
+	progress time.Duration
+	read     int64
+	next     int64 // how much is to be read by the deadline
+}
+
+func (h *handler) bodyOf(ctx context.Context, w http.ResponseWriter, r *http.Request, most int64) *body {
+	return &body{ctx: ctx, r: http.MaxBytesReader(w, r.Body, most), conn: connOf(r), progress: h.progress}
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return b.r.Read(p)
+	n, err := b.r.Read(p)
+	b.read += int64(n)
+	if b.conn != nil && b.progress > 0 && err == nil && b.read >= b.next { // at the end net/http takes the deadline away
+		b.next = b.read + progressBytes
+		b.conn.within(b.progress)
+	}
+	return n, err
 }
 
 // errBusy is the answer where those that others do not read take all the memory.
@@ -243,7 +273,7 @@ var errBusy = &failure{status: http.StatusServiceUnavailable, text: "too much is
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, v any) *failure {
 	h.encoding.Lock()
 	text, err := json.Marshal(v)
-	if c, _ := r.Context().Value(connKey{}).(*conn); err == nil && c.role != owner {
+	if err == nil && by(r) != podstore.ByRoot {
 		release, ok := h.pods.Hold(len(text))
 		if !ok {
 			h.encoding.Unlock()

@@ -209,7 +209,9 @@ func TestPlaces(t *testing.T) {
 		{member, 3, 0, maxMember + 2},
 		{owner, 0, maxMember + 2, 0},
 		{stranger, 4, 0, maxRefused - 4 - maxMember - 2},
-		{owner, 0, maxOwner - maxMember - 2, 0},
+		{owner, 0, maxMember + 2, 0},
+		{owner, 0, maxMember + 2, 0},
+		{owner, 0, maxOwner - 3*(maxMember+2), 0},
 	} {
 		if served, refused := take(c.role, c.uid, maxMember+2); served != c.served || refused != c.refused {
 			t.Errorf("role %d, user %d: %d served, %d refused; want %d, %d", c.role, c.uid, served, refused, c.served, c.refused)

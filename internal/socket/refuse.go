@@ -15,7 +15,7 @@ import (
 // Bounds of connections at the same time. Root's are counted apart from the group's, and each member's apart from the others', so
 // that none takes the place of another. Those that are refused need a moment to be told so.
 const (
-	maxOwner   = 16
+	maxOwner   = 32 // a node's scrapers come at the same second
 	maxMembers = 16
 	maxMember  = 8 // of one user
 	maxRefused = 16
@@ -62,6 +62,9 @@ type conn struct {
 	role    role
 	refusal *failure // what it is told instead of being served; nil: it is served
 	release func()   // gives its place back, once
+
+	mu       sync.Mutex
+	deadline time.Time // of reads, as net/http has it; zero: none
 }
 
 // Accept waits for a connection. An error is the listener's end.
@@ -155,5 +158,19 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.refusal != nil && !t.IsZero() && time.Until(t) > refusedLimit {
 		t = time.Now().Add(refusedLimit)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = t
 	return c.UnixConn.SetReadDeadline(t)
+}
+
+// within has the next bytes of a body arrive sooner than net/http would have them.
+func (c *conn) within(limit time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := time.Now().Add(limit)
+	if !c.deadline.IsZero() && c.deadline.Before(t) {
+		t = c.deadline
+	}
+	_ = c.UnixConn.SetReadDeadline(t) // it is closed: the next read says so
 }

@@ -28,7 +28,9 @@ const (
 	maxBody      = api.MaxPodsBytes
 	headerLimit  = 5 * time.Second
 	requestLimit = 30 * time.Second // to send it, and as long again to take the answer
-	idleLimit    = 30 * time.Second // between two requests of a connection
+	// progressLimit is for each MiB of a body once it has begun: a client on the same node needs some milliseconds.
+	progressLimit = 10 * time.Second
+	idleLimit     = 30 * time.Second // between two requests of a connection
 )
 
 // closeLimit is how long Close waits for requests under way. None of them waits for anything but its client, which is cut off, and
@@ -62,11 +64,12 @@ type limits struct {
 	header, request, idle time.Duration
 	close                 time.Duration // closeLimit
 	body                  int64         // maxBody
+	progress              time.Duration // progressLimit
 }
 
 // Listen makes the socket and serves it. Errors say what is wrong with the path or the group, or that another agent has it.
 func Listen(o Options) (*Server, error) {
-	return listen(o, limits{headerLimit, requestLimit, idleLimit, closeLimit, maxBody})
+	return listen(o, limits{headerLimit, requestLimit, idleLimit, closeLimit, maxBody, progressLimit})
 }
 
 func listen(o Options, l limits) (*Server, error) {
@@ -80,7 +83,7 @@ func listen(o Options, l limits) (*Server, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{bound: b, cancel: cancel, served: make(chan struct{}), limit: l.close}
-	h := &handler{pods: o.Pods, state: o.State, admission: o.Admission, limit: 2 * l.request, body: l.body}
+	h := &handler{pods: o.Pods, state: o.State, admission: o.Admission, limit: 2 * l.request, body: l.body, progress: l.progress}
 	s.http = &http.Server{
 		Handler: h, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request, IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,

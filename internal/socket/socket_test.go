@@ -52,7 +52,7 @@ func short(t *testing.T) string {
 }
 
 // patient are the limits of tests that are not about time: none of them is met.
-var patient = limits{time.Hour, time.Hour, time.Hour, time.Hour, maxBody}
+var patient = limits{time.Hour, time.Hour, time.Hour, time.Hour, maxBody, time.Hour}
 
 func start(t *testing.T, o Options, l limits) (path string, pods *podstore.Store) {
 	t.Helper()

@@ -7,9 +7,9 @@ import (
 	"jettison/stats"
 )
 
-// A figure that is too small says nothing against pods: a walk that its turn's end cut off found a part of what there is, and one from
-// before a disk became short nothing of what was taken since. While there are such figures a doubt is open: the walks are made again, at
-// once and for longer (Ready.DiskWhole), and whoever turns out to explain the shortage goes at the next look, however long others are spared.
+// A figure that is too small says nothing against pods: a walk that was cut off found a part of what there is, and one from before a disk
+// became short nothing of what was taken since. While there are such figures a doubt is open: the walks are made again, at once and for
+// longer (Ready.DiskWhole), and whoever turns out to explain the shortage goes at the next look, however long others are spared.
 
 const measuredAgain = "they are measured once more before one goes"
 
@@ -44,8 +44,8 @@ func (m *Manager) unfinished(in Input, w *watched) (n int) {
 	return n
 }
 
-// late reports whether a part of a pod was measured before the disk became short, or before pods were to be measured once more. Who does not
-// say when that was, as a kubelet's Summary, is not late.
+// late reports whether a part of a pod was measured before the disk became short, or before pods were to be measured once more. Who does
+// not say when that was, as a kubelet's Summary, is not late.
 func (m *Manager) late(p *stats.PodStats, w *watched) bool {
 	since, at := w.since, p.EphemeralStorage.Time
 	if m.explain.fuller.After(since) {

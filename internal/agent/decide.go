@@ -91,7 +91,8 @@ func (l *loop) lookAtVictims(now time.Time) error {
 	return l.looks.Victims(now, l.pods.All(), l.objects.Pods(), l.manager)
 }
 
-// measuring: what pods take of a disk that is short is not known as of then. It is measured anew. Walks that were cut off are not waited for.
+// measuring: what pods take of a disk that is short is not known as of then. It is measured anew. Walks that were cut off are made again,
+// but not waited for.
 func (l *loop) measuring(ready *eviction.Ready) bool {
 	b, since := l.looks.Background(), ready.DiskFresh
 	if b == nil {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unique"
 	"testing/iotest"
 	"time"
 
@@ -304,7 +305,7 @@ func TestTrimKeepsWhatAdmissionNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := admit.Held{UID: "other", Ports: []admit.Port{{IP: "0.0.0.0", Protocol: v1.ProtocolTCP, Port: 80}}}
+	held := admit.Held{UID: "other", Ports: []admit.Port{{IP: unique.Make("0.0.0.0"), Protocol: unique.Make("TCP"), Port: 80}}}
 	n := admit.NodeState{
 		Name: "n", Labels: map[string]string{"disk": "ssd"}, Taints: []v1.Taint{{Key: "a", Effect: v1.TaintEffectNoExecute}}, Sysctls: sysctls,
 		AppArmor: stats.Some(false), SupplementalGroups: stats.Some(false), Pods: []admit.Held{held},

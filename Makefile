@@ -5,6 +5,7 @@ SHELL := /bin/sh
 KERNEL ?= 6.12
 COUNT ?= 1
 RUN ?= .
+OVERLAY ?= containerd
 FUZZTIME ?= 60s
 BENCH ?= .
 BENCH_REACT := ^Benchmark(React|FullSpeed|Mayhem|Idle)
@@ -22,7 +23,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e e2e-kubelet bench bench-react fuzz lint image demo deps parts unit promises smoke
+.PHONY: help build test e2e e2e-kubelet bench bench-react fuzz lint manifests image demo deps parts unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -63,6 +64,10 @@ lint: ## go vet, gofmt, staticcheck, errcheck, unparam
 	go tool -modfile=tools.mod staticcheck ./...
 	go tool -modfile=tools.mod errcheck -exclude .errcheck ./...
 	go tool -modfile=tools.mod unparam ./...
+	cd deploy/render && go vet ./...
+
+manifests: ## print what kubectl would apply: make manifests [OVERLAY=containerd|crio|k3s|least-privilege]
+	@cd deploy/render && go run . ../overlays/$(OVERLAY)
 
 image: ## write dist/jettison.tar, an OCI image for amd64 and arm64, without a daemon
 	@mkdir -p dist
@@ -84,6 +89,7 @@ deps:
 # What must not allocate is tested without the race detector, which allocates.
 unit:
 	go test -race -short ./...
+	cd deploy/render && go test ./...
 	go test -short -run 'Alloc|TheMemory|VeryFarDown' $$(grep -rlE --include='*_test.go' 'func Test.*(Alloc|TheMemory|VeryFarDown)' . | xargs -n1 dirname | sort -u)
 
 parts:

@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"internal/nodetest": {"cgroup", "cri", "cri/critest", "stats/read", "internal/"},
 	"cmd/jettison":      {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
 	"deploy/oci":        {"deploy/oci"},
+	"deploy/render":     {},
 	"e2e":               {"e2e/", "api", "deploy/oci"},
 }
 

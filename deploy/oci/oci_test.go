@@ -129,7 +129,7 @@ func TestTheAgentsImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := manifest.Manifests[0].Annotations["io.containerd.image.name"]
-	daemonset, err := os.ReadFile("../daemonset.yaml")
+	daemonset, err := os.ReadFile("../base/daemonset.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

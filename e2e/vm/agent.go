@@ -5,9 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,30 +21,75 @@ type Agent struct {
 	*Pod
 }
 
-// AgentPod makes the pod of deploy/daemonset.yaml, with further arguments for the agent.
-func AgentPod(ctx context.Context, args ...string) (*v1.Pod, error) {
-	root, err := moduleRoot(ctx)
+// Overlays of deploy that a node is for.
+const (
+	OverlayContainerd     = "containerd"
+	OverlayLeastPrivilege = "least-privilege"
+)
+
+// AgentPod makes the pod of an overlay of deploy, with further arguments for the agent.
+func AgentPod(ctx context.Context, overlay string, args ...string) (*v1.Pod, error) {
+	set, err := daemonSet(ctx, overlay)
 	if err != nil {
 		return nil, err
-	}
-	text, err := os.ReadFile(filepath.Join(root, "deploy", "daemonset.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var set appsv1.DaemonSet
-	if err := yaml.UnmarshalStrict(text, &set); err != nil {
-		return nil, fmt.Errorf("deploy/daemonset.yaml: %w", err)
 	}
 	pod := &v1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 	pod.Name, pod.Namespace = "jettison-agent", set.Namespace
 	pod.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
+	for i := range pod.Spec.Volumes { // a kubelet that has no API server makes no folder of a ConfigMap's files: a scenario does
+		if v := &pod.Spec.Volumes[i]; v.ConfigMap != nil {
+			v.VolumeSource = v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: configFolder}}
+		}
+	}
 	pod.Spec.Containers[0].Args = append(pod.Spec.Containers[0].Args, args...)
 	return pod, nil
 }
 
+// configFolder of the guest stands for the ConfigMap.
+const configFolder = "/etc/jettison"
+
+var (
+	rendering sync.Mutex
+	rendered  = map[string]*appsv1.DaemonSet{}
+)
+
+// daemonSet renders an overlay, as `kubectl apply -k` does, once in this process.
+func daemonSet(ctx context.Context, overlay string) (*appsv1.DaemonSet, error) {
+	rendering.Lock()
+	defer rendering.Unlock()
+	if set := rendered[overlay]; set != nil {
+		return set, nil
+	}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := run(ctx, filepath.Join(root, "deploy", "render"), []string{"GOFLAGS=", "GOWORK=off"}, "go", "run", ".", "../overlays/"+overlay)
+	if err != nil {
+		return nil, err
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		if !strings.Contains(document, "\nkind: DaemonSet\n") {
+			continue
+		}
+		var set appsv1.DaemonSet
+		if err := yaml.UnmarshalStrict([]byte(document), &set); err != nil {
+			return nil, fmt.Errorf("deploy/overlays/%s: %w", overlay, err)
+		}
+		rendered[overlay] = &set
+		return &set, nil
+	}
+	return nil, fmt.Errorf("deploy/overlays/%s makes no DaemonSet", overlay)
+}
+
 // StartAgent imports the agent's image, writes its config (none if empty) and runs it, or has the kubelet run it.
 func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*Agent, error) {
-	object, err := AgentPod(ctx, append([]string{"--log-format=json"}, args...)...)
+	return n.StartAgentAs(ctx, OverlayContainerd, config, args...)
+}
+
+// StartAgentAs is StartAgent by another overlay.
+func (n *Node) StartAgentAs(ctx context.Context, overlay, config string, args ...string) (*Agent, error) {
+	object, err := AgentPod(ctx, overlay, append([]string{"--log-format=json"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +98,7 @@ func (n *Node) StartAgent(ctx context.Context, config string, args ...string) (*
 
 // StartAgentFrom is StartAgent with another program in the agent's place, of another version: a file of the guest.
 func (n *Node) StartAgentFrom(ctx context.Context, program, config string, args ...string) (*Agent, error) {
-	object, err := AgentPod(ctx, append([]string{"--log-format=json"}, args...)...)
+	object, err := AgentPod(ctx, OverlayContainerd, append([]string{"--log-format=json"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +123,7 @@ func (n *Node) startAgent(ctx context.Context, object *v1.Pod, config string) (*
 		return nil, err
 	}
 	if config != "" {
-		if err := n.WriteFile(ctx, "/etc/jettison/config.yaml", []byte(config)); err != nil {
+		if err := n.WriteFile(ctx, configFolder+"/config.yaml", []byte(config)); err != nil {
 			return nil, err
 		}
 	}

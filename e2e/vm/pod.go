@@ -301,8 +301,12 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 	if security.Privileged {
 		security.Seccomp = nil
 	}
+	restrict(security, c.SecurityContext)
 	var env []*cri.KeyValue
 	for _, e := range c.Env {
+		if e.ValueFrom != nil { // the one field that is asked for
+			e.Value = nodeName
+		}
 		env = append(env, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
 	}
 	return &cri.ContainerConfig{
@@ -320,6 +324,39 @@ func (p *Pod) container(c v1.Container) *cri.ContainerConfig {
 			},
 			SecurityContext: security,
 		},
+	}
+}
+
+// What a kubelet hides of /proc and /sys from a container that is not privileged, and what it may not write
+// (pkg/securitycontext/util.go defaultMaskedPaths, defaultReadonlyPaths, v1.36.3).
+var (
+	maskedPaths = []string{
+		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+		"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+	}
+	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+)
+
+// restrict gives a container what its object says of capabilities and of what it may write. One that says nothing stays as it is. The node
+// has no AppArmor (containerdConfig).
+func restrict(to *cri.LinuxContainerSecurityContext, by *v1.SecurityContext) {
+	if by == nil {
+		return
+	}
+	to.ReadonlyRootfs = by.ReadOnlyRootFilesystem != nil && *by.ReadOnlyRootFilesystem
+	if to.Privileged {
+		return
+	}
+	to.MaskedPaths, to.ReadonlyPaths = maskedPaths, readonlyPaths
+	if by.Capabilities == nil {
+		return
+	}
+	to.Capabilities = &cri.Capability{}
+	for _, c := range by.Capabilities.Add {
+		to.Capabilities.AddCapabilities = append(to.Capabilities.AddCapabilities, string(c))
+	}
+	for _, c := range by.Capabilities.Drop {
+		to.Capabilities.DropCapabilities = append(to.Capabilities.DropCapabilities, string(c))
 	}
 }
 

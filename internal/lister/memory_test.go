@@ -18,7 +18,7 @@ import (
 // childVariable is set in the process that TestHostileStatusesFitTheMemory measures: the runtime that it lists.
 const childVariable = "JETTISON_LISTS"
 
-// The container's limit in deploy/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md): so
+// The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest the agent has 28 of it resident (docs/build/performance.md): so
 // much more it may have, and so much more a process may have than at its start.
 const memoryMore = 36 << 20
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// memoryMore is what clients may have the store keep alive, in bytes. The container's limit in deploy/daemonset.yaml is 64 MiB, and at rest
+// memoryMore is what clients may have the store keep alive, in bytes. The container's limit in deploy/base/daemonset.yaml is 64 MiB, and at rest
 // the agent has 28 resident (docs/build/performance.md), so 36 are left. The collector lets the heap grow by 30 % beyond what is alive
 // (internal/protect), so 27 may be; 5 are for the one pod that is being decoded, its text included. What is resident depends on when the
 // collector runs, so it is no measure.

@@ -14,7 +14,7 @@ import (
 // Limits of this process, for the Go runtime.
 const (
 	// memoryLimit is soft: near it the collector works harder. It lies well below the container's limit in
-	// deploy/daemonset.yaml, and well above what the agent uses (see docs/build/performance.md): with its program, and with what the
+	// deploy/base/daemonset.yaml, and well above what the agent uses (see docs/build/performance.md): with its program, and with what the
 	// kernel has for it, a heap of 32 MiB that was full came too close to that.
 	memoryLimit = 24 << 20
 	// gcPercent trades a little CPU for a heap that stays near what is live; the agent's is a few MiB.

@@ -17,7 +17,7 @@ func TestAMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
 		fmt.Printf("said: %v\n", err)
 		return
 	}
-	const limit = 64 << 20 // the container's in deploy/daemonset.yaml
+	const limit = 64 << 20 // the container's in deploy/base/daemonset.yaml
 	out, peak, err := seqtest.WithinSpared(t, limit, seqtest.Mounted(t))
 	_, said, _ := strings.Cut(out, "said: ")
 	said, _, _ = strings.Cut(said, "\n")

@@ -15,7 +15,7 @@ import (
 // survives runs a test once more where it has as much memory as the agent, the kernel's for it included. It returns what that said.
 func survives(t *testing.T, within func(testing.TB, int, string) (string, int, error), argument string) (out string, peak int) {
 	t.Helper()
-	const limit = 64 << 20 // the container's in deploy/daemonset.yaml
+	const limit = 64 << 20 // the container's in deploy/base/daemonset.yaml
 	out, peak, err := within(t, limit, argument)
 	if err != nil || !strings.Contains(out, "said: ") {
 		t.Errorf("%v, %.1f MiB at most\n%.2000s", err, float64(peak)/(1<<20), out)

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// rendered is what an overlay makes: nothing else.
+type rendered struct {
+	set    appsv1.DaemonSet
+	config v1.ConfigMap
+}
+
+func (r *rendered) pod() *v1.PodSpec         { return &r.set.Spec.Template.Spec }
+func (r *rendered) container() *v1.Container { return &r.set.Spec.Template.Spec.Containers[0] }
+
+// decode renders a folder and decodes it strictly: a field that the API does not have, or has twice, is an error.
+func decode(t *testing.T, fs filesys.FileSystem, folder string) *rendered {
+	t.Helper()
+	text, err := render(fs, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, seen := &rendered{}, map[string]int{}
+	for one := range strings.SplitSeq(string(text), "\n---\n") {
+		var kind struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(one), &kind); err != nil {
+			t.Fatal(err)
+		}
+		seen[kind.Kind]++
+		var into any = &out.set
+		if kind.Kind == "ConfigMap" {
+			into = &out.config
+		}
+		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
+			t.Errorf("%s: %s: %v", folder, kind.Kind, err)
+		}
+	}
+	if want := map[string]int{"DaemonSet": 1, "ConfigMap": 1}; !maps.Equal(seen, want) {
+		t.Fatalf("%s makes %v, want %v", folder, seen, want)
+	}
+	if n := len(out.pod().Containers); n != 1 || len(out.pod().InitContainers) != 0 {
+		t.Fatalf("%s: %d containers, want the agent's alone", folder, n)
+	}
+	return out
+}
+
+// overlays are the folders that a user applies, each with where the runtime's folder of the node is mounted.
+var overlays = map[string]struct {
+	host   string
+	mounts []string
+}{
+	"containerd":      {"/run/containerd", []string{"/run/containerd"}},
+	"crio":            {"/run/crio", []string{"/run/crio", "/var/run/crio"}},
+	"k3s":             {"/run/k3s/containerd", []string{"/run/containerd"}},
+	"least-privilege": {"/run/containerd", []string{"/run/containerd"}},
+}
+
+func overlay(t *testing.T, name string) *rendered {
+	t.Helper()
+	return decode(t, filesys.MakeFsOnDisk(), filepath.Join("..", "overlays", name))
+}
+
+func TestEveryOverlayIsListed(t *testing.T) {
+	folders, err := os.ReadDir("../overlays")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range folders {
+		if _, ok := overlays[f.Name()]; !ok {
+			t.Errorf("overlay %s is not tested", f.Name())
+		}
+	}
+}
+
+func TestOverlays(t *testing.T) {
+	for name, want := range overlays {
+		t.Run(name, func(t *testing.T) {
+			r := overlay(t, name)
+			s, c := r.pod(), r.container()
+			for what, ok := range map[string]bool{
+				"namespace":                 r.set.Namespace == "kube-system" && r.config.Namespace == "kube-system",
+				"critical":                  s.PriorityClassName == "system-node-critical" && s.Priority == nil,
+				"no token":                  s.AutomountServiceAccountToken != nil && !*s.AutomountServiceAccountToken && s.ServiceAccountName == "",
+				"Linux only":                maps.Equal(s.NodeSelector, map[string]string{"kubernetes.io/os": "linux"}),
+				"every taint tolerated":     len(s.Tolerations) == 1 && s.Tolerations[0] == v1.Toleration{Operator: v1.TolerationOpExists},
+				"process ids":               s.HostPID && s.HostNetwork && !s.HostIPC,
+				"10 % at a time":            r.set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() == "10%",
+				"read-only root":            c.SecurityContext.ReadOnlyRootFilesystem != nil && *c.SecurityContext.ReadOnlyRootFilesystem,
+				"bounded memory":            c.Resources.Limits.Memory().String() == "64Mi" && c.Resources.Limits.Cpu().IsZero(),
+				"selected by its name":      maps.Equal(r.set.Spec.Selector.MatchLabels, map[string]string{"app.kubernetes.io/name": "jettison"}),
+				"image pulled once":         c.ImagePullPolicy == v1.PullIfNotPresent,
+				"a rollout ends in seconds": *s.TerminationGracePeriodSeconds <= 5,
+			} {
+				if !ok {
+					t.Errorf("not so: %s", what)
+				}
+			}
+			labelled(t, r)
+			probed(t, c)
+			node(t, c)
+			hostPaths(t, s, want.host, want.mounts)
+			if got, want := volume(s, "config").ConfigMap.Name, r.config.Name; got != want || !strings.HasPrefix(want, "jettison-") {
+				t.Errorf("the pod has ConfigMap %q, the generator makes %q, which ends in no checksum", got, want)
+			}
+		})
+	}
+}
+
+func labelled(t *testing.T, r *rendered) {
+	t.Helper()
+	for what, labels := range map[string]map[string]string{
+		"DaemonSet": r.set.Labels, "pod": r.set.Spec.Template.Labels, "ConfigMap": r.config.Labels,
+	} {
+		for _, key := range []string{"name", "component", "part-of", "managed-by"} {
+			if labels["app.kubernetes.io/"+key] == "" {
+				t.Errorf("%s: no label app.kubernetes.io/%s", what, key)
+			}
+		}
+	}
+	for key, value := range r.set.Spec.Selector.MatchLabels {
+		if r.set.Spec.Template.Labels[key] != value {
+			t.Errorf("the selector %s=%s does not select the pod", key, value)
+		}
+	}
+}
+
+func probed(t *testing.T, c *v1.Container) {
+	t.Helper()
+	for what, p := range map[string]*v1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+		if p == nil || p.Exec == nil || !slices.Equal(p.Exec.Command, []string{"/jettison", "health"}) {
+			t.Errorf("%s probe: %+v, want jettison health", what, p)
+		}
+	}
+	if p := c.StartupProbe; p.PeriodSeconds*p.FailureThreshold < 60 {
+		t.Error("a start that waits for the runtime and the kubelet is ended by its probe")
+	}
+}
+
+func node(t *testing.T, c *v1.Container) {
+	t.Helper()
+	for _, e := range c.Env {
+		if e.Name == "NODE_NAME" && e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "spec.nodeName" {
+			return
+		}
+	}
+	t.Errorf("no NODE_NAME in %+v", c.Env)
+}
+
+func volume(s *v1.PodSpec, name string) *v1.Volume {
+	for i := range s.Volumes {
+		if s.Volumes[i].Name == name {
+			return &s.Volumes[i]
+		}
+	}
+	return &v1.Volume{}
+}
+
+// written are the folders of the node that the agent writes to: all others are mounted read-only.
+var written = []string{"/sys/fs/cgroup", "/run/jettison", "/var/lib/jettison"}
+
+func hostPaths(t *testing.T, s *v1.PodSpec, runtime string, at []string) {
+	t.Helper()
+	var found []string
+	used := map[string]bool{}
+	for _, m := range s.Containers[0].VolumeMounts {
+		used[m.Name] = true
+		v := volume(s, m.Name)
+		path := ""
+		if v.HostPath != nil {
+			path = v.HostPath.Path
+		}
+		if m.ReadOnly == slices.Contains(written, path) {
+			t.Errorf("%s: read-only: %v", m.MountPath, m.ReadOnly)
+		}
+		if m.Name != "runtime" {
+			if path != "" && path != m.MountPath {
+				t.Errorf("%s of the node is at %s", path, m.MountPath)
+			}
+			continue
+		}
+		found = append(found, m.MountPath)
+		if path != runtime || m.MountPropagation == nil || *m.MountPropagation != v1.MountPropagationHostToContainer || *v.HostPath.Type != v1.HostPathDirectory {
+			t.Errorf("the runtime's folder: %+v of %+v, want %s, and its mounts as they come", m, v, runtime)
+		}
+	}
+	if !slices.Equal(found, at) {
+		t.Errorf("the runtime's folder is mounted at %v, want %v", found, at)
+	}
+	for _, v := range s.Volumes {
+		if !used[v.Name] {
+			t.Errorf("volume %s is mounted nowhere", v.Name)
+		}
+	}
+}
+
+// capabilities that the agent has without `privileged`, each with its reason in the manifest.
+var capabilities = []v1.Capability{
+	"CHOWN", "DAC_OVERRIDE", "FOWNER", "IPC_LOCK", "KILL", "SYS_ADMIN", "SYS_CHROOT", "SYS_NICE", "SYS_PTRACE", "SYS_RESOURCE",
+}
+
+func TestWhoIsPrivileged(t *testing.T) {
+	for name := range overlays {
+		s := overlay(t, name).container().SecurityContext
+		if name != "least-privilege" {
+			if s.Privileged == nil || !*s.Privileged || s.Capabilities != nil || s.SeccompProfile != nil {
+				t.Errorf("%s: %+v, want a privileged container and nothing more", name, s)
+			}
+			continue
+		}
+		if s.Privileged != nil || s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []v1.Capability{"ALL"}) ||
+			!slices.Equal(s.Capabilities.Add, capabilities) {
+			t.Errorf("%s: %+v, want the capabilities %v alone", name, s, capabilities)
+		}
+		if s.SeccompProfile == nil || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault ||
+			s.AppArmorProfile == nil || s.AppArmorProfile.Type != v1.AppArmorProfileTypeUnconfined {
+			t.Errorf("%s: seccomp %+v, AppArmor %+v", name, s.SeccompProfile, s.AppArmorProfile)
+		}
+	}
+}
+
+// A configuration of the user's own comes by the same generator, and a change of it is a change of the pods.
+func TestAConfigurationOfOnesOwn(t *testing.T) {
+	name := func(threshold string) string {
+		fs, err := filesys.NewTmpConfirmedDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(fs.String()) })
+		own := filepath.Join(fs.String(), "own")
+		copied(t, "..", fs.String())
+		write(t, filepath.Join(own, "config.yaml"), "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nevictionHard: {memory.available: "+threshold+"}\n")
+		write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../overlays/containerd]
+configMapGenerator:
+  - name: jettison
+    namespace: kube-system
+    behavior: merge
+    files: [config.yaml]
+images:
+  - name: localhost/jettison
+    newName: registry.example/jettison
+    newTag: v1
+`)
+		r := decode(t, filesys.MakeFsOnDisk(), own)
+		if !strings.Contains(r.config.Data["config.yaml"], threshold) || r.container().Image != "registry.example/jettison:v1" {
+			t.Errorf("%+v, image %s", r.config, r.container().Image)
+		}
+		return volume(r.pod(), "config").ConfigMap.Name
+	}
+	if a, b := name("200Mi"), name("300Mi"); a == b {
+		t.Errorf("two configurations have the same name %s: a change would roll no pod", a)
+	}
+}
+
+// copied copies the manifests below a folder.
+func copied(t *testing.T, from, to string) {
+	t.Helper()
+	for _, part := range []string{"base", "overlays", "components"} {
+		if err := os.CopyFS(filepath.Join(to, part), os.DirFS(filepath.Join(from, part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFolderThatIsNone(t *testing.T) {
+	if _, err := render(filesys.MakeFsOnDisk(), "nowhere"); err == nil || !strings.Contains(fmt.Sprint(err), "render nowhere: ") {
+		t.Errorf("%v", err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -269,7 +270,7 @@ func startVictim(ctx context.Context, dir string, args ...string) (_ *running, e
 	v.cmd.Env = []string{"GOMAXPROCS=1"}
 	v.cmd.Stdin, v.cmd.Stdout = in, out
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
-	if err := v.cmd.Start(); err != nil {
+	if err := startFrom(nodesCgroups, v.cmd); err != nil {
 		stdin.Close()
 		read.Close()
 		return nil, err
@@ -290,6 +291,32 @@ func startVictim(ctx context.Context, dir string, args ...string) (_ *running, e
 		return nil, fmt.Errorf("wait until it runs: %w", err)
 	}
 	return v, nil
+}
+
+// nodesCgroups is the cgroup namespace of the node's first process.
+const nodesCgroups = "/proc/1/ns/cgroup"
+
+// startFrom starts a process from within a cgroup namespace, where this process is in another one: a container that is not privileged has
+// its own. With the mount option nsdelegate, which systemd takes, no process begins in a cgroup outside of the namespace of who starts it
+// (v6.12 kernel/cgroup/cgroup.c cgroup_procs_write_permission: ENOENT), and scratch cgroups are. Where the namespace cannot be
+// entered the process is started all the same: the kernel says whether that will do.
+func startFrom(namespace string, cmd *exec.Cmd) error {
+	fd, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return cmd.Start()
+	}
+	defer unix.Close(fd)
+	var theirs, own unix.Stat_t
+	if unix.Fstat(fd, &theirs) == nil && unix.Stat("/proc/self/ns/cgroup", &own) == nil && theirs.Ino == own.Ino && theirs.Dev == own.Dev {
+		return cmd.Start()
+	}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with it, and what it has entered
+		_ = unix.Setns(fd, unix.CLONE_NEWCGROUP)
+		started <- cmd.Start()
+	}()
+	return <-started
 }
 
 // end kills the process, if it still lives, and waits for its end.

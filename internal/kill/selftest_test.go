@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,5 +110,53 @@ func TestOutcomes(t *testing.T) {
 		if r := timed(CPU, func() error { return err }); r.Outcome != want || !strings.HasPrefix(r.String(), string(want)) {
 			t.Errorf("%v: %+v", err, r)
 		}
+	}
+}
+
+// A process is started from within the cgroup namespace that is named, whichever the agent's own is, and the agent's stays.
+func TestStartFromANamespace(t *testing.T) {
+	link := func(pid string) string {
+		to, err := os.Readlink("/proc/" + pid + "/ns/cgroup")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	start := func(namespace string) (*exec.Cmd, func()) {
+		cmd := exec.Command("/bin/sh", "-c", "read x")
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := startFrom(namespace, cmd); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, func() { stdin.Close(); _ = cmd.Wait() }
+	}
+	other, stop := func() (*exec.Cmd, func()) { // a process with a namespace of its own
+		cmd := exec.Command("/bin/sh", "-c", "read x")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWCGROUP}
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Skip("a cgroup namespace takes root: ", err)
+		}
+		return cmd, func() { stdin.Close(); _ = cmd.Wait() }
+	}()
+	defer stop()
+	theirs := link(strconv.Itoa(other.Process.Pid))
+	for namespace, want := range map[string]string{
+		"/proc/" + strconv.Itoa(other.Process.Pid) + "/ns/cgroup": theirs, "/proc/self/ns/cgroup": link("self"), "/nowhere": link("self"),
+	} {
+		cmd, end := start(namespace)
+		if got := link(strconv.Itoa(cmd.Process.Pid)); got != want {
+			t.Errorf("started from %s it is in %s, want %s", namespace, got, want)
+		}
+		end()
+	}
+	if theirs == link("self") {
+		t.Error("this process is in the other's namespace now")
 	}
 }

@@ -11,6 +11,10 @@ BENCH ?= .
 BENCH_REACT := ^Benchmark(React|FullSpeed|Mayhem|Idle)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
+# A version as dpkg compares them: a release candidate comes before its release, and what has no number before all that have.
+DEB_VERSION = $(shell echo '$(VERSION)' | sed 's/^v//; s/-rc/~rc/; /^[0-9]*\./!s/^/0~/')
+SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
 # What the tests need beside Go, git and make: a C compiler for -race and runc, and the parts of the test node.
 PACKAGES := gcc libc6-dev xz-utils qemu-system-x86 busybox-static cpio e2fsprogs libseccomp-dev pkg-config mmdebstrap
 
@@ -23,7 +27,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e e2e-kubelet bench bench-react fuzz lint manifests image demo deps parts unit promises smoke
+.PHONY: help build test e2e e2e-kubelet bench bench-react fuzz lint manifests image deb release demo deps parts unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -74,6 +78,20 @@ image: ## write dist/jettison.tar, an OCI image for amd64 and arm64, without a d
 	GOARCH=amd64 $(GO_BUILD) -o bin/jettison-linux-amd64 ./cmd/jettison
 	GOARCH=arm64 $(GO_BUILD) -o bin/jettison-linux-arm64 ./cmd/jettison
 	go run ./deploy/oci/mkimage -o dist/jettison.tar amd64=bin/jettison-linux-amd64 arm64=bin/jettison-linux-arm64
+
+deb: ## write dist/jettison_VERSION_ARCH.deb for amd64 and arm64
+	@mkdir -p dist
+	@for arch in amd64 arm64; do \
+		GOARCH=$$arch $(GO_BUILD) -o bin/jettison-linux-$$arch ./cmd/jettison && \
+		ARCH=$$arch VERSION=$(DEB_VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE) \
+		go tool -modfile=release.mod nfpm package -f deploy/package/nfpm.yaml -p deb -t dist/jettison_$(DEB_VERSION)_$$arch.deb || exit 1; done
+
+release: image deb ## write dist/: packages, tarballs and images for amd64 and arm64, with SHA256SUMS
+	@for arch in amd64 arm64; do name=jettison-$(VERSION)-linux-$$arch; rm -rf bin/$$name && mkdir -p bin/$$name && \
+		cp bin/jettison-linux-$$arch bin/$$name/jettison && cp -r README.md CHANGELOG.md docs deploy/systemd/jettison.service bin/$$name && \
+		tar --sort=name --mtime=@$(SOURCE_DATE) --owner=0 --group=0 --numeric-owner -C bin -cf - $$name | gzip -9n > dist/$$name.tar.gz && \
+		rm -r bin/$$name || exit 1; done
+	@cd dist && sha256sum jettison.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 demo: deps ## boot a node, let a pod leak, watch the agent save the node (about a minute)
 	@go run ./e2e/demo

@@ -72,6 +72,29 @@ func (g *Group) RemoveNote(name string) error {
 	return err
 }
 
+// Notes are the names under which something was left on the group, Trusted ones that this process may see among them.
+func (g *Group) Notes() (names []string, err error) {
+	err = g.noted(func(fd int) error {
+		var buf [64 << 10]byte // the kernel gives no more (include/uapi/linux/limits.h XATTR_LIST_MAX)
+		n, err := unix.Flistxattr(fd, buf[:])
+		if err != nil {
+			return err
+		}
+		for name := range strings.SplitSeq(string(buf[:n]), "\x00") {
+			if own, ok := strings.CutPrefix(name, notePrefix); ok {
+				names = append(names, own)
+			} else if own, ok := strings.CutPrefix(name, Trusted+"jettison."); ok {
+				names = append(names, Trusted+own)
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) { // a kernel without notes has none
+		err = nil
+	}
+	return names, err
+}
+
 // noted does something with the group's directory; its own descriptor is for paths only.
 func (g *Group) noted(do func(fd int) error) error {
 	fd, err := g.openFile(".", unix.O_RDONLY|unix.O_DIRECTORY)

@@ -12,6 +12,7 @@
 //	statscommand.go    stats: internal/observe, shown by internal/show or written by internal/summaryv1
 //	checkcommand.go    check: internal/check
 //	treecommand.go     tree: internal/nodefiles
+//	restorecommand.go  restore: internal/restore
 package main
 
 import (
@@ -127,7 +128,7 @@ where --log-format is json.`,
 	root.AddCommand(
 		runCommand(stderr), replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(stdout),
 		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout),
-		versionCommand(stdout),
+		restoreCommand(stdout), versionCommand(stdout),
 	)
 	return root
 }

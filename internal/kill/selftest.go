@@ -134,11 +134,14 @@ func scratchParent(own string) string {
 	return ""
 }
 
+// IsScratch says whether a cgroup is one of the self-test's, by its name.
+func IsScratch(name string) bool { return strings.HasPrefix(name, scratchPrefix) }
+
 // removeScratch removes what a crash left. Its processes ended with who started them; a cgroup that is in use stays.
 func removeScratch(fs *cgroup.FS, parent string) {
 	var left []string
 	_ = fs.Children(parent, make([]byte, 4096), func(name string) {
-		if strings.HasPrefix(name, scratchPrefix) {
+		if IsScratch(name) {
 			left = append(left, name)
 		}
 	})

@@ -106,6 +106,25 @@ func raise(fs *cgroup.FS, name string, add bool) (raised, error) {
 	return r, noteErr
 }
 
+// Restore puts back the memory.min that a cgroup had before an agent raised it that has crashed since, and removes the note. A value that
+// another process has written meanwhile stays. Without a note nothing is done.
+func Restore(g *cgroup.Group) (changed bool, err error) {
+	text, noted, err := g.Note(noteName)
+	if err != nil || !noted {
+		return false, err
+	}
+	limit, err := g.MemoryMin(make([]byte, 64))
+	if before, written, ok := parseNote(text); err == nil && ok && !limit.Unlimited && written == limit.Bytes && written != before {
+		if err = g.SetMemoryMin(before); err == nil {
+			changed = true
+		}
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // the note says still what is to be put back
+		return false, err
+	}
+	return changed, g.RemoveNote(noteName)
+}
+
 // parseNote reads what raise noted.
 func parseNote(text string) (before, written uint64, ok bool) {
 	a, b, two := strings.Cut(text, " ")

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"io"
+	"path"
+
+	"github.com/spf13/cobra"
+
+	"jettison/cgroup"
+	"jettison/internal/beside"
+	"jettison/internal/limits"
+	"jettison/internal/restore"
+	"jettison/internal/sources"
+)
+
+func restoreCommand(stdout io.Writer) *cobra.Command {
+	var flags lookFlags
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Put back what an agent left on this node's cgroups, before it is removed for good",
+		Long: `restore goes through the node's cgroups and puts back what agents wrote there and noted (extended attributes named jettison): limits of
+node allocatable, protection of memory, CPU limits of a pod that was being killed. What somebody else has written since stays. An agent
+that ends puts back most by itself; what a crash leaves, and the limits above pods, which stay on purpose, are for this. It needs root and
+no runtime, and does nothing while an agent runs. docs/use/uninstall.md says what else there is to remove.
+
+Exit code 1: something could not be put back; the error names it. It may be run again.`,
+		Example: "  jettison restore",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.find(cmd.Context()); err != nil {
+				return err
+			}
+			o := flags.options.Options
+			o.Act = true
+			fs, err := sources.OpenCgroups(o)
+			if err != nil {
+				return err
+			}
+			defer fs.Close()
+			c := flags.options.Config
+			presence, err := beside.OpenPresence(beside.PresenceOptions{ProcMount: flags.options.ProcMount, StateDir: c.StateDir, ReadOnly: true})
+			if err != nil {
+				return err
+			}
+			r := restore.Options{FS: fs, CgroupRoot: c.CgroupRoot, StateDir: c.StateDir, Kubelet: func() bool {
+				found, _ := presence.Look()
+				return found
+			}}
+			if path.Clean(o.CgroupMount) == cgroup.DefaultMount { // else it is another hierarchy than that of systemd here
+				r.Tell = limits.TellSystemd(flags.options.HostRoot)
+			}
+			return restore.Run(cmd.Context(), r, stdout)
+		},
+	}
+	flags.addPlaces(cmd)
+	return cmd
+}

@@ -1,0 +1,174 @@
+package monitoring
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// alerts are what there is to fire, in the order of the file.
+var alerts = []string{
+	"JettisonDown", "JettisonEvictionStorm", "JettisonBreakerOpen", "JettisonIneffective", "JettisonBlind", "JettisonOOMBeforeEviction",
+	"JettisonSlow", "JettisonGuardrailsOff",
+}
+
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func rules(t *testing.T) []rule {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Name  string `json:"name"`
+			Rules []rule `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(read(t, "alerts.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Groups) != 1 {
+		t.Fatalf("%d groups, want one", len(file.Groups))
+	}
+	return file.Groups[0].Rules
+}
+
+// Each alert says how bad it is, and names a section of the runbook that is there; the runbook has a section for each.
+func TestAlertsHaveTheirSection(t *testing.T) {
+	var names []string
+	runbook := read(t, "../../docs/use/runbook.md")
+	for _, r := range rules(t) {
+		names = append(names, r.Alert)
+		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["summary"] == "" {
+			t.Errorf("%s: %+v", r.Alert, r)
+		}
+		if got, want := r.Annotations["runbook"], "docs/use/runbook.md#"+strings.ToLower(r.Alert); got != want {
+			t.Errorf("%s: runbook %q, want %q", r.Alert, got, want)
+		}
+		if !strings.Contains(runbook, "\n### "+r.Alert+"\n") {
+			t.Errorf("the runbook has no section %s", r.Alert)
+		}
+	}
+	if !slices.Equal(names, alerts) {
+		t.Errorf("alerts %v, want %v", names, alerts)
+	}
+}
+
+// own finds names of the agent's metrics.
+var own = regexp.MustCompile(`\bjettison_[a-z_]+\b`)
+
+// What alerts and dashboard ask for is there: by the page of all metrics.
+func TestMetricsAreThere(t *testing.T) {
+	known, err := os.ReadFile("../../docs/reference/metrics.md")
+	if os.IsNotExist(err) {
+		t.Skip("NOT TESTED: there is no docs/reference/metrics.md")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"alerts.yaml", "alerts_test.yaml", "dashboard.json"} {
+		for _, name := range own.FindAllString(read(t, file), -1) {
+			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+			if !strings.Contains(string(known), "`"+name+"`") && !strings.Contains(string(known), "`"+base+"`") {
+				t.Errorf("%s asks for %s, which the agent does not have", file, name)
+			}
+		}
+	}
+}
+
+// The dashboard is one that Grafana imports: each panel has an id and a place of its own, a title, and asks the chosen source.
+func TestDashboard(t *testing.T) {
+	var d struct {
+		UID    string `json:"uid"`
+		Title  string `json:"title"`
+		Panels []struct {
+			ID         int            `json:"id"`
+			Type       string         `json:"type"`
+			Title      string         `json:"title"`
+			Datasource map[string]any `json:"datasource"`
+			GridPos    struct{ X, Y, W, H int }
+			Targets    []struct {
+				Expr string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+		Templating struct {
+			List []struct {
+				Name string `json:"name"`
+			} `json:"list"`
+		} `json:"templating"`
+	}
+	if err := json.Unmarshal([]byte(read(t, "dashboard.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.UID == "" || d.Title == "" || len(d.Templating.List) != 2 || d.Templating.List[0].Name != "datasource" || d.Templating.List[1].Name != "node" {
+		t.Errorf("%q %q, variables %+v", d.UID, d.Title, d.Templating.List)
+	}
+	ids, cells := map[int]bool{}, map[[2]int]string{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.ID == 0 || p.Title == "" || p.Datasource["uid"] != "${datasource}" || len(p.Targets) == 0 {
+			t.Errorf("panel %d %q: its id is taken, or its title, source or question is missing", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			if !strings.Contains(target.Expr, `node=~"$node"`) {
+				t.Errorf("panel %q asks of all nodes: %s", p.Title, target.Expr)
+			}
+		}
+		g := p.GridPos
+		if g.W < 1 || g.H < 1 || g.X+g.W > 24 {
+			t.Errorf("panel %q: %+v", p.Title, g)
+		}
+		for x := g.X; x < g.X+g.W; x++ {
+			for y := g.Y; y < g.Y+g.H; y++ {
+				if other := cells[[2]int{x, y}]; other != "" {
+					t.Fatalf("panels %q and %q lie over each other", p.Title, other)
+				}
+				cells[[2]int{x, y}] = p.Title
+			}
+		}
+	}
+}
+
+// promtool says that the rules are rules, and that each fires on what it is for.
+func TestPromtool(t *testing.T) {
+	tool, err := filepath.Abs("../../bin/promtool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(tool); err != nil {
+		if tool, err = exec.LookPath("promtool"); err != nil {
+			t.Skip("NOT TESTED: there is no promtool: make alerts")
+		}
+	}
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+	tests := read(t, "alerts_test.yaml")
+	for _, name := range alerts {
+		if !strings.Contains(tests, "alertname: "+name) {
+			t.Errorf("%s is not tested", name)
+		}
+	}
+}

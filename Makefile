@@ -6,6 +6,7 @@ KERNEL ?= 6.12
 COUNT ?= 1
 RUN ?= .
 OVERLAY ?= containerd
+DEB_ARCHES ?= amd64 arm64
 FUZZTIME ?= 60s
 BENCH ?= .
 BENCH_REACT := ^Benchmark(React|FullSpeed|Mayhem|Idle)
@@ -87,8 +88,8 @@ image: ## write dist/jettison.tar, an OCI image for amd64 and arm64, without a d
 
 deb: ## write dist/jettison_VERSION_ARCH.deb for amd64 and arm64
 	@mkdir -p dist
-	@for arch in amd64 arm64; do \
-		GOARCH=$$arch $(GO_BUILD) -o bin/jettison-linux-$$arch ./cmd/jettison && \
+	@for arch in $(DEB_ARCHES); do \
+		GOARCH=$$arch $(GO_BUILD) -o bin/deb/jettison-linux-$$arch ./cmd/jettison && \
 		ARCH=$$arch VERSION=$(DEB_VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE) \
 		go tool -modfile=release.mod nfpm package -f deploy/package/nfpm.yaml -p deb -t dist/jettison_$(DEB_VERSION)_$$arch.deb || exit 1; done
 

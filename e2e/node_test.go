@@ -31,6 +31,7 @@ type node struct {
 	t        testing.TB
 	ctx      context.Context
 	agent    *vm.Agent
+	overlay  string // of deploy, that the agent runs by
 	oomMeant bool
 }
 
@@ -60,7 +61,10 @@ func startNodeWith(t testing.TB, o vm.Options) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{Node: machine, t: t, ctx: ctx}
+	n := &node{Node: machine, t: t, ctx: ctx, overlay: vm.OverlayContainerd}
+	if strings.HasPrefix(t.Name(), "TestLeastPrivilege") {
+		n.overlay = vm.OverlayLeastPrivilege
+	}
 	t.Cleanup(func() {
 		defer machine.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the test's own is over
@@ -87,7 +91,7 @@ func (n *node) showLogs() {
 func (n *node) startAgent(config string, args ...string) {
 	n.t.Helper()
 	var err error
-	if n.agent, err = n.StartAgent(n.ctx, config, args...); err != nil {
+	if n.agent, err = n.StartAgentAs(n.ctx, n.overlay, config, args...); err != nil {
 		n.t.Fatal(err)
 	}
 	n.agentSays("started", 1)

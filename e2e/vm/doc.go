@@ -13,6 +13,7 @@
 //	volume.go   their volumes
 //	network.go  their network
 //	agent.go    the agent as a DaemonSet would run it
+//	service.go  the agent as a Debian package and a service of systemd's
 //	socket.go   the agent's socket
 //	kubelet.go  a real kubelet, for comparison
 //	usage.go    what processes of the guest use

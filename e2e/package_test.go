@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/e2e/vm"
+)
+
+// service is a node with systemd on which the agent is a service, from its Debian package.
+type service struct{ *node }
+
+// installed is a node on which the package is installed, as a version, with a configuration, and enabled.
+func installed(t *testing.T, version, config string) *service {
+	t.Helper()
+	s := &service{startNodeWith(t, vm.Options{Systemd: true})}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the service's log:\n" + s.shell("journalctl --unit=jettison --no-pager --lines=60; systemctl status --no-pager jettison || true"))
+		}
+	})
+	s.dpkg("--install", s.bring(version))
+	if state := s.shell("systemctl is-enabled jettison; systemctl is-active jettison; true"); state != "disabled\ninactive\n" {
+		t.Errorf("the package alone makes the service %q: an administrator says when it begins", state)
+	}
+	if err := s.WriteFile(s.ctx, "/etc/jettison/config.yaml", []byte(config)); err != nil {
+		t.Fatal(err)
+	}
+	s.shell(`sed -i 's/^JETTISON_ARGS=.*/JETTISON_ARGS="--log-format=json"/' /etc/default/jettison && systemctl enable --now jettison`)
+	s.says("started", 1)
+	return s
+}
+
+func (s *service) bring(version string) string {
+	s.t.Helper()
+	path, err := s.BringPackage(s.ctx, version)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+func (s *service) dpkg(args ...string) {
+	s.t.Helper()
+	s.shell("DEBIAN_FRONTEND=noninteractive dpkg " + strings.Join(args, " "))
+}
+
+// says waits for the count-th line of the service's log with a message.
+func (s *service) says(msg string, count int) (line vm.LogLine) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("the service logs %q for the %d. time", msg, count), func() error {
+		lines, err := s.ServiceLog(s.ctx)
+		seen := 0
+		for _, l := range lines {
+			if l.Msg == msg {
+				if seen++; seen == count {
+					line = l
+					return nil
+				}
+			}
+		}
+		return errors.Join(err, fmt.Errorf("seen %d of %d, in %d lines", seen, count, len(lines)))
+	})
+	return line
+}
+
+// rungs holds a self-test to every rung: none is refused by the unit's own restrictions.
+func rungs(t *testing.T, line vm.LogLine) {
+	t.Helper()
+	for _, rung := range []string{"cgroup.kill", "pidfd", "cpu", "mrelease"} {
+		if got, _ := line.Fields[rung].(string); !strings.HasPrefix(got, "works") {
+			t.Errorf("rung %s: %q", rung, got)
+		}
+	}
+}
+
+// The package's whole life: installed, enabled, upgraded from the version before, killed, removed, purged. An upgrade keeps what the
+// administrator wrote and restarts what runs. Removed, it leaves nothing of its own on the node's cgroups, after a crash too; purged, no
+// file.
+func TestTheDebLives(t *testing.T) {
+	const reserve = "writeAllocatable: true\nmemoryQoS: true\nkubeReserved: {memory: 100Mi}"
+	s := installed(t, "0.0.1", config(reserve))
+	if v := s.says("started", 1).Fields["version"]; v != "0.0.1" {
+		t.Errorf("version %v runs", v)
+	}
+	s.run(s.known(vm.NewPod("guaranteed", "64Mi", "64Mi", "sleep"), 1, 0))
+	limited := func(want bool) {
+		t.Helper()
+		s.until(fmt.Sprintf("pods are limited: %v", want), func() error {
+			text := strings.TrimSpace(s.shell("cat /sys/fs/cgroup/kubepods.slice/memory.max"))
+			if (text != "max") != want {
+				return fmt.Errorf("memory.max says %s", text)
+			}
+			return nil
+		})
+	}
+	limited(true)
+
+	s.dpkg("--install", s.bring("0.0.2"))
+	if v := s.says("started", 2).Fields["version"]; v != "0.0.2" {
+		t.Errorf("after the upgrade version %v runs", v)
+	}
+	if kept := s.shell("cat /etc/default/jettison /etc/jettison/config.yaml"); !strings.Contains(kept, "--log-format=json") || !strings.Contains(kept, reserve) {
+		t.Errorf("the upgrade has changed what the administrator wrote: %s", kept)
+	}
+	limited(true)
+
+	s.shell("systemctl kill --signal=KILL jettison")
+	s.says("started", 3)
+	if state := s.shell("systemctl is-enabled jettison; systemctl is-active jettison; true"); state != "enabled\nactive\n" {
+		t.Errorf("after the upgrade and a crash: %q", state)
+	}
+	if out, err := s.Shell(s.ctx, "/usr/bin/jettison restore"); err == nil || !strings.Contains(err.Error(), "an agent runs here") {
+		t.Errorf("restore beside an agent: %s, %v", out, err)
+	}
+
+	s.shell("systemctl stop jettison && echo 51380224 > /sys/fs/cgroup/system.slice/memory.min && systemctl start jettison")
+	s.says("started", 4)
+	s.dpkg("--remove", "jettison")
+	limited(false)
+	if kept := s.shell("ls /var/lib/jettison /etc/jettison/config.yaml /etc/default/jettison"); !strings.Contains(kept, "state.json") {
+		t.Errorf("removed, and not purged: %s", kept)
+	}
+	// The program that lies on the test node beside the package says what there still is to put back.
+	if left := s.shell("/usr/local/bin/jettison restore"); !strings.HasPrefix(left, "0 limits of pods put back, 0 of ") {
+		t.Errorf("the removal has left %s", left)
+	}
+
+	s.dpkg("--purge", "jettison")
+	left := s.shell("for d in /etc /usr/bin /usr/lib /usr/share /var /run /sys/fs/cgroup; do find $d -xdev -iname '*jettison*'; done | grep -v ^/var/tmp/; true")
+	if left != "" {
+		t.Errorf("purged, there still is:\n%s", left)
+	}
+}
+
+// A node with systemd and the service as it is shipped: its self-test finds every rung, a leaker goes and is kept out while it is held off,
+// all while systemd reads its units anew again and again.
+func TestASystemdNode(t *testing.T) {
+	s := installed(t, "0.0.1", config(""))
+	rungs(t, s.says("self-test", 1))
+	for _, l := range must(s.ServiceLog(s.ctx)) {
+		if level := l.Fields["level"]; level == "WARN" || level == "ERROR" {
+			if !strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller") {
+				t.Errorf("as the unit runs it, the agent has something to complain about: %v", l.Fields)
+			}
+		}
+	}
+	s.says("the runtime tells of its pods as they come and go", 1)
+	if _, err := s.Start(s.ctx, "/var/log/reloads.log", "/bin/sh", "-c", "while sleep 1; do systemctl daemon-reload && echo reloaded; done"); err != nil {
+		t.Fatal(err)
+	}
+	s.until("systemd has read its units anew", func() error { return s.reads("/var/log/reloads.log", "reloaded") })
+	victim := leakerBesideOthers(s.node)
+	s.dies(victim)
+	s.memoryIsBack()
+	victim.Fate = vm.Any
+	if line := s.says("evicted", 1); line.Fields["victim"] != "default/leaker" {
+		t.Errorf("the agent says it evicted %v", line.Fields["victim"])
+	}
+	if _, err := s.Run(s.ctx, victim.Object); err == nil || !strings.Contains(err.Error(), "jettison") {
+		t.Errorf("started again at once: %v", err)
+	}
+	s.says("an evicted pod is kept out", 1)
+	if out := s.shell("dmesg | grep 'jettison: evict' || true"); !strings.Contains(out, "default/leaker") {
+		t.Errorf("the kernel's log has %q", out)
+	}
+}
+
+// must gives what there is, and none where there was an error: for logs.
+func must(lines []vm.LogLine, err error) []vm.LogLine {
+	if err != nil {
+		return nil
+	}
+	return lines
+}
+
+// The agent without `privileged`: its self-test finds every rung, all that it has to do without is the kernel's log, and each kind of
+// shortage and of garbage ends as with the base.
+func TestLeastPrivilege(t *testing.T) {
+	t.Run("rungs", func(t *testing.T) {
+		n := startNode(t)
+		n.startAgent("")
+		rungs(t, n.agentSays("self-test", 1))
+		for _, l := range n.agentLog() {
+			level := l.Fields["level"]
+			advice := strings.HasPrefix(l.Msg, "the hard threshold of memory.available is smaller")
+			if (level == "WARN" || level == "ERROR") && !advice && !strings.Contains(fmt.Sprint(l.Fields), "kmsg") {
+				t.Errorf("the agent complains of more than /dev/kmsg: %v", l.Fields)
+			}
+		}
+		out, err := n.agent.Exec(n.ctx, "/jettison", "check")
+		if err != nil {
+			t.Error(err)
+		}
+		t.Logf("%s", out)
+	})
+	for _, ladder := range []string{"cgroup.kill,cpu,mrelease", "pidfd,cpu,mrelease", "runtime"} {
+		t.Run("ladder "+ladder, func(t *testing.T) {
+			n := startNode(t)
+			n.startAgent("", "--ladder="+ladder)
+			began := time.Now()
+			n.dies(leakerBesideOthers(n))
+			n.memoryIsBack()
+			t.Logf("dead after %v", time.Since(began))
+		})
+	}
+	for name, scenario := range map[string]func(*testing.T){
+		"a leak":                       TestPromiseTheLeakerAloneIsEvicted,
+		"shared memory is unmounted":   TestATmpfsHogIsEvicted,
+		"a pod that resists":           TestPromiseAPodThatResistsGoesAsAWhole,
+		"a disk, and files of others'": TestPromiseNodefsBytesComeBack,
+		"images":                       TestPromiseADiskComesBackWithoutAnEviction,
+		"dead containers":              TestAnAgentThatIsKilledInAPassFinishesIt,
+		"logs":                         TestRotatedLogsLoseNoLine,
+		"an evicted pod is kept out":   TestAnEvictedPodIsKeptOut,
+		"limits of pods":               TestPodsAreLimitedAndProtected,
+	} {
+		t.Run(name, scenario)
+	}
+}

@@ -1,0 +1,39 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// BringPackage builds the agent's Debian package as a version ("0.0.1") and puts it on the guest's disk: its path there.
+func (n *Node) BringPackage(ctx context.Context, version string) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	preparing.Lock() // two would write the same program
+	defer preparing.Unlock()
+	if _, err := run(ctx, root, nil, "make", "-s", "deb", "VERSION="+version, "DEB_ARCHES="+runtime.GOARCH); err != nil {
+		return "", err
+	}
+	name := "jettison_" + version + "_" + runtime.GOARCH + ".deb"
+	to := "/var/tmp/" + name
+	return to, n.Upload(ctx, filepath.Join(root, "dist", name), to)
+}
+
+// ServiceLog is what the service has logged since the boot, in JSON where it was told to.
+func (n *Node) ServiceLog(ctx context.Context) (out []LogLine, err error) {
+	text, err := n.Shell(ctx, "journalctl --unit=jettison --output=cat --no-pager --quiet")
+	for raw := range strings.Lines(text) {
+		raw = strings.TrimSpace(raw)
+		line := LogLine{Msg: raw}
+		if json.Unmarshal([]byte(raw), &line.Fields) == nil {
+			_ = json.Unmarshal([]byte(raw), &line)
+		}
+		out = append(out, line)
+	}
+	return out, err
+}

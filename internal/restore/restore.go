@@ -59,7 +59,8 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 			return err
 		}
 	}
-	if _, err := fmt.Fprintf(w, "%d limits of pods put back, %d of %d cgroups had something else of the agent's\n", s.files, len(s.said), s.groups); err != nil {
+	_, err = fmt.Fprintf(w, "%d limits of pods put back, %d of %d cgroups had something else of the agent's\n", s.files, len(s.said), s.groups)
+	if err != nil {
 		return err
 	}
 	return errors.Join(append(errs, s.errs...)...)

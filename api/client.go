@@ -22,9 +22,16 @@ const DefaultSocket = "/run/jettison/jettison.sock"
 
 // What the socket serves.
 const (
-	PathState = "/v1/state"
-	PathPods  = "/v1/pods"
-	PathAdmit = "/v1/admit"
+	PathState    = "/v1/state"
+	PathPods     = "/v1/pods"
+	PathAdmit    = "/v1/admit"
+	PathEvents   = "/v1/events"
+	PathHealth   = "/healthz"
+	PathReady    = "/readyz"
+	PathMetrics  = "/metrics"
+	PathSummary  = "/stats/summary"
+	PathResource = "/metrics/resource"
+	PathPprof    = "/debug/pprof/" // and what is below it, where the configuration says pprof
 )
 
 // MaxPodsBytes is the most that one body with pods may have.

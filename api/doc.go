@@ -5,6 +5,8 @@
 //	record.go   Record: one eviction, as the file of records has it
 //	client.go   Client: State, PutPods, ReplacePods and DeletePod
 //	admit.go    Client: Admit and Preempt
+//	event.go    Event: something that the agent found, decided or did; Client: Events
+//	health.go   Client: Health and Ready
 //	failure.go  what a Client's errors say, and what to do about it
 //
 // Fields are only added. A reader ignores those that it does not know.

@@ -46,6 +46,8 @@ import (
 	"jettison/internal/advice"
 	"jettison/internal/beside"
 	"jettison/internal/config"
+	"jettison/internal/endpoints"
+	"jettison/internal/events"
 	"jettison/internal/evictions"
 	"jettison/internal/frames"
 	"jettison/internal/garbage"
@@ -90,10 +92,12 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer s.Close()
+	ring := events.NewRing(time.Now())
+	o.Log = slog.New(events.NewHandler(ring, o.Log.Handler()))
 	refused := protect.Self()
 	// Before the first list: either takes megabytes, and what a list has left is given back later.
 	pacer := pace.New(pace.MeasureFill(pace.Cores()), pace.Cores())
-	b := newBuilder(o, s)
+	b := newBuilder(o, s, ring)
 	defer b.close()
 	if err := b.listen(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -141,6 +145,7 @@ type builder struct {
 	admission *admission.Admission
 	named     *garbage.Named
 	objects   *objects.Objects
+	endpoints *endpoints.Endpoints
 	recording *frames.Recording
 	manager   *eviction.Manager
 	lister    *lister.Lister
@@ -155,14 +160,15 @@ type builder struct {
 	left      limits.Left // in cgroups of pods, by the process before this one
 }
 
-func newBuilder(o Options, s *sources.Sources) *builder {
+func newBuilder(o Options, s *sources.Sources, ring *events.Ring) *builder {
 	b := &builder{
 		o: o, s: s, log: repeat.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
 		admission: admission.New(o.Config.Eviction().Policy),
 	}
+	b.endpoints = endpoints.New(endpoints.Options{Turned: b.shown.turned, Events: ring})
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
-		State: b.shown.forOthers, Admission: b.admission, Log: b.log,
+		State: b.shown.forOthers, Admission: b.admission, Reads: b.endpoints, Log: b.log,
 		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")

@@ -13,6 +13,7 @@ import (
 	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/config"
+	"jettison/internal/events"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
 	"jettison/internal/pace"
@@ -44,7 +45,7 @@ func newLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 
 func buildLoop(t *testing.T, n *nodetest.Node, o Options) *testLoop {
 	t.Helper()
-	b := newBuilder(o, n.Sources)
+	b := newBuilder(o, n.Sources, events.NewRing(time.Now()))
 	l, err := b.build(t.Context(), pace.New(1<<30, 2))
 	t.Cleanup(b.close)
 	if err != nil {

@@ -88,7 +88,9 @@ func (l *loop) run(ctx context.Context) {
 	defer slow.Stop()
 	l.shown.changed()
 	l.shown.publish(l)
+	defer l.shown.ended()
 	for {
+		l.shown.turn()
 		look := false
 		select {
 		case <-ctx.Done():

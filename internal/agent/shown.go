@@ -32,6 +32,9 @@ type shown struct {
 	dirty     bool                                  // the State has changed since it was published
 	published time.Time
 
+	began time.Time
+	beat  atomic.Int64 // when the loop turned last, in nanoseconds since began; 0: it does not run
+
 	asked chan struct{}               // one slot: a newer State is wanted
 	last  atomic.Pointer[publication] // never nil
 }
@@ -51,6 +54,7 @@ type conditionState struct {
 func newShown(o Options, endpoint string) *shown {
 	s := &shown{
 		version: o.Version, endpoint: endpoint, dryRun: o.DryRun, states: map[eviction.Condition]conditionState{}, asked: make(chan struct{}, 1),
+		began: time.Now(),
 	}
 	s.last.Store(&publication{next: make(chan struct{})})
 	return s
@@ -74,6 +78,24 @@ func (s *shown) forOthers() any {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// turn tells that the loop turns, ended that it does not any more.
+func (s *shown) turn() { s.beat.Store(int64(time.Since(s.began)) | 1) }
+
+func (s *shown) ended() { s.beat.Store(0) }
+
+// notRunning is why the loop does not turn.
+const notRunning = "the loop does not run: the agent waits for the container runtime's first answer, looks at the node for the first time, " +
+	"or ends"
+
+// turned is how long ago the loop turned last; false: it does not run, and why. It is for any goroutine.
+func (s *shown) turned() (ago time.Duration, why string, ok bool) {
+	beat := s.beat.Load()
+	if beat == 0 {
+		return 0, notRunning, false
+	}
+	return max(time.Since(s.began)-time.Duration(beat), 0), "", true
 }
 
 // changed has the State published at the next turn of the loop.

@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/config"
+	"jettison/internal/endpoints"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
 	"jettison/internal/podstore"
@@ -166,5 +170,38 @@ func TestWhatTheBreakerSaysIsNotRepeated(t *testing.T) {
 	}
 	if lines := strings.Count(l.Text(), "no eviction"); lines != 1 {
 		t.Errorf("%d lines:\n%s", lines, l.Text())
+	}
+}
+
+// A loop that hangs is known to within seconds, and nothing asks it. Before its first turn and after its last one it does not run.
+func TestALoopThatHangsIsKnown(t *testing.T) {
+	l := newLoop(t, "", nil)
+	if _, why, runs := l.shown.turned(); runs || why == "" {
+		t.Errorf("before it runs: %v %q", runs, why)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.run(ctx) }()
+	for {
+		if ago, _, runs := l.shown.turned(); runs && ago < time.Second {
+			break
+		}
+		runtime.Gosched()
+	}
+	cancel()
+	<-done
+	if _, _, runs := l.shown.turned(); runs {
+		t.Error("it runs after its end")
+	}
+	l.shown.turn()
+	l.shown.began = l.shown.began.Add(-8 * time.Second) // it has not turned since
+	if ago, _, runs := l.shown.turned(); !runs || ago < 8*time.Second {
+		t.Errorf("it hangs: %v, %v", ago, runs)
+	}
+	e := endpoints.New(endpoints.Options{Turned: l.shown.turned})
+	w := httptest.NewRecorder()
+	e.Find(api.PathReady)(w, httptest.NewRequest(http.MethodGet, api.PathReady, nil))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("ready: %d %s", w.Code, w.Body)
 	}
 }

@@ -21,6 +21,7 @@ type Options struct {
 	Manifests     string           // the directory of static manifests in this process's view; empty: there are none
 	State         func() any       // what the socket tells of the agent, for any goroutine
 	Admission     socket.Admission // nil: clients are not told whether the node takes a pod
+	Reads         socket.Reads     // nil: nothing else is told
 	OnManifests   func()           // all manifests were read; called beside the loop
 	OnDoubt       func(time.Time)
 	Log           *repeat.Logger
@@ -47,7 +48,9 @@ func (o *Objects) Store() *podstore.Store { return o.store }
 func (o *Objects) Start() (stop func(), err error) {
 	var server *socket.Server
 	if o.o.Socket != "" {
-		server, err = socket.Listen(socket.Options{Path: o.o.Socket, Group: o.o.Group, Pods: o.store, State: o.o.State, Admission: o.o.Admission})
+		server, err = socket.Listen(socket.Options{
+			Path: o.o.Socket, Group: o.o.Group, Pods: o.store, State: o.o.State, Admission: o.o.Admission, Reads: o.o.Reads,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ type handler struct {
 	pods      *podstore.Store
 	state     func() any
 	admission Admission     // nil: no pod is decided on
+	reads     Reads         // nil: nothing else is read
 	limit     time.Duration // for one request
 	body      int64         // bytes that one may have
 	progress  time.Duration // for each progressBytes of a body; 0: it may stall
@@ -55,6 +57,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve finds the path and the method.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
+	var read http.HandlerFunc
+	if h.reads != nil {
+		read = h.reads.Find(r.URL.Path)
+	}
+	if read != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		read(w, r) // for as long as it takes: it has limits of its own
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.limit)
 	defer cancel()
 	r = r.WithContext(ctx)
@@ -69,15 +79,18 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		methods[http.MethodPost] = h.postAdmit
 	case r.URL.Path == api.PathState:
 		methods[http.MethodGet], methods[http.MethodHead] = h.getState, h.getState
+	case read != nil: // by another method
+		methods[http.MethodGet], methods[http.MethodHead] = nil, nil
 	default:
-		h.fail(w, &failure{status: http.StatusNotFound, text: fmt.Sprintf("no such path: %.100q", r.URL.Path)})
+		text := fmt.Sprintf("no such path: %.100q: there are %s", r.URL.Path, strings.Join(h.paths(), ", "))
+		h.fail(w, &failure{status: http.StatusNotFound, text: text})
 		return
 	}
 	handle := methods[r.Method]
 	if handle == nil {
 		var allow []string
 		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete} {
-			if methods[m] != nil {
+			if _, has := methods[m]; has {
 				allow = append(allow, m)
 			}
 		}
@@ -88,6 +101,16 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	if f := handle(w, r); f != nil {
 		h.fail(w, f)
 	}
+}
+
+// paths are those that there are, for people.
+func (h *handler) paths() []string {
+	out := []string{api.PathAdmit, api.PathPods, api.PathPods + "/{uid}", api.PathState}
+	if h.reads != nil {
+		out = append(out, h.reads.Paths()...)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // putPods is PUT /v1/pods[?replace=true].

@@ -47,6 +47,14 @@ type Options struct {
 	State func() any
 	// Admission answers POST /v1/admit. nil: 503.
 	Admission Admission
+	// Reads are further paths that are read, and change nothing. nil: there are none.
+	Reads Reads
+}
+
+// Reads answer GET and HEAD.
+type Reads interface {
+	Find(path string) http.HandlerFunc // nil: there is no such path
+	Paths() []string                   // those that there are, for people
 }
 
 // Server serves the socket until it is closed.
@@ -83,7 +91,9 @@ func listen(o Options, l limits) (*Server, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{bound: b, cancel: cancel, served: make(chan struct{}), limit: l.close}
-	h := &handler{pods: o.Pods, state: o.State, admission: o.Admission, limit: 2 * l.request, body: l.body, progress: l.progress}
+	h := &handler{
+		pods: o.Pods, state: o.State, admission: o.Admission, reads: o.Reads, limit: 2 * l.request, body: l.body, progress: l.progress,
+	}
 	s.http = &http.Server{
 		Handler: h, DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request, IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,

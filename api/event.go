@@ -1,0 +1,113 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Event is something that the agent found, decided or did: a line of its log, as GET /v1/events has it.
+type Event struct {
+	// Seq grows with each event, over restarts of the agent too, by no fixed step.
+	Seq  uint64    `json:"seq"`
+	Time time.Time `json:"time"`
+	Kind EventKind `json:"kind"`
+	// Level is info, warn or error.
+	Level   string         `json:"level"`
+	Message string         `json:"message"` // the log's, which stays the same from version to version
+	Fields  map[string]any `json:"fields,omitempty"`
+}
+
+// EventKind says what an event is about.
+type EventKind string
+
+// Kinds of events.
+const (
+	EventAgent     EventKind = "agent"     // itself: what it starts with, and does without
+	EventCondition EventKind = "condition" // a condition of the node, or the breaker
+	EventEviction  EventKind = "eviction"
+	EventGate      EventKind = "gate"    // pods that come, and room for them
+	EventGarbage   EventKind = "garbage" // garbage collection and logs
+	EventMemory    EventKind = "memory"  // cold memory that pods gave back, and what pods' cgroups say
+	EventPod       EventKind = "pod"     // a pod or its object
+	EventRuntime   EventKind = "runtime"
+	EventSource    EventKind = "source" // what can be read, or cannot
+	// EventLost is no line of the log: events between the one that was asked for and the next one are not kept any more.
+	EventLost EventKind = "lost"
+)
+
+// EventOptions of Client.Events.
+type EventOptions struct {
+	Since  uint64 // only what came after the event with this Seq; 0: all that the agent still has
+	Follow bool   // wait for more, until ctx ends
+}
+
+// maxEvent is the most that one event may have in bytes.
+const maxEvent = 1 << 20
+
+// Events hands each event to a function, the oldest first. It returns when there is none left, or, following, with the error by which ctx,
+// the function or the agent ended it: the agent hangs up on a reader that is too slow for it, which may go on from the last Seq that it
+// got.
+func (c *Client) Events(ctx context.Context, o EventOptions, each func(Event) error) error {
+	query := url.Values{}
+	if o.Since > 0 {
+		query.Set("since", strconv.FormatUint(o.Since, 10))
+	}
+	if o.Follow {
+		query.Set("follow", "true")
+	}
+	path := PathEvents
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	if !o.Follow {
+		bounded, cancel := context.WithTimeout(ctx, c.limit)
+		defer cancel()
+		ctx = bounded
+	}
+	if err := c.events(ctx, path, each); err != nil {
+		return c.failed(http.MethodGet, path, err)
+	}
+	return nil
+}
+
+func (c *Client) events(ctx context.Context, path string, each func(Event) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jettison"+path, nil)
+	if err != nil {
+		return err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return c.explain(ctx, err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, maxEvent)
+	for lines.Scan() {
+		if res.StatusCode != http.StatusOK {
+			return refused(res.StatusCode, lines.Bytes())
+		}
+		var e Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Kind == "" {
+			return malformed(errors.Join(err, fmt.Errorf("%.200q", lines.Text())))
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return malformed(fmt.Errorf("an event of more than %d bytes", maxEvent))
+	case err != nil:
+		return c.explain(ctx, err)
+	case res.StatusCode != http.StatusOK:
+		return refused(res.StatusCode, nil)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"jettison/api"
+)
+
+// NewHandler is a log that hands each line on, and keeps those from info on in a Ring, whatever the level of the log is.
+func NewHandler(r *Ring, next slog.Handler) slog.Handler { return handler{r, next} }
+
+type handler struct {
+	ring *Ring
+	next slog.Handler
+}
+
+// Enabled reports whether a line goes anywhere.
+func (h handler) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelInfo || h.next.Enabled(ctx, l)
+}
+
+// Handle keeps a line and hands it on.
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelInfo {
+		h.ring.add(line(&r))
+	}
+	if !h.next.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.next.Handle(ctx, r)
+}
+
+// WithAttrs and WithGroup are of the log only: the agent gives each line all its fields.
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return handler{h.ring, h.next.WithAttrs(attrs)}
+}
+
+// WithGroup is likewise.
+func (h handler) WithGroup(name string) slog.Handler { return handler{h.ring, h.next.WithGroup(name)} }
+
+// Append writes an event of a Batch as a line of JSON.
+func Append(to []byte, seq uint64, line []byte) []byte {
+	to = append(to, `{"seq":`...)
+	to = strconv.AppendUint(to, seq, 10)
+	to = append(to, ',')
+	return append(append(to, line...), '\n')
+}
+
+// Lost is the line of the event that says that those after one are not kept any more; first is the first that is.
+func Lost(now time.Time, after, first uint64) []byte {
+	record := slog.NewRecord(now, slog.LevelWarn, "events are lost: they are not kept any more", 0)
+	record.Add("since", after)
+	return Append(nil, first-1, encode(&record, api.EventLost, true))
+}
+
+// line is a line of the log as an event, without its seq.
+func line(r *slog.Record) []byte {
+	kind := kindOf(r.Message)
+	b := encode(r, kind, true)
+	if len(b) > maxLine {
+		b = encode(r, kind, false)
+	}
+	return b
+}
+
+func encode(r *slog.Record, kind api.EventKind, fields bool) []byte {
+	b := append(make([]byte, 0, 512), `"time":`...)
+	b = appendJSON(b, r.Time)
+	b = append(b, `,"kind":`...)
+	b = appendJSON(b, kind)
+	b = append(b, `,"level":`...)
+	b = appendJSON(b, strings.ToLower(r.Level.String()))
+	b = append(b, `,"message":`...)
+	b = appendJSON(b, r.Message[:min(len(r.Message), maxLine/2)])
+	if fields && r.NumAttrs() > 0 {
+		b = append(b, `,"fields":{`...)
+		comma := false
+		r.Attrs(func(a slog.Attr) bool {
+			if comma {
+				b = append(b, ',')
+			}
+			comma = true
+			b = append(appendJSON(b, a.Key), ':')
+			b = appendJSON(b, plain(a.Value))
+			return true
+		})
+		b = append(b, '}')
+	} else if !fields {
+		b = append(b, `,"fields":{"tooLong":true}`...)
+	}
+	return append(b, '}')
+}
+
+// plain is a value as JSON may have it: errors and durations in words, as the log has them.
+func plain(v slog.Value) any {
+	switch x := v.Resolve().Any().(type) {
+	case time.Duration:
+		return x.String()
+	case json.Marshaler:
+		return x
+	case error:
+		return x.Error()
+	default:
+		return x
+	}
+}
+
+func appendJSON(b []byte, v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		text, _ = json.Marshal(fmt.Sprint(v)) // cannot fail
+	}
+	return append(b, text...)
+}

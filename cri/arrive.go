@@ -48,6 +48,7 @@ func newArriving(l *link) *http.Transport {
 // has to be made as ever, which also has words for what is wrong. A refusal is an answer: asked for once more it would take its time
 // again, and none would be left for what is done about it.
 func (a *answer[T]) arrives(ctx context.Context, l *link, name string, request proto.Message) (told bool, err error) {
+	defer l.time(name)()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.closing, cancel)()

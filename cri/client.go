@@ -71,6 +71,13 @@ func Dial(runtimeEndpoint, imageEndpoint string) (*Client, error) {
 // Endpoint is the runtime's socket.
 func (c *Client) Endpoint() string { return c.link.endpoint }
 
+// Timed has a function called after each call of the runtime, with its name (ListPodSandbox) and how long it took. It is called from any
+// goroutine.
+func (c *Client) Timed(f func(method string, took time.Duration)) {
+	c.link.timed.Store(&f)
+	c.imageLink.timed.Store(&f)
+}
+
 // Close ends the connections and every call in flight.
 func (c *Client) Close() error {
 	if c.imageLink == c.link {

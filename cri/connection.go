@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -64,8 +65,9 @@ type link struct {
 	epoch   atomic.Uint64
 	dialled atomic.Bool
 	read    atomic.Int64 // bytes
-	turn    *turn        // of answers that may be large
-	lists   *turn        // of everything
+	timed   atomic.Pointer[func(method string, took time.Duration)]
+	turn    *turn // of answers that may be large
+	lists   *turn // of everything
 }
 
 // buffers are what answers are put together in. gRPC's own pool takes 1 MiB for all that is larger than 32 KiB, such as the list of a
@@ -85,6 +87,12 @@ func newLink(endpoint string) (*link, error) {
 	l.conn, err = grpc.NewClient(target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
+		grpc.WithUnaryInterceptor(func(
+			ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
+			defer l.time(method)()
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newThin())),
 		// By default it grows with what comes, up to 16 MiB of an answer that nobody reads.
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
@@ -112,6 +120,16 @@ func newLink(endpoint string) (*link, error) {
 		return nil, fmt.Errorf("container runtime endpoint %q: %w", endpoint, err)
 	}
 	return l, nil
+}
+
+// time begins to measure a call; the returned function ends that.
+func (l *link) time(method string) (end func()) {
+	timed := l.timed.Load()
+	if timed == nil {
+		return func() {}
+	}
+	began := time.Now()
+	return func() { (*timed)(path.Base(method), time.Since(began)) }
 }
 
 // close ends every call in flight.

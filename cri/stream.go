@@ -90,6 +90,7 @@ func (t *twin[T]) list(ctx context.Context) ([]T, error) {
 func (t *twin[T]) drain(ctx context.Context) (out []T, begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer t.link.time(t.streamName)()
 	stream, err := t.link.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, t.streamName)
 	if err == nil {
 		err = stream.SendMsg(t.request)

@@ -13,6 +13,8 @@ type SourceStatus struct {
 	Time time.Time
 	// Err is why there is none, or none younger; nil: it answers.
 	Err error
+	// Failures counts its errors since it was first asked.
+	Failures uint64
 }
 
 // Err is the errors of all sources of a Summary, one a line.

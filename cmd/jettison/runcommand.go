@@ -38,6 +38,7 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pipe := logpipe.New(stderr, ownLine(format == "json"))
 			defer pipe.Close(time.Second)
+			o.LogDropped = pipe.Dropped
 			var err error
 			places.ProcMount, places.StateDir = o.ProcMount, config.Default().StateDir
 			places.Waiting = func(why string) {

@@ -16,7 +16,7 @@ type counts struct {
 	took                                          latency
 
 	mu      sync.Mutex
-	reasons map[string]uint64 // of refused and observed
+	reasons [2]map[string]uint64 // of refused, and of observed
 }
 
 // maxReasons bounds the reasons that are told apart: a tenant names extended resources.
@@ -25,28 +25,44 @@ const maxReasons = 32
 const otherReasons = "other"
 
 func (c *counts) refuse(reason string, observed bool) {
+	of := 0
 	if observed {
+		of = 1
 		c.observed.Add(1)
 	} else {
 		c.refused.Add(1)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reasons == nil {
-		c.reasons = map[string]uint64{}
+	if c.reasons[of] == nil {
+		c.reasons[of] = map[string]uint64{}
 	}
-	if _, ok := c.reasons[reason]; !ok && len(c.reasons) >= maxReasons {
+	if _, ok := c.reasons[of][reason]; !ok && len(c.reasons[of]) >= maxReasons {
 		reason = otherReasons
 	}
-	c.reasons[reason]++
+	c.reasons[of][reason]++
+}
+
+// by are how many were refused, or observed, by the first reason of each.
+func (c *counts) by(observed bool) map[string]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if observed {
+		return maps.Clone(c.reasons[1])
+	}
+	return maps.Clone(c.reasons[0])
 }
 
 func (c *counts) fill(out *api.GateState) {
 	out.Admitted, out.Refused, out.Observed = c.admitted.Load(), c.refused.Load(), c.observed.Load()
 	out.HeldOff, out.Unknown = c.heldOff.Load(), c.unknown.Load()
-	c.mu.Lock()
-	out.Reasons = maps.Clone(c.reasons)
-	c.mu.Unlock()
+	out.Reasons = c.by(false)
+	for reason, n := range c.by(true) {
+		if out.Reasons == nil {
+			out.Reasons = map[string]uint64{}
+		}
+		out.Reasons[reason] += n
+	}
 	out.Answers = c.took.state()
 }
 

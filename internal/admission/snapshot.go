@@ -146,6 +146,12 @@ func (p *Part) OnTold(r Refusal) {
 	})
 }
 
+// Refused and Observed count pods that were refused, or would have been, by the first reason of each. They are for any goroutine.
+func (p *Part) Refused() map[string]uint64 { return p.a.counts.by(false) }
+
+// Observed is likewise.
+func (p *Part) Observed() map[string]uint64 { return p.a.counts.by(true) }
+
 // State is what the gate has answered. asked: the runtime asks.
 func (p *Part) State(asked bool) *api.GateState {
 	out := &api.GateState{Asked: asked, Enforced: asked && !p.kubelet && !p.o.DryRun}

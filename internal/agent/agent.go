@@ -10,6 +10,7 @@
 //	capacity.go   what this node has, and thresholds and reservations that it cannot satisfy
 //	reserve.go    node allocatable, and protection of what pods request, as far as they are written
 //	shown.go      conditions in the log, and the State that others read
+//	metered.go    what metrics say
 //
 // The parts:
 //
@@ -81,6 +82,7 @@ type Options struct {
 	DryRun      bool
 	Ladder      kill.Ladder // zero: all of it
 	Log         *slog.Logger
+	LogDropped  func() uint64 // lines of it that were dropped so far; nil: none ever is
 	Version     string
 }
 
@@ -142,6 +144,7 @@ type builder struct {
 	closers []func()
 
 	shown     *shown
+	meter     *meter
 	admission *admission.Admission
 	named     *garbage.Named
 	objects   *objects.Objects
@@ -165,7 +168,8 @@ func newBuilder(o Options, s *sources.Sources, ring *events.Ring) *builder {
 		o: o, s: s, log: repeat.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
 		admission: admission.New(o.Config.Eviction().Policy),
 	}
-	b.endpoints = endpoints.New(endpoints.Options{Turned: b.shown.turned, Events: ring})
+	b.meter = &meter{o: o, shown: b.shown, started: time.Now()}
+	b.endpoints = endpoints.New(endpoints.Options{Turned: b.shown.turned, Events: ring, Metrics: b.meter.metrics})
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
 		State: b.shown.forOthers, Admission: b.admission, Reads: b.endpoints, Log: b.log,
@@ -250,6 +254,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: advice.New(l.pace.Fill(), b.log), Log: b.log, DryRun: o.DryRun,
 		Kubelet: l.kubelet.Found, Look: b.kubelet, StillMet: l.stillMet, NotKilled: b.recording.NotKilled, OnCleaned: l.onCleaned,
 	})
+	b.metered(l)
 	l.pods.OnListed(lister.Update{Pods: b.pods})
 	var err error
 	b.doubts, err = l.checkCapacity(ctx)

@@ -58,7 +58,7 @@ func TestTheRuntimeIsAnsweredByTheNodesConditions(t *testing.T) {
 	if why := l.asks("be", "besteffort/"); why != "" {
 		t.Errorf("the pressure is over: %s", why)
 	}
-	g := l.shown.make(time.Now(), l.loop).Gate
+	g := l.state().Gate
 	if g == nil || g.Asked || g.Refused != 1 || g.Admitted != 3 || g.Reasons["Evicted"] != 1 {
 		t.Errorf("state %+v", g)
 	}

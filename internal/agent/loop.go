@@ -137,6 +137,7 @@ func (l *loop) run(ctx context.Context) {
 			l.onTick(ctx, time.Now())
 			look = true
 		case <-timer.C:
+			l.looks.Late(time.Now())
 			look = true
 		}
 		if look {
@@ -152,7 +153,9 @@ func (l *loop) run(ctx context.Context) {
 func (l *loop) due() time.Duration {
 	now := time.Now()
 	ready := l.manager.Ready(now)
-	return l.pace.Due(now, &ready)
+	due := l.pace.Due(now, &ready)
+	l.looks.Due(now.Add(due))
+	return due
 }
 
 // end waits for what runs beside the loop. Each kind of it has a count of its own, so that the log names what really hangs.

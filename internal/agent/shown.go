@@ -10,6 +10,7 @@ import (
 	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/evictions"
+	"jettison/internal/metrics"
 	"jettison/internal/repeat"
 	"jettison/stats"
 )
@@ -42,6 +43,7 @@ type shown struct {
 // publication is a State that was published. It never changes.
 type publication struct {
 	state *api.State    // nil: none was yet
+	now   *metrics.Now  // what metrics say beside it; nil: none was yet
 	next  chan struct{} // closed when there is a newer one
 }
 
@@ -62,9 +64,27 @@ func newShown(o Options, endpoint string) *shown {
 
 // forOthers is the State as of now, or nearly; nil: there is none yet, or the loop hangs. It is for any goroutine.
 func (s *shown) forOthers() any {
+	if p := s.ask(); p != nil {
+		return p.state
+	}
+	return nil
+}
+
+// latest is what was published last, as of now if the loop does not hang. Its state is nil where nothing was yet.
+func (s *shown) latest() *publication {
+	if _, _, runs := s.turned(); runs {
+		if p := s.ask(); p != nil {
+			return p
+		}
+	}
+	return s.last.Load()
+}
+
+// ask is a publication as of now, or nearly; nil: there is none yet, or the loop hangs.
+func (s *shown) ask() *publication {
 	p := s.last.Load()
 	if p.state != nil && time.Since(p.state.Time) < fresh {
-		return p.state
+		return p
 	}
 	select {
 	case s.asked <- struct{}{}:
@@ -74,7 +94,7 @@ func (s *shown) forOthers() any {
 	defer timer.Stop()
 	select {
 	case <-p.next:
-		return s.last.Load().state
+		return s.last.Load()
 	case <-timer.C:
 		return nil
 	}
@@ -111,12 +131,14 @@ func (s *shown) publish(l *loop) {
 		return
 	}
 	s.dirty, s.published = false, now
-	before := s.last.Swap(&publication{state: s.make(now, l), next: make(chan struct{})})
+	ready := l.manager.Ready(now)
+	p := &publication{state: s.make(now, l, &ready), now: l.metered(now, &ready), next: make(chan struct{})}
+	p.now.State = p.state
+	before := s.last.Swap(p)
 	close(before.next)
 }
 
-func (s *shown) make(now time.Time, l *loop) *api.State {
-	ready := l.manager.Ready(now)
+func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 	out := &api.State{
 		Time: now, Version: s.version, Runtime: api.RuntimeState{Endpoint: s.endpoint, Lost: l.pods.Lost()}, Kubelet: l.kubelet.Found(),
 		Disk: l.diskMode(), DryRun: s.dryRun, Conditions: []api.ConditionState{}, Signals: []api.SignalState{}, Met: []api.MetState{},

@@ -67,7 +67,7 @@ func TestTheSocketAndTheLoop(t *testing.T) {
 // The State counts the pods of unknown priority once the runtime has told its pods, and follows what clients put.
 func TestTheStateCountsUnknownPriorities(t *testing.T) {
 	l := newLoop(t, "", nil)
-	if got := l.shown.make(time.Now(), l.loop).Pods; got.UnknownPriority != nil {
+	if got := l.state().Pods; got.UnknownPriority != nil {
 		t.Errorf("before the runtime has told: %+v", got.UnknownPriority)
 	}
 	l.onListed(lister.Update{Pods: l.Runs()})
@@ -80,7 +80,7 @@ func TestTheStateCountsUnknownPriorities(t *testing.T) {
 		}
 		l.onObjects()
 		l.upkeep.unknown.Tick(time.Now())
-		got := l.shown.make(time.Now(), l.loop).Pods
+		got := l.state().Pods
 		if *got.UnknownPriority != (api.UnknownPriority{Pods: unknown, Unprotected: unknown}) {
 			t.Errorf("%s: %+v of unknown priority", name, *got.UnknownPriority)
 		}
@@ -145,7 +145,7 @@ func TestTheBreakerIsLoggedOnce(t *testing.T) {
 	for range 3 {
 		l.shown.breaker(l.log, &eviction.Decision{Stopped: true, Reason: "3 evictions did not help"})
 	}
-	if l.shown.make(time.Now(), l.loop).Stopped == "" {
+	if l.state().Stopped == "" {
 		t.Error("the state does not say that evictions are stopped")
 	}
 	for range 2 {
@@ -204,4 +204,11 @@ func TestALoopThatHangsIsKnown(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable {
 		t.Errorf("ready: %d %s", w.Code, w.Body)
 	}
+}
+
+// state is what would be published now.
+func (l *testLoop) state() *api.State {
+	now := time.Now()
+	ready := l.manager.Ready(now)
+	return l.shown.make(now, l.loop, &ready)
 }

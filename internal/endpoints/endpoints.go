@@ -26,6 +26,8 @@ type Options struct {
 	// Turned is how long ago the loop turned last; false: it does not run yet, and why is in words. It is for any goroutine.
 	Turned func() (ago time.Duration, why string, ok bool)
 	Events *events.Ring
+	// Metrics are in the text format of Prometheus, with how many events readers were too slow for. nil: there are none.
+	Metrics func(eventsDropped uint64) []byte
 }
 
 // Endpoints are the paths. They are safe for concurrent use.
@@ -43,6 +45,9 @@ const patience = 5 * time.Second
 func New(o Options) *Endpoints {
 	e := &Endpoints{o: o, patient: patience}
 	e.paths = map[string]http.HandlerFunc{api.PathHealth: e.health, api.PathReady: e.ready, api.PathEvents: e.events}
+	if o.Metrics != nil {
+		e.paths[api.PathMetrics] = e.metrics
+	}
 	return e
 }
 
@@ -93,4 +98,17 @@ func parameters(w http.ResponseWriter, r *http.Request, known ...string) (values
 		return nil, false
 	}
 	return values, true
+}
+
+// textFormat is the media type of the text format of Prometheus.
+const textFormat = "text/plain; version=0.0.4; charset=utf-8"
+
+// metrics is GET /metrics.
+func (e *Endpoints) metrics(w http.ResponseWriter, r *http.Request) {
+	if _, ok := parameters(w, r); !ok {
+		return
+	}
+	text := e.o.Metrics(e.dropped.Load())
+	w.Header().Set("Content-Type", textFormat)
+	_, _ = w.Write(text)
 }

@@ -64,10 +64,12 @@ func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool
 			reported = true
 		}
 		v.recordOutcome(u)
+		v.countOutcome(now, u)
 	}
 	for _, life := range ready.Finished {
 		if u := v.underway[life]; u != nil {
 			v.recordSteps(u)
+			v.countSteps(u)
 			delete(v.underway, life)
 			v.o.Keeper.Changed()
 		}

@@ -9,6 +9,7 @@
 //	event.go      what the goroutines report, and what came of it
 //	words.go      lines of the log
 //	record.go     records, and what a restart must not lose
+//	count.go      what metrics say of them
 //	resume.go     going on after a restart
 //
 // Pinning opens the victim's cgroup and checks that it is the one that was measured: what is killed from then on is that cgroup, not
@@ -27,6 +28,7 @@ import (
 	"jettison/eviction"
 	"jettison/internal/advice"
 	"jettison/internal/kill"
+	"jettison/internal/metrics"
 	"jettison/internal/records"
 	"jettison/internal/remove"
 	"jettison/internal/repeat"
@@ -82,6 +84,7 @@ type Evictions struct {
 	underway map[*eviction.Life]*underway // until nothing more is to come
 	history  []api.Evicted                // the last ones, oldest first
 	lastKill time.Time
+	counts   *metrics.Evictions
 	missed   bool      // the victim was gone before it could be pinned
 	squeezed *underway // that followed the last reclaim of memory: what that got is known seconds later, when this may be over
 
@@ -105,6 +108,7 @@ type underway struct {
 // New makes an Evictions without any.
 func New(o Options) *Evictions {
 	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{}, events: make(chan Event, 64)}
+	v.counts = &metrics.Evictions{ToKill: metrics.NewHistogram(metrics.Kills...), ToRecovery: metrics.NewHistogram(metrics.Kills...)}
 	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger, events: v.events, kubelet: o.Look,
 		begun: new(atomic.Int64)}
 	return v
@@ -112,6 +116,9 @@ func New(o Options) *Evictions {
 
 // Events are what the goroutines of evictions report.
 func (v *Evictions) Events() <-chan Event { return v.events }
+
+// Counts are what became of evictions since the start. They are for any goroutine.
+func (v *Evictions) Counts() *metrics.Evictions { return v.counts }
 
 // Missed reports that a victim of the last decision was gone before it could be pinned.
 func (v *Evictions) Missed() bool { return v.missed }

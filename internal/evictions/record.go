@@ -52,7 +52,11 @@ func (v *Evictions) recordWould(d *eviction.Decision, e *eviction.Eviction) {
 	last, again := v.would[key]
 	maps.DeleteFunc(v.would, func(_ string, said time.Time) bool { return d.Time.Sub(said) > wouldAgain })
 	v.would[key] = d.Time
-	if again && d.Time.Sub(last) <= wouldAgain || !v.o.Keeper.Keeps() {
+	if again && d.Time.Sub(last) <= wouldAgain {
+		return
+	}
+	v.counts.Outcomes.Add(1, string(e.Signal), string(api.OutcomeDryRun), string(e.Pod.QOSClass), "true")
+	if !v.o.Keeper.Keeps() {
 		return
 	}
 	r := records.Begin(d, e, stampAt(d.Time), kill.Stamp{}, v.o.Pods.Name)

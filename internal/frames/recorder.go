@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -52,9 +53,10 @@ type Recorder struct {
 	queue  chan queued
 	done   chan struct{}
 
-	mu     sync.Mutex
-	closed bool
-	behind int // frames lost since the queue is full
+	mu      sync.Mutex
+	closed  bool
+	behind  int           // frames lost since the queue is full
+	dropped atomic.Uint64 // frames lost since the start
 
 	// Of the goroutine.
 	segment segment
@@ -113,6 +115,7 @@ func (r *Recorder) Record(f *Frame, extra bool) {
 		case r.queue <- queued{f, extra}:
 		default:
 			r.behind++
+			r.dropped.Add(1)
 			lost = r.behind
 		}
 	}
@@ -202,6 +205,7 @@ func (r *Recorder) take(q queued) {
 
 // lose counts a frame and reports the first of a row.
 func (r *Recorder) lose(t *trouble, at time.Time, err error) {
+	r.dropped.Add(1)
 	if t.lost++; t.lost == 1 {
 		t.since = at
 	}

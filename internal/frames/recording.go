@@ -79,6 +79,14 @@ func (r *Recording) NewlyMet(met []eviction.Met) (newly bool) {
 	return newly
 }
 
+// Dropped is how many frames were lost since the start. It is for any goroutine.
+func (r *Recording) Dropped() uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.recorder.dropped.Load()
+}
+
 // Close writes what waits and closes the file, as Recorder.Close does.
 func (r *Recording) Close(atMost time.Duration) error {
 	if r == nil {

@@ -7,6 +7,7 @@ import (
 
 	"jettison/eviction"
 	"jettison/internal/config"
+	"jettison/internal/metrics"
 	"jettison/internal/repeat"
 	"jettison/reclaim"
 	"jettison/stats/read"
@@ -33,14 +34,16 @@ type Part struct {
 	collector *Collector // nil: no garbage is collected
 	ask       func([]eviction.Wish)
 	results   chan Result
-	ended     chan struct{}     // closed when no result is taken any more
+	ended     chan struct{} // closed when no result is taken any more
+	counts    *metrics.Garbage
 	holding   bool              // the collector waits for evictions
 	said      map[string]string // what was last logged of passes, by what and kind
 }
 
 // NewPart makes a Part that collects nothing yet.
 func NewPart(o PartOptions) *Part {
-	return &Part{o: o, results: make(chan Result), ended: make(chan struct{}), said: map[string]string{}}
+	return &Part{o: o, results: make(chan Result), ended: make(chan struct{}), said: map[string]string{},
+		counts: &metrics.Garbage{Took: metrics.NewHistogramVec(metrics.Passes...)}}
 }
 
 // Start begins to collect garbage: passes that are due, and those that a disk asks for. What is known of pods, and the mode, are the
@@ -81,6 +84,7 @@ func (p *Part) OnResult(r *Result) {
 	if r.Trigger == reclaim.DiskPressure && p.o.Remeasure != nil {
 		p.o.Remeasure()
 	}
+	p.count(r)
 	log, fields := p.o.Log, r.Fields()
 	switch {
 	case r.Err != nil || r.Unseen != nil || r.Count(Failed) > 0:
@@ -92,6 +96,41 @@ func (p *Part) OnResult(r *Result) {
 		log.Info("garbage collected", fields...)
 	}
 	p.news(r)
+}
+
+// Counts are what passes have done since the start. They are for any goroutine.
+func (p *Part) Counts() *metrics.Garbage { return p.counts }
+
+// objects are what the steps of a plan remove, as metrics call them.
+var objects = map[reclaim.Action]string{
+	reclaim.RemoveContainer: "container", reclaim.RemoveSandbox: "sandbox", reclaim.RemoveLogs: "logs", reclaim.RemoveLink: "link",
+	reclaim.RemoveCgroup: "cgroup", reclaim.RemoveVolumes: "volumes", reclaim.RemoveImage: "image",
+}
+
+// count counts a pass that was made.
+func (p *Part) count(r *Result) {
+	if r.PutOff != "" {
+		return
+	}
+	pass := r.What.String()
+	if r.What == Everything {
+		pass = "everything"
+	}
+	p.counts.Took.Observe(r.Took, pass)
+	for i := range r.Done {
+		switch d := &r.Done[i]; d.Outcome {
+		case Removed:
+			p.counts.Removed.Add(1, objects[d.Action])
+		case Failed:
+			p.counts.Failed.Add(1, objects[d.Action])
+		}
+	}
+	if freed := r.Freed(); freed.OK {
+		p.counts.Freed.Add(float64(freed.V), pass)
+	}
+	if r.Err == nil && r.Unseen == nil && r.Count(Failed) == 0 {
+		p.counts.Success.Set(float64(r.Began.Add(r.Took).Unix()), pass)
+	}
 }
 
 // news logs what a pass that did not fail says beside its steps, whenever that is something else than after the last one of its kind: what

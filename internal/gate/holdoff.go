@@ -52,6 +52,16 @@ func (h *HoldOffs) Evicted(now time.Time, uid string, signal stats.Signal, messa
 // Until is how long a pod is kept out; zero: it is not.
 func (h *HoldOffs) Until(uid string) time.Time { return h.shared.All()[uid].Until }
 
+// Held is how many pods are kept out.
+func (h *HoldOffs) Held(now time.Time) (n int) {
+	for _, hold := range h.shared.All() {
+		if hold.Until.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
 // Dying keeps a pod out while its eviction is under way. It is called once a second.
 func (h *HoldOffs) Dying(now time.Time, uid, message string) (changed bool) {
 	if h.shared.All()[uid].Until.Sub(now) >= holdOnFor {

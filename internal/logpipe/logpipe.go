@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,7 +22,8 @@ type Writer struct {
 	done  chan struct{}
 
 	mu      sync.Mutex
-	dropped int  // since it was last said
+	dropped int // since it was last said
+	lost    atomic.Uint64
 	closed  bool // no Write goes to the queue any more
 }
 
@@ -55,9 +57,13 @@ func (w *Writer) Write(line []byte) (int, error) {
 	case w.queue <- append([]byte(nil), line...):
 	default:
 		w.dropped++
+		w.lost.Add(1)
 	}
 	return len(line), nil
 }
+
+// Dropped is how many lines were since the start.
+func (w *Writer) Dropped() uint64 { return w.lost.Load() }
 
 // Close waits until everything that was queued is written, but no longer than limit: a reader that hangs must not keep the
 // process from ending.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"jettison/eviction"
+	"jettison/internal/metrics"
 	"jettison/internal/repeat"
 	"jettison/stats"
 	"jettison/stats/read"
@@ -40,15 +41,16 @@ type Looks struct {
 	summary stats.Summary   // of the last look at pods
 	growth  growth
 
-	last  time.Time // when the last cheap look was
-	count uint64    // cheap ones that were made
+	last   time.Time // when the last cheap look was
+	due    time.Time // when the next one is; zero: not known
+	counts *metrics.Looks
 
 	blind map[string]string // errors of sources, as logged, and of signals that are not observed
 }
 
 // New makes a Looks that has seen nothing yet.
 func New(o Options) *Looks {
-	return &Looks{o: o, blind: map[string]string{}}
+	return &Looks{o: o, blind: map[string]string{}, counts: &metrics.Looks{Delay: metrics.NewHistogram(metrics.Delays...)}}
 }
 
 // Reader is what looks read through.
@@ -80,30 +82,47 @@ func (l *Looks) First(ctx context.Context, wait time.Duration) {
 }
 
 // Count is how many cheap looks the loop has made.
-func (l *Looks) Count() uint64 { return l.count }
+func (l *Looks) Count() uint64 { return l.counts.Cheap.Value() }
+
+// Counts are how many of each kind, how late they were, and how their sources stand. They are for any goroutine.
+func (l *Looks) Counts() *metrics.Looks { return l.counts }
 
 // Begin tells that the loop looks now.
-func (l *Looks) Begin(now time.Time) { l.last, l.count = now, l.count+1 }
+func (l *Looks) Begin(now time.Time) {
+	l.last = now
+	l.counts.Cheap.Add(1)
+}
+
+// Due tells when the next cheap look is, if nothing asks for one before; Late, that it is made because it is due.
+func (l *Looks) Due(at time.Time) { l.due = at }
+
+// Late counts by how much a look is too late.
+func (l *Looks) Late(now time.Time) {
+	if !l.due.IsZero() {
+		l.counts.Delay.Observe(now.Sub(l.due))
+	}
+}
 
 // Cheap is the cheap look: memory and swap, the cgroup above all pods where it has a limit, tasks where a threshold is for them. perCPU:
 // what MemAvailable does not count is read too, which takes longer; it is asked after memory was read. It does not allocate.
 func (l *Looks) Cheap(now time.Time, perCPU func(*stats.NodeStats) bool) *stats.NodeStats {
-	l.readable("memory", l.o.Reader.Node(now, &l.node))
+	l.readable("memory", &l.counts.Memory, l.o.Reader.Node(now, &l.node))
 	if perCPU(&l.node) {
 		l.o.Reader.PerCPU(&l.node)
 	}
 	if l.node.Allocatable.LimitBytes.OK { // the slow look finds out whether there is a limit
-		l.readable("pods' cgroup", l.o.Reader.Allocatable(now, &l.node.Allocatable))
+		l.readable("pods' cgroup", &l.counts.Allocatable, l.o.Reader.Allocatable(now, &l.node.Allocatable))
 	}
 	if l.o.Tasks {
-		l.readable("tasks", l.o.Reader.PIDs(now, &l.node.PIDs))
+		l.readable("tasks", &l.counts.Tasks, l.o.Reader.PIDs(now, &l.node.PIDs))
 	}
 	return &l.node
 }
 
 // Slow reads the signals that change slowly. hurry: a disk is short, or nearly, so that what is measured of it is measured more often.
 func (l *Looks) Slow(now time.Time, hurry bool) {
-	l.readable("node", l.o.Reader.Slow(now, &l.node))
+	l.counts.Slow.Add(1)
+	l.readable("node", &l.counts.Node, l.o.Reader.Slow(now, &l.node))
 	if b := l.o.Background; b != nil {
 		b.FillNode(now, &l.node)
 		b.Hurry(hurry)
@@ -141,7 +160,8 @@ func (l *Looks) Lost(now []eviction.Lost) {
 const signalPrefix = "signal "
 
 // readable logs once that a source cannot be read, and once that it can be again.
-func (l *Looks) readable(source string, err error) {
+func (l *Looks) readable(source string, counts *metrics.Source, err error) {
+	counts.Read(err)
 	before := l.blind[source]
 	switch {
 	case err == nil && before != "":

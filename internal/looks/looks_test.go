@@ -52,7 +52,7 @@ func TestASourceThatCannotBeRead(t *testing.T) {
 // A signal that counts as lost is said once, and once that it is back; the sources' errors have nothing to do with it.
 func TestALostSignal(t *testing.T) {
 	n, l := newLooks(t, nil)
-	l.readable("node", errors.New("gone"))
+	l.readable("node", &l.counts.Node, errors.New("gone"))
 	lost := []eviction.Lost{{Signal: stats.SignalNodeFsAvailable, Reason: "a file system that hangs"}}
 	for _, now := range [][]eviction.Lost{lost, lost, nil, nil, lost} {
 		l.Lost(now)

@@ -14,6 +14,7 @@ const quickReads = 16
 
 // Pods looks at everything of every pod.
 func (l *Looks) Pods(now time.Time, pods read.Index) error {
+	l.counts.Full.Add(1)
 	l.summary.Node = l.node
 	err := l.o.Reader.Collect(now, pods, &l.summary)
 	if b := l.o.Background; b != nil {
@@ -26,6 +27,7 @@ func (l *Looks) Pods(now time.Time, pods read.Index) error {
 // Victims is the look that an eviction for memory is decided by: little of every pod, and all of those that may be chosen, as the
 // manager says. The node's figures that are not read anew are as they were.
 func (l *Looks) Victims(now time.Time, pods read.Index, objects map[string]*eviction.Pod, m *eviction.Manager) error {
+	l.counts.Victims.Add(1)
 	l.summary.Node = l.node
 	err := l.readVictims(now, pods, objects, m)
 	l.node = l.summary.Node

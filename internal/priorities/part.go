@@ -25,6 +25,7 @@ type Part struct {
 	pods    read.Index // nil: the runtime has told none yet
 	objects map[string]*eviction.Pod
 	counted *api.UnknownPriority // nil: not as it is now
+	never   int                  // pods that are never victims, as of counted
 	since   time.Time            // since when Tick has found some that nothing protects; zero: there is none
 	said    bool                 // that there are some
 	mended  bool                 // that there are none any more
@@ -42,10 +43,17 @@ func (p *Part) OnObjects(objects map[string]*eviction.Pod) { p.objects, p.counte
 // Count is how many there are now; nil: the runtime has told no pods yet. It is not changed afterwards.
 func (p *Part) Count() *api.UnknownPriority {
 	if p.counted == nil && p.pods != nil {
-		n := Count(&p.o.Policy, p.pods, p.objects, p.o.Self())
+		var n api.UnknownPriority
+		n, p.never = count(&p.o.Policy, p.pods, p.objects, p.o.Self())
 		p.counted = &n
 	}
 	return p.counted
+}
+
+// Protected is how many pods that run are never victims.
+func (p *Part) Protected() int {
+	p.Count()
+	return p.never
 }
 
 // Start warns where there are some at the start.

@@ -20,12 +20,23 @@ const Ways = "name the directory of the static pods' manifests (staticPodPath), 
 // Count counts, of the runtime's pods that have a ready sandbox, those of unknown priority. objects are by UID; self is the cgroup of this
 // process, empty: unknown.
 func Count(policy *eviction.Policy, pods read.Index, objects map[string]*eviction.Pod, self string) (n api.UnknownPriority) {
+	n, _ = count(policy, pods, objects, self)
+	return n
+}
+
+// count counts those that are never victims, too.
+func count(
+	policy *eviction.Policy, pods read.Index, objects map[string]*eviction.Pod, self string,
+) (n api.UnknownPriority, neverVictims int) {
 	for uid, p := range pods {
 		if !p.Ready() {
 			continue
 		}
 		pod := p.Told(self)
 		priority, protected := policy.Judge(&pod, objects[uid])
+		if protected != "" {
+			neverVictims++
+		}
 		if priority.OK {
 			continue
 		}
@@ -34,7 +45,7 @@ func Count(policy *eviction.Policy, pods read.Index, objects map[string]*evictio
 			n.Unprotected++
 		}
 	}
-	return n
+	return n, neverVictims
 }
 
 // Text is a count in words.

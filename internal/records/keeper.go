@@ -107,6 +107,14 @@ func (k *Keeper) Save(now time.Time, fill func(*State)) {
 	k.writer.Save(s)
 }
 
+// Dropped is how many records were given up since the start. It is for any goroutine.
+func (k *Keeper) Dropped() uint64 {
+	if !k.Keeps() {
+		return 0
+	}
+	return k.writer.dropped.Load()
+}
+
 // Close writes what was handed over, which may take a second.
 func (k *Keeper) Close() error {
 	if !k.Keeps() {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jettison/api"
@@ -46,6 +47,7 @@ type Writer struct {
 	wake    chan struct{} // one slot
 	done    chan struct{}
 	foreign bool
+	dropped atomic.Uint64 // records given up since the start
 
 	mu     sync.Mutex
 	queue  []*entry // oldest first
@@ -176,6 +178,7 @@ func (w *Writer) enqueue(e *entry) {
 func (w *Writer) trim() {
 	if over := len(w.queue) - w.o.Queue; over > 0 {
 		w.lost += over
+		w.dropped.Add(uint64(over))
 		w.queue = append(w.queue[:0], w.queue[over:]...)
 	}
 }
@@ -267,6 +270,7 @@ func (w *Writer) round() error {
 		if err2 != nil { // it never will be
 			w.said(toRecords, err2)
 			lost++
+			w.dropped.Add(1)
 			continue
 		}
 		if err2 := w.journal.append(e.record.ID, line); err2 != nil {

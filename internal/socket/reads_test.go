@@ -34,7 +34,9 @@ func TestWhatIsOnlyRead(t *testing.T) {
 		}
 	}
 	conn := dial(t, path)
-	go func() { _, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: j\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n") }()
+	go func() {
+		_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: j\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+	}()
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a huge header: %v %v", res, err)

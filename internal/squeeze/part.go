@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"jettison/cgroup"
+	"jettison/internal/metrics"
 	"jettison/internal/repeat"
 	"jettison/reclaim"
 	"jettison/stats"
@@ -41,6 +42,8 @@ type Loop struct {
 	node     Node
 	squeezer *Squeezer // nil: the kernel has no memory.reclaim
 	governor reclaim.MemoryGovernor
+
+	counts metrics.Reclaim
 
 	next  time.Time            // not before
 	after stats.Opt[uint64]    // the signal after the last squeeze
@@ -83,6 +86,14 @@ func (l *Loop) Effects() <-chan reclaim.MemoryEffect {
 		return nil
 	}
 	return l.squeezer.Effects()
+}
+
+// Counts are the bytes that squeezes were about. They are for any goroutine; nil: there are no squeezes.
+func (l *Loop) Counts() *metrics.Reclaim {
+	if l == nil {
+		return nil
+	}
+	return &l.counts
 }
 
 // Stop makes way for an eviction. It takes no time.
@@ -179,6 +190,9 @@ func (l *Loop) OnEffect(
 
 // report logs what a squeeze came to, and whether its kind pays.
 func (l *Loop) report(now time.Time, e *reclaim.MemoryEffect, named func(id string) []any) {
+	l.counts.Asked.Add(e.Asked)
+	l.counts.Freed.Add(e.Freed.V)
+	l.counts.Refaulted.Add(e.Refaulted.V)
 	gain, _ := e.Gain()
 	v := l.governor.Judge(now, e)
 	if !e.Stopped { // else what came back is the victim's, too

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"jettison/cgroup"
+	"jettison/internal/metrics"
 	"jettison/internal/pace"
 	"jettison/internal/repeat"
 	"jettison/stats"
@@ -57,7 +58,8 @@ type Wakes struct {
 	wanted    map[string]bool      // scratch of Tick
 	watchedAt time.Time            // when Tick last did something
 	unwatched bool                 // a pod's events are not watched for the moment
-	before    bool                 // pods were watched before: one that is not watched yet is new, or has a new cgroup
+	counts    metrics.Wakes
+	before    bool // pods were watched before: one that is not watched yet is new, or has a new cgroup
 }
 
 // New makes a Wakes that watches nothing yet.
@@ -91,6 +93,9 @@ func (w *Wakes) Start() (stop func()) {
 	}
 }
 
+// Counts are the wakes by what the kernel told. They are for any goroutine.
+func (w *Wakes) Counts() *metrics.Wakes { return &w.counts }
+
 // C is the kernel's channel; nil, which never has anything, without one.
 func (w *Wakes) C() <-chan struct{} {
 	if w.watcher == nil {
@@ -121,6 +126,7 @@ func (w *Wakes) OnWake(now time.Time) (out Woken) {
 		}
 	}
 	out.Pressed = wake.What&cgroup.MemoryPressed != 0
+	w.count(wake.What)
 	out.Look = out.Pressed || wake.What&cgroup.PIDsEventsChanged != 0
 	ended := false
 	for i := range wake.N {
@@ -137,6 +143,20 @@ func (w *Wakes) OnWake(now time.Time) (out Woken) {
 		out.List, out.Look = true, true
 	}
 	return out
+}
+
+func (w *Wakes) count(what cgroup.Happened) {
+	for _, k := range []struct {
+		what cgroup.Happened
+		of   *metrics.Counter
+	}{
+		{cgroup.MemoryPressed, &w.counts.Pressure}, {cgroup.MemoryEventsChanged, &w.counts.MemoryEvents},
+		{cgroup.CgroupEventsChanged, &w.counts.CgroupEvents}, {cgroup.PIDsEventsChanged, &w.counts.PIDsEvents},
+	} {
+		if what&k.what != 0 {
+			k.of.Add(1)
+		}
+	}
 }
 
 // Anew has pods that are new watched at the next Tick already.

@@ -373,6 +373,20 @@ func (b *Background) Fill(now time.Time, out *stats.Summary) {
 	}
 }
 
+// Sources are how its sources stand, but for that of networks, by names that stay the same. It is for any goroutine.
+func (b *Background) Sources(now time.Time) []stats.SourceStatus {
+	var n stats.NodeStats
+	from := b.fillNodeFrom(now, &n)
+	storage := b.storage.status()
+	from.runtime.Name, from.node.Name, from.image.Name, storage.Name = "runtime_imagefs", "nodefs", "imagefs", "pod_storage"
+	out := []stats.SourceStatus{from.image, from.node, storage, from.runtime}
+	if from.split {
+		from.container.Name = "containerfs"
+		out = append(out, from.container)
+	}
+	return out
+}
+
 // used takes the runtime's word for how much its store holds.
 func used(fs *stats.FsStats, by []cri.FilesystemUsage) {
 	for _, u := range by {

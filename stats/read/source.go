@@ -23,6 +23,7 @@ type source[T any] struct {
 	value T
 	at    time.Time     // of value; zero: none yet
 	err   error         // of the last question
+	fails uint64        // questions that failed
 	asked time.Time     // start of the question under way; zero: none is
 	first chan struct{} // closed after the first question
 	once  sync.Once
@@ -68,6 +69,8 @@ func (s *source[T]) askOnce(ctx context.Context) {
 	s.asked, s.err = time.Time{}, err
 	if err == nil {
 		s.value, s.at = value, asked // what took long to come may be as old as the question
+	} else if ctx.Err() == nil {
+		s.fails++
 	}
 	s.mu.Unlock()
 	s.once.Do(func() { close(s.first) })
@@ -77,7 +80,7 @@ func (s *source[T]) askOnce(ctx context.Context) {
 func (s *source[T]) get(now time.Time) (value stats.Opt[T], status stats.SourceStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	status = stats.SourceStatus{Name: s.name, Time: s.at, Err: s.err}
+	status = stats.SourceStatus{Name: s.name, Time: s.at, Err: s.err, Failures: s.fails}
 	if waits := now.Sub(s.asked); !s.asked.IsZero() && (waits > patience || s.at.IsZero()) {
 		status.Err = fmt.Errorf("no answer for %v", waits.Round(100*time.Millisecond))
 	}

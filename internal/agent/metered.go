@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"cmp"
+	"time"
+
+	"jettison/eviction"
+	"jettison/internal/metrics"
+	"jettison/stats"
+)
+
+// meter is what others see of the parts' counts: for any goroutine, and nothing of it asks the loop for more than a State.
+type meter struct {
+	o       Options
+	shown   *shown
+	started time.Time
+	parts   *metrics.Parts // nil until the agent has parts; set before the loop runs, and published with its first State
+}
+
+// metrics are the families as text. events counts those that readers were too slow for.
+func (m *meter) metrics(events uint64) []byte {
+	in := metrics.Inputs{
+		Version: m.o.Version, Started: m.started, Events: events, Proc: cmp.Or(m.o.ProcMount, "/proc"),
+	}
+	if m.o.LogDropped != nil {
+		in.LogLines = m.o.LogDropped()
+	}
+	if p := m.shown.latest(); p.state != nil {
+		in.Now, in.Parts = p.now, m.parts
+	}
+	return metrics.Write(&in)
+}
+
+// metered collects the counts of all parts. It is called before the loop runs.
+func (b *builder) metered(l *loop) {
+	p := &metrics.Parts{
+		Looks: l.looks.Counts(), Wakes: l.wakes.Counts(), Evictions: l.evictions.Counts(), Reclaim: l.relief.memory.Counts(),
+		Garbage: l.relief.disk.Counts(), Operations: metrics.NewHistogramVec(metrics.Kills...),
+		Records: b.keeper.Dropped, Frames: b.recording.Dropped, Refused: l.gate.admission.Refused, Observed: l.gate.admission.Observed,
+	}
+	if background := l.looks.Background(); background != nil {
+		p.Background = background.Sources
+	}
+	b.s.Client.Timed(func(method string, took time.Duration) { p.Operations.Observe(took, method) })
+	b.meter.parts = p
+}
+
+// metered is what metrics say of this moment, beside the State.
+func (l *loop) metered(now time.Time, ready *eviction.Ready) *metrics.Now {
+	out := &metrics.Now{
+		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Pods: "off", HeldOff: l.gate.Held(now),
+		Protected: l.upkeep.unknown.Protected(), GC: string(l.o.Config.GC.Resolve(l.kubelet.Found())),
+	}
+	for _, m := range ready.Met {
+		out.Met[m.Threshold.Signal] = true
+	}
+	for _, t := range l.o.Config.Thresholds {
+		o := l.manager.Observed(t.Signal)
+		capacity := o.Capacity
+		if !t.Amount() {
+			capacity = stats.ShareUnit
+		}
+		out.Thresholds = append(out.Thresholds, metrics.Threshold{
+			Signal: t.Signal, Hard: t.Hard(), Limit: t.Value.Of(capacity), Known: t.Value.Quantity != nil || capacity > 0,
+		})
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+package evictions
+
+import (
+	"time"
+
+	"jettison/eviction"
+	"jettison/stats"
+)
+
+// countOutcome counts an eviction whose outcome is known. Pods that go for a critical one are counted by whether there was room then.
+func (v *Evictions) countOutcome(now time.Time, u *underway) {
+	l := u.life
+	e := l.Eviction()
+	if e.Preempts() {
+		return
+	}
+	v.counts.Outcomes.Add(1, string(e.Signal), l.Outcome().String(), string(e.Pod.QOSClass), "false")
+	if l.Outcome() == eviction.OutcomeUndying {
+		return
+	}
+	began := l.Killed().Time
+	if since := l.Met().Since; !began.IsZero() && !since.IsZero() && l.Met().Threshold.Hard() && !l.Resumed() {
+		v.counts.ToKill.Observe(began.Sub(since))
+	}
+	if began.IsZero() {
+		began = l.Began().Time
+	}
+	if l.Outcome() == eviction.OutcomeBack {
+		v.counts.ToRecovery.Observe(now.Sub(began))
+	}
+	if !inBytes(e.Signal) {
+		return
+	}
+	v.counts.Predicted.Add(e.Returns)
+	if released, ok := l.Released(); ok {
+		v.counts.Released.Add(released)
+	}
+}
+
+// inBytes reports whether what a signal counts are bytes.
+func inBytes(s stats.Signal) bool {
+	switch s {
+	case stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalSwapAvailable,
+		stats.SignalNodeFsAvailable, stats.SignalImageFsAvailable, stats.SignalContainerFsAvailable:
+		return true
+	}
+	return false
+}
+
+// countSteps counts the steps of an eviction that failed, when no more come.
+func (v *Evictions) countSteps(u *underway) {
+	if u.victim == nil {
+		return
+	}
+	for _, s := range u.victim.Steps() {
+		if s.Err != nil {
+			v.counts.StepErrors.Add(1, s.Name)
+		}
+	}
+}

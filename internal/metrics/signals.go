@@ -1,0 +1,161 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"jettison/api"
+	"jettison/stats"
+)
+
+// Units of signals, as names of families end.
+const (
+	inBytes  = "bytes"
+	inInodes = "inodes"
+	inTasks  = "tasks"
+	inRatio  = "ratio" // of a pressure
+)
+
+// unit of a signal.
+func unit(s stats.Signal) string {
+	switch {
+	case strings.Contains(string(s), ".pressure."):
+		return inRatio
+	case strings.HasSuffix(string(s), ".inodesFree"):
+		return inInodes
+	case s == stats.SignalPIDAvailable:
+		return inTasks
+	}
+	return inBytes
+}
+
+// amount is a value of a signal in its unit: of a pressure, which counts millionths of stalled time, the share that is left.
+func amount(s stats.Signal, v uint64) float64 {
+	if unit(s) == inRatio {
+		return 1 - float64(v)/stats.ShareUnit
+	}
+	return float64(v)
+}
+
+func sorted(m map[string]uint64) []string { return slices.Sorted(maps.Keys(m)) }
+
+// state writes what is so at the moment.
+func (w *families) state(now *Now) {
+	s := now.State
+	w.mode(now, s)
+	w.signals(s)
+	w.thresholds(now)
+	w.pressure(&now.Pressure)
+	name := w.begin("condition_status")
+	for _, c := range s.Conditions {
+		w.Sample(name, oneIf(c.Status), time.Time{}, "condition", string(c.Type))
+	}
+	w.one("headroom_needed_bytes", float64(s.Headroom.NeededBytes))
+	w.one("evictions_in_progress", float64(len(s.Underway)))
+	w.pods(now)
+	w.one("breaker_open", oneIf(s.Stopped != ""))
+	w.one("runtime_connected", oneIf(!s.Runtime.Lost))
+	w.one("nri_connected", oneIf(s.Gate != nil && s.Gate.Asked))
+}
+
+// signals writes what is available of them, by unit.
+func (w *families) signals(s *api.State) {
+	for _, f := range []struct {
+		name  string
+		units []string
+		of    func(*api.SignalState) uint64
+	}{
+		{"signal_available_", []string{inBytes, inInodes, inTasks, inRatio}, func(s *api.SignalState) uint64 { return s.Available }},
+		{"signal_capacity_", []string{inBytes, inInodes, inTasks}, func(s *api.SignalState) uint64 { return s.Capacity }},
+	} {
+		for _, u := range f.units {
+			name := ""
+			for i := range s.Signals {
+				signal := &s.Signals[i]
+				if unit(signal.Signal) != u || !signal.Observed {
+					continue
+				}
+				if name == "" {
+					name = w.begin(f.name + u)
+				}
+				w.Sample(name, amount(signal.Signal, f.of(signal)), time.Time{}, signalLabel, string(signal.Signal))
+			}
+		}
+	}
+	name := w.begin("signal_observed")
+	for i := range s.Signals {
+		w.Sample(name, oneIf(s.Signals[i].Observed), time.Time{}, signalLabel, string(s.Signals[i].Signal))
+	}
+}
+
+func (w *families) thresholds(now *Now) {
+	type key struct {
+		signal stats.Signal
+		hard   bool
+	}
+	for _, u := range []string{inBytes, inInodes, inTasks, inRatio} {
+		name, said := "", map[key]bool{}
+		for _, t := range now.Thresholds {
+			if unit(t.Signal) != u || !t.Known || said[key{t.Signal, t.Hard}] { // of two over different windows the first
+				continue
+			}
+			said[key{t.Signal, t.Hard}] = true
+			if name == "" {
+				name = w.begin("threshold_" + u)
+			}
+			kind := "soft"
+			if t.Hard {
+				kind = "hard"
+			}
+			w.Sample(name, amount(t.Signal, t.Limit), time.Time{}, signalLabel, string(t.Signal), "kind", kind)
+		}
+	}
+	name := w.begin("threshold_met")
+	for i := range now.State.Signals {
+		signal := now.State.Signals[i].Signal
+		w.Sample(name, oneIf(now.Met[signal]), time.Time{}, signalLabel, string(signal))
+	}
+}
+
+func (w *families) pressure(p *stats.NodePressure) {
+	name := w.begin("pressure_stalled_ratio")
+	for _, r := range []struct {
+		resource string
+		of       *stats.Pressure
+	}{{"cpu", &p.CPU}, {"io", &p.IO}, {"memory", &p.Memory}} {
+		if !r.of.Stats.OK {
+			continue
+		}
+		v := &r.of.Stats.V
+		for _, k := range []struct {
+			kind string
+			has  bool
+			of   *stats.PSIData
+		}{{"full", v.HasFull, &v.Full}, {"some", v.HasSome, &v.Some}} {
+			if !k.has {
+				continue
+			}
+			for _, over := range []struct {
+				window  string
+				percent float64
+			}{{"10s", k.of.Avg10}, {"1m", k.of.Avg60}, {"5m", k.of.Avg300}} {
+				w.Sample(name, over.percent/100, time.Time{}, "resource", r.resource, "kind", k.kind, "window", over.window)
+			}
+		}
+	}
+}
+
+func (w *families) pods(now *Now) {
+	name, p := w.begin("pods"), now.State.Pods
+	sample := func(state string, n int) { w.Sample(name, float64(n), time.Time{}, "state", state) }
+	sample("at_own_limit", len(now.State.AtOwnLimit))
+	sample("held_off", now.HeldOff)
+	sample("listed", p.Runtime)
+	if p.UnknownPriority != nil {
+		sample("priority_unknown", p.UnknownPriority.Pods)
+		sample("protected", now.Protected)
+	}
+	sample("with_object", p.Objects)
+}

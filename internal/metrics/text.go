@@ -1,0 +1,67 @@
+package metrics
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Writer makes the text format of Prometheus, version 0.0.4: of each family HELP, TYPE, then its samples.
+type Writer struct{ text []byte }
+
+// Text is what was written.
+func (w *Writer) Text() []byte { return w.text }
+
+// help is a text as HELP may have it, value as a label's value may.
+var (
+	help  = strings.NewReplacer("\\", `\\`, "\n", `\n`)
+	value = strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+// Family begins one.
+func (w *Writer) Family(name, kind, meaning string) {
+	w.text = append(w.text, "# HELP "+name+" "+help.Replace(meaning)+"\n# TYPE "+name+" "+kind+"\n"...)
+}
+
+// Sample writes one. labels are names and values in turn; at is when it was so, zero: now.
+func (w *Writer) Sample(name string, v float64, at time.Time, labels ...string) {
+	w.text = append(w.text, name...)
+	for i := 0; i+1 < len(labels); i += 2 {
+		c := byte(',')
+		if i == 0 {
+			c = '{'
+		}
+		w.text = append(w.text, c)
+		w.text = append(w.text, labels[i]...)
+		w.text = append(w.text, `="`...)
+		w.text = append(w.text, value.Replace(strings.ToValidUTF8(labels[i+1], "�"))...)
+		w.text = append(w.text, '"')
+	}
+	if len(labels) > 1 {
+		w.text = append(w.text, '}')
+	}
+	w.text = append(w.text, ' ')
+	w.text = strconv.AppendFloat(w.text, v, 'g', -1, 64)
+	if !at.IsZero() {
+		w.text = append(w.text, ' ')
+		w.text = strconv.AppendInt(w.text, at.UnixMilli(), 10)
+	}
+	w.text = append(w.text, '\n')
+}
+
+// histogram writes one's samples.
+func (w *Writer) histogram(name string, h *Histogram, labels ...string) {
+	sum := uint64(0)
+	labels = append(labels[:len(labels):len(labels)], "le", "")
+	for i := range h.classes {
+		sum += h.classes[i].Load()
+		labels[len(labels)-1] = "+Inf"
+		if i < len(h.bounds) {
+			labels[len(labels)-1] = strconv.FormatFloat(h.bounds[i].Seconds(), 'g', -1, 64)
+		}
+		w.Sample(name+"_bucket", float64(sum), time.Time{}, labels...)
+	}
+	labels = labels[:len(labels)-2]
+	w.Sample(name+"_sum", time.Duration(h.sum.Load()).Seconds(), time.Time{}, labels...)
+	w.Sample(name+"_count", float64(sum), time.Time{}, labels...)
+}

@@ -11,6 +11,7 @@
 //	reserve.go    node allocatable, and protection of what pods request, as far as they are written
 //	shown.go      conditions in the log, and the State that others read
 //	metered.go    what metrics say
+//	served.go     what looks and listens for others, beside the unix socket
 //
 // The parts:
 //
@@ -56,6 +57,7 @@ import (
 	"jettison/internal/limits"
 	"jettison/internal/lister"
 	"jettison/internal/looks"
+	"jettison/internal/nodestats"
 	"jettison/internal/objects"
 	"jettison/internal/pace"
 	"jettison/internal/priorities"
@@ -149,6 +151,7 @@ type builder struct {
 	named     *garbage.Named
 	objects   *objects.Objects
 	endpoints *endpoints.Endpoints
+	taker     *nodestats.Taker
 	recording *frames.Recording
 	manager   *eviction.Manager
 	lister    *lister.Lister
@@ -169,7 +172,10 @@ func newBuilder(o Options, s *sources.Sources, ring *events.Ring) *builder {
 		admission: admission.New(o.Config.Eviction().Policy),
 	}
 	b.meter = &meter{o: o, shown: b.shown, started: time.Now()}
-	b.endpoints = endpoints.New(endpoints.Options{Turned: b.shown.turned, Events: ring, Metrics: b.meter.metrics})
+	b.endpoints = endpoints.New(endpoints.Options{
+		Turned: b.shown.turned, Events: ring, Metrics: b.meter.metrics, Stats: b.stats(), State: b.shown.forOthers,
+		Kubelet: b.shown.kubelet.Load, Pprof: o.Config.Pprof,
+	})
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
 		State: b.shown.forOthers, Admission: b.admission, Reads: b.endpoints, Log: b.log,
@@ -210,6 +216,9 @@ func (b *builder) listen(ctx context.Context) error {
 		return err
 	}
 	b.closing(func() error { return b.recording.Close(time.Second) })
+	if err := b.serve(); err != nil {
+		return err
+	}
 	limit := time.Duration(b.o.Config.RuntimeWait)
 	version, listing, err := sources.FirstAnswer(ctx, b.s.Client, b.lister.Client(), limit, func(why string) {
 		b.log.Warn("waiting for the container runtime's first answer: nothing is watched until then",
@@ -234,6 +243,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 		pace: pacer,
 	}
 	b.watch(l)
+	l.upkeep.stats = b.taker
 	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})
 	l.pods = lister.NewPods(b.lister, b.log, l.onPods)
 	l.gate = b.gateway(l)
@@ -294,6 +304,7 @@ func (b *builder) background() *read.Background {
 		Pods: b.pods, NoNetwork: true, Lazy: !b.recording.On(),
 	})
 	b.later(background.Close)
+	b.taker.SetBackground(background)
 	return background
 }
 

@@ -17,6 +17,7 @@ import (
 	"jettison/internal/limits"
 	"jettison/internal/lister"
 	"jettison/internal/looks"
+	"jettison/internal/nodestats"
 	"jettison/internal/objects"
 	"jettison/internal/pace"
 	"jettison/internal/priorities"
@@ -78,6 +79,7 @@ type upkeep struct {
 	trim     trim.Trimmer
 	trial    *kill.Trial
 	unknown  *priorities.Part
+	stats    *nodestats.Taker // looks by itself, and wants to know the pods
 }
 
 // run is the loop. It ends with ctx.
@@ -208,6 +210,7 @@ func (l *loop) onPods(pods read.Index) {
 	l.gate.admission.OnPods(pods)
 	l.gate.preempting.OnPods(pods)
 	l.upkeep.unknown.OnPods(pods)
+	l.upkeep.stats.SetPods(pods)
 	l.relief.disk.OnPods(pods)
 	if b := l.looks.Background(); b != nil {
 		b.SetPods(pods)

@@ -34,7 +34,9 @@ type shown struct {
 	published time.Time
 
 	began time.Time
-	beat  atomic.Int64 // when the loop turned last, in nanoseconds since began; 0: it does not run
+	// kubelet: one is on this node, as last published. Until that is known there is one.
+	kubelet atomic.Bool
+	beat    atomic.Int64 // when the loop turned last, in nanoseconds since began; 0: it does not run
 
 	asked chan struct{}               // one slot: a newer State is wanted
 	last  atomic.Pointer[publication] // never nil
@@ -58,6 +60,7 @@ func newShown(o Options, endpoint string) *shown {
 		version: o.Version, endpoint: endpoint, dryRun: o.DryRun, states: map[eviction.Condition]conditionState{}, asked: make(chan struct{}, 1),
 		began: time.Now(),
 	}
+	s.kubelet.Store(true)
 	s.last.Store(&publication{next: make(chan struct{})})
 	return s
 }
@@ -134,6 +137,7 @@ func (s *shown) publish(l *loop) {
 	ready := l.manager.Ready(now)
 	p := &publication{state: s.make(now, l, &ready), now: l.metered(now, &ready), next: make(chan struct{})}
 	p.now.State = p.state
+	s.kubelet.Store(p.state.Kubelet)
 	before := s.last.Swap(p)
 	close(before.next)
 }

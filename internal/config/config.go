@@ -12,6 +12,7 @@
 //	gcpolicy.go  Collect, GCPolicy: what garbage collection goes by
 //	admission.go what pods the node takes
 //	reserved.go  what is kept back from pods, and whether that is written
+//	listen.go    what is served on the network, and to whom
 //	logs.go      when logs of containers are rotated
 package config
 
@@ -114,6 +115,11 @@ type Config struct {
 	RuntimeWait          Duration              `yaml:"runtimeWait" own:"true"`      // 0: for ever
 	Socket               string                `yaml:"socket" own:"true"`
 	SocketGroup          string                `yaml:"socketGroup" own:"true"`
+	Listen               string                `yaml:"listen" own:"true"` // address and port; empty: nothing is served on the network
+	TLSCertFile          string                `yaml:"tlsCertFile" own:"true"`
+	TLSPrivateKeyFile    string                `yaml:"tlsPrivateKeyFile" own:"true"`
+	BearerTokenFile      string                `yaml:"bearerTokenFile" own:"true"`
+	Pprof                bool                  `yaml:"pprof" own:"true"` // serve profiles, on the socket
 	Record               string                `yaml:"record" own:"true"`
 	StateDir             string                `yaml:"stateDir" own:"true"` // records, and what a restart needs; empty: neither is kept
 
@@ -198,6 +204,9 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 		return nil, err
 	}
 	if err := c.checkWords(); err != nil {
+		return nil, err
+	}
+	if err := c.checkListen(); err != nil {
 		return nil, err
 	}
 	if err := c.checkGC(); err != nil {

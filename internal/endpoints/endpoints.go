@@ -4,6 +4,8 @@
 //	endpoints.go  Endpoints: the paths, and what answers at each
 //	health.go     is it alive, does it watch the node?
 //	events.go     events, as they come
+//	stats.go      what the node and its pods use, as a kubelet tells it
+//	profile.go    profiles of the process, where the configuration says so
 package endpoints
 
 import (
@@ -18,6 +20,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/events"
+	"jettison/internal/nodestats"
 	"jettison/internal/printable"
 )
 
@@ -28,6 +31,13 @@ type Options struct {
 	Events *events.Ring
 	// Metrics are in the text format of Prometheus, with how many events readers were too slow for. nil: there are none.
 	Metrics func(eventsDropped uint64) []byte
+	// Stats are what the node and its pods use. nil: that is not told.
+	Stats *nodestats.Taker
+	// State is what GET /v1/state answers with where it is not package socket that does.
+	State func() any
+	// Kubelet: one is on this node, so that others get from it what it serves as well. For any goroutine; nil: none is.
+	Kubelet func() bool
+	Pprof   bool
 }
 
 // Endpoints are the paths. They are safe for concurrent use.
@@ -36,6 +46,7 @@ type Endpoints struct {
 	paths   map[string]http.HandlerFunc
 	patient time.Duration // how long a reader of events may take for what it is sent
 	dropped atomic.Uint64 // events that readers were too slow for
+	encoded encoded       // the last Summary
 }
 
 // patience is how long a reader of events may take for what it is sent.
@@ -47,6 +58,9 @@ func New(o Options) *Endpoints {
 	e.paths = map[string]http.HandlerFunc{api.PathHealth: e.health, api.PathReady: e.ready, api.PathEvents: e.events}
 	if o.Metrics != nil {
 		e.paths[api.PathMetrics] = e.metrics
+	}
+	if o.Stats != nil {
+		e.paths[api.PathSummary], e.paths[api.PathResource] = e.summary, e.resource
 	}
 	return e
 }
@@ -61,8 +75,24 @@ func (e *Endpoints) Paths() []string {
 	return out
 }
 
-// Find is what answers GET and HEAD at a path; nil: nothing does.
-func (e *Endpoints) Find(path string) http.HandlerFunc { return e.paths[path] }
+// Find is what answers GET and HEAD at a path on the unix socket; nil: nothing does.
+func (e *Endpoints) Find(path string) http.HandlerFunc {
+	if e.o.Pprof && strings.HasPrefix(path, api.PathPprof) {
+		return profile
+	}
+	return e.paths[path]
+}
+
+// Remote is what answers there on the network, as Find; why it does not, although the unix socket has it, is in words.
+func (e *Endpoints) Remote(path string) (h http.HandlerFunc, why string) {
+	switch {
+	case path == api.PathState && e.o.State != nil:
+		return e.state, ""
+	case (path == api.PathSummary || path == api.PathResource) && e.o.Kubelet != nil && e.o.Kubelet():
+		return nil, "beside a kubelet this is on the unix socket only: ask the kubelet, or sums over the cluster count twice"
+	}
+	return e.paths[path], ""
+}
 
 // fail answers with what is wrong, in one line.
 func fail(w http.ResponseWriter, status int, text string) {
@@ -111,4 +141,29 @@ func (e *Endpoints) metrics(w http.ResponseWriter, r *http.Request) {
 	text := e.o.Metrics(e.dropped.Load())
 	w.Header().Set("Content-Type", textFormat)
 	_, _ = w.Write(text)
+}
+
+// state is GET /v1/state.
+func (e *Endpoints) state(w http.ResponseWriter, r *http.Request) {
+	if _, ok := parameters(w, r); !ok {
+		return
+	}
+	state := e.o.State()
+	if state == nil {
+		fail(w, http.StatusServiceUnavailable, "there is no state yet, or the loop hangs: try again")
+		return
+	}
+	text, err := json.Marshal(state)
+	if err != nil {
+		fail(w, http.StatusInternalServerError, "cannot be written as JSON: "+err.Error())
+		return
+	}
+	sendJSON(w, text)
+}
+
+func sendJSON(w http.ResponseWriter, text []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	out := printable.Writer(w)
+	_, _ = out.Write(text)
+	_, _ = out.Write([]byte("\n")) // the client is gone: there is no one to tell
 }

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"cmp"
+
+	"jettison/cgroup"
+	"jettison/internal/admission"
+	"jettison/internal/nodestats"
+	"jettison/internal/remote"
+	"jettison/stats/read"
+)
+
+// stats looks at the node and its pods for those who ask, through a reader of its own.
+func (b *builder) stats() *nodestats.Taker {
+	o := b.o
+	mount := b.s.FS.Mount()
+	b.taker = nodestats.New(nodestats.Options{
+		Node: cmp.Or(o.Config.HostnameOverride, admission.Hostname(cmp.Or(o.ProcMount, "/proc"))),
+		Open: func() (*read.Reader, func(), error) {
+			fs, err := cgroup.OpenTree(mount) // which was found to be one at the start
+			if err != nil {
+				return nil, nil, err
+			}
+			proc, err := read.OpenProc(o.ProcMount)
+			if err != nil {
+				fs.Close()
+				return nil, nil, err
+			}
+			reader, err := read.NewReader(fs, proc, o.Config.CgroupRoot)
+			if err != nil {
+				proc.Close()
+				fs.Close()
+				return nil, nil, err
+			}
+			return reader, func() { proc.Close(); fs.Close() }, nil
+		},
+	})
+	b.closing(b.taker.Close)
+	return b.taker
+}
+
+// serve listens on the network, where the configuration says so.
+func (b *builder) serve() error {
+	c := b.o.Config
+	if c.Listen == "" {
+		return nil
+	}
+	server, err := remote.Listen(remote.Options{
+		Listen: c.Listen, TLSCertFile: c.TLSCertFile, TLSPrivateKeyFile: c.TLSPrivateKeyFile, BearerTokenFile: c.BearerTokenFile,
+		Reads: b.endpoints,
+	})
+	if err != nil {
+		return err
+	}
+	b.log.Info("listening", "address", server.Address(), "tls", c.TLSCertFile != "", "token", c.BearerTokenFile != "")
+	b.closing(server.Close)
+	return nil
+}

@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"jettison/api"
+	"jettison/internal/lister"
+)
+
+// served is what the endpoints of an agent answer.
+func (l *testLoop) served(path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	l.b.endpoints.Find(path)(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+// A scrape gets what the loop has published and what its parts count, and the node's figures come from a look beside it.
+func TestWhatIsServed(t *testing.T) {
+	l := newLoop(t, "", nil)
+	if text := l.served(api.PathMetrics).Body.String(); !strings.Contains(text, "jettison_build_info") || strings.Contains(text, "condition_status") {
+		t.Errorf("before the loop runs: %s", text)
+	}
+	l.onListed(lister.Update{Pods: l.Runs()})
+	l.look(t.Context(), time.Now())
+	l.onTick(t.Context(), time.Now())
+	l.shown.changed()
+	l.shown.publish(l.loop)
+	text := l.served(api.PathMetrics).Body.String()
+	for _, line := range []string{
+		`jettison_signal_available_bytes{eviction_signal="memory.available"} 5.24288e+08`,
+		`jettison_threshold_bytes{eviction_signal="memory.available",kind="hard"} 1.048576e+08`,
+		`jettison_condition_status{condition="MemoryPressure"} 0`,
+		`jettison_source_up{source="memory"} 1`,
+		`jettison_pods{state="listed"} 1`,
+		`jettison_looks_total{kind="cheap"} 1`,
+		`jettison_mode_info{beside_kubelet="false",disk="act",gc="act",dry_run="false",pods="off"} 1`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	var s v1alpha1.Summary
+	if err := json.Unmarshal(l.served(api.PathSummary).Body.Bytes(), &s); err != nil || len(s.Pods) != 1 {
+		t.Errorf("summary %+v, %v", s, err)
+	}
+	if text := l.served(api.PathResource).Body.String(); !strings.Contains(text, `pod_memory_working_set_bytes{namespace="default",pod="pod"}`) {
+		t.Errorf("resource metrics: %s", text)
+	}
+}
+
+// On the network there is what is read, and beside a kubelet not what that one serves.
+func TestTheNetwork(t *testing.T) {
+	l := newLoop(t, "listen: 127.0.0.1:1\n", nil)
+	for kubelet, want := range map[bool]int{true: http.StatusForbidden, false: http.StatusOK} {
+		l.shown.kubelet.Store(kubelet)
+		h, why := l.b.endpoints.Remote(api.PathResource)
+		if (h != nil) != (want == http.StatusOK) || (why == "") != (h != nil) {
+			t.Errorf("kubelet %v: %v %s", kubelet, h != nil, why)
+		}
+	}
+	if h, _ := l.b.endpoints.Remote(api.PathPprof); h != nil {
+		t.Error("profiles are served")
+	}
+	l.o.Config.Listen = "127.0.0.1:0"
+	if err := l.b.serve(); err != nil {
+		t.Fatal(err)
+	}
+	_, address, _ := strings.Cut(l.Text(), "address=")
+	address, _, _ = strings.Cut(address, " ")
+	tr := &http.Transport{DisableKeepAlives: true}
+	res, err := (&http.Client{Transport: tr}).Get("http://" + address + api.PathMetrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, _ := io.ReadAll(res.Body); res.StatusCode != 200 || !strings.Contains(string(text), "jettison_build_info") {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+}
+
+// Scrapers read while the loop works.
+func TestScrapesBesideTheLoop(t *testing.T) {
+	l := newLoop(t, "", nil)
+	l.onListed(lister.Update{Pods: l.Runs()})
+	l.shown.turn()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 20 {
+				_ = l.served(api.PathMetrics)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	for {
+		l.shown.turn()
+		l.look(t.Context(), time.Now())
+		select {
+		case <-done:
+			return
+		case <-l.shown.asked:
+			l.shown.wanted()
+		default:
+		}
+		l.shown.publish(l.loop)
+	}
+}

@@ -1,0 +1,242 @@
+// Package remote serves on the network what may be read of the agent, where the configuration says so. Whoever connects is nobody: nothing
+// there changes anything.
+//
+//	remote.go  Server: the listener, its bounds, and who is let in
+//	files.go   certificate, key and token, read again when they change
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"jettison/api"
+)
+
+// Bounds of connections and requests.
+const (
+	maxConnections = 64
+	maxHeader      = 8 << 10 // bytes
+	headerLimit    = 5 * time.Second
+	requestLimit   = 30 * time.Second // as long again to take the answer
+	idleLimit      = 30 * time.Second
+	closeLimit     = 2 * time.Second
+)
+
+// Options of Listen.
+type Options struct {
+	Listen                         string // IP address and port
+	TLSCertFile, TLSPrivateKeyFile string // empty: no TLS, on loopback only
+	BearerTokenFile                string // empty: whoever connects, on loopback only
+	Reads                          Reads
+}
+
+// Reads answer GET and HEAD.
+type Reads interface {
+	// Remote is what answers at a path. nil: nothing does; why there is none although the unix socket has it, is in words.
+	Remote(path string) (h http.HandlerFunc, why string)
+}
+
+// Server serves until it is closed.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	cancel   context.CancelFunc
+	served   chan struct{}
+	conns    sync.WaitGroup
+}
+
+// Listen listens and serves. Errors say what is wrong with the address or a file.
+func Listen(o Options) (*Server, error) {
+	h := &handler{reads: o.Reads}
+	at, err := netip.ParseAddrPort(o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen %q: want an IP address and a port", o.Listen)
+	}
+	h.loopback = at.Addr().Unmap().IsLoopback()
+	if !h.loopback && (o.TLSCertFile == "" || o.BearerTokenFile == "") {
+		return nil, fmt.Errorf("listen %s: not loopback, so that it needs tlsCertFile, tlsPrivateKeyFile and bearerTokenFile", o.Listen)
+	}
+	if o.BearerTokenFile != "" {
+		if h.token, err = openToken(o.BearerTokenFile); err != nil {
+			return nil, err
+		}
+	}
+	var config *tls.Config
+	if o.TLSCertFile != "" {
+		c, err := openCertificate(o.TLSCertFile, o.TLSPrivateKeyFile)
+		if err != nil {
+			return nil, err
+		}
+		config = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"http/1.1"}}
+	}
+	l, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen %s: %w", o.Listen, err)
+	}
+	return serve(l, config, h), nil
+}
+
+func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{listener: l, cancel: cancel, served: make(chan struct{})}
+	s.http = &http.Server{
+		Handler: h, DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout: headerLimit, ReadTimeout: requestLimit, WriteTimeout: 2 * requestLimit, IdleTimeout: idleLimit,
+		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // one request at a time
+		ConnState:    s.count,
+		ErrorLog:     log.New(io.Discard, "", 0), // what clients do wrong, they are told
+	}
+	var accepts net.Listener = &bounded{Listener: l}
+	if config != nil {
+		accepts = tls.NewListener(accepts, config)
+	}
+	go func() {
+		defer close(s.served)
+		_ = s.http.Serve(accepts)
+	}()
+	return s
+}
+
+// Address is where it listens.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// count follows the goroutines of connections.
+func (s *Server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.conns.Done()
+	}
+}
+
+// Close cuts off clients and waits for what they had asked for to end. The error says that something did not.
+func (s *Server) Close() error {
+	s.cancel()
+	_ = s.listener.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-s.served
+		_ = s.http.Close()
+		s.conns.Wait()
+	}()
+	timer := time.NewTimer(closeLimit)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
+		return errors.New("listen: a request does not end")
+	}
+}
+
+// bounded accepts so many connections at the same time; others are hung up on.
+type bounded struct {
+	net.Listener
+	mu sync.Mutex
+	n  int
+}
+
+// Accept waits for a connection that has a place.
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		b.mu.Lock()
+		full := b.n >= maxConnections
+		if !full {
+			b.n++
+		}
+		b.mu.Unlock()
+		if !full {
+			return &conn{Conn: c, leave: sync.OnceFunc(b.leave)}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+func (b *bounded) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.n--
+}
+
+// conn is a connection that has a place.
+type conn struct {
+	net.Conn
+	leave func()
+}
+
+// Close gives the place back.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.leave()
+	return err
+}
+
+// handler lets in who may read.
+type handler struct {
+	reads    Reads
+	token    *token // nil: none is needed
+	loopback bool
+}
+
+// ServeHTTP answers one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case h.token != nil && !h.token.is(r.Header.Get("Authorization")):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		fail(w, http.StatusUnauthorized, "unauthorized: send the token of bearerTokenFile: Authorization: Bearer TOKEN")
+		return
+	case h.token == nil && !isLocal(r.Host):
+		// A page in a browser on this node may have any name resolve to loopback, and would read what is here.
+		fail(w, http.StatusForbidden, fmt.Sprintf("forbidden: %.60q is no name of loopback: ask by 127.0.0.1, [::1] or localhost", r.Host))
+		return
+	}
+	answer, why := h.reads.Remote(r.URL.Path)
+	switch {
+	case answer == nil && why != "":
+		fail(w, http.StatusForbidden, "forbidden: "+why)
+	case answer == nil:
+		fail(w, http.StatusNotFound, fmt.Sprintf("no such path on the network: %.100q: there are %s", r.URL.Path,
+			strings.Join([]string{api.PathHealth, api.PathMetrics, api.PathReady, api.PathState, api.PathEvents}, ", ")))
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		fail(w, http.StatusMethodNotAllowed, "on the network nothing is changed: use GET or HEAD")
+	default:
+		answer(w, r)
+	}
+}
+
+// isLocal reports whether a Host header names loopback.
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	address, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && address.Unmap().IsLoopback()
+}
+
+func fail(w http.ResponseWriter, status int, text string) {
+	body, _ := json.Marshal(api.ErrorAnswer{Error: text}) // cannot fail
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}

@@ -1,0 +1,312 @@
+package remote
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// reads has two paths, one of which is the kubelet's.
+type reads struct{}
+
+func (reads) Remote(path string) (http.HandlerFunc, string) {
+	switch path {
+	case "/healthz":
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }, ""
+	case "/stats/summary":
+		return nil, "ask the kubelet"
+	}
+	return nil, ""
+}
+
+func start(t *testing.T, o Options) *Server {
+	t.Helper()
+	o.Reads = reads{}
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	s, err := Listen(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func ask(t *testing.T, c *http.Client, method, url string, header ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(text)
+}
+
+func client(t *testing.T, roots *x509.CertPool) *http.Client {
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// Loopback is served as it is, to those who ask for loopback, and nothing is changed there.
+func TestLoopback(t *testing.T) {
+	s := start(t, Options{})
+	c, url := client(t, nil), "http://"+s.Address()
+	for _, x := range []struct {
+		method, path, host string
+		status             int
+		says               string
+	}{
+		{"GET", "/healthz", "", 200, "ok"},
+		{"GET", "/healthz", "localhost:9100", 200, "ok"},
+		{"GET", "/healthz", "[::1]:9100", 200, "ok"},
+		{"GET", "/healthz", "evil.example", 403, "no name of loopback"},
+		{"GET", "/healthz", "10.0.0.1:9100", 403, "no name of loopback"},
+		{"PUT", "/healthz", "", 405, "GET or HEAD"},
+		{"GET", "/stats/summary", "", 403, "ask the kubelet"},
+		{"PUT", "/v1/pods", "", 404, "/metrics"},
+		{"GET", "/debug/pprof/", "", 404, "no such path"},
+	} {
+		var header []string
+		if x.host != "" {
+			header = []string{"Host", x.host}
+		}
+		if status, text := ask(t, c, x.method, url+x.path, header...); status != x.status || !strings.Contains(text, x.says) {
+			t.Errorf("%s %s of %q: %d %s", x.method, x.path, x.host, status, text)
+		}
+	}
+	conn, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+	}()
+	if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != 431 {
+		t.Errorf("a huge header: %v, %v", res, err)
+	}
+}
+
+// An address that others reach needs all three files.
+func TestOthersNeedTLSAndAToken(t *testing.T) {
+	cert, key, _ := pair(t, t.TempDir(), 1)
+	for _, o := range []Options{
+		{Listen: "0.0.0.0:0"}, {Listen: "[::]:0", TLSCertFile: cert, TLSPrivateKeyFile: key}, {Listen: "192.0.2.1:1", BearerTokenFile: "/t"},
+	} {
+		if s, err := Listen(o); err == nil || !strings.Contains(err.Error(), "not loopback") {
+			t.Errorf("%+v: %v %v", o, s, err)
+		}
+	}
+	short := filepath.Join(t.TempDir(), "t")
+	if err := os.WriteFile(short, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(Options{Listen: "127.0.0.1:0", BearerTokenFile: short}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a token that is too short: %v", err)
+	}
+	if _, err := Listen(Options{Listen: "127.0.0.1:0", TLSCertFile: key, TLSPrivateKeyFile: cert}); err == nil {
+		t.Error("a key for a certificate is taken")
+	}
+}
+
+// pair writes a certificate of 127.0.0.1 and its key.
+func pair(t *testing.T, dir string, serial int64) (certFile, keyFile string, cert *x509.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "jettison"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	for path, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile, cert
+}
+
+// With a token only those who have it are let in. Token and certificate are those of the files as they are now, a Secret's swapped links
+// included; a token that is gone lets nobody in, a broken certificate leaves the one that was.
+func TestFilesAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	volume := func(name, secret string, serial int64) *x509.Certificate {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, _, cert := pair(t, filepath.Join(dir, name), serial)
+		if err := os.WriteFile(filepath.Join(dir, name, "token"), []byte(secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(name, filepath.Join(dir, "..tmp")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+		return cert
+	}
+	first := volume("one", "the-first-token-of-all", 1)
+	at := func(name string) string { return filepath.Join(dir, "..data", name) }
+	token, err := openToken(at("token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := openCertificate(at("cert"), at("key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	token.now, certificate.now = func() time.Time { return now }, func() time.Time { return now }
+	shows := func() int64 {
+		c, err := certificate.get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := x509.ParseCertificate(c.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed.SerialNumber.Int64()
+	}
+	for header, want := range map[string]bool{
+		"Bearer the-first-token-of-all": true, "bearer the-first-token-of-all": true, "Bearer the-first-token-of-al": false, "": false,
+		"Basic the-first-token-of-all": false, "the-first-token-of-all": false, "Bearer ": false,
+	} {
+		if got := token.is(header); got != want {
+			t.Errorf("%q: %v", header, got)
+		}
+	}
+	if got := shows(); got != first.SerialNumber.Int64() {
+		t.Errorf("certificate %d", got)
+	}
+	volume("two", "the-second-token-of-all", 2)
+	now = now.Add(2 * recheck)
+	if token.is("Bearer the-first-token-of-all") || !token.is("Bearer the-second-token-of-all") || shows() != 2 {
+		t.Error("the files before the change hold")
+	}
+	for _, name := range []string{"token", "cert"} {
+		if err := os.WriteFile(at(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(2 * recheck)
+	if token.is("Bearer the-second-token-of-all") || token.is("Bearer ") || shows() != 2 {
+		t.Error("an empty token lets somebody in, or a broken certificate counts")
+	}
+}
+
+// With TLS and a token all that is served, is.
+func TestOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, parsed := pair(t, dir, 1)
+	secret := filepath.Join(dir, "token")
+	if err := os.WriteFile(secret, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Options{TLSCertFile: cert, TLSPrivateKeyFile: key, BearerTokenFile: secret})
+	roots := x509.NewCertPool()
+	roots.AddCert(parsed)
+	c, url := client(t, roots), "https://"+s.Address()+"/healthz"
+	if status, text := ask(t, c, "GET", url); status != 401 {
+		t.Errorf("without the token: %d %s", status, text)
+	}
+	if status, text := ask(t, c, "GET", url, "Authorization", "Bearer 0123456789abcdef", "Host", "node.example"); status != 200 || text != "ok" {
+		t.Errorf("with the token: %d %s", status, text)
+	}
+}
+
+// A thousand connections are bounded, and who has one keeps it; those who come after some have gone have a place.
+func TestManyConnections(t *testing.T) {
+	s := start(t, Options{})
+	var served []net.Conn
+	for range 1000 {
+		c, err := net.Dial("tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		served = append(served, c)
+	}
+	got := 0
+	for _, c := range served {
+		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode == 200 {
+			got++
+		}
+	}
+	if got != maxConnections {
+		t.Errorf("%d are served, want %d", got, maxConnections)
+	}
+	for _, c := range served {
+		_ = c.Close()
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		c, err := net.Dial("tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		_ = c.Close()
+		if err == nil && res.StatusCode == 200 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no place is given back")
+		}
+	}
+}

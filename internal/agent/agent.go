@@ -256,6 +256,9 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	l.upkeep.trial = kill.NewTrial(b.s.FS, b.s.Reader.Self, b.log)
 	pin := b.killer()
 	b.keep(time.Now())
+	if err := b.keeper.Foreign(); err != nil && !o.DryRun { // two would kill twice, and neither would know of the other's
+		return nil, err
+	}
 	b.collect(l, time.Now())
 	l.relief.memory = b.squeeze(l)
 	l.upkeep.rotation = b.rotation()

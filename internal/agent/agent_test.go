@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -305,4 +306,22 @@ func TestTheLoopMakesTheSelfTest(t *testing.T) {
 	cancel()
 	<-ended
 	l.end()
+}
+
+// A second agent on the node does not start, and names the first; a dry run, which does nothing, does.
+func TestASecondAgentIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	in := func(dry bool) func(*Options) { return func(o *Options) { o.Config.StateDir, o.DryRun = dir, dry } }
+	newLoop(t, "", in(false))
+	newLoop(t, "", in(true))
+	n := nodetest.New(t)
+	o := Options{Config: configOf(t, ""), ProcMount: n.Proc(), HostRoot: t.TempDir(), CgroupMount: filepath.Join(n.Dir, "none"), Log: n.Log.Logger}
+	o.Config.Socket = ""
+	in(false)(&o)
+	b := newBuilder(o, n.Sources, events.NewRing(time.Now()))
+	defer b.close()
+	_, err := b.build(t.Context(), pace.New(1<<30, 2))
+	if want := fmt.Sprintf("%s: another agent (pid %d)", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
+	}
 }

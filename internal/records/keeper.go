@@ -48,7 +48,7 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 		}
 		log.Info("kept again", "what", n.What, "lost", n.Lost)
 	}})
-	if o.Dir != "" && !o.DryRun && (err != nil || !writer.Foreign()) {
+	if o.Dir != "" && !o.DryRun && (err != nil || writer.Foreign() == nil) {
 		var warnings []error
 		state, running, warnings = Load(o.Dir, now, k.bootID)
 		for _, err := range warnings {
@@ -65,6 +65,14 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 
 // Keeps reports whether anything is.
 func (k *Keeper) Keeps() bool { return k != nil && k.writer != nil }
+
+// Foreign says which other agent keeps its records and state there; nil: none does.
+func (k *Keeper) Foreign() error {
+	if !k.Keeps() {
+		return nil
+	}
+	return k.writer.Foreign()
+}
 
 // Would keeps what a dry run would have done.
 func (k *Keeper) Would(r *api.Record) {

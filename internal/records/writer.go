@@ -46,7 +46,7 @@ type Writer struct {
 	o       Options
 	wake    chan struct{} // one slot
 	done    chan struct{}
-	foreign bool
+	foreign error
 	dropped atomic.Uint64 // records given up since the start
 
 	mu     sync.Mutex
@@ -82,8 +82,14 @@ var troubleNames = [...]string{"records", "state", "kernel log"}
 // lockFile is in the state directory, of the one process that writes there.
 const lockFile = "agent.lock"
 
-// errAnother is what a second agent has to say.
-var errAnother = errors.New("another agent keeps its records and state there: stop it, or give this one another stateDir")
+// another is what a second agent has to say.
+func another(dir string, err error) error {
+	who := "another agent"
+	if locked := (*wholefile.LockedError)(nil); errors.As(err, &locked) && locked.PID != 0 {
+		who = fmt.Sprintf("another agent (pid %d)", locked.PID)
+	}
+	return fmt.Errorf("%s: %s keeps its records and state there: stop it, or give this one another stateDir", dir, who)
+}
 
 // acquire takes the directory's lock: two agents would take each other's evictions for their own. An error: another process has it. Where
 // there can be no lock, what is written says what is wrong.
@@ -93,7 +99,7 @@ func (w *Writer) acquire() error {
 	}
 	var err error
 	if w.lock, err = wholefile.Lock(filepath.Join(w.o.Dir, lockFile)); errors.Is(err, wholefile.ErrLocked) {
-		return fmt.Errorf("%s: %w", w.o.Dir, errAnother)
+		return another(w.o.Dir, err)
 	}
 	if err == nil {
 		for _, name := range []string{StateFile, File} {
@@ -127,13 +133,13 @@ func Start(o Options) (*Writer, error) {
 	}
 	err = w.acquire()
 	w.said(toState, err)
-	w.foreign = err != nil
+	w.foreign = err
 	go w.run()
 	return w, nil
 }
 
-// Foreign reports whether another process had the directory's lock when this one started.
-func (w *Writer) Foreign() bool { return w.foreign }
+// Foreign says which other process had the directory's lock when this one started; nil: none had.
+func (w *Writer) Foreign() error { return w.foreign }
 
 // Begin hands over the record of an eviction that has begun, and has a line written to the kernel's log. The Writer owns what the record
 // points to.

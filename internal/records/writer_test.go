@@ -362,12 +362,13 @@ func TestTwoAgents(t *testing.T) {
 	}
 	until(t, func() bool { return strings.Count(text(), "first") == 2 })
 	second, said := start(t, Options{Dir: dir, BootID: "b", Retry: time.Millisecond})
-	if first.Foreign() || !second.Foreign() {
+	if first.Foreign() != nil || second.Foreign() == nil {
 		t.Errorf("first locked out: %v, second: %v", first.Foreign(), second.Foreign())
 	}
 	second.Save(State{HoldOffs: []HoldOff{{UID: "second"}}})
 	second.Begin(api.Record{ID: "second", Outcome: api.OutcomeRunning})
-	want := dir + ": another agent keeps its records and state there: stop it, or give this one another stateDir"
+	want := fmt.Sprintf("%s: another agent (pid %d) keeps its records and state there: stop it, or give this one another stateDir",
+		dir, os.Getpid())
 	if got := said.wait(t, 1); !strings.Contains(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

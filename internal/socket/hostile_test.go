@@ -361,7 +361,7 @@ func TestSecondAgentAndStaleSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	another := "socket " + path + ": another agent answers there: stop it, or give this one another socket"
+	another := fmt.Sprintf("socket %s: another agent (pid %d) answers there: stop it, or give this one another socket", path, os.Getpid())
 	if _, err := Listen(Options{Path: path, Pods: podstore.New()}); err == nil || err.Error() != another {
 		t.Errorf("a second one: error %v", err)
 	}

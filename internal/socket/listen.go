@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/internal/wholefile"
 )
 
 // maxPath is the longest path of a unix socket in bytes (sun_path in include/uapi/linux/un.h, less the ending 0).
@@ -104,24 +106,22 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// errAnother is what a second agent gets.
-var errAnother = errors.New("another agent answers there: stop it, or give this one another socket")
+// another is what a second agent gets; pid is the first one's, 0: not known.
+func another(pid int) error {
+	who := "another agent"
+	if pid > 0 {
+		who = fmt.Sprintf("another agent (pid %d)", pid)
+	}
+	return fmt.Errorf("%s answers there: stop it, or give this one another socket", who)
+}
 
-// lock keeps two agents from taking each other's socket for a stale one. The kernel releases it when the process ends, whatever
-// its end.
+// lock keeps two agents from taking each other's socket for a stale one.
 func lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
+	f, err := wholefile.Lock(path)
+	if locked := (*wholefile.LockedError)(nil); errors.As(err, &locked) {
+		return nil, another(locked.PID)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errAnother
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return f, nil
+	return f, err
 }
 
 // free reports whether the path may be taken: nothing is there, or a socket at which no process answers.
@@ -138,14 +138,28 @@ func free(path string) error {
 	conn, err := net.DialTimeout("unix", path, dialLimit)
 	switch {
 	case err == nil:
-		conn.Close()
-		return errAnother
+		defer conn.Close()
+		return another(pidOf(conn))
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
 		return nil // no process listens any more
 	case errors.Is(err, unix.EAGAIN): // a process listens and does not keep up
-		return errAnother
+		return another(0)
 	}
 	return err
+}
+
+// pidOf is the process that listens at the other end of a connection; 0: not known.
+func pidOf(c net.Conn) (pid int) {
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	return pid
 }
 
 // release removes the socket, if it is still the one that was made, and lets another agent have its place.

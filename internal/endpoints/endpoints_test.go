@@ -154,3 +154,22 @@ func TestASlowReaderIsDropped(t *testing.T) {
 		log.Info("evicted", "text", text)
 	}
 }
+
+// Profiles are there where the configuration says so, and never on the network.
+func TestProfiles(t *testing.T) {
+	if New(Options{}).Find(api.PathPprof+"heap") != nil {
+		t.Error("served although nobody wants it")
+	}
+	e := New(Options{Pprof: true})
+	for target, want := range map[string]string{
+		"": "goroutine\n", "goroutine?debug=1": "goroutine profile:", "profile?seconds=0.01": "", "profile?seconds=9999": "at most 60",
+		"nothing": "no such profile",
+	} {
+		if got := ask(e, api.PathPprof+target); !strings.Contains(got.Body.String(), want) || got.Body.Len() == 0 {
+			t.Errorf("%s: %d %s", target, got.Code, got.Body)
+		}
+	}
+	if h, _ := e.Remote(api.PathPprof + "heap"); h != nil {
+		t.Error("served on the network")
+	}
+}

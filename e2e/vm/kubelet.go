@@ -136,9 +136,14 @@ func (n *Node) KubeletLog(lines int) string { return n.Tail(KubeletLogPath, line
 
 // KubeletSummary is the kubelet's /stats/summary: JSON of k8s.io/kubelet/pkg/apis/stats/v1alpha1.
 func (n *Node) KubeletSummary(ctx context.Context) ([]byte, error) {
-	res, err := n.Exec(ctx, "/bin/busybox", "wget", "-q", "-O", "-", "http://127.0.0.1:10255/stats/summary")
+	return n.AskKubelet(ctx, "/stats/summary")
+}
+
+// AskKubelet is what the kubelet answers at a path of its read-only port.
+func (n *Node) AskKubelet(ctx context.Context, path string) ([]byte, error) {
+	res, err := n.Exec(ctx, "/bin/busybox", "wget", "-q", "-O", "-", "http://127.0.0.1:10255"+path)
 	if err == nil && res.Code != 0 {
-		err = fmt.Errorf("kubelet: /stats/summary: %s", strings.TrimSpace(string(res.Stderr)))
+		err = fmt.Errorf("kubelet: %s: %s", path, strings.TrimSpace(string(res.Stderr)))
 	}
 	return res.Stdout, err
 }

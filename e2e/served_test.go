@@ -1,0 +1,229 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"jettison/api"
+	"jettison/e2e/vm"
+)
+
+// answers is what the agent answers at a path of its socket.
+func (n *node) answers(path string) string {
+	n.t.Helper()
+	text, err := n.AskAgent(n.ctx, path)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// samples are those of a text of Prometheus by name and labels, and its lines HELP and TYPE by name of family.
+func (n *node) samples(text string) (values map[string]float64, families map[string]string) {
+	n.t.Helper()
+	values, families = map[string]float64{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "# ") {
+			families[strings.Fields(line)[2]] += line + "\n"
+			continue
+		}
+		at := strings.LastIndexByte(line, '}') + 1
+		if at == 0 {
+			at = strings.IndexByte(line, ' ')
+		}
+		fields := strings.Fields(line[at:]) // a value, and a time
+		if len(fields) == 0 {
+			n.t.Fatalf("no sample: %q", line)
+		}
+		v, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil {
+			n.t.Fatalf("%v in %q", err, line)
+		}
+		values[line[:at]] = v
+	}
+	return values, families
+}
+
+// resourceTolerances are by family what may lie between the kubelet's figure and the agent's, as tolerances has it of Summaries.
+var resourceTolerances = map[string]float64{
+	"node_cpu_usage_seconds_total": 25, "pod_cpu_usage_seconds_total": 1, "container_cpu_usage_seconds_total": 1,
+	"node_memory_working_set_bytes": 48 * mib, "pod_memory_working_set_bytes": 2 * mib, "container_memory_working_set_bytes": 2 * mib,
+	"node_swap_usage_bytes":        mib,
+	"container_start_time_seconds": 2, // one has it from the runtime, the other from the cgroup
+}
+
+// differences are what the kubelet's resource metrics have and the agent's have not, or otherwise. The agent's own pod is left out: to be
+// asked costs it something.
+func (n *node) differences(kubelet, ours string) (out []string) {
+	n.t.Helper()
+	theirs, theirFamilies := n.samples(kubelet)
+	values, families := n.samples(ours)
+	for name, head := range theirFamilies {
+		if name != "scrape_error" && families[name] != head && families[name] != "" {
+			out = append(out, fmt.Sprintf("%s is %q, of the kubelet %q", name, families[name], head))
+		}
+	}
+	for sample, v := range theirs {
+		family, _, _ := strings.Cut(sample, "{")
+		if family == "scrape_error" || strings.Contains(sample, n.agent.Object.Name) {
+			continue
+		}
+		got, ok := values[sample]
+		if !ok || math.Abs(got-v) > resourceTolerances[family] {
+			out = append(out, fmt.Sprintf("%s: the kubelet %v, the agent %v (%v)", sample, v, got, ok))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// What the agent serves as a kubelet does is what the kubelet beside it serves, field by field.
+func TestKubeletAndTheSocketAgree(t *testing.T) {
+	n := startKubeletNode(t, vm.KubeletOptions{})
+	names := n.idlePods()
+	n.startAgent(config("staticPodPath: " + vm.StaticPods))
+	n.agentSays("started", 1)
+	if text := n.answers(api.PathMetrics); strings.Contains(text, "\nkubelet_") {
+		t.Errorf("a name of the kubelet's is served: %s", text)
+	}
+	var rows []row
+	var wrong []string
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(25 * time.Second) {
+		before := n.summary([]byte(n.answers(api.PathSummary)))
+		kubelet := n.kubeletSummary()
+		resource, err := n.AskKubelet(n.ctx, api.PathResource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong = n.differences(string(resource), n.answers(api.PathResource))
+		after := n.summary([]byte(n.answers(api.PathSummary)))
+		rows = compare(before, comparable(kubelet, n.agent.Object.Name, ""), after) // of networks the socket tells nothing
+		missing := missingPods(rows, names)
+		if len(missing) == 0 && len(wrong) == 0 && !slices.ContainsFunc(rows, func(r row) bool { return !r.ok }) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("the kubelet and the socket differ; the kubelet knows nothing of %v; resource metrics:\n%s", missing, strings.Join(wrong, "\n"))
+			break
+		}
+	}
+	var table strings.Builder
+	if err := printRows(&table, rows); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the kubelet beside the agent's socket:\n%s", &table)
+}
+
+// scrapers are how many read metrics at the same time, once a second each.
+const scrapers = 20
+
+// scrape has so many scrapers read until the returned function ends them; that tells how many answers there were.
+func (n *node) scrape(b *testing.B) (stop func() (answers int)) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	done, answers := make(chan struct{}), 0
+	for range scrapers {
+		all.Go(func() {
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			for {
+				if _, err := n.AskAgent(n.ctx, api.PathMetrics); err != nil {
+					b.Error(err)
+				}
+				mu.Lock()
+				answers++
+				mu.Unlock()
+				select {
+				case <-tick.C:
+				case <-done:
+					return
+				}
+			}
+		})
+	}
+	return func() int {
+		close(done)
+		all.Wait()
+		return answers
+	}
+}
+
+// BenchmarkScrapes lets a pod leak again and again, in turn with and without 20 clients that read /metrics once a second each, and prints
+// how long it took from the threshold to the kill, and what a scrape costs.
+func BenchmarkScrapes(b *testing.B) {
+	n := startNode(b)
+	n.startAgent("")
+	n.fillTo(160 * mib)
+	times := map[bool][]time.Duration{}
+	runs := 0
+	for b.Loop() {
+		for _, loaded := range []bool{false, true} {
+			runs++
+			stopScraping := func() int { return 0 }
+			if loaded {
+				stopScraping = n.scrape(b)
+			}
+			victim := n.run(leaker())
+			stop := n.watch(victim)
+			n.dies(victim)
+			line := n.agentSays("evicted", runs)
+			s := stop()
+			stopScraping()
+			if s.Crossed == 0 {
+				b.Fatalf("run %d: sampler %+v, agent %v", runs, s, line.Fields)
+			}
+			times[loaded] = append(times[loaded], time.Duration(int64(line.Duration("killedAtMonotonic"))-s.Crossed))
+			if err := victim.Remove(n.ctx); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "\nkernel %s, %d evictions with %d scrapers and as many without, crossed to kill, ms\nwhat\tp50\tp95\tmax\t\n",
+		n.Kernel, len(times[true]), scrapers)
+	at := func(loaded bool, q float64) float64 {
+		t := times[loaded]
+		slices.Sort(t)
+		return float64(t[int(q*float64(len(t)-1)+0.5)]) / 1e6
+	}
+	for _, loaded := range []bool{false, true} {
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t\n", map[bool]string{false: "unloaded", true: "loaded"}[loaded], at(loaded, 0.5), at(loaded, 0.95), at(loaded, 1))
+	}
+	fmt.Fprintf(w, "ratio\t%.2f\t%.2f\t%.2f\t\n", at(true, 0.5)/at(false, 0.5), at(true, 0.95)/at(false, 0.95), at(true, 1)/at(false, 1))
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	n.scrapeCost(b)
+}
+
+// scrapeCost prints what a scrape costs of CPU: what the agent used with scrapers, less what it used without.
+func (n *node) scrapeCost(b *testing.B) {
+	agent := n.mainProcess(n.agent.Pod)
+	ticks := func() float64 { // utime and stime, fields 14 and 15, in hundredths of a second (proc_pid_stat(5))
+		f := strings.Fields(n.shell("cat /proc/" + agent + "/stat"))
+		user, err1 := strconv.ParseFloat(f[13], 64)
+		system, err2 := strconv.ParseFloat(f[14], 64)
+		if err1 != nil || err2 != nil {
+			b.Fatal(err1, err2)
+		}
+		return user + system
+	}
+	const long = 30 * time.Second
+	began := ticks()
+	time.Sleep(long)
+	idle := ticks() - began
+	stop := n.scrape(b)
+	began = ticks()
+	time.Sleep(long)
+	used := ticks() - began
+	answers := stop()
+	fmt.Printf("a scrape costs %.2f ms of CPU (%d of them in %v; at rest %.0f ms)\n", (used-idle)*10/float64(answers), answers, long, idle*10)
+}

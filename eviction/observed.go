@@ -50,6 +50,7 @@ type SignalState struct {
 	Signal     stats.Signal
 	Observed   stats.Observation
 	Thresholds []string
+	Limits     []uint64 // of each, in the signal's unit; nil: the capacity is not known
 }
 
 // Signals are those that some threshold is for, in the order of the configuration.
@@ -61,11 +62,10 @@ func (m *Manager) Signals() (out []SignalState) {
 			at = len(out)
 			out = append(out, SignalState{Signal: t.Signal, Observed: m.Observed(t.Signal)})
 		}
-		text := t.String()
-		if t.Grace > 0 {
-			text += " for " + t.Grace.String()
+		out[at].Thresholds = append(out[at].Thresholds, t.Text())
+		if o := &out[at].Observed; o.OK {
+			out[at].Limits = append(out[at].Limits, t.Value.Of(o.Capacity))
 		}
-		out[at].Thresholds = append(out[at].Thresholds, text)
 	}
 	return out
 }

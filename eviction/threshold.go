@@ -67,6 +67,14 @@ func (t Threshold) String() string {
 	return string(t.Signal) + "<" + t.Value.String()
 }
 
+// Text is the threshold with its grace period: memory.available<1Gi for 30s.
+func (t Threshold) Text() string {
+	if t.Grace > 0 {
+		return t.String() + " for " + t.Grace.String()
+	}
+	return t.String()
+}
+
 func shortDuration(d time.Duration) string {
 	if d%time.Minute == 0 {
 		return strconv.Itoa(int(d/time.Minute)) + "m"

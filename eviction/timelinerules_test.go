@@ -28,6 +28,7 @@ const (
 	ruleTwice       = "twice"       // none is killed again while it dies
 	ruleOne         = "one"         // one victim a step
 	ruleOutcome     = "outcome"     // every eviction has one outcome, and an end
+	ruleOutlook     = "outlook"     // who is asked whom a threshold would have evicted names its victim
 	ruleCalm        = "calm"        // nothing is left once all is well
 	ruleOrder       = "order"       // the order of pods in the input is of no consequence
 	ruleDeterminism = "determinism" // nor is anything else but the input
@@ -367,6 +368,23 @@ func (r *rules) decision(d *Decision, in Input) {
 			r.fail(rulePhase, "%s lives, and is not ranked", p.uid)
 		}
 	}
+}
+
+// outlook holds an answer against the decision that was made of the same look.
+func (r *rules) outlook(d *Decision, all []Outlook) {
+	if len(d.Evictions) != 1 || !d.Evictions[0].Disruption {
+		return
+	}
+	for _, o := range all {
+		if o.Threshold.Signal != d.Signal.Threshold.Signal || o.Threshold.Grace != d.Signal.Threshold.Grace {
+			continue
+		}
+		if len(o.Ranking) == 0 || o.Withheld != "" || o.Ranking[0].Pod.PodRef.UID != d.Evictions[0].Pod.PodRef.UID || !o.Met {
+			r.fail(ruleOutlook, "%s is evicted, %d candidates, withheld: %q", d.Evictions[0].Pod.PodRef.UID, len(o.Ranking), o.Withheld)
+		}
+		return
+	}
+	r.fail(ruleOutlook, "no word of %s", d.Signal.Threshold)
 }
 
 // armed holds while the breaker stops: what it stopped for is what is first in the ranking still, and as it was.

@@ -270,6 +270,9 @@ func (s *shell) choose(look Look, ready *Ready) (Decision, Input) {
 	}
 	d := s.m.Step(now, input)
 	s.rules.decision(&d, input)
+	if s.shuffle == nil { // of two timelines that are to be the same, one is asked
+		s.rules.outlook(&d, s.m.Outlook(now, input))
+	}
 	if len(d.Evictions) == 1 && d.Evictions[0].Inexact() {
 		input.Summary = s.summary(now, false, false)
 		d = s.m.Step(now, input)

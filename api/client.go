@@ -26,6 +26,7 @@ const (
 	PathPods     = "/v1/pods"
 	PathAdmit    = "/v1/admit"
 	PathEvents   = "/v1/events"
+	PathOutlook  = "/v1/outlook"
 	PathHealth   = "/healthz"
 	PathReady    = "/readyz"
 	PathMetrics  = "/metrics"

@@ -113,6 +113,8 @@ type SignalState struct {
 	Time      *time.Time `json:"time,omitempty"`   // when it was read; nil: not known
 	Reason    string     `json:"reason,omitempty"` // why it is not observed
 	Threshold []string   `json:"thresholds"`       // memory.available<100Mi, with " for 30s" after a soft one
+	// Limits are what these thresholds come to on this node, in the same order and the signal's unit. Absent: it is not observed.
+	Limits []uint64 `json:"limits,omitempty"`
 }
 
 // MetState is a threshold that is met.

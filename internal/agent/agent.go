@@ -12,6 +12,7 @@
 //	shown.go      conditions in the log, and the State that others read
 //	metered.go    what metrics say
 //	served.go     what looks and listens for others, beside the unix socket
+//	outlook.go    whom each threshold would have evicted, for those who ask
 //
 // The parts:
 //
@@ -178,7 +179,7 @@ func newBuilder(o Options, s *sources.Sources, ring *events.Ring) *builder {
 	})
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
-		State: b.shown.forOthers, Admission: b.admission, Reads: b.endpoints, Log: b.log,
+		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Admission: b.admission, Reads: b.endpoints, Log: b.log,
 		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")

@@ -135,6 +135,8 @@ func (l *loop) run(ctx context.Context) {
 			look = true
 		case <-l.shown.asked:
 			l.shown.wanted()
+		case reply := <-l.shown.outlook.asks:
+			l.onOutlook(time.Now(), reply)
 		case <-slow.C:
 			l.onTick(ctx, time.Now())
 			look = true

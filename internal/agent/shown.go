@@ -12,7 +12,7 @@ import (
 	"jettison/internal/evictions"
 	"jettison/internal/metrics"
 	"jettison/internal/repeat"
-	"jettison/stats"
+	"jettison/internal/worded"
 )
 
 // A State is published when something happened, at most every publishSoonest, and when one is asked for and the last is older than fresh.
@@ -40,6 +40,8 @@ type shown struct {
 
 	asked chan struct{}               // one slot: a newer State is wanted
 	last  atomic.Pointer[publication] // never nil
+
+	outlook outlook
 }
 
 // publication is a State that was published. It never changes.
@@ -58,7 +60,8 @@ type conditionState struct {
 func newShown(o Options, endpoint string) *shown {
 	s := &shown{
 		version: o.Version, endpoint: endpoint, dryRun: o.DryRun, states: map[eviction.Condition]conditionState{}, asked: make(chan struct{}, 1),
-		began: time.Now(),
+		began:   time.Now(),
+		outlook: newOutlook(),
 	}
 	s.kubelet.Store(true)
 	s.last.Store(&publication{next: make(chan struct{})})
@@ -163,7 +166,7 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 		out.Conditions = append(out.Conditions, state)
 	}
 	for _, signal := range l.manager.Signals() {
-		out.Signals = append(out.Signals, signalState(signal.Signal, signal.Observed, signal.Thresholds))
+		out.Signals = append(out.Signals, worded.Signal(&signal))
 	}
 	for _, m := range ready.Met {
 		out.Met = append(out.Met, api.MetState{
@@ -174,16 +177,6 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 		out.SetAside = append(out.SetAside, api.AsideState{UID: uid, Until: until})
 	}
 	slices.SortFunc(out.SetAside, func(x, y api.AsideState) int { return cmp.Compare(x.UID, y.UID) })
-	return out
-}
-
-func signalState(signal stats.Signal, o stats.Observation, thresholds []string) api.SignalState {
-	out := api.SignalState{
-		Signal: signal, Observed: o.OK, Available: o.Value, Capacity: o.Capacity, Reason: o.Reason, Threshold: thresholds,
-	}
-	if o.OK && !o.Time.IsZero() {
-		out.Time = &o.Time
-	}
 	return out
 }
 

@@ -24,6 +24,7 @@ import (
 type handler struct {
 	pods      *podstore.Store
 	state     func() any
+	outlook   func() any
 	admission Admission     // nil: no pod is decided on
 	reads     Reads         // nil: nothing else is read
 	limit     time.Duration // for one request
@@ -79,6 +80,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		methods[http.MethodPost] = h.postAdmit
 	case r.URL.Path == api.PathState:
 		methods[http.MethodGet], methods[http.MethodHead] = h.getState, h.getState
+	case r.URL.Path == api.PathOutlook:
+		methods[http.MethodGet] = h.getOutlook
 	case read != nil: // by another method
 		methods[http.MethodGet], methods[http.MethodHead] = nil, nil
 	default:
@@ -105,7 +108,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 
 // paths are those that there are, for people.
 func (h *handler) paths() []string {
-	out := []string{api.PathAdmit, api.PathPods, api.PathPods + "/{uid}", api.PathState}
+	out := []string{api.PathAdmit, api.PathPods, api.PathPods + "/{uid}", api.PathState, api.PathOutlook}
 	if h.reads != nil {
 		out = append(out, h.reads.Paths()...)
 	}
@@ -181,17 +184,27 @@ func (h *handler) deletePod(w http.ResponseWriter, r *http.Request, escaped stri
 
 // getState is GET /v1/state.
 func (h *handler) getState(w http.ResponseWriter, r *http.Request) *failure {
+	return h.tell(w, r, h.state)
+}
+
+// getOutlook is GET /v1/outlook.
+func (h *handler) getOutlook(w http.ResponseWriter, r *http.Request) *failure {
+	return h.tell(w, r, h.outlook)
+}
+
+// tell answers with what the loop says; nil: it says nothing.
+func (h *handler) tell(w http.ResponseWriter, r *http.Request, ask func() any) *failure {
 	if _, err := query(r); err != nil {
 		return bad(err)
 	}
-	var state any
-	if h.state != nil {
-		state = h.state()
+	var said any
+	if ask != nil {
+		said = ask()
 	}
-	if state == nil {
+	if said == nil {
 		return errNoState
 	}
-	return h.answer(w, r, state)
+	return h.answer(w, r, said)
 }
 
 // query are a request's parameters: those that are known, each at most once.

@@ -117,7 +117,7 @@ func (g *garbage) ended(running int) {
 // gc runs jettison gc in the guest.
 func (g *garbage) gc(args ...string) (out gcOutput, code int, stderr string) {
 	g.t.Helper()
-	res, err := g.Exec(g.ctx, append([]string{"/usr/local/bin/jettison", "gc", "-o", "json"}, args...)...)
+	res, err := g.Exec(g.ctx, append([]string{"/usr/local/bin/jettison", "gc", "--yes", "-o", "json"}, args...)...)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func (g *garbage) finishes(e *expected, attempt uint32, process, code string) {
 	g.ended(len(e.running))
 	const dir = "/var/lib/containerd/io.containerd.grpc.v1.cri/containers"
 	// 17 are dead, 16 go; after the third somebody is killed.
-	script := `before=$(ls ` + dir + ` | wc -l); /usr/local/bin/jettison gc -o json > /run/gc.json 2> /run/gc.err & gc=$!
+	script := `before=$(ls ` + dir + ` | wc -l); /usr/local/bin/jettison gc --yes -o json > /run/gc.json 2> /run/gc.err & gc=$!
 		while [ $(ls ` + dir + ` | wc -l) -gt $((before - 3)) ] && kill -0 $gc; do :; done; kill -9 ` + process + `; wait $gc; echo $?`
 	got := strings.TrimSpace(g.shell(script))
 	stderr, _ := g.ReadFile(g.ctx, "/run/gc.err", 0)

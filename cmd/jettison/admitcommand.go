@@ -9,6 +9,7 @@ import (
 
 	"jettison/internal/ask"
 	"jettison/internal/config"
+	"jettison/internal/show"
 )
 
 func admitCommand(stdin *os.File, stdout, stderr io.Writer) *cobra.Command {
@@ -35,7 +36,7 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if o.JSON, err = asJSON(output); err != nil {
+			if o.Format, err = formatOf(output); err != nil {
 				return err
 			}
 			if len(files) != 1 || files[0] == "" {
@@ -57,7 +58,7 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 	f := cmd.Flags()
 	f.StringArrayVarP(&files, "file", "f", nil, "file of the pod, YAML or JSON; - is standard input")
 	f.BoolVar(&o.Preempt, "preempt", false, "have others killed, where the pod is critical and there is no room for it")
-	f.StringVarP(&output, "output", "o", "table", "table or json")
+	addOutput(cmd, &output, show.AsTable)
 	f.StringVar(&o.Socket, "socket", "", "the agent's socket (default socket of the configuration)")
 	f.StringVar(&path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
 	return cmd

@@ -1,34 +1,41 @@
 package main
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"jettison/internal/check"
+	"jettison/internal/show"
+	"jettison/internal/terminal"
 )
 
-func checkCommand(stdout io.Writer) *cobra.Command {
+func checkCommand(stdout *terminal.Screen) *cobra.Command {
 	var flags lookFlags
+	var output string
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Print what this node can do, which sources answer, and every signal",
-		Long: `check looks at the node once and prints four tables: what its kernel can do and what that is for; each source with
-its answer, or why there is none and what to do about it; each rung of the kill ladder, tried on processes of its own in
-scratch cgroups, where it may write; and each signal with its value, its threshold and its age, or why it
-is absent. Then it counts the pods whose priority nobody has told, by the word of an agent that runs here or, without one, by
-annotations and static manifests, and says what to do about them.
+		Long: `check looks at the node once and prints what its kernel can do and what that is for; each source with its answer, or why there
+is none and what to do about it; each rung of the kill ladder, tried on processes of its own in scratch cgroups, where it may write; each
+signal with its value, its threshold and its age, or why it is absent; and what else kills here when the node runs short (systemd-oomd,
+earlyoom, nohang, another agent). Then it counts the pods whose priority nobody has told, by the word of an agent that runs here or, without
+one, by annotations and static manifests, and says what to do about them. It prints what it finds on any host, whatever is missing.
 
-Exit code 1: something that jettison run cannot work without is missing; it is the last line.`,
-		Example: "  jettison check\n  jettison check --watch 10s",
+Exit code 1: something that jettison run cannot work without is missing, or a rung of the kill ladder is refused; the line on stderr says
+which.`,
+		Example: "  jettison check\n  jettison check --watch 10s\n  jettison check -o json | jq .rivals",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			format, err := formatOf(output)
+			if err != nil {
+				return err
+			}
 			if err := flags.load(cmd.Context()); err != nil {
 				return err
 			}
-			return check.Run(cmd.Context(), stdout, flags.options)
+			return check.Run(cmd.Context(), stdout, flags.options, format)
 		},
 	}
 	flags.add(cmd)
+	addOutput(cmd, &output, show.AsTable)
 	return cmd
 }

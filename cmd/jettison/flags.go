@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,12 +11,14 @@ import (
 
 	"jettison/internal/config"
 	"jettison/internal/observe"
+	"jettison/internal/show"
 )
 
 // lookFlags are those of the commands that look at a node once.
 type lookFlags struct {
 	config  config.Places
 	options observe.Options
+	socket  string // of the agent, in place of the configuration's; empty: that one
 }
 
 func (l *lookFlags) add(cmd *cobra.Command) {
@@ -47,6 +50,9 @@ func (l *lookFlags) find(ctx context.Context) (err error) {
 	if l.options.Config, err = config.Find(ctx, l.config); err != nil {
 		return usageError{err}
 	}
+	if l.socket != "" {
+		l.options.Config.Socket = l.socket
+	}
 	return nil
 }
 
@@ -76,10 +82,27 @@ func (l *lookFlags) load(ctx context.Context) error {
 	return l.find(ctx)
 }
 
-// asJSON reads the flag --output.
-func asJSON(output string) (bool, error) {
-	if output != "table" && output != "json" {
-		return false, usageError{fmt.Errorf("--output %q: want table or json", output)}
+// addSocket adds the flag of where the agent is asked.
+func (l *lookFlags) addSocket(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&l.socket, "socket", "", "the agent's socket (default socket of the configuration)")
+}
+
+// nodeName is what the node is called: as its configuration says, or the DaemonSet, or the machine.
+func (l *lookFlags) nodeName() string {
+	host, _ := os.Hostname()
+	return cmp.Or(l.options.Config.HostnameOverride, os.Getenv("NODE_NAME"), host)
+}
+
+// addOutput adds the flag of how an answer is printed.
+func addOutput(cmd *cobra.Command, output *string, by show.Format) {
+	cmd.Flags().StringVarP(output, "output", "o", string(by), "table, wide, json or yaml")
+}
+
+// formatOf reads that flag.
+func formatOf(output string) (show.Format, error) {
+	format, err := show.ParseFormat(output)
+	if err != nil {
+		return "", usageError{err}
 	}
-	return output == "json", nil
+	return format, nil
 }

@@ -22,7 +22,8 @@ func TestGCUsage(t *testing.T) {
 		{[]string{"gc", "--config", "nowhere"}, exitUsage, "nowhere: no such file"},
 		{[]string{"gc", "--from", "nowhere"}, exitFailed, "nowhere/gc.json: no such file or directory: --from names a directory with containers.json, sandboxes.json, images.json and gc.json"},
 		{[]string{"gc", "--dry-run", "--from", "gc_test.go"}, exitFailed, "gc_test.go/gc.json: not a directory: --from names a directory with containers.json, sandboxes.json, images.json and gc.json"},
-		{[]string{"gc", "--from", "nowhere", "-o", "yaml"}, exitUsage, `--output "yaml": want table or json`},
+		{[]string{"gc", "--from", "nowhere", "-o", "xml"}, exitUsage, `--output "xml": want table, wide, json or yaml`},
+		{[]string{"gc"}, exitUsage, "gc: it removes: say --yes, or --dry-run"},
 		{[]string{"gc", "here"}, exitUsage, "gc takes no arguments"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -60,7 +61,7 @@ func TestGCKeepsItsStateWhereTheConfigurationSays(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		args := []string{"gc", "--config", path, "--host-root", dir, "--cgroup-mount", filepath.Join(dir, "none")}
+		args := []string{"gc", "--yes", "--config", path, "--host-root", dir, "--cgroup-mount", filepath.Join(dir, "none")}
 		for _, f := range c.flags {
 			args = append(args, strings.ReplaceAll(f, "%s", dir))
 		}

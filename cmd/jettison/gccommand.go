@@ -1,28 +1,36 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"jettison/internal/gcpass"
+	"jettison/internal/show"
 	"jettison/internal/sources"
+	"jettison/internal/terminal"
 	"jettison/reclaim"
 )
 
 // triggers are what a pass can be for.
 var triggers = map[string]reclaim.Trigger{"periodic": reclaim.Periodic, "diskPressure": reclaim.DiskPressure}
 
-func gcCommand(stdout io.Writer) *cobra.Command {
+func gcCommand(stdin *os.File, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var from, output, trigger string
+	var yes bool
 	var places lookFlags
 	var o gcpass.Options
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove dead containers, sandboxes, logs and images of this node, or plan to",
 		Long: `gc makes one pass on this node: it removes dead containers, sandboxes, logs, links, cgroups and images by the rules of the
-configuration, each step checked again right before it is done, and prints what became of each. --dry-run prints the plan. Beside a kubelet
+configuration, each step checked again right before it is done, and prints what became of each. On a terminal it asks first; elsewhere it
+wants --yes. --dry-run prints the plan. Beside a kubelet
 it only plans, unless the configuration says gc: act. Which pods are gone it knows from the runtime, static manifests and what an
 earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/use/gc.md.
 
@@ -31,15 +39,15 @@ removes nothing. DIR holds containers.json, sandboxes.json and images.json, as "
 print them with -o json, and gc.json: the time, the policy, and which pods there are. docs/reference/formats.md has the format.
 
 A step that failed, a runtime that does not answer or is slow, a malformed file or a policy that cannot be: exit code 1, after the rest.`,
-		Example: "  jettison gc --dry-run\n  jettison gc -o json\n  jettison gc --dry-run --from node1 -o json",
+		Example: "  jettison gc --dry-run\n  jettison gc\n  jettison gc --yes -o json\n  jettison gc --dry-run --from node1 -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if o.JSON, err = asJSON(output); err != nil {
+			if o.Format, err = formatOf(output); err != nil {
 				return err
 			}
 			if from != "" {
-				return gcpass.FromFiles(from, o.JSON, stdout)
+				return gcpass.FromFiles(from, o.Format, stdout)
 			}
 			var ok bool
 			if o.Trigger, ok = triggers[trigger]; !ok {
@@ -47,6 +55,11 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			}
 			if err = places.find(cmd.Context()); err != nil {
 				return err
+			}
+			if !o.DryRun && !yes {
+				if err := confirm(stdin, stderr); err != nil {
+					return err
+				}
 			}
 			o.Config, o.CgroupMount = places.options.Config.Config, places.options.CgroupMount
 			o.ProcMount, o.HostRoot = places.options.ProcMount, places.options.HostRoot
@@ -63,9 +76,24 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 	f := cmd.Flags()
 	f.StringVar(&from, "from", "", "directory of files to plan from; nothing else is looked at, and nothing removed")
 	f.BoolVar(&o.DryRun, "dry-run", false, "plan only")
-	f.StringVarP(&output, "output", "o", "table", "table or json")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask before anything is removed")
+	addOutput(cmd, &output, show.AsTable)
 	f.StringVar(&trigger, "trigger", "periodic", "periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
 	f.StringVar(&o.StateDir, "state-dir", "", "where is kept what outlives a pass; \"\": nothing is (default stateDir of the configuration)")
 	places.addPlaces(cmd)
 	return cmd
+}
+
+// confirm asks a person whether garbage is to be removed. Where nobody can answer, the flag has to say so.
+func confirm(stdin *os.File, stderr io.Writer) error {
+	if !terminal.Is(stdin) {
+		return usageError{errors.New("gc: it removes: say --yes, or --dry-run for the plan alone: standard input is no terminal to ask on")}
+	}
+	fmt.Fprint(stderr, "Remove dead containers, sandboxes, logs and unused images of this node? [y/N] ")
+	answer, _ := bufio.NewReader(stdin).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("gc: nothing was removed: it was not wanted")
 }

@@ -11,8 +11,12 @@
 //	admitcommand.go    admit: internal/ask
 //	statscommand.go    stats: internal/observe, shown by internal/show or written by internal/summaryv1
 //	checkcommand.go    check: internal/check
-//	treecommand.go     tree: internal/nodefiles
 //	restorecommand.go  restore: internal/restore
+//	statuscommand.go   status: internal/status
+//	topcommand.go      top: internal/top
+//	explaincommand.go  explain: internal/explain
+//	snapshotcommand.go snapshot: internal/bundle
+//	unknown.go         words that are no command
 package main
 
 import (
@@ -31,6 +35,8 @@ import (
 	"jettison/internal/kill"
 	"jettison/internal/printable"
 	"jettison/internal/show"
+	"jettison/internal/status"
+	"jettison/internal/terminal"
 )
 
 // version is set by the linker.
@@ -63,17 +69,23 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 // execute runs one command line and returns its exit code. An error is one line on stderr. Whatever is printed goes through
-// printable.Writer: there is no other place that has to think of terminals.
+// printable, here or in terminal.Screen: there is no other place that has to think of terminals.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr)
-	root := command(stdout, stderr)
+	screen := terminal.New(stdout, os.Getenv("NO_COLOR") != "")
+	stderr = printable.Writer(stderr)
+	root := command(screen, stderr)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := unknownCommand(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, ask.ErrRefused):
 		return exitRefused
+	case errors.Is(err, status.ErrUnhealthy): // it was said
+		return exitFailed
 	}
 	if text := show.OneLine(err.Error()); logsJSON(args) {
 		slog.New(slog.NewJSONHandler(stderr, nil)).Error("jettison ends", "error", text)
@@ -98,7 +110,7 @@ func logsJSON(args []string) bool {
 	return false
 }
 
-func command(stdout, stderr io.Writer) *cobra.Command {
+func command(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "jettison",
 		Short: "Keeps a node alive under pressure",
@@ -109,25 +121,21 @@ removing garbage was not enough. Beside a kubelet disks are the kubelet's.
 
 Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 refused (admit). An error is one line on stderr, of JSON
 where --log-format is json.`,
-		SilenceErrors: true, SilenceUsage: true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		// Without a command, and for a word that is none.
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: see jettison --help", args[0])}
-			}
-			return nil
-		},
+		Example:       "  jettison status\n  jettison explain memory.available\n  jettison records --since 24h\n  jettison run --dry-run",
+		SilenceErrors: true, SilenceUsage: true, Version: version,
+		Args: cobra.ArbitraryArgs, // unknownCommand has seen to them
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(
-		runCommand(stderr), replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(stdout),
-		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout), treeCommand(stdout),
+		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout), explainCommand(stdout, stderr),
+		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),
+		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout), snapshotCommand(stdout, stderr),
 		restoreCommand(stdout), versionCommand(stdout),
 	)
 	return root
@@ -142,7 +150,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 
 func versionCommand(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArguments,
+		Use: "version", Short: "Print the version", Example: "  jettison version", Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(stdout, version)
 			return err

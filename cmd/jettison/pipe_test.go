@@ -38,7 +38,7 @@ func TestPipes(t *testing.T) {
 		{[]string{"check", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
 		{[]string{"stats", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
 		{[]string{"gc", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
-		{[]string{"tree", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
+		{[]string{"snapshot", "-", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
 		{[]string{"records", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
 		{[]string{"run", "--config", pipe}, exitUsage, "config: read " + pipe + ": "},
 		{[]string{"replay", "--config", pipe, config}, exitUsage, "config: read " + pipe + ": "},

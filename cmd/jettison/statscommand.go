@@ -8,9 +8,10 @@ import (
 	"jettison/internal/observe"
 	"jettison/internal/show"
 	"jettison/internal/sources"
+	"jettison/internal/terminal"
 )
 
-func statsCommand(stdout, stderr io.Writer) *cobra.Command {
+func statsCommand(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var flags lookFlags
 	var output string
 	cmd := &cobra.Command{
@@ -20,10 +21,10 @@ func statsCommand(stdout, stderr io.Writer) *cobra.Command {
 asked. A source that does not answer within --wait is absent from the output and named on stderr; the others are there.
 
 -o json prints one Summary as the kubelet's Summary API has it (stats/v1alpha1). The sign - in the table: not known.`,
-		Example: "  jettison stats\n  jettison stats -o json --wait 30s",
+		Example: "  jettison stats\n  jettison stats -o wide\n  jettison stats -o json --wait 30s",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			inJSON, err := asJSON(output)
+			format, err := formatOf(output)
 			if err != nil {
 				return err
 			}
@@ -39,10 +40,10 @@ asked. A source that does not answer within --wait is absent from the output and
 			if cmd.Context().Err() != nil {
 				return cmd.Context().Err()
 			}
-			return show.Node(look, flags.options.Config.MemoryAvailable, inJSON, stdout, stderr)
+			return show.Node(look, flags.options.Config.MemoryAvailable, format, stdout, stderr)
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	addOutput(cmd, &output, show.AsTable)
 	return cmd
 }

@@ -33,7 +33,7 @@ type Options struct {
 	Stdin   *os.File
 	Socket  string // the agent's
 	Preempt bool   // have others killed for it, where the pod is critical and there is no room
-	JSON    bool
+	Format  show.Format
 }
 
 // Run asks once and prints the answer; a refusal is ErrRefused. A field that the agent does not know is named on stderr.
@@ -58,8 +58,8 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	for _, field := range answer.Unknown {
 		fmt.Fprintf(stderr, "jettison: admit: %s: unknown field %q: it was not asked about\n", o.File, field)
 	}
-	if o.JSON {
-		err = json.NewEncoder(stdout).Encode(answer)
+	if o.Format.Data() {
+		err = o.Format.Encode(stdout, answer, false)
 	} else if answer.Admit {
 		_, err = fmt.Fprintf(stdout, "%s is admitted\n", p.name)
 	} else {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -14,15 +13,17 @@ import (
 	"jettison/stats"
 )
 
-// printSources prints a line for each. The error is that of one that the agent cannot do without.
-func printSources(w io.Writer, now time.Time, s *sources.Sources, look *observe.Look) error {
-	line := func(name string, err error, detail string) {
-		if err != nil {
-			fmt.Fprintf(w, "%s\tfailed\t%s\n", name, show.OneLine(err.Error()))
-			return
-		}
-		fmt.Fprintf(w, "%s\tok\t%s\n", name, detail)
+// source takes how one answered.
+func (r *Result) source(name string, err error, detail string) {
+	if err != nil {
+		detail = show.OneLine(err.Error())
 	}
+	r.Sources = append(r.Sources, Source{Name: name, OK: err == nil, Detail: detail})
+}
+
+// askSources takes how each answered. The error is that of one that the agent cannot do without.
+func (r *Result) askSources(now time.Time, s *sources.Sources, look *observe.Look) error {
+	line := r.source
 	controllers, err := s.FS.Controllers()
 	line("cgroup v2 "+s.FS.Mount(), err, "controllers "+strings.Join(controllers, " "))
 	where := "this process is in no pod"
@@ -30,10 +31,11 @@ func printSources(w io.Writer, now time.Time, s *sources.Sources, look *observe.
 		where = "this process is in /" + s.Reader.Self()
 	}
 	line("cgroups of pods and /proc", look.Err, fmt.Sprintf("%d pods; %s", len(look.Summary.Pods), where))
-	r := look.Runtime
-	line("runtime "+r.Endpoint, r.Err, fmt.Sprintf("%s %s, %d pods listed in %v, cgroup driver %s", r.Version.Name, r.Version.Version,
-		len(r.Pods), r.Listed.Round(time.Millisecond), cmp.Or(r.Driver, "unknown")))
-	for _, c := range r.Conditions {
+	runtime := look.Runtime
+	line("runtime "+runtime.Endpoint, runtime.Err, fmt.Sprintf("%s %s, %d pods listed in %v, cgroup driver %s",
+		runtime.Version.Name, runtime.Version.Version,
+		len(runtime.Pods), runtime.Listed.Round(time.Millisecond), cmp.Or(runtime.Driver, "unknown")))
+	for _, c := range runtime.Conditions {
 		if !c.Status {
 			line("runtime condition "+c.Type, fmt.Errorf("%s %s", c.Reason, c.Message), "")
 		}
@@ -51,8 +53,5 @@ func printSources(w io.Writer, now time.Time, s *sources.Sources, look *observe.
 	if o := look.Summary.Observe(now, stats.SignalMemoryAvailable, stats.MemoryAvailableLower); !o.OK {
 		return errors.New("memory.available: " + o.Reason)
 	}
-	if r.Err != nil {
-		return r.Err
-	}
-	return nil
+	return runtime.Err
 }

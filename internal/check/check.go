@@ -1,7 +1,8 @@
 // Package check says what a node can do, which sources answer, and how every signal stands, for a person who wants to know whether the
 // agent will work there.
 //
-//	check.go       Run: the four tables, and what the kernel can do
+//	check.go       Run: the tables, and what the kernel can do
+//	result.go      Result: what was found, for programs, and as tables
 //	answers.go     how each source answered
 //	rungs.go       the rungs of the kill ladder, tried on processes of its own
 //	priorities.go  how many pods' priorities are not known
@@ -10,51 +11,67 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
 
 	"jettison/cgroup"
 	"jettison/internal/observe"
+	"jettison/internal/rivals"
 	"jettison/internal/show"
 	"jettison/internal/sources"
+	"jettison/internal/terminal"
 	"jettison/stats"
 )
 
-// Run prints the tables. The error is what the agent would fail with.
-func Run(ctx context.Context, stdout io.Writer, o observe.Options) error {
+// Run prints what was found, whatever fails. The error is what the agent would fail with, or the rung of the kill ladder that does not
+// work.
+func Run(ctx context.Context, stdout *terminal.Screen, o observe.Options, as show.Format) error {
+	r := &Result{Probes: []Probe{}, Sources: []Source{}, Rungs: []Rung{}, Signals: []Signal{}, Rivals: []rivals.Rival{}, Notes: []string{}}
+	failed := r.look(ctx, o)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var err error
+	if r.Rivals, err = rivals.Find(o.ProcMount); err != nil {
+		r.note("%v", err)
+	}
+	if failed != nil {
+		r.Failure = show.OneLine(failed.Error())
+	}
+	if as.Data() {
+		return errors.Join(as.EncodeIndented(stdout, r), failed)
+	}
+	return errors.Join(r.print(stdout, as == show.AsWide), failed)
+}
+
+// look finds everything out that can be. The error is what the agent would fail with.
+func (r *Result) look(ctx context.Context, o observe.Options) error {
 	s, err := sources.Open(o.Options)
 	if err != nil {
+		r.source("sources", err, "")
 		return err
 	}
 	defer s.Close()
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROBE\tANSWER\tDETAIL\tWHAT FOR")
 	for _, f := range cgroup.NewFeatures(s.FS, o.ProcMount, o.SysMount()).Probe() {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Name, f.Answer, show.OrDash(f.Detail), purpose[f.Name])
+		r.Probes = append(r.Probes, Probe{Name: f.Name, Answer: fmt.Sprint(f.Answer), Detail: f.Detail, WhatFor: purpose[f.Name]})
 	}
 	look := observe.Once(ctx, s, o)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	now := look.Time
-	fmt.Fprintln(w, "\nSOURCE\tSTATE\tDETAIL")
-	failed := printSources(w, now, s, look)
-	printLadder(ctx, w, s)
-	fmt.Fprintln(w, "\nSIGNAL\tAVAILABLE\tOF\tSHARE\tTHRESHOLD\tAGE\tREASON")
-	printSignals(w, now, &look.Summary, o)
-	printPressure(w, now, &look.Summary.Node.Pressure, o)
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := printUnknown(ctx, stdout, look, s.Reader.Self(), o); err != nil {
-		return err
-	}
+	failed := r.askSources(look.Time, s, look)
+	rungs := r.tryLadder(ctx, s)
+	r.addSignals(look.Time, &look.Summary, o)
+	r.addPressure(look.Time, &look.Summary.Node.Pressure, o)
+	r.countUnknown(ctx, look, s.Reader.Self(), o)
 	if n := statusRefused(look.Summary.Pods); n > 0 {
-		fmt.Fprintf(stdout, "the runtime's status of %d of %d pods is larger than the agent takes: those of unknown request count as over it\n",
+		r.note("the runtime's status of %d of %d pods is larger than the agent takes: those of unknown request count as over it",
 			n, len(look.Summary.Pods))
 	}
-	return failed
+	if failed != nil {
+		return failed
+	}
+	return rungs
 }
 
 // statusRefused counts the pods whose status is too large.

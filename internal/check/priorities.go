@@ -3,8 +3,6 @@ package check
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"path/filepath"
 	"time"
 
@@ -19,12 +17,12 @@ import (
 // agentLimit is for the answer of an agent that runs here.
 const agentLimit = 2 * time.Second
 
-// printUnknown says how many pods are of unknown priority, and what to do about it. An agent that runs here knows objects of clients, which
-// this command does not: its count is printed, where it answers.
-func printUnknown(ctx context.Context, w io.Writer, look *observe.Look, self string, o observe.Options) error {
+// countUnknown notes how many pods are of unknown priority, and what to do about it. An agent that runs here knows objects of clients,
+// which this command does not: its count is printed, where it answers.
+func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self string, o observe.Options) {
 	if look.Runtime.Err != nil {
-		_, err := fmt.Fprintln(w, "\npods of unknown priority: not known, for the runtime has not told its pods")
-		return err
+		r.note("pods of unknown priority: not known, for the runtime has not told its pods")
+		return
 	}
 	by := "by the agent that runs here"
 	n, err := askAgent(ctx, o.Config.Socket)
@@ -34,12 +32,11 @@ func printUnknown(ctx context.Context, w io.Writer, look *observe.Look, self str
 		count := priorities.Count(&policy, look.Runtime.Pods, staticPods(ctx, look, o), self)
 		n = &count
 	}
-	if _, err := fmt.Fprintf(w, "\n%s (%s)\n", priorities.Text(*n), by); err != nil || n.Unprotected == 0 {
-		return err
+	r.note("%s (%s)", priorities.Text(*n), by)
+	if n.Unprotected > 0 {
+		r.note("a critical one among those is evicted like any other. What protects: namespaces %v, an oom_score_adj of -997 "+
+			"outside the Guaranteed class, the runtime's word that a pod is static. To mend it, %s", o.Config.ProtectedNamespaces, priorities.Ways)
 	}
-	_, err = fmt.Fprintf(w, "a critical one among those is evicted like any other. What protects: namespaces %v, an oom_score_adj of -997\n"+
-		"outside the Guaranteed class, the runtime's word that a pod is static. To mend it, %s\n", o.Config.ProtectedNamespaces, priorities.Ways)
-	return err
 }
 
 // askAgent asks an agent for its count.

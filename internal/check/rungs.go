@@ -2,9 +2,10 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
+	"strings"
 	"time"
 
 	"jettison/internal/kill"
@@ -20,18 +21,39 @@ var ladderPurpose = map[string]string{
 	"mrelease":    "frees its memory from threads of the agent's",
 }
 
-// printLadder runs the self-test, where this process may write to cgroups.
-func printLadder(ctx context.Context, w io.Writer, s *sources.Sources) {
-	fmt.Fprintln(w, "\nRUNG\tANSWER\tTIME\tDETAIL\tWHAT FOR")
+// tryLadder runs the self-test, where this process may write to cgroups. The error names the rungs that are refused.
+func (r *Result) tryLadder(ctx context.Context, s *sources.Sources) error {
 	if s.FS.ReadOnly() || os.Geteuid() != 0 {
-		fmt.Fprintln(w, "all\tnot tested\t-\tneeds root and a writable cgroup v2 hierarchy (docs/use/privileges.md)\t-")
-		return
+		r.Rungs = append(r.Rungs, Rung{
+			Name: "all", Answer: string(kill.Untested), Detail: "needs root and a writable cgroup v2 hierarchy (docs/use/privileges.md)",
+		})
+		return nil
 	}
-	for _, r := range kill.SelfTest(ctx, s.FS, s.Reader.Self()).Rungs {
-		took, detail := r.Took.Round(10*time.Microsecond).String(), "-"
-		if r.Err != nil {
-			took, detail = "-", show.OneLine(r.Err.Error())
+	report := kill.SelfTest(ctx, s.FS, s.Reader.Self())
+	return r.tried(&report)
+}
+
+// tried takes what a self-test has found.
+func (r *Result) tried(report *kill.Report) error {
+	var refused []string
+	for _, g := range report.Rungs {
+		rung := Rung{Name: g.Rung, Answer: string(g.Outcome), WhatFor: ladderPurpose[g.Rung]}
+		if g.Err != nil {
+			rung.Detail = show.OneLine(g.Err.Error())
+		} else {
+			rung.Took = g.Took.Round(10 * time.Microsecond).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Rung, r.Outcome, took, detail, ladderPurpose[r.Rung])
+		if g.Outcome == kill.Refused {
+			refused = append(refused, g.Rung+": "+rung.Detail)
+		}
+		r.Rungs = append(r.Rungs, rung)
 	}
+	switch {
+	case len(refused) > 0:
+		return fmt.Errorf("check: rungs of the kill ladder are refused: %s: give the agent what docs/use/privileges.md names",
+			strings.Join(refused, "; "))
+	case len(report.Rungs) > 0 && !report.Kills():
+		return errors.New("check: no rung of the kill ladder kills here, so that only the runtime can end a pod")
+	}
+	return nil
 }

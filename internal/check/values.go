@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -11,13 +10,13 @@ import (
 	"jettison/stats"
 )
 
-// printSignals prints each signal that is an amount available.
-func printSignals(w io.Writer, now time.Time, s *stats.Summary, o observe.Options) {
+// addSignals takes each signal that is an amount available.
+func (r *Result) addSignals(now time.Time, s *stats.Summary, o observe.Options) {
 	for _, signal := range stats.Signals {
 		threshold := thresholds(o, signal)
 		v := s.Observe(now, signal, o.Config.MemoryAvailable)
 		if !v.OK {
-			fmt.Fprintf(w, "%s\tabsent\t-\t-\t%s\t-\t%s\n", signal, threshold, v.Reason)
+			r.Signals = append(r.Signals, Signal{Name: string(signal), Available: "absent", Threshold: threshold, Reason: v.Reason})
 			continue
 		}
 		note := ""
@@ -25,9 +24,10 @@ func printSignals(w io.Writer, now time.Time, s *stats.Summary, o observe.Option
 			note = fmt.Sprintf("%s: workingSet %s, kernel %s", o.Config.MemoryAvailable,
 				by(s, stats.MemoryAvailableWorkingSet), by(s, stats.MemoryAvailableKernel))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%v\t%s\n", signal,
-			show.Amount(signal, v.Value), show.Amount(signal, v.Capacity), show.Percent(v), threshold,
-			now.Sub(v.Time).Round(time.Millisecond), note)
+		r.Signals = append(r.Signals, Signal{
+			Name: string(signal), Available: show.Amount(signal, v.Value), Of: show.Amount(signal, v.Capacity), Share: show.Percent(v),
+			Threshold: threshold, Age: now.Sub(v.Time).Round(time.Millisecond).String(), Reason: note,
+		})
 	}
 }
 
@@ -44,7 +44,7 @@ func thresholds(o observe.Options, signal stats.Signal) string {
 		}
 		all = append(all, text)
 	}
-	return show.OrDash(strings.Join(all, ", "))
+	return strings.Join(all, ", ")
 }
 
 func by(s *stats.Summary, how stats.MemoryAvailable) string {
@@ -52,15 +52,16 @@ func by(s *stats.Summary, how stats.MemoryAvailable) string {
 	return show.Size(stats.Opt[uint64]{V: o.Value, OK: o.OK})
 }
 
-// printPressure prints the share of time stalled, of each resource.
-func printPressure(w io.Writer, now time.Time, p *stats.NodePressure, o observe.Options) {
-	for _, r := range []struct {
+// addPressure takes the share of time stalled, of each resource.
+func (r *Result) addPressure(now time.Time, p *stats.NodePressure, o observe.Options) {
+	for _, k := range []struct {
 		name string
 		of   *stats.Pressure
 	}{{"memory", &p.Memory}, {"io", &p.IO}, {"cpu", &p.CPU}} {
-		some, full := r.of.Stats.V.Some.Avg10, r.of.Stats.V.Full.Avg10
-		printStalls(w, now, stats.Signal(r.name+".pressure.some"), r.of, stalls{r.of.Some, some, r.of.Stats.OK && r.of.Stats.V.HasSome}, o)
-		printStalls(w, now, stats.Signal(r.name+".pressure.full"), r.of, stalls{r.of.Full, full, r.of.Stats.OK && r.of.Stats.V.HasFull}, o)
+		of := k.of
+		some, full := of.Stats.V.Some.Avg10, of.Stats.V.Full.Avg10
+		r.addStalls(now, stats.Signal(k.name+".pressure.some"), of, stalls{of.Some, some, of.Stats.OK && of.Stats.V.HasSome}, o)
+		r.addStalls(now, stats.Signal(k.name+".pressure.full"), of, stalls{of.Full, full, of.Stats.OK && of.Stats.V.HasFull}, o)
 	}
 }
 
@@ -71,14 +72,19 @@ type stalls struct {
 	known bool
 }
 
-func printStalls(w io.Writer, now time.Time, signal stats.Signal, of *stats.Pressure, s stalls, o observe.Options) {
+func (r *Result) addStalls(now time.Time, signal stats.Signal, of *stats.Pressure, s stalls, o observe.Options) {
 	if !s.known {
-		fmt.Fprintf(w, "%s\tabsent\t-\t-\t-\t-\tthe kernel reports no pressure: boot it with psi=1\n", signal)
+		r.Signals = append(r.Signals, Signal{
+			Name: string(signal), Available: "absent", Threshold: thresholds(o, signal),
+			Reason: "the kernel reports no pressure: boot it with psi=1",
+		})
 		return
 	}
 	note := fmt.Sprintf("stalled: 1s %s, 10s %s, kernel's avg10 %.2f%%",
 		share(s.share.Over1s, o.Watch, time.Second), share(s.share.Over10s, o.Watch, 10*time.Second), s.avg10)
-	fmt.Fprintf(w, "%s\t-\t-\t-\t%s\t%v\t%s\n", signal, thresholds(o, signal), now.Sub(of.Time).Round(time.Millisecond), note)
+	r.Signals = append(r.Signals, Signal{
+		Name: string(signal), Threshold: thresholds(o, signal), Age: now.Sub(of.Time).Round(time.Millisecond).String(), Reason: note,
+	})
 }
 
 func share(v stats.Opt[float64], watched, window time.Duration) string {

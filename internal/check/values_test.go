@@ -1,10 +1,10 @@
 package check
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,18 +34,18 @@ func TestSignals(t *testing.T) {
 		KernelAvailableBytes: stats.Some(uint64(300 << 20)),
 	}
 	s.Node.PIDs = stats.NodePIDStats{Time: now, Max: stats.Some(uint64(100)), Current: stats.Some(uint64(25))}
-	var out bytes.Buffer
-	printSignals(&out, now, &s, options())
-	for _, want := range []string{
-		"memory.available\t300Mi\t1000Mi\t30.0%\t<100Mi\t1s\tlower: workingSet 400Mi, kernel 300Mi\n", "pid.available\t75\t100\t75.0%\t-\t0s\t\n",
-		"nodefs.available\tabsent\t-\t-\t<10%\t-\t",
+	var r Result
+	r.addSignals(now, &s, options())
+	for _, want := range []Signal{
+		{"memory.available", "300Mi", "1000Mi", "30.0%", "<100Mi", "1s", "lower: workingSet 400Mi, kernel 300Mi"},
+		{"pid.available", "75", "100", "75.0%", "", "0s", ""},
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+		if !slices.Contains(r.Signals, want) {
+			t.Errorf("no %+v in\n%+v", want, r.Signals)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); n != len(stats.Signals) {
-		t.Errorf("%d lines", n)
+	if n := len(r.Signals); n != len(stats.Signals) || r.Signals[4].Available != "absent" || r.Signals[4].Threshold != "<10%" {
+		t.Errorf("%d signals: %+v", n, r.Signals)
 	}
 }
 
@@ -55,14 +55,14 @@ func TestPressure(t *testing.T) {
 	var p stats.NodePressure
 	p.Memory = stats.Pressure{Time: now, Some: stats.StallShare{Over1s: stats.Some(0.25)}}
 	p.Memory.Stats.OK, p.Memory.Stats.V.HasSome, p.Memory.Stats.V.Some.Avg10 = true, true, 12.5
-	var out bytes.Buffer
-	printPressure(&out, now, &p, options())
-	for _, want := range []string{
-		"memory.pressure.some\t-\t-\t-\t-\t0s\tstalled: 1s 25.00%, 10s - (watched for 1s), kernel's avg10 12.50%\n",
-		"memory.pressure.full\tabsent\t", "cpu.pressure.full\tabsent\t-\t-\t-\t-\tthe kernel reports no pressure: boot it with psi=1\n",
+	var r Result
+	r.addPressure(now, &p, options())
+	for _, want := range []Signal{
+		{Name: "memory.pressure.some", Age: "0s", Reason: "stalled: 1s 25.00%, 10s - (watched for 1s), kernel's avg10 12.50%"},
+		{Name: "cpu.pressure.full", Available: "absent", Reason: "the kernel reports no pressure: boot it with psi=1"},
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+		if !slices.Contains(r.Signals, want) {
+			t.Errorf("no %+v in\n%+v", want, r.Signals)
 		}
 	}
 }
@@ -91,13 +91,11 @@ func TestPriorityUnknown(t *testing.T) {
 	}})}}
 	say := func(want ...string) {
 		t.Helper()
-		var out bytes.Buffer
-		if err := printUnknown(t.Context(), &out, look, "", o); err != nil {
-			t.Fatal(err)
-		}
+		var r Result
+		r.countUnknown(t.Context(), look, "", o)
 		for _, w := range want {
-			if !strings.Contains(out.String(), w) {
-				t.Errorf("no %q in\n%s", w, out.String())
+			if got := strings.Join(r.Notes, "\n"); !strings.Contains(got, w) {
+				t.Errorf("no %q in\n%s", w, got)
 			}
 		}
 	}
@@ -116,7 +114,7 @@ func TestPriorityUnknown(t *testing.T) {
 	defer func() { _ = server.Close() }()
 	say("pods of unknown priority: 4, not protected otherwise: 2 (by", "the agent has not counted yet")
 	state.Pods.UnknownPriority = &api.UnknownPriority{Pods: 1}
-	say("pods of unknown priority: 1, not protected otherwise: 0 (by the agent that runs here)\n")
+	say("pods of unknown priority: 1, not protected otherwise: 0 (by the agent that runs here)")
 	look.Runtime.Err = errors.New("down")
 	say("pods of unknown priority: not known, for the runtime")
 }

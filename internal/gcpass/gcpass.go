@@ -4,7 +4,7 @@
 //	gcpass.go  Run: one pass on this node
 //	known.go   which pods there are, as manifests say, and an agent that runs here
 //	plan.go    FromFiles: a plan from files
-//	json.go    plan and result as -o json prints them
+//	json.go    plan and result as -o json and -o yaml print them
 //	table.go   likewise for people
 package gcpass
 
@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -22,7 +21,9 @@ import (
 	"jettison/internal/beside"
 	"jettison/internal/config"
 	"jettison/internal/garbage"
+	"jettison/internal/show"
 	"jettison/internal/sources"
+	"jettison/internal/terminal"
 	"jettison/reclaim"
 	"jettison/stats/read"
 )
@@ -40,7 +41,7 @@ type Options struct {
 	StateDir    string // of what outlives a pass; empty: nothing does
 	Trigger     reclaim.Trigger
 	DryRun      bool // plan only
-	JSON        bool // print JSON
+	Format      show.Format
 }
 
 // pass is one pass on this node.
@@ -54,7 +55,7 @@ func (p *pass) note(format string, args ...any) {
 }
 
 // Run makes one pass and prints it. The error says why it was not all that it was to be.
-func Run(ctx context.Context, o Options, stdout io.Writer) error {
+func Run(ctx context.Context, o Options, stdout *terminal.Screen) error {
 	if os.Geteuid() != 0 && !o.DryRun {
 		return fmt.Errorf("gc: user %d may not remove anything: run it as root, or with --dry-run", os.Geteuid())
 	}
@@ -63,8 +64,8 @@ func Run(ctx context.Context, o Options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.JSON {
-		err = p.printJSON(stdout, &r)
+	if o.Format.Data() {
+		err = p.printData(stdout, &r)
 	} else {
 		err = p.print(stdout, &r)
 	}

@@ -20,6 +20,7 @@ import (
 	"jettison/cri/critest"
 	"jettison/internal/config"
 	"jettison/internal/show"
+	"jettison/internal/terminal"
 	"jettison/reclaim"
 )
 
@@ -81,7 +82,7 @@ func (n *gcNode) gc(change ...func(*Options)) (stdout, stderr string, code int) 
 		f(&o)
 	}
 	var out bytes.Buffer
-	if err := Run(context.Background(), o, &out); err != nil {
+	if err := Run(context.Background(), o, terminal.Fixed(&out, 0)); err != nil {
 		return out.String(), "jettison: " + show.OneLine(err.Error()) + "\n", 1
 	}
 	return out.String(), "", 0
@@ -89,7 +90,7 @@ func (n *gcNode) gc(change ...func(*Options)) (stdout, stderr string, code int) 
 
 func dryRun(o *Options) { o.DryRun = true }
 
-func inJSON(o *Options) { o.JSON = true }
+func inJSON(o *Options) { o.Format = show.AsJSON }
 
 func (n *gcNode) contains(text string, want ...string) {
 	n.t.Helper()

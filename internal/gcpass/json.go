@@ -1,7 +1,6 @@
 package gcpass
 
 import (
-	"encoding/json"
 	"io"
 
 	"jettison/internal/garbage"
@@ -10,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// output is a plan as -o json prints it.
+// output is a plan as programs read it.
 type output struct {
 	RemoveContainers []string `json:"removeContainers"`
 	RemoveSandboxes  []string `json:"removeSandboxes"`
@@ -24,12 +23,6 @@ type output struct {
 	RemoveCgroups []string `json:"removeCgroups,omitempty"`
 	RemoveVolumes []string `json:"removeVolumes,omitempty"` // UIDs of pods
 	Result        *result  `json:"result,omitempty"`
-}
-
-func encode(w io.Writer, out any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(out)
 }
 
 func outputOf(p *reclaim.Plan) *output {
@@ -75,8 +68,8 @@ type change struct {
 	AvailableBytesAfter  uint64 `json:"availableBytesAfter"`
 }
 
-// printJSON prints the plan and what became of it.
-func (p *pass) printJSON(w io.Writer, r *garbage.Result) error {
+// printData prints the plan and what became of it.
+func (p *pass) printData(w io.Writer, r *garbage.Result) error {
 	out := outputOf(&r.Plan)
 	out.RemoveLinks, out.RemoveCgroups = r.Plan.IDs(reclaim.RemoveLink), r.Plan.IDs(reclaim.RemoveCgroup)
 	out.RemoveVolumes = r.Plan.IDs(reclaim.RemoveVolumes)
@@ -96,7 +89,7 @@ func (p *pass) printJSON(w io.Writer, r *garbage.Result) error {
 		did.Filesystems = append(did.Filesystems, change{f.Path, f.Before, f.After})
 	}
 	out.Result = did
-	return encode(w, out)
+	return p.o.Format.Encode(w, out, false)
 }
 
 func errorText(err error) string {

@@ -3,23 +3,24 @@ package gcpass
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"jettison/internal/gcfiles"
+	"jettison/internal/show"
+	"jettison/internal/terminal"
 )
 
 // FromFiles plans from the files of a directory and prints the plan. The error may be about the policy: then the plan without that part is
 // printed.
-func FromFiles(dir string, asJSON bool, stdout io.Writer) error {
+func FromFiles(dir string, as show.Format, stdout *terminal.Screen) error {
 	node, err := gcfiles.Read(dir)
 	if err != nil {
 		return fmt.Errorf("gc: %w", err)
 	}
 	plan := node.Plan()
-	if asJSON {
-		err = encode(stdout, outputOf(&plan))
+	if as.Data() {
+		err = as.Encode(stdout, outputOf(&plan), false)
 	} else {
-		err = printPlan(stdout, &plan)
+		err = printPlan(stdout, &plan, as == show.AsWide)
 	}
 	for _, wrong := range []struct {
 		part string

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"jettison/internal/gcfiles"
+	"jettison/internal/show"
+	"jettison/internal/terminal"
 )
 
 // A plan from files of a node with 10,000 dead containers in 2,000 pods, a fifth of them gone, and 1,000 images: files as long as crictl's.
@@ -53,7 +55,7 @@ func BenchmarkFromFiles(b *testing.B) {
 	})
 	b.Run("print", func(b *testing.B) {
 		for b.Loop() {
-			if err := FromFiles(dir, false, io.Discard); err != nil {
+			if err := FromFiles(dir, show.AsTable, terminal.Fixed(io.Discard, 0)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"jettison/internal/gcfiles"
 	"jettison/internal/show"
+	"jettison/internal/terminal"
 )
 
 // The scripts in testdata/scripts write a directory of files and plan from it; go test ./internal/gcpass -run Scripts -rewrite writes the
@@ -79,7 +80,11 @@ func (s *gcScript) run(t *testing.T, d *datadriven.TestData) string {
 // plan plans and prints; what of the JSON is empty is left out of the answer.
 func (s *gcScript) plan(inJSON bool) string {
 	var stdout bytes.Buffer
-	err := FromFiles(s.dir, inJSON, &stdout)
+	as := show.AsTable
+	if inJSON {
+		as = show.AsJSON
+	}
+	err := FromFiles(s.dir, as, terminal.Fixed(&stdout, 0))
 	out := stdout.String()
 	var plan output
 	if inJSON && json.Unmarshal(stdout.Bytes(), &plan) == nil {

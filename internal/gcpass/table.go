@@ -3,33 +3,36 @@ package gcpass
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"jettison/internal/garbage"
 	"jettison/internal/show"
+	"jettison/internal/table"
+	"jettison/internal/terminal"
 	"jettison/reclaim"
 	"jettison/stats"
 )
 
 // printPlan prints a plan as a table, in the order in which it would be carried out.
-func printPlan(stdout io.Writer, p *reclaim.Plan) error {
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	if len(p.Steps) > 0 {
-		fmt.Fprintln(w, "STEP\tACTION\tID\tNAME\tAGE\tFREES\tWHY")
-	}
+func printPlan(stdout *terminal.Screen, p *reclaim.Plan, wide bool) error {
+	t := &table.Table{Columns: []table.Column{
+		{Name: "STEP"}, {Name: "ACTION"}, {Name: "ID", Cut: true}, {Name: "NAME", Cut: true}, {Name: "AGE", Right: true, Drop: 1},
+		{Name: "FREES", Right: true}, {Name: "WHY", Fold: true},
+	}}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		age := "-"
 		if !s.Since.IsZero() {
-			age = p.Time.Sub(s.Since).Round(time.Second).String()
+			age = show.Span(p.Time.Sub(s.Since))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			i+1, s.Action, shortID(s), show.OrDash(show.Printable(s.Name)), age, show.Size(s.Bytes), show.Printable(s.Why))
+		t.Add(strconv.Itoa(i+1), s.Action.String(), shortID(s, wide), s.Name, age, show.Size(s.Bytes), s.Why)
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	if len(t.Rows) > 0 {
+		if err := t.Print(stdout, wide); err != nil {
+			return err
+		}
 	}
 	if sum, unknown := p.Bytes(); len(p.Steps) == 0 {
 		fmt.Fprintln(stdout, "nothing to remove")
@@ -44,24 +47,28 @@ func printPlan(stdout io.Writer, p *reclaim.Plan) error {
 	return nil
 }
 
-// shortID is as much of an ID as people use.
-func shortID(s *reclaim.Step) string {
+// shortID is as much of an ID as people use, or all of it.
+func shortID(s *reclaim.Step, whole bool) string {
 	id := s.ID
+	if whole {
+		return id
+	}
 	switch s.Action {
 	case reclaim.RemoveLogs, reclaim.RemoveLink, reclaim.RemoveCgroup, reclaim.RemoveVolumes:
-		return show.Printable(id)
+		return id
 	}
 	id = strings.TrimPrefix(id, "sha256:")
-	return show.Printable(id[:min(len(id), 13)])
+	return id[:min(len(id), 13)]
 }
 
 // print prints the plan if nothing was to be removed, else what became of each step.
-func (p *pass) print(stdout io.Writer, r *garbage.Result) error {
+func (p *pass) print(stdout *terminal.Screen, r *garbage.Result) error {
+	wide := p.o.Format == show.AsWide
 	if r.Observed != "" || r.PutOff != "" || r.Err != nil && len(r.Done) == 0 {
-		if err := printPlan(stdout, &r.Plan); err != nil {
+		if err := printPlan(stdout, &r.Plan, wide); err != nil {
 			return err
 		}
-	} else if err := printDone(stdout, r); err != nil {
+	} else if err := printDone(stdout, r, wide); err != nil {
 		return err
 	}
 	for _, text := range append(r.Odd, p.notes...) {
@@ -76,11 +83,11 @@ func (p *pass) print(stdout io.Writer, r *garbage.Result) error {
 }
 
 // printDone prints what became of each step, as a table.
-func printDone(stdout io.Writer, r *garbage.Result) error {
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	if len(r.Done) > 0 {
-		fmt.Fprintln(w, "STEP\tACTION\tID\tNAME\tFREES\tFREED\tTOOK\tOUTCOME\tWHY")
-	}
+func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
+	t := &table.Table{Columns: []table.Column{
+		{Name: "STEP"}, {Name: "ACTION"}, {Name: "ID", Cut: true}, {Name: "NAME", Cut: true}, {Name: "FREES", Right: true, Drop: 1},
+		{Name: "FREED", Right: true}, {Name: "TOOK", Right: true, Drop: 2}, {Name: "OUTCOME"}, {Name: "WHY", Fold: true},
+	}}
 	for i := range r.Done {
 		d := &r.Done[i]
 		why := d.Step.Why
@@ -90,11 +97,13 @@ func printDone(stdout io.Writer, r *garbage.Result) error {
 		if d.Err != nil {
 			why = show.OneLine(d.Err.Error())
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\n", i+1, d.Action, shortID(d.Step), show.OrDash(show.Printable(d.Name)),
-			show.Size(d.Bytes), show.Size(d.Freed), d.Took.Round(time.Millisecond), d.Outcome, show.Printable(why))
+		t.Add(strconv.Itoa(i+1), d.Action.String(), shortID(d.Step, wide), d.Name, show.Size(d.Bytes), show.Size(d.Freed),
+			d.Took.Round(time.Millisecond).String(), d.Outcome.String(), why)
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	if len(t.Rows) > 0 {
+		if err := t.Print(stdout, wide); err != nil {
+			return err
+		}
 	}
 	if len(r.Done) == 0 {
 		fmt.Fprintln(stdout, "nothing to remove")

@@ -2,30 +2,61 @@ package show
 
 import (
 	"fmt"
+	"math/bits"
+	"strconv"
 	"strings"
+	"time"
 
 	"jettison/stats"
 )
 
 // Amount is a signal's figure in its unit.
 func Amount(signal stats.Signal, v uint64) string {
-	if signal == stats.SignalPIDAvailable || strings.HasSuffix(string(signal), "inodesFree") {
+	switch {
+	case signal == stats.SignalPIDAvailable || strings.HasSuffix(string(signal), "inodesFree"):
 		return fmt.Sprint(v)
+	case Pressure(signal):
+		return fmt.Sprintf("%.1f%%", float64(v)/stats.ShareUnit*100)
 	}
 	return Bytes(v)
 }
 
-// Bytes is so many in the largest unit that keeps two digits or more.
+// Pressure reports whether a signal is a share of time stalled: more is worse.
+func Pressure(signal stats.Signal) bool { return strings.Contains(string(signal), ".pressure.") }
+
+// Bytes is so many in the largest unit of which there is one, with a digit after the point below a hundred.
 func Bytes(v uint64) string {
-	switch {
-	case v < 10<<10:
-		return fmt.Sprintf("%d", v)
-	case v < 10<<20:
-		return fmt.Sprintf("%dKi", v>>10)
-	case v < 100<<30:
-		return fmt.Sprintf("%dMi", v>>20)
+	if v < 1<<10 {
+		return fmt.Sprint(v)
 	}
-	return fmt.Sprintf("%dGi", v>>30)
+	at := (bits.Len64(v) - 1) / 10
+	n := float64(v) / float64(uint64(1)<<(10*at))
+	text := strconv.FormatFloat(n, 'f', 1, 64)
+	if n >= 99.95 {
+		text = strconv.FormatFloat(n, 'f', 0, 64)
+	}
+	return strings.TrimSuffix(text, ".0") + [...]string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}[at]
+}
+
+// Time is an instant with its zone, as tables have it; a dash: none.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// Span is how long something takes, in its two largest units.
+func Span(d time.Duration) string {
+	switch d = d.Round(time.Second); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
 // Percent is the share that is available.

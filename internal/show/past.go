@@ -2,11 +2,12 @@ package show
 
 import (
 	"cmp"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,25 +15,27 @@ import (
 	"jettison/api"
 	"jettison/internal/printable"
 	"jettison/internal/records"
+	"jettison/internal/table"
+	"jettison/internal/terminal"
 	"jettison/stats"
 )
 
 // Past is which evictions of which file of records are to be printed.
 type Past struct {
-	File string
-	ID   string // of one, or the beginning of it; empty: all
-	Last int    // only so many, the newest; 0: all
-	JSON bool   // as they lie in the file, a JSON object a line
+	File   string
+	ID     string    // of one, or the beginning of it; empty: all
+	Last   int       // only so many, the newest; 0: all
+	Since  time.Time // only those that began then or later; zero: all
+	Pod    string    // only those of this pod: its UID, its name, or namespace/name; empty: of all
+	Follow bool      // go on with those that are written from now on, until the context ends
+	Format Format    // JSON: as they lie in the file, a JSON object a line
 }
 
 // Print prints them. What cannot be read of the file is named on stderr.
-func (q *Past) Print(stdout, stderr io.Writer) error {
-	list, err := records.Read(q.File)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("records: %w", err)
-	}
+func (q *Past) Print(ctx context.Context, stdout *terminal.Screen, stderr io.Writer) error {
+	list, err := q.read()
 	if err != nil {
-		list = &records.List{}
+		return err
 	}
 	for _, w := range list.Warnings {
 		fmt.Fprintf(stderr, "jettison: records: %s: %s\n", q.File, w)
@@ -43,29 +46,105 @@ func (q *Past) Print(stdout, stderr io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("records: %w in %s", err, q.File)
 		}
-		if !q.JSON {
+		if !q.Format.Data() {
 			return inFull(stdout, r)
 		}
-		all = []api.Record{*r}
+		return q.Format.Encode(stdout, r, false)
 	}
+	all = slices.DeleteFunc(all, func(r api.Record) bool { return !q.wants(&r) })
 	if q.Last > 0 {
 		all = all[max(0, len(all)-q.Last):]
 	}
 	switch {
-	case q.JSON:
-		e := json.NewEncoder(stdout)
-		e.SetEscapeHTML(false)
+	case len(all) == 0 && !q.Format.Data() && !q.Follow:
+		_, err := fmt.Fprintf(stdout, "nothing was recorded in %s\n", q.File)
+		return err
+	case len(all) > 0 || !q.Format.Data():
+		if err := q.list(stdout, all, true); err != nil {
+			return err
+		}
+	}
+	if !q.Follow {
+		return nil
+	}
+	return q.follow(ctx, stdout, list.Records)
+}
+
+// read reads the file; one that is not there has none.
+func (q *Past) read() (*records.List, error) {
+	list, err := records.Read(q.File)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return &records.List{}, nil
+	case err != nil:
+		return nil, fmt.Errorf("records: %w", err)
+	}
+	return list, nil
+}
+
+// wants reports whether a record is one of those that were asked for.
+func (q *Past) wants(r *api.Record) bool {
+	pod := &r.Pod
+	return !r.Began.Time.Before(q.Since) && (q.Pod == "" || q.Pod == pod.UID || q.Pod == pod.Name || q.Pod == pod.Title())
+}
+
+// list prints some, with the names of the columns or without.
+func (q *Past) list(stdout *terminal.Screen, all []api.Record, head bool) error {
+	if q.Format.Data() {
 		for i := range all {
-			if err := e.Encode(&all[i]); err != nil {
+			if err := q.Format.Encode(stdout, &all[i], true); err != nil {
 				return err
 			}
 		}
 		return nil
-	case len(all) == 0:
-		_, err := fmt.Fprintf(stdout, "nothing was recorded in %s\n", q.File)
-		return err
 	}
-	return table(stdout, all)
+	width := stdout.Width()
+	if q.Format == AsWide {
+		width = 0
+	}
+	lines := rows(all).Lines(width, q.Format == AsWide)
+	if !head {
+		lines = lines[1:]
+	}
+	return stdout.Print(lines...)
+}
+
+// followEvery is how often the file is looked at.
+const followEvery = 500 * time.Millisecond
+
+// follow prints each eviction when it begins, and once more when its outcome is known.
+func (q *Past) follow(ctx context.Context, stdout *terminal.Screen, known []api.Record) error {
+	outcomes := map[string]api.Outcome{}
+	for i := range known {
+		outcomes[known[i].ID] = known[i].Outcome
+	}
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		list, err := q.read()
+		if err != nil {
+			return err
+		}
+		now := make(map[string]api.Outcome, len(list.Records))
+		var news []api.Record
+		for _, r := range list.Records {
+			if was, is := outcomes[r.ID]; (!is || was != r.Outcome) && q.wants(&r) {
+				news = append(news, r)
+			}
+			now[r.ID] = r.Outcome
+		}
+		outcomes = now
+		if len(news) > 0 {
+			if err := q.list(stdout, news, false); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // pick is the record with an ID, or the only one whose ID begins so.
@@ -90,10 +169,13 @@ func pick(all []api.Record, id string) (*api.Record, error) {
 	return nil, fmt.Errorf("the IDs of %d records begin with %.64q: give more of it,", n, id)
 }
 
-// table prints a line for each.
-func table(stdout io.Writer, all []api.Record) error {
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tTIME\tPOD\tSIGNAL\tCROSSED TO KILL\tKILL TO BACK\tOUTCOME")
+// rows are a line for each.
+func rows(all []api.Record) *table.Table {
+	t := &table.Table{Columns: []table.Column{
+		{Name: "ID", Cut: true}, {Name: "TIME", Drop: 1}, {Name: "POD", Cut: true}, {Name: "SIGNAL"}, {Name: "TO KILL", Right: true, Drop: 3},
+		{Name: "TO BACK", Right: true, Drop: 2}, {Name: "OUTCOME", Cut: true}, {Name: "RETURNED", Wide: true, Right: true},
+		{Name: "UID", Wide: true}, {Name: "WHY", Wide: true},
+	}}
 	for i := range all {
 		r := &all[i]
 		crossed, back := "-", "-"
@@ -103,10 +185,10 @@ func table(stdout io.Writer, all []api.Record) error {
 		if r.After != nil && r.Outcome == api.OutcomeBack {
 			back = took(r.EndBegan(), r.After.Stamp)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(r.ID), r.Began.Time.UTC().Format(time.DateTime), cell(r.Pod.Title()),
-			cell(string(r.Signal)), crossed, back, cell(r.Outcome.String()))
+		t.Add(r.ID, Time(r.Began.Time), r.Pod.Title(), string(r.Signal), crossed, back, r.Outcome.String(), amountOf(r.Signal, r.Released),
+			r.Pod.UID, r.Reason)
 	}
-	return w.Flush()
+	return t
 }
 
 // took is the time from one stamp to another in milliseconds.
@@ -196,7 +278,7 @@ func (l lines) what(r *api.Record) {
 		l.add("squeezed", "%s", squeezed(r.Squeeze))
 	}
 	if !r.HoldOffUntil.IsZero() {
-		l.add("held off", "until %s", r.HoldOffUntil.UTC().Format(time.DateTime))
+		l.add("held off", "until %s", Time(r.HoldOffUntil))
 	}
 	l.add("why", "%s", OrDash(r.Reason))
 	l.add("message", "%s", OrDash(strings.TrimSpace(r.Message)))

@@ -1,6 +1,7 @@
 // Package show writes what is known as people read it: figures with their units, tables, and texts from outside on one line.
 //
 //	text.go    what a text has to be to stand in a line or a cell of a table
+//	output.go  Format: table, wide, JSON or YAML
 //	figure.go  amounts, shares and times, each in its unit
 //	usage.go   what a node and its pods use
 //	past.go    the evictions of a node: a list of them, or one in full
@@ -8,7 +9,6 @@ package show
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"jettison/internal/printable"
@@ -21,14 +21,6 @@ func OneLine(text string) string { return strings.Join(strings.Fields(text), " "
 func OrDash(text string) string {
 	if text == "" {
 		return "-"
-	}
-	return text
-}
-
-// Printable is a text from outside as a cell may have it: quoted, where a terminal or the table would not just print it.
-func Printable(text string) string {
-	if printable.Text(text) != text {
-		return fmt.Sprintf("%q", text)
 	}
 	return text
 }

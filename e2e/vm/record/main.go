@@ -1,5 +1,5 @@
-// Command record boots a node, runs a pod of each QoS class and writes what `jettison tree` prints there, one txtar archive, to
-// stdout: the recorded trees that unit tests run on.
+// Command record boots a node, runs a pod of each QoS class and writes the tree.txtar of `jettison snapshot` there to stdout: the recorded
+// trees that unit tests run on.
 //
 //	go run ./e2e/vm/record 6.12 > cgroup/testdata/6.12.txtar
 package main
@@ -45,6 +45,7 @@ func record(ctx context.Context, kernel string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	text, err := n.Shell(ctx, "jettison tree") // the program's own command, so that a user's tree is like these
+	// The program's own command, so that a user's tree is like these.
+	text, err := n.Shell(ctx, "jettison snapshot - | busybox tar -xzOf - jettison/tree.txtar")
 	return []byte(text), err
 }

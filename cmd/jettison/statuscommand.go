@@ -1,0 +1,39 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"jettison/internal/show"
+	"jettison/internal/status"
+	"jettison/internal/terminal"
+)
+
+func statusCommand(stdout *terminal.Screen) *cobra.Command {
+	var flags lookFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say how this node stands, on one screen: conditions, signals, last evictions, problems",
+		Long: `status asks the agent on this node how it stands: its conditions; each signal that has a threshold, with a bar (# is what there is,
+| where the nearest threshold lies; of a pressure signal # is the share of time stalled) and the time until it is crossed at the slope of
+the last second; the last evictions; what is wrong, and what to do about it. Where no agent answers it reads the kernel itself, and says so.
+
+Exit codes: 0 the node is healthy; 1 it is not, and the last lines say why.`,
+		Example: "  jettison status\n  jettison status -o wide\n  jettison status -o json | jq .problems",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			format, err := formatOf(output)
+			if err != nil {
+				return err
+			}
+			if err := flags.find(cmd.Context()); err != nil {
+				return err
+			}
+			return status.Run(cmd.Context(), status.Options{Look: flags.options, Node: flags.nodeName(), Format: format}, stdout)
+		},
+	}
+	flags.addPlaces(cmd)
+	flags.addSocket(cmd)
+	addOutput(cmd, &output, show.AsTable)
+	return cmd
+}

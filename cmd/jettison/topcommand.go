@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"jettison/internal/show"
+	"jettison/internal/terminal"
+	"jettison/internal/top"
+)
+
+func topCommand(stdin *os.File, stdout *terminal.Screen) *cobra.Command {
+	var flags lookFlags
+	var output string
+	o := top.Options{Stdin: stdin}
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show the pods of this node by what killing each would free, again and again",
+		Long: `top reads the pods of this node from the kernel, again and again: what killing each would free for sure, its working set and by how
+much that grows in a second, the share of the last 10 s in which tasks of it stalled for memory (wide: for IO and CPU too), CPU, threads.
+The agent is not asked. The sign - : not known.
+
+On a terminal it goes on until q is typed; s or the arrow keys change what pods are sorted by, which is the column with a star. Elsewhere,
+and with -n 1, it prints once. What pods grow by is a difference, so that nothing is printed before --every has passed.`,
+		Example: "  jettison top\n  jettison top --sort growth --every 5s\n  jettison top -n 1 -o json | jq '.[0]'",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Format, err = formatOf(output); err != nil {
+				return err
+			}
+			switch {
+			case o.Times < 0:
+				return usageError{fmt.Errorf("-n %d: want 0 (until it is ended) or more", o.Times)}
+			case o.Every < 100*time.Millisecond || o.Every > time.Hour:
+				return usageError{fmt.Errorf("--every %v: want 100ms to 1h", o.Every)}
+			case !slices.Contains(top.Sorts(), o.Sort):
+				return usageError{fmt.Errorf("--sort %.40q: want one of %s", o.Sort, strings.Join(top.Sorts(), ", "))}
+			}
+			if err := flags.find(cmd.Context()); err != nil {
+				return err
+			}
+			o.Sources = flags.options.Options
+			return top.Run(cmd.Context(), o, stdout)
+		},
+	}
+	flags.addPlaces(cmd)
+	f := cmd.Flags()
+	f.IntVarP(&o.Times, "times", "n", 0, "how often (0: on a terminal until it is ended, elsewhere once)")
+	f.DurationVar(&o.Every, "every", 2*time.Second, "time between two looks")
+	f.StringVar(&o.Sort, "sort", top.Sorts()[0], "what pods are sorted by: "+strings.Join(top.Sorts(), ", "))
+	addOutput(cmd, &output, show.AsTable)
+	return cmd
+}

@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"jettison/api"
+	"jettison/e2e/vm"
+)
+
+// Twenty pods leak, one after the other, beside others that hold memory. Who is asked while one leaks whom the threshold would have evicted
+// names the pod that goes, each time.
+func TestPromiseExplainNamesTheVictim(t *testing.T) {
+	n := startNode(t)
+	n.startAgent("")
+	n.holding(vm.NewPod("guaranteed", "96Mi", "96Mi", "alloc -size 32Mi"), 32*mib)
+	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 48Mi"), 48*mib)
+	n.holding(vm.NewPod("besteffort", "", "", "alloc -size 24Mi"), 24*mib)
+	n.fillTo(160 * mib)
+	const rounds = 20
+	right := 0
+	for i := range rounds {
+		p := n.run(vm.NewPod(fmt.Sprintf("leaker%d", i), "", "", "alloc -rate 15Mi -size 4Gi"))
+		named, asked := "", 0
+		dead := func() bool { return n.reads("/sys/fs/cgroup/"+p.Cgroup+"/cgroup.events", "populated 0") == nil }
+		n.until("the leaker has no process left", func() error {
+			if dead() {
+				return nil
+			}
+			first, err := n.firstToGo()
+			if err == nil && !dead() { // what is said of those that are left says nothing of this one
+				named, asked = first, asked+1
+			}
+			return errors.Join(err, errors.New("it leaks"))
+		})
+		p.Fate = vm.Dies
+		line := n.agentSays("evicted", i+1)
+		if uid := line.Fields["uid"]; uid == named && asked > 0 {
+			right++
+		} else {
+			t.Errorf("round %d: %v goes, and of %d answers the last named %q", i, uid, asked, named)
+		}
+	}
+	t.Logf("%d of %d victims were named", right, rounds)
+}
+
+// firstToGo is the UID of the pod that jettison explain names first for memory.available.
+func (n *node) firstToGo() (string, error) {
+	text, err := n.agent.Exec(n.ctx, "/jettison", "explain", "memory.available", "-o", "json")
+	if err != nil {
+		return "", err
+	}
+	var o api.Outlook
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return "", fmt.Errorf("%w in %s", err, text)
+	}
+	if len(o.Thresholds) == 0 || len(o.Thresholds[0].Ranking) == 0 || o.Thresholds[0].Withheld != "" {
+		return "", fmt.Errorf("nobody would go: %s", text)
+	}
+	return o.Thresholds[0].Ranking[0].UID, nil
+}

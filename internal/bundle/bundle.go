@@ -1,0 +1,179 @@
+// Package bundle is jettison snapshot: what somebody needs who is to find out from afar what a node does, in one archive. It has names of
+// pods, as records and state do, and no secret: no environment, no file of a pod, and of the configuration no value that is one.
+//
+//	bundle.go  Write: the archive
+//	redact.go  the configuration without secrets
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/tools/txtar"
+
+	"jettison/api"
+	"jettison/internal/nodefiles"
+	"jettison/internal/observe"
+	"jettison/internal/records"
+	"jettison/internal/show"
+	"jettison/internal/sources"
+)
+
+// Options of Write.
+type Options struct {
+	Look    observe.Options // where things are
+	Node    string
+	Version string
+}
+
+// part is one file of the archive.
+type part struct {
+	name string
+	make func(context.Context) ([]byte, error)
+}
+
+// Write writes the archive, a compressed tar. What cannot be had is left out, and said in errors.txt; missing are those lines.
+func Write(ctx context.Context, o Options, to io.Writer) (missing []string, err error) {
+	zip := gzip.NewWriter(to)
+	archive := tar.NewWriter(zip)
+	now := time.Now()
+	add := func(name string, text []byte) error {
+		head := &tar.Header{Name: "jettison/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: now}
+		if err := archive.WriteHeader(head); err != nil {
+			return err
+		}
+		_, err := archive.Write(text)
+		return err
+	}
+	for _, p := range o.parts() {
+		text, err := p.make(ctx)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			missing = append(missing, p.name+": "+show.OneLine(err.Error()))
+		}
+		if len(text) == 0 {
+			continue
+		}
+		if err := add(p.name, text); err != nil {
+			return missing, fmt.Errorf("snapshot: %w", err)
+		}
+	}
+	if err := add("errors.txt", []byte(strings.Join(append(missing, ""), "\n"))); err != nil {
+		return missing, fmt.Errorf("snapshot: %w", err)
+	}
+	if err := errors.Join(archive.Close(), zip.Close()); err != nil {
+		return missing, fmt.Errorf("snapshot: %w", err)
+	}
+	return missing, nil
+}
+
+func (o Options) parts() []part {
+	client := api.New(api.Options{Socket: o.Look.Config.Socket, Limit: askLimit})
+	return []part{
+		{"versions.txt", o.versions},
+		{"config.yaml", func(context.Context) ([]byte, error) { return redacted(o.Look.Config) }},
+		{"state.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.State) }},
+		{"outlook.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.Outlook) }},
+		{"records.jsonl", o.records},
+		{"tree.txtar", o.tree},
+	}
+}
+
+// askLimit is for one answer of the agent.
+const askLimit = 5 * time.Second
+
+// asked is an answer of the agent.
+func asked[T any](ctx context.Context, ask func(context.Context) (T, error)) ([]byte, error) {
+	v, err := ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(v, "", "  ")
+}
+
+// versions are those of what there is on the node.
+func (o Options) versions(ctx context.Context) ([]byte, error) {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "time %s\nnode %s\njettison %s (%s, %s/%s)\n", show.Time(time.Now()), o.Node, o.Version, runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		fmt.Fprintf(&out, "kernel %s\n", unix.ByteSliceToString(name.Release[:]))
+	}
+	fmt.Fprintf(&out, "configuration %s\n", o.Look.Config.From)
+	client, err := sources.Dial(o.Look.Options)
+	if err != nil {
+		return out.Bytes(), err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	v, err := client.Version(ctx)
+	if err != nil {
+		return out.Bytes(), fmt.Errorf("the runtime's version: %w", err)
+	}
+	fmt.Fprintf(&out, "runtime %s %s\n", v.Name, v.Version)
+	return out.Bytes(), nil
+}
+
+// records are the evictions of the node.
+func (o Options) records(context.Context) ([]byte, error) {
+	if o.Look.Config.StateDir == "" {
+		return nil, errors.New("stateDir is empty in the configuration, so nothing is recorded")
+	}
+	list, err := records.Read(records.Path(o.Look.Config.StateDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for i := range list.Records {
+		if err := show.AsJSON.Encode(&out, &list.Records[i], true); err != nil {
+			return out.Bytes(), err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// tree is what the agent reads of the kernel: numbers and ids.
+func (o Options) tree(context.Context) ([]byte, error) {
+	fs, err := sources.OpenCgroups(o.Look.Options)
+	if err != nil {
+		return nil, err
+	}
+	defer fs.Close()
+	archive, err := nodefiles.Archive(nodefiles.Options{
+		Cgroups: fs, CgroupRoot: o.Look.Config.CgroupRoot, ProcMount: o.Look.ProcMount, SysMount: o.Look.SysMount(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return txtar.Format(archive), nil
+}
+
+// Create makes the archive's file, which only its owner reads, and no other program's.
+func Create(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("snapshot: %w: name a file that is not there yet", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	return f, nil
+}

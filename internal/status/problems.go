@@ -1,0 +1,93 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"jettison/internal/show"
+)
+
+// Problem is something that is wrong, or should be known.
+type Problem struct {
+	What string `json:"what"`
+	Do   string `json:"do,omitempty"` // about it; empty: there is nothing to do
+	// Advice: the node is healthy all the same.
+	Advice bool `json:"advice,omitempty"`
+}
+
+// findProblems says what is wrong. down: why the agent does not answer; blind: why nothing could be seen without it.
+func (r *Report) findProblems(down, blind error) {
+	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
+	if down != nil {
+		add("the agent does not answer: nobody is evicted here: "+show.OneLine(down.Error()),
+			"start it (systemctl start jettison, or its DaemonSet), and see its log")
+	}
+	if blind != nil {
+		add("this node cannot be read: "+show.OneLine(blind.Error()), "run this command as root; jettison check says what is missing")
+	}
+	if r.State != nil {
+		r.ofState(down == nil)
+	}
+	r.Healthy = !slices.ContainsFunc(r.Problems, func(p Problem) bool { return !p.Advice })
+}
+
+func (r *Report) ofState(agent bool) {
+	s := r.State
+	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
+	if s.Runtime.Lost {
+		add("the container runtime does not answer at "+s.Runtime.Endpoint, "start it, or set containerRuntimeEndpoint")
+	}
+	for _, c := range s.Conditions {
+		if c.Status {
+			add(fmt.Sprintf("%s: %s", c.Type, c.Reason), "jettison explain says who goes for it, and why or why not")
+		}
+	}
+	for _, m := range s.Met {
+		if !agent {
+			add(fmt.Sprintf("%s is %s, beyond its threshold of %s, and no agent acts", m.Signal, m.Observed, m.Threshold), "")
+		}
+	}
+	if s.Stopped != "" {
+		add("evictions are held back: "+s.Stopped, "find what else takes it: jettison top, or what grows outside of pods")
+	}
+	if s.Unexplained != "" {
+		add("no pod goes for a disk that is short: "+s.Unexplained, "look for files outside of pods (du), and for images")
+	}
+	for _, u := range s.SetAside {
+		add("pod "+u.UID+" was killed and does not die", "a process of it hangs in the kernel: see its /proc/PID/stack; the node may need a boot")
+	}
+	sources := make([]string, 0, len(s.Errors))
+	for source := range s.Errors {
+		sources = append(sources, source)
+	}
+	slices.Sort(sources)
+	for _, source := range sources {
+		add("not read: "+source+": "+show.OneLine(s.Errors[source]), "jettison check says what is missing")
+	}
+	r.advise()
+}
+
+// advise adds what should be known of a node that is healthy.
+func (r *Report) advise() {
+	s := r.State
+	advice := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do, Advice: true}) }
+	if s.DryRun {
+		advice("a dry run: the agent decides and kills nothing", "run it without --dry-run")
+	}
+	if h := s.Headroom; h.ThresholdBytes > 0 && h.NeededBytes > h.ThresholdBytes {
+		advice(fmt.Sprintf("the hard threshold of memory.available leaves %s; processes here can take %s before a kill returns memory",
+			show.Bytes(h.ThresholdBytes), show.Bytes(h.NeededBytes)), "set evictionHard memory.available to that at least")
+	}
+	if u := s.Pods.UnknownPriority; u != nil && u.Unprotected > 0 {
+		advice(fmt.Sprintf("nobody has told the priority of %d pods: a critical one among them is evicted like any other", u.Unprotected),
+			"have a client put their objects: docs/reference/socket.md")
+	}
+	if s.Pods.RefusedObjects > 0 {
+		advice(fmt.Sprintf("%d objects of clients are of other pods than the runtime has", s.Pods.RefusedObjects), "see the agent's log")
+	}
+	for _, l := range s.AtOwnLimit {
+		advice("pod "+cmp.Or(strings.Trim(l.Pod.Namespace+"/"+l.Pod.Name, "/"), "uid:"+l.Pod.UID)+" is at a memory limit of its own", "")
+	}
+}

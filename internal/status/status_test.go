@@ -1,0 +1,147 @@
+package status
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"jettison/api"
+	"jettison/internal/config"
+	"jettison/internal/nodetest"
+	"jettison/internal/observe"
+	"jettison/internal/show"
+	"jettison/internal/sources"
+	"jettison/internal/terminal"
+	"jettison/stats"
+)
+
+// short is a node that runs out of memory.
+func short() *Report {
+	now := time.Date(2026, 11, 23, 4, 1, 39, 0, time.UTC)
+	earlier := now.Add(-time.Hour)
+	signal := func(name stats.Signal, available, capacity uint64, threshold string, limits ...uint64) api.SignalState {
+		return api.SignalState{
+			Signal: name, Observed: true, Available: available, Capacity: capacity, Time: &now, Limits: limits,
+			Threshold: []string{string(name) + "<" + threshold},
+		}
+	}
+	s := &api.State{
+		Time: now, Version: "v1.2.3", Runtime: api.RuntimeState{Endpoint: "unix:///run/containerd/containerd.sock"}, Kubelet: true, Disk: "observe",
+		Conditions: []api.ConditionState{
+			{Type: "DiskPressure", Reason: "KubeletHasNoDiskPressure"},
+			{Type: "MemoryPressure", Status: true, Reason: "KubeletHasInsufficientMemory", LastTransitionTime: &earlier},
+		},
+		Signals: []api.SignalState{
+			signal(stats.SignalMemoryAvailable, 90<<20, 4<<30, "100Mi", 100<<20),
+			signal(stats.SignalNodeFsAvailable, 40<<30, 100<<30, "10%", 10<<30),
+			signal(stats.SignalNodeFsInodesFree, 900_000, 1_000_000, "5%", 50_000),
+			signal(stats.SignalMemoryPressureFull, 120_000, stats.ShareUnit, "", 400_000),
+			{Signal: stats.SignalSwapAvailable, Reason: "the node has no swap", Threshold: []string{"swap.available<10%"}},
+		},
+		Pods: api.PodCount{Runtime: 110, UnknownPriority: &api.UnknownPriority{Pods: 4, Unprotected: 3}},
+		Evicted: []api.Evicted{
+			{Time: earlier, Pod: stats.PodReference{Namespace: "shop", Name: "leaker\x1b[2J"}, Signal: stats.SignalMemoryAvailable, Back: true,
+				Explained: "uses 800Mi, over its request of 0"},
+		},
+		Underway: []api.UnderwayState{{Pod: stats.PodReference{Namespace: "shop", Name: "web-5d9c7b6d8f-x7k2p"}, Signal: stats.SignalMemoryAvailable, Began: now}},
+		Errors:   map[string]string{"signal imagefs.available": "the runtime does not tell where its images are"},
+	}
+	r := &Report{Node: "w1", Agent: s.Version, State: s, Problems: []Problem{}}
+	before := *s
+	before.Signals = append([]api.SignalState(nil), s.Signals...)
+	then := now.Add(-time.Second)
+	for i := range before.Signals {
+		before.Signals[i].Time = &then
+	}
+	before.Signals[1].Available += 100 << 20
+	before.Signals[3].Available -= 1000
+	r.Slopes = slopes(&before, s)
+	r.findProblems(nil, nil)
+	return r
+}
+
+// The screen fits, whatever the terminal's width, and holds what a person looks for.
+func TestTheScreen(t *testing.T) {
+	for _, width := range []int{80, 100, 120} {
+		var out bytes.Buffer
+		if err := terminal.Fixed(&out, width).Print(short().screen(min(width, widest), false)...); err != nil {
+			t.Fatal(err)
+		}
+		nodetest.Golden(t, fmt.Sprintf("short-%d.txt", width), out.String())
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > min(width, widest) {
+				t.Errorf("width %d: a line of %d: %q", width, n, line)
+			}
+		}
+	}
+}
+
+// A slope tells when a threshold is crossed: of an amount when it falls, of a pressure when it rises, and never of one that is crossed.
+func TestSlopes(t *testing.T) {
+	r := short()
+	want := map[stats.Signal]float64{stats.SignalNodeFsAvailable: 307.2, stats.SignalMemoryPressureFull: 280}
+	for _, s := range r.Slopes {
+		seconds, falls := want[s.Signal]
+		if falls != (s.Seconds != nil) || falls && (*s.Seconds < seconds-0.1 || *s.Seconds > seconds+0.1) {
+			t.Errorf("%s: %v", s.Signal, s)
+		}
+	}
+	if len(r.Slopes) != 4 {
+		t.Errorf("%v", r.Slopes)
+	}
+}
+
+// Healthy is a node of which nothing is wrong; what should be known of it does not make it ill.
+func TestHealthy(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*api.State)
+		down    error
+		healthy bool
+	}{
+		"well":                {func(*api.State) {}, nil, true},
+		"a dry run":           {func(s *api.State) { s.DryRun = true }, nil, true},
+		"little headroom":     {func(s *api.State) { s.Headroom = api.HeadroomState{NeededBytes: 2, ThresholdBytes: 1} }, nil, true},
+		"unknown priorities":  {func(s *api.State) { s.Pods.UnknownPriority = &api.UnknownPriority{Unprotected: 1} }, nil, true},
+		"no agent":            {func(*api.State) {}, errors.New("none"), false},
+		"a condition":         {func(s *api.State) { s.Conditions = []api.ConditionState{{Status: true}} }, nil, false},
+		"the runtime is lost": {func(s *api.State) { s.Runtime.Lost = true }, nil, false},
+		"the breaker":         {func(s *api.State) { s.Stopped = "3 evictions did not help" }, nil, false},
+		"undying":             {func(s *api.State) { s.SetAside = []api.AsideState{{}} }, nil, false},
+		"blind":               {func(s *api.State) { s.Errors = map[string]string{"memory": "x"} }, nil, false},
+		"unexplained":         {func(s *api.State) { s.Unexplained = "x" }, nil, false},
+	} {
+		r := &Report{State: &api.State{}}
+		c.change(r.State)
+		if r.findProblems(c.down, nil); r.Healthy != c.healthy || !c.healthy && len(r.Problems) == 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// Where no agent answers the kernel does: there are signals, and it is said that the agent is down.
+func TestWithoutAnAgent(t *testing.T) {
+	o := Options{Node: "w1", Format: show.AsTable, Look: observe.Options{Options: sources.Options{
+		Config: &config.Loaded{Config: config.Default()},
+	}}}
+	o.Look.Config.Socket = "/nonexistent/s.sock"
+	var out bytes.Buffer
+	err := Run(t.Context(), o, terminal.Fixed(&out, 100))
+	if !errors.Is(err, ErrUnhealthy) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"NOT HEALTHY", "no agent answers", "the agent does not answer"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if s, err := sources.Open(o.Look.Options); err == nil {
+		s.Close()
+		if !strings.Contains(out.String(), "memory.available ") {
+			t.Errorf("no signals in\n%s", out.String())
+		}
+	}
+}

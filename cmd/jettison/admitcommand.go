@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/ask"
-	"jettison/internal/config"
 	"jettison/internal/show"
 )
 
@@ -43,14 +42,8 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 				return usageError{errors.New("admit: name the pod's file with one -f, or - for standard input: see jettison admit --help")}
 			}
 			o.File = files[0]
-			if o.Socket == "" {
-				c, err := config.Load(cmd.Context(), path)
-				if err != nil {
-					return usageError{err}
-				}
-				if o.Socket = c.Socket; o.Socket == "" {
-					return errors.New("admit: socket is empty in the configuration, so the agent cannot be asked: name another one with --socket")
-				}
+			if o.Socket, err = socketOf(cmd, o.Socket, path); err != nil {
+				return err
 			}
 			return ask.Run(cmd.Context(), o, stdout, stderr)
 		},
@@ -59,7 +52,6 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 	f.StringArrayVarP(&files, "file", "f", nil, "file of the pod, YAML or JSON; - is standard input")
 	f.BoolVar(&o.Preempt, "preempt", false, "have others killed, where the pod is critical and there is no room for it")
 	addOutput(cmd, &output, show.AsTable)
-	f.StringVar(&o.Socket, "socket", "", "the agent's socket (default socket of the configuration)")
-	f.StringVar(&path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
+	addSocketAlone(cmd, &o.Socket, &path)
 	return cmd
 }

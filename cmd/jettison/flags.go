@@ -87,6 +87,28 @@ func (l *lookFlags) addSocket(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&l.socket, "socket", "", "the agent's socket (default socket of the configuration)")
 }
 
+// addSocketAlone adds the flags of a command that needs the agent's socket and nothing else.
+func addSocketAlone(cmd *cobra.Command, socket, path *string) {
+	f := cmd.Flags()
+	f.StringVar(socket, "socket", "", "the agent's socket (default socket of the configuration)")
+	f.StringVar(path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
+}
+
+// socketOf is the socket that a flag names, or else the configuration.
+func socketOf(cmd *cobra.Command, socket, path string) (string, error) {
+	if socket != "" {
+		return socket, nil
+	}
+	c, err := config.Load(cmd.Context(), path)
+	if err != nil {
+		return "", usageError{err}
+	}
+	if c.Socket == "" {
+		return "", fmt.Errorf("%s: socket is empty in the configuration, so the agent cannot be asked: name another one with --socket", cmd.Name())
+	}
+	return c.Socket, nil
+}
+
 // nodeName is what the node is called: as its configuration says, or the DaemonSet, or the machine.
 func (l *lookFlags) nodeName() string {
 	host, _ := os.Hostname()

@@ -16,6 +16,8 @@
 //	topcommand.go      top: internal/top
 //	explaincommand.go  explain: internal/explain
 //	snapshotcommand.go snapshot: internal/bundle
+//	eventscommand.go   events: internal/happenings
+//	healthcommand.go   health: package api
 //	unknown.go         words that are no command
 package main
 
@@ -136,7 +138,7 @@ where --log-format is json.`,
 		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout), explainCommand(stdout, stderr),
 		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),
 		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout), snapshotCommand(stdout, stderr),
-		restoreCommand(stdout), versionCommand(stdout),
+		eventsCommand(stdout, stderr), healthCommand(stdout), restoreCommand(stdout), versionCommand(stdout),
 	)
 	return root
 }

@@ -87,6 +87,7 @@ func (o Options) parts() []part {
 		{"config.yaml", func(context.Context) ([]byte, error) { return redacted(o.Look.Config) }},
 		{"state.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.State) }},
 		{"outlook.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.Outlook) }},
+		{"events.jsonl", func(ctx context.Context) ([]byte, error) { return happened(ctx, client) }},
 		{"records.jsonl", o.records},
 		{"tree.txtar", o.tree},
 	}
@@ -102,6 +103,13 @@ func asked[T any](ctx context.Context, ask func(context.Context) (T, error)) ([]
 		return nil, err
 	}
 	return json.MarshalIndent(v, "", "  ")
+}
+
+// happened are the events that the agent keeps, as far as it tells them.
+func happened(ctx context.Context, client *api.Client) ([]byte, error) {
+	var out bytes.Buffer
+	err := client.Events(ctx, api.EventOptions{}, func(e api.Event) error { return show.AsJSON.Encode(&out, e, true) })
+	return out.Bytes(), err
 }
 
 // versions are those of what there is on the node.

@@ -27,7 +27,7 @@ func TestWhatIsOnlyRead(t *testing.T) {
 		{"GET", "/healthz", 200, "ok"},
 		{"HEAD", "/readyz", 200, ""},
 		{"POST", "/healthz", 405, "use GET or HEAD"},
-		{"GET", "/health", 404, "there are /healthz, /readyz, /v1/admit, /v1/events, /v1/pods"},
+		{"GET", "/health", 404, "there are /healthz, /readyz, /v1/admit, /v1/events, /v1/outlook, /v1/pods"},
 	} {
 		if got := ask(t, c, x.method, x.target, ""); got.status != x.status || !strings.Contains(got.text, x.says) {
 			t.Errorf("%s %s: %d %s", x.method, x.target, got.status, got.text)

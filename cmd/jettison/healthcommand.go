@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"jettison/api"
+	"jettison/internal/terminal"
+)
+
+func healthCommand(stdout *terminal.Screen) *cobra.Command {
+	var path, socket string
+	var ready bool
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Tell by the exit code whether the agent is alive, for probes",
+		Long: `health asks the agent on this node whether it is alive (/healthz), or with --ready whether it watches the node at this moment
+(/readyz), and prints ok or why not. It is for the exec probes of a container that has no shell. Whether the node is well is another
+question: jettison status.
+
+Exit codes: 0 it is; 1 it is not, or does not answer within --limit.`,
+		Example: "  jettison health\n  jettison health --ready --limit 2s",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit <= 0 || limit > time.Minute {
+				return usageError{fmt.Errorf("--limit %v: want more than 0 and at most 1m", limit)}
+			}
+			at, err := socketOf(cmd, socket, path)
+			if err != nil {
+				return err
+			}
+			if err := alive(cmd.Context(), api.New(api.Options{Socket: at, Limit: limit}), ready); err != nil {
+				return fmt.Errorf("health: %w", err)
+			}
+			_, err = fmt.Fprintln(stdout, "ok")
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&ready, "ready", false, "ask whether it watches the node, not only whether it is alive")
+	f.DurationVar(&limit, "limit", 5*time.Second, "how long the answer may take")
+	addSocketAlone(cmd, &socket, &path)
+	return cmd
+}
+
+// alive asks an agent. An older one has no such paths: its state is an answer as well.
+func alive(ctx context.Context, c *api.Client, ready bool) error {
+	ask := c.Health
+	if ready {
+		ask = c.Ready
+	}
+	err := ask(ctx)
+	if status := (*api.StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusNotFound {
+		_, err = c.State(ctx)
+	}
+	return err
+}

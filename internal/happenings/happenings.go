@@ -1,0 +1,117 @@
+// Package happenings is jettison events: what the agent on this node found, decided and did, as it says on its socket.
+package happenings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"jettison/api"
+	"jettison/internal/show"
+	"jettison/internal/terminal"
+)
+
+// Options of Run.
+type Options struct {
+	Socket string
+	Since  time.Time // only what was later; zero: all that the agent has kept
+	Kinds  []string  // only these; none: all
+	Follow bool      // go on with those that come, until the context ends
+	Format show.Format
+}
+
+// Kinds are those that there are.
+var Kinds = []string{
+	string(api.EventAgent), string(api.EventCondition), string(api.EventEviction), string(api.EventGate), string(api.EventGarbage),
+	string(api.EventMemory), string(api.EventPod), string(api.EventRuntime), string(api.EventSource), string(api.EventLost),
+}
+
+// again is the time between two attempts to go on, once an agent has answered: it may be starting anew.
+const again = time.Second
+
+// Run prints events, the oldest first. An agent that hangs up on who follows, or that starts anew, is asked again from where it was.
+func Run(ctx context.Context, o Options, out *terminal.Screen, stderr io.Writer) error {
+	client := api.New(api.Options{Socket: o.Socket})
+	var last uint64
+	answered := false
+	for {
+		err := client.Events(ctx, api.EventOptions{Since: last, Follow: o.Follow}, func(e api.Event) error {
+			answered = true
+			last = max(last, e.Seq)
+			if !o.wants(&e) {
+				return nil
+			}
+			if err := o.print(&e, out); err != nil {
+				return written{err}
+			}
+			return nil
+		})
+		var failed written
+		switch {
+		case errors.As(err, &failed):
+			return failed.error
+		case ctx.Err() != nil && o.Follow:
+			return nil
+		case !o.Follow || !answered:
+			return err
+		}
+		if err != nil {
+			fmt.Fprintln(stderr, "jettison: events: asking again:", show.OneLine(err.Error()))
+		}
+		timer := time.NewTimer(again)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+	}
+}
+
+// written is an error of who reads what is printed.
+type written struct{ error }
+
+func (o *Options) wants(e *api.Event) bool {
+	return !e.Time.Before(o.Since) && (len(o.Kinds) == 0 || slices.Contains(o.Kinds, string(e.Kind)))
+}
+
+// styles of lines by their level.
+var styles = map[string]terminal.Style{"warn": terminal.Doubt, "error": terminal.Bad}
+
+func (o *Options) print(e *api.Event, out *terminal.Screen) error {
+	if o.Format.Data() {
+		return o.Format.Encode(out, e, true)
+	}
+	line := terminal.Line{
+		{Text: show.Time(e.Time), Style: terminal.Dim}, {Text: fmt.Sprintf("  %-9s  ", e.Kind)},
+		{Text: e.Message, Style: styles[e.Level]}, {Text: fieldsText(e.Fields, o.Format == show.AsWide)},
+	}
+	return out.Print(line)
+}
+
+// long is how much of a field's value stands in a line.
+const long = 120
+
+// fieldsText are an event's fields as the log has them, sorted by their keys.
+func fieldsText(fields map[string]any, whole bool) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		value := show.OneLine(fmt.Sprint(fields[key]))
+		if number, is := fields[key].(float64); is && number == float64(int64(number)) {
+			value = fmt.Sprint(int64(number))
+		}
+		if runes := []rune(value); !whole && len(runes) > long {
+			value = string(runes[:long-1]) + "…"
+		}
+		if strings.Contains(value, " ") {
+			value = `"` + value + `"`
+		}
+		b.WriteString("  " + key + "=" + value)
+	}
+	return b.String()
+}

@@ -31,7 +31,8 @@ namespace/name, its name or its UID. -f goes on: each eviction is printed when i
 -o json prints the records as they lie in the file, a JSON object a line. What cannot be read of the file is named on stderr.
 Where nothing was recorded it says so; an ID that no record has ends it with exit code 1.`,
 		Example: "  jettison records\n  jettison records --last 10\n" +
-			"  jettison records --since 24h --pod shop/web\n  jettison records -f\n  jettison records 20261121T070317\n  jettison records -o json | jq .outcome",
+			"  jettison records --since 24h --pod shop/web\n  jettison records -f\n" +
+			"  jettison records 20261121T070317\n  jettison records -o json | jq .outcome",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("records takes at most one ID, got %d: see %s --help", len(args), cmd.CommandPath())}

@@ -28,7 +28,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e e2e-kubelet bench bench-react fuzz lint alerts manifests image deb release demo deps parts unit promises smoke
+.PHONY: help build test e2e e2e-kubelet bench bench-react generate fuzz lint alerts manifests image deb release demo deps parts unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -58,6 +58,9 @@ bench: deps ## measure in the VM, eviction to memory view: make bench [KERNEL=6.
 bench-react: deps ## how soon it kills, how soon memory is back, beside its peers; 45 minutes: make bench-react [KERNEL=6.1] [COUNT=3] [BENCH=regexp]
 	JETTISON_KERNEL=$(KERNEL) JETTISON_TRIALS=$(if $(filter file,$(origin COUNT)),,$(COUNT)) go test ./e2e -run '^$$' \
 		-bench '$(if $(filter file,$(origin BENCH)),$(BENCH_REACT),$(BENCH))' -benchtime 1x -timeout 300m -v
+
+generate: ## write what is made of Go comments: the reference page of the configuration, the file of "config default"
+	go test ./internal/config -run '^TestWhatIsGeneratedIsFresh$$' -generate
 
 fuzz: ## run every fuzz test for a while: make fuzz [FUZZTIME=60s]
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \

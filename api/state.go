@@ -35,6 +35,15 @@ type State struct {
 	Unexplained string `json:"unexplained,omitempty"`
 	// Gate is what the gate in the runtime has answered; nil: the agent has none.
 	Gate *GateState `json:"gate,omitempty"`
+	// Config is the configuration that holds; nil: the agent is older than this field.
+	Config *ConfigState `json:"config,omitempty"`
+}
+
+// ConfigState is the configuration that holds.
+type ConfigState struct {
+	From string `json:"from"` // files, drop-ins, the kubelet, or "defaults"
+	// EndpointFrom says why the runtime's endpoint is that one, for people: FILE:LINE, a variable, or how it was found.
+	EndpointFrom string `json:"endpointFrom"`
 }
 
 // GateState is what the runtime was answered since the agent started, when it asked whether a pod may start.

@@ -49,7 +49,7 @@ func TestTheAgentEndsForAKubeletThatComes(t *testing.T) {
 			var log bytes.Buffer
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			o := agent.Options{Config: &config.Loaded{From: c.from}, ProcMount: proc, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			o := agent.Options{Config: &config.Loaded{From: c.from, Kind: config.KindAgent, Kubelet: c.told}, ProcMount: proc, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			until, came := untilKubelet(ctx, o)
 			time.Sleep(10 * time.Minute) // by the clock of the test
 			if ended := until.Err() != nil; ended == c.told {

@@ -40,7 +40,8 @@ func (l *lookFlags) addPlaces(cmd *cobra.Command) {
 // addConfig adds the flags that say where the configuration is.
 func addConfig(cmd *cobra.Command, p *config.Places) {
 	f := cmd.Flags()
-	f.StringVar(&p.Path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there, else the kubelet's own)")
+	f.StringVarP(&p.Path, "config", "f", "",
+		"configuration file (default "+config.DefaultPath+" if it is there), over what the node's kubelet goes by")
 	f.StringVar(&p.Dir, "config-dir", "", "directory of drop-ins over a kubelet's configuration file, as its --config-dir")
 }
 

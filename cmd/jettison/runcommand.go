@@ -20,7 +20,7 @@ import (
 
 func runCommand(stderr io.Writer) *cobra.Command {
 	var places config.Places
-	var format, level, record, ladder string
+	var format, level, ladder string
 	o := agent.Options{Version: version}
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -28,10 +28,11 @@ func runCommand(stderr io.Writer) *cobra.Command {
 		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). It needs root, the node's cgroup v2 hierarchy,
 its /proc and the socket of its container runtime; docs/use/privileges.md says how a DaemonSet gives it these.
 
-Configuration is one YAML file: kind AgentConfiguration, or a kubelet's own KubeletConfiguration as it is. Without
---config, ` + config.DefaultPath + ` is read if it is there; else what the node's kubelet goes by, if there is one: its file, its
-drop-ins, its flags (one that was seen before and is down at the moment is waited for, at most 15 s); else the defaults hold,
-until a kubelet comes: ` + defaultThresholds() + `.
+Configuration comes in layers, and a later one counts: the defaults (` + defaultThresholds() + `);
+what the node's kubelet goes by, if there is one: its file, its drop-ins, its flags (without a file of the agent's own, one that was
+seen before and is down at the moment is waited for, at most 15 s); one YAML file of kind AgentConfiguration,
+--config or else ` + config.DefaultPath + ` if it is there; CONTAINER_RUNTIME_ENDPOINT and IMAGE_SERVICE_ENDPOINT; flags.
+With --config, a kubelet's own KubeletConfiguration is taken as it is, and no other. "jettison config print" shows what holds.
 Beside a kubelet signals of disks and inodes only set conditions, unless the configuration says disk: act.`,
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
 		Args:    noArguments,
@@ -47,16 +48,16 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			if o.Log, err = logger(pipe, format, level); err != nil {
 				return usageError{err}
 			}
+			if places.Record != "" {
+				if places.Record, err = filepath.Abs(places.Record); err != nil {
+					return usageError{err}
+				}
+			}
 			if o.Config, err = config.Find(cmd.Context(), places); err != nil {
 				return usageError{err}
 			}
 			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {
 				return usageError{fmt.Errorf("--ladder: %w", err)}
-			}
-			if record != "" {
-				if o.Config.Record, err = filepath.Abs(record); err != nil {
-					return usageError{err}
-				}
 			}
 			ctx, came := untilKubelet(cmd.Context(), o)
 			err = agent.Run(ctx, o)
@@ -72,7 +73,7 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 	}
 	f := cmd.Flags()
 	addConfig(cmd, &places)
-	f.StringVar(&record, "record", "",
+	f.StringVar(&places.Record, "record", "",
 		"record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
 	f.StringVar(&format, "log-format", "text", "text or json")

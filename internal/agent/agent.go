@@ -221,6 +221,7 @@ func (b *builder) listen(ctx context.Context) error {
 		return err
 	}
 	limit := time.Duration(b.o.Config.RuntimeWait)
+	b.log.Info("container runtime", "endpoint", b.s.Client.Endpoint(), "from", b.o.Config.EndpointFrom)
 	version, listing, err := sources.FirstAnswer(ctx, b.s.Client, b.lister.Client(), limit, func(why string) {
 		b.log.Warn("waiting for the container runtime's first answer: nothing is watched until then",
 			"endpoint", b.s.Client.Endpoint(), "error", why, "runtimeWait", limit)

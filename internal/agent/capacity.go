@@ -41,7 +41,7 @@ func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
 	})
 	for _, w := range append(wrong, l.overReserved()...) {
 		blamed := c.Blame(w)
-		if c.Kind == config.KindAgent && c.Path != "" {
+		if c.Kind == config.KindAgent && c.SetByOwn(w.Field...) {
 			return nil, ConfigError{blamed}
 		}
 		doubts = append(doubts, blamed)

@@ -59,7 +59,7 @@ func (r *Result) look(ctx context.Context, o observe.Options) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	failed := r.askSources(look.Time, s, look)
+	failed := r.askSources(look.Time, s, look, o.Config.EndpointFrom)
 	rungs := r.tryLadder(ctx, s)
 	r.addSignals(look.Time, &look.Summary, o)
 	r.addPressure(look.Time, &look.Summary.Node.Pressure, o)

@@ -1,8 +1,12 @@
 // Package config loads the agent's configuration: a file of its own (kind AgentConfiguration), where every unknown or wrong
 // field is an error with its line, or a kubelet's own KubeletConfiguration, which is taken as it is.
 //
-//	config.go    Config: the fields, their defaults, what is checked when all are known
+//	fields.go    Config: the fields
+//	config.go    their defaults, what is checked when all are known
 //	load.go      Load: a file's text, with the line of each field
+//	origin.go    Settings: what holds, and where each value comes from
+//	runtime.go   the runtime's socket, and what the environment says
+//	trust.go     files that others may write to
 //	find.go      Find: the file, or the configuration of the node's kubelet
 //	dropins.go   drop-ins of a kubelet: which, in which order, how they are merged
 //	flags.go     flags of a kubelet
@@ -18,13 +22,13 @@ package config
 
 import (
 	"cmp"
+	_ "embed" // DefaultFile
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"jettison/admit"
 	"jettison/api"
 	"jettison/cri"
 	"jettison/eviction"
@@ -34,6 +38,11 @@ import (
 // DefaultPath is read when no file is named; it may be missing.
 const DefaultPath = "/etc/jettison/config.yaml"
 
+// DefaultFile is a file of our own with every field, each with its default and what it is for.
+//
+//go:embed default.yaml
+var DefaultFile string
+
 // Kinds of configuration files, and their apiVersions.
 const (
 	KindAgent         = "AgentConfiguration"
@@ -42,95 +51,8 @@ const (
 	APIVersionKubelet = "kubelet.config.k8s.io/v1beta1"
 )
 
-// Duration is a time.Duration that YAML writes as "1m30s", as the kubelet's files do.
-type Duration time.Duration
-
-func (d Duration) String() string { return time.Duration(d).String() }
-
-// ContainerGC is when dead containers are removed; the kubelet takes these as flags only.
-type ContainerGC struct {
-	MinAge             Duration `yaml:"minAge"`
-	MaxPerPodContainer int32    `yaml:"maxPerPodContainer"`
-	MaxContainers      int32    `yaml:"maxContainers"`
-	CreatedMinAge      Duration `yaml:"createdMinAge"`
-}
-
-// Taint is a taint of registerWithTaints (k8s.io/api/core/v1 Taint).
-type Taint struct {
-	Key       string `yaml:"key"`
-	Value     string `yaml:"value"`
-	Effect    string `yaml:"effect"`
-	TimeAdded string `yaml:"timeAdded"`
-}
-
-// Config is a loaded configuration. The first group of fields has the kubelet's names, grammar and defaults
-// (k8s.io/kubelet config/v1beta1); the second is this project's own, and a kubelet's file cannot set it (own).
-type Config struct {
-	EvictionHard                     map[string]string `yaml:"evictionHard"`
-	EvictionSoft                     map[string]string `yaml:"evictionSoft"`
-	EvictionSoftGracePeriod          map[string]string `yaml:"evictionSoftGracePeriod"`
-	EvictionMinimumReclaim           map[string]string `yaml:"evictionMinimumReclaim"`
-	EvictionPressureTransitionPeriod Duration          `yaml:"evictionPressureTransitionPeriod"`
-	EvictionMaxPodGracePeriod        int32             `yaml:"evictionMaxPodGracePeriod"`
-	MergeDefaultEvictionSettings     bool              `yaml:"mergeDefaultEvictionSettings"`
-	ImageGCHighThresholdPercent      int32             `yaml:"imageGCHighThresholdPercent"`
-	ImageGCLowThresholdPercent       int32             `yaml:"imageGCLowThresholdPercent"`
-	ImageMinimumGCAge                Duration          `yaml:"imageMinimumGCAge"`
-	ImageMaximumGCAge                Duration          `yaml:"imageMaximumGCAge"`
-	EnforceNodeAllocatable           []string          `yaml:"enforceNodeAllocatable"`
-	KubeReserved                     map[string]string `yaml:"kubeReserved"`
-	SystemReserved                   map[string]string `yaml:"systemReserved"`
-	MemoryThrottlingFactor           float64           `yaml:"memoryThrottlingFactor"`
-	RegisterWithTaints               []Taint           `yaml:"registerWithTaints"`
-	AllowedUnsafeSysctls             []string          `yaml:"allowedUnsafeSysctls"`
-	MaxPods                          int32             `yaml:"maxPods"`
-	PodsPerCore                      int32             `yaml:"podsPerCore"` // 0: as many as MaxPods
-	LocalStorageCapacityIsolation    bool              `yaml:"localStorageCapacityIsolation"`
-	ContainerRuntimeEndpoint         string            `yaml:"containerRuntimeEndpoint"`
-	ImageServiceEndpoint             string            `yaml:"imageServiceEndpoint"`
-	PodLogsDir                       string            `yaml:"podLogsDir"`
-	StaticPodPath                    string            `yaml:"staticPodPath"`
-	CgroupRoot                       string            `yaml:"cgroupRoot"`
-	CgroupDriver                     string            `yaml:"cgroupDriver"`
-	ContainerLogMaxSize              string            `yaml:"containerLogMaxSize"`
-	ContainerLogMaxFiles             int32             `yaml:"containerLogMaxFiles"`
-
-	RootDir              string                `yaml:"rootDir" own:"true"`
-	NodeLabels           map[string]string     `yaml:"nodeLabels" own:"true"`
-	HostnameOverride     string                `yaml:"hostnameOverride" own:"true"`
-	ContainerGC          ContainerGC           `yaml:"containerGC" own:"true"`
-	MemoryAvailable      stats.MemoryAvailable `yaml:"memoryAvailable" own:"true"`
-	AnnotationNamespaces []string              `yaml:"annotationNamespaces" own:"true"`
-	ProtectedNamespaces  []string              `yaml:"protectedNamespaces" own:"true"`
-	Breaker              bool                  `yaml:"breaker" own:"true"`
-	Disk                 Mode                  `yaml:"disk" own:"true"` // whether signals of disks and inodes evict
-	GC                   Mode                  `yaml:"gc" own:"true"`   // whether garbage is removed
-	ContainerGCPeriod    Duration              `yaml:"containerGCPeriod" own:"true"`
-	ImageGCPeriod        Duration              `yaml:"imageGCPeriod" own:"true"`
-	PodGoneAfter         Duration              `yaml:"podGoneAfter" own:"true"`
-	Gate                 bool                  `yaml:"gate" own:"true"`
-	Preemption           bool                  `yaml:"preemption" own:"true"`
-	WriteAllocatable     bool                  `yaml:"writeAllocatable" own:"true"` // never beside a kubelet
-	MemoryQoS            bool                  `yaml:"memoryQoS" own:"true"`        // likewise
-	RuntimeWait          Duration              `yaml:"runtimeWait" own:"true"`      // 0: for ever
-	Socket               string                `yaml:"socket" own:"true"`
-	SocketGroup          string                `yaml:"socketGroup" own:"true"`
-	Listen               string                `yaml:"listen" own:"true"` // address and port; empty: nothing is served on the network
-	TLSCertFile          string                `yaml:"tlsCertFile" own:"true"`
-	TLSPrivateKeyFile    string                `yaml:"tlsPrivateKeyFile" own:"true"`
-	BearerTokenFile      string                `yaml:"bearerTokenFile" own:"true"`
-	Pprof                bool                  `yaml:"pprof" own:"true"` // serve profiles, on the socket
-	Record               string                `yaml:"record" own:"true"`
-	StateDir             string                `yaml:"stateDir" own:"true"` // records, and what a restart needs; empty: neither is kept
-
-	LogMaxBytes int64 `yaml:"-"` // of ContainerLogMaxSize; below 0: no log is rotated
-
-	Sysctls *admit.Sysctls `yaml:"-"` // that pods may set: the safe ones and AllowedUnsafeSysctls
-
-	Reserved admit.Reserved `yaml:"-"` // of KubeReserved and SystemReserved; what thresholds keep back depends on the node
-
-	Thresholds []eviction.Threshold `yaml:"-"` // hard and soft ones and the copies for allocatableMemory.available
-}
+// kindBoth is a file of our own over a kubelet's. That one is right by itself, so what is odd together is a warning.
+const kindBoth = "both"
 
 // Default is the configuration of an agent without a file, and what a file's absent fields are.
 func Default() *Config {
@@ -169,6 +91,8 @@ func defaults(kind string) *Config {
 		Gate:                 true,
 		Preemption:           true,
 		RuntimeWait:          Duration(30 * time.Second),
+		Pods:                 off,
+		Deschedule:           off,
 		Socket:               api.DefaultSocket,
 		StateDir:             "/var/lib/jettison",
 	}
@@ -258,6 +182,9 @@ func (c *Config) checkPlaces() error {
 	return nil
 }
 
+// off is what a field has whose feature there is not.
+const off = "off"
+
 // checkWords checks fields that are one of a few words.
 func (c *Config) checkWords() error {
 	for _, f := range []struct {
@@ -268,6 +195,8 @@ func (c *Config) checkWords() error {
 		{"cgroupDriver", c.CgroupDriver, []string{"cgroupfs", "systemd"}},
 		{"disk", string(c.Disk), modes},
 		{"gc", string(c.GC), modes},
+		{"pods", c.Pods, []string{off}},
+		{"deschedule", c.Deschedule, []string{off}},
 	} {
 		if err := oneOf(f.value, f.allowed); err != nil {
 			return wrong(err, f.field)
@@ -301,7 +230,7 @@ var allocatables = []string{
 func (c *Config) parseThresholds(kind string) (warnings []string, err error) {
 	settings := eviction.Settings{
 		EvictionHard: c.EvictionHard, EvictionSoft: c.EvictionSoft, EvictionSoftGracePeriod: c.EvictionSoftGracePeriod,
-		EvictionMinimumReclaim: c.EvictionMinimumReclaim, EnforceNodeAllocatable: c.EnforceNodeAllocatable, OwnSignals: kind == KindAgent,
+		EvictionMinimumReclaim: c.EvictionMinimumReclaim, EnforceNodeAllocatable: c.EnforceNodeAllocatable, OwnSignals: kind != KindKubelet,
 	}
 	thresholds, doubts, errs := settings.Parse()
 	odd := func(f, format string, args ...any) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,10 @@ type parts struct {
 	dropins []dropin
 	flags   *yaml.Node    // a mapping of fields that flags set; nil: there are none
 	finish  func(*Config) // before it is checked; nil: nothing
+	flagged *commandLine  // whose flags those are; nil: nobody's
+	own     *yaml.Node    // of a file of our own, over all that; nil: there is none, or root is one
+	info    os.FileInfo   // of the file; nil: it was not read by this process's own root directory
+	files   []string      // and folders that were read, as this process sees them
 	names   []string      // of files: of the file itself, of the drop-ins
 }
 
@@ -85,14 +90,14 @@ func (p *parts) merged(kind string) *yaml.Node {
 func defaultHard(root *yaml.Node) {
 	hard, merge := valueOf(root, "evictionHard"), valueOf(root, "mergeDefaultEvictionSettings")
 	if hard == nil || hard.Tag == "!!null" {
-		hard = &yaml.Node{Kind: yaml.MappingNode, Line: 1}
+		hard = &yaml.Node{Kind: yaml.MappingNode}
 		set(root, "evictionHard", hard)
 	} else if hard.Kind != yaml.MappingNode || merge == nil || merge.Value != "true" {
 		return
 	}
 	for signal, value := range eviction.DefaultHard() {
 		if valueOf(hard, signal) == nil {
-			set(hard, signal, text(value))
+			set(hard, signal, &yaml.Node{Kind: yaml.ScalarNode, Value: value}) // without a line: nobody wrote it
 		}
 	}
 }
@@ -162,6 +167,53 @@ func set(mapping *yaml.Node, key string, value *yaml.Node) {
 func replace(mapping, key, value *yaml.Node) {
 	unset(mapping, key.Value)
 	mapping.Content = append(mapping.Content, key, value)
+}
+
+// layer is what the file of that number is.
+func (p *parts) layer(file int) Source {
+	switch {
+	case p.own != nil && file == len(p.names)-1, p.own == nil && file == 0 && isKubelets(p.root) != nil:
+		return SourceOwn
+	case file == 0:
+		return SourceKubelet
+	case file <= len(p.dropins):
+		return SourceDropIn
+	}
+	return SourceKubeletFlag
+}
+
+// trusted refuses what others may have written.
+func (p *parts) trusted() error {
+	if p == nil || p.info == nil {
+		return nil
+	}
+	return trusted(p.names[0], p.info)
+}
+
+// layOver puts the file of our own over what a kubelet goes by: what it sets takes the place of that, a mapping as a whole, for it was written
+// to be right by itself.
+func (p *parts) layOver(into *parser, loaded *Loaded) error {
+	number(p.own, len(p.names)-1, map[*yaml.Node]bool{})
+	over := &yaml.Node{Kind: yaml.MappingNode, Line: p.own.Line}
+	for i := 0; i+1 < len(p.own.Content); i += 2 {
+		key, value := p.own.Content[i], p.own.Content[i+1]
+		if value.ShortTag() == "!!null" {
+			continue
+		}
+		over.Content = append(over.Content, key, value)
+		maps.DeleteFunc(into.lines, func(path string, _ int) bool {
+			return path == key.Value || strings.HasPrefix(path, key.Value+": ")
+		})
+		delete(into.flags, key.Value)
+	}
+	if valueOf(over, "evictionHard") != nil && valueOf(over, "mergeDefaultEvictionSettings") == nil {
+		loaded.MergeDefaultEvictionSettings = false
+	}
+	if valueOf(over, "evictionSoft") != nil && valueOf(over, "evictionSoftGracePeriod") == nil {
+		loaded.EvictionSoftGracePeriod = nil
+	}
+	loaded.Kind, into.lenient = KindAgent, false
+	return into.fields(over, loaded)
 }
 
 // blame puts the file before an error that begins with the number of a line.
@@ -273,6 +325,9 @@ func readHost(host *read.HostRoot, path string) ([]byte, error) {
 	}
 	if !info.Mode().IsRegular() {
 		return nil, &os.PathError{Op: "read", Path: path, Err: errors.New("is no regular file")}
+	}
+	if err := trusted(path, info); err != nil {
+		return nil, err
 	}
 	content, err := wholefile.ReadAll(f, maxSize)
 	if err != nil {

@@ -27,8 +27,12 @@ type Places struct {
 	// not there now, for it may be starting anew: at most kubeletWait, or Wait.
 	StateDir string
 	Wait     time.Duration // 0: kubeletWait
+	// Record is the flag that sets record; empty: it is not given.
+	Record string
 	// Waiting is called once before that, with what is known of the kubelet: nothing else is done meanwhile. nil: nobody is told.
 	Waiting func(why string)
+
+	sockets []socket // nil: usualSockets
 }
 
 // FromDefaults is From of a configuration that nobody has written.
@@ -41,10 +45,26 @@ const (
 	kubeletPoll = 500 * time.Millisecond
 )
 
-// Find loads the configuration of the agent on this node: the file that is named, or else DefaultPath, or else what the node's kubelet goes
-// by, or else the defaults. From says which. A kubelet whose configuration cannot be taken is a warning, with the defaults.
+// Find loads the configuration of the agent on this node, layer by layer: the defaults, what the node's kubelet goes by, a file of our own
+// (the one that is named, or else DefaultPath), the environment, flags. A kubelet's file that is named takes the place of the first three.
+// From says what was there. A kubelet whose configuration cannot be taken is a warning, and is left out.
 func Find(ctx context.Context, o Places) (*Loaded, error) {
+	l, err := findFiles(ctx, o)
+	if err == nil {
+		err = l.override(ctx, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// findFiles is what files, and a kubelet's flags, come to.
+func findFiles(ctx context.Context, o Places) (*Loaded, error) {
 	p, err := readParts(ctx, o.Path)
+	if err == nil {
+		err = p.trusted()
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -52,10 +72,12 @@ func Find(ctx context.Context, o Places) (*Loaded, error) {
 		return nil, errors.New("--config-dir: name the kubelet's file, over which they lie, with --config")
 	case o.Dir != "":
 		return p.over(o.Dir)
-	case p != nil:
+	case p != nil && isKubelets(p.root) == nil:
 		return p.named()
+	case p != nil:
+		return p.overKubelets(ctx, o)
 	}
-	l, err := findKubelets(ctx, o.ProcMount)
+	l, err := findKubelets(ctx, o.ProcMount, nil)
 	if err == nil && l == nil {
 		l, err = awaitKubelets(ctx, o)
 	}
@@ -102,7 +124,7 @@ func awaitKubelets(ctx context.Context, o Places) (l *Loaded, err error) {
 			return nil, cmp.Or(err, none)
 		case <-tick.C:
 		}
-		if l, err = findKubelets(ctx, o.ProcMount); l != nil {
+		if l, err = findKubelets(ctx, o.ProcMount, nil); l != nil {
 			return l, err
 		}
 	}
@@ -125,7 +147,7 @@ func Later(ctx context.Context, procMount string) *Loaded {
 			timer.Stop()
 			return nil
 		}
-		l, err := findKubelets(ctx, procMount)
+		l, err := findKubelets(ctx, procMount, nil)
 		if l != nil && err == nil {
 			return l
 		}
@@ -136,8 +158,29 @@ func Later(ctx context.Context, procMount string) *Loaded {
 	}
 }
 
-// findKubelets is the configuration of the node's kubelet; nil: there is none.
-func findKubelets(ctx context.Context, procMount string) (*Loaded, error) {
+// overKubelets is a file of our own over what the node's kubelet goes by; alone where there is none, or where that cannot be taken. None is
+// waited for: the node is guarded by the file meanwhile.
+func (p *parts) overKubelets(ctx context.Context, o Places) (*Loaded, error) {
+	alone, err := p.named() // it has to be right by itself
+	if err != nil {
+		return nil, err
+	}
+	l, err := findKubelets(ctx, o.ProcMount, p)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		alone.Warnings = append(alone.Warnings, fmt.Sprintf(
+			"what %s does not set has its default, the node's kubelet has another perhaps: %v", alone.Path, err))
+	case l != nil:
+		l.Path, l.From = alone.Path, alone.Path+", over "+l.From
+		return l, nil
+	}
+	return alone, nil
+}
+
+// findKubelets is the configuration of the node's kubelet, with a file of our own over it (nil: none); nil: there is no kubelet.
+func findKubelets(ctx context.Context, procMount string, own *parts) (*Loaded, error) {
 	type answer struct {
 		l   *Loaded
 		err error
@@ -147,7 +190,7 @@ func findKubelets(ctx context.Context, procMount string) (*Loaded, error) {
 		k, ok, err := beside.FindProcess(procMount)
 		var l *Loaded
 		if ok && err == nil {
-			if l, err = kubelets(k); err != nil {
+			if l, err = kubelets(k, own); err != nil {
 				err = fmt.Errorf("%s, process %d: %w", k.Name, k.PID, err)
 			}
 		}
@@ -167,7 +210,7 @@ func findKubelets(ctx context.Context, procMount string) (*Loaded, error) {
 
 // kubelets is what a kubelet goes by: its file, drop-ins over that, flags over both. What it does not have, and this program does, has this
 // program's defaults; so have the thresholds of a kubelet without a file, which has none of its own.
-func kubelets(k beside.Process) (*Loaded, error) {
+func kubelets(k beside.Process, own *parts) (*Loaded, error) {
 	args := k.Args
 	if k.Name == "hyperkube" && len(args) > 0 && args[0] == "kubelet" {
 		args = args[1:]
@@ -187,11 +230,17 @@ func kubelets(k beside.Process) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := defaults(KindAgent)
+	ours := defaults(KindAgent)
 	var odd error
 	p.finish = func(c *Config) {
-		c.MemoryAvailable, c.Breaker = own.MemoryAvailable, own.Breaker
+		c.MemoryAvailable, c.Breaker = ours.MemoryAvailable, ours.Breaker
 		odd = line.finish(c)
+	}
+	for i, file := range p.files {
+		p.files[i] = filepath.Join(k.Root, file)
+	}
+	if own != nil {
+		p.own, p.names, p.files = own.root, append(p.names, own.names[0]), append(p.files, own.files...)
 	}
 	l, err := p.load()
 	if err != nil {
@@ -200,16 +249,21 @@ func kubelets(k beside.Process) (*Loaded, error) {
 	if odd != nil {
 		return nil, odd
 	}
-	l.Path = p.names[0]
+	for field, flag := range line.told {
+		if o := l.origin(strings.Split(field, ": ")...); o.Source == SourceDefault {
+			l.tell(field, Origin{SourceKubeletFlag, flag})
+		}
+	}
+	l.Path, l.Kubelet = p.names[0], true
 	l.From = fmt.Sprintf("the kubelet, process %d: %s", k.PID, strings.Join(from, ", "))
 	return l, nil
 }
 
 // parts reads the files that a kubelet's flags name. from says which, and which flags set something.
 func (c *commandLine) parts(host *read.HostRoot) (p *parts, from []string, err error) {
-	p = &parts{flags: c.fields, names: []string{"without a file"}}
+	p = &parts{flags: c.fields, flagged: c, names: []string{"without a file"}}
 	if file := c.other["config"]; file != "" {
-		p.names[0], p.dir = file, filepath.Dir(file)
+		p.names[0], p.dir, p.files = file, filepath.Dir(file), []string{file}
 		content, err := readHost(host, file)
 		if err != nil {
 			return nil, nil, err
@@ -228,8 +282,9 @@ func (c *commandLine) parts(host *read.HostRoot) (p *parts, from []string, err e
 		if p.dropins, err = readDropins(host, dir); err != nil {
 			return nil, nil, err
 		}
+		p.files = append(p.files, dir)
 		for _, d := range p.dropins {
-			p.names = append(p.names, d.name)
+			p.names, p.files = append(p.names, d.name), append(p.files, d.name)
 			from = append(from, d.name)
 		}
 	}
@@ -258,8 +313,9 @@ func (p *parts) over(dir string) (*Loaded, error) {
 	if p.dropins, err = readDropins(host, dir); err != nil {
 		return nil, fmt.Errorf("config: --config-dir: %w", err)
 	}
+	p.files = append(p.files, dir)
 	for _, d := range p.dropins {
-		p.names = append(p.names, d.name)
+		p.names, p.files = append(p.names, d.name), append(p.files, d.name)
 	}
 	return p.named()
 }

@@ -135,7 +135,7 @@ func TestAnotherConfigurationThanTheKubelets(t *testing.T) {
 	}
 	file := filepath.Join(proc, "own.yaml")
 	put(t, proc, map[string]string{"own.yaml": own, "812/status": "Uid:\t0\t0\t0\t0\n"})
-	if l, err := Find(t.Context(), Places{Path: file, ProcMount: proc}); err != nil || l.From != file || len(l.Warnings) != 0 {
+	if l, err := Find(t.Context(), Places{Path: file, ProcMount: proc}); err != nil || l.From != file || len(l.Warnings) != 1 {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if l, err := Find(t.Context(), Places{ProcMount: filepath.Join(proc, "none")}); err != nil || l.From != "defaults" || len(l.Warnings) != 1 {

@@ -66,11 +66,13 @@ type commandLine struct {
 	fields *yaml.Node        // a mapping
 	other  map[string]string // flags that set no field of its file, by name: the last value
 	named  []string          // flags that set fields, each once
+	flagOf map[string]string // the flag that has set a field of its file, by field
+	told   map[string]string // the one that has set another field
 }
 
 // parseFlags reads a kubelet's command line as it does: "--name=value" or "--name value", "_" for "-". dir is its working directory.
 func parseFlags(args []string, dir string) (commandLine, error) {
-	c := commandLine{fields: &yaml.Node{Kind: yaml.MappingNode}, other: map[string]string{}}
+	c := commandLine{fields: &yaml.Node{Kind: yaml.MappingNode}, other: map[string]string{}, flagOf: map[string]string{}}
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
@@ -101,6 +103,7 @@ func parseFlags(args []string, dir string) (commandLine, error) {
 		if valueOf(c.fields, f.field) == nil {
 			c.named = append(c.named, "--"+name)
 		}
+		c.flagOf[f.field] = "--" + name
 		if err := c.set(f.field, f.kind, value); err != nil {
 			return c, fmt.Errorf("--%s %.200q: %w", name, value, err)
 		}
@@ -176,27 +179,32 @@ func quoted(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Line: 1}
 }
 
-// finish sets what flags alone say.
+// finish sets what flags alone say, and notes which have.
 func (c *commandLine) finish(into *Config) error {
+	c.told = map[string]string{}
 	if dir := c.other["root-dir"]; dir != "" {
-		into.RootDir = dir
+		into.RootDir, c.told["rootDir"] = dir, "--root-dir"
 	}
 	if age, ok := c.other["minimum-container-ttl-duration"]; ok {
 		d, err := time.ParseDuration(age)
 		if err != nil {
 			return fmt.Errorf("--minimum-container-ttl-duration: %w", err)
 		}
-		into.ContainerGC.MinAge = Duration(d)
+		into.ContainerGC.MinAge, c.told["containerGC: minAge"] = Duration(d), "--minimum-container-ttl-duration"
 	}
-	for name, field := range map[string]*int32{
-		"maximum-dead-containers": &into.ContainerGC.MaxContainers, "maximum-dead-containers-per-container": &into.ContainerGC.MaxPerPodContainer,
+	for _, f := range []struct {
+		name, key string
+		field     *int32
+	}{
+		{"maximum-dead-containers", "maxContainers", &into.ContainerGC.MaxContainers},
+		{"maximum-dead-containers-per-container", "maxPerPodContainer", &into.ContainerGC.MaxPerPodContainer},
 	} {
-		if number, ok := c.other[name]; ok {
+		if number, ok := c.other[f.name]; ok {
 			n, err := strconv.ParseInt(number, 0, 32)
 			if err != nil {
-				return fmt.Errorf("--%s: %w", name, err)
+				return fmt.Errorf("--%s: %w", f.name, err)
 			}
-			*field = int32(n)
+			*f.field, c.told["containerGC: "+f.key] = int32(n), "--"+f.name
 		}
 	}
 	return nil

@@ -38,8 +38,20 @@ type Loaded struct {
 	Kind     string   // KindAgent or KindKubelet
 	Warnings []string // one line each
 
-	lines *parser // knows where fields are; nil without a file
+	// Kubelet: what the node's kubelet goes by is part of it, as it was found.
+	Kubelet bool
+	// EndpointFrom says why containerRuntimeEndpoint is what it is, for people; empty where nobody has looked for the runtime.
+	EndpointFrom string
+	// Files and folders that it was read from, as this process sees them.
+	Files []string
+
+	lines *parser           // knows where fields are; nil without a file
+	told  map[string]Origin // of fields that no file sets
+	unset bool              // containerRuntimeEndpoint is set to nothing
 }
+
+// AwaitsKubelet: it would have been made of what a kubelet goes by, had one been there whose configuration can be taken.
+func (l *Loaded) AwaitsKubelet() bool { return l.Kind == KindAgent && !l.Kubelet }
 
 // Blame says where the file sets a field that turned out to be wrong only later: the file, the line, the field, what is wrong.
 // Without a file it names the field alone.
@@ -57,6 +69,26 @@ func Load(ctx context.Context, path string) (*Loaded, error) {
 	p, err := readParts(ctx, path)
 	if p == nil && err == nil {
 		return &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.named()
+}
+
+// Check reads the file at path as the agent's own configuration, and nothing else of the node; "-" is standard input.
+func Check(ctx context.Context, path string, stdin *os.File) (*Loaded, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, pipeLimit, errPipe)
+	defer cancel()
+	var p *parts
+	var err error
+	if path == "-" {
+		p, err = partsOf(wholefile.NewStream(ctx, stdin), "stdin")
+	} else {
+		p, err = readParts(ctx, path)
+	}
+	if err == nil {
+		err = p.trusted()
 	}
 	if err != nil {
 		return nil, err
@@ -84,6 +116,15 @@ func readParts(ctx context.Context, path string) (*parts, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	defer func() { _ = f.Close() }()
+	return partsOf(f, path)
+}
+
+// partsOf reads an open file.
+func partsOf(f *wholefile.Stream, path string) (*parts, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -91,9 +132,9 @@ func readParts(ctx context.Context, path string) (*parts, error) {
 	if len(text) > maxSize {
 		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file", path, maxSize)
 	}
-	p := &parts{names: []string{path}}
+	p := &parts{names: []string{path}, info: info}
 	if full, err := filepath.Abs(path); err == nil {
-		p.dir = filepath.Dir(full)
+		p.dir, p.files = filepath.Dir(full), []string{full}
 	}
 	if p.root, err = document(text); err != nil {
 		return nil, p.blame(err)
@@ -121,7 +162,10 @@ func lineError(line int, format string, args ...any) error {
 
 // load makes a configuration of its parts.
 func (s *parts) load() (*Loaded, error) {
-	p := &parser{lines: map[string]int{}, names: s.names}
+	p := &parser{lines: map[string]int{}, names: s.names, layer: s.layer}
+	if s.flagged != nil {
+		p.flags = s.flagged.flagOf
+	}
 	kind, err := p.kind(s.root)
 	if err != nil {
 		return nil, err
@@ -134,6 +178,14 @@ func (s *parts) load() (*Loaded, error) {
 	if s.finish != nil {
 		s.finish(loaded.Config)
 	}
+	loaded.Files = s.files
+	if s.own != nil {
+		kind = kindBoth
+		if err := s.layOver(p, loaded); err != nil {
+			return nil, err
+		}
+	}
+	loaded.unset = loaded.ContainerRuntimeEndpoint == ""
 	doubts, err := loaded.complete(kind)
 	if err != nil {
 		var f *fieldError
@@ -195,9 +247,11 @@ func syntaxError(err error) error {
 type parser struct {
 	lines   map[string]int // path of keys joined by ": " to its line
 	names   []string       // of the files that lines are of
-	lenient bool           // a kubelet's file: what a kubelet accepts is a warning
-	ignored []string       // fields that this program does not know, in a kubelet's file
-	odd     []string       // what a kubelet accepts and should not
+	layer   func(file int) Source
+	flags   map[string]string // of a kubelet, by the field that they set
+	lenient bool              // a kubelet's file: what a kubelet accepts is a warning
+	ignored []string          // fields that this program does not know, in a kubelet's file
+	odd     []string          // what a kubelet accepts and should not
 }
 
 // line is that of the longest part of a path that the file has.

@@ -39,6 +39,9 @@ func NewStream(ctx context.Context, f *os.File) *Stream { return &Stream{ctx: ct
 // Close closes the file.
 func (s *Stream) Close() error { return s.file.Close() }
 
+// Stat says what it reads from.
+func (s *Stream) Stat() (os.FileInfo, error) { return s.file.Stat() }
+
 func (s *Stream) Read(b []byte) (int, error) {
 	if err := s.wait(); err != nil {
 		return 0, &os.PathError{Op: "read", Path: s.file.Name(), Err: err}

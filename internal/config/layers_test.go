@@ -1,0 +1,252 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kubeletsNode is a node whose kubelet has a file, a drop-in over it, and flags over both.
+func kubeletsNode(t *testing.T) string {
+	t.Helper()
+	return nodeProc(t, "kubelet", []string{"--config=/k.yaml", "--config-dir=/k.d", "--max-pods=50", "--root-dir=/data", "--maximum-dead-containers=7"},
+		map[string]string{
+			"k.yaml": kubelet + "evictionHard: {memory.available: 300Mi, nodefs.available: 1%}\nimageMinimumGCAge: 3m\nimageMaximumGCAge: 9h\n" +
+				"evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 30s}\n",
+			"k.d/10.conf": kubelet + "evictionHard: {memory.available: 400Mi}\nimageMinimumGCAge: 4m\npodsPerCore: 3\n",
+		})
+}
+
+// found finds a configuration, without the sockets of this machine.
+func found(t *testing.T, o Places) *Loaded {
+	t.Helper()
+	if o.sockets == nil {
+		o.sockets = []socket{}
+	}
+	l, err := Find(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Each value is that of the last layer that sets it, and says so: default < the kubelet's file < its drop-ins < its flags < a file of our
+// own < the environment < a flag.
+func TestEveryLayerLiesOverTheOnesBefore(t *testing.T) {
+	proc, dir := kubeletsNode(t), t.TempDir()
+	put(t, dir, map[string]string{"own.yaml": own + "podsPerCore: 5\nevictionHard: {memory.available: 1Gi}\nrecord: /own\ncontainerGC: {minAge: 1s}\n" +
+		"containerRuntimeEndpoint: /own.sock\nimageServiceEndpoint: /own.sock\nbreaker: null\nimageMaximumGCAge: null\n"})
+	file := filepath.Join(dir, "own.yaml")
+	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "unix:///environment.sock")
+	l := found(t, Places{Path: file, ProcMount: proc, Record: "/flag"})
+	got := map[string]string{}
+	for _, s := range l.Settings() {
+		got[s.Name()] = strings.TrimSpace(strings.NewReplacer(dir, "", proc, "").Replace(toText(s.Value) + " " + s.Origin.String()))
+	}
+	for name, want := range map[string]string{
+		"evictionPressureTransitionPeriod": "5m0s default",
+		"evictionSoft: memory.available":   "1Gi /k.yaml:6 (kubeletFile)",
+		"imageMaximumGCAge":                "9h0m0s /k.yaml:5 (kubeletFile)", // null sets nothing
+		"imageMinimumGCAge":                "4m0s /k.d/10.conf:4 (dropIn)",
+		"maxPods":                          "50 --max-pods (kubeletFlag)",
+		"rootDir":                          "/data --root-dir (kubeletFlag)",
+		"containerGC: maxContainers":       "7 --maximum-dead-containers (kubeletFlag)",
+		"containerGC: minAge":              "1s /own.yaml:6 (ownFile)",
+		"podsPerCore":                      "5 /own.yaml:3 (ownFile)",
+		"evictionHard: memory.available":   "1Gi /own.yaml:4 (ownFile)", // the map as a whole
+		"evictionHard: nodefs.available":   "",
+		"imageServiceEndpoint":             "/own.sock /own.yaml:8 (ownFile)",
+		"containerRuntimeEndpoint":         "unix:///environment.sock CONTAINER_RUNTIME_ENDPOINT (environment)",
+		"record":                           "/flag --record (flag)",
+		"memoryAvailable":                  "lower default",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+	if want := file + ", over the kubelet, process 812: /k.yaml, /k.d/10.conf, --max-pods"; l.From != want || l.Path != file || !l.Kubelet || l.Kind != KindAgent {
+		t.Errorf("%q, want %q; %+v", l.From, want, l)
+	}
+	if !l.SetByOwn("evictionHard", "memory.available") || l.SetByOwn("maxPods") || l.SetByOwn("evictionSoft", "memory.available") {
+		t.Error("who sets a field is not known")
+	}
+	if want := "CONTAINER_RUNTIME_ENDPOINT (environment)"; l.EndpointFrom != want {
+		t.Errorf("%q, want %q", l.EndpointFrom, want)
+	}
+	wantFiles := []string{filepath.Join(proc, "812/root/k.yaml"), filepath.Join(proc, "812/root/k.d"), filepath.Join(proc, "812/root/k.d/10.conf"), file}
+	if strings.Join(l.Files, " ") != strings.Join(wantFiles, " ") {
+		t.Errorf("files %q, want %q", l.Files, wantFiles)
+	}
+}
+
+func toText(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return fmt.Sprint(v)
+}
+
+// A file of our own has to be right by itself, and stays what it is without a kubelet or with one whose configuration cannot be taken. What a
+// kubelet takes and should not is a warning still.
+func TestAFileOfOurOwnBesideAKubelet(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, map[string]string{
+		"own.yaml": own + "evictionHard: {memory.available: 500Mi, swap.available: 1Gi}\n", "wrong.yaml": own + "evictionMaxPodGracePeriod: -1\n",
+		"soft.yaml": own + "evictionSoft: {}\n",
+	})
+	file := filepath.Join(dir, "own.yaml")
+	none := nodeProc(t, "bash", nil, nil)
+	if l := found(t, Places{Path: file, ProcMount: none}); l.From != file || len(l.Warnings) > 0 || !l.AwaitsKubelet() || l.RootDir != "/var/lib/kubelet" {
+		t.Errorf("alone: %+v", l)
+	}
+	k3s := nodeProc(t, "k3s", []string{"server"}, nil)
+	if l := found(t, Places{Path: file, ProcMount: k3s}); l.From != file || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "k3s, process 812") {
+		t.Errorf("beside k3s: %+v", l)
+	}
+	odd := nodeProc(t, "kubelet", []string{"--config=/k.yaml"}, map[string]string{
+		"k.yaml": kubelet + "evictionMaxPodGracePeriod: -1\nevictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 30s}\n"})
+	l := found(t, Places{Path: file, ProcMount: odd})
+	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "-1 is negative") || l.AwaitsKubelet() || len(hard(l)) != 2 {
+		t.Errorf("an odd kubelet: %q, %q", l.Warnings, hard(l))
+	}
+	if l := found(t, Places{Path: filepath.Join(dir, "soft.yaml"), ProcMount: odd}); len(l.EvictionSoft)+len(l.EvictionSoftGracePeriod) > 0 {
+		t.Errorf("soft ones that were switched off: %v, %v", l.EvictionSoft, l.EvictionSoftGracePeriod)
+	}
+	if _, err := Find(t.Context(), Places{Path: filepath.Join(dir, "wrong.yaml"), ProcMount: odd}); err == nil ||
+		!strings.Contains(err.Error(), "wrong.yaml:3: evictionMaxPodGracePeriod: -1 is negative") {
+		t.Errorf("a wrong file: %v", err)
+	}
+}
+
+// A file that others may write to decides whom a privileged process kills: it is refused, with what to do.
+func TestAFileThatOthersMayWriteToIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	none := nodeProc(t, "bash", nil, nil)
+	for _, text := range []string{own, kubelet} {
+		put(t, dir, map[string]string{"c.yaml": text})
+		file := filepath.Join(dir, "c.yaml")
+		link := filepath.Join(dir, "link")
+		_ = os.Remove(link)
+		if err := os.Symlink(file, link); err != nil {
+			t.Fatal(err)
+		}
+		find := func(path, want string) {
+			t.Helper()
+			_, err := Find(t.Context(), Places{Path: path, ProcMount: none})
+			_, checked := Check(t.Context(), path, os.Stdin)
+			for _, err := range []error{err, checked} {
+				if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+					t.Errorf("%s: %v, want %q", path, err, want)
+				}
+			}
+		}
+		find(file, "")
+		if err := os.Chmod(file, 0o664); err != nil {
+			t.Fatal(err)
+		}
+		find(file, "")
+		if err := os.Chmod(file, 0o646); err != nil {
+			t.Fatal(err)
+		}
+		find(file, "config "+file+": every user may write to it (-rw-r--rw-), and it decides what is killed: chmod o-w "+file)
+		find(link, "config "+link+": every user may write to it (-rw-r--rw-), and it decides what is killed: chmod o-w "+link)
+		if os.Geteuid() != 0 {
+			continue
+		}
+		if err := os.Chmod(file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(file, 1234, 0); err != nil {
+			t.Fatal(err)
+		}
+		find(file, "config "+file+": it belongs to user 1234, and it decides what is killed: chown root "+file)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proc := nodeProc(t, "kubelet", []string{"--config=/k.yaml"}, map[string]string{"k.yaml": kubelet + "evictionHard: {memory.available: 300Mi}\n"})
+	if err := os.Chmod(filepath.Join(proc, "812/root/k.yaml"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(DefaultPath); err == nil {
+		t.Skip("this machine has " + DefaultPath)
+	}
+	if l := found(t, Places{ProcMount: proc}); l.From != FromDefaults || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "chmod o-w /k.yaml") {
+		t.Errorf("a kubelet's: %+v", l)
+	}
+}
+
+// A pipe was opened by whoever started the program.
+func TestCheckReadsStandardInput(t *testing.T) {
+	for text, want := range map[string]string{own + "gate: false\n": "", own + "gat: false\n": `config stdin:3: unknown field "gat": did you mean "gate"?`} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Close()
+		l, err := Check(t.Context(), "-", r)
+		if want == "" && (err != nil || l.Gate || l.Path != "stdin") || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%+v, %v, want %q", l, err, want)
+		}
+		_ = r.Close()
+	}
+}
+
+// Where nobody says which runtime it is, the first of the usual sockets that takes connections is it; and it is said why.
+func TestTheRuntimesSocketIsFound(t *testing.T) {
+	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "")
+	dir, err := os.MkdirTemp("", "c") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	all := []socket{{"one", dir + "/1"}, {"two", dir + "/2"}, {"three", dir + "/3"}}
+	listen := func(path string) *net.UnixListener {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	proc := nodeProc(t, "bash", nil, nil)
+	put(t, dir, map[string]string{"own.yaml": own + "containerRuntimeEndpoint: \"\"\n", "named.yaml": own + "containerRuntimeEndpoint: /x.sock\n", "1": "no socket"})
+	expect := func(name, endpoint, why string) {
+		t.Helper()
+		l := found(t, Places{Path: filepath.Join(dir, "own.yaml"), ProcMount: proc, sockets: all})
+		if l.ContainerRuntimeEndpoint != endpoint || l.EndpointFrom != why {
+			t.Errorf("%s: %q, %q, want %q, %q", name, l.ContainerRuntimeEndpoint, l.EndpointFrom, endpoint, why)
+		}
+	}
+	expect("none", "unix:///run/containerd/containerd.sock",
+		"the default: none of the usual sockets is there ("+dir+"/1, "+dir+"/2, "+dir+"/3)")
+	two := listen(all[1].path)
+	two.SetUnlinkOnClose(false)
+	expect("one", "unix://"+dir+"/2", "found: of the usual sockets that of two takes connections")
+	three := listen(all[2].path)
+	expect("two", "unix://"+dir+"/2", "found: of the usual sockets that of two takes connections; so does that of three, which crictl would take "+
+		"later, too: name it (containerRuntimeEndpoint) to have it")
+	_ = two.Close()
+	expect("the first is dead", "unix://"+dir+"/3", "found: of the usual sockets that of three takes connections")
+	_ = three.Close()
+	expect("all are dead", "unix://"+dir+"/2", "found: of the usual sockets that of two is there, and takes no connection")
+	named := filepath.Join(dir, "named.yaml")
+	if l := found(t, Places{Path: named, ProcMount: proc, sockets: all}); l.ContainerRuntimeEndpoint != "/x.sock" || l.EndpointFrom != named+":3 (ownFile)" {
+		t.Errorf("named: %q, %q", l.ContainerRuntimeEndpoint, l.EndpointFrom)
+	}
+	kubelets := nodeProc(t, "kubelet", nil, nil)
+	if l := found(t, Places{Path: filepath.Join(dir, "own.yaml"), ProcMount: kubelets, sockets: all}); l.ContainerRuntimeEndpoint != "unix:///run/containerd/containerd.sock" ||
+		l.EndpointFrom != "the kubelet's default" {
+		t.Errorf("a kubelet that names none: %q, %q", l.ContainerRuntimeEndpoint, l.EndpointFrom)
+	}
+	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "tcp://1")
+	if _, err := Find(t.Context(), Places{Path: named, ProcMount: proc, sockets: all}); err == nil ||
+		!strings.HasPrefix(err.Error(), `config: environment variable CONTAINER_RUNTIME_ENDPOINT: endpoint "tcp://1": want unix:///`) {
+		t.Errorf("a wrong variable: %v", err)
+	}
+}

@@ -11,6 +11,7 @@
 //	admitcommand.go    admit: internal/ask
 //	statscommand.go    stats: internal/observe, shown by internal/show or written by internal/summaryv1
 //	checkcommand.go    check: internal/check
+//	configcommand.go   config: internal/settings
 //	restorecommand.go  restore: internal/restore
 //	statuscommand.go   status: internal/status
 //	topcommand.go      top: internal/top
@@ -138,7 +139,7 @@ where --log-format is json.`,
 		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout), explainCommand(stdout, stderr),
 		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),
 		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout), snapshotCommand(stdout, stderr),
-		eventsCommand(stdout, stderr), healthCommand(stdout), restoreCommand(stdout), versionCommand(stdout),
+		eventsCommand(stdout, stderr), healthCommand(stdout), configCommand(os.Stdin, stdout), restoreCommand(stdout), versionCommand(stdout),
 	)
 	return root
 }

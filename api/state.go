@@ -43,7 +43,15 @@ type State struct {
 type ConfigState struct {
 	From string `json:"from"` // files, drop-ins, the kubelet, or "defaults"
 	// EndpointFrom says why the runtime's endpoint is that one, for people: FILE:LINE, a variable, or how it was found.
-	EndpointFrom string `json:"endpointFrom"`
+	EndpointFrom string    `json:"endpointFrom"`
+	Read         time.Time `json:"read"` // when it was
+	// Reloads counts how often it was read again since the start, and taken; Failed how often what was read was not taken.
+	Reloads uint64 `json:"reloads"`
+	Failed  uint64 `json:"failedReloads"`
+	// Error says why the newest was not taken, so that the one before holds. Empty: it was.
+	Error string `json:"error,omitempty"`
+	// NextStart are fields that are another at the next start, by what was read last.
+	NextStart []string `json:"nextStart,omitempty"`
 }
 
 // GateState is what the runtime was answered since the agent started, when it asked whether a pod may start.

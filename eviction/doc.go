@@ -17,7 +17,7 @@
 //	usage.go      what a pod uses of what is short; cause.go: which pods cause a pressure; level.go: amounts against those of a calm look
 //	rank.go       the order among candidates
 //	local.go      pods over limits of their own; preempt.go: pods that go for a critical one
-//	manager.go    Manager: its state; step.go: one step of it; terse.go: one that allocates nothing
+//	manager.go    Manager: its state; step.go: one step of it; terse.go: one that allocates nothing; reconfigure.go: another configuration
 //	outlook.go    Outlook: whom each threshold would have evicted, were it met
 //	explain.go    whether what pods hold explains what a disk lost; unfinished.go: figures that are too small to tell
 //	fresh.go      how long a victim for a disk waits for fresh figures

@@ -117,15 +117,20 @@ func NewManager(c Config) *Manager {
 	m.known, m.finished = make([]*Life, 0, atOnce), make([]*Life, 0, atOnce)
 	m.config.Policy.texts = map[protection]string{}
 	m.watch(c.Thresholds)
-	for i := range m.watched {
-		if m.watched[i].info.kind.pressure() {
-			m.uses = map[useKey]*podUse{}
-		}
-	}
+	m.usePressure()
 	return m
 }
 
-// watch takes thresholds; those that were watched already keep their state.
+// usePressure has it noted what each pod suffers, where a threshold is for pressure.
+func (m *Manager) usePressure() {
+	for i := range m.watched {
+		if m.watched[i].info.kind.pressure() && m.uses == nil {
+			m.uses = map[useKey]*podUse{}
+		}
+	}
+}
+
+// watch takes thresholds; those that were watched already keep their state, whatever their values and grace periods were.
 func (m *Manager) watch(thresholds []Threshold) {
 	old := m.watched
 	m.watched = nil
@@ -136,7 +141,7 @@ func (m *Manager) watch(thresholds []Threshold) {
 		}
 		w := watched{Threshold: t, info: info}
 		for i := range old {
-			if old[i].Signal == t.Signal && old[i].Grace == t.Grace {
+			if old[i].Threshold.same(&t) {
 				threshold, info := w.Threshold, w.info
 				w = old[i]
 				w.Threshold, w.info = threshold, info

@@ -30,7 +30,7 @@ func (m *Manager) Observed(signal stats.Signal) (o stats.Observation) {
 // watchedBy is the threshold that an eviction is for; nil: there is none, as for a pod's own limit.
 func (m *Manager) watchedBy(e *Eviction, t *Threshold) *watched {
 	for i := range m.watched {
-		if w := &m.watched[i]; w.Signal == e.Signal && w.Grace == t.Grace {
+		if w := &m.watched[i]; w.Signal == e.Signal && w.Hard() == t.Hard() {
 			return w
 		}
 	}

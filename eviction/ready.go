@@ -195,7 +195,7 @@ func (m *Manager) Advance() {
 // Meets reports whether a threshold is met. Another one for the same signal, softer, may well be.
 func (r *Ready) Meets(t *Threshold) bool {
 	for i := range r.Met {
-		if r.Met[i].Threshold.Signal == t.Signal && r.Met[i].Threshold.Grace == t.Grace {
+		if r.Met[i].Threshold.same(t) {
 			return true
 		}
 	}

@@ -201,7 +201,7 @@ func (m *Manager) decide(now time.Time, in Input, d *Decision, reclaimed bool) {
 // find is a threshold among those that are met.
 func find(met []Met, w *watched) *Met {
 	for i := range met {
-		if met[i].Threshold.Signal == w.Signal && met[i].Threshold.Grace == w.Grace {
+		if met[i].Threshold.same(&w.Threshold) {
 			return &met[i]
 		}
 	}

@@ -29,6 +29,12 @@ func (t *Threshold) Amount() bool { return t.Window == 0 }
 // Hard reports whether the threshold evicts at once.
 func (t Threshold) Hard() bool { return t.Grace == 0 }
 
+// same reports whether another is this one, perhaps before or after its configuration was changed: there is one hard and one soft for each
+// signal.
+func (t *Threshold) same(other *Threshold) bool {
+	return t.Signal == other.Signal && t.Hard() == other.Hard()
+}
+
 // ThresholdValue is a quantity or a share of the capacity; exactly one is set.
 type ThresholdValue struct {
 	Quantity   *resource.Quantity

@@ -13,14 +13,16 @@ import (
 // eviction out, events, resume), in the same order and with the same limits, over a world instead of a kernel and a runtime.
 type shell struct {
 	*world
-	m       *Manager
-	rules   *rules
-	config  Config
-	shuffle *rand.Rand // of the pods in every look; nil: as they are
-	log     []string   // what was decided, and what became of it
-	last    string     // the last reason why nobody went
-	saved   Saved      // as of the last look
-	crashes bool       // some time
+	m        *Manager
+	rules    *rules
+	config   Config
+	shuffle  *rand.Rand // of the pods in every look; nil: as they are
+	settings []string
+	reload   *rand.Rand // after which looks the configuration is read again; nil: after none
+	log      []string   // what was decided, and what became of it
+	last     string     // the last reason why nobody went
+	saved    Saved      // as of the last look
+	crashes  bool       // some time
 
 	node     stats.NodeStats
 	slow     time.Duration // when disks were read last
@@ -58,8 +60,12 @@ const (
 )
 
 // run lets a timeline pass. Whatever is wrong is the rules' to say.
-func run(tl *timeline, shuffle *rand.Rand) *shell {
-	s := &shell{world: newWorld(tl), shuffle: shuffle, jobs: map[*Life]*job{}, unpinned: map[*realPod]int{}, slow: -time.Hour}
+func run(tl *timeline, shuffle *rand.Rand) *shell { return runReloading(tl, shuffle, nil) }
+
+// runReloading is run, and now and then the configuration is read again, which has not changed.
+func runReloading(tl *timeline, shuffle, reload *rand.Rand) *shell {
+	s := &shell{world: newWorld(tl), shuffle: shuffle, reload: reload, jobs: map[*Life]*job{}, unpinned: map[*realPod]int{}, slow: -time.Hour}
+	s.settings = tl.Settings
 	thresholds, _, errs := in(tl.Settings...).Parse()
 	if errs != nil { // a timeline that was made smaller may be none any more
 		s.rules = newRules(s, tl)
@@ -95,6 +101,10 @@ func (s *shell) pass(until time.Duration) {
 		wait := time.Second
 		if !s.away {
 			s.look()
+			if s.reload != nil && s.reload.IntN(4) == 0 {
+				s.config.Thresholds, _, _ = in(s.settings...).Parse() // others of the same values
+				s.m.Reconfigure(s.config)
+			}
 			ready := s.m.Ready(s.now())
 			wait = max(min(ready.Within, s.due(&ready)), s.Grain, 2*time.Millisecond)
 		}

@@ -10,8 +10,8 @@ import (
 	"jettison/internal/config"
 )
 
-// untilKubelet is a context that also ends when a kubelet comes on a node whose configuration is made without one, and its own can be taken.
-// came ends the search and tells whether it did.
+// untilKubelet is a context that also ends when a kubelet comes on a node whose configuration is made without one, and its own can be
+// taken. came ends the search and tells whether it did.
 func untilKubelet(ctx context.Context, o agent.Options) (until context.Context, came func() bool) {
 	if !o.Config.AwaitsKubelet() {
 		return ctx, func() bool { return false }

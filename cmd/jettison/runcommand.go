@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +29,8 @@ func runCommand(stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Watch this node and evict when it runs short of memory, disk or what else has a threshold",
-		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). It needs root, the node's cgroup v2 hierarchy,
+		Long: `run watches this node until it is told to stop (SIGTERM, SIGINT). At SIGHUP, and when a file of it has changed, it reads its
+configuration again; a wrong one leaves what holds, and the log says why. It needs root, the node's cgroup v2 hierarchy,
 its /proc and the socket of its container runtime; docs/use/privileges.md says how a DaemonSet gives it these.
 
 Configuration comes in layers, and a later one counts: the defaults (` + defaultThresholds() + `);
@@ -37,6 +42,10 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			hangup := make(chan os.Signal, 1)
+			signal.Notify(hangup, syscall.SIGHUP)
+			defer signal.Stop(hangup)
+			o.Hangup = hangup
 			pipe := logpipe.New(stderr, ownLine(format == "json"))
 			defer pipe.Close(time.Second)
 			o.LogDropped = pipe.Dropped
@@ -59,6 +68,9 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {
 				return usageError{fmt.Errorf("--ladder: %w", err)}
 			}
+			again := places // a kubelet that is not there is neither waited for nor missed: what holds stays
+			again.StateDir, again.Waiting = "", nil
+			o.Find = func(ctx context.Context) (*config.Loaded, error) { return config.Find(ctx, again) }
 			ctx, came := untilKubelet(cmd.Context(), o)
 			err = agent.Run(ctx, o)
 			if came() && err == nil && cmd.Context().Err() == nil {

@@ -55,7 +55,7 @@ var ErrNoPreemption = errors.New("this agent does not preempt")
 
 // Admission is safe for concurrent use. New makes one.
 type Admission struct {
-	policy   eviction.Policy
+	policy   atomic.Pointer[eviction.Policy]
 	preempts atomic.Pointer[Preemptor] // nil: nobody
 	snapshot atomic.Pointer[Snapshot]  // nil: none yet
 	began    time.Time
@@ -69,7 +69,9 @@ type Admission struct {
 
 // New makes an Admission that knows of no node yet. policy says whose annotations count, and whose priority need not be known.
 func New(policy eviction.Policy) *Admission {
-	return &Admission{policy: policy, began: time.Now(), told: make(chan Refusal, maxTold)}
+	a := &Admission{began: time.Now(), told: make(chan Refusal, maxTold)}
+	a.policy.Store(&policy)
+	return a
 }
 
 // maxTold is how many refusals wait to be logged. Of more, none is; they are counted.

@@ -152,7 +152,7 @@ func atMost(sandbox *cri.PodSandbox) admit.Amounts {
 // byRuntime is a pod of which only the runtime tells. Whose priority is unknown, and who would never be a victim for that, is not refused
 // for it either. A class that is not known is not the one that pressure refuses.
 func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) *asking {
-	priority, protected := a.policy.Judge(told, nil)
+	priority, protected := a.policy.Load().Judge(told, nil)
 	out, sure := &asking{}, priority.OK
 	if !priority.OK && protected != "" {
 		priority = stats.Some[int32](systemCriticalPriority)

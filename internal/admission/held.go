@@ -36,7 +36,7 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	if object != nil && !names(object, told.PodRef) {
 		object, judged = nil, nil
 	}
-	priority, _ := p.a.policy.Judge(&told, judged)
+	priority, _ := p.a.policy.Load().Judge(&told, judged)
 	least := p.least(pod, &told)
 	out := admit.Held{Requests: least}
 	if object != nil {
@@ -58,7 +58,7 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 	source, has := told.Annotations[annotationSource]
 	_, mirror := told.Annotations[annotationMirror]
 	out.Static = out.Static || has && source != "api" || mirror
-	out.Spared = p.a.policy.Spares(&told, judged) != ""
+	out.Spared = p.a.policy.Load().Spares(&told, judged) != ""
 	if object != nil && p.members[told.PodRef.UID] {
 		p.doubt(&out, pod, &told)
 	}
@@ -68,11 +68,11 @@ func (p *Part) held(pod *read.Pod, object *v1.Pod, judged *eviction.Pod) admit.H
 // doubt has a member's object make its pod no victim, and none that is larger than what the runtime tells: preempting is root's. It may
 // keep one from being a victim.
 func (p *Part) doubt(out *admit.Held, pod *read.Pod, told *stats.PodStats) {
-	priority, _ := p.a.policy.Judge(told, nil)
+	priority, _ := p.a.policy.Load().Judge(told, nil)
 	if priority.OK && priority.V > out.Priority.V {
 		out.Priority = priority
 	}
-	out.Spared, out.QOS = out.Spared || p.a.policy.Spares(told, nil) != "", told.QOSClass
+	out.Spared, out.QOS = out.Spared || p.a.policy.Load().Spares(told, nil) != "", told.QOSClass
 	out.Surely = p.least(pod, told)
 }
 

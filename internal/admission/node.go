@@ -11,7 +11,7 @@ import (
 	"jettison/stats"
 )
 
-// Node is what of the node does not change while the agent runs. The zero value knows nothing.
+// Node is what of the node changes only with the configuration. The zero value knows nothing.
 type Node struct {
 	Name       string            // empty: unknown
 	Arch       string            // as Go calls it

@@ -96,6 +96,12 @@ func (p *Part) OnObjects(s *podstore.Snapshot) {
 	}
 }
 
+// Reconfigure takes another configuration: who counts and is spared by it, and what it says of the node. What is allocatable is asked anew.
+func (p *Part) Reconfigure(policy eviction.Policy, node Node) {
+	p.a.policy.Store(&policy)
+	p.o.Node, p.known, p.capacity, p.changed = node, nil, nil, true
+}
+
 // Changed has a Snapshot published at the next turn of the loop: evictions or promises have changed.
 func (p *Part) Changed() { p.changed = true }
 

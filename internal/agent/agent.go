@@ -8,6 +8,7 @@
 //	gateway.go    the gate in the runtime, and what new pods are decided by
 //	preempt.go    pods that go for a critical one
 //	capacity.go   what this node has, and thresholds and reservations that it cannot satisfy
+//	reload.go     another configuration, while it runs
 //	reserve.go    node allocatable, and protection of what pods request, as far as they are written
 //	shown.go      conditions in the log, and the State that others read
 //	metered.go    what metrics say
@@ -31,6 +32,7 @@
 //	internal/rotate     logs of live containers, where no kubelet rotates them
 //	internal/limits     node allocatable and memory that pods request, in pods' cgroups
 //	internal/trim       memory of the agent's own
+//	internal/reload     the configuration, read again
 //	internal/kill       the self-test of the kill ladder
 //	internal/frames     recordings for jettison replay
 package agent
@@ -40,6 +42,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -64,6 +67,7 @@ import (
 	"jettison/internal/priorities"
 	"jettison/internal/protect"
 	"jettison/internal/records"
+	"jettison/internal/reload"
 	"jettison/internal/remove"
 	"jettison/internal/repeat"
 	"jettison/internal/rotate"
@@ -78,7 +82,10 @@ import (
 
 // Options of Run.
 type Options struct {
-	Config      *config.Loaded
+	Config *config.Loaded
+	// Find reads the configuration again, at a signal of Hangup or when a file has changed; nil: it is never read again.
+	Find        func(context.Context) (*config.Loaded, error)
+	Hangup      <-chan os.Signal
 	CgroupMount string // empty: cgroup.DefaultMount
 	ProcMount   string // empty: /proc
 	HostRoot    string // the node's root directory; empty: /
@@ -132,6 +139,9 @@ func Run(ctx context.Context, o Options) error {
 	b.later(cancel)
 	b.mend(l)
 	b.resume(ctx, l, time.Now())
+	if o.Find != nil {
+		b.closing(l.upkeep.reload.Start(reload.Options{Find: o.Find, Asks: o.Hangup}))
+	}
 	l.run(ctx)
 	l.evictions.Interrupted()
 	cancel()
@@ -246,6 +256,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	}
 	b.watch(l)
 	l.upkeep.stats = b.taker
+	l.upkeep.reload = reload.NewPart(time.Now(), c, b.log)
 	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})
 	l.pods = lister.NewPods(b.lister, b.log, l.onPods)
 	l.gate = b.gateway(l)

@@ -33,13 +33,17 @@ func (l *loop) capacity() v1.ResourceList {
 // checkCapacity looks at the node once and holds thresholds and reservations against it: what it cannot satisfy is an error where our own
 // file says so, and else a doubt to be logged. A signal that is not observed is not judged.
 func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
-	c := l.o.Config
 	l.looks.First(ctx, capacityWait)
+	return l.fits(l.o.Config)
+}
+
+// fits holds a configuration against the node as it was last looked at.
+func (l *loop) fits(c *config.Loaded) (doubts []error, err error) {
 	s := stats.Summary{Node: *l.looks.Node()}
 	wrong := eviction.CheckCapacity(c.Thresholds, func(signal stats.Signal) stats.Observation {
 		return s.Observe(time.Now(), signal, c.MemoryAvailable)
 	})
-	for _, w := range append(wrong, l.overReserved()...) {
+	for _, w := range append(wrong, l.overReserved(c)...) {
 		blamed := c.Blame(w)
 		if c.Kind == config.KindAgent && c.SetByOwn(w.Field...) {
 			return nil, ConfigError{blamed}
@@ -50,9 +54,9 @@ func (l *loop) checkCapacity(ctx context.Context) (doubts []error, err error) {
 }
 
 // overReserved is what more of is reserved than there is. Where only a threshold is too high, that is found elsewhere.
-func (l *loop) overReserved() (wrong []*eviction.FieldError) {
+func (l *loop) overReserved(c *config.Loaded) (wrong []*eviction.FieldError) {
 	capacity := l.capacity()
-	reserved := l.reserved(capacity)
+	reserved := reserved(c, capacity)
 	for name, has := range capacity {
 		for _, f := range []struct {
 			field string

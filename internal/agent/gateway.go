@@ -27,13 +27,19 @@ func (b *builder) gateway(l *loop) gateway {
 	preempting := b.preempting(l)
 	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
-		Node: admission.Node{
-			Name: cmp.Or(c.HostnameOverride, admission.Hostname(cmp.Or(o.ProcMount, "/proc"))), Arch: runtime.GOARCH,
-			Configured: c.NodeLabels, Taints: c.Taints(), Sysctls: c.Sysctls, AppArmor: admission.AppArmor("/sys"),
-		},
+		Node:     l.node(),
 		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, Ended: l.pods.Ended, HeldOff: g.HeldOff,
 		Promised: preempting.Promised, Preemptor: preempting,
 	}), preempting}
+}
+
+// node is what the configuration says of the node, and what does not change.
+func (l *loop) node() admission.Node {
+	c := l.o.Config
+	return admission.Node{
+		Name: cmp.Or(c.HostnameOverride, admission.Hostname(cmp.Or(l.o.ProcMount, "/proc"))), Arch: runtime.GOARCH,
+		Configured: c.NodeLabels, Taints: c.Taints(), Sysctls: c.Sysctls, AppArmor: admission.AppArmor("/sys"),
+	}
 }
 
 // allocatable is what of a capacity pods may request together. Without isolation of local storage none of that is counted; in a

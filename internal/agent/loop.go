@@ -21,6 +21,7 @@ import (
 	"jettison/internal/objects"
 	"jettison/internal/pace"
 	"jettison/internal/priorities"
+	"jettison/internal/reload"
 	"jettison/internal/repeat"
 	"jettison/internal/rotate"
 	"jettison/internal/squeeze"
@@ -80,6 +81,7 @@ type upkeep struct {
 	trial    *kill.Trial
 	unknown  *priorities.Part
 	stats    *nodestats.Taker // looks by itself, and wants to know the pods
+	reload   *reload.Part
 }
 
 // run is the loop. It ends with ctx.
@@ -119,6 +121,9 @@ func (l *loop) run(ctx context.Context) {
 			l.upkeep.rotation.OnPassed(p)
 		case r := <-l.upkeep.limits.Results():
 			l.upkeep.limits.OnResult(r)
+		case r := <-l.upkeep.reload.Results():
+			l.onReloaded(time.Now(), &r)
+			look = true
 		case r := <-l.upkeep.trial.Done():
 			l.onTrial(ctx, r)
 		case r := <-l.kubelet.Results():

@@ -10,14 +10,20 @@ import (
 	"jettison/admit"
 	"jettison/cgroup"
 	"jettison/eviction"
+	"jettison/internal/config"
 	"jettison/internal/limits"
 )
 
+// reserved is what a node of such a capacity keeps back from pods.
+func reserved(c *config.Loaded, capacity v1.ResourceList) admit.Reserved {
+	r := c.Reserved
+	r.Eviction = eviction.HardReservation(c.Thresholds, capacity)
+	return r
+}
+
 // reserved is what this node keeps back from pods.
 func (l *loop) reserved(capacity v1.ResourceList) admit.Reserved {
-	r := l.o.Config.Reserved
-	r.Eviction = eviction.HardReservation(l.o.Config.Thresholds, capacity)
-	return r
+	return reserved(l.o.Config, capacity)
 }
 
 // enforced is what the cgroup above all pods may have: what is allocatable, or all of it where pods are not enforced.

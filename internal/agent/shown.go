@@ -156,7 +156,7 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 		Underway: l.evictions.Underway(), SetAside: []api.AsideState{}, Evicted: slices.Clone(l.evictions.History()), Stopped: s.stopped,
 		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(), Headroom: l.evictions.Headroom(l.hardBytes()),
 		AtOwnLimit: l.wakes.AtLimit(now), Unexplained: l.manager.Unexplained(), Gate: l.gate.state(now),
-		Config: &api.ConfigState{From: l.o.Config.From, EndpointFrom: l.o.Config.EndpointFrom},
+		Config: l.upkeep.reload.State(),
 	}
 	for _, c := range eviction.Conditions {
 		is := s.states[c]

@@ -5,6 +5,7 @@
 //	config.go    their defaults, what is checked when all are known
 //	load.go      Load: a file's text, with the line of each field
 //	origin.go    Settings: what holds, and where each value comes from
+//	reload.go    Reloaded: what another configuration makes of the one that holds
 //	runtime.go   the runtime's socket, and what the environment says
 //	trust.go     files that others may write to
 //	find.go      Find: the file, or the configuration of the node's kubelet

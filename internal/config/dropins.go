@@ -190,8 +190,8 @@ func (p *parts) trusted() error {
 	return trusted(p.names[0], p.info)
 }
 
-// layOver puts the file of our own over what a kubelet goes by: what it sets takes the place of that, a mapping as a whole, for it was written
-// to be right by itself.
+// layOver puts the file of our own over what a kubelet goes by: what it sets takes the place of that, a mapping as a whole, for it was
+// written to be right by itself.
 func (p *parts) layOver(into *parser, loaded *Loaded) error {
 	number(p.own, len(p.names)-1, map[*yaml.Node]bool{})
 	over := &yaml.Node{Kind: yaml.MappingNode, Line: p.own.Line}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,8 +57,14 @@ func Find(ctx context.Context, o Places) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Path == "" && !slices.Contains(l.Files, DefaultPath) { // it may come
+		l.Files = append(l.Files, DefaultPath)
+	}
 	return l, nil
 }
+
+// ErrNoKubelet: the kubelet whose configuration holds is not there. It may be starting anew.
+var ErrNoKubelet = errors.New("the node's kubelet is not there: what it went by holds still")
 
 // findFiles is what files, and a kubelet's flags, come to.
 func findFiles(ctx context.Context, o Places) (*Loaded, error) {

@@ -20,8 +20,8 @@ const (
 // socket is where a runtime usually listens.
 type socket struct{ runtime, path string }
 
-// usualSockets are in the order of crictl (kubernetes-sigs/cri-tools cmd/crictl/main_unix.go defaultRuntimeEndpoints). After them comes that
-// of k3s, for which crictl has to be told.
+// usualSockets are in the order of crictl (kubernetes-sigs/cri-tools cmd/crictl/main_unix.go defaultRuntimeEndpoints). After them comes
+// that of k3s, for which crictl has to be told.
 var usualSockets = []socket{
 	{"containerd", "/run/containerd/containerd.sock"},
 	{"CRI-O", "/run/crio/crio.sock"},

@@ -32,6 +32,7 @@ type PartOptions struct {
 type Part struct {
 	o         PartOptions
 	collector *Collector // nil: no garbage is collected
+	runner    *Runner
 	ask       func([]eviction.Wish)
 	results   chan Result
 	ended     chan struct{} // closed when no result is taken any more
@@ -65,7 +66,7 @@ func (p *Part) Start(o Options, s Schedule) (stop func()) {
 		case <-ended:
 		}
 	})
-	p.collector, p.ask = collector, runner.Relieve
+	p.collector, p.runner, p.ask = collector, runner, runner.Relieve
 	return func() {
 		close(p.ended)
 		if err := runner.Close(closeLimit); err != nil {
@@ -73,6 +74,15 @@ func (p *Part) Start(o Options, s Schedule) (stop func()) {
 			return // it still uses the collector
 		}
 		collector.Close()
+	}
+}
+
+// Reconfigure has passes go by another configuration from the next one on, at other times; 0: never. One that is under way ends after the
+// step that it is at.
+func (p *Part) Reconfigure(c config.Collect, containers, images time.Duration) {
+	p.o.Mode = c.Mode
+	if p.runner != nil {
+		p.runner.Reconfigure(Policy{c, containers, images})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jettison/eviction"
+	"jettison/internal/config"
 	"jettison/reclaim"
 )
 
@@ -18,6 +19,7 @@ type Runner struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 	asked    chan []eviction.Wish // one slot: the newest replaces one that was not taken
+	policy   chan Policy          // likewise
 
 	observed time.Time // when a pass for containers last found that nothing may be removed; zero: it may
 
@@ -31,11 +33,20 @@ const observeAgain = 5 * time.Minute
 // endLimit is what a call of a periodic pass still has when a relief waits for the pass to end.
 const endLimit = 2 * time.Second
 
+// Policy is what a Runner is told anew while it runs.
+type Policy struct {
+	Collect            config.Collect
+	Containers, Images time.Duration // periods; 0: never
+}
+
 // Start starts a Runner, which has the Collector to itself but for Hold and Release. report gets each result, in the Runner's
 // goroutine. Close it.
 func Start(c *Collector, s Schedule, report func(Result)) *Runner {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Runner{c: c, schedule: s, report: report, cancel: cancel, done: make(chan struct{}), asked: make(chan []eviction.Wish, 1)}
+	r := &Runner{
+		c: c, schedule: s, report: report, cancel: cancel, done: make(chan struct{}), asked: make(chan []eviction.Wish, 1),
+		policy: make(chan Policy, 1),
+	}
 	go func() {
 		defer close(r.done)
 		r.run(ctx)
@@ -59,6 +70,15 @@ func (r *Runner) Relieve(wishes []eviction.Wish) {
 	if r.end != nil {
 		time.AfterFunc(endLimit, r.end) // harmless once the pass is over
 	}
+}
+
+// Reconfigure has it go by another policy after the step that a periodic pass is at. It never blocks, and is for one goroutine.
+func (r *Runner) Reconfigure(p Policy) {
+	select {
+	case <-r.policy:
+	default:
+	}
+	r.policy <- p
 }
 
 // Close ends the pass under way and waits for that, but not longer than limit: a file system may hang.
@@ -87,7 +107,10 @@ func (r *Runner) run(ctx context.Context) {
 			due = timer.C
 		}
 		select {
+		case p := <-r.policy:
+			r.adopt(p)
 		case wishes := <-r.asked:
+			r.latest()
 			r.report(r.c.Relieve(ctx, wishes))
 		case <-due:
 			r.periodic(ctx, what)
@@ -97,8 +120,24 @@ func (r *Runner) run(ctx context.Context) {
 	}
 }
 
+// adopt goes by another policy from now on.
+func (r *Runner) adopt(p Policy) {
+	r.c.o.Collect, r.observed = p.Collect, time.Time{}
+	r.schedule.Containers, r.schedule.Images = p.Containers, p.Images
+}
+
+// latest adopts a policy that waits.
+func (r *Runner) latest() {
+	select {
+	case p := <-r.policy:
+		r.adopt(p)
+	default:
+	}
+}
+
 // periodic makes a pass that a relief may end.
 func (r *Runner) periodic(ctx context.Context, what What) {
+	r.latest()
 	if len(r.asked) > 0 || what == Containers && r.onlyPlanned() { // both at once: that comes first
 		return
 	}
@@ -107,7 +146,7 @@ func (r *Runner) periodic(ctx context.Context, what What) {
 	r.mu.Lock()
 	r.end = cancel
 	r.mu.Unlock()
-	result := r.c.perform(ctx, request{what: what, trigger: reclaim.Periodic, act: true, ended: func() bool { return len(r.asked) > 0 }})
+	result := r.c.perform(ctx, request{what: what, trigger: reclaim.Periodic, act: true, ended: r.wanted})
 	r.mu.Lock()
 	r.end = nil
 	r.mu.Unlock()
@@ -118,6 +157,9 @@ func (r *Runner) periodic(ctx context.Context, what What) {
 	}
 	r.report(result)
 }
+
+// wanted: something waits for a periodic pass to end.
+func (r *Runner) wanted() bool { return len(r.asked) > 0 || len(r.policy) > 0 }
 
 // onlyPlanned reports whether a pass for containers would only plan what the last one has planned a moment ago. The one that is due nearest
 // to observeAgain after it is made: a timer is never late by the same amount twice.

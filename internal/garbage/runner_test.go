@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"jettison/eviction"
+	"jettison/internal/config"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -41,6 +42,40 @@ func TestReliefEndsAPeriodicPass(t *testing.T) {
 	}
 	if second.Trigger != reclaim.DiskPressure || second.Count(Removed) != 2 {
 		t.Errorf("relief: %+v", second.Done)
+	}
+	if err := runner.Close(time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
+// Another policy ends the periodic pass that is under way, after the step that it is at, and holds from the next one on.
+func TestAnotherPolicyEndsAPeriodicPass(t *testing.T) {
+	n := newNode(t)
+	n.now, n.slow = time.Now, time.Hour
+	n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidA: reclaim.Evicted}, Synced: true})
+	for i := range 3 {
+		n.container(fmt.Sprint("c", i), "s", uidA, exited, time.Hour-time.Duration(i)*time.Minute, "")
+	}
+	results := make(chan Result)
+	var runner *Runner
+	started := make(chan struct{})
+	observe := n.o.Collect
+	observe.Mode = config.ModeObserve
+	n.r.Answer["RemoveContainer"] = func(m any) any {
+		<-started
+		runner.Reconfigure(Policy{Collect: n.o.Collect})
+		runner.Reconfigure(Policy{Collect: observe}) // the newest counts
+		return m
+	}
+	runner = Start(n.Collector, Schedule{Started: time.Now().Add(-time.Minute + time.Millisecond), Containers: time.Minute}, func(r Result) { results <- r })
+	close(started)
+	first := <-results
+	if first.Count(Removed) != 1 || first.Count(Skipped) != 2 || first.Err != nil {
+		t.Errorf("periodic: %v, %+v", first.Err, first.Done)
+	}
+	runner.Relieve([]eviction.Wish{{What: eviction.ReclaimContainers, Signals: []stats.Signal{stats.SignalNodeFsAvailable}}})
+	if second := <-results; second.Count(Removed) != 0 || second.Observed != "gc: observe" {
+		t.Errorf("relief: %q, %+v", second.Observed, second.Done)
 	}
 	if err := runner.Close(time.Minute); err != nil {
 		t.Error(err)

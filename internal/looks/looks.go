@@ -53,6 +53,9 @@ func New(o Options) *Looks {
 	return &Looks{o: o, blind: map[string]string{}, counts: &metrics.Looks{Delay: metrics.NewHistogram(metrics.Delays...)}}
 }
 
+// WatchTasks has tasks read in every cheap look, or not.
+func (l *Looks) WatchTasks(watch bool) { l.o.Tasks = watch }
+
 // Reader is what looks read through.
 func (l *Looks) Reader() *read.Reader { return l.o.Reader }
 

@@ -34,6 +34,9 @@ type Part struct {
 // New makes a Part that knows of no pod.
 func New(o Options) *Part { return &Part{o: o} }
 
+// Reconfigure takes another policy.
+func (p *Part) Reconfigure(policy eviction.Policy) { p.o.Policy, p.counted = policy, nil }
+
 // OnPods takes the runtime's pods.
 func (p *Part) OnPods(pods read.Index) { p.pods, p.counted = pods, nil }
 

@@ -1,0 +1,117 @@
+package eviction
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// A configuration that is read again and has not changed changes nothing: not since when a threshold is met, not who is being evicted, not
+// who is held back or set aside.
+func TestAReloadOfTheSameChangesNothing(t *testing.T) {
+	evictions := 0
+	for seed := range uint64(min(*timelines, 300)) {
+		tl := generate(seed)
+		want, got := run(tl, nil), runReloading(tl, nil, rand.New(rand.NewPCG(seed, 1)))
+		evictions += want.rules.count
+		if slices.Equal(want.log, got.log) {
+			continue
+		}
+		i := 0
+		for i < min(len(want.log), len(got.log)) && want.log[i] == got.log[i] {
+			i++
+		}
+		t.Fatalf("seed %d, line %d: %q is now %q", seed, i, slices.Concat(want.log, []string{"nothing"})[i], slices.Concat(got.log, []string{"nothing"})[i])
+	}
+	if evictions == 0 {
+		t.Error("no timeline has an eviction")
+	}
+}
+
+// softly is a configuration with one soft threshold, as a manager has it.
+func softly(t *testing.T, value, grace string) Config {
+	t.Helper()
+	s := Settings{
+		EvictionHard: map[string]string{"memory.available": "1Mi"}, EvictionSoft: map[string]string{"memory.available": value},
+		EvictionSoftGracePeriod: map[string]string{"memory.available": grace}, OwnSignals: true,
+	}
+	thresholds, _, errs := s.Parse()
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	return Config{Thresholds: thresholds, MemoryAvailable: stats.MemoryAvailableKernel, PressureTransitionPeriod: time.Minute}
+}
+
+// A threshold that is met keeps since when it is, whatever its value and its grace period become: one that is as good as over is not begun
+// again. What has no threshold any more is not met, and its condition goes after the transition period.
+func TestAReloadKeepsSinceWhen(t *testing.T) {
+	at := time.Unix(1700000000, 0)
+	observe := func(m *Manager, now time.Time) Ready {
+		n := &stats.NodeStats{}
+		n.Memory = stats.NodeMemoryStats{Time: now, CapacityBytes: stats.Some(uint64(1 << 30)), KernelAvailableBytes: stats.Some(uint64(100 << 20))}
+		return m.Observe(now, n, Situation{})
+	}
+	for _, c := range []struct{ value, grace string }{{"200Mi", "60s"}, {"300Mi", "60s"}, {"200Mi", "30s"}, {"20%", "90s"}} {
+		m := NewManager(softly(t, "200Mi", "60s"))
+		observe(m, at)
+		m.Reconfigure(softly(t, c.value, c.grace))
+		r := observe(m, at.Add(29*time.Second))
+		if len(r.Met) != 1 || !r.Met[0].Since.Equal(at) {
+			t.Fatalf("%+v: %+v", c, r.Met)
+		}
+		grace, _ := time.ParseDuration(c.grace)
+		for _, after := range []time.Duration{grace - time.Second, grace} {
+			r = observe(m, at.Add(after))
+			if asks := r.Look == LookMemory; asks != (after == grace) {
+				t.Errorf("%+v: after %v a pod is looked for: %v, want at %v", c, after, asks, grace)
+			}
+		}
+	}
+	m := NewManager(softly(t, "200Mi", "60s"))
+	observe(m, at)
+	none := softly(t, "200Mi", "60s")
+	none.Thresholds = nil
+	m.Reconfigure(none)
+	if r := observe(m, at.Add(time.Second)); len(r.Met) > 0 || fmt.Sprint(r.Conditions) != "[MemoryPressure]" {
+		t.Errorf("%v, %v", r.Met, r.Conditions)
+	}
+	if r := observe(m, at.Add(2*time.Minute)); len(r.Conditions) > 0 {
+		t.Errorf("%v", r.Conditions)
+	}
+}
+
+// Whatever a configuration becomes in the middle of whatever goes on, nothing breaks down, and all that was begun ends.
+func TestAnyReloadAtAnyTime(t *testing.T) {
+	for seed := range uint64(min(*timelines, 100)) {
+		tl, other := generate(seed), generate(seed+1000)
+		dice := rand.New(rand.NewPCG(seed, 2))
+		s := run(tl, nil)
+		if s.m == nil {
+			continue
+		}
+		for range 20 {
+			c := s.config
+			if dice.IntN(2) == 0 {
+				c.Thresholds, _, _ = in(other.Settings...).Parse()
+			}
+			c.Breaker, c.LocalStorage = dice.IntN(2) == 0, dice.IntN(2) == 0
+			s.m.Reconfigure(c)
+			s.measure()
+			for _, look := range []Look{LookMemory, LookFull} {
+				now := s.now()
+				d := s.m.Step(now, Input{Summary: s.summary(now, look == LookMemory, look == LookFull), MemoryOnly: look == LookMemory})
+				if len(d.Reclaim) > 0 {
+					s.m.Reconfigure(c)
+					s.m.Reclaimed(now, Input{Summary: s.summary(now, false, true)})
+				}
+			}
+			s.m.Ready(s.now())
+			s.m.Advance()
+			s.advance(s.t + time.Second)
+		}
+	}
+}

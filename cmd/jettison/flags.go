@@ -105,7 +105,8 @@ func socketOf(cmd *cobra.Command, socket, path string) (string, error) {
 		return "", usageError{err}
 	}
 	if c.Socket == "" {
-		return "", fmt.Errorf("%s: socket is empty in the configuration, so the agent cannot be asked: name another one with --socket", cmd.Name())
+		return "", fmt.Errorf("%s: socket is empty in the configuration, so the agent cannot be asked: name another one with --socket",
+			cmd.Name())
 	}
 	return c.Socket, nil
 }

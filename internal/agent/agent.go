@@ -182,7 +182,7 @@ func newBuilder(o Options, s *sources.Sources, ring *events.Ring) *builder {
 		o: o, s: s, log: repeat.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
 		admission: admission.New(o.Config.Eviction().Policy),
 	}
-	b.meter = &meter{o: o, shown: b.shown, started: time.Now()}
+	b.meter = &meter{o: o, shown: b.shown}
 	b.endpoints = endpoints.New(endpoints.Options{
 		Turned: b.shown.turned, Events: ring, Metrics: b.meter.metrics, Stats: b.stats(), State: b.shown.forOthers,
 		Kubelet: b.shown.kubelet.Load, Pprof: o.Config.Pprof,

@@ -11,16 +11,15 @@ import (
 
 // meter is what others see of the parts' counts: for any goroutine, and nothing of it asks the loop for more than a State.
 type meter struct {
-	o       Options
-	shown   *shown
-	started time.Time
-	parts   *metrics.Parts // nil until the agent has parts; set before the loop runs, and published with its first State
+	o     Options
+	shown *shown
+	parts *metrics.Parts // nil until the agent has parts; set before the loop runs, and published with its first State
 }
 
 // metrics are the families as text. events counts those that readers were too slow for.
 func (m *meter) metrics(events uint64) []byte {
 	in := metrics.Inputs{
-		Version: m.o.Version, Started: m.started, Events: events, Proc: cmp.Or(m.o.ProcMount, "/proc"),
+		Version: m.o.Version, Events: events, Proc: cmp.Or(m.o.ProcMount, "/proc"),
 	}
 	if m.o.LogDropped != nil {
 		in.LogLines = m.o.LogDropped()

@@ -112,8 +112,8 @@ func (s *shown) turn() { s.beat.Store(int64(time.Since(s.began)) | 1) }
 func (s *shown) ended() { s.beat.Store(0) }
 
 // notRunning is why the loop does not turn.
-const notRunning = "the loop does not run: the agent waits for the container runtime's first answer, looks at the node for the first time, " +
-	"or ends"
+const notRunning = "the loop does not run: the agent waits for the container runtime's first answer, " +
+	"looks at the node for the first time, or ends"
 
 // turned is how long ago the loop turned last; false: it does not run, and why. It is for any goroutine.
 func (s *shown) turned() (ago time.Duration, why string, ok bool) {

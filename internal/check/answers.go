@@ -21,7 +21,8 @@ func (r *Result) source(name string, err error, detail string) {
 	r.Sources = append(r.Sources, Source{Name: name, OK: err == nil, Detail: detail})
 }
 
-// askSources takes how each answered; from is why the socket of the runtime is that one. The error is that of one that the agent cannot do without.
+// askSources takes how each answered; from is why the socket of the runtime is that one. The error is that of one that the agent cannot do
+// without.
 func (r *Result) askSources(now time.Time, s *sources.Sources, look *observe.Look, from string) error {
 	line := r.source
 	controllers, err := s.FS.Controllers()

@@ -20,7 +20,8 @@ var kinds = []struct {
 		"the hard threshold of memory.available is smaller",
 	}},
 	{api.EventGate, []string{
-		"a pod is refused", "a pod would be refused", "an evicted pod is kept out", "making room for a critical pod", "there is room for a critical pod", "no room could be made",
+		"a pod is refused", "a pod would be refused", "an evicted pod is kept out", "making room for a critical pod",
+		"there is room for a critical pod", "no room could be made",
 	}},
 	{api.EventGarbage, []string{
 		"garbage", "collecting garbage", "not all garbage", "no garbage is collected", "rotated logs", "some logs could not be rotated",

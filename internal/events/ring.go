@@ -27,8 +27,8 @@ type Ring struct {
 	more  chan struct{} // closed at the next event; nil: nobody waits for it
 }
 
-// NewRing makes a Ring without events. Its numbers begin with the time, in microseconds since 1970, so that they grow from one process to the
-// next.
+// NewRing makes a Ring without events. Its numbers begin with the time, in microseconds since 1970, so that they grow from one process to
+// the next.
 func NewRing(now time.Time) *Ring { return &Ring{first: uint64(max(now.UnixMicro(), 1))} }
 
 // add keeps an event.

@@ -55,7 +55,7 @@ var Families = []Family{
 	{"gate_decisions_total", "counter", "decision,reason",
 		"Answers to the runtime: pods that were admitted, refused, or observed (they would have been refused), with the kubelet's first " +
 			"reason; let in because the node was unknown; held_off after an eviction, containers included."},
-	{"preemptions_total", "counter", "outcome", "Times that pods were stopped for a critical one: there was room then (made), or not (failed)."},
+	{"preemptions_total", "counter", "outcome", "Times that pods were stopped for a critical one: there was room (made), or not (failed)."},
 	{"memory_reclaim_asked_bytes_total", "counter", "", "Cold memory of pods that the kernel was asked to take."},
 	{"memory_reclaim_freed_bytes_total", "counter", "", "Memory by which the pods that were asked shrank."},
 	{"memory_reclaim_refaulted_bytes_total", "counter", "", "Memory that they read in again soon after."},
@@ -75,6 +75,7 @@ var Families = []Family{
 	{"frames_dropped_total", "counter", "", "Frames of a recording that were."},
 	{"log_lines_dropped_total", "counter", "", "Lines of the log that were, because its reader was too slow."},
 	{"events_dropped_total", "counter", "", "Events that readers of /v1/events were too slow for, so that they were cut off."},
+	{"config_reloads_total", "counter", "outcome", "Times that a changed configuration was read: it holds now (taken), or is wrong (failed)."},
 	{"config_last_reload_successful", "gauge", "", "0 while the configuration file is another than the one that holds, because it is wrong."},
 	{"config_last_reload_success_timestamp_seconds", "gauge", "", "When the configuration that holds was loaded."},
 }

@@ -63,7 +63,7 @@ func full() *Inputs {
 	for i := range 2 * maxRows { // no runtime has as many calls
 		p.Operations.Observe(time.Millisecond, fmt.Sprint("Call", i))
 	}
-	return &Inputs{Version: "v1 \"x\"\n", Started: time.Now(), Parts: p, Now: now, LogLines: 4, Events: 5, Proc: "/proc"}
+	return &Inputs{Version: "v1 \"x\"\n", Parts: p, Now: now, LogLines: 4, Events: 5, Proc: "/proc"}
 }
 
 // samples are those of a text, by name with labels.
@@ -146,7 +146,7 @@ func TestAllFamiliesAreWritten(t *testing.T) {
 
 // Before the loop has published anything there is what is known by then.
 func TestWhatIsWrittenAtFirst(t *testing.T) {
-	text := string(Write(&Inputs{Version: "v1", Started: time.Now(), Proc: t.TempDir()}))
+	text := string(Write(&Inputs{Version: "v1", Proc: t.TempDir()}))
 	if !strings.Contains(text, "jettison_build_info{") || strings.Contains(text, "condition_status") || strings.Contains(text, "process_cpu") {
 		t.Error(text)
 	}

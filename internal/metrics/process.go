@@ -17,7 +17,7 @@ import (
 // goGauges are what the Go runtime tells without stopping anything (runtime/metrics), by the names that every Go program has.
 var goGauges = []struct{ name, kind, meaning, sample string }{
 	{"go_goroutines", "gauge", "Goroutines that exist.", "/sched/goroutines:goroutines"},
-	{"go_memstats_alloc_bytes", "gauge", "Bytes of objects on the heap, dead ones that are not swept included.", "/memory/classes/heap/objects:bytes"},
+	{"go_memstats_alloc_bytes", "gauge", "Bytes of objects on the heap, those that are dead and not swept too.", "/memory/classes/heap/objects:bytes"},
 	{"go_memstats_alloc_bytes_total", "counter", "Bytes that were allocated on the heap so far.", "/gc/heap/allocs:bytes"},
 	{"go_memstats_heap_idle_bytes", "gauge", "Bytes of the heap that are free and not given back.", "/memory/classes/heap/free:bytes"},
 	{"go_memstats_heap_released_bytes", "gauge", "Bytes of the heap that were given back.", "/memory/classes/heap/released:bytes"},
@@ -81,7 +81,8 @@ func status(w *Writer, self string) {
 	plain(w, "process_cpu_seconds_total", "counter", "CPU time of user and kernel.", (number(utime)+number(stime))/userHZ)
 	plain(w, "go_threads", "gauge", "Threads of the process.", number(threads))
 	plain(w, "process_virtual_memory_bytes", "gauge", "Address space.", number(vsize))
-	plain(w, "process_resident_memory_bytes", "gauge", "Memory that is resident, that of files included.", number(rss)*float64(os.Getpagesize()))
+	plain(w, "process_resident_memory_bytes", "gauge", "Memory that is resident, that of files included.",
+		number(rss)*float64(os.Getpagesize()))
 	if boot, ok := bootTime(filepath.Dir(self)); ok {
 		plain(w, "process_start_time_seconds", "gauge", "When it began, in seconds since 1970.", boot+number(starttime)/userHZ)
 	}

@@ -11,9 +11,8 @@ import (
 // Inputs are what is written.
 type Inputs struct {
 	Version string
-	Started time.Time // when the configuration was loaded
-	Parts   *Parts    // nil: the agent has no parts yet
-	Now     *Now      // nil: the loop has published nothing yet
+	Parts   *Parts // nil: the agent has no parts yet
+	Now     *Now   // nil: the loop has published nothing yet
 	// LogLines and Events count what was dropped.
 	LogLines, Events uint64
 	Proc             string // where /proc is mounted
@@ -50,10 +49,24 @@ func Write(in *Inputs) []byte {
 	}
 	w.one("log_lines_dropped_total", float64(in.LogLines))
 	w.one("events_dropped_total", float64(in.Events))
-	w.one("config_last_reload_successful", 1)
-	w.one("config_last_reload_success_timestamp_seconds", seconds(in.Started))
+	if in.Now != nil && in.Now.State.Config != nil {
+		w.config(in.Now.State.Config)
+	}
 	process(&w.Writer, in.Proc)
 	return w.Text()
+}
+
+// config writes what became of the configuration.
+func (w *families) config(c *api.ConfigState) {
+	name := w.begin("config_reloads_total")
+	w.Sample(name, float64(c.Failed), time.Time{}, "outcome", "failed")
+	w.Sample(name, float64(c.Reloads), time.Time{}, "outcome", "taken")
+	good := 1.0
+	if c.Error != "" {
+		good = 0
+	}
+	w.one("config_last_reload_successful", good)
+	w.one("config_last_reload_success_timestamp_seconds", seconds(c.Read))
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

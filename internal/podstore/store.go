@@ -34,8 +34,8 @@ import (
 )
 
 // Bounds of what clients hand over. MaxPods is of root, and of all members together. Nodes are run with up to about 1,000 pods, and
-// finished ones are objects too; a client that puts the pods of a whole cluster is told so. An ordinary pod takes about 10 KiB of heap, 6.5 of them as podjson.Size counts; a
-// change at 2,000 pods takes about half a millisecond (BenchmarkDelete).
+// finished ones are objects too; a client that puts the pods of a whole cluster is told so. An ordinary pod takes about 10 KiB of
+// heap, 6.5 of them as podjson.Size counts; a change at 2,000 pods takes about half a millisecond (BenchmarkDelete).
 const (
 	MaxPods   = 2000
 	MaxMemory = 8 << 20 // bytes of all objects, as podjson.Size has them
@@ -125,7 +125,8 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 // Put reads a list of pods (podjson.List) and adds them, or puts them in the place of all that was handed over before: where a member does
 // that, by members. A pod whose UID is known replaces that one, unless that is root's and this a member's. It is all or nothing: after an
-// error nothing has changed. Errors name the pod, and wrap ErrTooLarge, ErrBusy (too much is being put by others: try again) or the reader's.
+// error nothing has changed. Errors name the pod, and wrap ErrTooLarge, ErrBusy (too much is being put by others: try again) or the
+// reader's.
 func (s *Store) Put(r io.Reader, replace bool, by By) (pods int, version uint64, err error) {
 	batch, memory := layer{}, 0
 	u := &underway{s: s, by: by}

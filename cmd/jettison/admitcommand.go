@@ -51,7 +51,7 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 	f := cmd.Flags()
 	f.StringArrayVarP(&files, "file", "f", nil, "file of the pod, YAML or JSON; - is standard input")
 	f.BoolVar(&o.Preempt, "preempt", false, "have others killed, where the pod is critical and there is no room for it")
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	addSocketAlone(cmd, &o.Socket, &path)
 	return cmd
 }

@@ -36,6 +36,6 @@ which.`,
 		},
 	}
 	flags.add(cmd)
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	return cmd
 }

@@ -52,6 +52,6 @@ keeps them (the last 512). -f goes on with those that come; an agent that starts
 	f.StringVar(&since, "since", "", "only what was since: a time with zone, or how long ago")
 	f.StringArrayVar(&o.Kinds, "kind", nil, "only these: "+strings.Join(happenings.Kinds, ", "))
 	addSocketAlone(cmd, &o.Socket, &path)
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	return cmd
 }

@@ -56,6 +56,6 @@ Where no agent answers, the pods are ranked by a look of this command's own, whi
 	}
 	flags.addPlaces(cmd)
 	flags.addSocket(cmd)
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	return cmd
 }

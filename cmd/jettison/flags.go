@@ -118,8 +118,8 @@ func (l *lookFlags) nodeName() string {
 }
 
 // addOutput adds the flag of how an answer is printed.
-func addOutput(cmd *cobra.Command, output *string, by show.Format) {
-	cmd.Flags().StringVarP(output, "output", "o", string(by), "table, wide, json or yaml")
+func addOutput(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", string(show.AsTable), "table, wide, json or yaml")
 }
 
 // formatOf reads that flag.

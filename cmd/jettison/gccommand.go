@@ -77,7 +77,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 	f.StringVar(&from, "from", "", "directory of files to plan from; nothing else is looked at, and nothing removed")
 	f.BoolVar(&o.DryRun, "dry-run", false, "plan only")
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask before anything is removed")
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	f.StringVar(&trigger, "trigger", "periodic", "periodic, or diskPressure: what the periodic pass keeps for convenience goes too")
 	f.StringVar(&o.StateDir, "state-dir", "", "where is kept what outlives a pass; \"\": nothing is (default stateDir of the configuration)")
 	places.addPlaces(cmd)
@@ -89,7 +89,7 @@ func confirm(stdin *os.File, stderr io.Writer) error {
 	if !terminal.Is(stdin) {
 		return usageError{errors.New("gc: it removes: say --yes, or --dry-run for the plan alone: standard input is no terminal to ask on")}
 	}
-	fmt.Fprint(stderr, "Remove dead containers, sandboxes, logs and unused images of this node? [y/N] ")
+	_, _ = fmt.Fprint(stderr, "Remove dead containers, sandboxes, logs and unused images of this node? [y/N] ")
 	answer, _ := bufio.NewReader(stdin).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":

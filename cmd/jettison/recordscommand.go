@@ -76,7 +76,7 @@ Where nothing was recorded it says so; an ID that no record has ends it with exi
 	f.StringVar(&since, "since", "", "only those that began since: a time with zone, or how long ago")
 	f.StringVar(&past.Pod, "pod", "", "only those of a pod: namespace/name, name or UID")
 	f.BoolVarP(&past.Follow, "follow", "f", false, "go on with those that are to come")
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	return cmd
 }
 

@@ -44,6 +44,6 @@ asked. A source that does not answer within --wait is absent from the output and
 		},
 	}
 	flags.add(cmd)
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	return cmd
 }

@@ -34,6 +34,6 @@ Exit codes: 0 the node is healthy; 1 it is not, and the last lines say why.`,
 	}
 	flags.addPlaces(cmd)
 	flags.addSocket(cmd)
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	return cmd
 }

@@ -54,6 +54,6 @@ and with -n 1, it prints once. What pods grow by is a difference, so that nothin
 	f.IntVarP(&o.Times, "times", "n", 0, "how often (0: on a terminal until it is ended, elsewhere once)")
 	f.DurationVar(&o.Every, "every", 2*time.Second, "time between two looks")
 	f.StringVar(&o.Sort, "sort", top.Sorts()[0], "what pods are sorted by: "+strings.Join(top.Sorts(), ", "))
-	addOutput(cmd, &output, show.AsTable)
+	addOutput(cmd, &output)
 	return cmd
 }

@@ -15,6 +15,9 @@ import (
 
 // reloaded has the loop take another configuration, as one that was read again.
 func (l *testLoop) reloaded(next *config.Loaded, err error) {
+	if next != nil { // paths of the test's own
+		next.Socket, next.StateDir = l.o.Config.Socket, l.o.Config.StateDir
+	}
 	l.onReloaded(time.Now(), &reload.Result{Time: time.Now(), Loaded: next, Err: err})
 }
 

@@ -49,8 +49,8 @@ func TestEveryFieldIsOfOneKind(t *testing.T) {
 			start[f.Tag.Get("yaml")] = true
 		}
 	}
-	want := "cgroupRoot containerLogMaxFiles containerLogMaxSize containerRuntimeEndpoint gate imageServiceEndpoint memoryQoS memoryThrottlingFactor " +
-		"podLogsDir preemption record rootDir runtimeWait socket socketGroup stateDir staticPodPath writeAllocatable"
+	want := "bearerTokenFile cgroupRoot containerLogMaxFiles containerLogMaxSize containerRuntimeEndpoint gate imageServiceEndpoint memoryQoS memoryThrottlingFactor " +
+		"listen podLogsDir pprof preemption record rootDir runtimeWait socket socketGroup stateDir staticPodPath tlsCertFile tlsPrivateKeyFile writeAllocatable"
 	for name := range strings.FieldsSeq(want) {
 		if !start[name] {
 			t.Errorf("%s changes at once, and nobody takes it", name)

@@ -31,6 +31,7 @@ func full() *Inputs {
 		state.Signals = append(state.Signals, api.SignalState{Signal: s, Observed: true, Available: 250_000, Capacity: 1_000_000})
 		now.Thresholds = append(now.Thresholds, Threshold{s, true, 100_000, true}, Threshold{s, false, 200_000, true})
 	}
+	state.Config = &api.ConfigState{Read: time.Now(), Reloads: 2, Failed: 1, Error: "c.yaml:3: wrong"}
 	p := &Parts{
 		Looks: &Looks{Delay: NewHistogram(Delays...)}, Wakes: &Wakes{}, Reclaim: &Reclaim{}, Operations: NewHistogramVec(Kills...),
 		Evictions: &Evictions{ToKill: NewHistogram(Kills...), ToRecovery: NewHistogram(Kills...)},

@@ -17,7 +17,7 @@ import (
 // goGauges are what the Go runtime tells without stopping anything (runtime/metrics), by the names that every Go program has.
 var goGauges = []struct{ name, kind, meaning, sample string }{
 	{"go_goroutines", "gauge", "Goroutines that exist.", "/sched/goroutines:goroutines"},
-	{"go_memstats_alloc_bytes", "gauge", "Bytes of objects on the heap, those that are dead and not swept too.", "/memory/classes/heap/objects:bytes"},
+	{"go_memstats_alloc_bytes", "gauge", "Bytes of objects on the heap, unswept dead ones too.", "/memory/classes/heap/objects:bytes"},
 	{"go_memstats_alloc_bytes_total", "counter", "Bytes that were allocated on the heap so far.", "/gc/heap/allocs:bytes"},
 	{"go_memstats_heap_idle_bytes", "gauge", "Bytes of the heap that are free and not given back.", "/memory/classes/heap/free:bytes"},
 	{"go_memstats_heap_released_bytes", "gauge", "Bytes of the heap that were given back.", "/memory/classes/heap/released:bytes"},

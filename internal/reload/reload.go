@@ -129,7 +129,8 @@ func (r *Reloader) run(ctx context.Context) {
 		case <-events:
 			settled.Reset(settle)
 			continue
-		case <-errs: // an overflow: anything may have changed
+		case err := <-errs: // an overflow: anything may have changed
+			r.o.Log.Warn("changes of the configuration may have been missed", "error", err)
 			settled.Reset(settle)
 			continue
 		case <-r.o.Asks:

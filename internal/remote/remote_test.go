@@ -283,7 +283,7 @@ func TestManyConnections(t *testing.T) {
 	}
 	got := 0
 	for _, c := range served {
-		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		_, _ = fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode == 200 {
 			got++
 		}
@@ -299,7 +299,7 @@ func TestManyConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		_, _ = fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		_ = c.Close()
 		if err == nil && res.StatusCode == 200 {

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/ask"
-	"jettison/internal/show"
 )
 
 func admitCommand(stdin *os.File, stdout, stderr io.Writer) *cobra.Command {

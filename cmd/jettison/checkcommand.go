@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/check"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 

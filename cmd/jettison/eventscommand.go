@@ -11,7 +11,6 @@ import (
 
 	"jettison/internal/happenings"
 	"jettison/internal/nearest"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 

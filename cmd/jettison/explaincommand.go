@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/explain"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/gcpass"
-	"jettison/internal/show"
 	"jettison/internal/sources"
 	"jettison/internal/terminal"
 	"jettison/reclaim"

@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"jettison/internal/show"
 	"jettison/internal/status"
 	"jettison/internal/terminal"
 )

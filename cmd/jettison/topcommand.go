@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 	"jettison/internal/top"
 )

@@ -81,6 +81,14 @@ func alone(stateDir string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
+const (
+	// formerFrozen is the note of a frozen cgroup by which older agents, or whoever owns the cgroup's directory, may have left it. None goes by
+	// it (cgroup.ProcKiller).
+	formerFrozen = "cgroup.freeze"
+	// limitNotes begins those of package noted.
+	limitNotes = cgroup.Trusted + "before."
+)
+
 // sweep goes through all cgroups.
 type sweep struct {
 	*cgroup.FS
@@ -157,8 +165,13 @@ func (s *sweep) group(name string) {
 		return
 	}
 	for _, note := range notes {
+		if note == formerFrozen {
+			s.failed(name, g.RemoveNote(note))
+			did = append(did, "note "+note+" removed: an older agent's, or anybody's")
+			continue
+		}
 		// Beside a kubelet the limits above pods are its own, whatever they were before (limits.Mend).
-		if s.kubelet && strings.HasPrefix(note, cgroup.Trusted) {
+		if s.kubelet && strings.HasPrefix(note, limitNotes) {
 			s.failed(name, g.RemoveNote(note))
 			did = append(did, "note "+note+" removed: beside a kubelet its value stays")
 			continue

@@ -100,7 +100,8 @@ func crashed(t *testing.T) (*cgroup.FS, string) {
 	note(t, dir+"/kubepods", "trusted.jettison.before.pids.max", "max max 100")
 	note(t, dir+"/kubepods/pod1", "trusted.jettison.before.memory.min", "0 0 8192")
 	note(t, dir+"/kubepods/pod1", "user.jettison.cpu", "1000 100000 100 0")
-	note(t, dir+"/kubepods/pod1", "user.jettison.cgroup.freeze", "0")
+	note(t, dir+"/kubepods/pod1", "trusted.jettison.cgroup.freeze", "0")
+	note(t, dir+"/kubepods/pod1", "user.jettison.cgroup.freeze", "0") // an older agent's
 	return fs, dir
 }
 

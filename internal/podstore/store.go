@@ -90,7 +90,7 @@ type Store struct {
 	decoding sync.Mutex    // held for one pod at a time, so that clients together use one core
 	turns    sync.Mutex    // of members: root waits for one of their pods at most
 	held     atomic.Int64  // bytes of what clients have handed over
-	staged   atomic.Int64  // bytes of objects in Puts under way that are not known already
+	staged   atomic.Int64  // bytes of objects in Puts under way that are not known, or not any more
 	texts    atomic.Int64  // bytes of memory that text of clients takes
 	roots    atomic.Int64  // how much of staged and texts is root's
 
@@ -101,6 +101,8 @@ type Store struct {
 	refused   []Refused          // of clients, by UID
 	matched   map[string]*v1.Pod // manifests by the UID that the runtime knows their pods by
 	static    layer              // what becomes of them
+	again     map[*entry]int     // known objects that Puts under way name again, by how many
+	orphans   int                // bytes of these that are not known any more: they are staged
 }
 
 // entry is one object. It is never changed.
@@ -112,7 +114,7 @@ type entry struct {
 
 // New makes an empty store.
 func New() *Store {
-	s := &Store{changed: make(chan struct{}, 1)}
+	s := &Store{changed: make(chan struct{}, 1), again: map[*entry]int{}}
 	s.snapshot.Store(&Snapshot{Pods: map[string]*eviction.Pod{}})
 	return s
 }
@@ -162,13 +164,6 @@ func errMemory(by By) error {
 	return fmt.Errorf("%w: the agent has room for %d MiB of pods that members of socketGroup put", ErrTooLarge, maxMembers>>20)
 }
 
-// same is the known entry that a new one equals, whoever put it; nil: there is none.
-func (s *Store) same(e *entry) *entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.clients.same(e)
-}
-
 // kubeletsAnnotations say that a pod is static or a mirror. The runtime has them from the kubelet, and a manifest is given them here.
 const kubeletsAnnotations = "kubernetes.io/config."
 
@@ -186,7 +181,7 @@ func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err err
 		return 0, errMemory(by)
 	}
 	s.clients = next
-	s.held.Store(int64(all))
+	s.weigh(all)
 	if changed {
 		s.publish()
 	}
@@ -204,9 +199,22 @@ func (s *Store) Delete(uid string, by By) error {
 	}
 	s.clients = next
 	_, all := next.memory(by)
-	s.held.Store(int64(all))
+	s.weigh(all)
 	s.publish()
 	return nil
+}
+
+// weigh takes into account what the known objects take, and those that only a Put under way refers to any more. The lock is held.
+func (s *Store) weigh(all int) {
+	orphans := 0
+	for e := range s.again {
+		if uid := string(e.object.UID); s.clients.root[uid] != e && s.clients.members[uid] != e {
+			orphans += e.size
+		}
+	}
+	s.held.Store(int64(all))
+	s.staged.Add(int64(orphans - s.orphans))
+	s.orphans = orphans
 }
 
 // SetManifests replaces the static manifests that are known, which the store does not change.

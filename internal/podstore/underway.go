@@ -13,11 +13,40 @@ import (
 type underway struct {
 	s      *Store
 	by     By
-	staged int // bytes of objects that are not known already
-	texts  int // bytes of memory
+	staged int      // bytes of objects that are not known already
+	texts  int      // bytes of memory
+	named  []*entry // that are known, or were
 }
 
-func (u *underway) end() { u.take(-u.staged, -u.texts) }
+func (u *underway) end() {
+	u.take(-u.staged, -u.texts)
+	if len(u.named) == 0 {
+		return
+	}
+	s := u.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range u.named {
+		if s.again[e]--; s.again[e] == 0 {
+			delete(s.again, e)
+		}
+	}
+	_, all := s.clients.memory(u.by)
+	s.weigh(all)
+}
+
+// known is the entry that a new one equals, whoever put it; nil: there is none. It takes no memory a second time, and what it takes counts
+// until the Put is over, whoever replaces it meanwhile.
+func (u *underway) known(e *entry) *entry {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	old := u.s.clients.same(e)
+	if old != nil {
+		u.s.again[old]++
+		u.named = append(u.named, old)
+	}
+	return old
+}
 
 // take takes bytes of objects and of text into account, or no more.
 func (u *underway) take(staged, texts int) {
@@ -57,7 +86,6 @@ func (u *underway) turn() (done func()) {
 
 // decode makes an entry of a pod's text, one pod at a time: what a pod takes before it is taken into account is there once.
 func (u *underway) decode(raw []byte) (*entry, error) {
-	s := u.s
 	defer u.turn()()
 	p, err := podjson.Pod(raw)
 	if err != nil {
@@ -65,7 +93,7 @@ func (u *underway) decode(raw []byte) (*entry, error) {
 	}
 	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
 	e := &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}
-	if old := s.same(e); old != nil { // it takes no memory a second time
+	if old := u.known(e); old != nil {
 		return old, nil
 	}
 	u.take(e.size, 0)

@@ -105,6 +105,7 @@ type making struct {
 	victims []*eviction.Life // as the plan's
 	awaited []*eviction.Life
 	waiting []chan answer
+	made    bool // its room is there
 }
 
 // NewPreempting makes one for which nobody has asked. Close it when the loop ends.
@@ -171,11 +172,12 @@ func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 	if a.stale(now) {
 		return
 	}
+	held := admit.HeldBy(a.pod)
 	if a.letIn {
+		p.anew(now, &a, &held)
 		p.outrank(now, a.pod)
 		return
 	}
-	held := admit.HeldBy(a.pod)
 	if m := p.under(now, &a, &held); m != nil {
 		if a.reply != nil {
 			m.waiting = append(m.waiting, a.reply)
@@ -212,6 +214,18 @@ func (p *Preempting) under(now time.Time, a *ask, held *admit.Held) *making {
 		}
 	}
 	return nil
+}
+
+// anew has a pod that is let in take over the room that is kept, or made, for an earlier attempt at it: else it would be taken twice.
+func (p *Preempting) anew(now time.Time, a *ask, held *admit.Held) {
+	if p.under(now, a, held) != nil {
+		return
+	}
+	if slices.ContainsFunc(p.promises.Held(now), func(h admit.Held) bool {
+		return h.UID != held.UID && h.Name != "" && h.Name == held.Name && h.Namespace == held.Namespace
+	}) {
+		p.keep(now, *held)
+	}
 }
 
 // begin decides, and has victims stopped. waits: the answer comes once they are gone.
@@ -273,11 +287,10 @@ func (p *Preempting) outrank(now time.Time, pod admit.PodAttributes) {
 	if err != nil {
 		return
 	}
+	// The victims still have what is being made.
+	state.Promised = slices.DeleteFunc(slices.Clone(state.Promised), func(h admit.Held) bool { return p.makes(h.UID) })
 	dropped := false
 	for _, h := range admit.Outranked(pod, state) {
-		if p.makes(h.UID) {
-			continue
-		}
 		dropped = true
 		p.promises.Drop(h.UID)
 		p.o.Log.Info("room is not kept any more: a more critical pod has it", "pod", p.name(&h), "uid", h.UID,
@@ -320,7 +333,7 @@ func (p *Preempting) OnPods(pods read.Index) {
 
 // makes: room is being made for a pod.
 func (p *Preempting) makes(uid types.UID) bool {
-	return slices.ContainsFunc(p.making, func(m *making) bool { return m.held.UID == uid })
+	return slices.ContainsFunc(p.making, func(m *making) bool { return m.held.UID == uid && !m.made })
 }
 
 // Promised is the room that is kept for pods that do not run yet.
@@ -370,6 +383,7 @@ func (p *Preempting) finish(now time.Time, m *making, later []*making) bool {
 	name := p.name(&m.held)
 	if result.Admit {
 		p.made++
+		m.made = true
 		p.keep(now, m.held)
 		p.outrank(now, m.pod)
 		p.o.Log.Info("there is room for a critical pod", "pod", name, "uid", m.held.UID, "victims", len(kills), "keptFor", admit.PromisedFor)

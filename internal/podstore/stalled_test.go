@@ -51,7 +51,9 @@ func stall(t *testing.T, s *Store) (release func()) {
 	return func() {
 		for _, b := range all {
 			close(b.release)
-			<-over
+			if err := <-over; err == nil {
+				t.Error("a body that breaks off is taken")
+			}
 		}
 	}
 }

@@ -90,7 +90,8 @@ func (g *guarding) fits(t reflect.Type, tok json.Token) error {
 	if t == nil || tok == nil {
 		return nil
 	}
-	want, ok := special[t]
+	var ok bool
+	want := special[t]
 	switch {
 	case t == quantity: // text and numbers see text
 		_, delim := tok.(json.Delim)

@@ -175,3 +175,27 @@ func TestNobodyIsSparedForEverByAnOldFigure(t *testing.T) {
 		}
 	}
 }
+
+// A pod whose walk was cut off at rest has grown by what it holds beyond all that was used of the disk then and others did not hold.
+func TestAPodThatWasCutOffAtRestHasGrownBeyondAllThatWasUsed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(p *stats.PodStats)
+	}{{"walked to its end", nil}, {"cut off again", cutOff("giant")}} {
+		m := managerOf(t, 5*time.Minute, "own x", "hard nodefs.inodesFree 30000")
+		m.config.Replay, m.config.Explain = false, true
+		inodesAt(m, epoch, 150_000, map[string]uint64{"giant": 20_000, "b": 3000}, cutOff("giant"))
+		uid, reason, after := "", "", time.Duration(0)
+		for ; after < 2*unexplainedLimit && uid == ""; after += 30 * time.Second {
+			_, d := inodesAt(m, epoch.Add(time.Minute+after), 5000, map[string]uint64{"giant": 165_000, "b": 3000}, c.change)
+			if len(d.Evictions) > 0 {
+				uid = d.Evictions[0].Pod.PodRef.UID
+			} else if after > time.Minute {
+				reason = d.Reason
+			}
+		}
+		if uid != "giant" || after > time.Minute {
+			t.Errorf("%s: %q goes after %v: %s", c.name, uid, after, reason)
+		}
+	}
+}

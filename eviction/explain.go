@@ -230,6 +230,9 @@ func (m *Manager) quietNow(now time.Time, in Input, w *watched, held map[string]
 	return q
 }
 
+// others is how much was used beyond what pods are known to have held: those of which that is not known held no more, together.
+func (q *quiet) others() uint64 { return q.used - min(q.sum(), q.used) }
+
 // fit forgets what those held that held most, until the rest is no more than was used: files that share blocks (FICLONE) count whole, and
 // who makes many before it fills a disk would hold no more then than before. What those held that held less is not forgotten for that; one
 // that held more than each of several who share is.
@@ -277,8 +280,8 @@ type grown struct {
 }
 
 // explained finds out what became of a disk. A pod that was not there then held nothing. How much one has grown that was not measured then
-// is not known, so that it explains nothing, and one that is not measured now holds what it held. What one held
-// that is gone is free, as far as that is known: its successor has taken nothing by that.
+// is not known, so that it explains nothing but what it cannot have held then, and one that is not measured now holds what it held. What
+// one held that is gone is free, as far as that is known: its successor has taken nothing by that.
 func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 	q, known := m.explain.quiet[w.Signal]
 	if !known {
@@ -287,7 +290,7 @@ func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 	// Of a minimum reclaim no more is to be explained than was taken, or was missing, when the disk became short.
 	g.lost = taken(&w.observed, &q)
 	g.short = max(g.lost, min(w.missing(), max(taken(&w.first, &q), w.limit-min(w.first.Value, w.limit))))
-	held, less, listed := m.held(in, w), uint64(0), map[string]bool{}
+	held, less, grew, listed := m.held(in, w), uint64(0), uint64(0), map[string]bool{}
 	for _, uid := range in.Summary.Remains {
 		listed[uid] = true
 	}
@@ -295,11 +298,17 @@ func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 		p := &in.Summary.Pods[i]
 		now, measured := held[p.PodRef.UID]
 		listed[p.PodRef.UID] = true
-		if !measured || q.unknown(m.lastFull, p) {
+		if !measured {
 			continue
 		}
 		delete(held, p.PodRef.UID) // a Summary of somebody else's may have it twice
 		then := q.pods[p.PodRef.UID]
+		if q.unknown(m.lastFull, p) {
+			if !empty(p, in.object(p)) {
+				grew = add(grew, now-min(then, now))
+			}
+			continue
+		}
 		if more, fewer := now-min(then, now), then-min(then, now); empty(p, in.object(p)) {
 			g.ended, g.gone = add(g.ended, more), add(g.gone, fewer)
 		} else {
@@ -311,6 +320,7 @@ func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 			g.gone = add(g.gone, then)
 		}
 	}
+	g.pods = add(g.pods, grew-min(q.others(), grew))
 	g.pods -= min(add(less, g.gone), g.pods)
 	return g, true
 }

@@ -36,6 +36,7 @@ type storageLoop struct {
 	doing    string          // UID of the pod being walked; empty: none is
 	since    time.Time       // that
 	until    time.Time       // its turn ends
+	hurried  bool            // it began in a hurry
 	end      *time.Timer     // ends it; nil: none was begun
 	settled  bool            // first is closed
 	first    chan struct{}   // closed when every pod that was found at first is measured, or they cannot be listed
@@ -268,15 +269,13 @@ func (l *storageLoop) count(next string, due bool) {
 // errTurnOver ends a walk at the end of its turn.
 var errTurnOver = errors.New("the turn is over")
 
-// setHurry tells whether a disk is short. The turn under way becomes as short then as one that begins then.
+// setHurry tells whether a disk is short. The turn under way becomes a first one of then, unless it began in a hurry: victims do not wait
+// for more, and a disk that is short again after a moment is to cut off no walk that was given its time.
 func (l *storageLoop) setHurry(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hurry = on; !on || l.doing == "" {
-		return
-	}
-	if long, _ := l.turnOf(l.pods[l.doing]); l.until.Sub(l.since) > long {
-		l.end.Reset(max(0, time.Until(l.since.Add(long))))
+	if l.hurry = on; on && l.doing != "" && !l.hurried && l.until.Sub(l.since) > hurriedTurn {
+		l.end.Reset(max(0, time.Until(l.since.Add(hurriedTurn))))
 	}
 }
 
@@ -306,7 +305,7 @@ func (l *storageLoop) measure(ctx context.Context, uid string, dirs storageDirs)
 	pod, before := l.index[uid], l.pods[uid]
 	long, isShort := l.turnOf(before)
 	began := time.Now()
-	l.doing, l.since, l.until = uid, began, began.Add(long)
+	l.doing, l.since, l.until, l.hurried = uid, began, began.Add(long), l.hurry
 	l.end = time.AfterFunc(long, func() { cancel(errTurnOver) })
 	l.mu.Unlock()
 	seen := l.walker.seen()

@@ -109,7 +109,44 @@ func TestWalksThatWereCutOffAreFinished(t *testing.T) {
 	})
 }
 
-// A disk that is short again after a moment cuts off no turn that is as long as one that begins then.
+// A turn that began while no disk was short is cut off once one is, after a first one of then: victims are chosen by the figures of all pods
+// within seconds. So is that of a pod whose walk was cut off before, and of one whose walk is to be finished.
+func TestADiskThatBecomesShortCutsOffTheTurnUnderWay(t *testing.T) {
+	s, found := volumesOf(t, t.TempDir(), "a/one")
+	s.w.pace = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for _, c := range []struct {
+		name   string
+		cut    time.Duration // the turn before was that long, and cut off; zero: there was none
+		finish bool
+		after  time.Duration // the disk becomes short
+		want   time.Duration
+	}{
+		{"first", 0, false, 2 * time.Second, hurriedTurn},
+		{"first, late", 0, false, 30 * time.Second, 30 * time.Second},
+		{"cut off before", turn, false, 2 * time.Second, hurriedTurn},
+		{"cut off before, late", turn, false, 30 * time.Second, 30 * time.Second},
+		{"to be finished", turn, true, 2 * time.Second, hurriedTurn},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newStorageLoop(s, time.Minute)
+			if c.cut > 0 {
+				l.pods["a"] = &storage{time: time.Now(), cut: true, turn: c.cut}
+			}
+			time.Sleep(time.Second)
+			if c.finish {
+				l.finish(time.Now())
+			}
+			time.AfterFunc(c.after, func() { l.setHurry(true) })
+			began := time.Now()
+			s.w.entries = 64
+			if l.measure(t.Context(), "a", found["a"]); time.Since(began) != c.want || !l.pods["a"].cut {
+				t.Errorf("%s: a turn of %v, want %v", c.name, time.Since(began), c.want)
+			}
+		})
+	}
+}
+
+// A disk that is short again after a moment cuts off no turn that began while it was short.
 func TestADiskThatIsShortAgainCutsOffNoTurn(t *testing.T) {
 	s, found := volumesOf(t, t.TempDir(), "a/one")
 	synctest.Test(t, func(t *testing.T) {

@@ -82,8 +82,8 @@ func alone(stateDir string) (unlock func(), err error) {
 }
 
 const (
-	// formerFrozen is the note of a frozen cgroup by which older agents, or whoever owns the cgroup's directory, may have left it. None goes by
-	// it (cgroup.ProcKiller).
+	// formerFrozen is the note of a frozen cgroup that older agents, or whoever owns the cgroup's directory, may have left. None goes by it
+	// (cgroup.ProcKiller).
 	formerFrozen = "cgroup.freeze"
 	// limitNotes begins those of package noted.
 	limitNotes = cgroup.Trusted + "before."

@@ -109,6 +109,10 @@ func TestAStateIsPublished(t *testing.T) {
 	if !ok || first.Errors == nil || first.Signals[0].Threshold == nil {
 		t.Fatalf("published %+v", first)
 	}
+	if l.shown.published.IsZero() {
+		t.Error("nobody knows when it was published")
+	}
+	l.shown.published = time.Now().Add(time.Minute) // just now, however slow this machine is
 	l.looks.Errors()["node"] = "later"
 	l.shown.changed()
 	if l.shown.publish(l.loop); l.shown.last.Load().state != first {

@@ -22,15 +22,43 @@ type PodAttributes struct {
 	Manifest bool
 	// Doubted: its priority is known by the word of somebody who may not take room from others by it. It outranks none for whom room is kept.
 	Doubted bool
+
+	made *made // by Prepared; nil: not yet
+}
+
+// made is what each decision on a pod takes of its object. It is not changed.
+type made struct {
+	pod  *v1.Pod // in the form in which it would be stored
+	held Held
+}
+
+// Prepared has made once what each decision on the pod needs, for who asks several: its requests cost more than the rest of a decision.
+// The pod's object is not changed any more.
+func Prepared(p PodAttributes) PodAttributes {
+	p.made = madeOf(p)
+	return p
+}
+
+// forms is what Prepared has made, or makes it.
+func (p *PodAttributes) forms() *made {
+	if p.made != nil {
+		return p.made
+	}
+	return madeOf(*p)
 }
 
 // asking is a pod that asks, in the form in which it would be stored.
 type asking struct {
 	*v1.Pod
-	doubted bool
+	requests Amounts
+	ports    []Port
+	doubted  bool
 }
 
-func askingOf(p PodAttributes) *asking { return &asking{stored(p), p.Doubted} }
+func askingOf(p PodAttributes) *asking {
+	m := p.forms()
+	return &asking{m.pod, m.held.Requests, m.held.Ports, p.Doubted}
+}
 
 // NodeState is what a decision takes of the node. It is not changed, so one snapshot serves many. What is absent is unknown, and refuses
 // nothing.
@@ -96,8 +124,8 @@ func failures(p *asking, n *NodeState) (out []Failure) {
 	}
 	out = n.Sysctls.forbid(out, pod)
 	out = unsupported(out, pod, n)
-	short := shortages(pod, others, n)
-	rest := misplaced(nil, pod, others, n)
+	short := shortages(p.requests, others, n)
+	rest := misplaced(nil, p, others, n)
 	rest = unconfined(rest, pod, n)
 	if n.ShuttingDown {
 		rest = append(rest, Failure{Reason: ReasonShutdown, Message: "Pod was rejected as the node is shutting down."})

@@ -34,7 +34,7 @@ func (s *Shortage) failure() Failure {
 // shortages are what the node lacks for a pod beside others (pkg/scheduler/framework/plugins/noderesources/fit.go fitsRequest): pods, cpu,
 // memory, ephemeral storage, then all else by name, which the kubelet has in any order. A pod that requests nothing of a resource lacks
 // nothing of it, however little is left.
-func shortages(pod *v1.Pod, others []*Held, n *NodeState) []Shortage {
+func shortages(requests Amounts, others []*Held, n *NodeState) []Shortage {
 	var out []Shortage
 	if q, ok := n.Allocatable[v1.ResourcePods]; ok {
 		s := Shortage{v1.ResourcePods, 1, int64(len(others)), amount(v1.ResourcePods, q)}
@@ -42,7 +42,7 @@ func shortages(pod *v1.Pod, others []*Held, n *NodeState) []Shortage {
 			out = append(out, s)
 		}
 	}
-	for _, r := range inOrder(requests(pod)) {
+	for _, r := range inOrder(requests) {
 		q, ok := n.Allocatable[r.Resource]
 		if !ok {
 			continue // unknown, or an extended resource of the cluster (removeMissingExtendedResources)

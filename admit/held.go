@@ -43,8 +43,11 @@ func newPort(ip string, protocol v1.Protocol, port int32) Port {
 	return Port{unique.Make(ip), unique.Make(string(protocol)), port}
 }
 
-// HeldBy takes what it needs of a pod's object, which it does not keep.
-func HeldBy(p PodAttributes) Held {
+// HeldBy takes what it needs of a pod's object, which it does not keep. Of what is prepared, all who ask share the requests and the ports,
+// which are for reading.
+func HeldBy(p PodAttributes) Held { return p.forms().held }
+
+func madeOf(p PodAttributes) *made {
 	pod := stored(p)
 	out := Held{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name,
@@ -58,7 +61,7 @@ func HeldBy(p PodAttributes) Held {
 	if pod.Spec.Priority != nil {
 		out.Priority = stats.Some(*pod.Spec.Priority)
 	}
-	return out
+	return &made{pod: pod, held: out}
 }
 
 // Critical: it may have others killed for its room, and goes for none but a more critical one (pkg/kubelet/types/pod_update.go

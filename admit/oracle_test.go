@@ -145,7 +145,7 @@ func TestFitIsWhatANaiveCountSays(t *testing.T) {
 		n, p := stateOf(node, others), PodAttributes{Pod: asks, Manifest: true}
 		before := asks.DeepCopy()
 		var got []string
-		short := shortages(stored(p), n.others(askingOf(p)), &n)
+		short := shortages(askingOf(p).requests, n.others(askingOf(p)), &n)
 		for i := range short {
 			got = append(got, short[i].failure().Reason)
 		}

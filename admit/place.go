@@ -43,7 +43,8 @@ func Labels(hostname, arch string, configured map[string]string) map[string]stri
 
 // misplaced says why a pod is meant for another node, in the order of the scheduler's AdmissionCheck (pkg/scheduler/eventhandlers.go) and
 // of generalFilter (pkg/kubelet/lifecycle/predicate.go), which asks for taints last.
-func misplaced(out []Failure, pod *v1.Pod, others []*Held, n *NodeState) []Failure {
+func misplaced(out []Failure, asks *asking, others []*Held, n *NodeState) []Failure {
+	pod := asks.Pod
 	if n.Labels != nil && (len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil) {
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 		// An expression that is malformed matches nothing, as there.
@@ -54,7 +55,7 @@ func misplaced(out []Failure, pod *v1.Pod, others []*Held, n *NodeState) []Failu
 	if pod.Spec.NodeName != "" && n.Name != "" && pod.Spec.NodeName != n.Name {
 		out = append(out, wrongName)
 	}
-	if taken(hostPorts(pod), others) {
+	if taken(asks.ports, others) {
 		out = append(out, portTaken)
 	}
 	if !fromManifest(pod) && slices.ContainsFunc(n.Taints, func(t v1.Taint) bool {

@@ -95,7 +95,7 @@ func Outranked(p PodAttributes, n NodeState) (out []Held) {
 	if asking.doubted || !critical(asking.Pod) {
 		return nil
 	}
-	rank, ports, lower := asking.rank(), hostPorts(asking.Pod), []Held(nil)
+	rank, ports, lower := asking.rank(), asking.ports, []Held(nil)
 	stay := slices.DeleteFunc(slices.Clone(n.Promised), func(h Held) bool {
 		if h.Kept && rank.Outranks(&h) {
 			lower = append(lower, h)
@@ -107,7 +107,7 @@ func Outranked(p PodAttributes, n NodeState) (out []Held) {
 	for _, h := range lower {
 		n.Promised = append(stay, h)
 		n.Promised[len(stay)].Kept = false // so that it is in the way
-		if others := n.others(asking); len(shortages(asking.Pod, others, &n)) > 0 || taken(ports, others) {
+		if others := n.others(asking); len(shortages(asking.requests, others, &n)) > 0 || taken(ports, others) {
 			out = append(out, h)
 			continue
 		}

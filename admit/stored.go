@@ -20,27 +20,27 @@ func Invalid(pod *v1.Pod) error {
 	if pod == nil {
 		return fmt.Errorf("pod: missing")
 	}
-	of := func(path string, lists ...v1.ResourceList) error {
+	of := func(lists ...v1.ResourceList) error {
 		for i, list := range lists {
 			for name, q := range list {
 				if q.Sign() < 0 {
-					return fmt.Errorf("%s.%s[%s]: %s: must not be negative", path, []string{"requests", "limits"}[i], name, q.String())
+					return fmt.Errorf("%s[%s]: %s: must not be negative", []string{"requests", "limits"}[i], name, q.String())
 				}
 			}
 		}
 		return nil
 	}
-	for kind, containers := range map[string][]v1.Container{"containers": pod.Spec.Containers, "initContainers": pod.Spec.InitContainers} {
+	for kind, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
 			r := &containers[i].Resources
-			if err := of(fmt.Sprintf("spec.%s[%d].resources", kind, i), r.Requests, r.Limits); err != nil {
-				return err
+			if err := of(r.Requests, r.Limits); err != nil {
+				return fmt.Errorf("spec.%s[%d].resources.%w", []string{"containers", "initContainers"}[kind], i, err)
 			}
 		}
 	}
 	if r := pod.Spec.Resources; r != nil {
-		if err := of("spec.resources", r.Requests, r.Limits); err != nil {
-			return err
+		if err := of(r.Requests, r.Limits); err != nil {
+			return fmt.Errorf("spec.resources.%w", err)
 		}
 	}
 	for name, q := range pod.Spec.Overhead {

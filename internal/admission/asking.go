@@ -59,6 +59,7 @@ func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	}
 	own.Status.Phase = "" // it is about to run, whatever became of it before
 	out.Pod = &own
+	out.PodAttributes = admit.Prepared(out.PodAttributes)
 	out.weigh(sandbox, told.QOSClass, byMember)
 	out.Doubted = byMember
 	if out.wants = &out.PodAttributes; byMember { // who has nobody killed, neither by a priority nor by what it says is requested
@@ -70,6 +71,7 @@ func (a *Admission) asking(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 // weigh has a pod request what lies between the runtime's bounds. It writes the pod, but nothing that it shares with its object.
 func (p *asking) weigh(sandbox *cri.PodSandbox, class stats.QOSClass, byMember bool) {
 	held := admit.HeldBy(p.PodAttributes)
+	held.Requests = maps.Clone(held.Requests)
 	least, most := requested(sandbox, class), admit.Amounts(nil)
 	if byMember { // else root wrote it
 		most = atMost(sandbox)
@@ -94,6 +96,7 @@ func (p *asking) weigh(sandbox *cri.PodSandbox, class stats.QOSClass, byMember b
 	whole.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(held.Requests[v1.ResourceCPU], resource.DecimalSI)
 	whole.Requests[v1.ResourceMemory] = *resource.NewQuantity(held.Requests[v1.ResourceMemory], resource.BinarySI)
 	pod.Spec.Resources = &whole
+	p.PodAttributes = admit.Prepared(p.PodAttributes)
 }
 
 // ofManifest is the manifest that a pod is of which the runtime is about to run; nil: none is. A manifest has one pod: as long as another
@@ -166,7 +169,8 @@ func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) *as
 	}
 	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: requested(sandbox, told.QOSClass)}}}
 	pod.Status.QOSClass = v1.PodQOSClass(cmp.Or(told.QOSClass, stats.Burstable))
-	out.PodAttributes = admit.PodAttributes{Pod: pod, Manifest: true, Doubted: !sure} // the annotations are the runtime's word
+	// The annotations are the runtime's word.
+	out.PodAttributes = admit.Prepared(admit.PodAttributes{Pod: pod, Manifest: true, Doubted: !sure})
 	if sure {
 		out.wants = &out.PodAttributes
 	}

@@ -60,10 +60,10 @@ var overlays = map[string]struct {
 	host   string
 	mounts []string
 }{
-	"containerd":      {"/run/containerd", []string{"/run/containerd"}},
+	"containerd":      {"/run/containerd", []string{"/run/containerd", "/var/run/containerd"}}, // kubeadm's kubelets name it by the latter
 	"crio":            {"/run/crio", []string{"/run/crio", "/var/run/crio"}},
-	"k3s":             {"/run/k3s/containerd", []string{"/run/containerd"}},
-	"least-privilege": {"/run/containerd", []string{"/run/containerd"}},
+	"k3s":             {"/run/k3s/containerd", []string{"/run/containerd", "/run/k3s/containerd"}}, // rke2's kubelet likewise
+	"least-privilege": {"/run/containerd", []string{"/run/containerd", "/var/run/containerd"}},
 }
 
 func overlay(t *testing.T, name string) *rendered {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -55,6 +56,20 @@ func (l *lookFlags) find(ctx context.Context) (err error) {
 		l.options.Config.Socket = l.socket
 	}
 	return nil
+}
+
+// findOrSalvage is find for a command that has to work where the configuration is wrong: by what can be taken of it, and wrong says what
+// is not right. A file that is named and not there is an error.
+func (l *lookFlags) findOrSalvage(ctx context.Context) (wrong, err error) {
+	if wrong = l.find(ctx); wrong == nil {
+		return nil, nil
+	}
+	if ctx.Err() != nil || errors.Is(wrong, os.ErrNotExist) {
+		return nil, wrong
+	}
+	l.options.Config = config.Salvage(ctx, l.config.Path)
+	l.options.Config.Socket = cmp.Or(l.socket, l.options.Config.Socket)
+	return wrong, nil
 }
 
 // defaultHostRoot is the root of the node's first process where this one sees it and has another root of its own, as in a

@@ -54,3 +54,54 @@ func TestHealth(t *testing.T) {
 		_ = os.RemoveAll(dir)
 	}
 }
+
+// A configuration that is wrong leaves what the agent has, and must not have a probe end that agent: the next one would not start.
+func TestHealthBesideAWrongConfiguration(t *testing.T) {
+	for name, text := range map[string]string{
+		"a field":  "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: SOCKET\nevictionHrad: {}\n",
+		"a value":  "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: SOCKET\nmaxPods: many\n",
+		"its kind": "socket: SOCKET\n",
+	} {
+		dir, err := os.MkdirTemp("", "h") // a socket's path is short
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, file := filepath.Join(dir, "s.sock"), filepath.Join(dir, "c.yaml")
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "SOCKET", path)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		if code := execute(t.Context(), []string{"health", "--config", file}, &out, &errs); code != exitUsage {
+			t.Errorf("%s, and no agent: exit code %d: %s", name, code, errs.String())
+		}
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "{}") })}
+		go func() { _ = server.Serve(l) }()
+		out.Reset()
+		errs.Reset()
+		if code := execute(t.Context(), []string{"health", "--config", file}, &out, &errs); code != exitOK {
+			t.Errorf("%s: exit code %d: %s", name, code, errs.String())
+		}
+		_ = server.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// At three in the morning the configuration is wrong: status says that, and how the node stands all the same.
+func TestStatusBesideAWrongConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	text := "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: /nonexistent/s.sock\nevictionHrad: {}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := execute(t.Context(), []string{"status", "--config", file}, &out, &errs)
+	for _, want := range []string{"NOT HEALTHY", `unknown field "evictionHrad"`, "the agent does not answer"} {
+		if code != exitFailed || !strings.Contains(out.String(), want) {
+			t.Errorf("exit code %d, no %q: %s%s", code, want, out.String(), errs.String())
+		}
+	}
+}

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"jettison/api"
+	"jettison/internal/config"
 	"jettison/internal/terminal"
 )
 
@@ -24,21 +27,26 @@ func healthCommand(stdout *terminal.Screen) *cobra.Command {
 (/readyz), and prints ok or why not. It is for the exec probes of a container that has no shell. Whether the node is well is another
 question: jettison status.
 
-Exit codes: 0 it is; 1 it is not, or does not answer within --limit.`,
+A configuration that is wrong is no matter to an agent that runs, and so it is none to this command.
+
+Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does not, and its configuration is wrong.`,
 		Example: "  jettison health\n  jettison health --ready --limit 2s",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit <= 0 || limit > time.Minute {
 				return usageError{fmt.Errorf("--limit %v: want more than 0 and at most 1m", limit)}
 			}
-			at, err := socketOf(cmd, socket, path)
-			if err != nil {
-				return err
+			at, wrong := socketOf(cmd, socket, path)
+			if errors.As(wrong, new(usageError)) && !errors.Is(wrong, os.ErrNotExist) { // an agent that has read it before goes on without
+				at = config.Salvage(cmd.Context(), path).Socket
+			}
+			if at == "" {
+				return wrong
 			}
 			if err := alive(cmd.Context(), api.New(api.Options{Socket: at, Limit: limit}), ready); err != nil {
-				return fmt.Errorf("health: %w", err)
+				return cmp.Or(wrong, fmt.Errorf("health: %w", err))
 			}
-			_, err = fmt.Fprintln(stdout, "ok")
+			_, err := fmt.Fprintln(stdout, "ok")
 			return err
 		},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"path"
 
@@ -27,8 +28,12 @@ Exit code 1: something could not be put back; the error names it. It may be run 
 		Example: "  jettison restore",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.find(cmd.Context()); err != nil {
+			wrong, err := flags.findOrSalvage(cmd.Context())
+			if err != nil {
 				return err
+			}
+			if wrong != nil {
+				fmt.Fprintln(stdout, "what the configuration says of the agent's places is taken as far as it can be read:", wrong)
 			}
 			o := flags.options.Options
 			o.Act = true

@@ -25,10 +25,12 @@ Exit codes: 0 the node is healthy; 1 it is not, and the last lines say why.`,
 			if err != nil {
 				return err
 			}
-			if err := flags.find(cmd.Context()); err != nil {
+			wrong, err := flags.findOrSalvage(cmd.Context())
+			if err != nil {
 				return err
 			}
-			return status.Run(cmd.Context(), status.Options{Look: flags.options, Node: flags.nodeName(), Format: format}, stdout)
+			o := status.Options{Look: flags.options, Node: flags.nodeName(), Format: format, Wrong: wrong}
+			return status.Run(cmd.Context(), o, stdout)
 		},
 	}
 	flags.addPlaces(cmd)

@@ -8,6 +8,7 @@
 //	reload.go    Reloaded: what another configuration makes of the one that holds
 //	runtime.go   the runtime's socket, and what the environment says
 //	trust.go     files that others may write to
+//	salvage.go   Salvage: what commands go by beside a file that is wrong
 //	find.go      Find: the file, or the configuration of the node's kubelet
 //	dropins.go   drop-ins of a kubelet: which, in which order, how they are merged
 //	flags.go     flags of a kubelet

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"jettison/api"
 	"jettison/internal/show"
+	"jettison/stats"
 )
 
 // Problem is something that is wrong, or should be known.
@@ -33,6 +35,18 @@ func (r *Report) findProblems(down, blind error) {
 	r.Healthy = !slices.ContainsFunc(r.Problems, func(p Problem) bool { return !p.Advice })
 }
 
+// blame says what is wrong with the configuration that this command has read, where the agent has not said so of its own.
+func (r *Report) blame(wrong error) {
+	if wrong == nil || r.Agent != "" && r.State.Config != nil && r.State.Config.Error != "" {
+		return
+	}
+	r.Problems = append(r.Problems, Problem{What: "the configuration is wrong: " + show.OneLine(wrong.Error()), Do: mendFile})
+	r.Healthy = false
+}
+
+// mendFile is what to do about a configuration that is wrong.
+const mendFile = "mend it before the agent starts anew, for it will not start with it: jettison config check FILE"
+
 func (r *Report) ofState(agent bool) {
 	s := r.State
 	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
@@ -58,6 +72,9 @@ func (r *Report) ofState(agent bool) {
 	for _, u := range s.SetAside {
 		add("pod "+u.UID+" was killed and does not die", "a process of it hangs in the kernel: see its /proc/PID/stack; the node may need a boot")
 	}
+	if c := s.Config; c != nil && c.Error != "" {
+		add("the configuration was not taken, and what it was before holds: "+show.OneLine(c.Error), mendFile)
+	}
 	sources := make([]string, 0, len(s.Errors))
 	for source := range s.Errors {
 		sources = append(sources, source)
@@ -75,6 +92,13 @@ func (r *Report) advise() {
 	advice := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do, Advice: true}) }
 	if s.DryRun {
 		advice("a dry run: the agent decides and kills nothing", "run it without --dry-run")
+	}
+	if c := s.Config; c != nil && len(c.NextStart) > 0 {
+		advice("changed in the configuration, and read only at the start: "+strings.Join(c.NextStart, ", "), "restart the agent")
+	}
+	if s.Config != nil && !slices.ContainsFunc(s.Signals, func(s api.SignalState) bool { return s.Signal == stats.SignalMemoryAvailable }) {
+		advice("no threshold is for memory.available: a pod that leaks is the kernel's to end",
+			"set evictionHard memory.available in a file of the agent's own; jettison config print says whose thresholds hold")
 	}
 	if h := s.Headroom; h.ThresholdBytes > 0 && h.NeededBytes > h.ThresholdBytes {
 		advice(fmt.Sprintf("the hard threshold of memory.available leaves %s; processes here can take %s before a kill returns memory",

@@ -29,6 +29,7 @@ type Options struct {
 	Look   observe.Options // where things are, for a look of its own
 	Node   string          // its name
 	Format show.Format
+	Wrong  error // with the configuration, so that Look has little of it; nil: nothing
 }
 
 // Report is how a node stands.
@@ -97,6 +98,7 @@ func (o Options) report(ctx context.Context) (*Report, error) {
 		r.Agent = r.State.Version
 	}
 	r.findProblems(down, err)
+	r.blame(o.Wrong)
 	return r, nil
 }
 

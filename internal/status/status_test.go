@@ -113,11 +113,27 @@ func TestHealthy(t *testing.T) {
 		"undying":             {func(s *api.State) { s.SetAside = []api.AsideState{{}} }, nil, false},
 		"blind":               {func(s *api.State) { s.Errors = map[string]string{"memory": "x"} }, nil, false},
 		"unexplained":         {func(s *api.State) { s.Unexplained = "x" }, nil, false},
+		"a wrong file":        {func(s *api.State) { s.Config = &api.ConfigState{Error: "config c.yaml:3: x"} }, nil, false},
+		"for the next start":  {func(s *api.State) { s.Config = &api.ConfigState{NextStart: []string{"socket"}} }, nil, true},
 	} {
 		r := &Report{State: &api.State{}}
 		c.change(r.State)
 		if r.findProblems(c.down, nil); r.Healthy != c.healthy || !c.healthy && len(r.Problems) == 0 {
 			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// What the agent does not do is said: it holds another configuration than its file, or nobody asked it to watch memory.
+func TestWhatTheAgentDoesNotDo(t *testing.T) {
+	r := short()
+	r.State.Config = &api.ConfigState{From: "c.yaml", Error: "config c.yaml:3: unknown field", NextStart: []string{"listen", "socket"}}
+	r.State.Signals, r.Problems = nil, nil
+	r.findProblems(nil, nil)
+	all := fmt.Sprint(r.Problems)
+	for _, want := range []string{"config c.yaml:3: unknown field", "listen, socket", "no threshold is for memory.available"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("nothing says %q: %s", want, all)
 		}
 	}
 }

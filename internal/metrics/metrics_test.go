@@ -145,6 +145,21 @@ func TestAllFamiliesAreWritten(t *testing.T) {
 	}
 }
 
+// Of a counter that begins with 1 Prometheus sees no increase: the first eviction that is in vain would set off no alert. So each outcome
+// that is to be expected is there before, with 0.
+func TestOutcomesBeginWithZero(t *testing.T) {
+	for dry, row := range map[bool]string{
+		false: `jettison_evictions_total{eviction_signal="memory.available",outcome="notBack",qos_class="Burstable",dry_run="false"}`,
+		true:  `jettison_evictions_total{eviction_signal="memory.available",outcome="dryRun",qos_class="Burstable",dry_run="true"}`,
+	} {
+		in := full()
+		in.Parts.Evictions.Outcomes, in.Now.State.DryRun = Vec{}, dry
+		if s := samples(t, string(Write(in))); s[row] != "0" {
+			t.Errorf("%s is %q before the first", row, s[row])
+		}
+	}
+}
+
 // Before the loop has published anything there is what is known by then.
 func TestWhatIsWrittenAtFirst(t *testing.T) {
 	text := string(Write(&Inputs{Version: "v1", Proc: t.TempDir()}))

@@ -81,7 +81,7 @@ func oneIf(is bool) float64 {
 // parts writes what parts count.
 func (w *families) parts(p *Parts, now *Now) {
 	w.sources(p)
-	w.evictions(p.Evictions)
+	w.evictions(p.Evictions, now)
 	w.gate(p, now)
 	if r := p.Reclaim; r != nil {
 		w.one("memory_reclaim_asked_bytes_total", float64(r.Asked.Value()))
@@ -159,13 +159,43 @@ func (w *families) sources(p *Parts) {
 	}
 }
 
-func (w *families) evictions(e *Evictions) {
-	w.vec("evictions_total", &e.Outcomes, signalLabel, "outcome", "qos_class", "dry_run")
+func (w *families) evictions(e *Evictions, now *Now) {
+	w.outcomes(&e.Outcomes, now)
 	w.histogram(w.begin("eviction_crossing_to_kill_seconds"), e.ToKill)
 	w.histogram(w.begin("eviction_kill_to_recovery_seconds"), e.ToRecovery)
 	w.one("eviction_predicted_bytes_total", float64(e.Predicted.Value()))
 	w.one("eviction_released_bytes_total", float64(e.Released.Value()))
 	w.vec("kill_step_errors_total", &e.StepErrors, "step")
+}
+
+// outcomes writes how evictions ended. Of a counter that begins with 1 Prometheus sees no increase, so that the first eviction of its kind
+// would set off no alert: what is to be expected of the signals that have a threshold is there from the start.
+func (w *families) outcomes(v *Vec, now *Now) {
+	name, said := w.begin("evictions_total"), map[[4]string]bool{}
+	sample := func(n float64, labels []string) {
+		w.Sample(name, n, time.Time{}, signalLabel, labels[0], "outcome", labels[1], "qos_class", labels[2], "dry_run", labels[3])
+	}
+	v.each(func(n float64, labels []string) {
+		said[[4]string(labels)] = true
+		sample(n, labels)
+	})
+	if now == nil {
+		return
+	}
+	outcomes := []string{"back", "notBack", "undying"}
+	if now.State.DryRun {
+		outcomes = []string{"dryRun"}
+	}
+	for i := range now.State.Signals {
+		for _, outcome := range outcomes {
+			for _, qos := range []string{"BestEffort", "Burstable", "Guaranteed"} {
+				row := [4]string{string(now.State.Signals[i].Signal), outcome, qos, strconv.FormatBool(now.State.DryRun)}
+				if !said[row] {
+					sample(0, row[:])
+				}
+			}
+		}
+	}
 }
 
 // gate writes what the gate decided: some of that is counted with its reason.

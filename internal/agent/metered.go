@@ -47,7 +47,7 @@ func (b *builder) metered(l *loop) {
 // metered is what metrics say of this moment, beside the State.
 func (l *loop) metered(now time.Time, ready *eviction.Ready) *metrics.Now {
 	out := &metrics.Now{
-		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Pods: "off", HeldOff: l.gate.Held(now),
+		Pressure: l.looks.Node().Pressure, Met: map[stats.Signal]bool{}, Gone: map[stats.Signal]bool{}, Pods: "off", HeldOff: l.gate.Held(now),
 		Protected: l.upkeep.unknown.Protected(), GC: string(l.o.Config.GC.Resolve(l.kubelet.Found())),
 	}
 	for _, m := range ready.Met {
@@ -55,6 +55,10 @@ func (l *loop) metered(now time.Time, ready *eviction.Ready) *metrics.Now {
 	}
 	for _, t := range l.o.Config.Thresholds {
 		o := l.manager.Observed(t.Signal)
+		// As of eviction.Manager.Lost: the cgroup above all pods comes with the first one.
+		if o.Gone || !o.OK && t.Signal == stats.SignalAllocatableMemoryAvailable {
+			out.Gone[t.Signal] = true
+		}
 		capacity := o.Capacity
 		if !t.Amount() {
 			capacity = stats.ShareUnit

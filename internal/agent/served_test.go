@@ -48,6 +48,10 @@ func TestWhatIsServed(t *testing.T) {
 			t.Errorf("no line %s", line)
 		}
 	}
+	// The cgroup above all pods has no limit here, and nobody asked for one: that is no signal that is lost.
+	if line := `jettison_signal_observed{eviction_signal="allocatableMemory.available"} 0`; strings.Contains(text, line+"\n") {
+		t.Errorf("a line %s, by which an alert says for ever that a threshold does nothing", line)
+	}
 	if t.Failed() {
 		t.Log(text)
 	}

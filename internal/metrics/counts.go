@@ -75,7 +75,8 @@ type Now struct {
 	Pressure   stats.NodePressure
 	Thresholds []Threshold
 	Met        map[stats.Signal]bool
-	Pods, GC   string // mode_info
+	Gone       map[stats.Signal]bool // the node does not have what they are about: nobody is blind for it
+	Pods, GC   string                // mode_info
 	HeldOff    int
 	Protected  int
 }

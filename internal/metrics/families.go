@@ -33,7 +33,9 @@ var Families = []Family{
 		"Share of time in which tasks of the node stalled (PSI), by the kernel's average over 10 s, 1 and 5 minutes."},
 	{"threshold_met", "gauge", signalLabel, "1 while a threshold of the signal is met, grace periods not counted."},
 	{"condition_status", "gauge", "condition", "1 while a condition of the node is true."},
-	{"signal_observed", "gauge", signalLabel, "0 while a signal that has a threshold cannot be observed, so that the threshold does nothing."},
+	{"signal_observed", "gauge", signalLabel,
+		"0 while a signal that has a threshold cannot be observed, so that the threshold does nothing. Of what the node does not have, as " +
+			"swap, there is none."},
 	{"headroom_needed_bytes", "gauge", "", "The smallest hard threshold of memory.available that is safe on this node, as measured."},
 	{"source_up", "gauge", "source", "0 while something that signals are made of cannot be read."},
 	{"source_last_success_timestamp_seconds", "gauge", "source", "When it was last read, if it ever was."},

@@ -45,7 +45,7 @@ func sorted(m map[string]uint64) []string { return slices.Sorted(maps.Keys(m)) }
 func (w *families) state(now *Now) {
 	s := now.State
 	w.mode(now, s)
-	w.signals(s)
+	w.signals(now)
 	w.thresholds(now)
 	w.pressure(&now.Pressure)
 	name := w.begin("condition_status")
@@ -61,7 +61,8 @@ func (w *families) state(now *Now) {
 }
 
 // signals writes what is available of them, by unit.
-func (w *families) signals(s *api.State) {
+func (w *families) signals(now *Now) {
+	s := now.State
 	for _, f := range []struct {
 		name  string
 		units []string
@@ -86,6 +87,9 @@ func (w *families) signals(s *api.State) {
 	}
 	name := w.begin("signal_observed")
 	for i := range s.Signals {
+		if now.Gone[s.Signals[i].Signal] {
+			continue
+		}
 		w.Sample(name, oneIf(s.Signals[i].Observed), time.Time{}, signalLabel, string(s.Signals[i].Signal))
 	}
 }

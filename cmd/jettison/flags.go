@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -59,15 +58,16 @@ func (l *lookFlags) find(ctx context.Context) (err error) {
 }
 
 // findOrSalvage is find for a command that has to work where the configuration is wrong: by what can be taken of it, and wrong says what
-// is not right. A file that is named and not there is an error.
+// is not right.
 func (l *lookFlags) findOrSalvage(ctx context.Context) (wrong, err error) {
 	if wrong = l.find(ctx); wrong == nil {
 		return nil, nil
 	}
-	if ctx.Err() != nil || errors.Is(wrong, os.ErrNotExist) {
+	c, ok := config.Salvage(ctx, l.config.Path)
+	if ctx.Err() != nil || !ok {
 		return nil, wrong
 	}
-	l.options.Config = config.Salvage(ctx, l.config.Path)
+	l.options.Config = c
 	l.options.Config.Socket = cmp.Or(l.socket, l.options.Config.Socket)
 	return wrong, nil
 }

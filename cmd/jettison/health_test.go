@@ -105,3 +105,18 @@ func TestStatusBesideAWrongConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// So does the archive for somebody who is to find out why.
+func TestSnapshotBesideAWrongConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "c.yaml")
+	text := "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: /nonexistent/s.sock\nstateDir: " + dir + "\nevictionHrad: {}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	args := []string{"snapshot", filepath.Join(dir, "s.tar.gz"), "--config", file, "--cgroup-mount", filepath.Join(dir, "none")}
+	if code := execute(t.Context(), args, &out, &errs); code != exitOK || !strings.Contains(errs.String(), `unknown field "evictionHrad"`) {
+		t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
+	}
+}

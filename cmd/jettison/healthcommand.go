@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,8 +36,10 @@ Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does n
 				return usageError{fmt.Errorf("--limit %v: want more than 0 and at most 1m", limit)}
 			}
 			at, wrong := socketOf(cmd, socket, path)
-			if errors.As(wrong, new(usageError)) && !errors.Is(wrong, os.ErrNotExist) { // an agent that has read it before goes on without
-				at = config.Salvage(cmd.Context(), path).Socket
+			if errors.As(wrong, new(usageError)) { // an agent that has read it before goes on without
+				if c, ok := config.Salvage(cmd.Context(), path); ok {
+					at = c.Socket
+				}
 			}
 			if at == "" {
 				return wrong

@@ -36,7 +36,8 @@ be there yet, and only its owner may read it; - is standard output.`,
 			if args[0] == "-" && stdout.Terminal() {
 				return usageError{errors.New("snapshot: standard output is a terminal, and the archive no text: name a file")}
 			}
-			if err := flags.find(cmd.Context()); err != nil {
+			wrong, err := flags.findOrSalvage(cmd.Context())
+			if err != nil {
 				return err
 			}
 			to := stdout.Raw()
@@ -48,7 +49,7 @@ be there yet, and only its owner may read it; - is standard output.`,
 				defer func() { err = errors.Join(err, f.Close()) }()
 				to = f
 			}
-			o := bundle.Options{Look: flags.options, Node: flags.nodeName(), Version: version}
+			o := bundle.Options{Look: flags.options, Node: flags.nodeName(), Version: version, Wrong: wrong}
 			missing, err := bundle.Write(cmd.Context(), o, to)
 			for _, line := range missing {
 				fmt.Fprintf(stderr, "jettison: snapshot: left out: %s\n", show.OneLine(line))

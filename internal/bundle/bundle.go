@@ -35,6 +35,7 @@ type Options struct {
 	Look    observe.Options // where things are
 	Node    string
 	Version string
+	Wrong   error // with the configuration, so that Look has little of it; nil: nothing
 }
 
 // part is one file of the archive.
@@ -55,6 +56,9 @@ func Write(ctx context.Context, o Options, to io.Writer) (missing []string, err 
 		}
 		_, err := archive.Write(text)
 		return err
+	}
+	if o.Wrong != nil {
+		missing = append(missing, "config.yaml is not what files say: "+show.OneLine(o.Wrong.Error()))
 	}
 	for _, p := range o.parts() {
 		text, err := p.make(ctx)

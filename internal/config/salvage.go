@@ -9,18 +9,19 @@ import (
 )
 
 // Salvage is for commands that must work beside a file which cannot be taken: the defaults, with the places (socket, stateDir, cgroupRoot)
-// that the file at path (empty: DefaultPath) names, as far as it can be read at all. A pipe was read before, and is not waited for again.
-func Salvage(ctx context.Context, path string) *Loaded {
-	l := &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}
+// that the file at path (empty: DefaultPath) names, as far as it can be read at all. ok is false where there is no file: of a pipe nothing is
+// left.
+func Salvage(ctx context.Context, path string) (l *Loaded, ok bool) {
+	l = &Loaded{Config: Default(), Kind: KindAgent, From: FromDefaults}
 	if path == "" {
 		path = DefaultPath
 	}
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return l
+		return l, false
 	}
 	p, err := readParts(ctx, path)
 	if err != nil || p == nil {
-		return l
+		return l, true
 	}
 	for _, f := range []struct {
 		field string
@@ -32,5 +33,5 @@ func Salvage(ctx context.Context, path string) *Loaded {
 			*f.into = v.Value
 		}
 	}
-	return l
+	return l, true
 }

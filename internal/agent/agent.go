@@ -9,6 +9,7 @@
 //	preempt.go    pods that go for a critical one
 //	capacity.go   what this node has, and thresholds and reservations that it cannot satisfy
 //	reload.go     another configuration, while it runs
+//	own.go        the agent's own memory, kept from being reclaimed
 //	reserve.go    node allocatable, and protection of what pods request, as far as they are written
 //	shown.go      conditions in the log, and the State that others read
 //	metered.go    what metrics say
@@ -434,12 +435,10 @@ func (b *builder) protect(l *loop) {
 	if own == "" || b.o.DryRun {
 		return
 	}
-	// What is added where an agent before this one has left its protection could not be told from that any more.
-	restore, refused := protect.Memory(b.s.FS, own, !l.kubelet.Found() && !b.left.Protection)
-	for _, err := range refused {
-		b.log.Warn("not as it should be", "error", err)
-	}
-	b.closing(restore)
+	o := &ownMemory{fs: b.s.FS, cgroup: own, log: b.log, above: !l.kubelet.Found() && !b.left.Protection}
+	o.raise()
+	b.closing(o.close)
+	l.upkeep.own = o
 }
 
 // mend puts back what the process before this one has left in pods' cgroups, if it crashed in the middle of a kill. A pod that dies still,

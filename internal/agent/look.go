@@ -103,13 +103,20 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	if near { // so that all is at hand when a victim has to be chosen
 		_ = l.lookAtVictims(now) // a decision says what is wrong
 	}
-	l.upkeep.limits.Tick(ctx, now, l.kubelet.Found(), l.pods.All())
+	l.limit(ctx, now)
 	if !l.kubelet.Found() {
 		l.upkeep.rotation.Tick(ctx, now, l.pods.All())
 	}
 	if calm && !shortOfMore(ready.Met) {
 		l.upkeep.trial.Tick(ctx)
 	}
+}
+
+// limit keeps what is written to cgroups as it should be: the agent's own first, which pods' is added to.
+func (l *loop) limit(ctx context.Context, now time.Time) {
+	kubelet := l.kubelet.Found()
+	l.upkeep.own.tick(kubelet, l.upkeep.limits.Protects())
+	l.upkeep.limits.Tick(ctx, now, kubelet, l.pods.All())
 }
 
 // shortOfMore: something that processes take is short. A disk may stay short for days.

@@ -77,6 +77,7 @@ type relief struct {
 type upkeep struct {
 	rotation *rotate.Rotation // nil: logs are not rotated
 	limits   *limits.Part     // nil: nothing is written to cgroups of pods
+	own      *ownMemory       // nil: it is not protected
 	trim     trim.Trimmer
 	trial    *kill.Trial
 	unknown  *priorities.Part

@@ -76,6 +76,9 @@ func (b *builder) limit(l *loop) {
 	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // its own: a pass may outlive what the others read
 	if err != nil {
 		b.log.Warn("nothing is written to cgroups of pods", "error", err)
+		if b.left.Protection { // it stays, and nothing is added to it
+			l.upkeep.own = nil
+		}
 		return
 	}
 	l.upkeep.limits = limits.New(limits.Options{

@@ -57,6 +57,7 @@ type Part struct {
 	undone  time.Time     // when the last one began that puts back
 	wait    time.Duration // from then to the next one of these
 	left    Left          // what may have to be put back
+	anew    bool          // protection begins anew: what is left of an agent before this one goes first
 	beside  bool          // that a kubelet has come was said
 	unknown int           // pods whose request nobody has told, as last said
 	results chan Result
@@ -73,7 +74,7 @@ func (d duty) undoes() bool { return d.unlimit || d.unprotect }
 // New makes a Part that has not passed yet. Mend comes before.
 func New(o Options) *Part {
 	w := &Writer{FS: o.FS, CgroupRoot: o.CgroupRoot, Kubelet: o.Kubelet, Tell: o.Tell}
-	return &Part{o: o, writer: w, left: o.Left, results: make(chan Result, 1)}
+	return &Part{o: o, writer: w, left: o.Left, anew: o.Left.Protection, results: make(chan Result, 1)}
 }
 
 // Left is what an agent has left that is still to be put back, or systemd to be told of it.
@@ -116,6 +117,9 @@ func (p *Part) due(now time.Time, kubelet bool) (d duty) {
 		d.unlimit = (p.left.Limits || p.left.Word) && !p.o.Allocatable && !kubelet
 		d.unprotect = (p.left.Protection || p.left.Word) && (kubelet || !p.o.MemoryQoS)
 	}
+	if p.anew {
+		d.protect, d.unprotect = false, d.unprotect || d.protect
+	}
 	return d
 }
 
@@ -135,6 +139,7 @@ func (p *Part) Tick(ctx context.Context, now time.Time, kubelet bool, pods read.
 	if d.undoes() {
 		p.undone = now
 	}
+	p.anew = p.anew && !d.unprotect
 	o, w := p.o, p.writer
 	p.left.Protection = p.left.Protection || d.protect
 	p.beginPass(func() (r Result) {
@@ -165,6 +170,10 @@ func (p *Part) beginPass(do func() Result) {
 	results := p.results
 	p.passing.Go(func() { results <- do() }) // the slot is free: the next pass begins once OnResult has taken this one
 }
+
+// Protects reports whether memory of pods may be protected by what a Part has written, or an agent before it, also in the cgroups above
+// them: what another adds to that could not be told from it. A nil Part protects none.
+func (p *Part) Protects() bool { return p != nil && p.left.Protection }
 
 // Results are what passes did; nil, which never has anything, of a nil Part.
 func (p *Part) Results() <-chan Result {

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/cgroup"
+	"jettison/internal/noted"
 	"jettison/internal/repeat"
 )
 
@@ -284,5 +286,91 @@ func TestWhatIsWrongIsNotRepeated(t *testing.T) {
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A search for a kubelet that takes all the time of the start holds up limits alone: what protects pods is put back, and nothing is said
+// to be left of it.
+func TestASearchThatTakesLongHoldsUpNoProtection(t *testing.T) {
+	for _, protects := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n, known, budget := protected(t)
+			n.writer(never).Limit(t.Context(), all)
+			limited := n.differs()
+			if protects {
+				n.writer(never).Protect(t.Context(), known, budget)
+			}
+			r := Mend(t.Context(), n.fs, "", false, func() bool { time.Sleep(2 * endLimit); return false }, nil)
+			if r.Left != (Left{Limits: true}) {
+				t.Errorf("protects %v: left %+v, %v", protects, r.Left, r.Err)
+			}
+			n.expect("limits are left", limited)
+		})
+	}
+}
+
+// What no time was left for is said to be left where something is noted of it, and only there.
+func TestWhatIsLeftIsWhatIsNoted(t *testing.T) {
+	for _, last := range []string{"", "kubepods/burstable/podb/b-c", "kubepods"} {
+		n, known, budget := protected(t)
+		if last != "" {
+			n.writer(never).Protect(t.Context(), known, budget)
+			for _, note := range n.notes() {
+				if group, file, _ := strings.Cut(note, " "); group != last {
+					n.forget(group, cgroup.LimitFile(file))
+				}
+			}
+		}
+		r := n.writer(never).Undo(&cut{t.Context(), 0}, false, true)
+		if r.Left != (Left{Protection: last != ""}) || (r.Err == nil) != (last == "") {
+			t.Errorf("noted of %q: %+v", last, r)
+		}
+	}
+}
+
+// forget removes a note.
+func (n *node) forget(group string, file cgroup.LimitFile) {
+	n.Helper()
+	g, err := n.fs.Group(group)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer g.Close()
+	if err := noted.Forget(g, file); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// Protection that an agent before this one has left goes before the first pass that protects anew, so that others may add to what is there
+// between the two. What cannot be put back then is built upon, as what this agent has written.
+func TestProtectionBeginsAnew(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		n, known, budget := protected(t)
+		n.writer(never).Protect(t.Context(), known, budget)
+		whole := n.differs()
+		p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.Left = false, Left{Protection: true} })
+		now := time.Now()
+		pass := func() {
+			t.Helper()
+			if p.Tick(t.Context(), now, false, known.Runtime); !p.running {
+				t.Fatal("no pass")
+			}
+			p.OnResult(<-p.Results())
+			now = now.Add(time.Second)
+		}
+		if broken {
+			n.write("kubepods/poda/memory.min", "none\n")
+		}
+		if pass(); p.Protects() != broken || !broken && len(n.differs()) > 0 {
+			t.Errorf("broken %v: protects %v, %v", broken, p.Protects(), n.differs())
+		}
+		n.write("kubepods/poda/memory.min", map[bool]string{true: "104857600\n", false: "0\n"}[broken])
+		if pass(); !p.Protects() {
+			t.Error("it does not protect")
+		}
+		n.expect("anew", whole)
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"jettison/cgroup"
@@ -188,18 +189,19 @@ func (w *Writer) Protect(ctx context.Context, k Known, b Budget) Result {
 
 // Undo puts back what Limit and Protect have written, by this process or one before it: limits, what the cgroups above all pods were
 // limited to, but for a memory.max that would be below what is used, and none of it where a kubelet is here; protection, all of that.
+// Protection comes first: it is put back whoever is here, and the search for a kubelet, which limits wait for, may use up all the time.
 // Systemd is told last, for it may not answer.
 func (w *Writer) Undo(ctx context.Context, limits, protection bool) Result {
 	p := w.begin(ctx)
-	if limits {
-		p.unlimit()
-		p.r.Left.Limits, p.left = p.left, false
-	}
 	if protection {
 		_, paths, err := gather(p.FS, p.CgroupRoot, Known{})
 		p.failed(err)
 		p.settle(paths, nil)
 		p.r.Left.Protection, p.left = p.left, false
+	}
+	if limits {
+		p.unlimit()
+		p.r.Left.Limits, p.left = p.left, false
 	}
 	r := p.end()
 	r.Left.Word = p.left
@@ -219,11 +221,13 @@ func (p *pass) unlimit() {
 	}
 }
 
-// settle brings cgroups to their settings; files without one have again what they had before.
+// settle brings cgroups to their settings; files without one have again what they had before. to nil: there are none.
 func (p *pass) settle(paths []string, to Settings) {
 	for i, path := range paths {
 		if err := p.ctx.Err(); err != nil {
-			p.failed(fmt.Errorf("%d cgroups of pods were not gone through: %w", len(paths)-i, err))
+			if to != nil || p.isNoted(paths[i:]) {
+				p.failed(fmt.Errorf("%d cgroups of pods were not gone through: %w", len(paths)-i, err))
+			}
 			return
 		}
 		g, err := p.FS.Group(path)
@@ -241,6 +245,33 @@ func (p *pass) settle(paths []string, to Settings) {
 		}
 		g.Close()
 	}
+}
+
+// isNoted reports whether any protection is noted of cgroups that a pass has no time left for: without a note nothing is to be put back.
+// It only reads, for as long again at most; what it does not come to may be noted.
+func (p *pass) isNoted(paths []string) bool {
+	until := time.Now().Add(endLimit)
+	for _, path := range paths {
+		if !time.Now().Before(until) {
+			return true
+		}
+		g, err := p.FS.Group(path)
+		if errors.Is(err, cgroup.ErrVanished) {
+			continue
+		}
+		if err != nil {
+			return true
+		}
+		p.recall(g, path)
+		is := slices.ContainsFunc(protections, func(file cgroup.LimitFile) bool {
+			_, is, err := noted.Find(g, file)
+			return is || err != nil && !errors.Is(err, cgroup.ErrVanished)
+		})
+		if g.Close(); is {
+			return true
+		}
+	}
+	return false
 }
 
 // set brings one file of a cgroup to its setting.

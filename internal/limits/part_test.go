@@ -374,3 +374,73 @@ func TestProtectionBeginsAnew(t *testing.T) {
 		}
 	}
 }
+
+// A pass that puts nothing back knows nothing of what is left: systemd is told of all of it by the next one that does.
+func TestAPassThatOnlyWritesForgetsNothing(t *testing.T) {
+	const burstable = "kubepods.slice/kubepods-burstable.slice"
+	n := newNode(t, burstable+"/kubepods-burstable-podb.slice")
+	s := &systemd{down: errors.New("no bus")}
+	w := &Writer{FS: n.fs, Kubelet: never, Tell: s.tell}
+	w.Protect(t.Context(), Known{Objects: []*v1.Pod{object("b", "c 10Mi 20Mi")}}, Budget{Allocatable: 1000 * mib, Factor: 0.9, Page: 4096})
+	mended := Mend(t.Context(), n.fs, "", true, never, s.tell)
+	if mended.Left != (Left{Word: true}) {
+		t.Fatalf("%+v", mended)
+	}
+	p, _ := partOf(n, Known{}, func(o *Options) { o.MemoryQoS, o.Left, o.Tell = false, mended.Left, s.tell })
+	now, undid := time.Now(), 0
+	for range 4 { // put back is at once, and after 10 s and 20 s; written every 10 s
+		if p.Tick(t.Context(), now, false, nil); !p.running || !p.pass.limit {
+			t.Fatalf("%+v", p.pass)
+		}
+		if p.pass.undoes() {
+			undid++
+		}
+		p.OnResult(<-p.Results())
+		if now = now.Add(Every); undid == 2 {
+			s.down, p.writer.refused = nil, time.Time{}
+		}
+	}
+	if left := n.owed("kubepods.slice", burstable, burstable+"/kubepods-burstable-podb.slice"); len(left) > 0 || undid != 3 {
+		t.Errorf("put back %d times, owed %v", undid, left)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What of it is protected is what the pass says that was to put that back: of one that only lifts limits it stays as it was, and where not
+// all was put back it is tried again.
+func TestWhoseWordOfProtectionCounts(t *testing.T) {
+	n, known, _ := protected(t)
+	n.writer(never).Limit(t.Context(), all)
+	p, _ := partOf(n, known, func(o *Options) { o.Allocatable, o.Left = false, Left{Limits: true} })
+	p.Tick(t.Context(), time.Now(), false, known.Runtime)
+	if p.pass != (duty{protect: true, unlimit: true}) {
+		t.Errorf("%+v", p.pass)
+	}
+	if p.OnResult(<-p.Results()); p.left != (Left{Protection: true}) {
+		t.Errorf("limits are lifted, and memory is protected: left %+v", p.left)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	n.expect("closed", map[string]string{})
+
+	n, known, budget := protected(t)
+	n.writer(never).Protect(t.Context(), known, budget)
+	p, _ = partOf(n, known, func(o *Options) { o.MemoryQoS, o.Left = false, Left{Protection: true} })
+	n.write("kubepods/poda/memory.min", "none\n")
+	now := time.Now()
+	for i, after := range []time.Duration{0, Every} {
+		if p.Tick(t.Context(), now.Add(after), false, known.Runtime); p.pass != (duty{limit: true, unprotect: true}) {
+			t.Errorf("%+v", p.pass)
+		}
+		if p.OnResult(<-p.Results()); p.left.Protection != (i == 0) {
+			t.Errorf("after %v: left %+v", after, p.left)
+		}
+		n.write("kubepods/poda/memory.min", "104857600\n")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -108,7 +108,8 @@ func (p *pass) tell() {
 	}
 }
 
-// told takes that systemd knows of a slice: nothing is noted any more of what was put back there.
+// told takes that systemd knows of a slice what it was told: nothing older is noted any more, nor of what was put back there. What it set
+// back while it was told it does not know: the slice says something else then, what is noted stays, and it is told once more.
 func (p *pass) told(u Unit) {
 	g, err := p.FS.Group(u.of.path)
 	if err != nil {
@@ -116,16 +117,24 @@ func (p *pass) told(u Unit) {
 		return
 	}
 	defer g.Close()
-	for file := range propertyOf {
-		if u.of.back[file] {
+	all := true
+	for file, said := range u.Files {
+		now, readErr := g.Limit(file, p.buf[:])
+		switch {
+		case readErr != nil:
+			err = errors.Join(err, readErr)
+		case now != said:
+			all = false
+		case u.of.back[file]:
 			err = errors.Join(err, noted.Forget(g, file))
-		} else {
+		default:
 			err = errors.Join(err, noted.Told(g, file))
 		}
 	}
-	if err == nil {
+	if all && err == nil {
 		err = g.RemoveNote(noteOwed)
 	}
+	p.left = p.left || !all
 	p.failed(err)
 }
 

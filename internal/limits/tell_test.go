@@ -214,3 +214,46 @@ func TestUnitName(t *testing.T) {
 		}
 	}
 }
+
+// What systemd sets back in the moment in which it is told is not what it knows from then on: that stays known for the agent's own, and
+// what was set back is put right by the next pass.
+func TestWhatSystemdSetsBackWhileItIsTold(t *testing.T) {
+	for _, undo := range []bool{false, true} {
+		n := newNode(t, "kubepods.slice")
+		s := &systemd{}
+		w := &Writer{FS: n.fs, Kubelet: never, Tell: s.tell}
+		pass := func(gib uint64) Result { return w.Limit(t.Context(), Targets{MemoryMax: some(gib << 30)}) }
+		pass(9)
+		s.down = errors.New("no bus")
+		pass(8)
+		pass(7)
+		s.down = nil
+		w.Tell = func(ctx context.Context, units []Unit, told func(Unit)) error {
+			s.reload(n, "kubepods.slice")
+			return s.tell(ctx, units, told)
+		}
+		if undo {
+			if r := w.Undo(t.Context(), true, false); r.Left != (Left{Word: true}) {
+				t.Errorf("%+v", r)
+			}
+			n.expect("set back", map[string]string{"kubepods.slice memory.max": "9663676416"})
+		} else {
+			pass(6)
+			if got := n.owed("kubepods.slice"); len(got) != 1 {
+				t.Errorf("owed %v", got)
+			}
+			s.reload(n, "kubepods.slice") // as it does in the end, with what it was told
+			n.expect("told", map[string]string{"kubepods.slice memory.max": "6442450944"})
+		}
+		w.Tell = s.tell
+		for range 2 {
+			if r := w.Undo(t.Context(), true, false); r.Err != nil || r.Left != (Left{}) {
+				t.Errorf("undo %v: %+v", undo, r)
+			}
+		}
+		n.expect("put back", map[string]string{})
+		if left := n.notes(); len(left)+len(n.owed("kubepods.slice")) > 0 {
+			t.Errorf("undo %v: notes are left: %v", undo, left)
+		}
+	}
+}

@@ -22,7 +22,7 @@ type Control struct {
 	Now, Before cgroup.Limit
 	// Ours: Now was written by the agent, by this process or one before it.
 	Ours bool
-	told []cgroup.Limit // what Set is to keep of the note, where not all was told
+	told []cgroup.Limit // what Set is to keep of the note, where not all was told: what came first, first
 }
 
 // Read reads a control file and its note. The Group has to stay open as long as the Control is used. os.ErrNotExist: there is no such file
@@ -41,10 +41,7 @@ func Read(g *cgroup.Group, file cgroup.LimitFile) (c Control, err error) {
 		if slices.Contains(written, c.Now) {
 			c.Before, c.Ours = before, true
 		}
-		if c.told = written; len(written) > 2 {
-			c.told = written[2:]
-		}
-		c.told = slices.DeleteFunc(c.told, func(l cgroup.Limit) bool { return l == before }) // somebody else's
+		c.told = slices.DeleteFunc(slices.Concat(written[2:], written[:2]), func(l cgroup.Limit) bool { return l == before }) // somebody else's
 	}
 	return c, nil
 }
@@ -56,8 +53,9 @@ func name(file cgroup.LimitFile) string { return cgroup.Trusted + "before." + st
 // Set writes a value; one of memory is cut to whole pages, as the kernel would cut it. changed is false where it is there already. What was
 // there is noted first: "BEFORE NOW VALUE", so that a crash between the note and the write leaves what is there known for the agent's own.
 //
-// untold: somebody who may write the file again by himself was told of an earlier value, and not of what is there now. What the note had
-// when that began stays in it, for it is the agent's own as well, until Told.
+// untold: somebody who may write the file again by himself was told of an earlier value, and is not known to know what is there now. What
+// the note had when that began stays in it, for it is the agent's own as well, until Told, and as far as there is room all that was written
+// since: who does not answer may have heard all the same.
 func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error) {
 	if value = Cut(c.File, value); c.Now == value {
 		return false, nil
@@ -74,9 +72,13 @@ func (c *Control) Set(value cgroup.Limit, untold bool) (changed bool, err error)
 
 func (c *Control) note(value cgroup.Limit, untold bool) string {
 	text := c.Before.String() + " " + c.Now.String() + " " + value.String()
-	for _, told := range c.told {
-		if untold || !c.Ours { // another's value he may not know either
-			text += " " + told.String()
+	if !untold && c.Ours {
+		return text
+	}
+	has := []cgroup.Limit{c.Now, value}
+	for _, told := range c.told { // another's value he may not know either
+		if more := text + " " + told.String(); !slices.Contains(has, told) && len(more) <= mostBytes && len(has) < mostFields-1 {
+			text, has = more, append(has, told)
 		}
 	}
 	return text
@@ -139,8 +141,11 @@ func (c *Control) Restore() (changed bool, err error) {
 // Forget removes what is noted of a file.
 func Forget(g *cgroup.Group, file cgroup.LimitFile) error { return g.RemoveNote(name(file)) }
 
-// mostFields fit a note, however long each is.
-const mostFields = 5
+// A note has so many bytes and fields at most (cgroup.Group.SetNote). Five fields fit however long each is.
+const (
+	mostBytes  = 128
+	mostFields = 16
+)
 
 // parse reads what Set noted, as an older or newer agent may have: what was there before, and two values or more of the agent's. Nothing is
 // taken from it that the kernel would not have said.

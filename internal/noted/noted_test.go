@@ -165,7 +165,7 @@ func TestANoteOfAContainersIsNone(t *testing.T) {
 
 // A note may be another version's.
 func TestNotesThatAreNotTheAgents(t *testing.T) {
-	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576 1048576 0 0 0",
+	for _, text := range []string{"", "max", "0 1048576", "max 1048576 x", "-1 1048576 1048576", "max  1048576", "max 1048576" + strings.Repeat(" 0", mostFields-1),
 		"99999999999999999999 1048576 1048576", strings.Repeat("9", 128), "max 1048577 4096"} {
 		g, dir := tree(t, map[cgroup.LimitFile]string{file: "1048576\n"})
 		if err := g.SetNote(name(file), text); err != nil {
@@ -297,6 +297,31 @@ func TestAnyValueThatWasToldIsTheAgents(t *testing.T) {
 		write(t, dir, file, limit(told).String()+"\n")
 		if c := read(t, g); !c.Ours || c.Before.String() != before {
 			t.Errorf("%v: %+v", steps, c)
+		}
+	}
+}
+
+// Who does not answer may have heard all the same: whatever was written since the last answer is the agent's, as far as there is room, and
+// what was there when the answers ceased in any case.
+func TestAnyValueSinceTheLastAnswerIsTheAgents(t *testing.T) {
+	for steps, of := range map[int]uint64{6: 1 << 20, 40: 1 << 62} {
+		g, dir := tree(t, map[cgroup.LimitFile]string{file: "max\n"})
+		for i := range steps {
+			c := read(t, g)
+			if _, err := c.Set(limit(of+uint64(i)<<20), i > 0); err != nil {
+				t.Fatal(err)
+			}
+			known := []int{0, i}
+			for j := 1; j < i && steps == 6; j++ {
+				known = append(known, j)
+			}
+			for _, j := range known {
+				write(t, dir, file, limit(of+uint64(j)<<20).String()+"\n")
+				if c := read(t, g); !c.Ours || c.Before.String() != "max" {
+					t.Errorf("step %d of %d, value %d: %+v", i, steps, j, c)
+				}
+			}
+			write(t, dir, file, limit(of+uint64(i)<<20).String()+"\n")
 		}
 	}
 }

@@ -16,8 +16,8 @@ type CPUSettings struct {
 	HasWeight bool
 }
 
-// maxWeight is the most that cpu.weight takes (include/linux/cgroup.h, CGROUP_WEIGHT_MAX).
-const maxWeight = 10000
+// MaxCPUWeight is the most that cpu.weight takes (include/linux/cgroup.h, CGROUP_WEIGHT_MAX).
+const MaxCPUWeight = 10000
 
 // CPUSettings reads cpu.max, cpu.weight and cpu.idle. os.ErrNotExist: the cpu controller is off here. It uses no kept
 // descriptor, so it may run beside another goroutine's use of the Group.
@@ -70,10 +70,10 @@ func (g *Group) RestoreCPU(before CPUSettings, buf []byte) error {
 	if before.HasMax && !before.Max.Unlimited && now.Max.Unlimited {
 		errs = append(errs, g.write("cpu.max", fmt.Sprintf("%d %d", before.Max.Quota.Microseconds(), before.Max.Period.Microseconds())))
 	}
-	if before.HasWeight && now.Weight == maxWeight {
+	if before.HasWeight && now.Weight == MaxCPUWeight {
 		if before.Idle {
 			errs = append(errs, g.write("cpu.weight", "100"), g.write("cpu.idle", "1"))
-		} else if before.Weight != maxWeight {
+		} else if before.Weight != MaxCPUWeight {
 			errs = append(errs, g.write("cpu.weight", strconv.FormatUint(before.Weight, 10)))
 		}
 	}

@@ -15,8 +15,9 @@ import (
 // nothing raised that is not noted, and Mend puts it back at the next start.
 //
 // formerCPU is where agents kept it that any owner of a cgroup's directory could write to: a container that survives its kill, or another
-// one in its place, had no limit any more if it had noted that there was none. So it is read by Mend alone, of an agent that crashed before
-// this one came, and harms none but who forges it: what is put back only ever takes CPU time away (cgroup.Group.RestoreCPU).
+// one in its place, had no limit any more if it had noted that there was none. So it counts only where such an agent may have crashed, or
+// was replaced in the middle of a kill: where there is no noteCPU, and nothing is limited now. It harms none but who forges it: what is put
+// back only ever takes CPU time away (cgroup.Group.RestoreCPU).
 const (
 	noteCPU   = cgroup.Trusted + "cpu"
 	formerCPU = "cpu"
@@ -74,6 +75,7 @@ func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bo
 	if earlier, ok := parseCPUNote(text); ok && noteErr == nil {
 		before = earlier // another attempt at the same pod has raised them already
 	} else if noteErr == nil {
+		before = formerly(g, before)
 		noteErr = g.SetNote(noteCPU, cpuNote(before))
 	}
 	if noteErr != nil && !errors.Is(noteErr, cgroup.ErrVanished) { // the dying need it now, and a crash is rare
@@ -83,6 +85,22 @@ func raiseCPU(g *cgroup.Group, buf []byte) (before cgroup.CPUSettings, raised bo
 		err = noteErr
 	}
 	return before, true, err
+}
+
+// formerly is what a group had before an older agent raised it, which Mend has not come to: where nothing is limited now, what that noted.
+func formerly(g *cgroup.Group, now cgroup.CPUSettings) cgroup.CPUSettings {
+	text, _, err := g.Note(formerCPU)
+	former, ok := parseCPUNote(text)
+	if err != nil || !ok {
+		return now
+	}
+	if now.HasMax && now.Max.Unlimited && former.HasMax {
+		now.Max = former.Max
+	}
+	if now.HasWeight && now.Weight == cgroup.MaxCPUWeight && former.HasWeight {
+		now.Weight, now.Idle = former.Weight, former.Idle
+	}
+	return now
 }
 
 // restoreCPU puts back what raiseCPU has raised.
@@ -103,8 +121,15 @@ func forget(g *cgroup.Group) {
 // reading is how a note is read.
 type reading func(*cgroup.Group) (text string, noted bool, err error)
 
-// own reads what this agent or one like it has noted.
-func own(g *cgroup.Group) (text string, noted bool, err error) { return g.Note(noteCPU) }
+// sound reads what an agent has noted, and passes over what nobody vouches for and is none: a kill that failed is no time to sort it out.
+func sound(g *cgroup.Group) (text string, noted bool, err error) {
+	if text, noted, err = g.Note(noteCPU); noted || err != nil {
+		return text, noted, err
+	}
+	text, _, err = g.Note(formerCPU)
+	_, noted = parseCPUNote(text)
+	return text, noted, err
+}
 
 // anyNote reads what an agent has noted, of whichever version.
 func anyNote(g *cgroup.Group) (text string, noted bool, err error) {

@@ -382,3 +382,64 @@ func TestACrashLeavesNoContainerRaised(t *testing.T) {
 	}
 	f.hasLimits()
 }
+
+// An older agent was replaced in the middle of a kill, and the start had no time for what it noted: the next kill of the same pod, which it
+// survives, does not take what was raised then for what there was before. What a container forges there costs nobody but itself.
+func TestAKillOfWhatAnOlderAgentHasRaised(t *testing.T) {
+	f, p, g := limited(t)
+	f.containers()
+	for name, note := range map[string]string{"pod": "200 1000 10000 0", "pod/limited": "300 1000 10000 0", "pod/free": "none"} {
+		forge(t, filepath.Join(f.fs.Mount(), name), note)
+		if err := os.WriteFile(f.file(name, "cpu.max"), []byte("max 1000\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := newKiller(t, f.fs, "cgroup.kill,cpu")
+	v, err := k.Pin(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	step(t, v, "cpu")
+	v.Close()
+	if s := step(t, v, stepRestored); s.Err != nil {
+		t.Errorf("%+v", s)
+	}
+	f.hasLimits()
+	if _, noted, err := g.Note(formerCPU); noted || err != nil {
+		t.Errorf("it is noted still, %v", err)
+	}
+}
+
+// A weight that an older agent has raised is not what there was before either; what is not raised is.
+func TestAWeightThatAnOlderAgentHasRaised(t *testing.T) {
+	for _, c := range []struct{ max, weight, before string }{
+		{"max 1000\n", "10000\n", "100 1000 79 0"}, {"200 1000\n", "10000\n", "200 1000 79 0"}, {"max 1000\n", "50\n", "100 1000 50 0"},
+	} {
+		f := newTree(t)
+		f.pod("pod", map[string]string{"cpu.max": c.max, "cpu.weight": c.weight})
+		g, err := f.fs.Group("pod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		forge(t, filepath.Join(f.fs.Mount(), "pod"), "100 1000 79 0")
+		before, _, err := raiseCPU(g, make([]byte, 256))
+		if text, _, noteErr := g.Note(noteCPU); err != nil || noteErr != nil || cpuNote(before) != c.before || text != c.before {
+			t.Errorf("%q, %q: before %q, noted %q, %v, %v", c.max, c.weight, cpuNote(before), text, err, noteErr)
+		}
+	}
+}
+
+// After a kill that failed the former note counts where it may be an agent's: one that is not holds up nothing.
+func TestTheFormerNoteIsReadWhereItIsSound(t *testing.T) {
+	for text, want := range map[string]bool{"none": false, "200 1000 79 0": true} {
+		f, _, g := limited(t)
+		forge(t, filepath.Join(f.fs.Mount(), "pod"), text)
+		if got, noted, err := sound(g); noted != want || noted && got != text || err != nil {
+			t.Errorf("%q: %q, %v, %v", text, got, noted, err)
+		}
+	}
+}

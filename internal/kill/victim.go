@@ -403,7 +403,7 @@ func (v *Victim) restoreCPU(lives bool) {
 	var buf [256]byte
 	var err error
 	if v.cpu.below && lives {
-		err = restoreAll(&v.reap, v.cpu.before, time.Now().Add(mendLimit), own, buf[:])
+		err = restoreAll(&v.reap, v.cpu.before, time.Now().Add(mendLimit), sound, buf[:])
 	} else {
 		err = restoreCPU(&v.reap, v.cpu.before, buf[:])
 	}

@@ -37,21 +37,30 @@ func (m *Manager) unfinished(in Input, w *watched) (n int) {
 	for i := range in.Summary.Pods {
 		p := &in.Summary.Pods[i]
 		c := Candidate{Pod: p, Object: in.object(p)}
-		if !empty(p, c.Object) && (!m.diskUse(&c, w).OK || atLeast(&c, w) || m.late(p, w)) {
+		if !empty(p, c.Object) && (!m.diskUse(&c, w).OK || atLeast(&c, w) || m.late(&c, w)) {
 			n++
 		}
 	}
 	return n
 }
 
-// late reports whether a part of a pod was measured before the disk became short, or before pods were to be measured once more. Who does
-// not say when that was, as a kubelet's Summary, is not late.
-func (m *Manager) late(p *stats.PodStats, w *watched) bool {
-	since, at := w.since, p.EphemeralStorage.Time
+// late reports whether a part of a pod that counts for a threshold was measured before the disk became short, or before pods were to be
+// measured once more. A runtime may tell of writable layers now and then only, and of all pods' at once: that is no doubt for a disk on
+// which they are not. Who does not say when that was, as a kubelet's Summary, is not late.
+func (m *Manager) late(c *Candidate, w *watched) bool {
+	since, oldest := w.since, time.Time{}
 	if m.explain.fuller.After(since) {
 		since = m.explain.fuller
 	}
-	return !at.IsZero() && at.Before(since)
+	m.eachPart(c, w, func(u *stats.FsUsage) {
+		if !u.Time.IsZero() && (oldest.IsZero() || u.Time.Before(oldest)) {
+			oldest = u.Time
+		}
+	})
+	if oldest.IsZero() {
+		oldest = c.Pod.EphemeralStorage.Time
+	}
+	return !oldest.IsZero() && oldest.Before(since)
 }
 
 // atLeast reports whether what is known of a pod's disk usage is a lower bound. It is compared as that figure.
@@ -79,7 +88,7 @@ func (m *Manager) mayHelp(w *watched, ranked []Ranked) bool {
 	all, nothing := w.observed.Value, w.limit/(4*dip)
 	for i := range ranked {
 		k := &ranked[i].Keys
-		if !k.Measured || k.AtLeast || m.late(ranked[i].Pod, w) {
+		if !k.Measured || k.AtLeast || m.late(&ranked[i].Candidate, w) {
 			return true
 		}
 		all = add(all, k.Usage)

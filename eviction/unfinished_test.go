@@ -199,3 +199,41 @@ func TestAPodThatWasCutOffAtRestHasGrownBeyondAllThatWasUsed(t *testing.T) {
 		}
 	}
 }
+
+// A runtime that tells of writable layers once in an hour leaves all pods in doubt at once: whatever took the disk, the first of them goes
+// in the end. Where layers lie on another disk, that says nothing of this one: what is measured there is all, and too little for any to go.
+func TestLayersThatARuntimeTellsOfSeldom(t *testing.T) {
+	for dedicated, victim := range map[bool]string{true: "", false: "b"} {
+		m := explainer(t)
+		look := func(at time.Time, left uint64) Decision {
+			in := disks(at, left, map[string]uint64{"a": gib, "b": 3 * gib})
+			in.Summary.Node.Layout = stats.Some(stats.Layout{DedicatedImageFs: dedicated})
+			for i := range in.Summary.Pods {
+				p := &in.Summary.Pods[i]
+				layer := &p.Containers[0].Rootfs
+				p.EphemeralStorage.Time = epoch
+				p.EphemeralStorage.Logs = stats.Some(stats.FsUsage{Time: at, UsedBytes: layer.V.UsedBytes})
+				layer.V = stats.FsUsage{Time: epoch, UsedBytes: 1 << 20}
+			}
+			m.Observe(at, &in.Summary.Node, Situation{})
+			d := m.Step(at, in)
+			if len(d.Reclaim) > 0 {
+				d = m.Reclaimed(at, in)
+			}
+			return d
+		}
+		look(epoch, 90*gib)
+		uid, after := "", time.Duration(0)
+		for ; after < time.Hour && uid == ""; after += time.Minute {
+			d := look(epoch.Add(time.Minute+after), 2*gib)
+			if len(d.Evictions) > 0 {
+				uid = d.Evictions[0].Pod.PodRef.UID
+			} else if open := strings.Contains(d.Reason, "or 2 of 2 pods, of which not all is measured yet"); after > 0 && open == dedicated {
+				t.Errorf("layers on another disk %v, after %v: %s", dedicated, after, d.Reason)
+			}
+		}
+		if uid != victim {
+			t.Errorf("layers on another disk %v: %q goes after %v, want %q", dedicated, uid, after, victim)
+		}
+	}
+}

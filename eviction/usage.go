@@ -96,19 +96,9 @@ func (e *Eviction) eases(k kind) bool {
 //	split             layers, logs, volumes   nothing           as nodefs
 //
 // Absent: no part of it was measured; where nothing counts, no part at all.
-func (m *Manager) diskUsage(c *Candidate, w *watched) stats.Opt[uint64] {
-	dedicated, split := m.layout.V.DedicatedImageFs, m.layout.V.SplitContainerFs
-	layers, files, nothing := true, true, false
-	switch {
-	case dedicated && split && w.info.fs == imageFs:
-		nothing = true
-	case dedicated && !split && w.info.fs == nodeFs:
-		layers = false
-	case dedicated && !split:
-		files = false
-	}
-	var total stats.Opt[uint64]
-	plus := func(u *stats.FsUsage) {
+func (m *Manager) diskUsage(c *Candidate, w *watched) (total stats.Opt[uint64]) {
+	nothing := m.layout.V.DedicatedImageFs && m.layout.V.SplitContainerFs && w.info.fs == imageFs
+	m.eachPart(c, w, func(u *stats.FsUsage) {
 		v := u.UsedBytes
 		if w.info.kind == kindInodes {
 			v = u.InodesUsed
@@ -117,32 +107,39 @@ func (m *Manager) diskUsage(c *Candidate, w *watched) stats.Opt[uint64] {
 			v = 0
 		}
 		total = stats.Some(add(total.V, v))
-	}
+	})
+	return total
+}
+
+// eachPart goes through the parts of a pod that were measured and lie on the file system that the threshold is for; where nothing counts,
+// through all.
+func (m *Manager) eachPart(c *Candidate, w *watched, visit func(u *stats.FsUsage)) {
+	apart := m.layout.V.DedicatedImageFs && !m.layout.V.SplitContainerFs
+	layers, files := !apart || w.info.fs != nodeFs, !apart || w.info.fs == nodeFs
 	s := &c.Pod.EphemeralStorage
 	if files && s.Logs.OK {
-		plus(&s.Logs.V)
+		visit(&s.Logs.V)
 	}
 	if files && s.Files.OK {
-		plus(&s.Files.V)
+		visit(&s.Files.V)
 	}
 	if layers && s.ExitedLayers.OK {
-		plus(&s.ExitedLayers.V)
+		visit(&s.ExitedLayers.V)
 	}
 	for i := range c.Pod.Containers {
 		container := &c.Pod.Containers[i]
 		if layers && container.Rootfs.OK {
-			plus(&container.Rootfs.V)
+			visit(&container.Rootfs.V)
 		}
 		if files && !s.Logs.OK && container.Logs.OK {
-			plus(&container.Logs.V)
+			visit(&container.Logs.V)
 		}
 	}
 	for i := range s.Volumes {
 		if v := &s.Volumes[i]; files && m.countsAsDisk(v, c.Object) {
-			plus(&v.FsUsage)
+			visit(&v.FsUsage)
 		}
 	}
-	return total
 }
 
 // countsAsDisk: a volume in memory takes no disk. Of the others all count, for only local volumes are measured; in a foreign Summary those

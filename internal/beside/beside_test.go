@@ -197,6 +197,32 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
+// A process of root whose program cannot be seen may be a set-uid one that a user has started by a kubelet's name: one that a user's login
+// has started is a kubelet only where root listens on a kubelet's port, too. A service is one as ever.
+func TestAProgramThatCannotBeSeen(t *testing.T) {
+	unseen := func(login string) tree { // by a link to itself
+		return join(process("9", "kubelet", "exe", system), tree{"9/loginuid": login})
+	}
+	for name, c := range map[string]struct {
+		more tree
+		why  string // part of it; empty: there is none
+	}{
+		"a service":                   {unseen("4294967295"), "process 9 is a kubelet"},
+		"by root's login":             {unseen("0\n"), "process 9 is a kubelet"},
+		"no audit":                    {unseen(absent), "process 9 is a kubelet"},
+		"by a user":                   {unseen("1000"), ""},
+		"by a user, root listens":     {join(unseen("1000"), tree{"1/net/tcp": header + listens(10250, "4711")}), "process 9 is a kubelet"},
+		"by a user, a user listens":   {join(unseen("1000"), tree{"1/net/tcp": header + listensAs(1000, 10250, "4711")}), ""},
+		"by a user, root's elsewhere": {join(unseen("1000"), tree{"1/net/tcp": header + listens(22, "4711")}), ""},
+		"a directory for a file":      {join(unseen(absent), tree{"9/loginuid/x": ""}), "cannot be seen: read "},
+		"by a user, and seen":         {join(process("9", "kubelet", "/", system), tree{"9/loginuid": "1000"}), "process 9 is a kubelet"},
+	} {
+		if beside, why := new(Finder).Kubelet(node(c.more).write(t)); beside != (c.why != "") || !strings.Contains(why, c.why) {
+			t.Errorf("%s: %v, %q; want %q", name, beside, why, c.why)
+		}
+	}
+}
+
 // The process that a Finder has found is asked first, and believed no longer than it is a kubelet.
 func TestFinderLooksAgain(t *testing.T) {
 	dir := node(process("812", "kubelet", "/usr/bin/kubelet", system)).write(t)

@@ -30,7 +30,10 @@ func (p *proc) nodesOwn(dir string) (own, gone bool, err error) {
 	if err != nil || gone || !same {
 		return false, gone, err
 	}
-	return !p.setUID(dir), false, nil
+	if set, told := p.setUID(dir); told {
+		return !set, false, nil
+	}
+	return p.proven(dir)
 }
 
 // byRoot says whether the real, effective, saved and file system user id of a process are all 0: in a program with a set-uid bit the real
@@ -99,12 +102,32 @@ func (p *proc) link(path string) (target string, err error) {
 
 func denied(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
 
-// setUID says whether a process's program has a set-uid bit, as far as that can be told. It is not for a pod's process: a file system on
+// setUID says whether a process's program has a set-uid bit; not told: it cannot be seen. It is not for a pod's process: a file system on
 // the network is asked for no figures, but whether the name is the file's still, and may hang (v6.12 fs/namei.c complete_walk).
-func (p *proc) setUID(dir string) bool {
+func (p *proc) setUID(dir string) (set, told bool) {
 	var s unix.Statx_t
 	err := unix.Statx(p.fd, dir+"/exe", unix.AT_STATX_DONT_SYNC, unix.STATX_MODE, &s)
-	return err == nil && s.Mode&unix.S_ISUID != 0
+	return s.Mode&unix.S_ISUID != 0, err == nil
+}
+
+// noLogin is the login user id of what no login has started (v6.12 include/uapi/linux/audit.h AUDIT_UID_UNSET).
+const noLogin = "4294967295"
+
+// proven says whether a process of root whose program cannot be seen is taken for the node's own. Without CAP_SYS_PTRACE none can be that
+// has more capabilities than this one, nor any with a set-uid bit, which each user of the node may start by any name. By its login user id,
+// which is inherited and takes CAP_AUDIT_CONTROL to change (v6.12 kernel/audit.c audit_set_loginuid_perm), a service is told from these.
+// What a user's login has started, as an administrator may a kubelet by sudo, is one only where root listens on a kubelet's port, too.
+func (p *proc) proven(dir string) (own, gone bool, err error) {
+	b, gone, err := p.read(dir+"/loginuid", p.buf[:16])
+	if err != nil && !denied(err) {
+		return false, false, err
+	}
+	// Where the kernel has no such file, or does not show it, there is nothing against it.
+	if id := string(bytes.TrimSpace(b)); gone || err != nil || id == noLogin || id == "0" {
+		return true, false, nil
+	}
+	all, err := p.listening()
+	return len(all) > 0, false, err
 }
 
 // ofPod says whether a process is in a pod's cgroup. One whose path is longer than PATH_MAX counts as a pod's: such a file fails as a whole

@@ -45,6 +45,7 @@ type PreemptOptions struct {
 	State   func(now time.Time) (admit.NodeState, error) // of the node as it is now
 	Publish func(now time.Time)                          // has what is kept count for who asks from now on
 	Kubelet func() bool                                  // one is on this node
+	CatchUp func()                                       // takes what the runtime has told by now
 	// Stop has pods stopped, all or none; reason says for whom. The lives are in the order of the UIDs.
 	Stop func(ctx context.Context, now time.Time, uids []string, reason string) ([]*eviction.Life, error)
 	Life func(uid string) *eviction.Life // that is not over; nil: none
@@ -167,11 +168,12 @@ func (p *Preempting) Preempt(ctx context.Context, pod admit.PodAttributes) (admi
 	}
 }
 
-// OnAsk begins to make room for a pod, unless that is under way, or nobody waits for it any more.
+// OnAsk begins to make room for a pod, unless that is under way, or nobody waits for it any more. What the runtime has told by now counts.
 func (p *Preempting) OnAsk(ctx context.Context, now time.Time, a ask) {
 	if a.stale(now) {
 		return
 	}
+	p.o.CatchUp()
 	held := admit.HeldBy(a.pod)
 	if a.letIn {
 		p.anew(now, &a, &held)

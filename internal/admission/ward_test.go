@@ -44,7 +44,8 @@ func newWard(most int64, pods ...string) *ward {
 		w.pods = append(w.pods, admit.Held{UID: types.UID(uid), Name: uid, Namespace: "default", QOS: stats.BestEffort, Created: w.now.Add(time.Duration(i))})
 	}
 	w.Preempting = NewPreempting(PreemptOptions{
-		Wanted: true, Kubelet: func() bool { return w.kubelet }, State: w.state, Publish: func(time.Time) { w.published = w.kept() }, Stop: w.stop, Life: w.m.Life,
+		Wanted: true, Kubelet: func() bool { return w.kubelet }, CatchUp: func() {}, State: w.state,
+		Publish: func(time.Time) { w.published = w.kept() }, Stop: w.stop, Life: w.m.Life,
 		Why: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
 		Log: repeat.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	})

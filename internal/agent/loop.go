@@ -107,7 +107,6 @@ func (l *loop) run(ctx context.Context) {
 		case r := <-l.gate.admission.Told():
 			l.onRefused(r)
 		case a := <-l.gate.preempting.Asks():
-			l.catchUp()
 			l.gate.preempting.OnAsk(ctx, time.Now(), a)
 			look = true
 		case <-l.wakes.C():

@@ -14,16 +14,10 @@ import (
 
 // preempting makes room for critical pods. A dry run says who would go.
 func (b *builder) preempting(l *loop) *admission.Preempting {
-	var looked time.Time
 	p := admission.NewPreempting(admission.PreemptOptions{
 		Wanted: b.o.Config.Preemption, Stop: l.preempt, Life: b.manager.Life, Ended: l.pods.Ended, Name: l.pods.Name, Log: b.log,
-		Kubelet: func() bool { // pods are at stake, so that what was found a minute ago does not do; a look takes up to 100 ms
-			if now := time.Now(); now.Sub(looked) >= time.Second {
-				l.kubelet.LookNow()
-				looked = now
-			}
-			return l.kubelet.Found()
-		},
+		Kubelet: func() bool { return l.kubelet.FoundLately(time.Now()) }, // pods are at stake: what was found a minute ago does not do
+		CatchUp: l.catchUp,
 		State: func(now time.Time) (admit.NodeState, error) {
 			l.gate.admission.Changed()
 			l.publishAdmission(now)

@@ -122,6 +122,29 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	l.evictions.Wait()
 }
 
+// What the runtime has told before a question is taken counts: nobody goes for room that is there.
+func TestWhatTheRuntimeHasToldCountsBeforeAnyPodGoes(t *testing.T) {
+	l := fullLoop(t, "", nil)
+	if why := l.refuses("critical"); !strings.Contains(why, "room is made for it") {
+		t.Fatalf("%q", why)
+	}
+	l.Runtime.Change(func() { l.Runtime.Sandboxes, l.Runtime.Containers = nil, nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := l.pods.Start(ctx)
+	for l.pods.Ask(); len(l.pods.Updates()) == 0; time.Sleep(time.Millisecond) { // it is in the slot, and not taken
+	}
+	l.asked(ctx)
+	if l.manager.Life(nodetest.UID) != nil {
+		t.Errorf("one goes that has ended\n%s", l.Text())
+	}
+	if why := l.refuses("critical"); why != "" {
+		t.Errorf("%q", why)
+	}
+	cancel()
+	wait()
+	l.evictions.Wait()
+}
+
 // A client that preempts waits until the room is there.
 func TestAClientPreempts(t *testing.T) {
 	l := fullLoop(t, "preemption: false\n", nil)

@@ -13,6 +13,8 @@ const (
 	again = 10 * time.Second
 	// nowWait is how long LookNow waits. A search takes tens of milliseconds for a few thousand processes.
 	nowWait = 100 * time.Millisecond
+	// lately is how long the answer to LookNow holds for who asks again and again, however many do.
+	lately = time.Second
 )
 
 // Result is what a search has found.
@@ -39,6 +41,7 @@ type Watch struct {
 	searcher *searcher
 	found    bool
 	looked   time.Time     // for it; zero: never
+	asked    time.Time     // the last LookNow of FoundLately
 	began    time.Time     // the last search
 	slow     bool          // that it does not end was said
 	pending  bool          // a search is under way, or its result was not taken yet
@@ -97,6 +100,15 @@ func (w *Watch) LookNow() (changed bool) {
 		}
 	}
 	return w.found != was
+}
+
+// FoundLately is Found by a LookNow that was made within the last second: for what is about to be done, and may be asked for often.
+func (w *Watch) FoundLately(now time.Time) bool {
+	if w.asked.IsZero() || now.Sub(w.asked) >= lately {
+		w.asked = now
+		w.LookNow()
+	}
+	return w.found
 }
 
 // Tick starts a search beside the loop if one is due and none is under way.

@@ -85,6 +85,21 @@ func TestAWatchSeesAKubeletComeAndGo(t *testing.T) {
 	})
 }
 
+// Who asks again and again has it looked for once a second, and no less often.
+func TestAWatchLooksOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here := false
+		w, searches, _ := newTestWatch(t, &here, 0)
+		for i := range 25 {
+			if w.FoundLately(time.Now()) != (i >= 10) || searches.Load() != int64(i/10+1) {
+				t.Errorf("after %d ms: found %v, %d searches", 100*i, w.Found(), searches.Load())
+			}
+			here = i >= 1
+			time.Sleep(lately / 10)
+		}
+	})
+}
+
 // What is about to be done waits for a look of its own, while another one is under way.
 func TestLookNowWaitsForItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

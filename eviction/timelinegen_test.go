@@ -25,6 +25,9 @@ func generate(seed uint64) *timeline {
 	}
 	d.settings(tl)
 	d.sizes(tl)
+	if d.one(3) {
+		d.preempts(tl)
+	}
 	return tl
 }
 
@@ -236,6 +239,14 @@ func (d dice) event(until time.Duration) eventPlan {
 		e.By = 0
 	}
 	return e
+}
+
+// preempts has pods go for critical ones.
+func (d dice) preempts(tl *timeline) {
+	for range d.between(1, 3) {
+		at := d.ms(0, int(tl.Node.Until/time.Millisecond))
+		tl.Events = append(tl.Events, eventPlan{At: at, What: "preempt", By: d.between(1, 1<<len(tl.Pods)-1)})
+	}
 }
 
 // settings draws thresholds.

@@ -56,6 +56,7 @@ type rules struct {
 	broken, why string
 	grows       bool // something outside of the pods that may go does
 	victims     []*victim
+	made        []*roomOf
 	begin       time.Duration                           // of the last eviction
 	since       map[bool]map[stats.Signal]time.Duration // by whether it is a hard threshold's
 	hard        map[kind]int                            // evictions for hard thresholds
@@ -141,6 +142,7 @@ func (p *realPod) protected() bool {
 // look holds before each look: what is short and explained by nothing gets a victim in time.
 func (r *rules) look(ready *Ready) {
 	r.follow()
+	r.rooms()
 	for i := range r.s.m.watched {
 		w := &r.s.m.watched[i]
 		if w.info.kind.pressure() || w.info.fs == containerFs {
@@ -512,7 +514,7 @@ func (r *rules) outcome(l *Life) {
 
 // resumed: the wait of the new process is its own.
 func (r *rules) resumed() {
-	r.since, r.shaken = noSince(), r.s.t
+	r.since, r.shaken, r.made = noSince(), r.s.t, nil // who asked for room asks anew
 }
 
 // end holds long after all is well.
@@ -525,6 +527,9 @@ func (r *rules) end() {
 		if !p.Uncleaned && !(p.Hasty && l.Phase() == Over) && !(p.alive && l.undying) {
 			r.fail(ruleOutcome, "the eviction of %s is %v, outcome %q", p.uid, l.Phase(), l.Outcome())
 		}
+	}
+	for _, m := range r.made {
+		r.fail(ruleRoom, "the room of %s is waited for still, outcome %q", m.uid, m.l.Outcome())
 	}
 	if len(r.s.m.conditions) > 0 || r.s.m.stops() {
 		r.fail(ruleCalm, "conditions %v, breaker %v", r.s.m.conditions, r.s.m.stops())

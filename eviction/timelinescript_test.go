@@ -63,8 +63,10 @@ type podPlan struct {
 
 // eventPlan is something that happens to the node.
 type eventPlan struct {
-	At   time.Duration
-	What string // outside, tasks, disk: By is taken outside of pods within Over; clock: set by Over; restart, crash: away for Over; blind
+	At time.Duration
+	// What: outside, tasks, disk: By is taken outside of pods within Over; clock: set by Over; restart, crash: away for Over; blind; preempt:
+	// the pods that By has bits for go for a critical one.
+	What string
 	By   int
 	Over time.Duration
 }

@@ -127,6 +127,8 @@ func (s *shell) event(e *eventPlan) {
 		s.wall += e.Over * time.Duration(max(e.By, -1))
 	case "blind":
 		s.blind = s.t + e.Over
+	case "preempt":
+		s.preempt(e.By)
 	case "restart", "crash":
 		if s.away {
 			return

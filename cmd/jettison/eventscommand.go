@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/internal/happenings"
+	"jettison/internal/events"
 	"jettison/internal/nearest"
 	"jettison/internal/terminal"
 )
 
 func eventsCommand(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var path, output, since string
-	var o happenings.Options
+	var o events.Options
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Print what the agent finds, decides and does",
@@ -35,21 +35,21 @@ keeps them (the last 512). -f goes on with those that come; an agent that starts
 				return err
 			}
 			for _, kind := range o.Kinds {
-				if !slices.Contains(happenings.Kinds, kind) {
-					return usageError{fmt.Errorf("--kind %.40q: want some of %s%s", kind, strings.Join(happenings.Kinds, ", "),
-						nearest.Question(kind, slices.Values(happenings.Kinds)))}
+				if !slices.Contains(events.Kinds, kind) {
+					return usageError{fmt.Errorf("--kind %.40q: want some of %s%s", kind, strings.Join(events.Kinds, ", "),
+						nearest.Question(kind, slices.Values(events.Kinds)))}
 				}
 			}
 			if o.Socket, err = socketOf(cmd, o.Socket, path); err != nil {
 				return err
 			}
-			return happenings.Run(cmd.Context(), o, stdout, stderr)
+			return events.Run(cmd.Context(), o, stdout, stderr)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with those that come")
 	f.StringVar(&since, "since", "", "only what was since: a time with zone, or how long ago")
-	f.StringArrayVar(&o.Kinds, "kind", nil, "only these: "+strings.Join(happenings.Kinds, ", "))
+	f.StringArrayVar(&o.Kinds, "kind", nil, "only these: "+strings.Join(events.Kinds, ", "))
 	addSocketAlone(cmd, &o.Socket, &path)
 	addOutput(cmd, &output)
 	return cmd

@@ -17,7 +17,7 @@
 //	topcommand.go      top: internal/top
 //	explaincommand.go  explain: internal/explain
 //	snapshotcommand.go snapshot: internal/bundle
-//	eventscommand.go   events: internal/happenings
+//	eventscommand.go   events: internal/events
 //	healthcommand.go   health: package api
 //	unknown.go         words that are no command
 package main

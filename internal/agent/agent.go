@@ -54,7 +54,7 @@ import (
 	"jettison/internal/beside"
 	"jettison/internal/config"
 	"jettison/internal/endpoints"
-	"jettison/internal/events"
+	"jettison/internal/eventlog"
 	"jettison/internal/evictions"
 	"jettison/internal/frames"
 	"jettison/internal/garbage"
@@ -105,8 +105,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer s.Close()
-	ring := events.NewRing(time.Now())
-	o.Log = slog.New(events.NewHandler(ring, o.Log.Handler()))
+	ring := eventlog.NewRing(time.Now())
+	o.Log = slog.New(eventlog.NewHandler(ring, o.Log.Handler()))
 	refused := protect.Self()
 	// Before the first list: either takes megabytes, and what a list has left is given back later.
 	pacer := pace.New(pace.MeasureFill(pace.Cores()), pace.Cores())
@@ -178,7 +178,7 @@ type builder struct {
 	left      limits.Left // in cgroups of pods, by the process before this one
 }
 
-func newBuilder(o Options, s *sources.Sources, ring *events.Ring) *builder {
+func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	b := &builder{
 		o: o, s: s, log: repeat.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
 		admission: admission.New(o.Config.Eviction().Policy),

@@ -14,7 +14,7 @@ import (
 	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/config"
-	"jettison/internal/events"
+	"jettison/internal/eventlog"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
 	"jettison/internal/pace"
@@ -46,7 +46,7 @@ func newLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 
 func buildLoop(t *testing.T, n *nodetest.Node, o Options) *testLoop {
 	t.Helper()
-	b := newBuilder(o, n.Sources, events.NewRing(time.Now()))
+	b := newBuilder(o, n.Sources, eventlog.NewRing(time.Now()))
 	l, err := b.build(t.Context(), pace.New(1<<30, 2))
 	t.Cleanup(b.close)
 	if err != nil {
@@ -318,7 +318,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	o := Options{Config: configOf(t, ""), ProcMount: n.Proc(), HostRoot: t.TempDir(), CgroupMount: filepath.Join(n.Dir, "none"), Log: n.Log.Logger}
 	o.Config.Socket = ""
 	in(false)(&o)
-	b := newBuilder(o, n.Sources, events.NewRing(time.Now()))
+	b := newBuilder(o, n.Sources, eventlog.NewRing(time.Now()))
 	defer b.close()
 	_, err := b.build(t.Context(), pace.New(1<<30, 2))
 	if want := fmt.Sprintf("%s: another agent (pid %d)", dir, os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"jettison/api"
-	"jettison/internal/events"
+	"jettison/internal/eventlog"
 	"jettison/internal/nodestats"
 	"jettison/internal/printable"
 )
@@ -28,7 +28,7 @@ import (
 type Options struct {
 	// Turned is how long ago the loop turned last; false: it does not run yet, and why is in words. It is for any goroutine.
 	Turned func() (ago time.Duration, why string, ok bool)
-	Events *events.Ring
+	Events *eventlog.Ring
 	// Metrics are in the text format of Prometheus, with how many events readers were too slow for. nil: there are none.
 	Metrics func(eventsDropped uint64) []byte
 	// Stats are what the node and its pods use. nil: that is not told.

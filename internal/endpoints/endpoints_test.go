@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"jettison/api"
-	"jettison/internal/events"
+	"jettison/internal/eventlog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,9 +54,9 @@ func TestHealthAndReadiness(t *testing.T) {
 }
 
 // logged is a ring and a log that fills it.
-func logged() (*events.Ring, *slog.Logger) {
-	r := events.NewRing(time.Now())
-	return r, slog.New(events.NewHandler(r, slog.NewTextHandler(io.Discard, nil)))
+func logged() (*eventlog.Ring, *slog.Logger) {
+	r := eventlog.NewRing(time.Now())
+	return r, slog.New(eventlog.NewHandler(r, slog.NewTextHandler(io.Discard, nil)))
 }
 
 func parse(t *testing.T, text string) (out []api.Event) {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"jettison/internal/events"
+	"jettison/internal/eventlog"
 	"jettison/internal/printable"
 )
 
@@ -53,13 +53,13 @@ func (e *Endpoints) send(w http.ResponseWriter, r *http.Request, since uint64, f
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(e.patient)) // not supported: the server's own holds
 		if b.Lost {
-			if _, err := out.Write(events.Lost(time.Now(), since, b.First)); err != nil {
+			if _, err := out.Write(eventlog.Lost(time.Now(), since, b.First)); err != nil {
 				panic(http.ErrAbortHandler)
 			}
 		}
 		for i := range b.Lines {
 			since = b.First + uint64(i)
-			line = events.Append(line[:0], since, b.Lines[i])
+			line = eventlog.Append(line[:0], since, b.Lines[i])
 			if _, err := out.Write(line); err != nil {
 				e.gaveUp(err, len(b.Lines)-i)
 			}

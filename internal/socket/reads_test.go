@@ -11,7 +11,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/endpoints"
-	"jettison/internal/events"
+	"jettison/internal/eventlog"
 )
 
 // What is only read is found beside the rest, by GET and HEAD.
@@ -45,8 +45,8 @@ func TestWhatIsOnlyRead(t *testing.T) {
 
 // A reader of events may stay for longer than any request may take.
 func TestAFollowerStays(t *testing.T) {
-	ring := events.NewRing(time.Now())
-	log := slog.New(events.NewHandler(ring, slog.NewTextHandler(io.Discard, nil)))
+	ring := eventlog.NewRing(time.Now())
+	log := slog.New(eventlog.NewHandler(ring, slog.NewTextHandler(io.Discard, nil)))
 	hasty := patient
 	hasty.request = 300 * time.Millisecond
 	path, _ := start(t, Options{Reads: endpoints.New(endpoints.Options{Events: ring})}, hasty)

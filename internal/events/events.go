@@ -1,5 +1,5 @@
-// Package happenings is jettison events: what the agent on this node found, decided and did, as it says on its socket.
-package happenings
+// Package events is jettison events: what the agent on this node found, decided and did, as it says on its socket.
+package events
 
 import (
 	"context"

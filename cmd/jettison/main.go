@@ -19,7 +19,7 @@
 //	snapshotcommand.go snapshot: internal/bundle
 //	eventscommand.go   events: internal/events
 //	healthcommand.go   health: package api
-//	unknown.go         words that are no command
+//	unknown.go         words that are no command, and flags that there are not
 package main
 
 import (
@@ -132,9 +132,7 @@ where --log-format is json.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
-	})
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(
 		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout), explainCommand(stdout, stderr),
 		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),

@@ -1,43 +1,73 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"jettison/internal/nearest"
 )
 
-// unknownCommand is what is wrong with the first word of a command line that is no command: also one with --help after it, which would
-// else get the help of another one.
+// unknownCommand is what is wrong with the first word of a command line that is no command, and with the second where the first has
+// commands of its own: also with --help after it, which would else get the help of another one.
 func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		return nil // a shell asks what may follow: cobra adds this command when it runs
+	}
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	found, rest, _ := root.Find(args)
-	if found != root && found.Name() != "help" {
-		return nil
+	if found.Name() == "help" {
+		found, rest, _ = root.Find(rest)
 	}
-	if topic, _, err := root.Find(rest); err == nil && topic != root {
+	if !found.HasAvailableSubCommands() {
 		return nil
 	}
 	for _, word := range rest {
 		if word == "--" || len(word) > 0 && word[0] == '-' {
 			continue
 		}
-		return usageError{fmt.Errorf("unknown command %q%s: see jettison --help", word, meant(root, word))}
+		name := strings.TrimPrefix(found.CommandPath()+" "+word, root.Name()+" ")
+		return usageError{fmt.Errorf("unknown command %q%s: see %s --help", name, meant(found, word), found.CommandPath())}
 	}
 	return nil
 }
 
-// meant is the command that a word is most like, as a question.
-func meant(root *cobra.Command, word string) string {
+// meant is the command below another that a word is most like, as a question.
+func meant(above *cobra.Command, word string) string {
 	var names iter.Seq[string] = func(yield func(string) bool) {
-		for _, c := range root.Commands() {
+		for _, c := range above.Commands() {
 			if c.IsAvailableCommand() && !yield(c.Name()) {
 				return
 			}
 		}
 	}
 	return nearest.Question(word, names)
+}
+
+// wrongFlag is what is wrong with the flags of a command.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	question := ""
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		word := unknown.GetSpecifiedName()
+		if letters := unknown.GetSpecifiedShortnames(); letters != "" { // -dry-run for --dry-run
+			word = letters
+		}
+		if name := nearest.Name(word, flags(cmd)); name != "" {
+			question = fmt.Sprintf(": did you mean --%s?", name)
+		}
+	}
+	return usageError{fmt.Errorf("%w%s: see %s --help", err, question, cmd.CommandPath())}
+}
+
+// flags are the names of a command's flags.
+func flags(cmd *cobra.Command) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		more := true
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && (f.Hidden || yield(f.Name)) })
+	}
 }

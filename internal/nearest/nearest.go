@@ -12,17 +12,24 @@ import (
 // mostName is the longest name that is compared, in bytes: names come from outside, and the time grows with both lengths.
 const mostName = 64
 
-// Name is the known name most like one: at most half of its letters are others, whatever their case. Empty: none is like it. Of two that
-// are as near it is the first by the alphabet.
+// leastBegin is how many letters tell what a name begins with, in bytes.
+const leastBegin = 2
+
+// Name is the known name most like one, whatever their case: the shortest that begins with it, for that is one which was not written to its
+// end; else the one of which at most half of the letters are others. Empty: none is like it. Of two that are as near it is the first by the
+// alphabet.
 func Name(name string, known iter.Seq[string]) string {
 	if len(name) > mostName {
 		return ""
 	}
-	best, distance := "", len(name)/2+1
+	name = strings.ToLower(name)
+	best, distance, begins := "", len(name)/2+1, false
 	for candidate := range known {
-		d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate))
-		if d < distance || d == distance && candidate < best {
-			best, distance = candidate, d
+		lower := strings.ToLower(candidate)
+		d, begun := levenshtein.ComputeDistance(name, lower), len(name) >= leastBegin && strings.HasPrefix(lower, name)
+		switch {
+		case begun && !begins, begun == begins && d < distance, begun == begins && d == distance && candidate < best:
+			best, distance, begins = candidate, d, begun
 		}
 	}
 	return best

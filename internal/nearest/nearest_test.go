@@ -7,9 +7,10 @@ import (
 )
 
 func TestName(t *testing.T) {
-	known := []string{"evictionSoft", "evictionHard", "kind", "gc", "disk", "desk"}
+	known := []string{"evictionSoft", "evictionHard", "kind", "gc", "disk", "desk", "stats", "status"}
 	for name, want := range map[string]string{
 		"evictionHrad": "evictionHard", "EVICTIONSOFT": "evictionSoft", "kinds": "kind", "cg": "", "GC": "gc", "dusk": "desk",
+		"evic": "evictionHard", "statu": "status", "STAT": "stats", "statsu": "stats", "s": "", "k": "",
 		"somethingElse": "", "": "", strings.Repeat("evictionHard", 6): "",
 	} {
 		for range 2 { // in any order

@@ -21,16 +21,20 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/places"
 )
 
 // Bounds of connections and requests.
 const (
-	maxConnections = 64
+	maxConnections = 32      // each may keep an answer of some 300 KB that its client does not take
 	maxHeader      = 8 << 10 // bytes
 	headerLimit    = 5 * time.Second
 	requestLimit   = 30 * time.Second // as long again to take the answer
 	idleLimit      = 30 * time.Second
 	closeLimit     = 2 * time.Second
+	// answerLimit is how long an answer may take, and a reader of events may follow, before another's connection may have the place. The
+	// slowest look at pods takes 10 s.
+	answerLimit = 15 * time.Second
 )
 
 // Options of Listen.
@@ -98,7 +102,7 @@ func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
 		ConnState:    s.count,
 		ErrorLog:     log.New(io.Discard, "", 0), // what clients do wrong, they are told
 	}
-	var accepts net.Listener = &bounded{Listener: l}
+	var accepts net.Listener = &bounded{Listener: l, places: places.Places{Patience: answerLimit}}
 	if config != nil {
 		accepts = tls.NewListener(accepts, config)
 	}
@@ -112,8 +116,14 @@ func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
 // Address is where it listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// count follows the goroutines of connections.
-func (s *Server) count(_ net.Conn, state http.ConnState) {
+// count follows the goroutines of connections, and which of them ask something.
+func (s *Server) count(c net.Conn, state http.ConnState) {
+	if over, is := c.(*tls.Conn); is {
+		c = over.NetConn()
+	}
+	if c, is := c.(*conn); is {
+		c.place.State(state)
+	}
 	switch state {
 	case http.StateNew:
 		s.conns.Add(1)
@@ -146,8 +156,7 @@ func (s *Server) Close() error {
 // bounded accepts so many connections at the same time; others are hung up on.
 type bounded struct {
 	net.Listener
-	mu sync.Mutex
-	n  int
+	places places.Places
 }
 
 // Accept waits for a connection that has a place.
@@ -157,35 +166,38 @@ func (b *bounded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.mu.Lock()
-		full := b.n >= maxConnections
-		if !full {
-			b.n++
-		}
-		b.mu.Unlock()
-		if !full {
-			return &conn{Conn: c, leave: sync.OnceFunc(b.leave)}, nil
+		if place := b.places.Take(everybody, maxConnections, func() { _ = c.Close() }); place != nil {
+			return &conn{c, place}, nil
 		}
 		_ = c.Close()
 	}
 }
 
-func (b *bounded) leave() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.n--
-}
+// everybody has places in common: whoever connects is nobody.
+const everybody places.Key = 0
 
 // conn is a connection that has a place.
 type conn struct {
 	net.Conn
-	leave func()
+	place *places.Place
+}
+
+// Write writes some of an answer.
+func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.Conn, b) }
+
+// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment then.
+func (c *conn) CloseWrite() error {
+	c.place.Leaves()
+	if half, is := c.Conn.(*net.TCPConn); is {
+		return half.CloseWrite()
+	}
+	return nil
 }
 
 // Close gives the place back.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	c.leave()
+	c.place.Leave()
 	return err
 }
 
@@ -198,6 +210,10 @@ type handler struct {
 
 // ServeHTTP answers one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 { // nothing here takes a body, and nobody waits for the rest of one
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // it is closed
+	}
 	switch {
 	case h.token != nil && !h.token.is(r.Header.Get("Authorization")):
 		w.Header().Set("WWW-Authenticate", "Bearer")

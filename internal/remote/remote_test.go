@@ -269,7 +269,7 @@ func TestOverTLS(t *testing.T) {
 	}
 }
 
-// A thousand connections are bounded, and who has one keeps it; those who come after some have gone have a place.
+// A thousand connections are bounded: the last ones have a place, for the others asked nothing; and those who come after some have gone.
 func TestManyConnections(t *testing.T) {
 	s := start(t, Options{})
 	var served []net.Conn

@@ -292,7 +292,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
 		return 0, err
 	}
-	n, err := b.r.Read(p)
+	n, err := b.conn.readBody(b.r, p)
 	b.read += int64(n)
 	if b.conn != nil && b.progress > 0 && err == nil && b.read >= b.next { // at the end net/http takes the deadline away
 		b.next = b.read + progressBytes

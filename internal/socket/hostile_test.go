@@ -146,30 +146,40 @@ func occupy(path string) (net.Conn, error) {
 	return c, err
 }
 
+// Where all places are taken, one that comes takes that of the one that has asked nothing for the longest time; where all are being
+// answered, it is told so.
 func TestTooManyConnections(t *testing.T) {
-	path, _ := start(t, Options{}, patient)
-	var all []net.Conn
+	entered, answer := make(chan struct{}), make(chan struct{})
+	path, _ := start(t, Options{State: func() any { entered <- struct{}{}; <-answer; return 1 }}, patient)
+	var idle []net.Conn
 	for range maxOwner {
 		c, err := occupy(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		all = append(all, c)
+		idle = append(idle, c)
+	}
+	if status, text, err := rawAsk(path, "PUT", "/v1/pods", "[]"); status != 200 {
+		t.Errorf("one more: %d %s %v", status, text, err)
+	}
+	_ = idle[0].SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := idle[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the first one: %v", err)
+	}
+	for range maxOwner {
+		send(t, dial(t, path), "GET /v1/state HTTP/1.1\r\nHost: j\r\n\r\n")
+		<-entered
+	}
+	for range 2 * maxRefused { // those that are refused are bounded, too, and make room in the same way
+		dial(t, path)
 	}
 	status, text, err := rawAsk(path, "PUT", "/v1/pods", "[]")
 	if status != 503 || text != `{"error":"too many connections: close some, or try again"}` {
-		t.Errorf("one more: %d %s %v", status, text, err)
+		t.Errorf("beside so many that are being answered: %d %s %v", status, text, err)
 	}
-	// Those that are refused are bounded too: beyond, a connection is closed and nothing said.
-	for range maxRefused {
-		dial(t, path)
-	}
-	if _, _, err := rawAsk(path, "PUT", "/v1/pods", "[]"); err == nil {
-		t.Error("more than are told so: answered")
-	}
-	all[0].Close()
-	for deadline := time.Now().Add(10 * time.Second); ; { // until the server has seen it, and those refused are gone
+	close(answer)
+	for deadline := time.Now().Add(10 * time.Second); ; { // until the server has seen it
 		if c, err := occupy(path); err == nil {
 			c.Close()
 			return
@@ -182,20 +192,21 @@ func TestTooManyConnections(t *testing.T) {
 
 // Members take no place of root's, nor one of them all places of the others, nor strangers anybody's.
 func TestPlaces(t *testing.T) {
-	l := &limited{gid: 7, members: map[uint32]int{}}
+	l := &limited{gid: 7}
 	var leave []func()
 	take := func(r role, uid uint32, n int) (served, refused int) {
 		for range n {
-			release, refusal := l.place(r, uid)
-			switch {
-			case release == nil:
+			c := &conn{role: r}
+			if !l.seat(c, uid) {
 				continue
-			case refusal == nil:
+			}
+			if c.refusal == nil {
 				served++
-			default:
+			} else {
 				refused++
 			}
-			leave = append(leave, release)
+			c.place.State(http.StateActive) // else it would make room
+			leave = append(leave, c.release)
 		}
 		return served, refused
 	}
@@ -221,8 +232,8 @@ func TestPlaces(t *testing.T) {
 		f()
 		f() // a connection may be closed twice
 	}
-	if l.owners != 0 || l.all != 0 || l.refused != 0 || len(l.members) != 0 {
-		t.Errorf("left: %+v", l)
+	if left := l.places.Count(ofOwners) + l.places.Count(ofRefused) + l.places.Count(1) + l.all; left != 0 {
+		t.Errorf("left: %d", left)
 	}
 }
 

@@ -194,6 +194,36 @@ func askAll(all []net.Conn, write func(net.Conn, string)) {
 	clients.Wait()
 }
 
+// crowd has a thousand connections of root's, hostile in turn, and asks properly after every tenth.
+func crowd(t *testing.T, path string) {
+	t.Helper()
+	ways := []string{
+		"", slowHeader, slowBody, "GET /healthz HTTP/1.1\r\nHost: j\r\nX: " + strings.Repeat("x", 2<<20) + "\r\n\r\n",
+		strings.Repeat("GET /"+strings.Repeat("p", 1000)+" HTTP/1.1\r\nHost: j\r\n\r\n", 20),
+		strings.Repeat("GET /v1/state HTTP/1.1\r\nHost: j\r\n\r\n", 50),
+	}
+	failed := 0
+	for i := range 1000 {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it may be cut off, or stall, before it said all
+		_, _ = io.WriteString(c, ways[i%len(ways)])
+		if i%10 < 9 {
+			continue
+		}
+		if status, _, err := rawAsk(path, "GET", "/v1/state", ""); err != nil || status != 200 {
+			failed++
+			t.Logf("after %d: %d %v", i+1, status, err)
+		}
+	}
+	if failed > 0 {
+		t.Errorf("%d of 100 that ask properly are not answered", failed)
+	}
+}
+
 // attack has all clients do the worst at once, three times: bodies of a pod that is huge and does not end until all are there, pods that ask
 // to be taken, then answers that nobody reads.
 func attack(t *testing.T, path string, all []net.Conn) (taken int) {
@@ -238,6 +268,7 @@ func attack(t *testing.T, path string, all []net.Conn) (taken int) {
 			c.Close()
 		}
 	}
+	crowd(t, path)
 	for _, c := range dialAll(t, path) {
 		clients.Go(func() { write(c, strings.Repeat("GET /v1/state HTTP/1.1\r\nHost: j\r\n\r\n", 50)) })
 	}

@@ -2,7 +2,7 @@ package socket
 
 import (
 	"errors"
-	"jettison/api"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -10,10 +10,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/api"
+	"jettison/internal/places"
 )
 
 // Bounds of connections at the same time. Root's are counted apart from the group's, and each member's apart from the others', so
-// that none takes the place of another. Those that are refused need a moment to be told so.
+// that none takes the place of another; of one's own that ask nothing the oldest goes for a new one. Those that are refused need a moment
+// to be told so.
 const (
 	maxOwner   = 32 // a node's scrapers come at the same second
 	maxMembers = 16
@@ -47,21 +51,26 @@ func memberMay(r *http.Request) bool {
 // limited accepts connections, asks the kernel which user connected, and counts.
 type limited struct {
 	*net.UnixListener
-	gid int
+	gid    int
+	places places.Places
 
-	mu      sync.Mutex
-	owners  int
-	refused int
-	members map[uint32]int // by uid
-	all     int            // of members
+	mu  sync.Mutex
+	all int // of members
 }
+
+// Keys of places; a member's is its uid.
+const (
+	ofOwners  places.Key = -1
+	ofRefused places.Key = -2
+)
 
 // conn is a connection with what is known of its other end.
 type conn struct {
 	*net.UnixConn
 	role    role
 	refusal *failure // what it is told instead of being served; nil: it is served
-	release func()   // gives its place back, once
+	place   *places.Place
+	release func() // gives its place back; it may be called again
 
 	mu       sync.Mutex
 	deadline time.Time // of reads, as net/http has it; zero: none
@@ -98,49 +107,64 @@ func (l *limited) admit(u *net.UnixConn) *conn {
 	if err != nil {
 		c.role = stranger
 	}
-	if c.release, c.refusal = l.place(c.role, p.uid); c.release == nil {
+	if !l.seat(c, p.uid) {
 		return nil
 	}
 	return c
 }
 
-// place counts a peer. It returns how to give the place back, which may be called again, and what the peer is told if it is not to
-// be served. No release: it is not even to be told.
-func (l *limited) place(r role, uid uint32) (release func(), refusal *failure) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case r == owner && l.owners < maxOwner:
-		l.owners++
-		return sync.OnceFunc(func() { l.leave(&l.owners) }), nil
-	case r == member && l.all < maxMembers && l.members[uid] < maxMember:
-		l.all++
-		l.members[uid]++
-		return sync.OnceFunc(func() { l.leaveMember(uid) }), nil
-	case l.refused == maxRefused:
-		return nil, nil
-	case r == stranger:
-		refusal = errStranger
-	default:
-		refusal = errCrowded
+// seat gives a peer a place, or one to be told that there is none for it. false: it is not even to be told.
+func (l *limited) seat(c *conn, uid uint32) bool {
+	hangUp := func() { _ = c.UnixConn.Close() }
+	switch c.role {
+	case owner:
+		c.place = l.places.Take(ofOwners, maxOwner, hangUp)
+	case member:
+		own := l.places.Count(places.Key(uid))
+		c.place = l.places.Take(places.Key(uid), min(maxMember, own+maxMembers-l.members(0)), hangUp)
 	}
-	l.refused++
-	return sync.OnceFunc(func() { l.leave(&l.refused) }), refusal
+	if c.place != nil {
+		c.release = c.place.Leave
+		if c.role == member {
+			l.members(1)
+			c.release = sync.OnceFunc(func() { l.members(-1); c.place.Leave() })
+		}
+		return true
+	}
+	c.refusal = errCrowded
+	if c.role == stranger {
+		c.refusal = errStranger
+	}
+	if c.place = l.places.Take(ofRefused, maxRefused, hangUp); c.place == nil {
+		return false
+	}
+	c.release = c.place.Leave
+	return true
 }
 
-func (l *limited) leave(count *int) {
+// members adds to how many connections of members there are.
+func (l *limited) members(more int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	*count--
+	l.all += more
+	return l.all
 }
 
-func (l *limited) leaveMember(uid uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all--
-	if l.members[uid]--; l.members[uid] == 0 {
-		delete(l.members, uid)
+// Write writes some of an answer.
+func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.UnixConn, b) }
+
+// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment then.
+func (c *conn) CloseWrite() error {
+	c.place.Leaves()
+	return c.UnixConn.CloseWrite()
+}
+
+// readBody reads some of a request's body. c may be nil, without a connection.
+func (c *conn) readBody(from io.Reader, b []byte) (int, error) {
+	if c == nil || c.place == nil {
+		return from.Read(b)
 	}
+	return c.place.Read(from, b)
 }
 
 // Close closes the connection and gives its place back.

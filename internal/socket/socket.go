@@ -107,7 +107,7 @@ func listen(o Options, l limits) (*Server, error) {
 	}
 	go func() {
 		defer close(s.served)
-		_ = s.http.Serve(&limited{UnixListener: b.UnixListener, gid: gid, members: map[uint32]int{}})
+		_ = s.http.Serve(&limited{UnixListener: b.UnixListener, gid: gid})
 	}()
 	return s, nil
 }
@@ -116,7 +116,10 @@ func listen(o Options, l limits) (*Server, error) {
 type connKey struct{}
 
 // count follows the goroutines of connections: net/http says when one begins and when it is about to end.
-func (s *Server) count(_ net.Conn, state http.ConnState) {
+func (s *Server) count(c net.Conn, state http.ConnState) {
+	if c, is := c.(*conn); is {
+		c.place.State(state)
+	}
 	switch state {
 	case http.StateNew:
 		s.conns.Add(1)

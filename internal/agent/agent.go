@@ -49,6 +49,7 @@ import (
 
 	"jettison/api"
 	"jettison/cgroup"
+	"jettison/cri"
 	"jettison/internal/admission"
 	"jettison/internal/advice"
 	"jettison/internal/beside"
@@ -232,8 +233,7 @@ func (b *builder) listen(ctx context.Context) error {
 		return err
 	}
 	limit := time.Duration(b.o.Config.RuntimeWait)
-	b.log.Info("container runtime", "endpoint", b.s.Client.Endpoint(), "from", b.o.Config.EndpointFrom)
-	version, listing, err := sources.FirstAnswer(ctx, b.s.Client, b.lister.Client(), limit, func(why string) {
+	version, listing, err := sources.FirstAnswer(ctx, b.askedOf(ctx), limit, func(why string) {
 		b.log.Warn("waiting for the container runtime's first answer: nothing is watched until then",
 			"endpoint", b.s.Client.Endpoint(), "error", why, "runtimeWait", limit)
 	})
@@ -246,6 +246,25 @@ func (b *builder) listen(ctx context.Context) error {
 	b.runtime, b.pods = version.Name+" "+version.Version, read.NewIndex(listing)
 	b.objects.Store().SetRuntime(b.pods)
 	return nil
+}
+
+// askedOf says whom to ask for the runtime's first answer: before each attempt but the first it is looked for once more, unless somebody
+// has said which it is. From that answer on it stays the same.
+func (b *builder) askedOf(ctx context.Context) func() (*cri.Client, *cri.Lister) {
+	say := func() {
+		b.log.Info("container runtime", "endpoint", b.s.Client.Endpoint(), "from", b.o.Config.EndpointFrom)
+	}
+	first := true
+	return func() (*cri.Client, *cri.Lister) {
+		if first {
+			say()
+		} else if b.o.Config.FindRuntimeAgain(ctx) && b.s.Redial(b.o.Config) == nil { // which is an endpoint of ours: it is no error
+			b.lister, b.shown.endpoint = lister.New(b.s.Client, b.objects.Store().SetRuntime), b.s.Client.Endpoint()
+			say()
+		}
+		first = false
+		return b.s.Client, b.lister.Client()
+	}
 }
 
 // build makes the loop of its parts.

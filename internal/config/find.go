@@ -33,7 +33,7 @@ type Places struct {
 	// Waiting is called once before that, with what is known of the kubelet: nothing else is done meanwhile. nil: nobody is told.
 	Waiting func(why string)
 
-	sockets []socket // nil: usualSockets
+	Sockets []Socket // of runtimes that nobody names; nil: the usual ones
 }
 
 // FromDefaults is From of a configuration that nobody has written.

@@ -23,8 +23,8 @@ func kubeletsNode(t *testing.T) string {
 // found finds a configuration, without the sockets of this machine.
 func found(t *testing.T, o Places) *Loaded {
 	t.Helper()
-	if o.sockets == nil {
-		o.sockets = []socket{}
+	if o.Sockets == nil {
+		o.Sockets = []Socket{}
 	}
 	l, err := Find(t.Context(), o)
 	if err != nil {
@@ -206,7 +206,7 @@ func TestTheRuntimesSocketIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	all := []socket{{"one", dir + "/1"}, {"two", dir + "/2"}, {"three", dir + "/3"}}
+	all := []Socket{{"one", dir + "/1"}, {"two", dir + "/2"}, {"three", dir + "/3"}}
 	listen := func(path string) *net.UnixListener {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 		if err != nil {
@@ -218,17 +218,17 @@ func TestTheRuntimesSocketIsFound(t *testing.T) {
 	put(t, dir, map[string]string{"own.yaml": own + "containerRuntimeEndpoint: \"\"\n", "named.yaml": own + "containerRuntimeEndpoint: /x.sock\n", "1": "no socket"})
 	expect := func(name, endpoint, why string) {
 		t.Helper()
-		l := found(t, Places{Path: filepath.Join(dir, "own.yaml"), ProcMount: proc, sockets: all})
+		l := found(t, Places{Path: filepath.Join(dir, "own.yaml"), ProcMount: proc, Sockets: all})
 		if l.ContainerRuntimeEndpoint != endpoint || l.EndpointFrom != why {
 			t.Errorf("%s: %q, %q, want %q, %q", name, l.ContainerRuntimeEndpoint, l.EndpointFrom, endpoint, why)
 		}
 	}
 	expect("none", "unix:///run/containerd/containerd.sock",
 		"the default: none of the usual sockets is there ("+dir+"/1, "+dir+"/2, "+dir+"/3)")
-	two := listen(all[1].path)
+	two := listen(all[1].Path)
 	two.SetUnlinkOnClose(false)
 	expect("one", "unix://"+dir+"/2", "found: of the usual sockets that of two takes connections")
-	three := listen(all[2].path)
+	three := listen(all[2].Path)
 	expect("two", "unix://"+dir+"/2", "found: of the usual sockets that of two takes connections; so does that of three, which crictl would take "+
 		"later, too: name it (containerRuntimeEndpoint) to have it")
 	_ = two.Close()
@@ -236,17 +236,82 @@ func TestTheRuntimesSocketIsFound(t *testing.T) {
 	_ = three.Close()
 	expect("all are dead", "unix://"+dir+"/2", "found: of the usual sockets that of two is there, and takes no connection")
 	named := filepath.Join(dir, "named.yaml")
-	if l := found(t, Places{Path: named, ProcMount: proc, sockets: all}); l.ContainerRuntimeEndpoint != "/x.sock" || l.EndpointFrom != named+":3 (ownFile)" {
+	if l := found(t, Places{Path: named, ProcMount: proc, Sockets: all}); l.ContainerRuntimeEndpoint != "/x.sock" || l.EndpointFrom != named+":3 (ownFile)" {
 		t.Errorf("named: %q, %q", l.ContainerRuntimeEndpoint, l.EndpointFrom)
 	}
 	kubelets := nodeProc(t, "kubelet", nil, nil)
-	if l := found(t, Places{Path: filepath.Join(dir, "own.yaml"), ProcMount: kubelets, sockets: all}); l.ContainerRuntimeEndpoint != "unix:///run/containerd/containerd.sock" ||
+	if l := found(t, Places{Path: filepath.Join(dir, "own.yaml"), ProcMount: kubelets, Sockets: all}); l.ContainerRuntimeEndpoint != "unix:///run/containerd/containerd.sock" ||
 		l.EndpointFrom != "the kubelet's default" {
 		t.Errorf("a kubelet that names none: %q, %q", l.ContainerRuntimeEndpoint, l.EndpointFrom)
 	}
 	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "tcp://1")
-	if _, err := Find(t.Context(), Places{Path: named, ProcMount: proc, sockets: all}); err == nil ||
+	if _, err := Find(t.Context(), Places{Path: named, ProcMount: proc, Sockets: all}); err == nil ||
 		!strings.HasPrefix(err.Error(), `config: environment variable CONTAINER_RUNTIME_ENDPOINT: endpoint "tcp://1": want unix:///`) {
 		t.Errorf("a wrong variable: %v", err)
+	}
+}
+
+// Which runtime it is, is looked for again until it has answered, where nobody says it: one that comes takes the place of one that is not
+// there, and never of one that takes connections, or that somebody names.
+func TestARuntimeThatComesLaterIsFound(t *testing.T) {
+	dir, err := os.MkdirTemp("", "c") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	all := []Socket{{"one", dir + "/1"}, {"two", dir + "/2"}}
+	put(t, dir, map[string]string{"own.yaml": own, "unset.yaml": own + "containerRuntimeEndpoint: \"\"\n", "named.yaml": own + "containerRuntimeEndpoint: /x.sock\n"})
+	nobody, kubelet := nodeProc(t, "bash", nil, nil), nodeProc(t, "kubelet", nil, nil)
+	const environment = "unix:///e.sock"
+	places := map[string]struct{ file, proc, variable, stays string }{
+		"none": {"own.yaml", nobody, "", ""}, "unset": {"unset.yaml", nobody, "", ""}, "named": {"named.yaml", nobody, "", "/x.sock"},
+		"environment":                {"own.yaml", nobody, environment, environment},
+		"environment over an unset":  {"unset.yaml", nobody, environment, environment},
+		"a kubelet that names none":  {"own.yaml", kubelet, "", "unix:///run/containerd/containerd.sock"},
+		"environment over a kubelet": {"own.yaml", kubelet, environment, environment},
+	}
+	early := map[string]*Loaded{}
+	for name, p := range places {
+		t.Setenv(envRuntime, p.variable)
+		l := found(t, Places{Path: filepath.Join(dir, p.file), ProcMount: p.proc, Sockets: all})
+		if l.FindRuntimeAgain(t.Context()) {
+			t.Errorf("%s: another one, and none is there: %s", name, l.ContainerRuntimeEndpoint)
+		}
+		early[name] = l
+	}
+	come := func(at int) {
+		t.Helper()
+		l, err := net.Listen("unix", all[at].Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+	}
+	come(1)
+	for name, p := range places {
+		l, want := early[name], p.stays
+		if want == "" {
+			want = "unix://" + dir + "/2"
+		}
+		if again := l.FindRuntimeAgain(t.Context()); again != (p.stays == "") || l.ContainerRuntimeEndpoint != want {
+			t.Errorf("%s: another one %v, %s (%s), want %s", name, again, l.ContainerRuntimeEndpoint, l.EndpointFrom, want)
+		}
+	}
+	l := early["none"]
+	if want := "found: of the usual sockets that of two takes connections now"; l.EndpointFrom != want || l.origin(endpointField).Source != SourceFound {
+		t.Errorf("why: %s, want %s", l.EndpointFrom, want)
+	}
+	if come(0); l.FindRuntimeAgain(t.Context()) {
+		t.Errorf("one that takes connections is left for %s", l.ContainerRuntimeEndpoint)
+	}
+	t.Setenv(envRuntime, "")
+	next := found(t, Places{Path: filepath.Join(dir, "own.yaml"), ProcMount: nobody, Sockets: all})
+	if c := l.Reloaded(next); len(c.NextStart) > 0 || c.Loaded.ContainerRuntimeEndpoint != l.ContainerRuntimeEndpoint {
+		t.Errorf("read again: %+v, %s", c.NextStart, c.Loaded.ContainerRuntimeEndpoint)
+	}
+	t.Setenv(envRuntime, environment)
+	unset := found(t, Places{Path: filepath.Join(dir, "unset.yaml"), ProcMount: nobody, Sockets: all})
+	if unset.ContainerRuntimeEndpoint != environment || unset.EndpointFrom != envRuntime+" (environment)" {
+		t.Errorf("set to nothing, and by the environment: %s, %s", unset.ContainerRuntimeEndpoint, unset.EndpointFrom)
 	}
 }

@@ -48,6 +48,7 @@ type Loaded struct {
 	lines *parser           // knows where fields are; nil without a file
 	told  map[string]Origin // of fields that no file sets
 	unset bool              // containerRuntimeEndpoint is set to nothing
+	usual []Socket          // where a runtime is looked for that nobody names
 }
 
 // AwaitsKubelet: it would have been made of what a kubelet goes by, had one been there whose configuration can be taken.

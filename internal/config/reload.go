@@ -32,7 +32,7 @@ func (l *Loaded) Reloaded(next *Loaded) Change {
 			continue
 		}
 		// Which of several sockets answers at the moment is no change of a file.
-		if name != "containerRuntimeEndpoint" || !l.foundRuntime() || !next.foundRuntime() {
+		if name != endpointField || !l.foundRuntime() || !next.foundRuntime() {
 			c.NextStart = append(c.NextStart, name)
 		}
 		has.Field(i).Set(had.Field(i))
@@ -48,7 +48,7 @@ func (l *Loaded) Reloaded(next *Loaded) Change {
 
 // foundRuntime: nobody says which runtime it is.
 func (l *Loaded) foundRuntime() bool {
-	o := l.origin("containerRuntimeEndpoint")
+	o := l.origin(endpointField)
 	return o.Source == SourceFound || o.Source == SourceDefault || l.unset
 }
 

@@ -128,13 +128,25 @@ func Dial(o Options) (*cri.Client, error) {
 	return cri.Dial(o.Config.ContainerRuntimeEndpoint, o.Config.ImageServiceEndpoint)
 }
 
+// Redial makes the runtime's client anew, for a configuration that has another one by now, and closes the one before.
+func (s *Sources) Redial(c *config.Loaded) error {
+	client, err := Dial(Options{Config: c})
+	if err != nil {
+		return err
+	}
+	s.Client.Close()
+	s.Client = client
+	return nil
+}
+
 // soon is how long the runtime's name may take before it is said that it is waited for.
 const soon = time.Second
 
-// FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever. waits is told at once, or a second after the start of
-// one that does not answer at all, that it is waited for and why, and again when that is something else.
+// FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever. runtime is asked before each attempt whom to ask. waits
+// is told at once, or a second after the start of one that does not answer at all, that it is waited for and why, and again when that is
+// something else.
 func FirstAnswer(
-	ctx context.Context, c *cri.Client, l *cri.Lister, limit time.Duration, waits func(why string),
+	ctx context.Context, runtime func() (*cri.Client, *cri.Lister), limit time.Duration, waits func(why string),
 ) (version cri.Version, listing cri.Listing, err error) {
 	first, cancelFirst := context.WithTimeout(ctx, soon)
 	defer cancelFirst()
@@ -145,6 +157,7 @@ func FirstAnswer(
 		defer cancel()
 	}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		c, l := runtime()
 		asking := ctx
 		if said == "" {
 			asking = first

@@ -33,7 +33,7 @@ func TestFirstAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Change(func() { clear(r.Fail); r.Fail[c.fail] = errors.New("broken") })
-		_, _, err = FirstAnswer(t.Context(), client, cri.NewLister(client), 200*time.Millisecond, func(string) {})
+		_, _, err = FirstAnswer(t.Context(), only(client), 200*time.Millisecond, func(string) {})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -71,7 +71,7 @@ func TestLargePodsKeepNobodyFromStarting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	_, listing, err := FirstAnswer(t.Context(), client, cri.NewLister(client), 5*time.Second, func(why string) { t.Error("waits: ", why) })
+	_, listing, err := FirstAnswer(t.Context(), only(client), 5*time.Second, func(why string) { t.Error("waits: ", why) })
 	if err != nil || len(listing.Sandboxes) != 70 {
 		t.Errorf("%d sandboxes, %v", len(listing.Sandboxes), err)
 	}
@@ -93,7 +93,7 @@ func TestAMissingRuntimeIsSaidAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		start := time.Now()
 		said := 0
-		_, _, err = FirstAnswer(ctx, client, cri.NewLister(client), 0, func(why string) {
+		_, _, err = FirstAnswer(ctx, only(client), 0, func(why string) {
 			if said++; !strings.Contains(why, want) || time.Since(start) > 2*soon {
 				t.Errorf("%s: after %v: %s", endpoint, time.Since(start), why)
 			}
@@ -110,9 +110,15 @@ func TestAMissingRuntimeIsSaidAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, _, err := FirstAnswer(t.Context(), client, cri.NewLister(client), 10*time.Second, func(string) {
+	if _, _, err := FirstAnswer(t.Context(), only(client), 10*time.Second, func(string) {
 		r.Change(func() { clear(r.Hang) })
 	}); err != nil {
 		t.Errorf("one that answers in the end: %v", err)
 	}
+}
+
+// only is a runtime that is the same at each attempt.
+func only(c *cri.Client) func() (*cri.Client, *cri.Lister) {
+	l := cri.NewLister(c)
+	return func() (*cri.Client, *cri.Lister) { return c, l }
 }

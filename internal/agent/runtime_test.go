@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/internal/config"
+	"jettison/internal/eventlog"
+	"jettison/internal/nodetest"
+)
+
+// hooked is a log that has something done at each line.
+type hooked struct {
+	slog.Handler
+	do func(message string)
+}
+
+func (h hooked) Handle(ctx context.Context, r slog.Record) error {
+	h.do(r.Message)
+	return h.Handler.Handle(ctx, r)
+}
+
+// The agent is there first, as on a node that boots, and its runtime comes later, at another socket than was waited for.
+func TestARuntimeThatComesAfterTheAgent(t *testing.T) {
+	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "")
+	dir, err := os.MkdirTemp("", "r") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	one, two := filepath.Join(dir, "1"), filepath.Join(dir, "2")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: one}) // what another runtime has left
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	_ = dead.Close()
+	n := nodetest.New(t)
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nsocket: \"\"\nstateDir: \"\"\nruntimeWait: 0s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Find(t.Context(), config.Places{
+		Path: file, ProcMount: n.Proc(), Sockets: []config.Socket{{Runtime: "one", Path: one}, {Runtime: "two", Path: two}},
+	})
+	if err == nil {
+		err = n.Redial(c)
+	}
+	if err != nil || n.Client.Endpoint() != "unix://"+one {
+		t.Fatalf("at first %s, %v", n.Client.Endpoint(), err)
+	}
+	runtime := strings.TrimPrefix(n.Runtime.Endpoint(), "unix://")
+	log := slog.New(hooked{n.Log.Handler(), func(message string) {
+		if strings.HasPrefix(message, "waiting for the container runtime") {
+			if err := os.Symlink(runtime, two); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	b := newBuilder(Options{Config: c, ProcMount: n.Proc(), HostRoot: t.TempDir(), CgroupMount: filepath.Join(n.Dir, "none"), Log: log},
+		n.Sources, eventlog.NewRing(time.Now()))
+	defer b.close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := b.listen(ctx); err != nil || ctx.Err() != nil {
+		t.Fatalf("%v, %v", err, ctx.Err())
+	}
+	if at := "unix://" + two; n.Client.Endpoint() != at || b.shown.endpoint != at || b.runtime == "" {
+		t.Errorf("asked at %s, told as %s, want %s", n.Client.Endpoint(), b.shown.endpoint, at)
+	}
+	if _, err := b.lister.Client().List(ctx); err != nil {
+		t.Errorf("its pods: %v", err)
+	}
+	if text := n.Text(); strings.Count(text, `msg="container runtime"`) != 2 || strings.Count(text, "that of two takes connections now") != 1 {
+		t.Errorf("logged\n%s", text)
+	}
+}

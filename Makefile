@@ -28,7 +28,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e e2e-kubelet bench bench-react generate fuzz lint alerts manifests image deb release demo deps parts unit promises smoke
+.PHONY: help build test e2e scrapes e2e-kubelet bench bench-react generate fuzz lint alerts manifests image deb release demo deps parts unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,8 +45,11 @@ test: ## install what is missing, build, vet, lint, unit tests, one VM scenario 
 	$(call step,promises on kernel 6.12,$(MAKE) -s promises)
 	$(call step,smoke test on kernel 6.1,$(MAKE) -s smoke)
 
-e2e: deps ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
+e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 2 -run '$(RUN)' -v -timeout 600m
+
+scrapes: ## have metrics-server's client and Prometheus' parser read the agent's metrics; fetches 58 MB of modules, once
+	cd e2e/metricsserver && go vet ./... && go test ./...
 
 e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
 	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m

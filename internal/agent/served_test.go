@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"jettison/api"
 	"jettison/internal/lister"
+	"jettison/stats/read"
 )
 
 // served is what the endpoints of an agent answer.
@@ -21,6 +24,43 @@ func (l *testLoop) served(path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	l.b.endpoints.Find(path)(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w
+}
+
+// A scrape of a node with 110 pods names none of them, and is about as large as that of a node with one.
+func TestAScrapeOfManyPods(t *testing.T) {
+	const most = 300 << 10
+	var sizes [2]int
+	for i, pods := range []int{1, 110} {
+		l := newLoop(t, "", nil)
+		for n := range pods - 1 { // beside the one that there is
+			uid := fmt.Sprintf("%08d-1111-2222-3333-444455556666", n)
+			l.AddPod("kubepods/burstable/pod"+uid, 1)
+			l.Runtime.Change(func() {
+				l.Runtime.Sandboxes = append(l.Runtime.Sandboxes, &runtimev1.PodSandbox{
+					Id: "sandbox-" + uid, State: runtimev1.PodSandboxState_SANDBOX_READY,
+					Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Namespace: "crowd", Name: "crowd-" + uid},
+				})
+			})
+		}
+		listing, err := l.b.lister.Client().List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.onListed(lister.Update{Pods: read.NewIndex(listing)})
+		l.look(t.Context(), time.Now())
+		l.onTick(t.Context(), time.Now())
+		l.shown.changed()
+		l.shown.publish(l.loop)
+		text := l.served(api.PathMetrics).Body.String()
+		if want := fmt.Sprintf("jettison_pods{state=\"listed\"} %d\n", len(listing.Sandboxes)); !strings.Contains(text, want) ||
+			len(listing.Sandboxes) < pods-1 || strings.Contains(text, "crowd") || strings.Contains(text, "4444") {
+			t.Errorf("of %d pods: no line %s, or a pod's name", pods, want)
+		}
+		sizes[i] = len(text)
+	}
+	if t.Logf("one pod: %d bytes, 110 pods: %d bytes", sizes[0], sizes[1]); sizes[1] > most || sizes[1] > 2*sizes[0] {
+		t.Errorf("want at most %d, and not by the pod", most)
+	}
 }
 
 // A scrape gets what the loop has published and what its parts count, and the node's figures come from a look beside it.

@@ -2,7 +2,9 @@ package nodestats
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,4 +141,18 @@ resource_scrape_error `
 	if got := string(Resource(nil)); got != last+"1\n" || strings.Contains(got, "node_") {
 		t.Errorf("an error: %s", got)
 	}
+}
+
+// What metrics-server's own client reads in e2e/metricsserver is what is written of the same node here: pods of several containers, with swap
+// and without, one that starts, and a container of which nothing is known but when it began.
+func TestWhatMetricsServerReads(t *testing.T) {
+	text, err := os.ReadFile("testdata/node.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s v1alpha1.Summary
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Golden(t, "node.metrics", string(Resource(&s)))
 }

@@ -1,0 +1,195 @@
+package metricsserver
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// A scrape of the agent (internal/metrics, TestAScrape), and the page that lists what it may have.
+const (
+	scraped = "../../internal/metrics/testdata/scrape.metrics"
+	page    = "../../docs/reference/metrics.md"
+)
+
+// documented is a row of the page.
+type documented struct {
+	kind   string
+	labels []string
+}
+
+// table reads the page: families by their names, and its text beside them.
+func table(t *testing.T) (families map[string]documented, text string) {
+	t.Helper()
+	all, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	families = map[string]documented{}
+	for line := range strings.Lines(string(all)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`jettison_") {
+			text += line
+			continue
+		}
+		d := documented{kind: strings.TrimSpace(cells[2])}
+		for label := range strings.SplitSeq(cells[3], ",") {
+			if label = strings.Trim(label, " `"); label != "" {
+				d.labels = append(d.labels, label)
+			}
+		}
+		families[strings.Trim(cells[1], " `")] = d
+	}
+	return families, text
+}
+
+// ofTheProcess are families that every program has, by the page's words: a_{b,c}_d are two.
+func ofTheProcess(text string) (names []string) {
+	for i, part := range strings.Split(text, "`") {
+		if i%2 == 0 || !strings.HasPrefix(part, "process_") && !strings.HasPrefix(part, "go_") {
+			continue
+		}
+		before, rest, several := strings.Cut(part, "{")
+		middle, after, _ := strings.Cut(rest, "}")
+		if !several {
+			names = append(names, part)
+			continue
+		}
+		for m := range strings.SplitSeq(middle, ",") {
+			names = append(names, before+m+after)
+		}
+	}
+	return names
+}
+
+// units of a gauge: what has none of these counts things, or is 0 or 1.
+var units = []string{"_bytes", "_seconds", "_ratio", "_inodes", "_tasks", "_info"}
+
+// without are gauges that have no unit.
+var without = []string{
+	"jettison_threshold_met", "jettison_condition_status", "jettison_signal_observed", "jettison_source_up", "jettison_evictions_in_progress",
+	"jettison_pods", "jettison_breaker_open", "jettison_runtime_connected", "jettison_nri_connected", "jettison_config_last_reload_successful",
+	"go_goroutines", "go_threads", "process_open_fds", "process_max_fds",
+}
+
+// Prometheus' own parser reads a scrape in which everything has happened: each family of the page with its type, a text and labels of the
+// page alone; counters end in _total and histograms in _seconds; no label is a pod's; and its linter has nothing to say.
+func TestPrometheusReadsAScrape(t *testing.T) {
+	text, err := os.ReadFile(scraped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	got, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, rest := table(t)
+	common := ofTheProcess(rest)
+	for name := range families {
+		if got[name] == nil {
+			t.Errorf("%s is on the page and not in the scrape", name)
+		}
+	}
+	for _, name := range common {
+		if got[name] == nil {
+			t.Errorf("%s is on the page and not in the scrape", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		f, is := got[name], families[name]
+		if _, ours := families[name]; !ours && !slices.Contains(common, name) {
+			t.Errorf("%s is not on the page", name)
+			continue
+		} else if ours && !strings.EqualFold(f.GetType().String(), is.kind) {
+			t.Errorf("%s is a %v, the page says %s", name, f.GetType(), is.kind)
+		}
+		if help := f.GetHelp(); !strings.HasSuffix(help, ".") || strings.Count(string(text), "# HELP "+name+" ") != 1 {
+			t.Errorf("%s: HELP %q", name, help)
+		}
+		named(t, name, f.GetType())
+		for _, m := range f.GetMetric() {
+			sample(t, name, m, is.labels)
+		}
+	}
+	problems, err := promlint.New(bytes.NewReader(text)).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%+v, %v", problems, err)
+	}
+	t.Logf("%d families, %d bytes", len(got), len(text))
+}
+
+// named holds a name against the type of its family.
+func named(t *testing.T, name string, kind dto.MetricType) {
+	t.Helper()
+	unit := slices.Contains(without, name) || slices.ContainsFunc(units, func(u string) bool { return strings.HasSuffix(name, u) })
+	total := strings.HasSuffix(name, "_total")
+	switch kind {
+	case dto.MetricType_COUNTER:
+		if !total {
+			t.Errorf("%s is a counter", name)
+		}
+	case dto.MetricType_HISTOGRAM:
+		if !strings.HasSuffix(name, "_seconds") {
+			t.Errorf("%s is a histogram of durations", name)
+		}
+	case dto.MetricType_GAUGE:
+		if total || !unit {
+			t.Errorf("%s is a gauge, and its name has no unit", name)
+		}
+	default:
+		t.Errorf("%s is a %v", name, kind)
+	}
+}
+
+// sample holds one against the labels that its family may have.
+func sample(t *testing.T, name string, m *dto.Metric, labels []string) {
+	t.Helper()
+	for _, l := range m.GetLabel() {
+		switch l.GetName() {
+		case "pod", "pod_uid", "uid", "name", "namespace", "container", "container_id", "image":
+			t.Errorf("%s has the label %s", name, l.GetName())
+		}
+		if ofGo := name == "go_info" && l.GetName() == "version"; !ofGo && !slices.Contains(labels, l.GetName()) {
+			t.Errorf("%s has the label %s, the page says %v", name, l.GetName(), labels)
+		}
+	}
+	if m.TimestampMs != nil {
+		t.Errorf("%s has a time of its own", name)
+	}
+	for _, v := range []float64{m.GetGauge().GetValue(), m.GetCounter().GetValue()} {
+		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+	if h := m.GetHistogram(); h != nil {
+		whole(t, name, h)
+	}
+}
+
+// whole holds a histogram's classes against one another: bounds and counts grow up to that of all, and there is a sum.
+func whole(t *testing.T, name string, h *dto.Histogram) {
+	t.Helper()
+	if h.SampleSum == nil || h.SampleCount == nil || len(h.GetBucket()) < 2 {
+		t.Fatalf("%s: %v", name, h)
+	}
+	bound, count := math.Inf(-1), 0.0
+	for _, b := range h.GetBucket() {
+		if b.GetUpperBound() <= bound || float64(b.GetCumulativeCount()) < count {
+			t.Errorf("%s: class up to %v with %d, after one up to %v with %v", name, b.GetUpperBound(), b.GetCumulativeCount(), bound, count)
+		}
+		bound, count = b.GetUpperBound(), float64(b.GetCumulativeCount())
+	}
+	if !math.IsInf(bound, 1) || count != float64(h.GetSampleCount()) {
+		t.Errorf("%s: the last class is up to %v with %v, of %d", name, bound, count, h.GetSampleCount())
+	}
+}

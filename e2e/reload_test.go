@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"jettison/e2e/vm"
+)
+
+// configured puts a file into the folder that stands for the agent's ConfigMap as a kubelet does: into a folder of its own, to which a link
+// leads that is swapped at once (k8s.io/kubernetes pkg/volume/util/atomic_writer.go).
+func (n *node) configured(version, text string) {
+	n.t.Helper()
+	const folder = "/etc/jettison"
+	n.shell("mkdir -p " + folder + "/..v" + version)
+	if err := n.WriteFile(n.ctx, folder+"/..v"+version+"/config.yaml", []byte(text)); err != nil {
+		n.t.Fatal(err)
+	}
+	n.shell(fmt.Sprintf("cd %s && ln -s ..v%s ..tmp && mv -T ..tmp ..data && { test -L config.yaml || ln -sfn ..data/config.yaml config.yaml; }",
+		folder, version))
+}
+
+// reloads asserts what metrics and `jettison status` say of the configuration that holds: whether it is the newest, and how often one was
+// taken and not.
+func (n *node) reloads(newest bool, taken, failed int) {
+	n.t.Helper()
+	values, _ := n.samples(n.answers("/metrics"))
+	good := 0.0
+	if newest {
+		good = 1
+	}
+	for name, want := range map[string]float64{
+		"jettison_config_last_reload_successful":          good,
+		`jettison_config_reloads_total{outcome="taken"}`:  float64(taken),
+		`jettison_config_reloads_total{outcome="failed"}`: float64(failed),
+	} {
+		if got, ok := values[name]; !ok || got != want {
+			n.t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	out := n.shell("/usr/local/bin/jettison status; true")
+	if says := strings.Contains(out, "the configuration is another than the one that holds"); says == newest {
+		n.t.Errorf("the newest one holds: %v, and status says\n%s", newest, out)
+	}
+	if _, err := n.agent.Exec(n.ctx, "/jettison", "health"); err != nil {
+		n.t.Errorf("the probe that has an agent started anew: %v", err)
+	}
+}
+
+// threshold asserts that a hard threshold of memory.available holds.
+func (n *node) threshold(size int) {
+	n.t.Helper()
+	want := fmt.Sprintf("memory.available<%dMi", size)
+	for _, s := range n.state().Signals {
+		if s.Signal == "memory.available" && slices.Contains(s.Threshold, want) {
+			return
+		}
+	}
+	n.t.Errorf("%s does not hold: %+v", want, n.state().Signals)
+}
+
+// The configuration of a running agent changes as a ConfigMap's does. A wrong one leaves what holds, and log, metrics and status say so; a
+// right one holds at once, also at SIGHUP, and the next pod goes by its threshold. Who is held off is so still: as long as the pressure lasts,
+// which it does here by a soft threshold that is always met, and nobody goes for.
+func TestPromiseTheConfigurationChangesWhileItRuns(t *testing.T) {
+	n := startNode(t)
+	const low, high = 100, 220 // MiB
+	file := func(hard string) string { return config("%s\n%s", hard, pressed) }
+	hard := func(size int) string { return file(fmt.Sprintf("evictionHard: {memory.available: %dMi}", size)) }
+	n.configured("1", hard(low))
+	n.startAgent("")
+	n.agentSays("the runtime tells of its pods as they come and go", 1)
+	n.holding(vm.NewPod("burstable", "64Mi", "", "alloc -size 32Mi"), 32*mib)
+	n.fillTo(280 * mib)
+	leaks := func(name string) *vm.Pod { // none of BestEffort is let in
+		return n.run(vm.NewPod(name, "16Mi", "", "alloc -rate 20Mi -size 4Gi"))
+	}
+	first := leaks("first")
+	first.Fate = vm.Any // it is started again
+	n.agentSays("evicted", 1)
+	n.keptOut(first)
+
+	n.configured("2", file("evictionHrad: {memory.available: 220Mi}"))
+	line := n.agentSays("configuration not reloaded: what it was before holds", 1)
+	if why := fmt.Sprint(line.Fields["error"]); !strings.Contains(why, `unknown field "evictionHrad": did you mean "evictionHard"?`) {
+		t.Errorf("why it is not taken: %s", why)
+	}
+	n.reloads(false, 0, 1)
+	n.threshold(low)
+	n.keptOut(first)
+
+	n.configured("3", hard(high))
+	line = n.agentSays("configuration reloaded", 1)
+	if changed := fmt.Sprint(line.Fields["changed"]); changed != "[evictionHard]" {
+		t.Errorf("changed: %s", changed)
+	}
+	n.reloads(true, 1, 1)
+	n.threshold(high)
+	n.keptOut(first)
+
+	n.shell("kill -HUP " + n.mainProcess(n.agent.Pod)) // nothing has changed, and it is asked for
+	n.agentSays("configuration reloaded", 2)
+	n.reloads(true, 2, 1)
+	n.keptOut(first)
+
+	second := leaks("second")
+	stop := n.watchBelow(second, low*mib)
+	n.dies(second)
+	line = n.agentSays("evicted", 2)
+	if line.Fields["victim"] != second.String() || line.Fields["threshold"] != float64(high*mib) {
+		t.Errorf("the agent says %v", line.Fields)
+	}
+	if s := stop(); s.Crossed != 0 {
+		t.Errorf("%d MiB were left when it went: it went by the threshold before", s.Lowest/mib)
+	}
+	n.keptOut(first)
+}
+
+// keptOut asserts that a pod which was evicted is not let in.
+func (n *node) keptOut(p *vm.Pod) {
+	n.t.Helper()
+	if _, err := n.Run(n.ctx, p.Object); err == nil || !strings.Contains(err.Error(), "low on resource: memory") {
+		n.t.Errorf("%s is started again: %v", p, err)
+	}
+}

@@ -21,15 +21,15 @@ type Rival struct {
 // known are the killers by the name of their process, as /proc/PID/comm has it, or of the script that an interpreter runs.
 var known = map[string]Rival{
 	"systemd-oomd": {
-		Why: "it kills whole cgroups for pressure of memory or swap where ManagedOOM is set, and knows no priority of a pod",
-		Do:  "leave ManagedOOMMemoryPressure and ManagedOOMSwap off for kubepods.slice and all above it, or disable it",
+		Why: "it kills whole cgroups for pressure of memory or swap where ManagedOOM is set, as Debian sets it for all, and knows no pods",
+		Do:  "leave ManagedOOMMemoryPressure and ManagedOOMSwap off for kubepods.slice and all above it, -.slice too, or disable it",
 	},
 	"earlyoom": {
-		Why: "it kills the process with the highest oom_score when memory or swap is short, whatever pod it is of",
+		Why: "it kills the process with the highest oom_score when memory and what there is of swap are short, whatever pod it is of",
 		Do:  "disable it, or have it begin far below the threshold of memory.available",
 	},
 	"nohang": {
-		Why: "it kills single processes when memory is short or stalls, whatever pod they are of",
+		Why: "it kills single processes when memory and what there is of swap are short, or stall, whatever pod they are of",
 		Do:  "disable it, or have it begin far below the threshold of memory.available",
 	},
 	"oomd": {

@@ -1,5 +1,5 @@
-// Package eventlog keeps the last lines of the agent's log for those who want to see what it does. Whatever logs, adds; whoever reads, reads
-// at its own pace, and one that is too slow misses what it was too slow for.
+// Package eventlog keeps the last lines of the agent's log for those who want to see what it does. Whatever logs, adds; whoever reads,
+// reads at its own pace, and one that is too slow misses what it was too slow for.
 //
 //	ring.go     Ring: the last events, bounded
 //	handler.go  NewHandler: a log that fills a Ring

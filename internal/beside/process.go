@@ -25,7 +25,8 @@ type Process struct {
 	Root string   // its root directory as this program sees it; relative symbolic links below it lead out
 }
 
-// FindProcess finds the process of the node's kubelet. ok: there is one. It waits for that process's memory map, which may be held for long
+// FindProcess finds the process of the node's kubelet. ok: there is one. One that is a kubelet and nothing else comes before a program that
+// has one inside: rke2 does not, but starts one, with flags of its own. It waits for that process's memory map, which may be held for long
 // while it thrashes.
 func FindProcess(procMount string) (k Process, ok bool, err error) {
 	procMount = orProc(procMount)
@@ -40,7 +41,10 @@ func FindProcess(procMount string) (k Process, ok bool, err error) {
 	if err := p.foreign(); err != nil {
 		return k, false, err
 	}
-	pid, why, err := p.process()
+	pid, why, err := p.each(p.alone)
+	if err == nil && why == "" {
+		pid, why, err = p.process()
+	}
 	if err != nil || why == "" {
 		return k, false, err
 	}
@@ -68,4 +72,13 @@ func FindProcess(procMount string) (k Process, ok bool, err error) {
 		return k, false, errors.Join(err, fmt.Errorf("process %d ended while its command line was read", pid))
 	}
 	return k, true, nil
+}
+
+// alone is as of is, for what goes by the kubelet's own name alone.
+func (p *proc) alone(pid int) (why string, gone bool, err error) {
+	name, gone, err := p.kubelet(strconv.Itoa(pid))
+	if err != nil || gone || name != names[0] {
+		return "", gone, err
+	}
+	return p.is(pid)
 }

@@ -92,6 +92,26 @@ func TestTheKubeletsOwnConfiguration(t *testing.T) {
 	}
 }
 
+// rke2 has no kubelet inside, but starts one: that one's flags hold, although the program above it is the older process.
+func TestAKubeletBelowAProgramThatMayHaveOneInside(t *testing.T) {
+	if _, err := os.Stat(DefaultPath); err == nil {
+		t.Skip("this machine has " + DefaultPath)
+	}
+	proc := nodeProc(t, "kubelet", []string{"--eviction-hard=nodefs.available<5%"}, nil)
+	put(t, proc, map[string]string{
+		"700/comm": "rke2\n", "700/cgroup": "0::/system.slice/rke2-server.service\n", "700/status": "Uid:\t0\t0\t0\t0\n",
+		"700/cmdline": "/usr/local/bin/rke2 server\x00",
+	})
+	l, err := Find(t.Context(), Places{ProcMount: proc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(hard(l), " ")
+	if got != "nodefs.available<5%" || len(l.Warnings) > 0 || !strings.HasPrefix(l.From, "the kubelet, process 812") {
+		t.Errorf("%q from %q, warnings %q", got, l.From, l.Warnings)
+	}
+}
+
 // Every flag that sets something does.
 func TestFlagsOfAKubelet(t *testing.T) {
 	proc := nodeProc(t, "kubelet", []string{

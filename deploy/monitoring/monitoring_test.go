@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"jettison/internal/config"
 )
 
 // alerts are what there is to fire, in the order of the file.
 var alerts = []string{
 	"JettisonDown", "JettisonEvictionStorm", "JettisonBreakerOpen", "JettisonIneffective", "JettisonBlind", "JettisonOOMBeforeEviction",
-	"JettisonSlow", "JettisonGuardrailsOff",
+	"JettisonSlow", "JettisonConfigRefused", "JettisonGateLost", "JettisonPrioritiesUnknown",
 }
 
 type rule struct {
@@ -149,6 +151,20 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// The agent takes the configuration with which a cluster is scraped.
+func TestTheAgentTakesTheScrapedConfiguration(t *testing.T) {
+	c, err := config.Load(t.Context(), "../components/scrape/config.yaml")
+	if err != nil || c.Listen == "" || len(c.Warnings) > 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// scrapes finds the scrape configurations of the runbook, and ofPods what Debian's promtool is built without.
+var (
+	scrapes = regexp.MustCompile("(?s)```yaml\n(scrape_configs:.*?)```")
+	ofPods  = "    kubernetes_sd_configs:\n      - role: pod\n        namespaces: {names: [kube-system]}\n"
+)
+
 // promtool says that the rules are rules, and that each fires on what it is for.
 func TestPromtool(t *testing.T) {
 	tool, err := filepath.Abs("../../bin/promtool")
@@ -163,6 +179,19 @@ func TestPromtool(t *testing.T) {
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+	found := scrapes.FindAllStringSubmatch(read(t, "../../docs/use/runbook.md"), -1)
+	if len(found) != 2 {
+		t.Errorf("the runbook has %d scrape configurations, want one for a node and one for a cluster", len(found))
+	}
+	for _, text := range found {
+		file := filepath.Join(t.TempDir(), "prometheus.yaml")
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text[1], ofPods, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(tool, "check", "config", "--syntax-only", file).CombinedOutput(); err != nil {
+			t.Errorf("promtool: %v\n%s\n%s", err, out, text[1])
 		}
 	}
 	tests := read(t, "alerts_test.yaml")

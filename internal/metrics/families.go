@@ -50,9 +50,9 @@ var Families = []Family{
 	{"eviction_released_bytes_total", "counter", "", "Bytes that they returned."},
 	{"kill_step_errors_total", "counter", "step", "Steps of the kill ladder that failed, wholly or in part."},
 	{"pods", "gauge", "state",
-		"Pods that the runtime lists (listed); of which a client or a manifest told (with_object); that run and are of unknown priority " +
-			"(priority_unknown) or never victims (protected); that are kept out (held_off); that hit a memory limit of their own just now " +
-			"(at_own_limit)."},
+		"Pods that the runtime lists (listed); of which a client or a manifest told (with_object), or only a client (with_client_object); " +
+			"that run and are of unknown priority (priority_unknown), those of them that nothing else protects (unprotected), or never " +
+			"victims (protected); that are kept out (held_off); that hit a memory limit of their own just now (at_own_limit)."},
 	{"breaker_open", "gauge", "", "1 while evictions are stopped because they did not help."},
 	{"gate_decisions_total", "counter", "decision,reason",
 		"Answers to the runtime: pods that were admitted, refused, or observed (they would have been refused), with the kubelet's first " +

@@ -26,7 +26,8 @@ func inputs(calls int) *Inputs {
 	share := stats.PSIData{Avg10: 50, Avg60: 25, Avg300: 12.5}
 	pressure := stats.Pressure{Stats: stats.Some(stats.PSIStats{Some: share, Full: share, HasSome: true, HasFull: true})}
 	state := &api.State{
-		Disk: "act", Gate: &api.GateState{Admitted: 3, RoomMade: 1}, Pods: api.PodCount{UnknownPriority: &api.UnknownPriority{Pods: 2}},
+		Disk: "act", Gate: &api.GateState{Admitted: 3, RoomMade: 1},
+		Pods:       api.PodCount{UnknownPriority: &api.UnknownPriority{Pods: 2, Unprotected: 1}, Objects: 5, Clients: 3},
 		Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}},
 	}
 	now := &Now{State: state, Pressure: stats.NodePressure{CPU: pressure, Memory: pressure, IO: pressure},
@@ -132,7 +133,9 @@ func TestAllFamiliesAreWritten(t *testing.T) {
 		`jettison_preemptions_total{outcome="made"}`:                                                                     "1",
 		`jettison_log_lines_dropped_total`:                                                                               "4",
 		`jettison_runtime_operations_duration_seconds_count{operation="other"}`:                                          fmt.Sprint(maxRows),
-		`jettison_nri_connected`: "0",
+		`jettison_nri_connected`:                    "0",
+		`jettison_pods{state="unprotected"}`:        "1",
+		`jettison_pods{state="with_client_object"}`: "3",
 	} {
 		if s[name] != want {
 			t.Errorf("%s is %q, want %s", name, s[name], want)

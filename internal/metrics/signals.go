@@ -160,6 +160,8 @@ func (w *families) pods(now *Now) {
 	if p.UnknownPriority != nil {
 		sample("priority_unknown", p.UnknownPriority.Pods)
 		sample("protected", now.Protected)
+		sample("unprotected", p.UnknownPriority.Unprotected)
 	}
+	sample("with_client_object", p.Clients)
 	sample("with_object", p.Objects)
 }

@@ -13,7 +13,7 @@
 //	reserve.go    node allocatable, and protection of what pods request, as far as they are written
 //	shown.go      conditions in the log, and the State that others read
 //	metered.go    what metrics say
-//	served.go     what looks and listens for others, beside the unix socket
+//	served.go     what looks and listens for others, beside the unix socket, and where that is
 //	outlook.go    whom each threshold would have evicted, for those who ask
 //
 // The parts:
@@ -292,6 +292,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	if err := b.keeper.Foreign(); err != nil && !o.DryRun { // two would kill twice, and neither would know of the other's
 		return nil, err
 	}
+	b.leave()
 	b.collect(l, time.Now())
 	l.relief.memory = b.squeeze(l)
 	l.upkeep.rotation = b.rotation()
@@ -445,6 +446,8 @@ func (b *builder) announce(l *loop, refused []error) {
 	}
 	if len(thresholds) == 0 {
 		b.log.Warn("no threshold is set: nothing will be evicted but pods over limits of their own")
+	} else if !watchesMemory(c.Config) {
+		b.log.Warn(memoryUnwatched, "config", c.From)
 	}
 }
 

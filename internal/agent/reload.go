@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
+	"jettison/internal/config"
 	"jettison/internal/reload"
+
+	"jettison/eviction"
 	"jettison/stats"
 )
 
@@ -16,6 +20,9 @@ func (l *loop) onReloaded(now time.Time, r *reload.Result) {
 	if next == nil {
 		return
 	}
+	if watchesMemory(l.o.Config.Config) && !watchesMemory(next.Config) {
+		l.log.Warn(memoryUnwatched, "config", next.From)
+	}
 	l.o.Config = next
 	decides := next.Eviction()
 	l.manager.Reconfigure(decides)
@@ -27,4 +34,13 @@ func (l *loop) onReloaded(now time.Time, r *reload.Result) {
 	l.evictions.Advise(l.hardBytes())
 	l.log.Afresh()
 	l.warmUp(now) // what a decision takes by it is in memory from now on
+}
+
+// memoryUnwatched is logged at the start, and once where another configuration brings it about. A kubelet of rke2 or k3s is told thresholds
+// of disks alone (k3s pkg/daemons/agent), and the agent goes by them.
+const memoryUnwatched = "no threshold is for memory.available: a pod that leaks is the kernel's to end"
+
+// watchesMemory reports whether a threshold is for the memory of the node.
+func watchesMemory(c *config.Config) bool {
+	return slices.ContainsFunc(c.Thresholds, func(t eviction.Threshold) bool { return t.Signal == stats.SignalMemoryAvailable })
 }

@@ -10,6 +10,7 @@ import (
 
 	"jettison/internal/config"
 	"jettison/internal/reload"
+	"jettison/internal/socket"
 	"jettison/stats"
 )
 
@@ -72,5 +73,35 @@ func TestAnotherConfigurationWhileItRuns(t *testing.T) {
 		if !strings.Contains(l.Text(), want) {
 			t.Errorf("no %q in\n%s", want, l.Text())
 		}
+	}
+}
+
+// A configuration by which nothing watches the node's memory is one that a node may have, and is said once each time it comes to that.
+func TestNothingWatchesMemory(t *testing.T) {
+	with, without := "evictionHard: {memory.available: 100Mi, pid.available: 10}\n", "evictionHard: {pid.available: 10}\n"
+	l := newLoop(t, without, nil)
+	l.b.announce(l.loop, nil)
+	for i, text := range []string{without + "maxPods: 7\n", with, without, without + "maxPods: 8\n"} {
+		l.reloaded(configOf(t, text), nil)
+		want := 1
+		if i > 1 {
+			want = 2
+		}
+		if n := strings.Count(l.Text(), "no threshold is for memory.available"); n != want {
+			t.Errorf("after %q it is said %d times, want %d", text, n, want)
+		}
+	}
+}
+
+// Where the agent listens is left for probes that go by a file which has changed since; nothing where it listens nowhere.
+func TestWhereItListensIsLeft(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{"/run/x/a.sock", ""} {
+		l := newLoop(t, "", func(o *Options) { o.Config.Socket, o.Config.StateDir = path, dir })
+		if got := socket.Left(dir); got != path {
+			t.Errorf("%q is left, want %q", got, path)
+		}
+		l.b.close()
+		l.b.closers = nil
 	}
 }

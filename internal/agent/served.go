@@ -2,11 +2,13 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
 
 	"jettison/cgroup"
 	"jettison/internal/admission"
 	"jettison/internal/nodestats"
 	"jettison/internal/remote"
+	"jettison/internal/socket"
 	"jettison/stats/read"
 )
 
@@ -55,4 +57,14 @@ func (b *builder) serve() error {
 	b.log.Info("listening", "address", server.Address(), "tls", c.TLSCertFile != "", "token", c.BearerTokenFile != "")
 	b.closing(server.Close)
 	return nil
+}
+
+// leave leaves where the agent listens for probes, whose configuration may say something else before the agent starts anew.
+func (b *builder) leave() {
+	if b.keeper.Foreign() != nil { // that one has left it
+		return
+	}
+	if err := socket.Leave(b.o.Config.StateDir, b.o.Config.Socket); err != nil {
+		b.log.Warn("not as it should be", "error", fmt.Errorf("leave where the agent listens: %w", err))
+	}
 }

@@ -2,6 +2,7 @@
 //
 //	socket.go     Server: what it is made of, and how it ends
 //	listen.go     the socket's file: its folder, mode, group and lock
+//	left.go       where the agent listens, left for those whose configuration says something else by now
 //	refuse.go     who is refused: by role, and by how many connections each has
 //	peer.go       which user connected, and what it may do
 //	handler.go    requests and answers

@@ -41,7 +41,7 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 				return usageError{errors.New("admit: name the pod's file with one -f, or - for standard input: see jettison admit --help")}
 			}
 			o.File = files[0]
-			if o.Socket, err = socketOf(cmd, o.Socket, path); err != nil {
+			if o.Socket, err = socketOf(cmd, stderr, o.Socket, path); err != nil {
 				return err
 			}
 			return ask.Run(cmd.Context(), o, stdout, stderr)

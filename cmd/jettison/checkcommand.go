@@ -1,13 +1,15 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"jettison/internal/check"
 	"jettison/internal/terminal"
 )
 
-func checkCommand(stdout *terminal.Screen) *cobra.Command {
+func checkCommand(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var flags lookFlags
 	var output string
 	cmd := &cobra.Command{
@@ -28,7 +30,7 @@ which.`,
 			if err != nil {
 				return err
 			}
-			if err := flags.load(cmd.Context()); err != nil {
+			if err := flags.load(cmd, stderr); err != nil {
 				return err
 			}
 			return check.Run(cmd.Context(), stdout, flags.options, format)

@@ -40,7 +40,7 @@ keeps them (the last 512). -f goes on with those that come; an agent that starts
 						nearest.Question(kind, slices.Values(events.Kinds)))}
 				}
 			}
-			if o.Socket, err = socketOf(cmd, o.Socket, path); err != nil {
+			if o.Socket, err = socketOf(cmd, stderr, o.Socket, path); err != nil {
 				return err
 			}
 			return events.Run(cmd.Context(), o, stdout, stderr)

@@ -39,7 +39,7 @@ Where no agent answers, the pods are ranked by a look of this command's own, whi
 			if err != nil {
 				return err
 			}
-			if err := flags.find(cmd.Context()); err != nil {
+			if err := flags.findOrSay(cmd, stderr); err != nil {
 				return err
 			}
 			o := explain.Options{Look: flags.options, Format: format}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"jettison/internal/config"
 	"jettison/internal/observe"
 	"jettison/internal/show"
+	"jettison/internal/socket"
 )
 
 // lookFlags are those of the commands that look at a node once.
@@ -51,10 +53,23 @@ func (l *lookFlags) find(ctx context.Context) (err error) {
 	if l.options.Config, err = config.Find(ctx, l.config); err != nil {
 		return usageError{err}
 	}
-	if l.socket != "" {
-		l.options.Config.Socket = l.socket
-	}
+	l.options.Config.Socket = cmp.Or(l.socket, listensAt(l.options.Config.Config))
 	return nil
+}
+
+// findOrSay is findOrSalvage for a command that says on stderr, in one line, that the configuration is wrong.
+func (l *lookFlags) findOrSay(cmd *cobra.Command, stderr io.Writer) error {
+	wrong, err := l.findOrSalvage(cmd.Context())
+	saySalvaged(cmd, stderr, wrong)
+	return err
+}
+
+// saySalvaged says what is wrong with a configuration of which a command has what could be read; nil: nothing.
+func saySalvaged(cmd *cobra.Command, stderr io.Writer, wrong error) {
+	if wrong != nil {
+		fmt.Fprintf(stderr, "jettison: %s: the configuration is wrong, and what can be read of it is gone by: %s\n",
+			cmd.Name(), show.OneLine(wrong.Error()))
+	}
 }
 
 // findOrSalvage is find for a command that has to work where the configuration is wrong: by what can be taken of it, and wrong says what
@@ -68,7 +83,7 @@ func (l *lookFlags) findOrSalvage(ctx context.Context) (wrong, err error) {
 		return nil, wrong
 	}
 	l.options.Config = c
-	l.options.Config.Socket = cmp.Or(l.socket, l.options.Config.Socket)
+	l.options.Config.Socket = cmp.Or(l.socket, listensAt(c.Config))
 	return wrong, nil
 }
 
@@ -84,8 +99,8 @@ func defaultHostRoot() string {
 	return "/"
 }
 
-// load reads the configuration and checks the flags.
-func (l *lookFlags) load(ctx context.Context) error {
+// load checks the flags and reads the configuration, as findOrSay.
+func (l *lookFlags) load(cmd *cobra.Command, stderr io.Writer) error {
 	for _, f := range []struct {
 		name  string
 		value time.Duration
@@ -95,7 +110,7 @@ func (l *lookFlags) load(ctx context.Context) error {
 			return usageError{fmt.Errorf("--%s %v: want more than 0 and at most %v", f.name, f.value, f.most)}
 		}
 	}
-	return l.find(ctx)
+	return l.findOrSay(cmd, stderr)
 }
 
 // addSocket adds the flag of where the agent is asked.
@@ -110,20 +125,54 @@ func addSocketAlone(cmd *cobra.Command, socket, path *string) {
 	f.StringVar(path, "config", "", "configuration file (default "+config.DefaultPath+" if it is there)")
 }
 
-// socketOf is the socket that a flag names, or else the configuration.
-func socketOf(cmd *cobra.Command, socket, path string) (string, error) {
+// loadOrSalvage reads the configuration of a command that needs no more of it than a place. wrong is as of findOrSalvage.
+func loadOrSalvage(ctx context.Context, path string) (c *config.Loaded, wrong, err error) {
+	if c, err = config.Load(ctx, path); err == nil {
+		return c, nil, nil
+	}
+	wrong = usageError{err}
+	c, ok := config.Salvage(ctx, path)
+	if ctx.Err() != nil || !ok {
+		return nil, nil, wrong
+	}
+	return c, wrong, nil
+}
+
+// socketOf is the socket that a flag names, or else the agent's by the configuration, of which stderr is told what is wrong with it.
+func socketOf(cmd *cobra.Command, stderr io.Writer, socket, path string) (string, error) {
 	if socket != "" {
 		return socket, nil
 	}
-	c, err := config.Load(cmd.Context(), path)
+	c, wrong, err := loadOrSalvage(cmd.Context(), path)
 	if err != nil {
-		return "", usageError{err}
+		return "", err
 	}
-	if c.Socket == "" {
-		return "", fmt.Errorf("%s: socket is empty in the configuration, so the agent cannot be asked: name another one with --socket",
-			cmd.Name())
+	saySalvaged(cmd, stderr, wrong)
+	if at := listensAt(c.Config); at != "" {
+		return at, nil
 	}
-	return c.Socket, nil
+	return "", noSocket(cmd.Name())
+}
+
+// noSocket is what is said where nothing names a socket.
+func noSocket(command string) error {
+	return fmt.Errorf("%s: socket is empty in the configuration, so the agent cannot be asked: name another one with --socket", command)
+}
+
+// leftAt is where an agent has left that it listens: socket and stateDir are read at its start, and the configuration may say something
+// else by now. Of a stateDir that was another the default is left.
+func leftAt(c *config.Config) []string {
+	return []string{socket.Left(c.StateDir), socket.Left(config.Default().StateDir)}
+}
+
+// listensAt is the socket of the configuration, or where that is not there the one that an agent has left; empty: none.
+func listensAt(c *config.Config) string {
+	for _, at := range append([]string{c.Socket}, leftAt(c)...) {
+		if info, err := os.Stat(at); err == nil && info.Mode().Type() == os.ModeSocket {
+			return at
+		}
+	}
+	return c.Socket
 }
 
 // nodeName is what the node is called: as its configuration says, or the DaemonSet, or the machine.

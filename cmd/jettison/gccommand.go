@@ -29,7 +29,7 @@ func gcCommand(stdin *os.File, stdout *terminal.Screen, stderr io.Writer) *cobra
 		Short: "Remove dead containers, sandboxes, logs and images of this node, or plan to",
 		Long: `gc makes one pass on this node: it removes dead containers, sandboxes, logs, links, cgroups and images by the rules of the
 configuration, each step checked again right before it is done, and prints what became of each. On a terminal it asks first; elsewhere it
-wants --yes. --dry-run prints the plan. Beside a kubelet
+wants --yes. --dry-run prints the plan, also beside a configuration that is wrong, by which nothing is removed. Beside a kubelet
 it only plans, unless the configuration says gc: act. Which pods are gone it knows from the runtime, static manifests and what an
 earlier pass has seen, which lies in --state-dir, else in stateDir of the configuration: docs/use/gc.md.
 
@@ -52,7 +52,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			if o.Trigger, ok = triggers[trigger]; !ok {
 				return usageError{fmt.Errorf("--trigger %q: want periodic or diskPressure", trigger)}
 			}
-			if err = places.find(cmd.Context()); err != nil {
+			if err = findForGC(cmd, stderr, &places, o.DryRun); err != nil {
 				return err
 			}
 			if !o.DryRun && !yes {
@@ -81,6 +81,15 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 	f.StringVar(&o.StateDir, "state-dir", "", "where is kept what outlives a pass; \"\": nothing is (default stateDir of the configuration)")
 	places.addPlaces(cmd)
 	return cmd
+}
+
+// findForGC is the configuration of a pass. A plan is made by what can be read of a wrong one, and nothing is removed by it: what could not
+// be read may be what is to stay.
+func findForGC(cmd *cobra.Command, stderr io.Writer, places *lookFlags, dryRun bool) error {
+	if dryRun {
+		return places.findOrSay(cmd, stderr)
+	}
+	return places.find(cmd.Context())
 }
 
 // confirm asks a person whether garbage is to be removed. Where nobody can answer, the flag has to say so.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,8 @@ func healthCommand(stdout *terminal.Screen) *cobra.Command {
 (/readyz), and prints ok or why not. It is for the exec probes of a container that has no shell. Whether the node is well is another
 question: jettison status.
 
-A configuration that is wrong is no matter to an agent that runs, and so it is none to this command.
+A configuration that is wrong is no matter to an agent that runs, and so it is none to this command; nor is a socket that the agent takes
+at its next start only: stateDir says where it listens (socket.path).
 
 Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does not, and its configuration is wrong.`,
 		Example: "  jettison health\n  jettison health --ready --limit 2s",
@@ -35,17 +37,17 @@ Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does n
 			if limit <= 0 || limit > time.Minute {
 				return usageError{fmt.Errorf("--limit %v: want more than 0 and at most 1m", limit)}
 			}
-			at, wrong := socketOf(cmd, socket, path)
-			if errors.As(wrong, new(usageError)) { // an agent that has read it before goes on without
-				if c, ok := config.Salvage(cmd.Context(), path); ok {
-					at = c.Socket
+			sockets, wrong := []string{socket}, error(nil)
+			if socket == "" {
+				var c *config.Loaded
+				var err error
+				if c, wrong, err = loadOrSalvage(cmd.Context(), path); err != nil {
+					return err
 				}
+				sockets = append([]string{c.Socket}, leftAt(c.Config)...)
 			}
-			if at == "" {
-				return wrong
-			}
-			if err := alive(cmd.Context(), api.New(api.Options{Socket: at, Limit: limit}), ready); err != nil {
-				return cmp.Or(wrong, fmt.Errorf("health: %w", err))
+			if err := anyAlive(cmd.Context(), sockets, limit, ready); err != nil {
+				return cmp.Or(wrong, err)
 			}
 			_, err := fmt.Fprintln(stdout, "ok")
 			return err
@@ -56,6 +58,27 @@ Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does n
 	f.DurationVar(&limit, "limit", 5*time.Second, "how long the answer may take")
 	addSocketAlone(cmd, &socket, &path)
 	return cmd
+}
+
+// anyAlive asks at each of some sockets, "" for none, until one answers, within a limit for all. The error is of the first.
+func anyAlive(ctx context.Context, sockets []string, limit time.Duration, ready bool) (first error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for i, at := range sockets {
+		if at == "" || slices.Contains(sockets[:i], at) {
+			continue
+		}
+		err := alive(ctx, api.New(api.Options{Socket: at, Limit: limit}), ready)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("health: %w", err)
+		if errors.As(err, new(*api.StatusError)) { // it is one, and says of itself that it is not well
+			return err
+		}
+		first = cmp.Or(first, err)
+	}
+	return cmp.Or(first, noSocket("health"))
 }
 
 // alive asks an agent. An older one has no such paths: its state is an answer as well.

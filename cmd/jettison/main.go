@@ -134,9 +134,9 @@ where --log-format is json.`,
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(
-		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout), explainCommand(stdout, stderr),
+		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout, stderr), explainCommand(stdout, stderr),
 		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),
-		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout), snapshotCommand(stdout, stderr),
+		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout, stderr), snapshotCommand(stdout, stderr),
 		eventsCommand(stdout, stderr), healthCommand(stdout), configCommand(os.Stdin, stdout), restoreCommand(stdout), versionCommand(stdout),
 	)
 	return root

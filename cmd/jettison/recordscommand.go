@@ -29,7 +29,7 @@ docs/reference/formats.md has the file's format.
 namespace/name, its name or its UID. -f goes on: each eviction is printed when it begins, and once more when its outcome is known.
 
 -o json prints the records as they lie in the file, a JSON object a line. What cannot be read of the file is named on stderr.
-Where nothing was recorded it says so; an ID that no record has ends it with exit code 1.`,
+Where nothing was recorded it says so; an ID that no record has, and a --file that is not there, end it with exit code 1.`,
 		Example: "  jettison records\n  jettison records --last 10\n" +
 			"  jettison records --since 24h --pod shop/web\n  jettison records -f\n" +
 			"  jettison records 20261121T070317\n  jettison records -o json | jq .outcome",
@@ -56,11 +56,12 @@ Where nothing was recorded it says so; an ID that no record has ends it with exi
 			if past.ID != "" && (past.Follow || past.Pod != "" || since != "") {
 				return usageError{errors.New("records: an ID names one, so that --since, --pod and -f have nothing to choose")}
 			}
-			if past.File == "" {
-				c, err := config.Load(cmd.Context(), path)
+			if past.Named = past.File != ""; !past.Named {
+				c, wrong, err := loadOrSalvage(cmd.Context(), path)
 				if err != nil {
-					return usageError{err}
+					return err
 				}
+				saySalvaged(cmd, stderr, wrong)
 				if c.StateDir == "" {
 					return errors.New("records: stateDir is empty in the configuration, so nothing is recorded: name a file with --file")
 				}

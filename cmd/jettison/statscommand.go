@@ -28,7 +28,7 @@ asked. A source that does not answer within --wait is absent from the output and
 			if err != nil {
 				return err
 			}
-			if err := flags.load(cmd.Context()); err != nil {
+			if err := flags.load(cmd, stderr); err != nil {
 				return err
 			}
 			s, err := sources.Open(flags.options.Options)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"jettison/internal/top"
 )
 
-func topCommand(stdin *os.File, stdout *terminal.Screen) *cobra.Command {
+func topCommand(stdin *os.File, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	var flags lookFlags
 	var output string
 	o := top.Options{Stdin: stdin}
@@ -41,7 +42,7 @@ and with -n 1, it prints once. What pods grow by is a difference, so that nothin
 			case !slices.Contains(top.Sorts(), o.Sort):
 				return usageError{fmt.Errorf("--sort %.40q: want one of %s", o.Sort, strings.Join(top.Sorts(), ", "))}
 			}
-			if err := flags.find(cmd.Context()); err != nil {
+			if err := flags.findOrSay(cmd, stderr); err != nil {
 				return err
 			}
 			o.Sources = flags.options.Options

@@ -23,6 +23,7 @@ import (
 // Past is which evictions of which file of records are to be printed.
 type Past struct {
 	File   string
+	Named  bool      // by who asks: it has to be there
 	ID     string    // of one, or the beginning of it; empty: all
 	Last   int       // only so many, the newest; 0: all
 	Since  time.Time // only those that began then or later; zero: all
@@ -70,11 +71,11 @@ func (q *Past) Print(ctx context.Context, stdout *terminal.Screen, stderr io.Wri
 	return q.follow(ctx, stdout, list.Records)
 }
 
-// read reads the file; one that is not there has none.
+// read reads the file; one that is not there has none, but where it is named, and not waited for.
 func (q *Past) read() (*records.List, error) {
 	list, err := records.Read(q.File)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist) && (!q.Named || q.Follow):
 		return &records.List{}, nil
 	case err != nil:
 		return nil, fmt.Errorf("records: %w", err)

@@ -3,7 +3,6 @@ package podjson
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,7 +12,7 @@ import (
 // API is nothing that the node can be short of; the first hundred of these are named in unknown. What a pod must have may be missing: see
 // Complete. What comes back is not trimmed.
 func Asking(raw []byte) (p *v1.Pod, unknown []string, err error) {
-	p, doubts, err := decode(raw, bounds{MaxAsking, math.MaxInt, true})
+	p, doubts, err := decode(raw, bounds{memory: MaxAsking, once: true})
 	if err != nil {
 		return nil, nil, err
 	}

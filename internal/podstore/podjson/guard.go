@@ -28,11 +28,8 @@ const MaxAsking = 2 << 20
 // a pod's own fields are a dozen deep, and what an API server notes of who manages them some more.
 const maxDepth = 100
 
-// maxUnknown is after how many fields that no pod has one that is put, and is refused for the first, need not be decoded.
-const maxUnknown = 100
-
 // guard walks a pod's text along the types that it would be decoded into, without decoding it. It refuses values of other types, quantities
-// that would be slow to parse, and text that would take too much memory, lies too deep, or has too many fields that are not known.
+// that would be slow to parse, and text that would take too much memory, lies too deep, or has a field that is not known where none may be.
 func guard(raw []byte, may bounds) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -48,18 +45,17 @@ func guard(raw []byte, may bounds) error {
 
 // bounds of one pod's text.
 type bounds struct {
-	memory  int // bytes, when it is decoded
-	unknown int // fields
+	memory int  // bytes, when it is decoded
+	strict bool // a field that is not known is refused
 	// once: a field that is there twice is refused. The decoder tells of a hundred odd fields, and it may be beyond those.
 	once bool
 }
 
 type guarding struct {
-	dec     *json.Decoder
-	path    []string
-	cost    int // bytes
-	unknown int
-	may     bounds
+	dec  *json.Decoder
+	path []string
+	cost int // bytes
+	may  bounds
 }
 
 var (
@@ -131,10 +127,8 @@ func (g *guarding) object(t reflect.Type) error {
 		g.path = append(g.path, "."+key)
 		if fields != nil {
 			known := false
-			if of, known = fields[key]; !known {
-				if err := g.odd(); err != nil {
-					return err
-				}
+			if of, known = fields[key]; !known && g.may.strict {
+				return fmt.Errorf("unknown field %q", g.at())
 			}
 		} else if elem != nil {
 			if err := g.pay(2 * (int(elem.Size()) + len(key) + 16)); err != nil { // a map is about half empty
@@ -181,14 +175,6 @@ func (g *guarding) text(t reflect.Type, text string) error {
 	}
 	if _, err := ParseQuantity(strings.TrimSpace(text)); err != nil { // trimmed, as its own decoder does
 		return g.wrong(err)
-	}
-	return nil
-}
-
-// odd counts a field that is not known.
-func (g *guarding) odd() error {
-	if g.unknown++; g.unknown > g.may.unknown {
-		return fmt.Errorf("%s: %w: a pod may have %d unknown fields", g.at(), ErrTooLarge, g.may.unknown)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package podjson
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +16,7 @@ const maxUID = 128
 // Pod decodes one pod. Unknown and duplicate fields, another kind of object, a missing or odd uid, namespace or name are errors
 // that name the field. What comes back is trimmed, see Trim, and without what it has too much of.
 func Pod(raw []byte) (*v1.Pod, error) {
-	p, doubts, err := decode(raw, bounds{maxDecoded, maxUnknown, false})
+	p, doubts, err := decode(raw, bounds{memory: maxDecoded, strict: true})
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +34,7 @@ func Pod(raw []byte) (*v1.Pod, error) {
 // Manifest decodes a static pod's manifest, which may lack uid and namespace. As the kubelet does, it takes it in spite of
 // unknown and duplicate fields, which are returned as doubts. What comes back is not trimmed.
 func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {
-	if p, doubts, err = decode(raw, bounds{maxDecoded, math.MaxInt, false}); err != nil {
+	if p, doubts, err = decode(raw, bounds{memory: maxDecoded}); err != nil {
 		return nil, nil, err
 	}
 	if err := Typed(p); err != nil {

@@ -2,7 +2,9 @@ package podjson
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -55,11 +57,59 @@ func TestTypesAreTheDecoders(t *testing.T) {
 				t.Fatal(string(text))
 			}
 			_, decoder := sigsjson.UnmarshalStrict(text, &v1.Pod{})
-			err := guard(text, bounds{MaxAsking, maxUnknown, false})
+			err := guard(text, bounds{memory: MaxAsking})
 			if (decoder == nil) != (err == nil) && !(decoder == nil && strings.Contains(fmt.Sprint(err), "negative")) {
 				t.Errorf("%s: the guard says %v, the decoder %v", text, err, decoder)
 			}
 		}
+	}
+}
+
+// However many fields of a pod that is put are not known, and whatever comes after the first, it is refused for that, and not for its size.
+func TestTheFirstUnknownFieldRefuses(t *testing.T) {
+	for n, spec := range map[int]string{1: `{}`, 100: `{"contianers":[]}`, 5000: `{}`, 2: `{"containers":[` + strings.Repeat("{},", 40000) + `{}]}`} {
+		raw := []byte(`{` + meta + strings.Repeat(`,"odd":{"a":[1]}`, n) + `,"spec":` + spec + `}`)
+		if _, err := Pod(raw); fmt.Sprint(err) != `unknown field "odd"` || errors.Is(err, ErrTooLarge) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+}
+
+// The guard knows every field that the decoder does.
+func TestTheGuardKnowsEveryField(t *testing.T) {
+	found := 0
+	var walk func(typ reflect.Type, before, after string)
+	walk = func(typ reflect.Type, before, after string) {
+		for typ.Kind() == reflect.Pointer {
+			typ = typ.Elem()
+		}
+		switch {
+		case reflect.PointerTo(typ).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		case typ.Kind() == reflect.Slice && typ.Elem().Kind() != reflect.Uint8:
+			walk(typ.Elem(), before+`[`, `]`+after)
+		case typ.Kind() == reflect.Map:
+			walk(typ.Elem(), before+`{"k":`, `}`+after)
+		case typ.Kind() == reflect.Struct:
+			for i := range typ.NumField() {
+				f := typ.Field(i)
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				if name == "" {
+					walk(f.Type, before, after)
+					continue
+				}
+				found++
+				text := []byte(before + `{"` + name + `":null}` + after)
+				doubts, err := sigsjson.UnmarshalStrict(text, &v1.Pod{})
+				if got := guard(text, bounds{memory: maxDecoded, strict: true}); got != nil || err != nil || len(doubts) > 0 {
+					t.Errorf("%s: the guard says %v, the decoder %v, %v", text, got, err, doubts)
+				}
+				walk(f.Type, before+`{"`+name+`":`, `}`+after)
+			}
+		}
+	}
+	walk(reflect.TypeFor[v1.Pod](), "", "")
+	if found < 1000 {
+		t.Errorf("only %d fields", found)
 	}
 }
 

@@ -24,7 +24,9 @@ type byName struct {
 	asked []string // how, namespace/name, and the UID if a person has written it
 }
 
-func (b *byName) Ask(_ context.Context, p *v1.Pod) (admit.Result, error) { return b.answer("ask", p) }
+func (b *byName) Ask(_ context.Context, p *v1.Pod, _ podstore.By) (admit.Result, error) {
+	return b.answer("ask", p)
+}
 
 func (b *byName) Preempt(_ context.Context, p *v1.Pod) (admit.Result, error) {
 	return b.answer("preempt", p)

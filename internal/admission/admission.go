@@ -1,7 +1,8 @@
 // Package admission answers from memory whether the node takes a pod. The loop publishes what it knows as a Snapshot; the runtime's plugin,
 // while the runtime waits, and clients ask of that, by the rules of package admit, and never the runtime or the loop.
 //
-//	admission.go  Admission: Ask, for clients; Refuse, for the runtime's plugin
+//	admission.go  Admission: Refuse, for the runtime's plugin
+//	clients.go    Ask and Preempt, for clients
 //	snapshot.go   Snapshot: what is published; Part: the loop's, which publishes it
 //	held.go       what a pod of the runtime holds
 //	asking.go     the pod that asks: its object, its manifest, or what the runtime tells of it
@@ -111,35 +112,6 @@ func (a *Admission) state(now time.Time, s *Snapshot) admit.NodeState {
 	return n
 }
 
-// Ask decides on a pod that a client asks about. It only looks. Of its annotations only the node may have said where the pod is from. One
-// that was evicted and is held off is refused as it would be in the runtime. The error is ErrUnknown.
-func (a *Admission) Ask(_ context.Context, pod *v1.Pod) (admit.Result, error) {
-	now := time.Now()
-	s := a.fresh(now)
-	if s == nil {
-		return admit.Result{}, ErrUnknown
-	}
-	if why, held := s.heldOff(now, string(pod.UID)); held {
-		return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
-	}
-	return admit.Admit(attributes(pod), a.state(now, s)), nil
-}
-
-// Preempt decides on a pod as Ask does, and makes room for a critical one that has none.
-func (a *Admission) Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, error) {
-	by := a.preempts.Load()
-	if by == nil {
-		return admit.Result{}, ErrNoPreemption
-	}
-	now := time.Now()
-	if s := a.fresh(now); s != nil {
-		if why, held := s.heldOff(now, string(pod.UID)); held {
-			return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
-		}
-	}
-	return (*by).Preempt(ctx, attributes(pod))
-}
-
 // Refuse says why the runtime must not let in a pod, or a container of one; empty: it may. It is for the runtime's plugin, which asks once
 // of each sandbox.
 func (a *Admission) Refuse(now time.Time, sandbox *cri.PodSandbox, container string) string {
@@ -221,10 +193,4 @@ func (a *Admission) Answered(took time.Duration, heldOff bool) {
 	if heldOff {
 		a.counts.heldOff.Add(1)
 	}
-}
-
-// attributes of an object that the store has, where only a manifest's says that it is static.
-func attributes(object *v1.Pod) admit.PodAttributes {
-	_, manifest := object.Annotations[annotationSource]
-	return admit.PodAttributes{Pod: object, Manifest: manifest}
 }

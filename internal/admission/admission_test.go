@@ -63,7 +63,7 @@ func TestBeforeTheFirstLook(t *testing.T) {
 	if why := a.Refuse(time.Now(), sandbox(t, "default/p be"), ""); why != "" {
 		t.Error(why)
 	}
-	if _, err := a.Ask(t.Context(), &v1.Pod{}); !errors.Is(err, ErrUnknown) {
+	if _, err := a.Ask(t.Context(), &v1.Pod{}, podstore.ByRoot); !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}
 	if s := part.State(false); s.Unknown != 1 || s.Enforced || s.Asked {
@@ -188,7 +188,7 @@ func TestAskedFromManySides(t *testing.T) {
 			for j := range 200 {
 				name := fmt.Sprintf("p%d-%d", i, j)
 				a.Refuse(time.Now(), sandbox(t, "default/%s bu cpu=1m", name), "")
-				if _, err := a.Ask(context.Background(), &v1.Pod{}); err != nil {
+				if _, err := a.Ask(context.Background(), &v1.Pod{}, podstore.ByMember); err != nil {
 					t.Error(err)
 				}
 				a.Left(name)

@@ -16,6 +16,7 @@ import (
 	"jettison/admit"
 	"jettison/cri"
 	"jettison/eviction"
+	"jettison/internal/podstore"
 	"jettison/stats"
 	"jettison/stats/read"
 )
@@ -73,7 +74,7 @@ func TestAHeldOffPodIsRefused(t *testing.T) {
 	for uid, want := range map[types.UID]admit.Result{"u": {Reason: "Evicted", Message: "it leaks"}, "other": {Admit: true}} {
 		p := &v1.Pod{}
 		p.UID = uid
-		if got, err := a.Ask(t.Context(), p); err != nil || got != want {
+		if got, err := a.Ask(t.Context(), p, podstore.ByRoot); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", uid, got, err)
 		}
 		if got, err := a.Preempt(t.Context(), p); err != nil || got != want {
@@ -82,6 +83,18 @@ func TestAHeldOffPodIsRefused(t *testing.T) {
 	}
 	if !slices.Equal(by.wanted, []types.UID{"other"}) {
 		t.Errorf("%v preempt", by.wanted)
+	}
+}
+
+// What became of a pod elsewhere says nothing of it here: one that runs there is asked for its AppArmor profile as one that starts.
+func TestAPodThatRunsElsewhereIsAskedAnew(t *testing.T) {
+	a, part := gate(t, list("1", "1Gi", "10"), Options{Node: Node{AppArmor: stats.Some(false)}})
+	part.Publish(time.Now(), nil, false)
+	p := &v1.Pod{}
+	p.UID, p.Status.Phase = "u", v1.PodRunning
+	p.Spec.SecurityContext = &v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}}
+	if got, err := a.Ask(t.Context(), p, podstore.ByRoot); err != nil || got.Reason != "AppArmor" || p.Status.Phase != v1.PodRunning {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

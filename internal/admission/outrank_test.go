@@ -6,9 +6,13 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"jettison/admit"
+	"jettison/cri"
 	"jettison/internal/podstore"
 	"jettison/stats"
+	"jettison/stats/read"
 )
 
 // letInBeside notes who was let in beside promises, and makes no room.
@@ -49,6 +53,7 @@ func TestAMoreCriticalPodDoesNotWait(t *testing.T) {
 		"a member's object":     {line: "default/next bu", by: &member},
 		"nobody could tell who": {line: "kube-system/next bu jettison/priority=2000000001 uid="},
 	} {
+		name, _, _ := strings.Cut(c.line, " ")
 		a, part, by := oneRoom(t)
 		if c.by != nil {
 			store := podstore.New()
@@ -59,12 +64,65 @@ func TestAMoreCriticalPodDoesNotWait(t *testing.T) {
 			part.Publish(time.Now(), nil, false)
 		}
 		now := time.Now()
+		if c.by != nil || !strings.Contains(c.line, "jettison/") {
+			asks(t, a, member, name, c.letIn)
+			asks(t, a, root, name, true)
+		}
 		if why := a.Refuse(now, sandbox(t, "%s", c.line), ""); (why == "") != c.letIn || len(by.uids) > 0 != c.letIn {
 			t.Errorf("%s: %q, let in %v", what, why, by.uids)
 		}
 		first := a.Refuse(now, sandbox(t, "kube-system/first bu jettison/priority=2000000000"), "")
 		if (first == "") == c.letIn || c.letIn && !strings.Contains(first, "OutOfpods: Pod was rejected: Node didn't have enough resource: pods") {
 			t.Errorf("%s: then the first: %q", what, first)
+		}
+	}
+}
+
+// asks whether the node takes the more critical pod, by a client's word.
+func asks(t *testing.T, a *Admission, by podstore.By, name string, want bool) {
+	t.Helper()
+	p := priority("next", systemCriticalPriority+1).Pod
+	p.Namespace, p.Name, _ = strings.Cut(name, "/")
+	if got, err := a.Ask(t.Context(), p, by); err != nil || got.Admit != want || !want && got.Reason != "OutOfpods" {
+		t.Errorf("%s, asked by %v: %+v, %v", name, by, got, err)
+	}
+}
+
+// A member that asks is told what the gate would do: for a pod of which a manifest, root or the runtime tells that it is as critical it has
+// what is kept, else not.
+func TestAMembersAskTakesNothingThatIsKept(t *testing.T) {
+	manifest := &v1.Pod{}
+	manifest.UID, manifest.Namespace, manifest.Name = "next", "kube-system", "next"
+	manifest.Spec.PriorityClassName = "system-node-critical"
+	for what, c := range map[string]struct {
+		runtime  string // its pod, which is gone; empty: it has none
+		manifest *v1.Pod
+		priority int32
+		want     bool
+	}{
+		"nobody tells":          {priority: 1},
+		"no more critical":      {priority: 0, manifest: manifest},
+		"a manifest":            {priority: 1000, manifest: manifest, want: true},
+		"less by the manifest":  {priority: 1001, manifest: manifest},
+		"the runtime":           {priority: 1, runtime: "kube-system/next bu jettison/priority=2000000001 gone", want: true},
+		"less by the runtime":   {priority: 2, runtime: "kube-system/next bu jettison/priority=2000000001 gone"},
+		"a tenant's annotation": {priority: 1, runtime: "default/next bu jettison/priority=2000000001 gone"},
+	} {
+		a, part, _ := oneRoom(t)
+		p := priority("next", systemCriticalPriority+c.priority).Pod
+		p.Namespace, p.Name = "kube-system", "next"
+		if c.runtime != "" {
+			p.Namespace, _, _ = strings.Cut(c.runtime, "/")
+			part.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*sandbox(t, "%s", c.runtime)}}))
+		}
+		if c.manifest != nil {
+			store := podstore.New()
+			store.SetManifests([]*v1.Pod{c.manifest})
+			part.OnObjects(store.Snapshot())
+		}
+		part.Publish(time.Now(), nil, false)
+		if got, err := a.Ask(t.Context(), p, podstore.ByMember); err != nil || got.Admit != c.want || !c.want && got.Reason != "OutOfpods" {
+			t.Errorf("%s: %+v, %v", what, got, err)
 		}
 	}
 }

@@ -235,7 +235,7 @@ func (s *script) asks(d *datadriven.TestData) (string, error) {
 			if err := json.Unmarshal([]byte(line), &p); err != nil {
 				return "", err
 			}
-			r, err := s.a.Ask(s.t.Context(), &p)
+			r, err := s.a.Ask(s.t.Context(), &p, podstore.ByRoot)
 			fmt.Fprintln(&b, r, err)
 		}
 	}

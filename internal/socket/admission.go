@@ -20,8 +20,9 @@ import (
 // not changed any more, and what it says in kubernetes.io/config.source may be believed. An error is why there is no answer now; what
 // speaks against a pod is a Result.
 type Admission interface {
-	// Ask decides by what is known of the node. It changes nothing, and does not wait.
-	Ask(ctx context.Context, pod *v1.Pod) (admit.Result, error)
+	// Ask decides by what is known of the node, and who asks: what a member says of a pod counts as if it had put it. It changes nothing, and
+	// does not wait.
+	Ask(ctx context.Context, pod *v1.Pod, by podstore.By) (admit.Result, error)
 	// Preempt decides as Ask does, and makes room for a critical pod that has none: it returns when the room is there, or why it will not be.
 	// Where the context ends before, what was begun goes on. The runtime or a manifest has a pod of its UID.
 	Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, error)
@@ -63,16 +64,16 @@ func (h *handler) postAdmit(w http.ResponseWriter, r *http.Request) *failure {
 	if err != nil {
 		return putFailure(ctx, err)
 	}
-	ask := h.admission.Ask
+	decide := func(ctx context.Context, pod *v1.Pod) (admit.Result, error) { return h.admission.Ask(ctx, pod, by(r)) }
 	if preempt {
 		if !asked.Known {
 			text := fmt.Sprintf("metadata.uid: neither the runtime nor a static manifest has a pod with the uid %q: nothing is preempted for it",
 				asked.Pod.UID)
 			return &failure{status: http.StatusNotFound, text: text}
 		}
-		ask = h.admission.Preempt
+		decide = h.admission.Preempt
 	}
-	result, err := ask(ctx, asked.Pod)
+	result, err := decide(ctx, asked.Pod)
 	if err != nil {
 		return noDecision(err)
 	}

@@ -38,8 +38,12 @@ type decider struct {
 	asked []string // "ask UID source" or "preempt UID source"
 }
 
-func (d *decider) Ask(ctx context.Context, p *v1.Pod) (admit.Result, error) {
-	return d.answer(ctx, "ask", p)
+func (d *decider) Ask(ctx context.Context, p *v1.Pod, by podstore.By) (admit.Result, error) {
+	how := "ask"
+	if by == podstore.ByMember {
+		how = "a member asks"
+	}
+	return d.answer(ctx, how, p)
 }
 
 func (d *decider) Preempt(ctx context.Context, p *v1.Pod) (admit.Result, error) {
@@ -251,7 +255,7 @@ func TestPreempting(t *testing.T) {
 			}
 		})
 	}
-	if asked := fmt.Sprint(d.all()); asked != "[ask r-1 file]" {
+	if asked := fmt.Sprint(d.all()); asked != "[a member asks r-1 file]" {
 		t.Errorf("a member's questions: %s", asked)
 	}
 }

@@ -167,7 +167,7 @@ func dialAll(t *testing.T, path string) (all []net.Conn) {
 // refuser takes no pod, and keeps none.
 type refuser struct{}
 
-func (refuser) Ask(context.Context, *v1.Pod) (admit.Result, error) { return refusal, nil }
+func (refuser) Ask(context.Context, *v1.Pod, podstore.By) (admit.Result, error) { return refusal, nil }
 
 func (refuser) Preempt(context.Context, *v1.Pod) (admit.Result, error) { return refusal, nil }
 

@@ -39,7 +39,7 @@ func (l *layers) of(by By) *layer {
 // all are both, root's first.
 func (l *layers) all() []layer { return []layer{l.root, l.members} }
 
-// same is the entry that a new one equals; nil: there is none.
+// same is the entry that a new one equals; nil: there is none. Of large objects that takes milliseconds.
 func (l *layers) same(e *entry) *entry {
 	for _, layer := range l.all() {
 		if old := layer[string(e.object.UID)]; old != nil && reflect.DeepEqual(old.object, e.object) {
@@ -49,7 +49,7 @@ func (l *layers) same(e *entry) *entry {
 	return nil
 }
 
-// with has a batch added to what one has put, or in the place of that; root's in the place of everybody's. changed: it is not the same.
+// with has a batch added to what one has put, or in the place of that; root's in the place of everybody's. changed: it has other entries.
 func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bool) {
 	next = *l
 	own, before := layer{}, *l.of(by)
@@ -63,9 +63,6 @@ func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bo
 		maps.Copy(own, before)
 	}
 	for uid, e := range batch {
-		if same := l.same(e); same != nil {
-			e = same
-		}
 		changed = changed || before[uid] != e
 		own[uid] = e
 	}

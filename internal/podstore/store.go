@@ -153,8 +153,16 @@ func (s *Store) Put(r io.Reader, replace bool, by By) (pods int, version uint64,
 	if err != nil {
 		return 0, 0, err
 	}
+	u.share(batch)
 	version, err = s.apply(batch, replace, by)
 	return len(batch), version, err
+}
+
+// known is what clients have handed over. To compare with it takes no lock.
+func (s *Store) known() layers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clients
 }
 
 func errMemory(by By) error {

@@ -38,14 +38,29 @@ func (u *underway) end() {
 // known is the entry that a new one equals, whoever put it; nil: there is none. It takes no memory a second time, and what it takes counts
 // until the Put is over, whoever replaces it meanwhile.
 func (u *underway) known(e *entry) *entry {
-	u.s.mu.Lock()
-	defer u.s.mu.Unlock()
-	old := u.s.clients.same(e)
-	if old != nil {
-		u.s.again[old]++
-		u.named = append(u.named, old)
+	s, uid := u.s, string(e.object.UID)
+	known := s.known()
+	old := known.same(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old == nil || s.clients.root[uid] != old && s.clients.members[uid] != old { // nobody counts it any more
+		return nil
 	}
+	s.again[old]++
+	u.named = append(u.named, old)
 	return old
+}
+
+// share has a batch have the entries that its own equal: others may have put the same meanwhile.
+func (u *underway) share(batch layer) {
+	known := u.s.known()
+	for uid, e := range batch {
+		done := u.turn()
+		if same := known.same(e); same != nil {
+			batch[uid] = same
+		}
+		done()
+	}
 }
 
 // take takes bytes of objects and of text into account, or no more.
@@ -87,17 +102,24 @@ func (u *underway) turn() (done func()) {
 // decode makes an entry of a pod's text, one pod at a time: what a pod takes before it is taken into account is there once.
 func (u *underway) decode(raw []byte) (*entry, error) {
 	defer u.turn()()
-	p, err := podjson.Pod(raw)
+	e, err := newEntry(raw)
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
-	e := &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}
 	if old := u.known(e); old != nil {
 		return old, nil
 	}
 	u.take(e.size, 0)
 	return e, u.room()
+}
+
+func newEntry(raw []byte) (*entry, error) {
+	p, err := podjson.Pod(raw)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, kubeletsAnnotations) })
+	return &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}, nil
 }
 
 // room refuses what does not fit beside what is known and what others put. Members have no more than maxBoth for all that, so that root has

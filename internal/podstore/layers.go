@@ -1,8 +1,10 @@
 package podstore
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
+	"slices"
 )
 
 // By is who hands over pods.
@@ -70,8 +72,8 @@ func (l *layers) with(batch layer, replace bool, by By) (next layers, changed bo
 	return next, changed
 }
 
-// without has no object of a pod, or none of a member's. It returns what Delete does.
-func (l *layers) without(uid string, by By) (next layers, err error) {
+// delete has no object of a pod, or none of a member's. It returns what Delete does.
+func (l *layers) delete(uid string, by By) (next layers, err error) {
 	next = *l
 	switch {
 	case l.members[uid] == nil && l.root[uid] == nil:
@@ -86,6 +88,41 @@ func (l *layers) without(uid string, by By) (next layers, err error) {
 		delete(next.root, uid)
 	}
 	return next, nil
+}
+
+// heaviest are the UIDs of members' objects without which there are so many bytes less, or of all: those first that count for nothing, as
+// root has one of the same pod, then the largest. pinned ones would be there all the same.
+func (l *layers) heaviest(bytes int, pinned map[*entry]int) (uids []string) {
+	for uid, e := range l.members {
+		if l.root[uid] != e && pinned[e] == 0 {
+			uids = append(uids, uid)
+		}
+	}
+	counts := func(uid string) int {
+		if l.root[uid] != nil {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(uids, func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts(a), counts(b)), cmp.Compare(l.members[b].size, l.members[a].size), cmp.Compare(a, b))
+	})
+	for i, uid := range uids {
+		if bytes <= 0 {
+			return uids[:i]
+		}
+		bytes -= l.members[uid].size
+	}
+	return uids
+}
+
+// without has none of these objects of members'.
+func (l *layers) without(uids []string) layers {
+	next := layers{l.root, maps.Clone(l.members)}
+	for _, uid := range uids {
+		delete(next.members, uid)
+	}
+	return next
 }
 
 // memory is how much the objects of one take, and all together, in bytes.

@@ -59,7 +59,7 @@ func TestWhatClientsPutFitsTheMemory(t *testing.T) {
 		for at := range 2 { // they may replace all by as much at the same time
 			clients.Go(func() {
 				_, _, err := s.Put(list(fmt.Sprint("v", at, "-"), n, peak.look), true, ByRoot)
-				if !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrBusy) {
+				if !errors.Is(err, ErrFull) && !errors.Is(err, ErrBusy) {
 					t.Errorf("%s: both fit beside what was there (%v)", kind, err)
 				}
 			})

@@ -51,7 +51,7 @@ func TestObjectsThatABodyNamesAgainCount(t *testing.T) {
 	}
 	close(release)
 	for range bodies {
-		if err := <-over; err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrBusy) {
+		if err := <-over; err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBusy) {
 			t.Error(err)
 		}
 	}

@@ -41,11 +41,17 @@ const (
 	MaxMemory = 8 << 20 // bytes of all objects, as podjson.Size has them
 	// maxMembers is how much of that members may take: root can put pods whatever they do.
 	maxMembers = 7 << 20
-	// maxBoth bounds what is known together with what is new in Puts under way: until one is over there are both.
-	maxBoth = 10 << 20
-	// maxAll is the one budget of all that clients have the agent keep, over all their connections: objects, as above, and text that is
-	// read or to be sent (Hold). What is beyond maxBoth is root's.
-	maxAll = 12 << 20
+	// maxText is what the largest pod takes while it is read.
+	maxText = textCosts * podjson.MaxHeld
+	// maxBoth bounds what is known together with what is under way by members: objects, of which there are both until a Put is over, and
+	// text that is read or to be sent (Hold). However much is known, there is room for one pod to be read, or to ask.
+	maxBoth = MaxMemory + maxText
+	// maxAll is the one budget of all that clients have the agent keep, over all their connections. What is beyond maxBoth is root's.
+	maxAll = maxBoth + maxRoots
+	// maxRoots is what there is for root alone.
+	maxRoots = 2 << 20
+	// maxObjects bounds the objects in maxBoth: one takes half as much again as is counted, and text takes what is.
+	maxObjects = 10 << 20
 	// freeText is how much text of one body does not count, and freeObjects how much memory of objects one Put or Ask may take where there
 	// is none left: some ordinary pods are put, whatever others do. The socket has 48 connections.
 	freeText    = 16 << 10
@@ -57,7 +63,8 @@ const (
 // Errors of Put beside those that say what is wrong with the text, which wrap neither.
 var (
 	ErrTooLarge = podjson.ErrTooLarge
-	ErrBusy     = errors.New("busy")
+	ErrFull     = errors.New("full") // of what is known
+	ErrBusy     = errors.New("busy") // with what others hand over
 )
 
 // Errors of Delete.
@@ -93,6 +100,7 @@ type Store struct {
 	staged   atomic.Int64  // bytes of objects in Puts under way that are not known, or not any more
 	texts    atomic.Int64  // bytes of memory that text of clients takes
 	roots    atomic.Int64  // how much of staged and texts is root's
+	yielding atomic.Int64  // until when members hand over little, in nanoseconds of Unix: root was told ErrBusy
 
 	mu        sync.Mutex
 	clients   layers
@@ -127,8 +135,9 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 // Put reads a list of pods (podjson.List) and adds them, or puts them in the place of all that was handed over before: where a member does
 // that, by members. A pod whose UID is known replaces that one, unless that is root's and this a member's. It is all or nothing: after an
-// error nothing has changed. Errors name the pod, and wrap ErrTooLarge, ErrBusy (too much is being put by others: try again) or the
-// reader's.
+// error nothing has changed, but that objects of members' may have made way for root's. Errors name the pod, and wrap ErrTooLarge (no store
+// would take this), ErrFull (there is no room beside what is known: delete some), ErrBusy (too much is being put by others: try again) or
+// the reader's.
 func (s *Store) Put(r io.Reader, replace bool, by By) (pods int, version uint64, err error) {
 	batch, memory := layer{}, 0
 	u := &underway{s: s, by: by}
@@ -165,6 +174,7 @@ func (s *Store) known() layers {
 	return s.clients
 }
 
+// errMemory is why a body is refused that has more than there is room for.
 func errMemory(by By) error {
 	if by == ByRoot {
 		return fmt.Errorf("%w: the agent has room for %d MiB of pods", ErrTooLarge, MaxMemory>>20)
@@ -172,10 +182,17 @@ func errMemory(by By) error {
 	return fmt.Errorf("%w: the agent has room for %d MiB of pods that members of socketGroup put", ErrTooLarge, maxMembers>>20)
 }
 
+// errFull is why one is that would have, with what is known, so many bytes of pods.
+func errFull(room, bytes int, whose string) error {
+	return fmt.Errorf("%w: the agent has room for %d MiB of pods%s, and would have %.1f: delete those that are gone, or put all that there "+
+		"are with replace=true", ErrFull, room>>20, whose, float64(bytes)/(1<<20))
+}
+
 // kubeletsAnnotations say that a pod is static or a mirror. The runtime has them from the kubelet, and a manifest is given them here.
 const kubeletsAnnotations = "kubernetes.io/config."
 
-// apply makes a batch known. What is the same as before stays, so that readers see a new version only when there is one.
+// apply makes a batch known. What is the same as before stays, so that readers see a new version only when there is one. What is too much
+// with root's are members' objects.
 func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,10 +200,17 @@ func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err err
 	own, all := next.memory(by)
 	switch pods := len(*next.of(by)); {
 	case pods > MaxPods:
-		return 0, fmt.Errorf("%w: the agent takes %d pods, those of one node, and would have %d: put them with replace=true",
-			ErrTooLarge, MaxPods, pods)
-	case own > by.memory() || all > MaxMemory:
-		return 0, errMemory(by)
+		return 0, fmt.Errorf("%w: the agent takes %d pods, those of one node, and would have %d: delete those that are gone, or put all that "+
+			"there are with replace=true", ErrFull, MaxPods, pods)
+	case by == ByRoot && own > MaxMemory:
+		return 0, errFull(MaxMemory, own, "")
+	case own > by.memory():
+		return 0, errFull(maxMembers, own, " that members of socketGroup put")
+	case by == ByRoot && all > MaxMemory:
+		next = next.without(next.heaviest(all-MaxMemory, nil))
+		_, all = next.memory(by)
+	case all > MaxMemory:
+		return 0, errFull(MaxMemory, all, "")
 	}
 	s.clients = next
 	s.weigh(all)
@@ -201,7 +225,7 @@ func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err err
 func (s *Store) Delete(uid string, by By) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, err := s.clients.without(uid, by)
+	next, err := s.clients.delete(uid, by)
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func TestBounds(t *testing.T) {
 	if _, _, err := s.Put(list(0, MaxPods), false, ByRoot); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Put(list(MaxPods, MaxPods+1), false, ByRoot); !errors.Is(err, ErrTooLarge) || len(s.Snapshot().Pods) != MaxPods {
+	if _, _, err := s.Put(list(MaxPods, MaxPods+1), false, ByRoot); !errors.Is(err, ErrFull) || len(s.Snapshot().Pods) != MaxPods {
 		t.Errorf("one more: error %v, %d pods", err, len(s.Snapshot().Pods))
 	}
 	if _, _, err := s.Put(list(MaxPods, MaxPods+1), true, ByRoot); err != nil || len(s.Snapshot().Pods) != 1 {
@@ -162,7 +162,7 @@ func TestBounds(t *testing.T) {
 	for i := 0; err == nil && i < 100; i++ {
 		_, _, err = s.Put(strings.NewReader("["+large(i)+"]"), false, ByRoot)
 	}
-	if n := len(s.Snapshot().Pods); !errors.Is(err, ErrTooLarge) || n < 7 || n > 10 {
+	if n := len(s.Snapshot().Pods); !errors.Is(err, ErrFull) || n < 7 || n > 10 {
 		t.Errorf("large pods, one by one: %d, error %v", n, err)
 	}
 }
@@ -402,7 +402,7 @@ func BenchmarkSetRuntime110(b *testing.B) {
 func TestAFullStoreIsReplacedByTheSame(t *testing.T) {
 	s := New()
 	put := func(prefix string) error {
-		_, _, err := s.Put(&endless{text: fat["containers"]("UID"), prefix: prefix, n: 40}, true, ByRoot)
+		_, _, err := s.Put(&endless{text: fat["containers"]("UID"), prefix: prefix, n: 80}, true, ByRoot)
 		return err
 	}
 	if err := put("a"); err != nil {
@@ -416,8 +416,7 @@ func TestAFullStoreIsReplacedByTheSame(t *testing.T) {
 	if err := put("a"); err != nil || s.Snapshot().Version != before || s.staged.Load() != 0 {
 		t.Errorf("the same: %v, version %d after %d, %d bytes staged", err, s.Snapshot().Version, before, s.staged.Load())
 	}
-	s.held.Store(maxBoth - 100)
-	if err := put("b"); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "in parts") || s.staged.Load() != 0 {
+	if err := put("b"); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "in parts") || s.staged.Load() != 0 {
 		t.Errorf("others: %v, %d bytes staged", err, s.staged.Load())
 	}
 }

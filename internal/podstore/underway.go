@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	"jettison/eviction"
 	"jettison/internal/podstore/podjson"
@@ -122,33 +123,88 @@ func newEntry(raw []byte) (*entry, error) {
 	return &entry{object: p, pod: eviction.NewPod(p), size: podjson.Size(p)}, nil
 }
 
+// yieldFor is how long members hand over little after root found no room beside them: longer than what they have begun may last, so that
+// root finds some when it tries again.
+const yieldFor = 40 * time.Second
+
 // room refuses what does not fit beside what is known and what others put. Members have no more than maxBoth for all that, so that root has
-// the rest; and what is small fits whatever others do.
+// the rest, and the place of what they have put; and what is small fits whatever others do.
 func (u *underway) room() error {
-	held, roots := u.s.held.Load(), u.s.roots.Load()
-	all := held + u.s.staged.Load() + u.s.texts.Load()
-	most := int64(maxAll)
-	if u.by == ByMember {
-		most = maxBoth
+	s, root := u.s, u.by == ByRoot
+	if u.small() {
+		return nil
 	}
-	own := int64(u.staged + u.texts)
+	beyond := u.beyond()
+	if beyond > 0 && root && s.makeWay(beyond) {
+		beyond = u.beyond()
+	}
 	switch {
-	case held+int64(u.staged) > maxBoth || held+own > most && own > freeObjects:
-		return fmt.Errorf("%w: the agent has room for %d MiB of pods while they change, and has %d: put or delete them in parts",
-			ErrTooLarge, maxBoth>>20, held>>20)
-	case own <= freeObjects:
-	case u.by == ByRoot && roots <= maxAll-maxBoth:
-	case all > maxAll || u.by == ByMember && all-roots > maxBoth:
-		return fmt.Errorf("%w: too many pods are being put at the same time", ErrBusy)
+	case beyond > 0 && u.alone():
+		return fmt.Errorf("%w: the agent has %.1f MiB of pods, and no room for so much that is new beside them: delete some, or put these in "+
+			"parts", ErrFull, float64(s.held.Load())/(1<<20))
+	case beyond > 0 && root && s.staged.Load()+s.texts.Load() > s.roots.Load():
+		s.yielding.Store(time.Now().Add(yieldFor).UnixNano())
+	case beyond > 0, !root && time.Now().UnixNano() < s.yielding.Load():
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: too many pods are being put at the same time", ErrBusy)
+}
+
+// small: what others take is no matter.
+func (u *underway) small() bool { return u.staged+u.texts <= freeObjects }
+
+// beyond is by how many bytes it does not fit; 0 or less: it does.
+func (u *underway) beyond() int64 {
+	held, roots := u.s.held.Load(), u.s.roots.Load()
+	objects := held + u.s.staged.Load()
+	all := objects + u.s.texts.Load()
+	own := held + int64(u.staged) - maxObjects
+	if u.by == ByRoot && roots <= maxRoots {
+		return max(own, held+int64(u.staged+u.texts)-maxAll)
+	}
+	if u.by == ByRoot {
+		return max(own, all-maxAll, objects-maxObjects-maxRoots)
+	}
+	return max(own, all-maxAll, all-roots-maxBoth, objects-maxObjects-maxRoots, objects-roots-maxObjects)
+}
+
+// alone: it would not fit if nobody else were handing over anything, either. What members have put makes way for root.
+func (u *underway) alone() bool {
+	own := u.staged + u.texts
+	if u.by == ByMember {
+		held := int(u.s.held.Load())
+		return held+own > maxBoth || held+u.staged > maxObjects
+	}
+	known := u.s.known()
+	held, _ := known.memory(ByRoot)
+	return held+own > maxAll || held+u.staged > maxObjects
+}
+
+// leastWay is how much makes way at once, in bytes: a snapshot is made each time.
+const leastWay = 512 << 10
+
+// makeWay forgets so many bytes of members' objects; false: there are less that would be gone, and nothing is forgotten.
+func (s *Store) makeWay(bytes int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, before := s.clients.memory(ByRoot)
+	next := s.clients.without(s.clients.heaviest(max(int(bytes), leastWay), s.again))
+	_, all := next.memory(ByRoot)
+	if int64(before-all) < bytes {
+		return false
+	}
+	s.clients = next
+	s.weigh(all)
+	s.publish()
+	return true
 }
 
 // Hold takes bytes of memory for a member's answer from the budget, until release is called; false: there is no room, and nothing is held.
 func (s *Store) Hold(bytes int) (release func(), ok bool) {
 	u := &underway{s: s, by: ByMember}
 	u.take(0, bytes)
-	if bytes > freeText && u.room() != nil {
+	if u.beyond() > 0 && !u.small() {
 		u.end()
 		return nil, false
 	}

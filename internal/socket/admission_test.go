@@ -276,6 +276,34 @@ func TestWhoPut(t *testing.T) {
 	}
 }
 
+// Beside as much as is known at most a member is told of a pod that does not fit what to do, and gets an answer about one of any size.
+func TestAMemberBesideAFullStore(t *testing.T) {
+	h := &handler{pods: podstore.New(), admission: &decider{result: refusal}, limit: time.Minute, body: 64 << 20}
+	large := func(uid string) string {
+		return `{"metadata":{"uid":"` + uid + `","namespace":"a","name":"a","labels":{"a":"` + strings.Repeat("v", 1000<<10) + `"}},"spec":{"containers":[{}]}}`
+	}
+	for i := range 8 {
+		if _, _, err := h.pods.Put(strings.NewReader("["+large(fmt.Sprint(i))+"]"), false, podstore.ByRoot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		method, target, body string
+		status               int
+		want                 string
+	}{
+		{"PUT", "/v1/pods", "[" + large("x") + "]", 507, "full: the agent has 7.8 MiB of pods, and no room for so much that is new beside them: delete some"},
+		{"POST", "/v1/admit", large("x"), 200, refused},
+		{"PUT", "/v1/pods", "[" + pod("x") + "]", 200, `"pods":1`},
+	} {
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, &conn{role: member}), c.method, c.target, strings.NewReader(c.body))
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s %s: got %d %.300s, want %d %s", c.method, c.target, w.Code, w.Body, c.status, c.want)
+		}
+	}
+}
+
 // Who decides may be unable to, or take too long. Neither is a refusal.
 func TestNoDecision(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -153,6 +153,8 @@ func putFailure(ctx context.Context, err error) *failure {
 		return &failure{status: http.StatusServiceUnavailable, text: err.Error()}
 	case errors.Is(err, podstore.ErrTooLarge):
 		return &failure{status: http.StatusRequestEntityTooLarge, text: err.Error()}
+	case errors.Is(err, podstore.ErrFull):
+		return &failure{status: http.StatusInsufficientStorage, text: err.Error()}
 	}
 	return bad(err)
 }

@@ -122,7 +122,7 @@ func fill(t *testing.T, path string) (known int) {
 	}
 	for ; ; known++ {
 		text, _ := json.Marshal([]any{map[string]any{"metadata": map[string]any{"uid": fmt.Sprint("u", known), "namespace": "a", "name": "a", "labels": labels}}})
-		if got := ask(t, c, "PUT", "/v1/pods", string(text)); got.status == 413 {
+		if got := ask(t, c, "PUT", "/v1/pods", string(text)); got.status == 507 {
 			break
 		} else if got.status != 200 {
 			t.Fatalf("%d %s", got.status, got.text)

@@ -23,6 +23,9 @@ import (
 // MaxPod is the most bytes that one pod may have as JSON. etcd takes no object above 1.5 MiB.
 const MaxPod = 1 << 20
 
+// MaxHeld is the most bytes of text that List holds at a time: one pod, with what was read beyond it.
+const MaxHeld = MaxPod + 64<<10
+
 // ErrTooLarge is wrapped by errors that say that a pod is larger than the agent takes.
 var ErrTooLarge = errors.New("too large")
 
@@ -181,7 +184,7 @@ type bounded struct {
 }
 
 // allow another pod from an offset on, and some space around it.
-func (b *bounded) allow(offset int64) { b.from, b.upTo = offset, offset+MaxPod+64<<10 }
+func (b *bounded) allow(offset int64) { b.from, b.upTo = offset, offset+MaxHeld }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	left := b.upTo - b.read

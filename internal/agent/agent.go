@@ -111,8 +111,13 @@ func Run(ctx context.Context, o Options) error {
 	refused := protect.Self()
 	// Before the first list: either takes megabytes, and what a list has left is given back later.
 	pacer := pace.New(pace.MeasureFill(pace.Cores()), pace.Cores())
-	b := newBuilder(o, s, ring)
-	defer b.close()
+	b, ran := newBuilder(o, s, ring), false
+	defer func() {
+		b.close()
+		if ran { // whoever waits for the line may kill the process then: all is put back
+			b.log.Info("stopped")
+		}
+	}()
 	if err := b.listen(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -148,6 +153,7 @@ func Run(ctx context.Context, o Options) error {
 	l.evictions.Interrupted()
 	cancel()
 	l.end()
+	ran = true
 	return nil
 }
 

@@ -182,7 +182,6 @@ func (l *loop) end() {
 		}
 	}
 	l.save(time.Now())
-	l.log.Info("stopped")
 }
 
 // ends reports whether a wait is over in time. What the kernel holds, in a file system that hangs, is left behind.

@@ -453,7 +453,7 @@ func (b *builder) announce(l *loop, refused []error) {
 	if len(thresholds) == 0 {
 		b.log.Warn("no threshold is set: nothing will be evicted but pods over limits of their own")
 	} else if !watchesMemory(c.Config) {
-		b.log.Warn(memoryUnwatched, "config", c.From)
+		sayUnwatched(b.log, c.From)
 	}
 }
 

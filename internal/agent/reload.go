@@ -6,6 +6,7 @@ import (
 
 	"jettison/internal/config"
 	"jettison/internal/reload"
+	"jettison/internal/repeat"
 
 	"jettison/eviction"
 	"jettison/stats"
@@ -21,7 +22,7 @@ func (l *loop) onReloaded(now time.Time, r *reload.Result) {
 		return
 	}
 	if watchesMemory(l.o.Config.Config) && !watchesMemory(next.Config) {
-		l.log.Warn(memoryUnwatched, "config", next.From)
+		sayUnwatched(l.log, next.From)
 	}
 	l.o.Config = next
 	decides := next.Eviction()
@@ -36,9 +37,11 @@ func (l *loop) onReloaded(now time.Time, r *reload.Result) {
 	l.warmUp(now) // what a decision takes by it is in memory from now on
 }
 
-// memoryUnwatched is logged at the start, and once where another configuration brings it about. A kubelet of rke2 or k3s is told thresholds
-// of disks alone (k3s pkg/daemons/agent), and the agent goes by them.
-const memoryUnwatched = "no threshold is for memory.available: a pod that leaks is the kernel's to end"
+// sayUnwatched is for the start, and once where another configuration brings it about. A kubelet of rke2 or k3s is told thresholds of disks
+// alone (k3s pkg/daemons/agent), and the agent goes by them.
+func sayUnwatched(log *repeat.Logger, from string) {
+	log.Warn("no threshold is for memory.available: a pod that leaks is the kernel's to end", "config", from)
+}
 
 // watchesMemory reports whether a threshold is for the memory of the node.
 func watchesMemory(c *config.Config) bool {

@@ -88,7 +88,7 @@ func TestMetricsAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"alerts.yaml", "alerts_test.yaml", "dashboard.json"} {
+	for _, file := range []string{"alerts.yaml", "alerts_test.yaml", "alerts_day_test.yaml", "dashboard.json"} {
 		for _, name := range own.FindAllString(read(t, file), -1) {
 			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 			if !strings.Contains(string(known), "`"+name+"`") && !strings.Contains(string(known), "`"+base+"`") {
@@ -176,7 +176,7 @@ func TestPromtool(t *testing.T) {
 			t.Skip("NOT TESTED: there is no promtool: make alerts")
 		}
 	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml", "alerts_day_test.yaml"}} {
 		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}

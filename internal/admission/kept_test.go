@@ -115,7 +115,8 @@ func (l *lot) answered() {
 	for uid, c := range l.waiting {
 		select {
 		case got := <-c:
-			if delete(l.waiting, uid); got.result.Admit {
+			_, out := l.asked[uid] // else it came meanwhile, and has the room
+			if delete(l.waiting, uid); got.result.Admit && out {
 				l.gives(uid)
 				l.granted[uid] = grant{*l.asked[uid].Pod.Spec.Priority, l.now.Add(admit.PromisedFor)}
 			}

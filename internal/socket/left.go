@@ -44,7 +44,7 @@ func Left(stateDir string) string {
 	}
 	text, err := wholefile.Read(filepath.Join(stateDir, leftFile), maxPath+1, unix.O_NOFOLLOW)
 	path := strings.TrimSuffix(string(text), "\n")
-	if err != nil || !filepath.IsAbs(path) || strings.ContainsAny(path, "\x00\n") {
+	if err != nil || len(path) > maxPath || !filepath.IsAbs(path) || strings.ContainsAny(path, "\x00\n") {
 		return ""
 	}
 	return path

@@ -264,9 +264,9 @@ images:
 	}
 }
 
-// scraped is the agent of an overlay with what a scrape of the whole cluster needs.
-func scraped(t *testing.T, more string) *rendered {
-	t.Helper()
+// With the component each agent serves its metrics on the network: certificate, key and token are mounted where the configuration that goes
+// with it has them, Prometheus finds the port, and what a configuration of the user's own says else stays.
+func TestScrape(t *testing.T) {
 	fs, err := filesys.NewTmpConfirmedDir()
 	if err != nil {
 		t.Fatal(err)
@@ -274,37 +274,42 @@ func scraped(t *testing.T, more string) *rendered {
 	t.Cleanup(func() { _ = os.RemoveAll(fs.String()) })
 	own := filepath.Join(fs.String(), "own")
 	copied(t, "..", fs.String())
-	write(t, filepath.Join(own, "config.yaml"), "apiVersion: jettison/v1alpha1\nkind: AgentConfiguration\nmaxPods: 7\n")
-	write(t, filepath.Join(own, "kustomization.yaml"), "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"+
-		"resources: [../overlays/crio]\ncomponents: [../components/scrape]\n"+more)
-	return decode(t, filesys.MakeFsOnDisk(), own)
-}
-
-// With the component each agent serves its metrics on the network: certificate, key and token are mounted where its configuration has them,
-// and Prometheus finds the port. A configuration of the user's own takes the place of the component's.
-func TestScrape(t *testing.T) {
-	r := scraped(t, "")
+	lines, err := os.ReadFile("../components/scrape/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(own, "config.yaml"), string(lines)+"maxPods: 7\n")
+	write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../overlays/crio]
+components: [../components/scrape]
+configMapGenerator:
+  - name: jettison
+    namespace: kube-system
+    behavior: merge
+    files: [config.yaml]
+`)
+	r := decode(t, filesys.MakeFsOnDisk(), own)
 	c, text := r.container(), r.config.Data["config.yaml"]
-	mounts := slices.IndexFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == "scrape" && m.ReadOnly })
+	mount := slices.IndexFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == "scrape" && m.ReadOnly })
 	secret := volume(r.pod(), "scrape").Secret
-	if mounts < 0 || secret == nil || secret.SecretName != "jettison-scrape" || *secret.DefaultMode != 0o400 || secret.Optional != nil {
+	if mount < 0 || secret == nil || secret.SecretName != "jettison-scrape" || *secret.DefaultMode != 0o400 || secret.Optional != nil {
 		t.Fatalf("%+v, volume %+v", c.VolumeMounts, secret)
 	}
-	for field, file := range map[string]string{"tlsCertFile": "tls.crt", "tlsPrivateKeyFile": "tls.key", "bearerTokenFile": "token"} {
-		if want := field + ": " + c.VolumeMounts[mounts].MountPath + "/" + file + "\n"; !strings.Contains(text, want) {
+	at := c.VolumeMounts[mount].MountPath
+	if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" {
+		t.Fatalf("ports %+v", c.Ports)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("listen: 0.0.0.0:%d\n", c.Ports[0].ContainerPort), "tlsCertFile: " + at + "/tls.crt\n",
+		"tlsPrivateKeyFile: " + at + "/tls.key\n", "bearerTokenFile: " + at + "/token\n", "maxPods: 7\n",
+	} {
+		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}
 	}
-	if len(c.Ports) != 1 || c.Ports[0].Name != "metrics" ||
-		!strings.Contains(text, fmt.Sprintf("listen: 0.0.0.0:%d\n", c.Ports[0].ContainerPort)) {
-		t.Errorf("ports %+v, %q", c.Ports, text)
-	}
 	probed(t, c)
 	hostPaths(t, r.pod(), overlays["crio"].host, overlays["crio"].mounts)
-	r = scraped(t, "configMapGenerator:\n  - name: jettison\n    namespace: kube-system\n    behavior: merge\n    files: [config.yaml]\n")
-	if text := r.config.Data["config.yaml"]; !strings.Contains(text, "maxPods: 7") || strings.Contains(text, "listen") {
-		t.Errorf("%q", text)
-	}
 }
 
 // copied copies the manifests below a folder.

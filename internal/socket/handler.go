@@ -63,6 +63,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		read = h.reads.Find(r.URL.Path)
 	}
 	if read != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		if by(r) != podstore.ByRoot {
+			w = &held{ResponseWriter: w, h: h}
+		}
 		read(w, r) // for as long as it takes: it has limits of its own
 		return
 	}

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -71,5 +73,64 @@ func TestAFollowerStays(t *testing.T) {
 	log.Info("two")
 	if !lines.Scan() || !strings.Contains(lines.Text(), `"two"`) {
 		t.Error("cut off:", lines.Text(), lines.Err())
+	}
+}
+
+// large is a path whose answer no buffer on the way holds.
+type large []byte
+
+func (l large) Find(path string) http.HandlerFunc {
+	if path != api.PathSummary {
+		return nil
+	}
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(l) }
+}
+
+func (large) Paths() []string { return []string{api.PathSummary} }
+
+// Members that ask for what is large and do not take it have the agent keep no more than they may have it keep of pods; root is answered.
+func TestWhatMembersDoNotTake(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a process that is not root's cannot be another user's")
+	}
+	const size = 3 << 20
+	path, _ := start(t, Options{Group: group, Reads: make(large, size)}, patient)
+	begin := func(c net.Conn) int {
+		send(t, c, "GET "+api.PathSummary+" HTTP/1.1\r\nHost: j\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode
+	}
+	kept := 0
+	for _, uid := range []int{4001, 4002} {
+		var all []net.Conn
+		as(t, uid, 54321, nil, func() {
+			for range maxMember {
+				c, err := net.Dial("unix", path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				t.Cleanup(func() { c.Close() })
+				all = append(all, c)
+			}
+		})
+		for _, c := range all {
+			switch status := begin(c); status {
+			case http.StatusOK:
+				kept += size
+			case http.StatusServiceUnavailable:
+			default:
+				t.Errorf("status %d", status)
+			}
+		}
+	}
+	if kept == 0 || kept > 10<<20 {
+		t.Errorf("members have %d bytes kept, want at most %d", kept, 10<<20)
+	}
+	if status := begin(dial(t, path)); status != http.StatusOK {
+		t.Errorf("root: %d", status)
 	}
 }

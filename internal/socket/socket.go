@@ -6,6 +6,7 @@
 //	refuse.go     who is refused: by role, and by how many connections each has
 //	peer.go       which user connected, and what it may do
 //	handler.go    requests and answers
+//	held.go       what members read, until they have taken it
 //	admission.go  whether the node takes a pod
 package socket
 

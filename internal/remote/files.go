@@ -86,8 +86,8 @@ func (t *token) is(header string) bool {
 	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.changed() {
-		_ = t.read() // nobody is let in then
+	if t.changed() && t.read() != nil { // nobody is let in then
+		t.seen = nil // try again: that it may be read now changes no time of it
 	}
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 && t.ok
 }

@@ -2,7 +2,9 @@
 // there changes anything.
 //
 //	remote.go  Server: the listener, its bounds, and who is let in
+//	late.go    Late: an address that is not free yet
 //	files.go   certificate, key and token, read again when they change
+//	unread.go  answers, until clients have taken them
 package remote
 
 import (
@@ -18,6 +20,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"jettison/api"
@@ -206,6 +209,7 @@ type handler struct {
 	reads    Reads
 	token    *token // nil: none is needed
 	loopback bool
+	unread   atomic.Int64 // bytes of answers that clients have not taken yet
 }
 
 // ServeHTTP answers one request.
@@ -224,18 +228,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, fmt.Sprintf("forbidden: %.60q is no name of loopback: ask by 127.0.0.1, [::1] or localhost", r.Host))
 		return
 	}
-	answer, why := h.reads.Remote(r.URL.Path)
+	read, why := h.reads.Remote(r.URL.Path)
 	switch {
-	case answer == nil && why != "":
+	case read == nil && why != "":
 		fail(w, http.StatusForbidden, "forbidden: "+why)
-	case answer == nil:
+	case read == nil:
 		fail(w, http.StatusNotFound, fmt.Sprintf("no such path on the network: %.100q: there are %s", r.URL.Path,
 			strings.Join([]string{api.PathHealth, api.PathMetrics, api.PathReady, api.PathState, api.PathEvents}, ", ")))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		fail(w, http.StatusMethodNotAllowed, "on the network nothing is changed: use GET or HEAD")
 	default:
-		answer(w, r)
+		read(&answer{ResponseWriter: w, unread: &h.unread}, r)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,13 +26,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reads has two paths, one of which is the kubelet's.
+// large is what no buffer on the way holds.
+var large = make([]byte, 32<<20)
+
+// reads has paths, one of which is the kubelet's.
 type reads struct{}
 
 func (reads) Remote(path string) (http.HandlerFunc, string) {
 	switch path {
 	case "/healthz":
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }, ""
+	case "/large":
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) }, ""
 	case "/stats/summary":
 		return nil, "ask the kubelet"
 	}
@@ -308,5 +314,72 @@ func TestManyConnections(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("no place is given back")
 		}
+	}
+}
+
+// Clients that do not take what they asked for have the agent keep no more than one answer beyond the bound; what is little is answered.
+func TestWhatClientsDoNotTake(t *testing.T) {
+	s := start(t, Options{})
+	begin := func(path string) int {
+		c, err := net.Dial("tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = fmt.Fprint(c, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode
+	}
+	kept := 0
+	for range 8 {
+		if begin("/large") == http.StatusOK {
+			kept++
+		}
+	}
+	if kept != 1 {
+		t.Errorf("%d answers of %d MiB are kept, want 1", kept, len(large)>>20)
+	}
+	if status := begin("/healthz"); status != http.StatusOK {
+		t.Errorf("what is little: %d", status)
+	}
+}
+
+// A token that could not be read for a moment is read again, although its file stays as it is.
+func TestATokenThatCouldNotBeRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("the-first-token-of-all")
+	token, err := openToken(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	token.now = func() time.Time { return now }
+	write("the-second-token-of-all")
+	now = now.Add(2 * recheck)
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	let := token.is("Bearer the-second-token-of-all")
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if let {
+		t.Fatal("it could be read")
+	}
+	now = now.Add(2 * recheck)
+	if !token.is("Bearer the-second-token-of-all") {
+		t.Error("nobody is let in any more")
 	}
 }

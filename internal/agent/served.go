@@ -41,20 +41,19 @@ func (b *builder) stats() *nodestats.Taker {
 	return b.taker
 }
 
-// serve listens on the network, where the configuration says so.
+// serve listens on the network, where the configuration says so: now, or when the address is free.
 func (b *builder) serve() error {
 	c := b.o.Config
 	if c.Listen == "" {
 		return nil
 	}
-	server, err := remote.Listen(remote.Options{
+	server, err := remote.ListenLate(remote.Options{
 		Listen: c.Listen, TLSCertFile: c.TLSCertFile, TLSPrivateKeyFile: c.TLSPrivateKeyFile, BearerTokenFile: c.BearerTokenFile,
 		Reads: b.endpoints,
-	})
+	}, b.o.Log)
 	if err != nil {
 		return err
 	}
-	b.log.Info("listening", "address", server.Address(), "tls", c.TLSCertFile != "", "token", c.BearerTokenFile != "")
 	b.closing(server.Close)
 	return nil
 }

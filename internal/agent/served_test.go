@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -160,5 +161,22 @@ func TestScrapesBesideTheLoop(t *testing.T) {
 		default:
 		}
 		l.shown.publish(l.loop)
+	}
+}
+
+// A port that another process took first, as any user may, keeps no agent from guarding the node.
+func TestAPortThatIsTaken(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	l := newLoop(t, "", nil)
+	l.o.Config.Listen = other.Addr().String()
+	if err := l.b.serve(); err != nil {
+		t.Errorf("the agent does not start: %v", err)
+	}
+	if text := l.Text(); !strings.Contains(text, "nothing is served on the network yet") {
+		t.Error(text)
 	}
 }

@@ -12,8 +12,12 @@ import (
 // evictions under way and breaker. asks is for any goroutine.
 type outlook struct {
 	asks chan chan<- *api.Outlook
-	last *api.Outlook // the loop's
+	last *api.Outlook  // the loop's
+	took time.Duration // the last look at pods that was made for it; the loop's
 }
+
+// unhurried is how often such a look has to fit into the time until the next look at the node is due.
+const unhurried = 2
 
 func newOutlook() outlook { return outlook{asks: make(chan chan<- *api.Outlook)} }
 
@@ -35,15 +39,18 @@ func (o *outlook) ask() any {
 	}
 }
 
-// onOutlook answers, at most once a second anew. While something is short no pod is looked at for those who ask: the last look will do.
+// onOutlook answers, at most once a second anew. While something is short, or may be before all pods are read, none is read for those who
+// ask: the last look will do.
 func (l *loop) onOutlook(now time.Time, reply chan<- *api.Outlook) {
 	o := &l.shown.outlook
 	if o.last != nil && now.Sub(o.last.Time) < fresh {
 		reply <- o.last
 		return
 	}
-	if ready := l.manager.Ready(now); !ready.HardMet && !ready.Evicting {
+	if ready := l.manager.Ready(now); !ready.HardMet && !ready.Evicting && l.pace.Due(now, &ready) > unhurried*o.took {
+		began := time.Now()
 		_ = l.looks.Pods(now, l.pods.All()) // a decision says what is wrong
+		o.took = time.Since(began)
 	}
 	in := eviction.Input{Summary: l.looks.Summary(), Pods: l.objects.Pods(), ObserveDisks: l.observeDisks()}
 	o.last = &api.Outlook{

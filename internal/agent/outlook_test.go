@@ -58,6 +58,33 @@ func TestTheOutlookNamesTheVictim(t *testing.T) {
 	}
 }
 
+// While the next look at the node is due sooner than all pods can be read, a question reads none: it would hold up the kill.
+func TestTheOutlookHoldsUpNoLook(t *testing.T) {
+	l := newLoop(t, "", nil)
+	l.onListed(lister.Update{Pods: l.Runs()})
+	now := time.Now()
+	l.measure(now)
+	ask := func() {
+		reply := make(chan *api.Outlook, 1)
+		now = now.Add(2 * time.Second)
+		l.onOutlook(now, reply)
+		if o := <-reply; len(o.Thresholds) == 0 {
+			t.Errorf("%+v", o)
+		}
+	}
+	ask()
+	read := l.looks.Counts().Full.Value()
+	if read == 0 {
+		t.Fatal("at rest no pod was read")
+	}
+	l.pace.Pressed(now.Add(2 * time.Second)) // tasks stall
+	l.shown.outlook.took = time.Second
+	ask()
+	if got := l.looks.Counts().Full.Value(); got != read {
+		t.Errorf("%d looks at all pods while tasks stall, want none", got-read)
+	}
+}
+
 // The loop answers while it runs, and a question to one that hangs ends.
 func TestTheOutlookIsAskedFor(t *testing.T) {
 	o := newOutlook()

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"jettison/cgroup"
 	"jettison/internal/kill"
@@ -150,7 +151,11 @@ func (s *sweep) group(name string) {
 		return
 	}
 	var did []string
-	if changed, err := protect.Restore(g); err != nil {
+	if s.anothers(name) {
+		if s.disown(g, name, notes) {
+			did = append(did, "notes removed that its owner may have left")
+		}
+	} else if changed, err := protect.Restore(g); err != nil {
 		s.failed(name, err)
 	} else if changed {
 		did = append(did, "memory.min put back")
@@ -182,6 +187,28 @@ func (s *sweep) group(name string) {
 		did = append(did, "notes removed")
 	}
 	s.said = append(s.said, "/"+name+": "+strings.Join(did, ", "))
+}
+
+// anothers reports whether somebody other than root owns a cgroup's directory, or may write to it, as that of a user's own services or of a
+// container in a user namespace: whatever is not cgroup.Trusted there he may have noted, with a value of his choice to be "put back".
+func (s *sweep) anothers(name string) bool {
+	info, err := os.Stat(filepath.Join(s.Mount(), name))
+	if err != nil {
+		return true
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || owner.Uid != 0 || info.Mode().Perm()&0o022 != 0
+}
+
+// disown removes the notes that nobody goes by.
+func (s *sweep) disown(g *cgroup.Group, name string, notes []string) (removed bool) {
+	for _, note := range notes {
+		if !strings.HasPrefix(note, cgroup.Trusted) {
+			s.failed(name, g.RemoveNote(note))
+			removed = true
+		}
+	}
+	return removed
 }
 
 // failed keeps what went wrong with a cgroup that is there still.

@@ -185,3 +185,22 @@ func TestWhatStays(t *testing.T) {
 	}
 	says(t, dir+"/system.slice/memory.min", "1048576")
 }
+
+// Who owns a cgroup's directory, as a user does that of his services, has no value of his choice written, and keeps no note there.
+func TestWhatTheOwnerOfACgroupNoted(t *testing.T) {
+	const own = "user.slice/user-1000.slice/user@1000.service"
+	fs, dir := tree(t, map[string]string{own + "/memory.min": "0\n"})
+	note(t, filepath.Join(dir, own), "user.jettison.memory.min", "8589934592 0")
+	note(t, filepath.Join(dir, own), "user.jettison.anything", "x")
+	if err := os.Chown(filepath.Join(dir, own), 1000, 1000); err != nil {
+		t.Skip(err)
+	}
+	out, err := run(t, fs, false)
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	says(t, filepath.Join(dir, own, "memory.min"), "0")
+	if notes := left(t, dir); len(notes) > 0 {
+		t.Errorf("left: %q\n%s", notes, out)
+	}
+}

@@ -172,10 +172,7 @@ func (o Options) tree(context.Context) ([]byte, error) {
 	archive, err := nodefiles.Archive(nodefiles.Options{
 		Cgroups: fs, CgroupRoot: o.Look.Config.CgroupRoot, ProcMount: o.Look.ProcMount, SysMount: o.Look.SysMount(),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return txtar.Format(archive), nil
+	return txtar.Format(archive), err
 }
 
 // Create makes the archive's file, which only its owner reads, and no other program's.

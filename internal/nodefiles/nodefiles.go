@@ -33,23 +33,22 @@ var recordedProc = []string{
 // recordedSys are those of /sys.
 var recordedSys = []string{"kernel/mm/lru_gen/enabled"}
 
-// Archive has the cgroup files of the root, of what lies directly below it and of all pods, and a few of /proc and /sys.
+// Archive has the cgroup files of the root, of what lies directly below it and of all pods, and a few of /proc and /sys. With an error it
+// has what could be recorded.
 func Archive(o Options) (*txtar.Archive, error) {
 	archive := &txtar.Archive{}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		archive.Comment = fmt.Appendf(nil, "Recorded on kernel %s by jettison tree.\n", unix.ByteSliceToString(name.Release[:]))
 	}
-	if err := addCgroups(archive, o); err != nil {
-		return nil, err
-	}
+	err := addCgroups(archive, o)
 	for _, name := range recordedProc {
 		addFile(archive, "proc/"+name, filepath.Join(o.ProcMount, name))
 	}
 	for _, name := range recordedSys {
 		addFile(archive, "sys/"+name, filepath.Join(o.SysMount, name))
 	}
-	return archive, nil
+	return archive, err
 }
 
 func addCgroups(archive *txtar.Archive, o Options) error {

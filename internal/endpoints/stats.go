@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -13,11 +14,15 @@ import (
 
 // encoded is the last Summary as text: however many ask for one, it is made once and in memory once.
 type encoded struct {
-	mu   sync.Mutex
-	of   *v1alpha1.Summary // nil: none yet
-	json [2][]byte         // all of it; what CPU and memory are
-	err  error
+	mu     sync.Mutex
+	of     *v1alpha1.Summary // nil: none yet, or it is forgotten
+	json   [2][]byte         // all of it; what CPU and memory are
+	err    error
+	forget *time.Timer // nil: none was there yet
 }
+
+// kept is how long it is in memory for others that ask. A Summary is a newer one after a second, and of many pods it has megabytes.
+const kept = 2 * time.Second
 
 // text of a Summary.
 func (c *encoded) text(s *v1alpha1.Summary, little bool) ([]byte, error) {
@@ -25,6 +30,11 @@ func (c *encoded) text(s *v1alpha1.Summary, little bool) ([]byte, error) {
 	defer c.mu.Unlock()
 	if c.of != s {
 		c.of, c.json, c.err = s, [2][]byte{}, nil
+		if c.forget == nil {
+			c.forget = time.AfterFunc(kept, c.drop)
+		} else {
+			c.forget.Reset(kept)
+		}
 	}
 	at, of := 0, s
 	if little {
@@ -34,6 +44,12 @@ func (c *encoded) text(s *v1alpha1.Summary, little bool) ([]byte, error) {
 		c.json[at], c.err = json.Marshal(of)
 	}
 	return c.json[at], c.err
+}
+
+func (c *encoded) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of, c.json, c.err = nil, [2][]byte{}, nil
 }
 
 // cpuAndMemory is the part of a Summary that a kubelet answers with where only that is wanted (pkg/kubelet/server/stats/summary.go

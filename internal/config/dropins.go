@@ -43,6 +43,7 @@ type parts struct {
 	flagged *commandLine  // whose flags those are; nil: nobody's
 	own     *yaml.Node    // of a file of our own, over all that; nil: there is none, or root is one
 	info    os.FileInfo   // of the file; nil: it was not read by this process's own root directory
+	opened  string        // the path of that; empty: it was open
 	files   []string      // and folders that were read, as this process sees them
 	names   []string      // of files: of the file itself, of the drop-ins
 }
@@ -187,7 +188,10 @@ func (p *parts) trusted() error {
 	if p == nil || p.info == nil {
 		return nil
 	}
-	return trusted(p.names[0], p.info)
+	if err := trusted(p.names[0], p.info); err != nil || p.opened == "" || !p.info.Mode().IsRegular() {
+		return err
+	}
+	return trustedFolders(p.opened)
 }
 
 // layOver puts the file of our own over what a kubelet goes by: what it sets takes the place of that, a mapping as a whole, for it was
@@ -327,6 +331,14 @@ func readHost(host *read.HostRoot, path string) ([]byte, error) {
 		return nil, &os.PathError{Op: "read", Path: path, Err: errors.New("is no regular file")}
 	}
 	if err := trusted(path, info); err != nil {
+		return nil, err
+	}
+	dir, err := host.File(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	if err := trustedFolder(path, dir); err != nil {
 		return nil, err
 	}
 	content, err := wholefile.ReadAll(f, maxSize)

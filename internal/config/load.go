@@ -117,7 +117,11 @@ func readParts(ctx context.Context, path string) (*parts, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	return partsOf(f, path)
+	p, err := partsOf(f, path)
+	if err == nil {
+		p.opened = path
+	}
+	return p, err
 }
 
 // partsOf reads an open file.

@@ -97,6 +97,9 @@ func (o *Options) print(e *api.Event, out *terminal.Screen) error {
 // long is how much of a field's value stands in a line.
 const long = 120
 
+// quoted is what stands between quotation marks.
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 // fieldsText are an event's fields as the log has them, sorted by their keys.
 func fieldsText(fields map[string]any, whole bool) string {
 	var b strings.Builder
@@ -108,8 +111,8 @@ func fieldsText(fields map[string]any, whole bool) string {
 		if runes := []rune(value); !whole && len(runes) > long {
 			value = string(runes[:long-1]) + "…"
 		}
-		if strings.Contains(value, " ") {
-			value = `"` + value + `"`
+		if strings.ContainsAny(value, ` "`) { // or a value could pass for further fields
+			value = `"` + quoted.Replace(value) + `"`
 		}
 		b.WriteString("  " + key + "=" + value)
 	}

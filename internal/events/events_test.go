@@ -98,3 +98,12 @@ func TestKinds(t *testing.T) {
 		t.Errorf("%v", Kinds)
 	}
 }
+
+// No value passes for another field, whatever is in it.
+func TestFieldsOfValuesWithQuotationMarks(t *testing.T) {
+	fields := map[string]any{"a": `x" b="y`, "c": `"`, "d": `C:\ x\`, "e": `\n`}
+	want := `  a="x\" b=\"y"  c="\""  d="C:\\ x\\"  e=\n`
+	if got := fieldsText(fields, true); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -111,7 +111,25 @@ func (r *Report) advise() {
 	if s.Pods.RefusedObjects > 0 {
 		advice(fmt.Sprintf("%d objects of clients are of other pods than the runtime has", s.Pods.RefusedObjects), "see the agent's log")
 	}
-	for _, l := range s.AtOwnLimit {
-		advice("pod "+cmp.Or(strings.Trim(l.Pod.Namespace+"/"+l.Pod.Name, "/"), "uid:"+l.Pod.UID)+" is at a memory limit of its own", "")
+	if len(s.AtOwnLimit) > 0 {
+		advice(atOwnLimit(s.AtOwnLimit), "")
 	}
+}
+
+// namedAtOwnLimit is how many pods at their own limits have their names said: the screen is one.
+const namedAtOwnLimit = 3
+
+func atOwnLimit(limits []api.LimitState) string {
+	var names []string
+	for _, l := range limits[:min(len(limits), namedAtOwnLimit)] {
+		names = append(names, cmp.Or(strings.Trim(l.Pod.Namespace+"/"+l.Pod.Name, "/"), "uid:"+l.Pod.UID))
+	}
+	if len(limits) == 1 {
+		return "pod " + names[0] + " is at a memory limit of its own"
+	}
+	more := ""
+	if n := len(limits) - namedAtOwnLimit; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%d pods are at memory limits of their own: %s%s", len(limits), strings.Join(names, ", "), more)
 }

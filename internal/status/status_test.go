@@ -161,3 +161,21 @@ func TestWithoutAnAgent(t *testing.T) {
 		}
 	}
 }
+
+// Pods at limits of their own are one line, however many there are.
+func TestManyPodsAtTheirOwnLimits(t *testing.T) {
+	for n, want := range map[int]string{
+		1:   "pod shop/p0 is at a memory limit of its own",
+		2:   "2 pods are at memory limits of their own: shop/p0, shop/p1",
+		110: "110 pods are at memory limits of their own: shop/p0, shop/p1, shop/p2 and 107 more",
+	} {
+		r := &Report{State: &api.State{}}
+		for i := range n {
+			pod := stats.PodReference{Namespace: "shop", Name: fmt.Sprintf("p%d", i)}
+			r.State.AtOwnLimit = append(r.State.AtOwnLimit, api.LimitState{Pod: pod})
+		}
+		if r.findProblems(nil, nil); !r.Healthy || len(r.Problems) != 1 || r.Problems[0].What != want {
+			t.Errorf("%d: %+v", n, r.Problems)
+		}
+	}
+}

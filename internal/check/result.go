@@ -152,8 +152,12 @@ func (r *Result) others() *table.Table {
 		{Name: "OTHER KILLER"}, {Name: "PID", Right: true}, {Name: "WHY IT MATTERS", Fold: true}, {Name: "WHAT TO DO", Fold: true},
 	}}
 	for _, o := range r.Rivals {
+		name := o.Name
+		if o.Pod != "" {
+			name += " (pod " + o.Pod + ")"
+		}
 		t.Rows = append(t.Rows, []terminal.Span{
-			{Text: o.Name, Style: terminal.Doubt}, {Text: strconv.Itoa(o.PID)}, {Text: o.Why}, {Text: o.Do},
+			{Text: name, Style: terminal.Doubt}, {Text: strconv.Itoa(o.PID)}, {Text: o.Why}, {Text: o.Do},
 		})
 	}
 	return t

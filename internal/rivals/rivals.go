@@ -6,15 +6,20 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
+
+	"jettison/stats"
 )
 
 // Rival is a process that kills, too.
 type Rival struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
-	Why  string `json:"why"` // it matters
+	Pod  string `json:"pod,omitempty"` // UID of the pod that it is a process of; empty: of none
+	Why  string `json:"why"`           // it matters
 	Do   string `json:"do"`
 }
 
@@ -47,8 +52,14 @@ var another = Rival{
 	Do:  "end all but one: a service of the host beside a DaemonSet, most likely",
 }
 
-// maxCmdline is how much of a command line is looked at.
-const maxCmdline = 4 << 10
+// posing is what is wrong with a process of a pod that has such a name: whoever starts one gives it any.
+var posing = Rival{
+	Why: "a process of this pod calls itself so: it kills only if the pod is let",
+	Do:  "see what the pod is, and who runs it",
+}
+
+// maxHead is how much of a command line is looked at, and of a cgroup's path: the kernel's are no longer (PATH_MAX).
+const maxHead = 4 << 10
 
 // Find looks through a node's processes. One agent is none; of several each one is named. The error says why nothing is known.
 func Find(procMount string) ([]Rival, error) {
@@ -60,21 +71,34 @@ func Find(procMount string) ([]Rival, error) {
 		return nil, fmt.Errorf("look for other killers: %w", err)
 	}
 	var out, agents []Rival
+	seen := map[Rival]bool{}
+	add := func(to *[]Rival, r Rival) {
+		if r.Pod != "" {
+			r.Why, r.Do = posing.Why, posing.Do
+			one := r
+			if one.PID = 0; seen[one] { // a pod has one line of a name, however many processes
+				return
+			}
+			seen[one] = true
+		}
+		*to = append(*to, r)
+	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		args := cmdline(filepath.Join(procMount, e.Name()))
+		dir := filepath.Join(procMount, e.Name())
+		args := cmdline(dir)
 		name := nameOf(args)
 		if r, is := known[name]; is {
-			r.Name, r.PID = name, pid
-			out = append(out, r)
+			r.Name, r.PID, r.Pod = name, pid, podOf(dir)
+			add(&out, r)
 		}
 		if name == agent && len(args) > 1 && args[1] == "run" {
 			r := another
-			r.Name, r.PID = agent+" run", pid
-			agents = append(agents, r)
+			r.Name, r.PID, r.Pod = agent+" run", pid, podOf(dir)
+			add(&agents, r)
 		}
 	}
 	if len(agents) > 1 {
@@ -83,19 +107,60 @@ func Find(procMount string) ([]Rival, error) {
 	return out, nil
 }
 
+// podOf is the UID of the pod in whose cgroup a process is; empty: in none, or it is gone.
+func podOf(dir string) (uid string) {
+	for line := range bytes.Lines(head(filepath.Join(dir, "cgroup"))) {
+		at, is := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\n")), []byte("0::")) // cgroup v2's (cgroups(7))
+		if !is {
+			continue
+		}
+		parent := ""
+		for name := range strings.SplitSeq(strings.Trim(string(at), "/"), "/") {
+			if uid := podNamed(parent, name); uid != "" {
+				return uid
+			}
+			parent = path.Join(parent, name)
+		}
+	}
+	return ""
+}
+
+// podNamed is the UID of the pod whose cgroup has that name; empty: it is no pod's. Where the agent has a cgroup namespace of its own, what
+// lies above the cgroups that it has in common with a process is ".." (cgroup_namespaces(7)).
+func podNamed(parent, name string) (uid string) {
+	hidden := path.Base(parent) == ".."
+	if unit, is := strings.CutSuffix(name, ".slice"); is && hidden {
+		parent, _, _ = strings.Cut(unit, "-pod")
+		parent += ".slice"
+	}
+	if c, ok := stats.ParsePodCgroup(parent, name); ok && (c.QOSClass != "" || hidden) {
+		return c.UID
+	}
+	return ""
+}
+
 // cmdline of a process; nil: it is the kernel's own, or gone.
 func cmdline(dir string) (args []string) {
-	f, err := os.Open(filepath.Join(dir, "cmdline"))
+	text := head(filepath.Join(dir, "cmdline"))
+	if len(text) == 0 {
+		return nil
+	}
+	for arg := range bytes.SplitSeq(bytes.TrimRight(text, "\x00"), []byte{0}) {
+		args = append(args, string(arg))
+	}
+	return args
+}
+
+// head is how a file of /proc begins; nil: it is gone.
+func head(path string) []byte {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	b := make([]byte, maxCmdline)
+	b := make([]byte, maxHead)
 	n, _ := f.Read(b)
-	for arg := range bytes.SplitSeq(bytes.TrimRight(b[:n], "\x00"), []byte{0}) {
-		args = append(args, string(arg))
-	}
-	return args
+	return b[:n]
 }
 
 // nameOf is the name of a program, or of the script that a Python runs.

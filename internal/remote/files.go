@@ -68,7 +68,7 @@ func openToken(path string) (*token, error) {
 // read reads the file. One that cannot be read, or holds no token, lets nobody in.
 func (t *token) read() error {
 	t.ok = false
-	text, err := wholefile.Read(t.paths[0], mostToken, os.O_RDONLY)
+	text, err := readSecret(t.paths[0], mostToken)
 	if err != nil {
 		return fmt.Errorf("bearerTokenFile: %w", err)
 	}
@@ -92,6 +92,31 @@ func (t *token) is(header string) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 && t.ok
 }
 
+// othersMay is the permission of every user to read or to write.
+const othersMay = 0o006
+
+// readSecret reads a file that is to be a secret: one that every user of the node may read lets all of them in.
+func readSecret(path string, most int64) ([]byte, error) {
+	f, err := wholefile.Open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&othersMay != 0 {
+		return nil, fmt.Errorf("%s: every user may read or write it (%v): chmod o-rw %s; of a Secret's volume, set defaultMode: 0400",
+			path, info.Mode(), path)
+	}
+	text, err := wholefile.ReadAll(f, most)
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return text, nil
+}
+
 // certificate is the one that clients are shown.
 type certificate struct {
 	watched
@@ -109,7 +134,7 @@ const maxPEM = 1 << 20
 
 func (c *certificate) read() error {
 	cert, err := wholefile.Read(c.paths[0], maxPEM, os.O_RDONLY)
-	key, keyErr := wholefile.Read(c.paths[1], maxPEM, os.O_RDONLY)
+	key, keyErr := readSecret(c.paths[1], maxPEM)
 	if err = errors.Join(err, keyErr); err != nil {
 		return fmt.Errorf("tlsCertFile, tlsPrivateKeyFile: %w", err)
 	}

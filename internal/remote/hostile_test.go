@@ -37,10 +37,10 @@ func resident(t *testing.T, name string) (kib int) {
 	return kib << 10
 }
 
-// large answers with as much as the metrics of a node may be.
-type large struct{}
+// largest answers with as much as the metrics of a node may be.
+type largest struct{}
 
-func (large) Remote(path string) (http.HandlerFunc, string) {
+func (largest) Remote(path string) (http.HandlerFunc, string) {
 	if path != "/metrics" {
 		return reads{}.Remote(path)
 	}
@@ -51,7 +51,7 @@ func (large) Remote(path string) (http.HandlerFunc, string) {
 // listens is the process that is measured. At each line of its standard input it says what it has, and ends when that does.
 func listens(t *testing.T) {
 	protect.Self() // what is refused is no matter: the heap's bounds are not
-	s, err := Listen(Options{Listen: "127.0.0.1:0", Reads: large{}})
+	s, err := Listen(Options{Listen: "127.0.0.1:0", Reads: largest{}})
 	if err != nil {
 		t.Fatal(err)
 	}

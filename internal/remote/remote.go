@@ -2,6 +2,7 @@
 // there changes anything.
 //
 //	remote.go  Server: the listener, its bounds, and who is let in
+//	bounded.go connections, all together and of one address
 //	late.go    Late: an address that is not free yet
 //	files.go   certificate, key and token, read again when they change
 //	unread.go  answers, until clients have taken them
@@ -24,12 +25,12 @@ import (
 	"time"
 
 	"jettison/api"
-	"jettison/internal/places"
 )
 
 // Bounds of connections and requests.
 const (
 	maxConnections = 32      // each may keep an answer of some 300 KB that its client does not take
+	maxAddress     = 8       // of one address, so that no peer takes the places of all others
 	maxHeader      = 8 << 10 // bytes
 	headerLimit    = 5 * time.Second
 	requestLimit   = 30 * time.Second // as long again to take the answer
@@ -91,7 +92,7 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen %s: %w", o.Listen, err)
 	}
-	return serve(l, config, h), nil
+	return serve(newBounded(l, h.loopback), config, h), nil
 }
 
 func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
@@ -105,7 +106,7 @@ func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
 		ConnState:    s.count,
 		ErrorLog:     log.New(io.Discard, "", 0), // what clients do wrong, they are told
 	}
-	var accepts net.Listener = &bounded{Listener: l, places: places.Places{Patience: answerLimit}}
+	accepts := l
 	if config != nil {
 		accepts = tls.NewListener(accepts, config)
 	}
@@ -154,54 +155,6 @@ func (s *Server) Close() error {
 	case <-timer.C:
 		return errors.New("listen: a request does not end")
 	}
-}
-
-// bounded accepts so many connections at the same time; others are hung up on.
-type bounded struct {
-	net.Listener
-	places places.Places
-}
-
-// Accept waits for a connection that has a place.
-func (b *bounded) Accept() (net.Conn, error) {
-	for {
-		c, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if place := b.places.Take(everybody, maxConnections, func() { _ = c.Close() }); place != nil {
-			return &conn{c, place}, nil
-		}
-		_ = c.Close()
-	}
-}
-
-// everybody has places in common: whoever connects is nobody.
-const everybody places.Key = 0
-
-// conn is a connection that has a place.
-type conn struct {
-	net.Conn
-	place *places.Place
-}
-
-// Write writes some of an answer.
-func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.Conn, b) }
-
-// CloseWrite tells the client that this is the end; net/http keeps the connection for a moment then.
-func (c *conn) CloseWrite() error {
-	c.place.Leaves()
-	if half, is := c.Conn.(*net.TCPConn); is {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
-// Close gives the place back.
-func (c *conn) Close() error {
-	err := c.Conn.Close()
-	c.place.Leave()
-	return err
 }
 
 // handler lets in who may read.

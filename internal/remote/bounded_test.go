@@ -1,0 +1,73 @@
+package remote
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// queue is a listener whose connections come from given addresses.
+type queue struct {
+	net.Listener
+	from []string
+}
+
+// from is a connection of an address.
+type from struct {
+	net.Conn
+	address string
+}
+
+func (c from) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(c.address), 40000))
+}
+
+func (from) Close() error { return nil }
+
+func (q *queue) Accept() (net.Conn, error) {
+	if len(q.from) == 0 {
+		return nil, net.ErrClosed
+	}
+	next := q.from[0]
+	q.from = q.from[1:]
+	return from{address: next}, nil
+}
+
+// One peer, by whatever addresses of its own, leaves places for others; each gets its places back.
+func TestConnectionsOfOneAddress(t *testing.T) {
+	var all []string
+	for range maxConnections {
+		all = append(all, "192.0.2.1")
+	}
+	for i := range maxConnections {
+		all = append(all, netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 15: byte(i)}).String(), netip.AddrFrom4([4]byte{127, 0, 0, byte(i)}).String())
+	}
+	q := &queue{from: append(all, "192.0.2.2", "::ffff:192.0.2.1")}
+	b := newBounded(q, false)
+	served := map[netip.Prefix]int{}
+	var conns []net.Conn
+	for {
+		c, err := b.Accept()
+		if err != nil {
+			break
+		}
+		conns = append(conns, c)
+		served[peerOf(c.RemoteAddr())]++
+	}
+	for peer, n := range served {
+		if n > maxAddress {
+			t.Errorf("%v has %d places of %d", peer, n, maxConnections)
+		}
+	}
+	if other := netip.MustParsePrefix("192.0.2.2/32"); served[other] != 1 || len(served) != 4 {
+		t.Errorf("another address is not served: %v", served)
+	}
+	for _, c := range conns {
+		for range 2 {
+			_ = c.Close()
+		}
+	}
+	if n := b.places.Count(everybody); n != 0 || len(b.peers) != 0 {
+		t.Errorf("%d places are taken, by %v", n, b.peers)
+	}
+}

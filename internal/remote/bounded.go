@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -22,7 +23,7 @@ type bounded struct {
 func newBounded(l net.Listener, loopback bool) *bounded {
 	each := maxAddress
 	if loopback {
-		each = maxConnections
+		each = math.MaxInt
 	}
 	return &bounded{Listener: l, places: places.Places{Patience: answerLimit}, each: each, peers: map[netip.Prefix]int{}}
 }

@@ -9,7 +9,7 @@ import (
 // maxUnread bounds answers in bytes that clients have not taken yet, all together; one alone may have more. freeAnswer is what one may have
 // whatever others do.
 const (
-	maxUnread  = 8 << 20
+	maxUnread  = 12 << 20
 	freeAnswer = 16 << 10
 )
 

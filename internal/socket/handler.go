@@ -48,6 +48,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, errStranger)
 	case c.refusal != nil:
 		w.Header().Set("Connection", "close")
+		if c.role == owner && isProbe(r) {
+			h.serve(w, r)
+			return
+		}
 		h.fail(w, c.refusal)
 	case c.role == member && !memberMay(r):
 		h.fail(w, errMember)

@@ -134,3 +134,54 @@ func TestWhatMembersDoNotTake(t *testing.T) {
 		t.Errorf("root: %d", status)
 	}
 }
+
+// Whoever of root's takes all places, as many that follow do, does not have the agent killed by its liveness probe; nor do those that
+// are refused, of which there are strangers too.
+func TestAProbeHasAPlace(t *testing.T) {
+	entered, answer := make(chan struct{}), make(chan struct{})
+	path, _ := start(t, Options{Reads: health{entered, answer}}, patient)
+	defer close(answer)
+	for range maxOwner {
+		send(t, dial(t, path), "GET "+api.PathEvents+" HTTP/1.1\r\nHost: j\r\n\r\n")
+		<-entered
+	}
+	for range 3 * maxProbes { // one after the other
+		for target, want := range map[string]int{api.PathHealth: 200, api.PathReady: 200, api.PathEvents: 503} {
+			if status, text, err := rawAsk(path, "GET", target, ""); status != want {
+				t.Errorf("%s: %d %s %v", target, status, text, err)
+			}
+		}
+	}
+	if status, text, err := rawAsk(path, "PUT", api.PathHealth, "[]"); status != 503 {
+		t.Errorf("another method: %d %s %v", status, text, err)
+	}
+	l := &limited{}
+	for _, r := range []struct {
+		role
+		n int
+	}{{owner, maxOwner}, {stranger, maxRefused}} {
+		for range r.n {
+			c := &conn{role: r.role}
+			l.seat(c, 1)
+			c.place.State(http.StateActive) // else it would make room
+		}
+	}
+	if c := (&conn{role: owner}); !l.seat(c, 0) || c.refusal != errCrowded {
+		t.Errorf("strangers take the probe's place: %v", c.refusal)
+	}
+}
+
+// health answers probes at once; who follows events waits.
+type health struct{ entered, answer chan struct{} }
+
+func (h health) Find(path string) http.HandlerFunc {
+	switch path {
+	case api.PathHealth, api.PathReady:
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") }
+	case api.PathEvents:
+		return func(http.ResponseWriter, *http.Request) { h.entered <- struct{}{}; <-h.answer }
+	}
+	return nil
+}
+
+func (health) Paths() []string { return nil }

@@ -23,6 +23,7 @@ const (
 	maxMembers = 16
 	maxMember  = 8 // of one user
 	maxRefused = 16
+	maxProbes  = 4 // of root's that have no place: they may ask whether the agent lives
 )
 
 var (
@@ -48,6 +49,11 @@ func memberMay(r *http.Request) bool {
 	return r.Method == http.MethodPost && r.URL.Path == api.PathAdmit // which does not let them preempt
 }
 
+// isProbe is what root is answered whatever places others have.
+func isProbe(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == api.PathHealth || r.URL.Path == api.PathReady)
+}
+
 // limited accepts connections, asks the kernel which user connected, and counts.
 type limited struct {
 	*net.UnixListener
@@ -62,6 +68,7 @@ type limited struct {
 const (
 	ofOwners  places.Key = -1
 	ofRefused places.Key = -2
+	ofProbes  places.Key = -3
 )
 
 // conn is a connection with what is known of its other end.
@@ -134,6 +141,13 @@ func (l *limited) seat(c *conn, uid uint32) bool {
 	c.refusal = errCrowded
 	if c.role == stranger {
 		c.refusal = errStranger
+	}
+	if c.role == owner { // else whoever follows in numbers has the agent killed by its liveness probe
+		c.place = l.places.Take(ofProbes, maxProbes, hangUp)
+	}
+	if c.place != nil {
+		c.release = c.place.Leave
+		return true
 	}
 	if c.place = l.places.Take(ofRefused, maxRefused, hangUp); c.place == nil {
 		return false

@@ -25,6 +25,21 @@ func (g *Group) SetMemoryMin(bytes uint64) error {
 	return nil
 }
 
+// OOMGroup reads memory.oom.group: whether an OOM kill of one of the group's processes, or of one below, is one of them all but those with
+// oom_score_adj -1000 (since v4.19; v6.12 mm/memcontrol.c, mem_cgroup_get_oom_group).
+func (g *Group) OOMGroup(buf []byte) (bool, error) {
+	l, err := g.readLimit("memory.oom.group", buf)
+	return l.Bytes != 0, err
+}
+
+// SetOOMGroup writes memory.oom.group.
+func (g *Group) SetOOMGroup(all bool) error {
+	if all {
+		return g.write("memory.oom.group", "1")
+	}
+	return g.write("memory.oom.group", "0")
+}
+
 // notePrefix: extended attributes of users are there for cgroup v2 since v5.7 (kernel/cgroup/cgroup.c,
 // KERNFS_ROOT_SUPPORT_USER_XATTR), 128 of them a group.
 const notePrefix = "user.jettison."

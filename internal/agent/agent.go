@@ -463,6 +463,11 @@ func (b *builder) protect(l *loop) {
 	if own == "" || b.o.DryRun {
 		return
 	}
+	apart, err := protect.Apart(b.s.FS, own)
+	b.closing(apart)
+	if err != nil {
+		b.log.Warn("not as it should be", "error", err)
+	}
 	o := &ownMemory{fs: b.s.FS, cgroup: own, log: b.log, above: !l.kubelet.Found() && !b.left.Protection}
 	o.raise()
 	b.closing(o.close)

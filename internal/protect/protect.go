@@ -1,4 +1,8 @@
 // Package protect keeps the agent itself alive when its node is at its worst.
+//
+//	protect.go   Self, Lock: the process
+//	memory.go    Memory: its memory, in its cgroup and those above
+//	oomgroup.go  Apart: others' commands in its container
 package protect
 
 import (

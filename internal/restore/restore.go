@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -155,10 +156,8 @@ func (s *sweep) group(name string) {
 		if s.disown(g, name, notes) {
 			did = append(did, "notes removed that its owner may have left")
 		}
-	} else if changed, err := protect.Restore(g); err != nil {
-		s.failed(name, err)
-	} else if changed {
-		did = append(did, "memory.min put back")
+	} else {
+		did = s.unprotect(g, name)
 	}
 	mended, err := kill.Mend(s.FS, []string{name})
 	s.failed(name, err)
@@ -187,6 +186,20 @@ func (s *sweep) group(name string) {
 		did = append(did, "notes removed")
 	}
 	s.said = append(s.said, "/"+name+": "+strings.Join(did, ", "))
+}
+
+// unprotect puts back what protects an agent in its own cgroup.
+func (s *sweep) unprotect(g *cgroup.Group, name string) (did []string) {
+	for file, restore := range map[string]func(*cgroup.Group) (bool, error){
+		"memory.min": protect.Restore, "memory.oom.group": protect.RestoreOOMGroup,
+	} {
+		changed, err := restore(g)
+		if s.failed(name, err); changed {
+			did = append(did, file+" put back")
+		}
+	}
+	slices.Sort(did)
+	return did
 }
 
 // anothers reports whether somebody other than root owns a cgroup's directory, or may write to it, as that of a user's own services or of a

@@ -19,7 +19,7 @@ func snapshotCommand(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 		Short: "Write one archive to send with a report: state, configuration, records, cgroup files",
 		Long: `snapshot writes a compressed tar with what somebody needs who is to find out from afar what this node does: versions; the
 configuration as it holds, each field; what the agent says of itself, and whom it would evict; the records of evictions; and the files of
-cgroups, /proc and /sys that jettison reads (tree.txtar: enough to run jettison's tests on). What cannot be had is left out and named in
+cgroups, /proc and /sys that jettison reads (tree/: enough to run jettison's tests on). What cannot be had is left out and named in
 its errors.txt and on stderr.
 
 It has names of pods. It has no environment, no file or log of a pod, and of the configuration no value that may be a secret. FILE must not

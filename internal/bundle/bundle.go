@@ -8,6 +8,7 @@ package bundle
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -20,7 +21,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/tools/txtar"
 
 	"jettison/api"
 	"jettison/internal/nodefiles"
@@ -47,16 +47,7 @@ type part struct {
 // Write writes the archive, a compressed tar. What cannot be had is left out, and said in errors.txt; missing are those lines.
 func Write(ctx context.Context, o Options, to io.Writer) (missing []string, err error) {
 	zip := gzip.NewWriter(to)
-	archive := tar.NewWriter(zip)
-	now := time.Now()
-	add := func(name string, text []byte) error {
-		head := &tar.Header{Name: "jettison/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: now}
-		if err := archive.WriteHeader(head); err != nil {
-			return err
-		}
-		_, err := archive.Write(text)
-		return err
-	}
+	a := archive{Writer: tar.NewWriter(zip), now: time.Now()}
 	if o.Wrong != nil {
 		missing = append(missing, "config.yaml is not what files say: "+show.OneLine(o.Wrong.Error()))
 	}
@@ -68,20 +59,38 @@ func Write(ctx context.Context, o Options, to io.Writer) (missing []string, err 
 		if err != nil {
 			missing = append(missing, p.name+": "+show.OneLine(err.Error()))
 		}
-		if len(text) == 0 {
-			continue
-		}
-		if err := add(p.name, text); err != nil {
-			return missing, fmt.Errorf("snapshot: %w", err)
+		if len(text) > 0 {
+			a.add(p.name, text)
 		}
 	}
-	if err := add("errors.txt", []byte(strings.Join(append(missing, ""), "\n"))); err != nil {
-		return missing, fmt.Errorf("snapshot: %w", err)
+	if err := o.tree(ctx, &a); err != nil && a.err == nil && ctx.Err() == nil {
+		missing = append(missing, "tree: "+show.OneLine(err.Error()))
 	}
-	if err := errors.Join(archive.Close(), zip.Close()); err != nil {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	a.add("errors.txt", []byte(strings.Join(append(missing, ""), "\n")))
+	if err := cmp.Or(a.err, errors.Join(a.Close(), zip.Close())); err != nil {
 		return missing, fmt.Errorf("snapshot: %w", err)
 	}
 	return missing, nil
+}
+
+// archive is the tar that is written.
+type archive struct {
+	*tar.Writer
+	now time.Time
+	err error // the first that came of writing; nothing is written after it
+}
+
+func (a *archive) add(name string, text []byte) {
+	if a.err != nil {
+		return
+	}
+	head := &tar.Header{Name: "jettison/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: a.now}
+	if a.err = a.WriteHeader(head); a.err == nil {
+		_, a.err = a.Write(text)
+	}
 }
 
 func (o Options) parts() []part {
@@ -93,7 +102,6 @@ func (o Options) parts() []part {
 		{"outlook.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.Outlook) }},
 		{"events.jsonl", func(ctx context.Context) ([]byte, error) { return happened(ctx, client) }},
 		{"records.jsonl", o.records},
-		{"tree.txtar", o.tree},
 	}
 }
 
@@ -162,17 +170,20 @@ func (o Options) records(context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// tree is what the agent reads of the kernel: numbers and ids.
-func (o Options) tree(context.Context) ([]byte, error) {
+// tree adds what the agent reads of the kernel: numbers and ids. A file of it at a time is in memory: this runs in the agent's container,
+// whose memory it would take.
+func (o Options) tree(ctx context.Context, a *archive) error {
 	fs, err := sources.OpenCgroups(o.Look.Options)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer fs.Close()
-	archive, err := nodefiles.Archive(nodefiles.Options{
+	return nodefiles.Walk(nodefiles.Options{
 		Cgroups: fs, CgroupRoot: o.Look.Config.CgroupRoot, ProcMount: o.Look.ProcMount, SysMount: o.Look.SysMount(),
+	}, func(name string, content []byte) error {
+		a.add("tree/"+name, content)
+		return cmp.Or(a.err, ctx.Err())
 	})
-	return txtar.Format(archive), err
 }
 
 // Create makes the archive's file, which only its owner reads, and no other program's.

@@ -58,6 +58,47 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// The tree is in the archive file by file: no part of it is in memory as a whole. Who does not take the archive is told, not blamed on the node.
+func TestTheTreeIsWrittenFileByFile(t *testing.T) {
+	c := config.Default()
+	c.Socket, c.StateDir = filepath.Join(t.TempDir(), "none.sock"), ""
+	o := Options{Look: observe.Options{Options: sources.Options{Config: &config.Loaded{Config: c}}}, Node: "w1", Version: "v1"}
+	if fs, err := sources.OpenCgroups(o.Look.Options); err != nil {
+		t.Skip("no cgroup v2 here:", err)
+	} else {
+		fs.Close()
+	}
+	var out bytes.Buffer
+	if _, err := Write(t.Context(), o, &out); err != nil {
+		t.Fatal(err)
+	}
+	whole := out.Len()
+	files := unpack(t, &out)
+	for _, name := range []string{"cgroup/cgroup.controllers", "proc/meminfo"} {
+		if files["jettison/tree/"+name] == "" {
+			t.Errorf("no %s", name)
+		}
+	}
+	for _, most := range []int{0, whole / 2} {
+		if missing, err := Write(t.Context(), o, &full{most}); !errors.Is(err, errFull) || strings.Contains(strings.Join(missing, "\n"), errFull.Error()) {
+			t.Errorf("after %d bytes: %q, %v", most, missing, err)
+		}
+	}
+}
+
+var errFull = errors.New("no space left")
+
+// full takes so many bytes.
+type full struct{ left int }
+
+func (f *full) Write(p []byte) (int, error) {
+	if len(p) > f.left {
+		return 0, errFull
+	}
+	f.left -= len(p)
+	return len(p), nil
+}
+
 func unpack(t *testing.T, from io.Reader) map[string]string {
 	t.Helper()
 	zip, err := gzip.NewReader(from)

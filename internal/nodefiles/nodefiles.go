@@ -4,15 +4,13 @@ package nodefiles
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-	"golang.org/x/tools/txtar"
-
 	"jettison/cgroup"
+	"jettison/internal/wholefile"
 	"jettison/stats/read"
 )
 
@@ -33,63 +31,74 @@ var recordedProc = []string{
 // recordedSys are those of /sys.
 var recordedSys = []string{"kernel/mm/lru_gen/enabled"}
 
-// Archive has the cgroup files of the root, of what lies directly below it and of all pods, and a few of /proc and /sys. With an error it
-// has what could be recorded.
-func Archive(o Options) (*txtar.Archive, error) {
-	archive := &txtar.Archive{}
-	var name unix.Utsname
-	if unix.Uname(&name) == nil {
-		archive.Comment = fmt.Appendf(nil, "Recorded on kernel %s by jettison tree.\n", unix.ByteSliceToString(name.Release[:]))
-	}
-	err := addCgroups(archive, o)
+// Walk visits the cgroup files of the root, of what lies directly below it and of all pods, and a few of /proc and /sys, one by one: together
+// they may be larger than the memory that there is for this. The content is valid during the call; an error of visit ends it. The error says
+// what could not be visited; the rest was.
+func Walk(o Options, visit func(name string, content []byte) error) error {
+	w := walk{Options: o, visit: visit}
+	err := w.cgroups()
 	for _, name := range recordedProc {
-		addFile(archive, "proc/"+name, filepath.Join(o.ProcMount, name))
+		w.file("proc/"+name, filepath.Join(o.ProcMount, name))
 	}
 	for _, name := range recordedSys {
-		addFile(archive, "sys/"+name, filepath.Join(o.SysMount, name))
+		w.file("sys/"+name, filepath.Join(o.SysMount, name))
 	}
-	return archive, err
+	if w.ended != nil {
+		return w.ended
+	}
+	return err
 }
 
-func addCgroups(archive *txtar.Archive, o Options) error {
-	visit := func(path string, content []byte) {
-		archive.Files = append(archive.Files, txtar.File{Name: "cgroup/" + path, Data: bytes.Clone(content)})
+type walk struct {
+	Options
+	visit func(name string, content []byte) error
+	ended error // of visit
+}
+
+func (w *walk) add(name string, content []byte) {
+	if w.ended == nil {
+		w.ended = w.visit(name, content)
 	}
-	if err := o.Cgroups.Record("", false, visit); err != nil {
-		return err
-	}
-	roots := read.TopRoots(o.CgroupRoot)
-	for _, root := range roots {
-		if err := o.Cgroups.Record(root, true, visit); err != nil {
-			return fmt.Errorf("record /%s: %w", root, err)
+}
+
+func (w *walk) cgroups() error {
+	visit := func(path string, content []byte) { w.add("cgroup/"+path, content) }
+	var errs []error // whoever makes too many cgroups hides none elsewhere
+	record := func(name string, below bool) {
+		if err := w.Cgroups.Record(name, below, visit); err != nil {
+			errs = append(errs, fmt.Errorf("record /%s: %w", name, err))
 		}
 	}
+	record("", false)
+	roots := read.TopRoots(w.CgroupRoot)
+	for _, root := range roots {
+		record(root, true)
+	}
 	var others []string // what else there is at the top: the system's own
-	if err := o.Cgroups.Children("", make([]byte, 32<<10), func(name string) {
+	errs = append(errs, w.Cgroups.Children("", make([]byte, 32<<10), func(name string) {
 		if !slices.Contains(roots, name) {
 			others = append(others, name)
 		}
-	}); err != nil {
-		return err
-	}
+	}))
 	for _, name := range others {
-		if err := o.Cgroups.Record(name, false, visit); err != nil {
-			return fmt.Errorf("record /%s: %w", name, err)
-		}
+		record(name, false)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// addFile adds a file, if this kernel has it.
-func addFile(archive *txtar.Archive, name, path string) {
-	content, err := os.ReadFile(path)
+// maxFile is the most of a file of /proc or /sys that is copied, in bytes.
+const maxFile = 1 << 20
+
+// file adds a file, if this kernel has it.
+func (w *walk) file(name, path string) {
+	content, err := wholefile.Read(path, maxFile, 0)
 	if err != nil {
 		return
 	}
 	if filepath.Base(path) == "mountinfo" {
 		content = onlyCgroup2(content)
 	}
-	archive.Files = append(archive.Files, txtar.File{Name: name, Data: content})
+	w.add(name, content)
 }
 
 func onlyCgroup2(mountinfo []byte) (out []byte) {

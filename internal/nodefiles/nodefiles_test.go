@@ -1,6 +1,7 @@
 package nodefiles
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,8 +10,8 @@ import (
 	"jettison/cgroup"
 )
 
-// The archive has what is there, and of mountinfo only what says where cgroups are: other mounts are private.
-func TestArchive(t *testing.T) {
+// What there is, is visited; of mountinfo only what says where cgroups are: other mounts are private.
+func TestWalk(t *testing.T) {
 	fs, err := cgroup.Open("")
 	if err != nil {
 		t.Skip("no cgroup v2 here:", err)
@@ -32,15 +33,16 @@ func TestArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	archive, err := Archive(Options{Cgroups: fs, ProcMount: filepath.Join(dir, "proc"), SysMount: filepath.Join(dir, "sys")})
+	o := Options{Cgroups: fs, ProcMount: filepath.Join(dir, "proc"), SysMount: filepath.Join(dir, "sys")}
+	got := map[string]string{}
+	err = Walk(o, func(name string, content []byte) error {
+		if !strings.HasPrefix(name, "cgroup/") {
+			got[name] = string(content)
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, f := range archive.Files {
-		if !strings.HasPrefix(f.Name, "cgroup/") {
-			got[f.Name] = string(f.Data)
-		}
 	}
 	want := map[string]string{
 		"proc/meminfo": "MemTotal: 1 kB\n", "proc/self/mountinfo": "2 1 0:2 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
@@ -53,5 +55,9 @@ func TestArchive(t *testing.T) {
 	}
 	if len(got) != len(want) {
 		t.Errorf("got %v", got)
+	}
+	full, calls := errors.New("full"), 0
+	if err := Walk(o, func(string, []byte) error { calls++; return full }); !errors.Is(err, full) || calls != 1 {
+		t.Errorf("%d calls, %v", calls, err)
 	}
 }

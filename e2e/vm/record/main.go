@@ -1,15 +1,23 @@
-// Command record boots a node, runs a pod of each QoS class and writes the tree.txtar of `jettison snapshot` there to stdout: the recorded
-// trees that unit tests run on.
+// Command record boots a node, runs a pod of each QoS class and writes what `jettison snapshot` there has of cgroups, /proc and /sys to stdout:
+// the recorded trees that unit tests run on. Of an archive that somebody sent it writes the same.
 //
 //	go run ./e2e/vm/record 6.12 > cgroup/testdata/6.12.txtar
+//	go run ./e2e/vm/record node.tar.gz > node.txtar
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
 
+	"golang.org/x/tools/txtar"
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/e2e/vm"
@@ -17,17 +25,27 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: record KERNEL")
+		fmt.Fprintln(os.Stderr, "usage: record KERNEL|ARCHIVE.tar.gz")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	archive, err := record(ctx, os.Args[1])
+	var snapshot []byte
+	var err error
+	if strings.HasSuffix(os.Args[1], ".tar.gz") {
+		snapshot, err = os.ReadFile(os.Args[1])
+	} else {
+		snapshot, err = record(ctx, os.Args[1])
+	}
+	var tree []byte
+	if err == nil {
+		tree, err = treeOf(snapshot)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "record:", err)
 		os.Exit(1)
 	}
-	_, _ = os.Stdout.Write(archive)
+	_, _ = os.Stdout.Write(tree)
 }
 
 func record(ctx context.Context, kernel string) ([]byte, error) {
@@ -45,7 +63,44 @@ func record(ctx context.Context, kernel string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	// The program's own command, so that a user's tree is like these.
-	text, err := n.Shell(ctx, "jettison snapshot - | busybox tar -xzOf - jettison/tree.txtar")
+	text, err := n.Shell(ctx, "jettison snapshot -") // the program's own command, so that a user's tree is like these
 	return []byte(text), err
+}
+
+// treeOf is what a snapshot has of cgroups, /proc and /sys.
+func treeOf(snapshot []byte) ([]byte, error) {
+	zip, err := gzip.NewReader(bytes.NewReader(snapshot))
+	if err != nil {
+		return nil, err
+	}
+	const tree = "jettison/tree/"
+	out := &txtar.Archive{}
+	for r := tar.NewReader(zip); ; {
+		head, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			return nil, err
+		}
+		name, is := strings.CutPrefix(head.Name, tree)
+		switch {
+		case is:
+			out.Files = append(out.Files, txtar.File{Name: name, Data: text})
+		case head.Name == "jettison/versions.txt":
+			for line := range strings.Lines(string(text)) {
+				if kernel, is := strings.CutPrefix(line, "kernel "); is {
+					out.Comment = fmt.Appendf(nil, "Recorded on kernel %s by jettison snapshot.\n", strings.TrimSpace(kernel))
+				}
+			}
+		}
+	}
+	if len(out.Files) == 0 {
+		return nil, errors.New("the snapshot has no tree: see its errors.txt")
+	}
+	return txtar.Format(out), nil
 }

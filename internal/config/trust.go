@@ -89,7 +89,8 @@ func trustedFolder(path string, dir *os.File) error {
 	if why == "" || info.Mode()&os.ModeSticky != 0 && owned(info) || readOnly(dir) {
 		return nil
 	}
-	return fmt.Errorf("config %s: in its folder another may be put in its place: %s, and it decides what is killed: %s %s", path, why, do, dir.Name())
+	return fmt.Errorf("config %s: in its folder another may be put in its place: %s, and it decides what is killed: %s %s",
+		path, why, do, dir.Name())
 }
 
 // writers says who else may write to a file or a folder, and what to do about it; empty: nobody.

@@ -31,9 +31,9 @@ var recordedProc = []string{
 // recordedSys are those of /sys.
 var recordedSys = []string{"kernel/mm/lru_gen/enabled"}
 
-// Walk visits the cgroup files of the root, of what lies directly below it and of all pods, and a few of /proc and /sys, one by one: together
-// they may be larger than the memory that there is for this. The content is valid during the call; an error of visit ends it. The error says
-// what could not be visited; the rest was.
+// Walk visits the cgroup files of the root, of what lies directly below it and of all pods, and a few of /proc and /sys, one by one:
+// together they may be larger than the memory that there is for this. The content is valid during the call; an error of visit ends it. The
+// error says what could not be visited; the rest was.
 func Walk(o Options, visit func(name string, content []byte) error) error {
 	w := walk{Options: o, visit: visit}
 	err := w.cgroups()

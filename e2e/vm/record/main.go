@@ -1,5 +1,5 @@
-// Command record boots a node, runs a pod of each QoS class and writes what `jettison snapshot` there has of cgroups, /proc and /sys to stdout:
-// the recorded trees that unit tests run on. Of an archive that somebody sent it writes the same.
+// Command record boots a node, runs a pod of each QoS class and writes what `jettison snapshot` there has of cgroups, /proc and /sys to
+// stdout: the recorded trees that unit tests run on. Of an archive that somebody sent it writes the same.
 //
 //	go run ./e2e/vm/record 6.12 > cgroup/testdata/6.12.txtar
 //	go run ./e2e/vm/record node.tar.gz > node.txtar

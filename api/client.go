@@ -27,6 +27,7 @@ const (
 	PathAdmit    = "/v1/admit"
 	PathEvents   = "/v1/events"
 	PathOutlook  = "/v1/outlook"
+	PathRecords  = "/v1/records"
 	PathHealth   = "/healthz"
 	PathReady    = "/readyz"
 	PathMetrics  = "/metrics"

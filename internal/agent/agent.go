@@ -197,7 +197,8 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	})
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
-		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Admission: b.admission, Reads: b.endpoints, Log: b.log,
+		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Records: b.shown.recordsForOthers, Admission: b.admission,
+		Reads: b.endpoints, Log: b.log,
 		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")

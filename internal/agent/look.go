@@ -68,13 +68,13 @@ func (l *loop) reported(now time.Time, ready *eviction.Ready) {
 	}
 	reported := l.evictions.OnReady(now, ready)
 	l.manager.Advance()
+	l.shown.changed() // the records of what is over, too
 	if reported {
 		l.evictions.Advise(l.hardBytes())
 		if l.recording.On() {
 			_ = l.lookAtVictims(now) // the effect; what is wrong is logged by decisions
 			l.record(now, eviction.LookMemory, true)
 		}
-		l.shown.changed()
 	}
 }
 

@@ -12,13 +12,15 @@ import (
 // closeLimit is how long the last records may take to be written when the agent ends.
 const closeLimit = time.Second
 
-// Keeper is the loop's part: it hands records and state over to a Writer, which has a goroutine of its own. The methods of a nil Keeper
-// do nothing.
+// Keeper is the loop's part: it hands records and state over to a Writer, which has a goroutine of its own, and has the last records at
+// hand for readers. The methods of a nil Keeper do nothing.
 type Keeper struct {
 	writer  *Writer // nil: nothing is kept
+	agent   string  // its version
 	dry     bool    // of a dry run: it keeps what would have been done, and nothing that a restart needs
 	bootID  string
 	changed bool // what a restart needs has changed since it was saved
+	recent  recent
 }
 
 // KeeperOptions of StartKeeper.
@@ -35,7 +37,7 @@ type KeeperOptions struct {
 // StartKeeper begins to write records and state, and returns what the process before this one has left; nothing, while another one keeps
 // its own there. Close it.
 func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, running []api.Record) {
-	k = &Keeper{bootID: bootid.Read(o.Proc), dry: o.DryRun}
+	k = &Keeper{bootID: bootid.Read(o.Proc), agent: o.Agent, dry: o.DryRun}
 	kmsg := Kmsg
 	if o.DryRun {
 		kmsg = os.DevNull
@@ -50,9 +52,14 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 	}})
 	if o.Dir != "" && !o.DryRun && (err != nil || writer.Foreign() == nil) {
 		var warnings []error
-		state, running, warnings = Load(o.Dir, now, k.bootID)
+		var kept []api.Record
+		state, kept, warnings = loadAll(o.Dir, now, k.bootID)
 		for _, err := range warnings {
 			o.Log.Warn("what was kept is not whole", "error", err)
+		}
+		running = stillRunning(kept)
+		for _, r := range kept[max(0, len(kept)-recentSize):] {
+			k.recent = k.recent.with(r)
 		}
 	}
 	if err != nil {
@@ -63,12 +70,23 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 	return k, state, running
 }
 
-// Keeps reports whether anything is.
-func (k *Keeper) Keeps() bool { return k != nil && k.writer != nil }
+// Keeps reports whether records are wanted.
+func (k *Keeper) Keeps() bool { return k != nil }
+
+// writes reports whether they are written down.
+func (k *Keeper) writes() bool { return k != nil && k.writer != nil }
+
+// Recent are the last records, oldest first. Nothing of it is ever written again.
+func (k *Keeper) Recent() []*api.Record {
+	if k == nil {
+		return nil
+	}
+	return k.recent
+}
 
 // Foreign says which other agent keeps its records and state there; nil: none does.
 func (k *Keeper) Foreign() error {
-	if !k.Keeps() {
+	if !k.writes() {
 		return nil
 	}
 	return k.writer.Foreign()
@@ -78,23 +96,38 @@ func (k *Keeper) Foreign() error {
 func (k *Keeper) Would(r *api.Record) {
 	if k.Keeps() && k.dry {
 		r.DryRun, r.Outcome = true, api.OutcomeDryRun
-		k.writer.Update(*r)
+		k.Update(r)
 	}
 }
 
 // Begin keeps that an eviction has begun, Update what became of it.
 func (k *Keeper) Begin(r *api.Record) {
-	if k.Keeps() {
+	if !k.Keeps() {
+		return
+	}
+	k.changed = true
+	k.remember(r)
+	if k.writes() {
 		k.writer.Begin(*r)
-		k.changed = true
 	}
 }
 
 // Update keeps a record anew.
 func (k *Keeper) Update(r *api.Record) {
-	if k.Keeps() {
+	if !k.Keeps() {
+		return
+	}
+	k.remember(r)
+	if k.writes() {
 		k.writer.Update(*r)
 	}
+}
+
+// remember has a record at hand for readers.
+func (k *Keeper) remember(r *api.Record) {
+	now := *r
+	now.BootID, now.Agent = k.bootID, k.agent
+	k.recent = k.recent.with(now)
 }
 
 // Changed tells that what a restart needs is something else now.
@@ -106,7 +139,7 @@ func (k *Keeper) Changed() {
 
 // Save hands over what the next process needs, if that has changed. fill completes a state that has its version, boot and time.
 func (k *Keeper) Save(now time.Time, fill func(*State)) {
-	if !k.Keeps() || k.dry || !k.changed {
+	if !k.writes() || k.dry || !k.changed {
 		return
 	}
 	k.changed = false
@@ -117,7 +150,7 @@ func (k *Keeper) Save(now time.Time, fill func(*State)) {
 
 // Dropped is how many records were given up since the start. It is for any goroutine.
 func (k *Keeper) Dropped() uint64 {
-	if !k.Keeps() {
+	if !k.writes() {
 		return 0
 	}
 	return k.writer.dropped.Load()
@@ -125,7 +158,7 @@ func (k *Keeper) Dropped() uint64 {
 
 // Close writes what was handed over, which may take a second.
 func (k *Keeper) Close() error {
-	if !k.Keeps() {
+	if !k.writes() {
 		return nil
 	}
 	return k.writer.Close(closeLimit)

@@ -55,6 +55,22 @@ type HoldOff struct {
 // start. Of another boot only hold-offs count: its cgroups are gone, and their identities may have been given to others since. boot is
 // of package bootid; State.Manager is checked by eviction's Resume.
 func Load(dir string, now time.Time, boot string) (s State, running []api.Record, warnings []error) {
+	s, kept, warnings := loadAll(dir, now, boot)
+	return s, stillRunning(kept), warnings
+}
+
+// stillRunning are those of records that say that their eviction is.
+func stillRunning(kept []api.Record) (running []api.Record) {
+	for _, r := range kept {
+		if r.Outcome == api.OutcomeRunning {
+			running = append(running, r)
+		}
+	}
+	return running
+}
+
+// loadAll is Load with all records that were read.
+func loadAll(dir string, now time.Time, boot string) (s State, kept []api.Record, warnings []error) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Errorf(format, args...)) }
 	path := filepath.Join(dir, StateFile)
 	said := func(format string, args ...any) { warn(path+": "+format, args...) }
@@ -80,13 +96,8 @@ func Load(dir string, now time.Time, boot string) (s State, running []api.Record
 		}
 		return s, nil, warnings
 	}
-	for _, r := range list.Records {
-		if r.Outcome == api.OutcomeRunning {
-			running = append(running, r)
-		}
-	}
-	s.recall(running)
-	return s, running, warnings
+	s.recall(stillRunning(list.Records))
+	return s, list.Records, warnings
 }
 
 func parseState(text []byte, warn func(string, ...any)) (s State, err error) {

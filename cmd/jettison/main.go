@@ -18,6 +18,7 @@
 //	explaincommand.go  explain: internal/explain
 //	snapshotcommand.go snapshot: internal/bundle
 //	eventscommand.go   events: internal/events
+//	uicommand.go       ui: internal/ui
 //	healthcommand.go   health: package api
 //	unknown.go         words that are no command, and flags that there are not
 package main
@@ -137,7 +138,8 @@ where --log-format is json.`,
 		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout, stderr), explainCommand(stdout, stderr),
 		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),
 		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout, stderr), snapshotCommand(stdout, stderr),
-		eventsCommand(stdout, stderr), healthCommand(stdout), configCommand(os.Stdin, stdout), restoreCommand(stdout), versionCommand(stdout),
+		eventsCommand(stdout, stderr), uiCommand(stdout, stderr), healthCommand(stdout), configCommand(os.Stdin, stdout),
+		restoreCommand(stdout), versionCommand(stdout),
 	)
 	return root
 }

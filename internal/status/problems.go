@@ -47,6 +47,13 @@ func (r *Report) blame(wrong error) {
 // mendFile is what to do about a configuration that is wrong.
 const mendFile = "mend it before the agent starts anew, for it will not start with it: jettison config check FILE"
 
+// Problems are what is wrong with a node by what its agent says, and what should be known.
+func Problems(s *api.State) []Problem {
+	r := &Report{State: s, Problems: []Problem{}}
+	r.ofState(true)
+	return r.Problems
+}
+
 func (r *Report) ofState(agent bool) {
 	s := r.State
 	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }

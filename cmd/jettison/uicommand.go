@@ -1,0 +1,40 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"jettison/internal/terminal"
+	"jettison/internal/ui"
+)
+
+func uiCommand(stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
+	var path string
+	o := ui.Options{Version: version, Node: os.Getenv("NODE_NAME")}
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Serve a page for a browser: signals, evictions, pods, gate and garbage, live",
+		Long: `ui serves one page on loopback until it is ended, and prints its address: signals over time against their thresholds,
+conditions, pods by what killing each would free, each eviction as a timeline, decisions of the gate, passes of garbage collection. It
+reads the agent's socket as whoever starts it, and changes nothing. The history is its own: it begins with the command, and has an hour.
+
+The address has a key, for everybody on the machine can connect to loopback. From another machine, forward the port by the same number.`,
+		Example: "  jettison ui\n  jettison ui --listen 127.0.0.1:0\n  ssh -t -L 5388:127.0.0.1:5388 NODE jettison ui",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := ui.ParseListen(o.Listen); err != nil {
+				return usageError{err}
+			}
+			var err error
+			if o.Socket, err = socketOf(cmd, stderr, o.Socket, path); err != nil {
+				return err
+			}
+			return ui.Run(cmd.Context(), o, stdout, stderr)
+		},
+	}
+	cmd.Flags().StringVar(&o.Listen, "listen", ui.DefaultListen, "where the page is: loopback and a port, 0 for any that is free")
+	addSocketAlone(cmd, &o.Socket, &path)
+	return cmd
+}

@@ -1,0 +1,73 @@
+package ui
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+)
+
+// DefaultListen is where the page is if nothing else is said.
+const DefaultListen = "127.0.0.1:5388"
+
+// ParseListen checks an address: loopback and a port, 0 for any that is free. Whoever can connect reads of this node, so that no other
+// address is taken.
+func ParseListen(address string) (string, error) {
+	host, number, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("--listen %.60q: want an address and a port, as %s", address, DefaultListen)
+	}
+	if _, err := strconv.ParseUint(number, 10, 16); err != nil {
+		return "", fmt.Errorf("--listen %.60q: port %.20q: want a number of 0 to 65535", address, number)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil || !ip.Unmap().IsLoopback() || ip.Zone() != "" {
+		return "", fmt.Errorf("--listen %.60q: the page is on loopback only (127.0.0.1, [::1]): to see it from another machine, "+
+			"leave it there and forward the port: ssh -L %s:127.0.0.1:%s NODE", address, number, number)
+	}
+	return net.JoinHostPort(ip.String(), number), nil
+}
+
+// port is the one that a listener has.
+func port(l net.Listener) string {
+	_, number, _ := net.SplitHostPort(l.Addr().String()) // it has one
+	return number
+}
+
+// bounded is a listener that hangs up on connections beyond so many at once.
+type bounded struct {
+	net.Listener
+	places chan struct{}
+}
+
+// Accept waits for the next connection that there is a place for.
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case b.places <- struct{}{}:
+			return &placed{Conn: c, leave: sync.OnceFunc(func() { <-b.places })}, nil
+		default:
+			_ = c.Close()
+		}
+	}
+}
+
+// placed is a connection that has a place.
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+// Close gives the place back.
+func (p *placed) Close() error {
+	defer p.leave()
+	return p.Conn.Close()
+}

@@ -1,0 +1,77 @@
+// What figures and times are for people, and how elements are made. Every text from the node becomes text and nothing else.
+
+// make makes an element with attributes and children; a child that is no node is text.
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  return fill(element, attributes, children);
+}
+
+// draw is make for SVG.
+export function draw(name, attributes = {}, ...children) {
+  return fill(document.createElementNS('http://www.w3.org/2000/svg', name), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== false) element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.filter((c) => c !== undefined && c !== null));
+  return element;
+}
+
+// say sets an element's text where it is another one, so that nothing is announced twice.
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+
+export function bytes(v) {
+  let unit = 0;
+  let n = Math.abs(v);
+  while (n >= 1024 && unit < units.length - 1) { n /= 1024; unit++; }
+  const text = n < 99.95 && unit > 0 ? n.toFixed(1).replace(/\.0$/, '') : n.toFixed(0);
+  return `${v < 0 ? '−' : ''}${text} ${units[unit]}`;
+}
+
+export const isPressure = (signal) => signal.includes('.pressure.');
+export const isCount = (signal) => signal === 'pid.available' || signal.endsWith('inodesFree');
+
+// amount is a signal's figure in its unit.
+export function amount(signal, v) {
+  if (v === undefined || v === null) return 'not known';
+  if (isPressure(signal)) return `${(v / 1e4).toFixed(1)} %`;
+  if (isCount(signal)) return `${number(v)} ${signal === 'pid.available' ? 'tasks' : 'inodes'}`;
+  return bytes(v);
+}
+
+export const number = (v) => Math.round(v).toLocaleString('en-US').replaceAll(',', '\u202f');
+
+// clock is an instant as the agent's log and records have it, in UTC.
+export function clock(at, date = false) {
+  const t = new Date(at);
+  if (Number.isNaN(t.getTime())) return 'not known';
+  const text = t.toISOString();
+  return date ? `${text.slice(0, 10)} ${text.slice(11, 19)} UTC` : `${text.slice(11, 19)} UTC`;
+}
+
+// span is how long something takes, in its two largest units.
+export function span(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  if (s < 48 * 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+// milliseconds is a short time from nanoseconds.
+export function milliseconds(ns) {
+  const ms = ns / 1e6;
+  if (Math.abs(ms) >= 10000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${ms.toFixed(1)} ms`;
+}
+
+// plain is any value of an event as text.
+export const plain = (v) => (typeof v === 'object' && v !== null ? JSON.stringify(v) : String(v));
+
+export const title = (pod) => (pod.name ? `${pod.namespace}/${pod.name}` : `uid:${pod.uid}`);

@@ -28,7 +28,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes e2e-kubelet bench bench-react generate fuzz lint alerts manifests image deb release demo deps parts unit promises smoke
+.PHONY: help build test e2e scrapes e2e-kubelet ui-test bench bench-react generate fuzz lint alerts manifests image deb release demo deps parts unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -57,6 +57,12 @@ e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it t
 bench: deps ## measure in the VM, eviction to memory view: make bench [KERNEL=6.1] [BENCH=regexp] [COUNT=30]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench '$(BENCH)' -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
 
+# Chromium is 300 MB: it is installed here and not with the rest.
+ui-test: deps ## open the page in a headless Chromium, over a scripted agent and a live one: make ui-test [RUN=regexp]
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 || { echo "missing: sudo apt-get install --no-install-recommends chromium"; exit 1; }; \
+		apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends chromium fonts-dejavu-core; }
+	cd e2e/ui && JETTISON_KERNEL=$(KERNEL) go test -count=1 -parallel 1 -run '$(RUN)' -v -timeout 30m .
+
 # Trials of each row: COUNT where it is given, else what each has by itself. BENCH likewise.
 bench-react: deps ## how soon it kills, how soon memory is back, beside its peers; 45 minutes: make bench-react [KERNEL=6.1] [COUNT=3] [BENCH=regexp]
 	JETTISON_KERNEL=$(KERNEL) JETTISON_TRIALS=$(if $(filter file,$(origin COUNT)),,$(COUNT)) go test ./e2e -run '^$$' \
@@ -76,6 +82,7 @@ lint: ## go vet, gofmt, staticcheck, errcheck, unparam
 	go tool -modfile=tools.mod errcheck -exclude .errcheck ./...
 	go tool -modfile=tools.mod unparam ./...
 	cd deploy/render && go vet ./...
+	cd e2e/ui && go vet ./...
 
 # promtool is in Debian's prometheus: 19 MB to fetch, 96 MB installed, ten packages of JavaScript. It is unpacked here, not installed.
 alerts: ## test the alert rules with promtool
@@ -106,7 +113,7 @@ release: image deb ## write dist/: packages, tarballs and images for amd64 and a
 		rm -r bin/$$name || exit 1; done
 	@cd dist && sha256sum jettison.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
 
-demo: deps ## boot a node, let a pod leak, watch the agent save the node (about a minute)
+demo: deps build ## boot a node, let a pod leak, watch the agent save the node (about a minute)
 	@go run ./e2e/demo
 
 deps:

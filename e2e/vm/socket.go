@@ -52,3 +52,40 @@ func (n *Node) PutPods(ctx context.Context, pods ...*Pod) error {
 	_, err := n.API().PutPods(ctx, objects)
 	return err
 }
+
+// Relay has a unix socket of this machine lead to the agent's, for programs that know unix sockets only, until ctx ends. Where no process
+// listens in the guest, who connects is hung up on.
+func (n *Node) Relay(ctx context.Context, path string) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("relay the agent's socket: %w", err)
+	}
+	context.AfterFunc(ctx, func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go n.relay(ctx, c)
+		}
+	}()
+	return nil
+}
+
+// relay copies both ways until one side has hung up.
+func (n *Node) relay(ctx context.Context, here net.Conn) {
+	there, err := new(net.Dialer).DialContext(ctx, "tcp", n.address[guestapi.PortAgent])
+	if err != nil {
+		_ = here.Close()
+		return
+	}
+	hangUp := context.AfterFunc(ctx, func() { _, _ = here.Close(), there.Close() })
+	defer hangUp()
+	go func() {
+		_, _ = io.Copy(there, here)
+		_, _ = here.Close(), there.Close()
+	}()
+	_, _ = io.Copy(here, there)
+	_, _ = here.Close(), there.Close()
+}

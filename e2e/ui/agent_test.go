@@ -1,0 +1,170 @@
+package ui
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"jettison/api"
+	"jettison/internal/endpoints"
+	"jettison/internal/events"
+	"jettison/internal/podstore"
+	"jettison/internal/socket"
+	"jettison/stats"
+)
+
+const (
+	mib       = 1 << 20
+	gib       = 1 << 30
+	threshold = 100 * mib
+)
+
+// agent is scripted, and answers with the handlers of a real one.
+type agent struct {
+	t      *testing.T
+	path   string // of its socket
+	server *socket.Server
+	log    *slog.Logger
+
+	mu        sync.Mutex
+	available uint64 // of memory
+	first     string // the pod that would go first
+	records   []*api.Record
+	short     bool
+}
+
+func newAgent(t *testing.T) *agent {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "p") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	a := &agent{t: t, path: filepath.Join(dir, "s.sock"), available: 620 * mib, first: "shop/leaker", records: []*api.Record{}}
+	a.start()
+	return a
+}
+
+// start has it answer, with a log of its own; stop ends that.
+func (a *agent) start() {
+	a.t.Helper()
+	ring := events.NewRing(time.Now())
+	a.log = slog.New(events.NewHandler(ring, slog.DiscardHandler))
+	var err error
+	a.server, err = socket.Listen(socket.Options{
+		Path: a.path, Pods: podstore.New(), State: a.state, Outlook: a.outlook, Records: a.recent,
+		Reads: endpoints.New(endpoints.Options{Events: ring}),
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *agent) stop() {
+	a.t.Helper()
+	if err := a.server.Close(); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// set changes what it says, as the loop would.
+func (a *agent) set(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+}
+
+func (a *agent) recent() any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return &api.RecordsAnswer{Records: append([]*api.Record{}, a.records...)}
+}
+
+func (a *agent) state() any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	since := now.Add(-90 * time.Second)
+	signal := func(name stats.Signal, available, capacity uint64, thresholds []string, limits ...uint64) api.SignalState {
+		return api.SignalState{Signal: name, Observed: true, Available: available, Capacity: capacity, Time: &now, Threshold: thresholds, Limits: limits}
+	}
+	s := &api.State{
+		Time: now, Version: "v1.2.3", Runtime: api.RuntimeState{Endpoint: "unix:///run/containerd/containerd.sock"}, Disk: "act",
+		Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: a.short}, {Type: "DiskPressure"}, {Type: "PIDPressure"}},
+		Signals: []api.SignalState{
+			signal(stats.SignalMemoryAvailable, a.available, gib, []string{"memory.available<100Mi", "memory.available<250Mi for 1m30s"}, threshold, 250*mib),
+			signal(stats.SignalNodeFsAvailable, 41*gib, 100*gib, []string{"nodefs.available<10%"}, 10*gib),
+			signal(stats.SignalNodeFsInodesFree, 6_200_000, 6_553_600, []string{"nodefs.inodesFree<5%"}, 327_680),
+			signal(stats.SignalMemoryPressureFull, 23_000, stats.ShareUnit, []string{"memory.pressure.full>40%"}, 400_000),
+			{Signal: stats.SignalImageFsAvailable, Reason: "the runtime does not answer", Threshold: []string{"imagefs.available<15%"}},
+		},
+		Pods: api.PodCount{Runtime: 110, UnknownPriority: &api.UnknownPriority{Pods: 3, Unprotected: 1}},
+		Gate: &api.GateState{Asked: true, Enforced: true, Admitted: 113, Refused: 2, HeldOff: 4, Reasons: map[string]uint64{"OutOfmemory": 2},
+			Answers: api.LatencyState{Count: 119, P50: 180 * time.Microsecond, P99: 2 * time.Millisecond}},
+	}
+	if a.short {
+		s.Conditions[0].LastTransitionTime = &since
+		s.Conditions[0].Reason = "KubeletHasInsufficientMemory"
+	}
+	return s
+}
+
+func (a *agent) outlook() any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := api.ThresholdOutlook{
+		Signal: stats.SignalMemoryAvailable, Threshold: "memory.available<100Mi", Limit: threshold,
+		Protected: []api.ProtectedPods{{Reason: "a static pod", Pods: []string{"kube-system/etcd", "kube-system/kube-apiserver"}}},
+	}
+	for i, p := range []struct {
+		name     string
+		qos      stats.QOSClass
+		releases uint64
+		by       string
+	}{
+		{a.first, "BestEffort", 812 * mib, ""}, {"shop/cache", "Burstable", 96 * mib, "exceeds its request"},
+		{"shop/web-7f9c4", "Burstable", 148 * mib, "priority"}, {"shop/database-0", "Guaranteed", 256 * mib, "exceeds its request"},
+	} {
+		priority := int32(i * 1000)
+		t.Ranking = append(t.Ranking, api.RankedPod{
+			Candidate: api.Candidate{Pod: p.name, UID: fmt.Sprint("uid-", i), QOSClass: p.qos, DecidedBy: p.by, Keys: "uses 812Mi, requests 0"},
+			Priority:  &priority, Releases: &p.releases,
+		})
+	}
+	t.Ranking[2].Priority, t.Ranking[1].Releases = nil, nil
+	return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{t, {Signal: stats.SignalNodeFsAvailable, Threshold: "nodefs.available<10%", Ranking: []api.RankedPod{}}}}
+}
+
+// evict is an eviction that has come to its end: its record, and then its line of the log.
+func (a *agent) evict(id, name string) {
+	now := time.Now()
+	at := func(ms float64) api.Stamp {
+		d := time.Duration(ms * float64(time.Millisecond))
+		return api.Stamp{Time: now.Add(d), Monotonic: time.Hour + d}
+	}
+	reading := func(ms float64, available uint64) *api.Reading {
+		capacity := uint64(gib)
+		return &api.Reading{Stamp: at(ms), Available: &available, Capacity: &capacity}
+	}
+	predicted, released := uint64(812*mib), uint64(790*mib)
+	r := &api.Record{
+		Version: api.RecordVersion, ID: id, Pod: api.Victim{UID: "uid-0", Namespace: "shop", Name: name, QOSClass: "BestEffort", Cgroup: "kubepods/besteffort/poduid-0"},
+		Signal: stats.SignalMemoryAvailable, Threshold: "memory.available<100Mi", GracePeriodSeconds: 1,
+		Reason:  "of 4 candidates it uses most beyond its request: 812Mi, requests 0",
+		Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 92Mi. ",
+		Crossed: reading(-4.1, 98*mib), Decided: reading(-1.2, 92*mib), After: reading(61, 880*mib), Began: at(-0.3), Killed: at(0), Emptied: at(38),
+		Ranking: api.Ranking{Rows: []api.Candidate{{Pod: "shop/" + name, QOSClass: "BestEffort"}, {Pod: "shop/cache", QOSClass: "Burstable", DecidedBy: "exceeds its request"}}, More: 2, Protected: 2},
+		Steps: []api.Step{
+			{Name: "pin", Monotonic: at(-0.2).Monotonic, N: 2}, {Name: "cgroup.kill", Monotonic: at(0.1).Monotonic}, {Name: "cpu", Monotonic: at(0.6).Monotonic, N: 3},
+			{Name: "mrelease", Monotonic: at(21).Monotonic, N: 5}, {Name: "StopPodSandbox", Monotonic: at(180).Monotonic},
+			{Name: "cpu restored", Monotonic: at(181).Monotonic, Error: "write cpu.max: no such file or directory"},
+		},
+		Predicted: &predicted, Released: &released, Outcome: api.OutcomeBack, HoldOffUntil: now.Add(30 * time.Second),
+	}
+	a.set(func() { a.records = append(a.records, r) })
+	a.log.Info("evicted", "signal", "memory.available", "observed", 92*mib, "victim", "shop/"+name, "reason", r.Reason)
+}

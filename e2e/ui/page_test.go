@@ -1,0 +1,197 @@
+package ui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// hostile is a pod's name that would be markup, were it not text.
+const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
+
+// An eviction is on the page within a second of the line of the log that tells of it, with its ladder and what it returned.
+func TestAnEvictionShowsAtOnce(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	b.until(contains("#live", "live since"))
+	var took []time.Duration
+	for i := range 5 {
+		id := fmt.Sprintf("20260720T12000%d.000000Z-abcd", i)
+		at := time.Now()
+		a.evict(id, fmt.Sprintf("leaker-%d", i))
+		b.until(fmt.Sprintf("document.querySelector('[data-id=\"%s\"]') !== null", id))
+		took = append(took, time.Since(at))
+	}
+	slices.Sort(took)
+	t.Logf("shown after %v", took)
+	if took[2] > time.Second { // of five the middle one: a page that only asked from time to time would be later
+		t.Errorf("half of the evictions are shown later than %v", took[2])
+	}
+	text := eval[string](b, "document.querySelector('#eviction-list').innerText")
+	for _, want := range []string{"shop/leaker-4", "enough is back", "crossed to kill 4.1 ms", "kill to back 61.0 ms", "returned 790 MiB"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	ladder := eval[string](b, "document.querySelector('details[open] .ladder').innerText")
+	for _, want := range []string{"threshold crossed", "cgroup.kill", "+0.1 ms", "mrelease (5)", "no process is left", "+38.0 ms", "StopPodSandbox", "write cpu.max"} {
+		if !strings.Contains(ladder, want) {
+			t.Errorf("no %q in %s", want, ladder)
+		}
+	}
+	if amounts := eval[string](b, "document.querySelector('details[open] .amounts').innerText"); !strings.Contains(amounts, "812 MiB") || !strings.Contains(amounts, "790 MiB") {
+		t.Errorf("predicted and real release: %s", amounts)
+	}
+}
+
+// The agent goes and comes back: the page says since when it is away, keeps what it knew, leaves a gap where nothing was known, and goes on.
+func TestThePageSurvivesTheAgent(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	a.evict("20260720T120000.000000Z-abcd", "first")
+	b.until(contains("#eviction-list", "shop/first"))
+	b.until("document.querySelectorAll('svg .curve').length > 0")
+	a.stop()
+	b.until(contains("#away", "The agent is away since"))
+	if eval[bool](b, "document.querySelector('#away').hidden") || !eval[bool](b, contains("#eviction-list", "shop/first")) {
+		t.Error("what was known is not shown any more, or not that it is old")
+	}
+	if text := eval[string](b, "document.querySelector('figure .value').textContent"); text != "not observed" {
+		t.Errorf("a signal of an agent that is away: %s", text)
+	}
+	a.set(func() { a.records = a.records[:0] })
+	a.start()
+	b.until("document.querySelector('#away').hidden")
+	a.evict("20260720T120001.000000Z-abcd", "second")
+	b.until(contains("#eviction-list", "shop/second"))
+	b.until(contains("#eviction-list", "shop/first"))
+	b.until("document.querySelector('figure svg').querySelectorAll('.curve').length === 2") // before and after
+}
+
+// Whatever a tenant names a pod is shown as text.
+func TestMarkupIsText(t *testing.T) {
+	a := newAgent(t)
+	a.set(func() { a.first = "shop/" + hostile })
+	b := open(t, serve(t, a.path))
+	a.evict("20260720T120000.000000Z-abcd", hostile)
+	a.log.Warn("a pod is refused", "pod", hostile, "reason", hostile, "message", hostile)
+	a.log.Warn("garbage collected", "what", hostile)
+	for _, selector := range []string{"#eviction-list", "#pod-table", "#gate-table", "#garbage-table", "#event-list", "#pods-say"} {
+		b.until(contains(selector, hostile))
+	}
+	if eval[int](b, "document.images.length + document.querySelectorAll('main script').length") != 0 || strings.Contains(eval[string](b, "document.title"), "owned") {
+		t.Error("it became markup")
+	}
+}
+
+// reached presses Tab until the focus is back at the start, and returns what it was on.
+func (b *browser) reached() (out []string) {
+	b.t.Helper()
+	for range 120 {
+		b.do(chromedp.KeyEvent(kb.Tab))
+		is := eval[string](b, `(() => { const e = document.activeElement; return e === document.body ? '' :
+			[e.closest('section')?.id ?? '', e.tagName.toLowerCase(), e.textContent.slice(0, 40).trim()].join(' ') })()`)
+		if is == "" {
+			return out
+		}
+		out = append(out, is)
+	}
+	return out
+}
+
+// The keyboard reaches each part, in the order of the page; the buttons of a table's head sort it; arrow keys read a chart.
+func TestTheKeyboardReachesAll(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	a.evict("20260720T120000.000000Z-abcd", "leaker")
+	a.log.Info("a pod is refused", "pod", "shop/web")
+	b.until(contains("#eviction-list", "shop/leaker"))
+	b.until(contains("#pod-table", "shop/leaker"))
+	b.until("document.querySelectorAll('svg .curve').length > 0")
+	at := -1
+	reached := b.reached()
+	for _, want := range []string{" a Skip to the signals", " a Signals", "signals select", "signals svg", "evictions summary", "pods select", "pods div", "pods button Pod", "gate div", "garbage div"} {
+		next := slices.IndexFunc(reached, func(is string) bool { return strings.HasPrefix(is, want) })
+		if next <= at {
+			t.Errorf("%q is not reached in its order: %s", want, strings.Join(reached, "\n"))
+		}
+		at = next
+	}
+	order := func() string {
+		return eval[string](b, "[...document.querySelectorAll('#pod-table tbody tr')].map((r) => r.children[1].textContent.replace('shop/', '')).join(' ')")
+	}
+	if got := order(); got != "leaker database-0 web-7f9c4 cache" {
+		t.Errorf("by what killing would free: %s", got)
+	}
+	b.do(chromedp.Focus(chromedp.CSS("#pod-table th:nth-child(2) button")), chromedp.KeyEvent(kb.Enter))
+	if got := order(); got != "cache database-0 leaker web-7f9c4" || eval[string](b, "document.querySelector('th[aria-sort]').textContent") != "Pod" {
+		t.Errorf("by name: %s", got)
+	}
+	b.do(chromedp.KeyEvent(" "))
+	if got := order(); got != "web-7f9c4 leaker database-0 cache" {
+		t.Errorf("by name, the other way: %s", got)
+	}
+	b.do(chromedp.Focus(chromedp.CSS("figure svg")), chromedp.KeyEvent(kb.ArrowLeft))
+	if got := eval[string](b, "document.querySelector('figure .readout').textContent"); !strings.Contains(got, "UTC: 620 MiB") {
+		t.Errorf("a chart reads %q", got)
+	}
+	b.do(chromedp.Focus(chromedp.CSS(".skip")), chromedp.KeyEvent(kb.Enter))
+	if got := eval[string](b, "document.activeElement.id"); got != "signals" {
+		t.Errorf("the skip link leads to %q", got)
+	}
+}
+
+// The page is readable at any width, light and dark: nothing makes it scroll sideways.
+func TestItFitsAPhone(t *testing.T) {
+	a := newAgent(t)
+	b := open(t, serve(t, a.path))
+	b.until(contains("#pod-table", "shop/leaker"))
+	fall := []uint64{560, 500, 430, 360, 300, 240, 170, 120, 92, 880, 870, 868}
+	for i, available := range fall {
+		a.set(func() { a.available, a.short = available*mib, available < 100 })
+		if available == 92 {
+			a.evict("20260720T120000.000000Z-abcd", "leaker-with-a-name-that-goes-on-and-on-as-a-replica-set-would-have-it-7c9d8f6b5-x2x4z")
+		}
+		b.until(fmt.Sprintf("document.querySelector('figure .value').textContent.startsWith('%d MiB')", available))
+		if i == 8 {
+			b.until(contains("#eviction-list", "leaker"))
+			b.looks(1280, 900, false, false)
+			b.shot("short-light")
+		}
+	}
+	a.log.Info("garbage collected", "what", "images", "trigger", "periodic", "planned", 3, "removed", 3, "failed", 0, "skipped", 0, "predicted", 734003200, "freed", 731906048, "took", 2310*time.Millisecond)
+	a.log.Info("a pod is refused", "pod", "shop/web-2", "uid", "u", "reason", "OutOfmemory", "message", "Node didn't have enough resource: memory, requested: 536870912, used: 900000000, capacity: 1073741824")
+	b.until(contains("#gate-table", "OutOfmemory"))
+	for _, screen := range []struct {
+		name          string
+		width, height int64
+		dark          bool
+	}{{"light", 1280, 900, false}, {"dark", 1280, 900, true}, {"phone", 360, 740, false}, {"phone-dark", 360, 740, true}, {"tiny", 280, 600, false}} {
+		b.looks(screen.width, screen.height, screen.dark, screen.width < 500)
+		b.until(fmt.Sprintf("document.querySelector('figure svg').viewBox.baseVal.width <= %d", screen.width))
+		if wide := eval[int64](b, "document.documentElement.scrollWidth"); wide > screen.width {
+			t.Errorf("%s: %d pixels wide, the screen has %d: %s", screen.name, wide, screen.width, eval[string](b, `[...document.querySelectorAll('body *')]
+				.filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest('.scroll')).map((e) => e.tagName + '.' + e.className + '#' + e.id).join(' ')`))
+		}
+		b.shot(screen.name)
+	}
+}
+
+// A page that is opened without its key says what to do, and shows nothing of the node.
+func TestWithoutTheKey(t *testing.T) {
+	a := newAgent(t)
+	address, _, _ := strings.Cut(serve(t, a.path), "?")
+	b := open(t, address)
+	b.until(contains("#away", "open the address that jettison ui has printed"))
+	if text := eval[string](b, "document.body.innerText"); strings.Contains(text, "worker-1") || strings.Contains(text, "leaker") {
+		t.Error(text)
+	}
+	b.mu.Lock()
+	b.errors = slices.DeleteFunc(b.errors, func(e string) bool { return strings.Contains(e, "403") })
+	b.mu.Unlock()
+}

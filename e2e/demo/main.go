@@ -1,5 +1,9 @@
 // Command demo shows the agent at work: it boots a node, runs the agent and pods of all three QoS classes, lets one of them
 // leak, and tells what happens as it happens. `make demo` runs it.
+//
+//	main.go     the node, its pods, and what is told
+//	page.go     the page of jettison ui, for as long as the node lives
+//	picture.go  the run as one picture
 package main
 
 import (
@@ -9,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -50,6 +55,8 @@ type demo struct {
 	began time.Time
 	live  bool // the bar moves in place
 	bar   bool // the last thing written is a bar without a newline
+
+	seen []pictured // of the node's memory, by the guest's clock
 }
 
 func (d *demo) say(format string, args ...any) {
@@ -78,6 +85,11 @@ func (d *demo) run(ctx context.Context) error {
 	if _, err := agent.WaitLog(ctx, time.Minute, "started", 1); err != nil {
 		return fmt.Errorf("%w\n%s", err, n.Tail(agent.LogPath("agent"), 20))
 	}
+	closePage, err := d.page(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer closePage()
 	pods, err := d.startPods(ctx, n)
 	if err != nil {
 		return err
@@ -87,7 +99,10 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	d.tell(line)
-	return d.survivors(ctx, n, pods)
+	if err := d.survivors(ctx, n, pods); err != nil {
+		return err
+	}
+	return d.draws(ctx, n, line)
 }
 
 // startPods runs the neighbours, fills the node up to a little above the threshold, and starts the leaker.
@@ -100,6 +115,7 @@ func (d *demo) startPods(ctx context.Context, n *vm.Node) (pods []*vm.Pod, err e
 		if p, err = n.Run(ctx, object); err == nil {
 			d.say("pod %-12s %-10s  %s", object.Name, p.QOS, what)
 			pods = append(pods, p)
+			_, err = d.memory(ctx, n)
 		}
 	}
 	start(vm.NewPod("database", "320Mi", "320Mi", "alloc -size 256Mi"), "requests 320Mi, uses 256Mi")
@@ -121,7 +137,7 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 			return line, ctx.Err()
 		case <-tick.C:
 		}
-		m, err := n.Memory(ctx)
+		m, err := d.memory(ctx, n)
 		if err != nil {
 			return line, err
 		}
@@ -146,6 +162,15 @@ func (d *demo) watch(ctx context.Context, n *vm.Node, agent *vm.Agent) (line vm.
 			return line, errors.New("the agent did not evict a pod within three minutes")
 		}
 	}
+}
+
+// memory looks at the node's memory, and remembers it for the picture.
+func (d *demo) memory(ctx context.Context, n *vm.Node) (guestapi.Memory, error) {
+	m, err := n.Memory(ctx)
+	if err == nil {
+		d.seen = append(d.seen, pictured{time.Duration(m.MonotonicNS), m.Available()})
+	}
+	return m, err
 }
 
 // draw writes one bar, over the one before on a terminal.
@@ -209,10 +234,48 @@ func (d *demo) survivors(ctx context.Context, n *vm.Node, pods []*vm.Pod) error 
 	if faults := n.Audit(ctx, false); len(faults) > 0 {
 		return errors.Join(faults...)
 	}
-	m, err := n.Memory(ctx)
+	m, err := d.memory(ctx, n)
 	if err != nil {
 		return err
 	}
-	d.say("no OOM kill by the kernel; %d MiB available. The node is switched off.", m.Available()/mib)
+	d.say("no OOM kill by the kernel; %d MiB available.", m.Available()/mib)
+	return nil
+}
+
+// pictureFile is where the picture of the run goes.
+const pictureFile = "bin/demo.svg"
+
+// draws looks on for a while, to see that the memory stays, and writes the picture of the run.
+func (d *demo) draws(ctx context.Context, n *vm.Node, line vm.LogLine) error {
+	for tick, i := time.NewTicker(250*time.Millisecond), 0; i < 16; i++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if _, err := d.memory(ctx, n); err != nil {
+			return err
+		}
+	}
+	ms := func(field string) float64 { return float64(line.Duration(field)) / 1e6 }
+	p := &picture{
+		Title: "A pod leaks 30 MiB/s on a node of 1 GiB: memory available", Samples: d.seen, Killed: line.Duration("killedAtMonotonic"),
+		Victim: fmt.Sprint(line.Fields["victim"]),
+		Told: []string{
+			fmt.Sprintf("crossed to killed %.1f ms, killed to memory back %.1f ms; nobody else died, the kernel killed nobody", ms("crossedToKill"), ms("killToMemoryBack")),
+			"a virtual machine under software emulation (QEMU without KVM), kernel " + n.Kernel,
+		},
+	}
+	if err := os.MkdirAll(filepath.Dir(pictureFile), 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(pictureFile)
+	if err != nil {
+		return fmt.Errorf("draw the run: %w", err)
+	}
+	if err := errors.Join(p.svg(f), f.Close()); err != nil {
+		return err
+	}
+	d.say("the run as a picture: %s. The node is switched off.", pictureFile)
 	return nil
 }

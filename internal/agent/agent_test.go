@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,9 +187,10 @@ func TestADryRunLeavesRecords(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	state, running, warnings := records.Load(dir, now, "")
-	if len(running)+len(warnings) > 0 || state.Version != 0 {
-		t.Errorf("the next process takes up %+v, %+v, %v", state, running, warnings)
+	state, kept, warnings := records.Load(dir, now, "")
+	running := slices.ContainsFunc(kept, func(r api.Record) bool { return r.Outcome == api.OutcomeRunning })
+	if running || len(warnings) > 0 || state.Version != 0 {
+		t.Errorf("the next process takes up %+v, %+v, %v", state, kept, warnings)
 	}
 }
 

@@ -53,7 +53,7 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 	if o.Dir != "" && !o.DryRun && (err != nil || writer.Foreign() == nil) {
 		var warnings []error
 		var kept []api.Record
-		state, kept, warnings = loadAll(o.Dir, now, k.bootID)
+		state, kept, warnings = Load(o.Dir, now, k.bootID)
 		for _, err := range warnings {
 			o.Log.Warn("what was kept is not whole", "error", err)
 		}

@@ -50,15 +50,6 @@ type HoldOff struct {
 	Signal stats.Signal `json:"signal,omitempty"` // the hold-off lasts as long as that is short; empty: not known, so it ends with Until
 }
 
-// Load reads what the process before this one has left in a state directory: its State, and the records that say that their eviction
-// is running. It never fails: what is missing, corrupt or cannot be true is left out, each with one warning, and what is left is a fresh
-// start. Of another boot only hold-offs count: its cgroups are gone, and their identities may have been given to others since. boot is
-// of package bootid; State.Manager is checked by eviction's Resume.
-func Load(dir string, now time.Time, boot string) (s State, running []api.Record, warnings []error) {
-	s, kept, warnings := loadAll(dir, now, boot)
-	return s, stillRunning(kept), warnings
-}
-
 // stillRunning are those of records that say that their eviction is.
 func stillRunning(kept []api.Record) (running []api.Record) {
 	for _, r := range kept {
@@ -69,8 +60,11 @@ func stillRunning(kept []api.Record) (running []api.Record) {
 	return running
 }
 
-// loadAll is Load with all records that were read.
-func loadAll(dir string, now time.Time, boot string) (s State, kept []api.Record, warnings []error) {
+// Load reads what the process before this one has left in a state directory: its State, and its records. It never fails: what is missing,
+// corrupt or cannot be true is left out, each with one warning, and what is left is a fresh start. Of another boot only hold-offs count: its
+// cgroups are gone, and their identities may have been given to others since. boot is of package bootid; State.Manager is checked by
+// eviction's Resume.
+func Load(dir string, now time.Time, boot string) (s State, kept []api.Record, warnings []error) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Errorf(format, args...)) }
 	path := filepath.Join(dir, StateFile)
 	said := func(format string, args ...any) { warn(path+": "+format, args...) }

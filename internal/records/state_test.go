@@ -30,14 +30,14 @@ func underway(uid string) eviction.SavedLife {
 
 func load(t *testing.T, dir string, now time.Time, boot string) (s State, running []api.Record, warnings string) {
 	t.Helper()
-	s, running, errs := Load(dir, now, boot)
+	s, kept, errs := Load(dir, now, boot)
 	for _, err := range errs {
 		if strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("not one line: %q", err)
 		}
 		warnings += strings.ReplaceAll(err.Error(), dir, "DIR") + "\n"
 	}
-	return s, running, warnings
+	return s, stillRunning(kept), warnings
 }
 
 // A restart takes back what was saved; the same after a boot only who is held off.

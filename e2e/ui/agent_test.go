@@ -11,7 +11,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/endpoints"
-	"jettison/internal/events"
+	"jettison/internal/eventlog"
 	"jettison/internal/podstore"
 	"jettison/internal/socket"
 	"jettison/stats"
@@ -52,8 +52,8 @@ func newAgent(t *testing.T) *agent {
 // start has it answer, with a log of its own; stop ends that.
 func (a *agent) start() {
 	a.t.Helper()
-	ring := events.NewRing(time.Now())
-	a.log = slog.New(events.NewHandler(ring, slog.DiscardHandler))
+	ring := eventlog.NewRing(time.Now())
+	a.log = slog.New(eventlog.NewHandler(ring, slog.DiscardHandler))
 	var err error
 	a.server, err = socket.Listen(socket.Options{
 		Path: a.path, Pods: podstore.New(), State: a.state, Outlook: a.outlook, Records: a.recent,

@@ -34,12 +34,11 @@ type (
 		Time                 time.Time
 		UsageCoreNanoSeconds *uint64
 		WorkingSetBytes      *uint64
-		SwapUsageBytes       *uint64
 	}
 	usage struct {
-		Name              string
-		StartTime         time.Time
-		CPU, Memory, Swap *value
+		Name        string
+		StartTime   time.Time
+		CPU, Memory *value
 	}
 	summary struct {
 		Node usage
@@ -58,9 +57,6 @@ func (u *usage) point() (p storage.MetricsPoint, ok bool) {
 	// Seconds as they are written, and nanoseconds as they are made of these again.
 	p.CumulativeCPUUsed, p.MemoryUsage = uint64(float64(*u.CPU.UsageCoreNanoSeconds)/1e9*1e9), *u.Memory.WorkingSetBytes
 	p.Timestamp = u.Memory.Time.Truncate(time.Millisecond)
-	if u.Swap != nil && u.Swap.SwapUsageBytes != nil {
-		p.SwapUsage, p.Timestamp = *u.Swap.SwapUsageBytes, u.Swap.Time.Truncate(time.Millisecond) // which it reads last
-	}
 	if !u.StartTime.IsZero() {
 		p.StartTime = time.Unix(0, int64(float64(u.StartTime.UnixNano())/1e9*1e9))
 	}
@@ -68,7 +64,7 @@ func (u *usage) point() (p storage.MetricsPoint, ok bool) {
 }
 
 func same(got, want storage.MetricsPoint) bool {
-	return got.CumulativeCPUUsed == want.CumulativeCPUUsed && got.MemoryUsage == want.MemoryUsage && got.SwapUsage == want.SwapUsage &&
+	return got.CumulativeCPUUsed == want.CumulativeCPUUsed && got.MemoryUsage == want.MemoryUsage &&
 		got.Timestamp.Equal(want.Timestamp) && got.StartTime.Equal(want.StartTime)
 }
 

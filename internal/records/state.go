@@ -61,8 +61,8 @@ func stillRunning(kept []api.Record) (running []api.Record) {
 }
 
 // Load reads what the process before this one has left in a state directory: its State, and its records. It never fails: what is missing,
-// corrupt or cannot be true is left out, each with one warning, and what is left is a fresh start. Of another boot only hold-offs count: its
-// cgroups are gone, and their identities may have been given to others since. boot is of package bootid; State.Manager is checked by
+// corrupt or cannot be true is left out, each with one warning, and what is left is a fresh start. Of another boot only hold-offs count:
+// its cgroups are gone, and their identities may have been given to others since. boot is of package bootid; State.Manager is checked by
 // eviction's Resume.
 func Load(dir string, now time.Time, boot string) (s State, kept []api.Record, warnings []error) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Errorf(format, args...)) }

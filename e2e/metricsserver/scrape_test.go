@@ -100,8 +100,10 @@ func TestPrometheusReadsAScrape(t *testing.T) {
 			t.Errorf("%s is on the page and not in the scrape", name)
 		}
 	}
-	for _, name := range common {
-		if got[name] == nil {
+	for _, name := range common { // go_* are several, whose names are the Go runtime's
+		begins, several := strings.CutSuffix(name, "*")
+		has := func(n string) bool { return several && strings.HasPrefix(n, begins) }
+		if got[name] == nil && !slices.ContainsFunc(slices.Collect(maps.Keys(got)), has) {
 			t.Errorf("%s is on the page and not in the scrape", name)
 		}
 	}

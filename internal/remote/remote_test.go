@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -287,8 +288,15 @@ func TestManyConnections(t *testing.T) {
 		defer c.Close()
 		served = append(served, c)
 	}
+	// The longest idle ones go, as the later ones are accepted: asked before that, they would be answered.
+	for i, c := range served[:len(served)-maxConnections] {
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d: %d bytes, %v; want its end", i, n, err)
+		}
+	}
 	got := 0
-	for _, c := range served {
+	for _, c := range served[len(served)-maxConnections:] {
 		_, _ = fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode == 200 {
 			got++

@@ -25,17 +25,45 @@ const (
 // ErrTooMany: a record would hold more groups than it may. What was visited until then is whole.
 var ErrTooMany = errors.New("too many cgroups")
 
-// Record visits each of these files of a group and, if below, of all groups in it, by its path below the root:
-// enough to make a tree for OpenTree of. The content is valid during the call.
+// Record visits each of these files of a group and, if below, of all groups in it, by its path below the root: enough to make a tree for
+// OpenTree of. Groups are visited level by level, so that whoever makes many in one of them hides none beside it. The content is valid
+// during the call.
 func (fs *FS) Record(name string, below bool, visit func(path string, content []byte)) error {
-	left := maxRecordedGroups
-	return fs.recordFrom(strings.Trim(name, "/"), below, &left, make([]byte, maxRecordedFile), visit)
+	buf := make([]byte, maxRecordedFile)
+	var tooMany error
+	names := []string{strings.Trim(name, "/")}
+	for i := 0; i < len(names); i++ {
+		if err := fs.recordGroup(names[i], buf, visit); err != nil {
+			return err
+		}
+		if !below || tooMany != nil {
+			continue
+		}
+		prefix := inside(names[i])
+		if err := fs.ChildrenUntil(names[i], buf, func(child string) bool {
+			if len(names) == maxRecordedGroups {
+				tooMany = ErrTooMany
+				return false
+			}
+			names = append(names, prefix+child)
+			return true
+		}); err != nil {
+			return err
+		}
+	}
+	return tooMany
 }
 
-func (fs *FS) recordFrom(name string, below bool, left *int, buf []byte, visit func(path string, content []byte)) error {
-	if *left--; *left < 0 {
-		return ErrTooMany
+// inside is what the paths of what is in a group begin with.
+func inside(group string) string {
+	if group == "" {
+		return ""
 	}
+	return group + "/"
+}
+
+// recordGroup visits the files of one group; none if it has vanished.
+func (fs *FS) recordGroup(name string, buf []byte, visit func(path string, content []byte)) error {
 	g, err := fs.Group(name)
 	if errors.Is(err, ErrVanished) {
 		return nil
@@ -43,34 +71,15 @@ func (fs *FS) recordFrom(name string, below bool, left *int, buf []byte, visit f
 	if err != nil {
 		return err
 	}
-	prefix := name + "/"
-	if name == "" {
-		prefix = ""
-	}
+	defer g.Close()
 	for _, file := range recordedFiles {
 		if content, err := g.read(file, buf); err == nil { // what cannot be read here cannot be read by the agent either
-			visit(prefix+file, content)
+			visit(inside(name)+file, content)
 		}
 	}
 	for _, file := range recordedEmpty {
 		if g.has(file) == Yes {
-			visit(prefix+file, nil)
-		}
-	}
-	g.Close()
-	if !below {
-		return nil
-	}
-	var names []string
-	if err := fs.ChildrenUntil(name, buf, func(child string) bool {
-		names = append(names, child)
-		return len(names) <= *left // one more says that there are too many
-	}); err != nil {
-		return err
-	}
-	for _, child := range names {
-		if err := fs.recordFrom(prefix+child, true, left, buf, visit); err != nil {
-			return err
+			visit(inside(name)+file, nil)
 		}
 	}
 	return nil

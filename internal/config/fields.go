@@ -161,7 +161,8 @@ type Config struct {
 	// RuntimeWait: how long run waits for the runtime's first answer; 0: for ever. The log says at once that it waits, and for what. Once
 	// it has answered, its loss never ends the agent.
 	RuntimeWait Duration `yaml:"runtimeWait" own:"true" start:"true"`
-	// Socket: the agent's socket; empty: none. More: reference/socket.md.
+	// Socket: the agent's socket; empty: none, and then neither status nor health, a DaemonSet's probe, has whom to ask. More:
+	// reference/socket.md.
 	Socket string `yaml:"socket" own:"true" start:"true"`
 	// SocketGroup: a group, by name or number, whose members may read, put and delete pods there; with an empty socket an error.
 	SocketGroup string `yaml:"socketGroup" own:"true" start:"true"`

@@ -47,3 +47,40 @@ func TestWalkOfManyCgroups(t *testing.T) {
 		t.Errorf("%d pods, /proc/meminfo %v, the system's own %v", pods, meminfo, system)
 	}
 }
+
+// A pod with more cgroups than a record holds hides no pod that is listed after it.
+func TestWalkOfAPodWithManyCgroups(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string) {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("1\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := func(i int) string { return fmt.Sprintf("cgroup/kubepods/pod%08d-1234-1234-1234-123456789abc", i) }
+	put("cgroup/cgroup.procs")
+	for i := range 2 {
+		put(pod(i) + "/container/cgroup.procs")
+		for j := range 2000 {
+			put(fmt.Sprintf("%s/container/%d/cgroup.procs", pod(i), j))
+		}
+	}
+	fs, err := cgroup.OpenTree(filepath.Join(dir, "cgroup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fs.Close()
+	seen := map[string]bool{}
+	err = Walk(Options{Cgroups: fs, ProcMount: dir, SysMount: dir}, func(name string, _ []byte) error {
+		seen[name] = true
+		return nil
+	})
+	if !errors.Is(err, cgroup.ErrTooMany) || len(seen) < 1900 {
+		t.Fatalf("%d files, error %v", len(seen), err)
+	}
+	for i := range 2 {
+		if !seen[pod(i)+"/container/cgroup.procs"] {
+			t.Errorf("no container of pod %d", i)
+		}
+	}
+}

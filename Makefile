@@ -108,7 +108,7 @@ deb: ## write dist/jettison_VERSION_ARCH.deb for amd64 and arm64
 
 release: image deb ## write dist/: packages, tarballs and images for amd64 and arm64, with SHA256SUMS
 	@for arch in amd64 arm64; do name=jettison-$(VERSION)-linux-$$arch; rm -rf bin/$$name && mkdir -p bin/$$name && \
-		cp bin/jettison-linux-$$arch bin/$$name/jettison && cp -r README.md CHANGELOG.md docs deploy/systemd/jettison.service bin/$$name && \
+		cp bin/jettison-linux-$$arch bin/$$name/jettison && cp -r README.md CHANGELOG.md CONTRIBUTING.md docs deploy/systemd/jettison.service bin/$$name && \
 		tar --sort=name --mtime=@$(SOURCE_DATE) --owner=0 --group=0 --numeric-owner -C bin -cf - $$name | gzip -9n > dist/$$name.tar.gz && \
 		rm -r bin/$$name || exit 1; done
 	@cd dist && sha256sum jettison.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS

@@ -167,6 +167,13 @@ func TestASystemdNode(t *testing.T) {
 	if out := s.shell("dmesg | grep 'jettison: evict' || true"); !strings.Contains(out, "default/leaker") {
 		t.Errorf("the kernel's log has %q", out)
 	}
+	for _, command := range []string{"jettison status; true", "jettison records", "jettison check", "journalctl -u jettison | grep evicted"} {
+		out := s.shell(command)
+		t.Logf("%s\n%s", command, out)
+		if command != "jettison check" && !strings.Contains(out, "default/leaker") {
+			t.Errorf("%s does not name the pod that was evicted", command)
+		}
+	}
 }
 
 // must gives what there is, and none where there was an error: for logs.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -223,3 +224,51 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]b
 	}
 	return nil, c.failed(method, path, err)
 }
+
+// lines asks for lines of JSON, each of which may have so many bytes, and hands them over one by one. An error says where it was.
+func (c *Client) lines(ctx context.Context, path string, follow bool, most int, each func([]byte) error) error {
+	if !follow {
+		bounded, cancel := context.WithTimeout(ctx, c.limit)
+		defer cancel()
+		ctx = bounded
+	}
+	if err := c.readLines(ctx, path, most, each); err != nil {
+		return c.failed(http.MethodGet, path, err)
+	}
+	return nil
+}
+
+func (c *Client) readLines(ctx context.Context, path string, most int, each func([]byte) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jettison"+path, nil)
+	if err != nil {
+		return err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return c.explain(ctx, err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, most)
+	lines.Split(wholeLines)
+	for lines.Scan() {
+		if res.StatusCode != http.StatusOK {
+			return refused(res.StatusCode, lines.Bytes())
+		}
+		if err := each(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return malformed(fmt.Errorf("a line of more than %d bytes", most))
+	case err != nil:
+		return c.explain(ctx, err)
+	case res.StatusCode != http.StatusOK:
+		return refused(res.StatusCode, nil)
+	}
+	return nil
+}
+
+// wholeLines has bufio.Scanner pass over a line that was cut off: that the agent hung up is what there is to say.
+func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) { return bufio.ScanLines(data, false) }

@@ -4,7 +4,7 @@
 //	state.go    State: what the agent knows and does at one moment
 //	record.go   Record: one eviction, as the file of records has it
 //	outlook.go  Outlook: whom each threshold would have evicted
-//	records.go  Client: Records, the last of them
+//	records.go  Client: Records, the last of them; FollowRecords, all that are kept, and what comes
 //	client.go   Client: State, PutPods, ReplacePods and DeletePod
 //	admit.go    Client: Admit and Preempt
 //	event.go    Event: something that the agent found, decided or did; Client: Events

@@ -1,12 +1,10 @@
 package api
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -66,48 +64,11 @@ func (c *Client) Events(ctx context.Context, o EventOptions, each func(Event) er
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	if !o.Follow {
-		bounded, cancel := context.WithTimeout(ctx, c.limit)
-		defer cancel()
-		ctx = bounded
-	}
-	if err := c.events(ctx, path, each); err != nil {
-		return c.failed(http.MethodGet, path, err)
-	}
-	return nil
-}
-
-func (c *Client) events(ctx context.Context, path string, each func(Event) error) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jettison"+path, nil)
-	if err != nil {
-		return err
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return c.explain(ctx, err)
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(nil, maxEvent)
-	for lines.Scan() {
-		if res.StatusCode != http.StatusOK {
-			return refused(res.StatusCode, lines.Bytes())
-		}
+	return c.lines(ctx, path, o.Follow, maxEvent, func(text []byte) error {
 		var e Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Kind == "" {
-			return malformed(errors.Join(err, fmt.Errorf("%.200q", lines.Text())))
+		if err := json.Unmarshal(text, &e); err != nil || e.Kind == "" {
+			return malformed(errors.Join(err, fmt.Errorf("%.200q", text)))
 		}
-		if err := each(e); err != nil {
-			return err
-		}
-	}
-	switch err := lines.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		return malformed(fmt.Errorf("an event of more than %d bytes", maxEvent))
-	case err != nil:
-		return c.explain(ctx, err)
-	case res.StatusCode != http.StatusOK:
-		return refused(res.StatusCode, nil)
-	}
-	return nil
+		return each(e)
+	})
 }

@@ -69,6 +69,8 @@ const (
 	OutcomeUndying   Outcome = "undying"   // the pod did not die
 	OutcomeAbandoned Outcome = "abandoned" // the agent was restarted meanwhile and did not go on
 	OutcomeDryRun    Outcome = "dryRun"    // nothing was done
+	// OutcomeLost is of no eviction: in the file of records such a line stands for records up to its ID that are missing.
+	OutcomeLost Outcome = "lost"
 )
 
 // outcomeWords are for people.

@@ -13,6 +13,7 @@ import (
 	"jettison/internal/endpoints"
 	"jettison/internal/eventlog"
 	"jettison/internal/podstore"
+	"jettison/internal/records"
 	"jettison/internal/socket"
 	"jettison/stats"
 )
@@ -56,8 +57,8 @@ func (a *agent) start() {
 	a.log = slog.New(eventlog.NewHandler(ring, slog.DiscardHandler))
 	var err error
 	a.server, err = socket.Listen(socket.Options{
-		Path: a.path, Pods: podstore.New(), State: a.state, Outlook: a.outlook, Records: a.recent,
-		Reads: endpoints.New(endpoints.Options{Events: ring}),
+		Path: a.path, Pods: podstore.New(), State: a.state, Outlook: a.outlook,
+		Reads: endpoints.New(endpoints.Options{Events: ring, Records: recent{agent: a}}),
 	})
 	if err != nil {
 		a.t.Fatal(err)
@@ -78,10 +79,17 @@ func (a *agent) set(change func()) {
 	change()
 }
 
-func (a *agent) recent() any {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return &api.RecordsAnswer{Records: append([]*api.Record{}, a.records...)}
+// recent are the records that a test has set.
+type recent struct {
+	*records.Queue // nil: nobody follows them
+	agent          *agent
+}
+
+// Recent are all of them.
+func (r recent) Recent() ([]*api.Record, bool) {
+	r.agent.mu.Lock()
+	defer r.agent.mu.Unlock()
+	return append([]*api.Record{}, r.agent.records...), true
 }
 
 func (a *agent) state() any {

@@ -179,6 +179,7 @@ type builder struct {
 	host      *read.HostRoot   // nil: the host's root directory cannot be opened
 	presence  *beside.Presence // of a kubelet
 	keeper    *records.Keeper
+	queue     *records.Queue
 	state     records.State // of the process before this one
 	running   []api.Record
 	doubts    []error
@@ -190,15 +191,14 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 		o: o, s: s, log: repeat.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
 		admission: admission.New(o.Config.Eviction().Policy),
 	}
-	b.meter = &meter{o: o, shown: b.shown}
+	b.meter, b.queue = &meter{o: o, shown: b.shown}, records.NewQueue()
 	b.endpoints = endpoints.New(endpoints.Options{
-		Turned: b.shown.turned, Events: ring, Metrics: b.meter.metrics, Stats: b.stats(), State: b.shown.forOthers,
+		Turned: b.shown.turned, Events: ring, Records: b.queue, Metrics: b.meter.metrics, Stats: b.stats(), State: b.shown.forOthers,
 		Kubelet: b.shown.kubelet.Load, Pprof: o.Config.Pprof,
 	})
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
-		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Records: b.shown.recordsForOthers, Admission: b.admission,
-		Reads: b.endpoints, Log: b.log,
+		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Admission: b.admission, Reads: b.endpoints, Log: b.log,
 		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")
@@ -369,6 +369,7 @@ func (b *builder) killer() (pin func(*stats.PodStats) (*kill.Victim, error)) {
 func (b *builder) keep(now time.Time) {
 	b.keeper, b.state, b.running = records.StartKeeper(now, records.KeeperOptions{
 		Dir: b.o.Config.StateDir, Proc: cmp.Or(b.o.ProcMount, "/proc"), Agent: b.o.Version, Log: b.log, DryRun: b.o.DryRun,
+		Queue: b.queue,
 	})
 	b.closing(b.keeper.Close)
 }

@@ -142,10 +142,8 @@ func TestAHardThresholdCutsAGraceShort(t *testing.T) {
 	if h := l.evictions.History(); len(h) != 1 || !h[0].Back {
 		t.Errorf("history %+v\n%s", h, l.Text())
 	}
-	l.shown.wanted()
-	l.shown.publish(l.loop)
-	answer, _ := l.shown.recordsForOthers().(*api.RecordsAnswer)
-	if answer == nil || len(answer.Records) != 1 || answer.Records[0].Outcome != api.OutcomeBack || len(answer.Records[0].Steps) == 0 {
+	answer, ok := l.b.queue.Recent()
+	if !ok || len(answer) != 1 || answer[0].Outcome != api.OutcomeBack || len(answer[0].Steps) == 0 {
 		t.Errorf("records for others %+v\n%s", answer, l.Text())
 	}
 	cancel()

@@ -46,10 +46,9 @@ type shown struct {
 
 // publication is a State that was published. It never changes.
 type publication struct {
-	state   *api.State    // nil: none was yet
-	records []*api.Record // the last evictions
-	now     *metrics.Now  // what metrics say beside it; nil: none was yet
-	next    chan struct{} // closed when there is a newer one
+	state *api.State    // nil: none was yet
+	now   *metrics.Now  // what metrics say beside it; nil: none was yet
+	next  chan struct{} // closed when there is a newer one
 }
 
 // conditionState is a condition of the node as it was last logged.
@@ -77,14 +76,6 @@ func (s *shown) forOthers() any {
 	return nil
 }
 
-// recordsForOthers are the last evictions as of now; nil: there is no State yet, or the loop hangs. It is for any goroutine.
-func (s *shown) recordsForOthers() any {
-	if p := s.askWithin(publishSoonest); p != nil {
-		return &api.RecordsAnswer{Records: p.records}
-	}
-	return nil
-}
-
 // latest is what was published last, as of now if the loop does not hang. Its state is nil where nothing was yet.
 func (s *shown) latest() *publication {
 	if _, _, runs := s.turned(); runs {
@@ -96,12 +87,9 @@ func (s *shown) latest() *publication {
 }
 
 // ask is a publication as of now, or nearly; nil: there is none yet, or the loop hangs.
-func (s *shown) ask() *publication { return s.askWithin(fresh) }
-
-// askWithin is a publication that is no older than that.
-func (s *shown) askWithin(age time.Duration) *publication {
+func (s *shown) ask() *publication {
 	p := s.last.Load()
-	if p.state != nil && time.Since(p.state.Time) < age {
+	if p.state != nil && time.Since(p.state.Time) < fresh {
 		return p
 	}
 	select {
@@ -151,7 +139,7 @@ func (s *shown) publish(l *loop) {
 	s.dirty, s.published = false, now
 	ready := l.manager.Ready(now)
 	p := &publication{
-		state: s.make(now, l, &ready), records: l.evictions.Records(), now: l.metered(now, &ready), next: make(chan struct{}),
+		state: s.make(now, l, &ready), now: l.metered(now, &ready), next: make(chan struct{}),
 	}
 	p.now.State = p.state
 	s.kubelet.Store(p.state.Kubelet)

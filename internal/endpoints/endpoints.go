@@ -4,6 +4,7 @@
 //	endpoints.go  Endpoints: the paths, and what answers at each
 //	health.go     is it alive, does it watch the node?
 //	events.go     events, as they come
+//	records.go    records of evictions, as they come and change
 //	stats.go      what the node and its pods use, as a kubelet tells it
 //	profile.go    profiles of the process, where the configuration says so
 package endpoints
@@ -29,6 +30,8 @@ type Options struct {
 	// Turned is how long ago the loop turned last; false: it does not run yet, and why is in words. It is for any goroutine.
 	Turned func() (ago time.Duration, why string, ok bool)
 	Events *eventlog.Ring
+	// Records are those of evictions. nil: that is not told.
+	Records Records
 	// Metrics are in the text format of Prometheus, with how many events readers were too slow for. nil: there are none.
 	Metrics func(eventsDropped uint64) []byte
 	// Stats are what the node and its pods use. nil: that is not told.
@@ -56,6 +59,9 @@ const patience = 5 * time.Second
 func New(o Options) *Endpoints {
 	e := &Endpoints{o: o, patient: patience}
 	e.paths = map[string]http.HandlerFunc{api.PathHealth: e.health, api.PathReady: e.ready, api.PathEvents: e.events}
+	if o.Records != nil {
+		e.paths[api.PathRecords] = e.records
+	}
 	if o.Metrics != nil {
 		e.paths[api.PathMetrics] = e.metrics
 	}
@@ -88,6 +94,8 @@ func (e *Endpoints) Remote(path string) (h http.HandlerFunc, why string) {
 	switch {
 	case path == api.PathState && e.o.State != nil:
 		return e.state, ""
+	case path == api.PathRecords:
+		return nil, "records are on the unix socket only"
 	case (path == api.PathSummary || path == api.PathResource) && e.o.Kubelet != nil && e.o.Kubelet():
 		return nil, "beside a kubelet this is on the unix socket only: ask the kubelet, or sums over the cluster count twice"
 	}
@@ -128,6 +136,19 @@ func parameters(w http.ResponseWriter, r *http.Request, known ...string) (values
 		return nil, false
 	}
 	return values, true
+}
+
+// flag is a parameter that is true or false; ok false: it is neither, and the client was told.
+func flag(w http.ResponseWriter, values url.Values, name string) (is, ok bool) {
+	switch text := values.Get(name); text {
+	case "true":
+		return true, true
+	case "", "false":
+		return false, true
+	default:
+		fail(w, http.StatusBadRequest, fmt.Sprintf("%s=%.20q: want true or false", name, text))
+		return false, false
+	}
 }
 
 // textFormat is the media type of the text format of Prometheus.

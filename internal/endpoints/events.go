@@ -26,13 +26,8 @@ func (e *Endpoints) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	follow := false
-	switch text := values.Get("follow"); text {
-	case "true":
-		follow = true
-	case "", "false":
-	default:
-		fail(w, http.StatusBadRequest, fmt.Sprintf("follow=%.20q: want true or false", text))
+	follow, ok := flag(w, values, "follow")
+	if !ok {
 		return
 	}
 	w.Header().Set("Content-Type", "application/jsonl")

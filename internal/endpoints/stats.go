@@ -2,7 +2,6 @@ package endpoints
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -79,13 +78,8 @@ func (e *Endpoints) summary(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	little := false
-	switch text := values.Get("only_cpu_and_memory"); text {
-	case "true":
-		little = true
-	case "", "false":
-	default:
-		fail(w, http.StatusBadRequest, fmt.Sprintf("only_cpu_and_memory=%.20q: want true or false", text))
+	little, ok := flag(w, values, "only_cpu_and_memory")
+	if !ok {
 		return
 	}
 	s, err := e.o.Stats.Take(r.Context(), !little)

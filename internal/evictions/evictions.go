@@ -126,8 +126,5 @@ func (v *Evictions) Missed() bool { return v.missed }
 // History are the last evictions whose effect is known, oldest first. The slice must not be changed.
 func (v *Evictions) History() []api.Evicted { return v.history }
 
-// Records are the last evictions as records have them, oldest first, never nil. Nothing of it is ever written again.
-func (v *Evictions) Records() []*api.Record { return append([]*api.Record{}, v.o.Keeper.Recent()...) }
-
 // Wait waits for the goroutines, which have cleanGrace to end once their context is over.
 func (v *Evictions) Wait() { v.beside.Wait() }

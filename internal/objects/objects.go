@@ -21,7 +21,6 @@ type Options struct {
 	Manifests     string           // the directory of static manifests in this process's view; empty: there are none
 	State         func() any       // what the socket tells of the agent, for any goroutine
 	Outlook       func() any       // likewise: whom each threshold would have evicted
-	Records       func() any       // likewise: the last evictions
 	Admission     socket.Admission // nil: clients are not told whether the node takes a pod
 	Reads         socket.Reads     // nil: nothing else is told
 	OnManifests   func()           // all manifests were read; called beside the loop
@@ -51,7 +50,7 @@ func (o *Objects) Start() (stop func(), err error) {
 	var server *socket.Server
 	if o.o.Socket != "" {
 		server, err = socket.Listen(socket.Options{
-			Path: o.o.Socket, Group: o.o.Group, Pods: o.store, State: o.o.State, Outlook: o.o.Outlook, Records: o.o.Records,
+			Path: o.o.Socket, Group: o.o.Group, Pods: o.store, State: o.o.State, Outlook: o.o.Outlook,
 			Admission: o.o.Admission, Reads: o.o.Reads,
 		})
 		if err != nil {

@@ -7,7 +7,7 @@
 //	read.go     reading it back, whatever it has become
 //	kmsg.go     the line in the kernel's log
 //	keeper.go   Keeper: what the loop hands over
-//	recent.go   the last ones, for readers
+//	queue.go    Queue: the last ones, and those of the file, for readers
 //	state.go    State: what a restart must not lose
 //	state1.go   the State of version 1, read by what came after it
 //	writer.go   Writer: the goroutine that all of this is written by

@@ -2,6 +2,7 @@ package records
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -43,13 +44,13 @@ func newJournal(dir string, o *Options) journal {
 	return journal{path: filepath.Join(dir, File), bytes: o.Bytes, records: o.Records, write: (*os.File).Write}
 }
 
-// append writes the line of one record.
+// append writes the line of one record; without an ID it is a mark.
 func (j *journal) append(id string, line []byte) error {
 	if err := j.open(); err != nil {
 		return fmt.Errorf("records: %w", err)
 	}
 	_, again := j.ids[id]
-	if j.size+int64(len(line)) > j.bytes || !again && len(j.ids) >= j.records {
+	if j.size+int64(len(line)) > j.bytes || !again && id != "" && len(j.ids) >= j.records {
 		if err := j.halve(); err != nil {
 			return fmt.Errorf("records: making room in %s: %w", j.path, err)
 		}
@@ -66,7 +67,9 @@ func (j *journal) append(id string, line []byte) error {
 		return fmt.Errorf("records: %w", err)
 	}
 	j.torn, j.size = false, j.size+int64(len(line))
-	j.ids[id] = struct{}{}
+	if id != "" {
+		j.ids[id] = struct{}{}
+	}
 	if err := j.file.Sync(); err != nil { // the node may not last long
 		return fmt.Errorf("records: %w", err)
 	}
@@ -119,21 +122,32 @@ func (j *journal) index() error {
 	from := max(0, j.size-j.bytes)
 	return lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
 		j.torn = l.torn
-		if id := idOf(l.text); id != "" && len(j.ids) < j.records {
+		if id, mark := idOf(l.text); id != "" && mark == "" && len(j.ids) < j.records {
 			j.ids[id] = struct{}{}
 		}
 	})
 }
 
-// idOf is the ID of a record's line; empty: it is none.
-func idOf(text []byte) string {
+// idOf is the ID of a record's line; empty: it is none. mark: it is that of records that are lost, and why they are.
+func idOf(text []byte) (id, mark string) {
 	var r struct {
-		ID string `json:"id"`
+		ID      string      `json:"id"`
+		Outcome api.Outcome `json:"outcome"`
+		Error   string      `json:"error"`
 	}
-	if json.Unmarshal(text, &r) != nil || !validID(r.ID) {
-		return ""
+	if json.Unmarshal(text, &r) != nil || !ValidID(r.ID) {
+		return "", ""
 	}
-	return r.ID
+	if r.Outcome == api.OutcomeLost {
+		mark = cmp.Or(oneLine(r.Error, maxError), lostReason)
+	}
+	return r.ID, mark
+}
+
+// markOf makes the line that stands for records which are lost.
+func markOf(l lost) []byte {
+	text, _ := encode(&api.Record{Version: Version, ID: l.id, Outcome: api.OutcomeLost, Error: l.reason}) // cannot fail
+	return text
 }
 
 // place is where a line lies in the file.
@@ -143,39 +157,33 @@ type place struct {
 }
 
 // newest finds the newest half: the last lines that take half of the bound, each record once, half as many as may be. It returns their IDs
-// in order, and where they lie.
-func (j *journal) newest() (order []string, last map[string]place, err error) {
-	from := max(0, j.size-j.bytes)
-	last = map[string]place{}
-	err = lines(io.NewSectionReader(j.file, from, j.size-from), func(l line) {
-		id := idOf(l.text)
-		if id == "" || l.torn {
-			return
-		}
-		if _, again := last[id]; !again {
-			order = append(order, id)
-		}
-		last[id] = place{from + l.at, len(l.text)}
-		if len(order) > 2*j.records { // lines that no agent wrote
-			delete(last, order[0])
-			order = order[1:]
-		}
-	})
+// in order, where they lie, and what is lost without the rest.
+func (j *journal) newest() (order []string, last map[string]place, gone lost, err error) {
+	in, err := search(j.file, j.size, j.bytes, j.records)
+	order, last, gone = in.order, in.last, in.lost
 	keep, size := len(order), int64(0)
 	for keep > 0 && len(order)-keep < j.records/2 && size+int64(last[order[keep-1]].size)+1 <= j.bytes/2 {
 		keep--
 		size += int64(last[order[keep]].size) + 1
 	}
-	return order[keep:], last, err
+	for _, id := range order[:keep] {
+		gone.add(id, rotatedReason)
+	}
+	return order[keep:], last, gone, err
 }
 
-// halve writes the newest half of the file anew. What was there stays until that lies on the disk whole.
+// halve writes the newest half of the file anew, after a line for what is lost. What was there stays until that lies on the disk whole.
 func (j *journal) halve() error {
-	order, last, err := j.newest()
+	order, last, gone, err := j.newest()
 	if err != nil {
 		return err
 	}
 	err = wholefile.Replace(j.path, func(w *os.File) error {
+		if gone.id != "" {
+			if _, err := w.Write(markOf(gone)); err != nil {
+				return err
+			}
+		}
 		for _, id := range order {
 			p := last[id]
 			if _, err := io.Copy(w, io.NewSectionReader(j.file, p.at, int64(p.size))); err != nil {

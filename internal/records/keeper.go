@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"os"
 	"time"
 
@@ -20,7 +21,7 @@ type Keeper struct {
 	dry     bool    // of a dry run: it keeps what would have been done, and nothing that a restart needs
 	bootID  string
 	changed bool // what a restart needs has changed since it was saved
-	recent  recent
+	queue   *Queue
 }
 
 // KeeperOptions of StartKeeper.
@@ -30,6 +31,8 @@ type KeeperOptions struct {
 	// Agent is its version.
 	Agent string
 	Log   *repeat.Logger
+	// Queue is for readers. nil: there are none.
+	Queue *Queue
 	// DryRun: nothing is taken over from the process before this one, nothing is left to the next, and the kernel's log gets no line.
 	DryRun bool
 }
@@ -37,7 +40,7 @@ type KeeperOptions struct {
 // StartKeeper begins to write records and state, and returns what the process before this one has left; nothing, while another one keeps
 // its own there. Close it.
 func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, running []api.Record) {
-	k = &Keeper{bootID: bootid.Read(o.Proc), agent: o.Agent, dry: o.DryRun}
+	k = &Keeper{bootID: bootid.Read(o.Proc), agent: o.Agent, dry: o.DryRun, queue: cmp.Or(o.Queue, NewQueue())}
 	kmsg := Kmsg
 	if o.DryRun {
 		kmsg = os.DevNull
@@ -58,9 +61,9 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 			o.Log.Warn("what was kept is not whole", "error", err)
 		}
 		running = stillRunning(kept)
-		for _, r := range kept[max(0, len(kept)-recentSize):] {
-			k.recent = k.recent.with(r)
-		}
+		k.queue.start(kept, Path(o.Dir), writer)
+	} else {
+		k.queue.start(nil, "", nil)
 	}
 	if err != nil {
 		o.Log.Warn("neither records nor state are kept", "error", err)
@@ -75,14 +78,6 @@ func (k *Keeper) Keeps() bool { return k != nil }
 
 // writes reports whether they are written down.
 func (k *Keeper) writes() bool { return k != nil && k.writer != nil }
-
-// Recent are the last records, oldest first. Nothing of it is ever written again.
-func (k *Keeper) Recent() []*api.Record {
-	if k == nil {
-		return nil
-	}
-	return k.recent
-}
 
 // Foreign says which other agent keeps its records and state there; nil: none does.
 func (k *Keeper) Foreign() error {
@@ -127,7 +122,7 @@ func (k *Keeper) Update(r *api.Record) {
 func (k *Keeper) remember(r *api.Record) {
 	now := *r
 	now.BootID, now.Agent = k.bootID, k.agent
-	k.recent = k.recent.with(now)
+	k.queue.put(now)
 }
 
 // Changed tells that what a restart needs is something else now.

@@ -91,6 +91,7 @@ func (p *parser) line(l line) {
 		p.torn = true
 	case !ok:
 		p.corrupt++
+	case rec.Outcome == api.OutcomeLost: // it stands for others
 	default:
 		if rec.Version > Version {
 			p.newer++
@@ -118,15 +119,15 @@ func (p *parser) add(rec api.Record) {
 
 // decode makes a record of a line.
 func decode(l line) (r api.Record, ok bool) {
-	if l.long || json.Unmarshal(l.text, &r) != nil || r.Version < 1 || !validID(r.ID) {
+	if l.long || json.Unmarshal(l.text, &r) != nil || r.Version < 1 || !ValidID(r.ID) {
 		return api.Record{}, false
 	}
 	bound(&r)
 	return r, true
 }
 
-// validID tells what can be the ID of a record: it is compared, and typed by people.
-func validID(id string) bool {
+// ValidID tells what can be the ID of a record: it is compared, and typed by people.
+func ValidID(id string) bool {
 	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' })
 }
 

@@ -120,7 +120,7 @@ func parseState(text []byte, warn func(string, ...any)) (s State, err error) {
 // check leaves out what cannot be true, and clamps what is too far in the future. What is wrong with an eviction itself its Resume says.
 func (s *State) check(now time.Time, warn func(string, ...any)) {
 	s.Manager.Lives = slices.DeleteFunc(s.Manager.Lives, func(l eviction.SavedLife) bool {
-		wrong := l.Record != "" && !validID(l.Record)
+		wrong := l.Record != "" && !ValidID(l.Record)
 		if wrong {
 			warn("an eviction: %.64q is no ID of a record", l.Record)
 		}
@@ -133,7 +133,7 @@ func (s *State) check(now time.Time, warn func(string, ...any)) {
 			warn("%d hold-offs too many", len(s.HoldOffs)-i)
 			break
 		}
-		if !validID(h.UID) || held[h.UID] {
+		if !ValidID(h.UID) || held[h.UID] {
 			warn("a hold-off of %.64q, which is no UID or comes twice", h.UID)
 			continue
 		}

@@ -53,6 +53,8 @@ type Writer struct {
 	queue  []*entry // oldest first
 	state  *State   // the newest one that is not written; nil: none
 	lost   int      // records given up since it was last said
+	gone   string   // the newest ID of those; empty: the file says so, or there are none
+	batch  []string // IDs of what is being written
 	closed bool
 
 	// Of the goroutine.
@@ -185,8 +187,25 @@ func (w *Writer) trim() {
 	if over := len(w.queue) - w.o.Queue; over > 0 {
 		w.lost += over
 		w.dropped.Add(uint64(over))
+		for _, e := range w.queue[:over] {
+			w.gone = max(w.gone, e.record.ID)
+		}
 		w.queue = append(w.queue[:0], w.queue[over:]...)
 	}
+}
+
+// missing are the IDs of records that wait to be written, and the newest of those that were given up and of which the file does not say so.
+func (w *Writer) missing() (waiting []string, gone string) {
+	if w == nil {
+		return nil, ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waiting = slices.Clone(w.batch)
+	for _, e := range w.queue {
+		waiting = append(waiting, e.record.ID)
+	}
+	return waiting, w.gone
 }
 
 func (w *Writer) poke() {
@@ -249,9 +268,13 @@ func (w *Writer) unlock() {
 // round writes what waits: what is quick and survives the node first. An error: some of it still waits.
 func (w *Writer) round() error {
 	w.mu.Lock()
-	batch, state, lost := w.queue, w.state, w.lost
+	batch, state, lost, gone := w.queue, w.state, w.lost, w.gone
 	w.queue, w.state, w.lost = nil, nil, 0
+	for _, e := range batch {
+		w.batch = append(w.batch, e.record.ID)
+	}
 	w.mu.Unlock()
+	defer w.wrote()
 	for _, e := range batch {
 		e.record.Version, e.record.BootID, e.record.Agent = Version, w.o.BootID, w.o.Agent
 		bound(&e.record)
@@ -277,6 +300,7 @@ func (w *Writer) round() error {
 			w.said(toRecords, err2)
 			lost++
 			w.dropped.Add(1)
+			gone = max(gone, e.record.ID)
 			continue
 		}
 		if err2 := w.journal.append(e.record.ID, line); err2 != nil {
@@ -285,11 +309,40 @@ func (w *Writer) round() error {
 			return errors.Join(err, err2)
 		}
 	}
+	if err2 := w.mark(gone); err2 != nil {
+		w.said(toRecords, err2)
+		w.putBack(nil, lost)
+		return errors.Join(err, err2)
+	}
 	if len(batch) > 0 && (lost > 0 || w.troubles[toRecords] != "") {
 		w.troubles[toRecords] = ""
 		w.o.Report(Notice{What: troubleNames[toRecords], Lost: lost})
 	}
 	return err
+}
+
+// mark has the file say that records up to an ID were given up; empty: none were.
+func (w *Writer) mark(gone string) error {
+	if gone == "" {
+		return nil
+	}
+	err := w.journal.append("", markOf(lost{gone, lostReason}))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil:
+		w.gone = max(w.gone, gone)
+	case w.gone <= gone:
+		w.gone = ""
+	}
+	return err
+}
+
+// wrote ends a round.
+func (w *Writer) wrote() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.batch = nil
 }
 
 // writeState writes the state, or keeps it for the next round.

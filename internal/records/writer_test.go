@@ -334,7 +334,7 @@ func TestBegin(t *testing.T) {
 	if o := ReadingOf(thresholds[0], stats.Observation{Reason: "blind"}, began); o.Available != nil || o.Text != "" || o.Reason != "blind" {
 		t.Errorf("%+v", o)
 	}
-	if a, b := NewID(epoch, "x"), NewID(epoch.Add(time.Microsecond), "a"); a >= b || !validID(a) {
+	if a, b := NewID(epoch, "x"), NewID(epoch.Add(time.Microsecond), "a"); a >= b || !ValidID(a) {
 		t.Errorf("%s, then %s", a, b)
 	}
 }

@@ -25,7 +25,6 @@ type handler struct {
 	pods      *podstore.Store
 	state     func() any
 	outlook   func() any
-	records   func() any
 	admission Admission     // nil: no pod is decided on
 	reads     Reads         // nil: nothing else is read
 	limit     time.Duration // for one request
@@ -90,8 +89,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		methods[http.MethodGet], methods[http.MethodHead] = h.getState, h.getState
 	case r.URL.Path == api.PathOutlook:
 		methods[http.MethodGet] = h.getOutlook
-	case r.URL.Path == api.PathRecords:
-		methods[http.MethodGet] = h.getRecords
 	case read != nil: // by another method
 		methods[http.MethodGet], methods[http.MethodHead] = nil, nil
 	default:
@@ -118,7 +115,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 
 // paths are those that there are, for people.
 func (h *handler) paths() []string {
-	out := []string{api.PathAdmit, api.PathPods, api.PathPods + "/{uid}", api.PathState, api.PathOutlook, api.PathRecords}
+	out := []string{api.PathAdmit, api.PathPods, api.PathPods + "/{uid}", api.PathState, api.PathOutlook}
 	if h.reads != nil {
 		out = append(out, h.reads.Paths()...)
 	}
@@ -202,11 +199,6 @@ func (h *handler) getState(w http.ResponseWriter, r *http.Request) *failure {
 // getOutlook is GET /v1/outlook.
 func (h *handler) getOutlook(w http.ResponseWriter, r *http.Request) *failure {
 	return h.tell(w, r, h.outlook)
-}
-
-// getRecords is GET /v1/records.
-func (h *handler) getRecords(w http.ResponseWriter, r *http.Request) *failure {
-	return h.tell(w, r, h.records)
 }
 
 // tell answers with what the loop says; nil: it says nothing.

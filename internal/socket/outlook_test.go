@@ -11,32 +11,6 @@ import (
 	"jettison/internal/podstore"
 )
 
-// A client reads the last evictions, as the loop has published them.
-func TestRecordsAreServed(t *testing.T) {
-	dir, err := os.MkdirTemp("", "r") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	var says any
-	path := filepath.Join(dir, "s.sock")
-	s, err := Listen(Options{Path: path, Pods: podstore.New(), Records: func() any { return says }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	client := api.New(api.Options{Socket: path})
-	var status *api.StatusError
-	if _, err := client.Records(t.Context()); !errors.As(err, &status) || status.Status != http.StatusServiceUnavailable {
-		t.Errorf("a loop that says nothing: %v", err)
-	}
-	says = &api.RecordsAnswer{Records: []*api.Record{{ID: "a", Pod: api.Victim{Name: "<b>\u009b"}, Steps: []api.Step{{Name: "cgroup.kill"}}}}}
-	got, err := client.Records(t.Context())
-	if err != nil || len(got) != 1 || got[0].Pod.Name != "<b>\u009b" || got[0].Steps[0].Name != "cgroup.kill" {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
 // A client reads what the loop says of who would go; one that says nothing is 503, and what is no outlook is an error.
 func TestTheOutlookIsServed(t *testing.T) {
 	dir, err := os.MkdirTemp("", "o") // a socket's path is short

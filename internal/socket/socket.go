@@ -49,8 +49,6 @@ type Options struct {
 	State func() any
 	// Outlook is what GET /v1/outlook answers with, likewise.
 	Outlook func() any
-	// Records is what GET /v1/records answers with, likewise.
-	Records func() any
 	// Admission answers POST /v1/admit. nil: 503.
 	Admission Admission
 	// Reads are further paths that are read, and change nothing. nil: there are none.
@@ -98,7 +96,7 @@ func listen(o Options, l limits) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{bound: b, cancel: cancel, served: make(chan struct{}), limit: l.close}
 	h := &handler{
-		pods: o.Pods, state: o.State, outlook: o.Outlook, records: o.Records, admission: o.Admission, reads: o.Reads, limit: 2 * l.request,
+		pods: o.Pods, state: o.State, outlook: o.Outlook, admission: o.Admission, reads: o.Reads, limit: 2 * l.request,
 		body: l.body, progress: l.progress,
 	}
 	s.http = &http.Server{

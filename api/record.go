@@ -26,12 +26,18 @@ type Record struct {
 	Reason             string       `json:"reason,omitempty"` // why this pod, in words
 	Message            string       `json:"message,omitempty"`
 
+	// What the pod's status and event say of it, in the kubelet's words. Disruption: the status gets the condition DisruptionTarget.
+	StatusReason string            `json:"statusReason,omitempty"` // Evicted; Preempting: it went for a critical pod
+	Annotations  map[string]string `json:"annotations,omitempty"`  // of the event: starved_resource, offending_containers and their usage
+	Disruption   bool              `json:"disruption,omitempty"`
+
 	Crossed *Reading `json:"crossed,omitempty"` // the first one that met the threshold; nil: not known
 	Decided *Reading `json:"decided,omitempty"` // the one that the decision was made by
 	After   *Reading `json:"after,omitempty"`   // when the outcome was known
 	Began   Stamp    `json:"began"`
 	Killed  Stamp    `json:"killed,omitzero"`  // zero: it was stopped gently, or nothing was killed
 	Emptied Stamp    `json:"emptied,omitzero"` // when no process was left; zero: not known
+	Cleaned Stamp    `json:"cleaned,omitzero"` // when the runtime had ended its sandbox; zero: it has not, or that is not known
 
 	Ranking Ranking `json:"ranking"`
 	Steps   []Step  `json:"steps,omitempty"` // of the kill ladder, in order
@@ -44,7 +50,10 @@ type Record struct {
 	Outcome      Outcome   `json:"outcome"`
 	Error        string    `json:"error,omitempty"`
 	HoldOffUntil time.Time `json:"holdOffUntil,omitzero"` // until when the pod is not let in again; zero: it was not held off
-	DryRun       bool      `json:"dryRun,omitempty"`      // nothing was done: this is what an agent with --dry-run would have done
+	// Restarted is when the first container of the pod was made that was seen to run after its end began; zero: none was, within an hour.
+	Restarted time.Time `json:"restarted,omitzero"`
+	Over      bool      `json:"over,omitempty"`   // no more comes of it, but for Restarted and what is known of Squeeze
+	DryRun    bool      `json:"dryRun,omitempty"` // nothing was done: this is what an agent with --dry-run would have done
 }
 
 // WasKilled tells that the victim was killed, and not only stopped gently.

@@ -217,6 +217,7 @@ func (l *loop) onPods(pods read.Index) {
 	l.gate.preempting.OnPods(pods)
 	l.upkeep.unknown.OnPods(pods)
 	l.upkeep.stats.SetPods(pods)
+	l.evictions.OnPods(time.Now(), pods)
 	l.relief.disk.OnPods(pods)
 	if b := l.looks.Background(); b != nil {
 		b.SetPods(pods)

@@ -31,6 +31,7 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 	case e.stage == emptied:
 		u.alive = nil
 		v.o.Manager.Emptied(at, u.life)
+		v.recordEmptied(u, at)
 	case e.stage == uncached:
 		v.o.Manager.Uncached(u.life)
 	default:
@@ -38,6 +39,7 @@ func (v *Evictions) OnEvent(now time.Time, e Event) {
 			v.o.Log.Error("the runtime did not clean up after an evicted pod", "pod", v.name(u), "error", e.err)
 		}
 		v.o.Manager.Cleaned(at, u.life)
+		v.recordCleaned(u, at, e.err)
 		v.o.OnCleaned(u.life)
 	}
 }
@@ -68,6 +70,9 @@ func (v *Evictions) OnReady(now time.Time, ready *eviction.Ready) (reported bool
 	}
 	for _, life := range ready.Finished {
 		if u := v.underway[life]; u != nil {
+			if u.record != nil {
+				u.record.Over = true
+			}
 			v.recordSteps(u)
 			v.countSteps(u)
 			delete(v.underway, life)

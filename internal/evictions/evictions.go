@@ -9,6 +9,7 @@
 //	event.go      what the goroutines report, and what came of it
 //	words.go      lines of the log
 //	record.go     records, and what a restart must not lose
+//	restarted.go  pods that come back after their eviction
 //	count.go      what metrics say of them
 //	resume.go     going on after a restart
 //
@@ -88,7 +89,9 @@ type Evictions struct {
 	missed   bool      // the victim was gone before it could be pinned
 	squeezed *underway // that followed the last reclaim of memory: what that got is known seconds later, when this may be over
 
-	would  map[string]time.Time // of a dry run: which pods it would have evicted for what, and when it said so last
+	would   map[string]time.Time   // of a dry run: which pods it would have evicted for what, and when it said so last
+	returns map[string]*api.Record // pods that were evicted and may come back, by UID, with their last records
+
 	events chan Event
 	beside sync.WaitGroup // of carrier.carryOut, and of nothing else
 }
@@ -107,7 +110,8 @@ type underway struct {
 
 // New makes an Evictions without any.
 func New(o Options) *Evictions {
-	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{}, events: make(chan Event, 64)}
+	v := &Evictions{o: o, underway: map[*eviction.Life]*underway{}, would: map[string]time.Time{}, returns: map[string]*api.Record{},
+		events: make(chan Event, 64)}
 	v.counts = &metrics.Evictions{ToKill: metrics.NewHistogram(metrics.Kills...), ToRecovery: metrics.NewHistogram(metrics.Kills...)}
 	v.carrier = carrier{client: o.Client, host: o.Host, remove: o.Remover, log: o.Log.Logger, events: v.events, kubelet: o.Look,
 		begun: new(atomic.Int64)}

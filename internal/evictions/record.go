@@ -31,6 +31,26 @@ func (v *Evictions) recordBegin(d *eviction.Decision, u *underway) {
 	}
 	u.record, l.Record = &r, r.ID
 	v.o.Keeper.Begin(&r)
+	v.follow(&r)
+}
+
+// recordEmptied tells that no process is left. It is written down with the outcome.
+func (v *Evictions) recordEmptied(u *underway, at kill.Stamp) {
+	if u.record != nil {
+		u.record.Emptied = at
+		v.o.Keeper.Tell(u.record)
+	}
+}
+
+// recordCleaned keeps that the runtime has ended the victim's sandbox; err: it has not.
+func (v *Evictions) recordCleaned(u *underway, at kill.Stamp, err error) {
+	if u.record == nil {
+		return
+	}
+	if err == nil {
+		u.record.Cleaned = at
+	}
+	v.recordSteps(u)
 }
 
 // recordKilled keeps that the stop of a victim was cut short, for something else than it was chosen for.
@@ -137,6 +157,6 @@ func stampAt(at time.Time) api.Stamp {
 
 // abandon keeps that nothing goes on with an eviction which the process before this one had begun.
 func (v *Evictions) abandon(r api.Record) {
-	r.Outcome = api.OutcomeAbandoned
+	r.Outcome, r.Over = api.OutcomeAbandoned, true
 	v.o.Keeper.Update(&r)
 }

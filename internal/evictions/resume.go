@@ -36,6 +36,7 @@ func (v *Evictions) Resume(ctx context.Context, now time.Time, running []api.Rec
 	for _, r := range open {
 		v.abandon(r)
 	}
+	v.followKept(now)
 	v.o.Keeper.Changed()
 	return n
 }

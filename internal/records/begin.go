@@ -16,6 +16,7 @@ package records
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,7 +42,7 @@ func Begin(d *eviction.Decision, e *eviction.Eviction, began, killed api.Stamp, 
 	r := api.Record{
 		Version: Version, ID: NewID(began.Time, e.Pod.PodRef.UID), Outcome: api.OutcomeRunning, Began: began, Killed: killed,
 		Pod: victimOf(&e.Pod), Signal: e.Signal, GracePeriodSeconds: e.GracePeriodSeconds, Reason: d.Reason, Message: e.Message,
-		Ranking: rankingOf(d, name),
+		Ranking: rankingOf(d, name), StatusReason: e.Reason, Annotations: maps.Clone(e.Annotations), Disruption: e.Disruption,
 	}
 	if e.Returns > 0 {
 		returns := e.Returns

@@ -18,6 +18,8 @@ const (
 	maxText  = 2048
 	maxKeys  = 512
 	maxIDs   = 16
+
+	maxAnnotations = 8
 )
 
 // bound cuts what is too long and makes every text one line that a terminal may be shown. It writes to no slice that the caller has.
@@ -29,6 +31,7 @@ func bound(r *api.Record) {
 		{&r.ID, maxWord}, {&r.BootID, maxWord}, {&r.Agent, maxWord}, {&r.Pod.UID, maxName}, {&r.Pod.Namespace, maxName}, {&r.Pod.Name, maxName},
 		{(*string)(&r.Pod.QOSClass), maxWord}, {&r.Pod.Cgroup, maxText}, {(*string)(&r.Signal), maxWord}, {&r.Threshold, maxName},
 		{&r.ThresholdGrace, maxWord}, {&r.Reason, maxText}, {&r.Message, maxText}, {(*string)(&r.Outcome), maxWord}, {&r.Error, maxText},
+		{&r.StatusReason, maxWord},
 	} {
 		*f.text = oneLine(*f.text, f.most)
 	}
@@ -37,6 +40,7 @@ func bound(r *api.Record) {
 	r.Pod.SandboxIDs = boundEach(r.Pod.SandboxIDs, maxIDs, func(id string) string { return oneLine(id, maxName) })
 	r.Ranking.Rows = boundEach(r.Ranking.Rows, maxRows, boundCandidate)
 	r.Steps = boundEach(r.Steps, maxSteps, boundStep)
+	r.Annotations = boundAnnotations(r.Annotations)
 }
 
 // boundEach makes a new list of the first items.
@@ -44,6 +48,18 @@ func boundEach[T any](items []T, most int, bound func(T) T) []T {
 	out := make([]T, 0, min(len(items), most))
 	for _, item := range items[:cap(out)] {
 		out = append(out, bound(item))
+	}
+	return out
+}
+
+// boundAnnotations makes a new map; nil: there are none, or more than any eviction has.
+func boundAnnotations(all map[string]string) map[string]string {
+	if len(all) == 0 || len(all) > maxAnnotations {
+		return nil
+	}
+	out := map[string]string{}
+	for key, value := range all {
+		out[oneLine(key, maxName)] = oneLine(value, maxText)
 	}
 	return out
 }

@@ -90,7 +90,7 @@ func (k *Keeper) Foreign() error {
 // Would keeps what a dry run would have done.
 func (k *Keeper) Would(r *api.Record) {
 	if k.Keeps() && k.dry {
-		r.DryRun, r.Outcome = true, api.OutcomeDryRun
+		r.DryRun, r.Outcome, r.Over = true, api.OutcomeDryRun, true
 		k.Update(r)
 	}
 }
@@ -116,6 +116,21 @@ func (k *Keeper) Update(r *api.Record) {
 	if k.writes() {
 		k.writer.Update(*r)
 	}
+}
+
+// Tell tells readers of a record as it is now, and writes it not: more is to come soon.
+func (k *Keeper) Tell(r *api.Record) {
+	if k.Keeps() {
+		k.remember(r)
+	}
+}
+
+// Recent are the last records, oldest first. Nothing of it is ever written again.
+func (k *Keeper) Recent() (out []*api.Record) {
+	if k.Keeps() {
+		out, _ = k.queue.Recent()
+	}
+	return out
 }
 
 // remember has a record at hand for readers.

@@ -271,4 +271,6 @@ func (c *Client) readLines(ctx context.Context, path string, most int, each func
 }
 
 // wholeLines has bufio.Scanner pass over a line that was cut off: that the agent hung up is what there is to say.
-func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) { return bufio.ScanLines(data, false) }
+func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
+	return bufio.ScanLines(data, false)
+}

@@ -27,6 +27,8 @@ type State struct {
 	Errors map[string]string `json:"errors"`
 	// Looks counts the cheap looks since the agent started.
 	Looks uint64 `json:"looks"`
+	// Load is what the node does and has; nil: the agent is older than this field.
+	Load *LoadState `json:"load,omitempty"`
 	// Headroom is what a hard threshold of memory.available should leave.
 	Headroom HeadroomState `json:"headroom"`
 	// AtOwnLimit are the pods that have hit a memory limit of their own within the last ten seconds, by UID.
@@ -151,9 +153,20 @@ type PodCount struct {
 	Refused int `json:"refused"` // that the runtime listed, and whose status was larger than the agent takes
 	// RefusedObjects are those of clients beside these: each is of another pod than the runtime has by its UID.
 	RefusedObjects int `json:"refusedObjects"`
+	// ClientHeard is when a client put or deleted pods last, what changed nothing included; ClientSynced when one last put all that there
+	// are (replace=true). nil: none has since the agent started.
+	ClientHeard  *time.Time `json:"clientHeard,omitempty"`
+	ClientSynced *time.Time `json:"clientSynced,omitempty"`
+	// Stale are those of Clients, all of them, once no client was heard for StaleAfter; else 0. They count all the same: a client that is
+	// away does not make a pod go.
+	Stale int `json:"stale"`
 	// UnknownPriority is nil as long as the runtime has not told its pods.
 	UnknownPriority *UnknownPriority `json:"unknownPriority,omitempty"`
 }
+
+// StaleAfter is how long a client may be silent before what it said of pods may be out of date. One that puts no pods (an empty list, without
+// replace=true) is heard.
+const StaleAfter = 5 * time.Minute
 
 // UnknownPriority counts pods that the runtime runs and whose priority nobody has told: neither an object nor an annotation that counts.
 type UnknownPriority struct {
@@ -203,4 +216,54 @@ type HeadroomState struct {
 type LimitState struct {
 	Pod   stats.PodReference `json:"pod"`
 	Since time.Time          `json:"since"` // the first hit of those in a row
+}
+
+// LoadState is what the node does and has, as last read. Sizes are in bytes. What is nil could not be read, or this kernel has it not.
+type LoadState struct {
+	Time     time.Time   `json:"time"` // of the memory's
+	CPUs     int         `json:"cpus"`
+	Memory   MemoryLoad  `json:"memory"`
+	Swap     SwapLoad    `json:"swap"`
+	Pods     PodsLoad    `json:"pods"`
+	Pressure PressureSet `json:"pressure"`
+}
+
+// MemoryLoad is the node's memory. WorkingSetBytes is as the kubelet counts it, AvailableBytes the kernel's estimate (MemAvailable).
+type MemoryLoad struct {
+	CapacityBytes   *uint64 `json:"capacityBytes,omitempty"`
+	WorkingSetBytes *uint64 `json:"workingSetBytes,omitempty"`
+	AvailableBytes  *uint64 `json:"availableBytes,omitempty"`
+}
+
+// SwapLoad is the node's swap: one without has a total of 0.
+type SwapLoad struct {
+	TotalBytes *uint64 `json:"totalBytes,omitempty"`
+	FreeBytes  *uint64 `json:"freeBytes,omitempty"`
+}
+
+// PodsLoad is what all pods have together.
+type PodsLoad struct {
+	WorkingSetBytes *uint64 `json:"workingSetBytes,omitempty"`
+	SwapBytes       *uint64 `json:"swapBytes,omitempty"`
+	Tasks           *uint64 `json:"tasks,omitempty"`
+}
+
+// PressureSet is pressure stall information of the whole node, by resource. nil: the kernel has none.
+type PressureSet struct {
+	CPU    *PressureState `json:"cpu,omitempty"`
+	Memory *PressureState `json:"memory,omitempty"`
+	IO     *PressureState `json:"io,omitempty"`
+}
+
+// PressureState is one resource's: shares of time in which at least one task stalled (some), or all (full). nil: the kernel has it not.
+type PressureState struct {
+	Some *StallState `json:"some,omitempty"`
+	Full *StallState `json:"full,omitempty"`
+}
+
+// StallState are the kernel's averages over 10, 60 and 300 seconds, in per cent.
+type StallState struct {
+	Avg10  float64 `json:"avg10"`
+	Avg60  float64 `json:"avg60"`
+	Avg300 float64 `json:"avg300"`
 }

@@ -155,11 +155,13 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 			Runtime: len(l.pods.All()), Objects: len(l.objects.Pods()), Clients: l.objects.Clients(), Refused: l.pods.Refused(),
 			RefusedObjects: l.objects.Refused(), UnknownPriority: l.upkeep.unknown.Count(),
 		},
+		Load:     worded.Load(l.looks.Node()),
 		Underway: l.evictions.Underway(), SetAside: []api.AsideState{}, Evicted: slices.Clone(l.evictions.History()), Stopped: s.stopped,
 		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(), Headroom: l.evictions.Headroom(l.hardBytes()),
 		AtOwnLimit: l.wakes.AtLimit(now), Unexplained: l.manager.Unexplained(), Gate: l.gate.state(now),
 		Config: l.upkeep.reload.State(),
 	}
+	l.objects.Heard(now, &out.Pods)
 	for _, c := range eviction.Conditions {
 		is := s.states[c]
 		state := api.ConditionState{Type: api.Condition(c), Status: is.status, Reason: c.Reason(is.status)}

@@ -164,4 +164,5 @@ func (w *families) pods(now *Now) {
 	}
 	sample("with_client_object", p.Clients)
 	sample("with_object", p.Objects)
+	sample("with_stale_object", p.Stale)
 }

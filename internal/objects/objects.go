@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/manifests"
 	"jettison/internal/podstore"
@@ -144,6 +145,21 @@ func (o *Objects) Limited() bool { return len(o.limited) > 0 }
 
 // Clients is how many of them only clients told of.
 func (o *Objects) Clients() int { return o.store.Snapshot().Clients }
+
+// Heard fills in when clients were heard, and how many of their objects may be out of date for that.
+func (o *Objects) Heard(now time.Time, count *api.PodCount) {
+	heard, synced := o.store.Heard()
+	if heard.IsZero() {
+		return
+	}
+	count.ClientHeard = &heard
+	if !synced.IsZero() {
+		count.ClientSynced = &synced
+	}
+	if now.Sub(heard) >= api.StaleAfter {
+		count.Stale = count.Clients
+	}
+}
 
 // All are the objects as the store has them now.
 func (o *Objects) All() []*v1.Pod { return o.store.Snapshot().Objects }

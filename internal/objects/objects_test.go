@@ -135,3 +135,25 @@ func TestARefusedObjectIsSaidOnce(t *testing.T) {
 		t.Errorf("%d lines:\n%s", lines, n.Text())
 	}
 }
+
+// What a client said that is away counts all the same, and is shown as what may be out of date.
+func TestAClientThatIsAway(t *testing.T) {
+	o := New(Options{Log: nodetest.New(t).Log})
+	var count api.PodCount
+	if o.Heard(time.Now(), &count); count.ClientHeard != nil || count.Stale != 0 {
+		t.Errorf("nobody was heard: %+v", count)
+	}
+	body := `[{"metadata":{"uid":"a","namespace":"n","name":"p"},"spec":{"containers":[{"name":"c"}]}}]`
+	if _, _, err := o.Store().Put(strings.NewReader(body), true, podstore.ByMember); err != nil {
+		t.Fatal(err)
+	}
+	o.OnChanged()
+	now := time.Now()
+	for after, stale := range map[time.Duration]int{0: 0, api.StaleAfter - time.Minute: 0, api.StaleAfter: 1, time.Hour: 1} {
+		count = api.PodCount{Clients: o.Clients()}
+		o.Heard(now.Add(after), &count)
+		if count.Stale != stale || count.ClientSynced == nil || len(o.Pods()) != 1 {
+			t.Errorf("after %v: %+v, pods %v", after, count, o.Pods())
+		}
+	}
+}

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -107,6 +108,8 @@ type Store struct {
 	manifests []*v1.Pod
 	runtime   read.Index
 	refused   []Refused          // of clients, by UID
+	heard     time.Time          // when a client put or deleted last; zero: none has
+	synced    time.Time          // when one put all that there are
 	matched   map[string]*v1.Pod // manifests by the UID that the runtime knows their pods by
 	static    layer              // what becomes of them
 	again     map[*entry]int     // known objects that Puts under way name again, by how many
@@ -214,6 +217,9 @@ func (s *Store) apply(batch layer, replace bool, by By) (version uint64, err err
 	}
 	s.clients = next
 	s.weigh(all)
+	if s.heard = time.Now(); replace {
+		s.synced = s.heard
+	}
 	if changed {
 		s.publish()
 	}
@@ -229,11 +235,18 @@ func (s *Store) Delete(uid string, by By) error {
 	if err != nil {
 		return err
 	}
-	s.clients = next
+	s.clients, s.heard = next, time.Now()
 	_, all := next.memory(by)
 	s.weigh(all)
 	s.publish()
 	return nil
+}
+
+// Heard is when a client was heard last, and when one last put all pods that there are; zero: none has.
+func (s *Store) Heard() (heard, synced time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard, s.synced
 }
 
 // weigh takes into account what the known objects take, and those that only a Put under way refers to any more. The lock is held.

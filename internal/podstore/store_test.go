@@ -62,6 +62,36 @@ func TestPutAddsAndReplaces(t *testing.T) {
 	}
 }
 
+// It is known when a client was heard: what changed nothing counts, what was refused does not. Only a whole list is in step.
+func TestWhenClientsWereHeard(t *testing.T) {
+	s := New()
+	if heard, synced := s.Heard(); !heard.IsZero() || !synced.IsZero() {
+		t.Errorf("at first %v, %v", heard, synced)
+	}
+	put(t, s, true, text("a", 1))
+	first, synced := s.Heard()
+	if first.IsZero() || !synced.Equal(first) {
+		t.Errorf("after a whole list %v, %v", first, synced)
+	}
+	if _, _, err := s.Put(strings.NewReader("["), false, ByRoot); err == nil {
+		t.Fatal("half a list")
+	}
+	if heard, _ := s.Heard(); !heard.Equal(first) {
+		t.Errorf("half a list counts: %v", heard)
+	}
+	put(t, s, false)
+	second, again := s.Heard()
+	if !second.After(first) || !again.Equal(synced) || len(s.Snapshot().Pods) != 1 {
+		t.Errorf("after an empty list %v, %v, pods %v", second, again, uids(s.Snapshot()))
+	}
+	if err := s.Delete("a", ByRoot); err != nil {
+		t.Fatal(err)
+	}
+	if heard, _ := s.Heard(); !heard.After(second) {
+		t.Errorf("after a delete %v", heard)
+	}
+}
+
 // A client that puts the same again makes no new version: nothing is recorded or looked at again because of it.
 func TestTheSameAgainIsNoChange(t *testing.T) {
 	s := New()

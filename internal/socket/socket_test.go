@@ -116,7 +116,7 @@ func pod(uid string) string {
 }
 
 // known is what an answer of 404 ends with.
-const known = ": there are /v1/admit, /v1/outlook, /v1/pods, /v1/pods/{uid}, /v1/records, /v1/state"
+const known = ": there are /v1/admit, /v1/outlook, /v1/pods, /v1/pods/{uid}, /v1/state"
 
 func TestRequests(t *testing.T) {
 	path, pods := start(t, Options{State: func() any { return map[string]int{"evictions": 3} }}, patient)

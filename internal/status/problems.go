@@ -115,6 +115,10 @@ func (r *Report) advise() {
 		advice(fmt.Sprintf("nobody has told the priority of %d pods: a critical one among them is evicted like any other", u.Unprotected),
 			"have a client put their objects: docs/reference/socket.md")
 	}
+	if s.Pods.Stale > 0 && s.Pods.ClientHeard != nil {
+		advice(fmt.Sprintf("no client has told of pods for %v: what it said of %d may be out of date, and counts all the same",
+			show.Span(s.Time.Sub(*s.Pods.ClientHeard)), s.Pods.Stale), "see to the client; a bridge's log says what keeps it")
+	}
 	if s.Pods.RefusedObjects > 0 {
 		advice(fmt.Sprintf("%d objects of clients are of other pods than the runtime has", s.Pods.RefusedObjects), "see the agent's log")
 	}

@@ -75,10 +75,29 @@ type GateState struct {
 	// room, which nobody else gets until they run or Until is over, by UID.
 	Making []MakingState `json:"making,omitempty"`
 	Kept   []KeptState   `json:"kept,omitempty"`
+	// Holds are evicted pods that are kept out when they come back, at most 100.
+	Holds []HoldState `json:"holds,omitempty"`
 	// RoomMade counts how often others were stopped for a critical pod and there was room then, RoomFailed how often there was none, or
 	// nobody could be stopped.
 	RoomMade   uint64 `json:"roomMade"`
 	RoomFailed uint64 `json:"roomFailed"`
+}
+
+// HoldState is a pod that was evicted and is kept out. Without a UID it is what its owner makes in its place.
+type HoldState struct {
+	UID    string     `json:"uid,omitempty"`
+	Owner  *HoldOwner `json:"owner,omitempty"` // nil: none brings it back, or no object tells
+	Until  time.Time  `json:"until"`           // or for as long as what it was evicted for is short
+	Times  int        `json:"times"`           // that it, or the pod in whose place it came, was evicted lately
+	Reason string     `json:"reason"`
+}
+
+// HoldOwner is what brings a pod back to its node under another UID.
+type HoldOwner struct {
+	Kind      string `json:"kind"` // of the controller: DaemonSet, StatefulSet and the like
+	UID       string `json:"uid"`  // of the controller
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"` // name of the pod that was evicted
 }
 
 // MakingState is a critical pod for which room is being made.

@@ -16,7 +16,13 @@ type Hold struct {
 // maxHolds bounds HoldOffs. A node has a few hundred pods, and one is evicted at a time.
 const maxHolds = 1024
 
-// HoldOffs are the pods that are held off, by UID. The loop writes, the plugin reads without a lock: a map that was handed out
+// PodKey is what holds off all pods of a name, whatever their UIDs: who brings a pod back under its name gives it another UID.
+func PodKey(namespace, name string) string { return ByPod + namespace + "/" + name }
+
+// ByPod is how each PodKey begins, and no UID that a kubelet knows.
+const ByPod = "pod:"
+
+// HoldOffs are the pods that are held off, by UID or PodKey. The loop writes, the plugin reads without a lock: a map that was handed out
 // is never written again. The zero value holds no pod.
 type HoldOffs struct {
 	mu    sync.Mutex // of writers

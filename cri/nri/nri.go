@@ -388,7 +388,11 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 		if p.freed { // whoever is asked for room for this one is told first of what was given back
 			p.publish()
 		}
-		if hold, ok := p.o.HoldOffs.Held(now, e.pod.UID); ok {
+		hold, ok := p.o.HoldOffs.Held(now, e.pod.UID)
+		if !ok && e.pod.Name != "" {
+			hold, ok = p.o.HoldOffs.Held(now, PodKey(e.pod.Namespace, e.pod.Name))
+		}
+		if ok {
 			return p.keepOut(w, stream, now, e, hold)
 		}
 		if why := p.ask(now, kind, &e); why != "" {

@@ -229,6 +229,11 @@ func TestAHeldOffPodIsKeptOut(t *testing.T) {
 	if vetoes[0].Container != "" || vetoes[1].Container != "main1" || vetoes[0].UID != "uid-1" || u.Pods["uid-1"] != nil {
 		t.Errorf("vetoes %+v, pods %v", vetoes, u.Pods)
 	}
+	holds.Set(time.Now(), PodKey("default", "pod-2"), Hold{Until: time.Now().Add(time.Hour), Reason: "by its name"})
+	if err = r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}); err == nil || !strings.Contains(err.Error(), "by its name") {
+		t.Errorf("by its name: %v", err)
+	}
+	holds.Set(time.Now(), PodKey("default", "pod-2"), Hold{Until: time.Now().Add(-time.Second)})
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}))
 	holds.Set(time.Now(), "uid-1", Hold{Until: time.Now().Add(-time.Second)})
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(1)}))

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/admit"
 	"jettison/api"
@@ -23,7 +24,8 @@ func (b *builder) gateway(l *loop) gateway {
 	if c.Gate {
 		asker = b.admission
 	}
-	g := gate.New(gate.Options{Log: b.log, Name: l.pods.Name, Asker: asker}, c.Gate && !o.DryRun)
+	owner := func(uid string) gate.Owner { return ownerOf(b.objects.Object(uid)) }
+	g := gate.New(gate.Options{Log: b.log, Name: l.pods.Name, Asker: asker, Owner: owner}, c.Gate && !o.DryRun)
 	preempting := b.preempting(l)
 	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
@@ -81,7 +83,33 @@ func (l *loop) admission(now time.Time) {
 func (g *gateway) state(now time.Time) *api.GateState {
 	out := g.admission.State(g.Asked())
 	g.preempting.Fill(now, out)
+	out.Holds = g.State(now)
 	return out
+}
+
+// ownerOf is the controller of a pod by its object, which may be nil.
+func ownerOf(p *v1.Pod) (owner gate.Owner) {
+	if p == nil {
+		return owner
+	}
+	if c := metav1.GetControllerOfNoCopy(p); c != nil {
+		owner = gate.Owner{Kind: c.Kind, UID: string(c.UID), Namespace: p.Namespace, Name: p.Name}
+	}
+	return owner
+}
+
+// followOwners keeps out what DaemonSets make in place of pods that are kept out.
+func (l *loop) followOwners(now time.Time) {
+	changed := l.gate.Follow(now, func(yield func(string, gate.Owner) bool) {
+		for _, p := range l.objects.All() {
+			if !yield(string(p.UID), ownerOf(p)) {
+				return
+			}
+		}
+	})
+	if changed {
+		l.evictions.Changed()
+	}
 }
 
 func (l *loop) publishAdmission(now time.Time) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
 	"jettison/internal/podstore"
+	"jettison/stats"
 )
 
 // memoryOnly keeps the disks of the machine that tests out of what the node has.
@@ -124,5 +126,33 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 	if g := l.gate.admission.State(true); g.Enforced || g.Observed != 1 {
 		t.Errorf("%+v", g)
+	}
+}
+
+// A DaemonSet's next pod is kept out as soon as its object is known, under whatever UID; one of another controller is not.
+func TestADaemonSetsNextPodIsKeptOut(t *testing.T) {
+	l := newLoop(t, "", nil)
+	put := func(uid, owner string) {
+		t.Helper()
+		body := fmt.Sprintf(`[{"metadata":{"uid":%q,"namespace":"default","name":"pod-%s","ownerReferences":[{"apiVersion":"apps/v1",
+			"kind":"DaemonSet","name":"d","uid":%q,"controller":true}]},"spec":{"containers":[{"name":"c"}]}}]`, uid, uid, owner)
+		if _, _, err := l.objects.Store().Put(strings.NewReader(body), false, podstore.ByMember); err != nil {
+			t.Fatal(err)
+		}
+		l.onObjects()
+	}
+	put(nodetest.UID, "one")
+	now := time.Now()
+	l.gate.Evicted(now, nodetest.UID, stats.SignalMemoryAvailable, "short")
+	put("next", "one")
+	put("other", "two")
+	if why, held := l.gate.HeldOff(now, "next"); !held || !strings.Contains(why, "DaemonSet") {
+		t.Errorf("let in: %q", why)
+	}
+	if why, held := l.gate.HeldOff(now, "other"); held {
+		t.Errorf("kept out: %q", why)
+	}
+	if got := l.gate.state(now).Holds; len(got) != 3 {
+		t.Errorf("shown %+v", got)
 	}
 }

@@ -241,6 +241,7 @@ func (l *loop) onObjects() {
 	limited := l.objects.OnChanged()
 	l.gate.admission.OnObjects(l.objects.Store().Snapshot())
 	l.upkeep.unknown.OnObjects(l.objects.Pods())
+	l.followOwners(time.Now())
 	if b := l.looks.Background(); b != nil && l.o.Config.LocalStorageCapacityIsolation {
 		b.Eager(limited)
 	}

@@ -3,6 +3,7 @@
 //
 //	gate.go     Gate: the runtime's plugin, for the loop
 //	holdoff.go  HoldOffs: who is kept out, and how long
+//	owner.go    Owner: what brings a pod back under another UID
 //
 // The plugin answers the runtime from memory: a runtime waits for its plugins, and must never wait for the loop.
 package gate
@@ -22,6 +23,7 @@ type Options struct {
 	Asker  nri.Asker // decides on pods that are not held off; nil: all are let in
 	Log    *repeat.Logger
 	Name   func(stats.PodReference) string // of a pod, in the log
+	Owner  func(uid string) Owner          // of a pod, as its object tells; nil: no objects are known
 }
 
 // Gate is the loop's part. It keeps pods out through HoldOffs, which the plugin reads without a lock.
@@ -36,7 +38,7 @@ type Gate struct {
 
 // New makes a Gate that is not connected. vetoes: evicted pods are kept out; else the plugin only listens.
 func New(o Options, vetoes bool) *Gate {
-	return &Gate{HoldOffs: HoldOffs{held: map[string]heldOff{}}, o: o, vetoes: vetoes}
+	return &Gate{HoldOffs: HoldOffs{held: map[string]heldOff{}, owner: o.Owner}, o: o, vetoes: vetoes}
 }
 
 // Start connects to the runtime as a plugin: events come as they happen, and evicted pods are kept out. The returned function waits for

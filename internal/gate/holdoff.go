@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"time"
 
 	"jettison/cri/nri"
@@ -21,14 +22,16 @@ const (
 // HoldOffs are the pods that are kept out. They belong to the loop; the runtime's plugin reads what they share.
 type HoldOffs struct {
 	shared nri.HoldOffs
-	held   map[string]heldOff // who was kept out, by UID
+	held   map[string]heldOff     // who was kept out, by UID and by Owner.key
+	owner  func(uid string) Owner // of a pod, as far as its object tells
 }
 
-// heldOff is what is remembered of a pod that was kept out.
+// heldOff is what is remembered of a pod that was kept out, or of what brings it back.
 type heldOff struct {
 	times  int
 	last   time.Time
 	signal stats.Signal // that it was evicted for
+	owner  Owner        // that brings it back
 }
 
 // AtOnce keeps a victim out from before it is stopped, until Evicted says how long. It does not allocate.
@@ -36,39 +39,59 @@ func (h *HoldOffs) AtOnce(now time.Time, uid string) {
 	h.shared.SetAtOnce(uid, nri.Hold{Until: now.Add(holdFirst), Reason: "it is being evicted: the node is short of what it uses"})
 }
 
-// Evicted keeps an evicted pod out, longer each time.
+// Evicted keeps an evicted pod out, longer each time, and what its owner makes in its place.
 func (h *HoldOffs) Evicted(now time.Time, uid string, signal stats.Signal, message string) {
-	times := h.held[uid].times
-	if now.Sub(h.held[uid].last) > forget {
-		times = 0
+	var owner Owner
+	if h.owner != nil {
+		owner = h.owner(uid)
 	}
+	key := owner.key()
+	times := max(h.times(now, uid), h.times(now, key))
 	if len(h.held) > mostHeld {
 		clear(h.held)
 	}
-	h.held[uid] = heldOff{times: times + 1, last: now, signal: signal}
-	h.shared.Set(now, uid, nri.Hold{Until: now.Add(min(holdFirst<<min(times, 10), holdMax)), Reason: message})
+	was := heldOff{times: times + 1, last: now, signal: signal, owner: owner}
+	until := now.Add(min(holdFirst<<min(times, 10), holdMax))
+	h.held[uid] = was
+	h.shared.Set(now, uid, nri.Hold{Until: until, Reason: message})
+	if key != "" {
+		h.held[key] = was
+		h.shared.Set(now, key, nri.Hold{Until: until, Reason: owner.reason(message)})
+	}
+}
+
+// times is how often one was evicted lately.
+func (h *HoldOffs) times(now time.Time, key string) int {
+	if was := h.held[key]; key != "" && now.Sub(was.last) <= forget {
+		return was.times
+	}
+	return 0
 }
 
 // Until is how long a pod is kept out; zero: it is not.
 func (h *HoldOffs) Until(uid string) time.Time { return h.shared.All()[uid].Until }
 
-// Held is how many pods are kept out.
+// Held is how many pods are kept out, by UID.
 func (h *HoldOffs) Held(now time.Time) (n int) {
-	for _, hold := range h.shared.All() {
-		if hold.Until.After(now) {
+	for key, hold := range h.shared.All() {
+		if hold.Until.After(now) && !ofOwner(key) {
 			n++
 		}
 	}
 	return n
 }
 
-// Dying keeps a pod out while its eviction is under way. It is called once a second.
+// Dying keeps a pod out while its eviction is under way, and what its owner makes in its place. It is called once a second.
 func (h *HoldOffs) Dying(now time.Time, uid, message string) (changed bool) {
-	if h.shared.All()[uid].Until.Sub(now) >= holdOnFor {
-		return false
+	owner := h.held[uid].owner
+	for key, reason := range map[string]string{uid: message, owner.key(): owner.reason(message)} {
+		if key == "" || h.shared.All()[key].Until.Sub(now) >= holdOnFor {
+			continue
+		}
+		h.shared.Set(now, key, nri.Hold{Until: now.Add(holdFirst), Reason: reason})
+		changed = true
 	}
-	h.shared.Set(now, uid, nri.Hold{Until: now.Add(holdFirst), Reason: message})
-	return true
+	return changed
 }
 
 // Lasting keeps those out whose pressure lasts, by the thresholds that are met. It is called once a second.
@@ -91,11 +114,19 @@ func (h *HoldOffs) Lasting(now time.Time, met []eviction.Met) (changed bool) {
 
 // Save are the hold-offs that are not over.
 func (h *HoldOffs) Save(now time.Time) (out []records.HoldOff) {
-	for uid, hold := range h.shared.All() {
-		if now.Before(hold.Until) {
-			was := h.held[uid]
-			out = append(out, records.HoldOff{UID: uid, Until: hold.Until, Reason: hold.Reason, Times: max(was.times, 1), Signal: was.signal})
+	for key, hold := range h.shared.All() {
+		if !now.Before(hold.Until) {
+			continue
 		}
+		was := h.held[key]
+		saved := records.HoldOff{
+			UID: key, Until: hold.Until, Reason: hold.Reason, Times: max(was.times, 1), Signal: was.signal,
+			Owner: records.Owner(was.owner),
+		}
+		if ofOwner(key) {
+			saved.UID = ""
+		}
+		out = append(out, saved)
 	}
 	return out
 }
@@ -103,8 +134,11 @@ func (h *HoldOffs) Save(now time.Time) (out []records.HoldOff) {
 // Resume keeps those out who were kept out by the process before this one.
 func (h *HoldOffs) Resume(now time.Time, saved []records.HoldOff) {
 	for _, s := range saved {
-		h.shared.Set(now, s.UID, nri.Hold{Until: s.Until, Reason: s.Reason})
-		h.held[s.UID] = heldOff{times: s.Times, last: now, signal: s.Signal}
+		owner := Owner(s.Owner)
+		if key := cmp.Or(s.UID, owner.key()); key != "" {
+			h.shared.Set(now, key, nri.Hold{Until: s.Until, Reason: s.Reason})
+			h.held[key] = heldOff{times: s.Times, last: now, signal: s.Signal, owner: owner}
+		}
 	}
 }
 

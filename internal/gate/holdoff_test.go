@@ -1,11 +1,15 @@
 package gate
 
 import (
+	"fmt"
+	"iter"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"jettison/cri/nri"
 	"jettison/eviction"
 	"jettison/stats"
 )
@@ -112,4 +116,103 @@ func mallocs() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.Mallocs
+}
+
+// owned gives pods owners as their objects would: the UIDs begin with the controller's kind.
+func owned(h *HoldOffs) {
+	h.owner = func(uid string) Owner {
+		kind, name, _ := strings.Cut(uid, "-")
+		return Owner{Kind: kind, UID: "of-" + kind, Namespace: "shop", Name: name}
+	}
+}
+
+// What an owner makes in place of an evicted pod is kept out likewise, longer each time: of a DaemonSet what its object says is its pod,
+// of others what has the name. Other pods of the same StatefulSet, and what a ReplicaSet makes, are let in.
+func TestAnOwnersNextPodIsKeptOut(t *testing.T) {
+	h, now := newHoldOffs(), time.Now()
+	owned(h)
+	pods := func(uids ...string) iter.Seq2[string, Owner] {
+		return func(yield func(string, Owner) bool) {
+			for _, uid := range uids {
+				yield(uid, h.owner(uid))
+			}
+		}
+	}
+	until := func(key string) time.Duration { return h.Until(key).Sub(now) }
+	h.Evicted(now, "DaemonSet-a", stats.SignalMemoryAvailable, "short")
+	if h.Follow(now, pods("ReplicaSet-a", "StatefulSet-a")) {
+		t.Error("others are kept out")
+	}
+	if !h.Follow(now, pods("DaemonSet-a", "DaemonSet-b")) || until("DaemonSet-b") != holdFirst {
+		t.Errorf("the next one is let in after %v", until("DaemonSet-b"))
+	}
+	if hold, _ := h.shared.Held(now, "DaemonSet-b"); !strings.Contains(hold.Reason, "shop/a of the same DaemonSet") || !strings.HasSuffix(hold.Reason, "short") {
+		t.Errorf("reason %q", hold.Reason)
+	}
+	if h.Follow(now, pods("DaemonSet-b")) {
+		t.Error("kept out twice")
+	}
+	if n := h.Held(now); n != 2 {
+		t.Errorf("%d pods are kept out", n)
+	}
+	now = now.Add(holdFirst)
+	if h.Follow(now, pods("DaemonSet-c")) {
+		t.Error("kept out when it is over")
+	}
+	h.Evicted(now, "DaemonSet-b", stats.SignalMemoryAvailable, "short") // once more, under another UID
+	if h.Follow(now, pods("DaemonSet-c")); until("DaemonSet-c") != 2*holdFirst || until("DaemonSet-b") != 2*holdFirst {
+		t.Errorf("the second time %v, %v", until("DaemonSet-b"), until("DaemonSet-c"))
+	}
+	h.Evicted(now, "StatefulSet-db", stats.SignalMemoryAvailable, "short")
+	if until(nri.PodKey("shop", "db")) != holdFirst || !h.Until(nri.PodKey("shop", "db-1")).IsZero() {
+		t.Error("a StatefulSet's pod comes back under its name")
+	}
+}
+
+// An owner is kept out while the pod dies and while the pressure lasts, over a restart, and shown.
+func TestAnOwnersHoldOffLastsAndIsKept(t *testing.T) {
+	h, now := newHoldOffs(), time.Now()
+	owned(h)
+	key := nri.PodKey("shop", "db")
+	h.Evicted(now, "StatefulSet-db", stats.SignalMemoryAvailable, "short")
+	now = now.Add(holdFirst - time.Second)
+	if !h.Dying(now, "StatefulSet-db", "short") || h.Until(key).Sub(now) != holdFirst {
+		t.Errorf("let in while it dies, in %v", h.Until(key).Sub(now))
+	}
+	now = h.Until(key).Add(-time.Second)
+	met := []eviction.Met{{Threshold: eviction.Threshold{Signal: stats.SignalMemoryAvailable}}}
+	if !h.Lasting(now, met) || h.Until(key).Sub(now) != holdOnFor {
+		t.Errorf("let in while memory is short, in %v", h.Until(key).Sub(now))
+	}
+	next := newHoldOffs()
+	owned(next)
+	saved := h.Save(now)
+	next.Resume(now, saved)
+	if len(saved) != 2 || next.Until(key) != h.Until(key) || next.Held(now) != 1 {
+		t.Errorf("saved %+v, taken back until %v", saved, next.Until(key))
+	}
+	next.Evicted(now, "StatefulSet-db", stats.SignalMemoryAvailable, "short")
+	if got := next.Until(key).Sub(now); got != 2*holdFirst {
+		t.Errorf("after a restart %v", got)
+	}
+	state := next.State(now)
+	if len(state) != 2 || state[0].UID != "StatefulSet-db" || state[1].UID != "" || state[1].Owner == nil || state[1].Owner.Pod != "db" ||
+		state[1].Times != 2 {
+		t.Errorf("shown %+v", state)
+	}
+}
+
+// However many owners there are, what is remembered of them is bounded.
+func TestHoldOffsOfOwnersAreBounded(t *testing.T) {
+	h, now := newHoldOffs(), time.Now()
+	owned(h)
+	for i := range 5 * mostHeld {
+		h.Evicted(now, fmt.Sprintf("StatefulSet-%d", i), stats.SignalMemoryAvailable, "short")
+	}
+	if n := len(h.held); n > mostHeld+2 {
+		t.Errorf("%d are remembered", n)
+	}
+	if n := len(h.shared.All()); n > 1024 {
+		t.Errorf("%d are kept out", n)
+	}
 }

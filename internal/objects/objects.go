@@ -164,6 +164,16 @@ func (o *Objects) Heard(now time.Time, count *api.PodCount) {
 // All are the objects as the store has them now.
 func (o *Objects) All() []*v1.Pod { return o.store.Snapshot().Objects }
 
+// Object is that of a UID; nil: there is none.
+func (o *Objects) Object(uid string) *v1.Pod {
+	for _, p := range o.All() {
+		if string(p.UID) == uid {
+			return p
+		}
+	}
+	return nil
+}
+
 // ManifestPath is where a kubelet's staticPodPath is seen below the node's root directory; empty: there are none.
 func ManifestPath(hostRoot, staticPodPath string) string {
 	if staticPodPath == "" {

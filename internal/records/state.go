@@ -2,12 +2,14 @@ package records
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,13 +43,32 @@ type State struct {
 	HoldOffs []HoldOff      `json:"holdOffs,omitempty"`
 }
 
-// HoldOff is a pod that is not let in again for a while.
+// HoldOff is a pod that is not let in again for a while; without a UID those that an owner makes in its place.
 type HoldOff struct {
-	UID    string       `json:"uid"`
+	UID    string       `json:"uid,omitempty"`
 	Until  time.Time    `json:"until"`
 	Reason string       `json:"reason,omitempty"`
 	Times  int          `json:"times"`
 	Signal stats.Signal `json:"signal,omitempty"` // the hold-off lasts as long as that is short; empty: not known, so it ends with Until
+	Owner  Owner        `json:"owner,omitzero"`
+}
+
+// Owner is what brings a pod back under another UID: the controller's kind and UID, the pod's namespace and name.
+type Owner struct {
+	Kind      string `json:"kind"`
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// valid tells what can be one that was saved.
+func (o *Owner) valid() bool {
+	for _, text := range []string{o.Kind, o.UID, o.Namespace, o.Name} {
+		if text != oneLine(text, maxName) || strings.ContainsAny(text, " /") {
+			return false
+		}
+	}
+	return *o == Owner{} || o.Kind != "" && ValidID(o.UID)
 }
 
 // stillRunning are those of records that say that their eviction is.
@@ -133,8 +154,14 @@ func (s *State) check(now time.Time, warn func(string, ...any)) {
 			warn("%d hold-offs too many", len(s.HoldOffs)-i)
 			break
 		}
-		if !ValidID(h.UID) || held[h.UID] {
-			warn("a hold-off of %.64q, which is no UID or comes twice", h.UID)
+		key := h.UID
+		if key == "" && h.Owner != (Owner{}) {
+			key = fmt.Sprint(h.Owner)
+		} else if !ValidID(key) {
+			key = ""
+		}
+		if key == "" || held[key] || !h.Owner.valid() {
+			warn("a hold-off of %.64q, which is no UID or comes twice", cmp.Or(h.UID, h.Owner.UID))
 			continue
 		}
 		if !now.Before(h.Until) {
@@ -144,7 +171,7 @@ func (s *State) check(now time.Time, warn func(string, ...any)) {
 			warn("the hold-off of pod %s ends at %s, which is too far: %v from now", h.UID, h.Until.Format(time.RFC3339), maxHoldOff)
 			h.Until = most
 		}
-		held[h.UID] = true
+		held[key] = true
 		h.Reason, h.Times = oneLine(h.Reason, 256), min(max(h.Times, 1), maxRecords)
 		h.Signal = stats.Signal(oneLine(string(h.Signal), 64)) // one that no threshold is for never lasts longer
 		holds = append(holds, h)

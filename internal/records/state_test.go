@@ -52,7 +52,7 @@ func TestAStateComesBack(t *testing.T) {
 			Lives: []eviction.SavedLife{underway("a"), underway("b"), {Eviction: underway("c").Eviction, Emptied: eviction.Stamp{Time: epoch}}},
 			Aside: []eviction.SavedAside{{UID: "x", Until: epoch.Add(time.Minute), Times: 2}},
 		},
-		HoldOffs: []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1, stats.SignalMemoryAvailable}},
+		HoldOffs: []HoldOff{{"a", epoch.Add(time.Minute), "memory was short", 1, stats.SignalMemoryAvailable, Owner{"DaemonSet", "d", "n", "p"}}},
 	}
 	w.Save(want)
 	w.Begin(begun(1))
@@ -305,4 +305,20 @@ func FuzzState(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A hold-off of an owner has no UID; what cannot be one is left out, said, and harms no other.
+func TestHoldOffsOfOwners(t *testing.T) {
+	until := epoch.Add(time.Minute)
+	good := Owner{"StatefulSet", "s", "shop", "db-0"}
+	s := State{HoldOffs: []HoldOff{
+		{Owner: good, Until: until}, {Owner: good, Until: until}, {UID: "u", Owner: good, Until: until}, {Until: until},
+		{Owner: Owner{Kind: "StatefulSet"}, Until: until}, {Owner: Owner{"K", "s", "a/b", "c"}, Until: until},
+		{UID: "v", Owner: Owner{"K", "s", "a\nb", "c"}, Until: until}, {UID: "a/b", Owner: good, Until: until},
+	}}
+	said := 0
+	s.check(epoch, func(string, ...any) { said++ })
+	if len(s.HoldOffs) != 2 || s.HoldOffs[0].Owner != good || s.HoldOffs[1].UID != "u" || said != 6 {
+		t.Errorf("%d warnings, kept %+v", said, s.HoldOffs)
+	}
 }

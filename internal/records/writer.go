@@ -351,7 +351,9 @@ func (w *Writer) writeState(s *State) error {
 		return nil
 	}
 	s.Version, s.BootID, s.Time = StateVersion, w.o.BootID, time.Time{}
-	slices.SortFunc(s.HoldOffs, func(x, y HoldOff) int { return strings.Compare(x.UID, y.UID) }) // they come out of maps
+	slices.SortFunc(s.HoldOffs, func(x, y HoldOff) int { // they come out of maps
+		return cmp.Or(strings.Compare(x.UID, y.UID), strings.Compare(fmt.Sprint(x.Owner), fmt.Sprint(y.Owner)))
+	})
 	text, err := s.encode()
 	if err != nil { // it never will be
 		w.said(toState, err)

@@ -115,6 +115,9 @@ func (r *Report) advise() {
 		advice(fmt.Sprintf("nobody has told the priority of %d pods: a critical one among them is evicted like any other", u.Unprotected),
 			"have a client put their objects: docs/reference/socket.md")
 	}
+	if g := s.Gate; g != nil && len(g.Holds) > 0 {
+		advice(heldOff(g.Holds), "")
+	}
 	if s.Pods.Stale > 0 && s.Pods.ClientHeard != nil {
 		advice(fmt.Sprintf("no client has told of pods for %v: what it said of %d may be out of date, and counts all the same",
 			show.Span(s.Time.Sub(*s.Pods.ClientHeard)), s.Pods.Stale), "see to the client; a bridge's log says what keeps it")
@@ -125,6 +128,41 @@ func (r *Report) advise() {
 	if len(s.AtOwnLimit) > 0 {
 		advice(atOwnLimit(s.AtOwnLimit), "")
 	}
+}
+
+// heldOff says who is kept out: how many, and the longest of them.
+func heldOff(holds []api.HoldState) string {
+	longest, pods := &holds[0], 0
+	for i := range holds {
+		if holds[i].UID != "" {
+			pods++
+		}
+		if holds[i].Until.After(longest.Until) || longest.UID == "" && holds[i].Until.Equal(longest.Until) {
+			longest = &holds[i]
+		}
+	}
+	who := "pod uid:" + longest.UID
+	if o := longest.Owner; o != nil {
+		who = fmt.Sprintf("%s/%s of a %s, and what that makes in its place,", o.Namespace, o.Pod, o.Kind)
+	}
+	return fmt.Sprintf("%d evicted pods are kept out, %s for the %s time until %s: %s", pods, who, ordinal(longest.Times),
+		show.Time(longest.Until), show.OneLine(longest.Reason))
+}
+
+// ordinal is a number as people say it: 1st, 2nd, 11th.
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprint(n, suffix)
 }
 
 // namedAtOwnLimit is how many pods at their own limits have their names said: the screen is one.

@@ -179,3 +179,23 @@ func TestManyPodsAtTheirOwnLimits(t *testing.T) {
 		}
 	}
 }
+
+// Who is kept out is said, with what brings it back.
+func TestWhoIsKeptOut(t *testing.T) {
+	until := time.Unix(1700000000, 0).UTC()
+	got := heldOff([]api.HoldState{
+		{Owner: &api.HoldOwner{Kind: "DaemonSet", Namespace: "shop", Pod: "agent-x"}, Until: until, Times: 2, Reason: "of it"},
+		{UID: "a", Until: until.Add(-time.Second), Times: 1},
+		{UID: "b", Owner: &api.HoldOwner{Kind: "DaemonSet", Namespace: "shop", Pod: "agent-x"}, Until: until, Times: 2, Reason: "low on\nmemory"},
+	})
+	want := "2 evicted pods are kept out, shop/agent-x of a DaemonSet, and what that makes in its place, for the 2nd time until " +
+		show.Time(until) + ": low on memory"
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for n, want := range map[int]string{1: "1st", 3: "3rd", 11: "11th", 12: "12th", 21: "21st", 113: "113th"} {
+		if got := ordinal(n); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -183,8 +183,8 @@ type PodCount struct {
 	UnknownPriority *UnknownPriority `json:"unknownPriority,omitempty"`
 }
 
-// StaleAfter is how long a client may be silent before what it said of pods may be out of date. One that puts no pods (an empty list, without
-// replace=true) is heard.
+// StaleAfter is how long a client may be silent before what it said of pods may be out of date. One that puts no pods (an empty list,
+// without replace=true) is heard.
 const StaleAfter = 5 * time.Minute
 
 // UnknownPriority counts pods that the runtime runs and whose priority nobody has told: neither an object nor an annotation that counts.

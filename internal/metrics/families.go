@@ -50,7 +50,8 @@ var Families = []Family{
 	{"eviction_released_bytes_total", "counter", "", "Bytes that they returned."},
 	{"kill_step_errors_total", "counter", "step", "Steps of the kill ladder that failed, wholly or in part."},
 	{"pods", "gauge", "state",
-		"Pods that the runtime lists (listed); of which a client or a manifest told (with_object), or only a client (with_client_object), and that one was not heard for five minutes (with_stale_object); " +
+		"Pods that the runtime lists (listed); of which a client or a manifest told (with_object), or only a client (with_client_object), " +
+			"and that one was not heard for five minutes (with_stale_object); " +
 			"that run and are of unknown priority (priority_unknown), those of them that nothing else protects (unprotected), or never " +
 			"victims (protected); that are kept out (held_off); that hit a memory limit of their own just now (at_own_limit)."},
 	{"breaker_open", "gauge", "", "1 while evictions are stopped because they did not help."},

@@ -1,5 +1,8 @@
 // Package worded puts what the core says (package eviction) into the words that others read (package api): for the agent's socket, and for
 // commands that look at the node themselves.
+//
+//	worded.go  Signal, Outlook
+//	load.go    Load
 package worded
 
 import (

@@ -1,0 +1,92 @@
+// Package bridge is what jettison-bridge does: it ties one node's agent to the cluster's API. The agent stays as it is without it, and
+// neither waits for it.
+//
+//	bridge.go   Run: what runs, and how it ends
+//	version.go  what the API server can do
+//
+// What it is made of, each with fields of its own:
+//
+//	verdict   what the API has to be told, purely
+//	kube      the requests to the API
+//	nodepods  the node's pods, for the agent
+//	deliver   the agent's evictions, for the API
+//	nodeside  conditions, load and findings of the node, for the API
+//	cleanup   taking away what bridges wrote
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+
+	"jettison/api"
+	"jettison/internal/bridge/deliver"
+	"jettison/internal/bridge/kube"
+	"jettison/internal/bridge/nodepods"
+	"jettison/internal/bridge/nodeside"
+)
+
+// Options of Run.
+type Options struct {
+	Node    string // its name at the API
+	Socket  string // of the agent; empty: api.DefaultSocket
+	Version string // the bridge's
+	// EvictedStatus has pods that were evicted made Failed, and those that were chosen marked. Else there are events alone.
+	EvictedStatus bool
+	// LeaseNamespace is where the node's load is told; empty: nowhere.
+	LeaseNamespace string
+	// TransitionPeriod is evictionPressureTransitionPeriod, as the kubelet has it.
+	TransitionPeriod time.Duration
+	API              *rest.Config
+	Log              *slog.Logger
+}
+
+func (o *Options) validate() error {
+	if o.Node == "" {
+		return errors.New("the node's name is not known: set NODE_NAME, or --node-name")
+	}
+	if wrong := validation.IsDNS1123Subdomain(o.Node); len(wrong) > 0 {
+		return fmt.Errorf("node name %.64q: %s", o.Node, wrong[0])
+	}
+	if o.TransitionPeriod < 0 {
+		return fmt.Errorf("transition period %v: want 0 or more", o.TransitionPeriod)
+	}
+	return nil
+}
+
+// Run ties the agent to the API until its context ends. Neither has to be there at the start, or to stay.
+func Run(ctx context.Context, o Options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	client, err := kube.New(o.API, o.Version)
+	if err != nil {
+		return err
+	}
+	agent := api.New(api.Options{Socket: o.Socket})
+	var deliverer *deliver.Deliverer
+	pods := nodepods.New(nodepods.Options{
+		From: client.PodsOf(o.Node), Agent: agent, Changed: func() { deliverer.Changed() }, Log: o.Log,
+	})
+	server := server{client: client, status: o.EvictedStatus, log: o.Log}
+	deliverer = deliver.New(deliver.Options{
+		Node: o.Node, Records: agent, Pods: pods, API: client, Status: server.statuses, Log: o.Log,
+	})
+	side := nodeside.New(nodeside.Options{
+		Node: o.Node, Namespace: o.LeaseNamespace, Period: o.TransitionPeriod, Agent: agent, API: client, Log: o.Log,
+	})
+	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host, "evictedStatus", o.EvictedStatus)
+	var parts sync.WaitGroup
+	for _, run := range []func(context.Context){pods.Run, deliverer.Run, side.Run} {
+		parts.Go(func() { run(ctx) })
+	}
+	parts.Wait()
+	o.Log.Info("ended")
+	return nil
+}

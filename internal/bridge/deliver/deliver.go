@@ -1,0 +1,212 @@
+package deliver
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
+	"jettison/internal/bridge/kube"
+	"jettison/internal/bridge/verdict"
+)
+
+// API is what of the cluster's is written and read.
+type API interface {
+	Pod(ctx context.Context, namespace, name string) (*v1.Pod, error)
+	PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error)
+	CreateEvent(ctx context.Context, e *v1.Event) error
+}
+
+// Pods is the copy of this node's pods.
+type Pods interface {
+	Pod(namespace, name string) *v1.Pod
+	Synced() (at time.Time, ok bool)
+	Again()
+}
+
+// Options of New.
+type Options struct {
+	Node    string
+	Records Records
+	Pods    Pods
+	API     API
+	// Status has the pods' status written, else there are events alone. It is asked once, before anything is written, and again after an
+	// error.
+	Status func(context.Context) (bool, error)
+	Log    *slog.Logger
+}
+
+// Bounds.
+const (
+	maxEntries = 4096 // records that are not over
+	maxOver    = 4096 // IDs of those that are
+)
+
+// Deliverer is the loop.
+type Deliverer struct {
+	o       Options
+	changed chan struct{} // one slot: the copy of the pods is another
+	in      chan *api.RecordsLine
+
+	status  bool // the pods' status is written, too
+	decided bool // whether it is, is known
+	entries []*entry
+	over    []string // oldest first
+	lost    []*v1.Event
+	pace    pacer
+	away    time.Time // nothing is asked before then
+	pause   time.Duration
+	said    bool // that the API is away
+}
+
+// New makes a Deliverer.
+func New(o Options) *Deliverer {
+	return &Deliverer{o: o, changed: make(chan struct{}, 1), in: make(chan *api.RecordsLine), pace: pacer{left: eventBurst}}
+}
+
+// Changed tells that the copy of the pods is another. It may be called by anybody, and returns at once.
+func (d *Deliverer) Changed() {
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run delivers until its context ends.
+func (d *Deliverer) Run(ctx context.Context) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	f := follower{records: d.o.Records, out: d.in, again: d.o.Pods.Again, log: d.o.Log, running: map[string]bool{}}
+	beside.Go(func() { f.run(ctx) })
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case l := <-d.in:
+			d.take(l)
+		case <-d.changed:
+		case <-timer.C:
+		}
+		timer.Reset(d.pass(ctx))
+	}
+}
+
+// take takes what the agent tells.
+func (d *Deliverer) take(l *api.RecordsLine) {
+	if g := l.Gap; g != nil {
+		d.o.Log.Error("records of evictions are lost: nothing can be said of them", "record", g.Until, "reason", g.Reason)
+		if event := verdict.Lost(time.Now(), d.o.Node, g); event != nil {
+			d.lost = append(d.lost, event)
+		}
+	}
+	r := l.Record
+	if r == nil {
+		return
+	}
+	at, known := slices.BinarySearchFunc(d.entries, r.ID, func(e *entry, id string) int { return strings.Compare(e.record.ID, id) })
+	switch {
+	case known:
+		d.entries[at].record = r
+	case slices.Contains(d.over, r.ID):
+	default:
+		d.entries = slices.Insert(d.entries, at, &entry{record: r, sent: map[string]bool{}})
+		if len(d.entries) > maxEntries {
+			d.o.Log.Error("too many evictions wait for the API: the oldest is given up", "record", d.entries[0].record.ID)
+			d.entries = slices.Delete(d.entries, 0, 1)
+		}
+	}
+}
+
+// idle is how long the loop waits where nothing is due.
+const idle = time.Minute
+
+// pass does all that is due, in the order of the records: first what pods' owners wait for, then events. It returns when the next is due.
+func (d *Deliverer) pass(ctx context.Context) time.Duration {
+	now := time.Now()
+	if wait := d.away.Sub(now); wait > 0 {
+		return wait
+	}
+	err := d.decide(ctx)
+	if err == nil {
+		err = d.statuses(ctx)
+	}
+	if err == nil {
+		err = d.events(ctx)
+	}
+	if ctx.Err() != nil {
+		return idle
+	}
+	d.heard(err)
+	d.forget()
+	return d.next(time.Now())
+}
+
+// decide asks once whether statuses are written.
+func (d *Deliverer) decide(ctx context.Context) error {
+	if d.decided || len(d.entries) == 0 && len(d.lost) == 0 {
+		return nil
+	}
+	status, err := d.o.Status(ctx)
+	if err != nil {
+		return err
+	}
+	d.status, d.decided = status, true
+	return nil
+}
+
+// heard takes how a pass ended. An API that is away is asked again after a pause that doubles.
+func (d *Deliverer) heard(err error) {
+	if err == nil {
+		if d.pause, d.away = 0, (time.Time{}); d.said {
+			d.said = false
+			d.o.Log.Info("the API takes what it is told again", "evictions", len(d.entries))
+		}
+		return
+	}
+	asked, _ := kube.AskAgain(err)
+	d.pause = min(max(2*d.pause, firstPause), lastPause)
+	d.away = time.Now().Add(max(jittered(d.pause), asked))
+	if !d.said {
+		d.said = true
+		d.o.Log.Warn("the API is away: what it is to be told waits", "evictions", len(d.entries), "error", err)
+	}
+}
+
+// forget drops what is over.
+func (d *Deliverer) forget() {
+	d.entries = slices.DeleteFunc(d.entries, func(e *entry) bool {
+		done := e.status && e.final() && d.unsent(e) == nil
+		if done {
+			d.over = append(d.over, e.record.ID)
+		}
+		return done
+	})
+	d.over = d.over[max(0, len(d.over)-maxOver):]
+}
+
+// next is how long the loop may wait.
+func (d *Deliverer) next(now time.Time) time.Duration {
+	wait := idle
+	sooner := func(at time.Time) {
+		if at.After(now) { // what was due before has been tried
+			wait = min(wait, at.Sub(now))
+		}
+	}
+	sooner(d.away)
+	for _, e := range d.entries {
+		sooner(e.until)
+		sooner(e.told.At)
+		if !e.held.IsZero() {
+			sooner(e.held.Add(HoldFor))
+		}
+	}
+	sooner(d.pace.next)
+	return wait
+}

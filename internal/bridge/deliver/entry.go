@@ -1,0 +1,68 @@
+package deliver
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"jettison/api"
+	"jettison/internal/bridge/verdict"
+)
+
+// Times of an entry.
+const (
+	// HoldFor is how long a status must have stayed as it was written to be looked at no longer. A kubelet's own late report was seen to
+	// take it back for eight seconds, and its status manager compares every ten.
+	HoldFor = time.Minute
+	// mendings is how often what is taken back is written again. Whoever takes it back more often than that means it.
+	mendings = 20
+	// The pauses after what failed double from the first to the last.
+	firstPause, lastPause = 500 * time.Millisecond, 30 * time.Second
+	// refusedPause is that after what will be refused again: who installs a role or a policy may do so later.
+	refusedPause = 5 * time.Minute
+)
+
+// entry is one record, and how far it has come.
+type entry struct {
+	record *api.Record
+	last   *v1.Pod // as the API last answered a request of ours; the watch may be behind it
+	gone   bool    // a request has said that there is no such pod
+	status bool    // its status needs nothing any more
+	told   verdict.Verdict
+
+	sent  map[string]bool // events that the API has, by name
+	until time.Time       // it is left alone until then; zero: it is not
+	pause time.Duration   // the last one; zero: none
+	held  time.Time       // since when the pod has been as it should be; zero: it is not
+	mends int
+}
+
+// final tells that the agent will say nothing more of it.
+func (e *entry) final() bool { return e.record.Outcome != api.OutcomeRunning }
+
+// current is the newest of what the watch and the last answer say of the pod.
+func (e *entry) current(watched *v1.Pod) *v1.Pod {
+	if e.gone {
+		return nil
+	}
+	if watched == nil || e.last == nil || watched.UID != e.last.UID {
+		if watched == nil {
+			return e.last
+		}
+		return watched
+	}
+	if order, err := resourceversion.CompareResourceVersion(watched.ResourceVersion, e.last.ResourceVersion); err == nil && order < 0 {
+		return e.last
+	}
+	return watched
+}
+
+// failed has it wait before it is tried again: each time longer, or as long as the API asks for.
+func (e *entry) failed(now time.Time, asked time.Duration) {
+	e.pause = min(max(2*e.pause, firstPause), lastPause)
+	e.until = now.Add(max(jittered(e.pause), asked))
+}
+
+// went notes that something went well.
+func (e *entry) went() { e.pause, e.until = 0, time.Time{} }

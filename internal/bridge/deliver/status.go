@@ -1,0 +1,174 @@
+package deliver
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/internal/bridge/kube"
+	"jettison/internal/bridge/verdict"
+)
+
+// statuses writes what is due to pods' statuses. An error: the API is away.
+func (d *Deliverer) statuses(ctx context.Context) error {
+	synced, ok := d.o.Pods.Synced()
+	if !ok { // else every pod would seem gone
+		return nil
+	}
+	for _, e := range d.entries {
+		if e.status && e.final() || time.Now().Before(e.until) {
+			continue
+		}
+		if err := d.settle(ctx, e, synced); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rounds bounds how often one entry is judged anew within a pass.
+const rounds = 6
+
+// settle does what is due for one entry until nothing is.
+func (d *Deliverer) settle(ctx context.Context, e *entry, synced time.Time) error {
+	for range rounds {
+		again, err := d.step(ctx, e, synced)
+		if err != nil || !again {
+			return err
+		}
+	}
+	e.failed(time.Now(), 0) // whoever changes the pod so fast is let through
+	return nil
+}
+
+// step does one thing. again: there may be another one.
+func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again bool, err error) {
+	now, r := time.Now(), e.record
+	pod := e.current(d.o.Pods.Pod(r.Pod.Namespace, r.Pod.Name))
+	if pod == nil && !e.gone && !old(r.Began.Time, synced) {
+		return true, d.fetch(ctx, e)
+	}
+	v := verdict.Judge(now, r, pod)
+	e.told = v
+	switch v.Act {
+	case verdict.Over:
+		d.done(e, v)
+		return false, nil
+	case verdict.Held:
+		if e.held.IsZero() {
+			e.held = now
+		}
+		e.status = now.Sub(e.held) >= HoldFor
+		return false, nil
+	case verdict.Wait:
+		return false, nil
+	}
+	if !d.status {
+		if v.Act == verdict.Fail {
+			e.status = true
+		}
+		return false, nil
+	}
+	return d.write(ctx, e, v, pod)
+}
+
+// settled is how long after it began an eviction's pod is certainly known to a list of all pods of the node, however far behind the API
+// server's cache was that made it.
+const settled = 5 * time.Minute
+
+// old tells that a pod which is not in the copy is gone for certain.
+func old(began, synced time.Time) bool { return !began.IsZero() && synced.Sub(began) > settled }
+
+// fetch asks the API for the pod itself.
+func (d *Deliverer) fetch(ctx context.Context, e *entry) error {
+	r := e.record
+	if r.Pod.Name == "" { // the agent did not know it, so nobody can be asked
+		e.gone = true
+		return nil
+	}
+	pod, err := d.o.API.Pod(ctx, r.Pod.Namespace, r.Pod.Name)
+	switch kube.Means(err) {
+	case kube.None:
+		e.last, e.gone = pod, pod == nil
+		return nil
+	case kube.NotFound:
+		e.gone = true
+		return nil
+	case kube.Refused:
+		d.refused(e, "get", err)
+		return nil
+	}
+	return err
+}
+
+// write does an act.
+func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod *v1.Pod) (again bool, err error) {
+	now, r := time.Now(), e.record
+	if v.Act == verdict.Mend {
+		if e.held = (time.Time{}); e.mends >= mendings {
+			d.o.Log.Error("the pod's status is taken back again and again: it stays as it is", d.fields(e, "reason", v.Why)...)
+			e.status = true
+			return false, nil
+		}
+		e.mends++
+	}
+	is, err := d.o.API.PatchPodStatus(ctx, r.Pod.Namespace, r.Pod.Name, verdict.Patch(now, v.Act, r, pod))
+	switch kube.Means(err) {
+	case kube.None:
+		e.last = is
+		e.went()
+		d.wrote(e, v)
+		return true, nil
+	case kube.Changed:
+		return true, d.fetch(ctx, e)
+	case kube.NotFound:
+		e.gone = true
+		return true, nil
+	case kube.Refused:
+		d.refused(e, v.Act.String(), err)
+		return false, nil
+	case kube.Failing: // it may be this pod alone, so others are not kept waiting
+		asked, _ := kube.AskAgain(err)
+		e.failed(now, asked)
+		d.o.Log.Warn("the API fails to take a pod's status: it is told again", d.fields(e, "what", v.Act.String(), "error", err)...)
+		return false, nil
+	}
+	return false, err
+}
+
+// wrote logs what was written.
+func (d *Deliverer) wrote(e *entry, v verdict.Verdict) {
+	switch v.Act {
+	case verdict.Mend:
+		d.o.Log.Warn("the pod's status was mended", d.fields(e, "reason", v.Why, "mends", e.mends)...)
+		if e.mends > 1 { // whoever takes it back is not fought with
+			e.until = time.Now().Add(jittered(firstPause << min(e.mends, 5)))
+		}
+	case verdict.Fail:
+		d.o.Log.Info("the pod is failed", d.fields(e, "after", time.Since(e.record.EndBegan().Time))...)
+	case verdict.Mark:
+		d.o.Log.Info("the pod is marked as about to be disrupted", d.fields(e)...)
+	case verdict.Unmark:
+		d.o.Log.Info("the pod is marked as not disrupted", d.fields(e, "reason", v.Why)...)
+	}
+}
+
+// done notes that the pod's status needs nothing any more. While the agent has more to say, that may change.
+func (d *Deliverer) done(e *entry, v verdict.Verdict) {
+	if !e.status {
+		d.o.Log.Debug("nothing is written to the pod's status", d.fields(e, "reason", v.Why)...)
+	}
+	e.status = true
+}
+
+// refused has an entry wait for a role or a policy that lets the bridge do it.
+func (d *Deliverer) refused(e *entry, what string, err error) {
+	e.until = time.Now().Add(refusedPause)
+	d.o.Log.Error("the API refuses what is to be told", d.fields(e, "what", what, "error", err)...)
+}
+
+// fields are those of a line about an entry.
+func (d *Deliverer) fields(e *entry, more ...any) []any {
+	return append([]any{"pod", e.record.Pod.Title(), "uid", e.record.Pod.UID, "record", e.record.ID}, more...)
+}

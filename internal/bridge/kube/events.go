@@ -1,0 +1,17 @@
+package kube
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// CreateEvent makes an event. One that is there already by its name was made before, so that is no error.
+func (c *Client) CreateEvent(ctx context.Context, e *v1.Event) error {
+	err := do(ctx, "create events "+e.Namespace+"/"+e.Name, c.core.Post().Namespace(e.Namespace).Resource("events").Body(e), nil)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package kube
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Failure is what an error means for whoever asks again.
+type Failure int
+
+// Failures.
+const (
+	None     Failure = iota
+	Changed          // the object is another by now: get it, and judge anew
+	NotFound         // there is none
+	Refused          // the same request will be refused again
+	Failing          // the API server has a defect, or what it asks has: only this request may be concerned
+	Away             // nobody answers, or asks for time: no request will do better
+)
+
+var failures = [...]string{"none", "changed", "not found", "refused", "failing", "away"}
+
+// String is the failure in words.
+func (f Failure) String() string { return failures[f] }
+
+// Means says what an error of a Client means.
+func Means(err error) Failure {
+	if err == nil {
+		return None
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return Away // no answer, or none that can be read
+	}
+	switch code := status.Status().Code; {
+	case code == http.StatusConflict:
+		return Changed
+	case code == http.StatusNotFound:
+		return NotFound
+	case code == http.StatusUnprocessableEntity && apierrors.HasStatusCause(err, causeInvalid): // the UID is another
+		return Changed
+	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable, code == http.StatusUnauthorized:
+		return Away
+	case code >= http.StatusInternalServerError, code == http.StatusRequestTimeout:
+		return Failing
+	}
+	return Refused
+}
+
+// causeInvalid is that of a field that must not change (apimachinery pkg/apis/meta/v1 CauseTypeFieldValueInvalid).
+const causeInvalid = "FieldValueInvalid"
+
+// AskAgain is when an API server asks to be asked again, from now on. !ok: it does not say.
+func AskAgain(err error) (after time.Duration, ok bool) {
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds) * time.Second, ok
+}

@@ -1,0 +1,42 @@
+package kube
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// PodsOf lists and watches the pods that are bound to one node, and no others.
+func (c *Client) PodsOf(node string) cache.ListerWatcher {
+	of := fields.OneTermEqualSelector("spec.nodeName", node).String()
+	return cache.NewFilteredListWatchFromClient(c.core, "pods", metav1.NamespaceAll, func(o *metav1.ListOptions) { o.FieldSelector = of })
+}
+
+// Pod gets one pod; nil: there is none of that name.
+func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	var out v1.Pod
+	o := object{resource: "pods", namespace: namespace, name: name}
+	err := do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(name), &out)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &out, nil
+}
+
+// PatchPodStatus applies a strategic merge patch to a pod's status, and returns the pod as it is then.
+func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
+	var out v1.Pod
+	o := object{"pods", namespace, name, "status"}
+	if err := patch(ctx, c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}

@@ -1,0 +1,100 @@
+// Package nodepods keeps the agent's pod objects exact: it watches this node's pods at the cluster's API, and no others, and hands to the
+// agent what that uses of them. It keeps a copy for who writes their status.
+//
+// What the agent was told stays when the bridge ends, restarts, or loses the API: a pod is taken away only where the API has said that it is
+// gone.
+//
+//	nodepods.go  Pods: the watch and the telling, and when they run
+//	store.go     the copy
+//	keep.go      what of a pod is kept, and what of that the agent is told
+//	tell.go      the telling
+package nodepods
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+
+	"jettison/api"
+)
+
+// Agent is what the agent is told by.
+type Agent interface {
+	ReplacePods(ctx context.Context, pods any) (api.PutAnswer, error)
+	PutPods(ctx context.Context, pods any) (api.PutAnswer, error)
+	DeletePod(ctx context.Context, uid string) error
+}
+
+// Options of New.
+type Options struct {
+	From    cache.ListerWatcher // the node's pods at the API
+	Agent   Agent
+	Changed func() // the copy is another; called beside whoever watches, and returns at once. nil: nobody asks
+	Log     *slog.Logger
+}
+
+// Pods are those of this node.
+type Pods struct {
+	o     Options
+	store *store
+	again chan struct{} // one slot: all is to be told anew
+}
+
+// New makes Pods that knows none yet.
+func New(o Options) *Pods {
+	return &Pods{o: o, store: newStore(o.Changed), again: make(chan struct{}, 1)}
+}
+
+// Run watches and tells until its context ends.
+func (p *Pods) Run(ctx context.Context) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { p.watch(ctx) })
+	t := teller{agent: p.o.Agent, store: p.store, log: p.o.Log, again: p.again}
+	t.run(ctx)
+}
+
+// lasted is how long a watch has to have held for its end to be no failure.
+const lasted = 2 * time.Minute
+
+// watch fills the copy. The reflector lists once, or is sent everything as a watch where the server can; it goes on where a watch that broke
+// off ended, and begins anew where the server does not know that place any more.
+func (p *Pods) watch(ctx context.Context) {
+	r := cache.NewReflectorWithOptions(p.o.From, &v1.Pod{}, p.store, cache.ReflectorOptions{Name: "pods of this node"})
+	for pause := time.Duration(0); ctx.Err() == nil; {
+		began := time.Now()
+		err := r.ListAndWatchWithContext(ctx)
+		if time.Since(began) >= lasted {
+			pause = 0
+		}
+		pause = min(max(2*pause, firstPause), lastPause)
+		if ctx.Err() == nil && !ended(err) {
+			p.o.Log.Warn("the watch of this node's pods broke off and begins anew: what is known of them stays", "error", err)
+		}
+		sleep(ctx, jittered(pause))
+	}
+}
+
+// Pod is the copy of a pod; nil: there is none. It must not be changed.
+func (p *Pods) Pod(namespace, name string) *v1.Pod { return p.store.get(namespace, name) }
+
+// Synced is when all pods of the node were known for the first time. !ok: they are not yet.
+func (p *Pods) Synced() (at time.Time, ok bool) { return p.store.syncedAt() }
+
+// Again has all pods told once more: the agent may have forgotten them.
+func (p *Pods) Again() {
+	select {
+	case p.again <- struct{}{}:
+	default:
+	}
+}
+
+// ended tells that a watch has ended as watches do.
+func ended(err error) bool {
+	return err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}

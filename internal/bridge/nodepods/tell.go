@@ -1,0 +1,138 @@
+package nodepods
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
+)
+
+// Times of the telling.
+const (
+	// together is how long what changes is gathered: a pod that starts changes several times within a second.
+	together = 100 * time.Millisecond
+	// anew is the time between two times that everything is told, for what the agent may have lost without saying so.
+	anew = time.Minute
+	// The pauses after what failed double from the first to the last.
+	firstPause, lastPause = time.Second, 30 * time.Second
+)
+
+// teller tells the agent.
+type teller struct {
+	agent Agent
+	store *store
+	log   *slog.Logger
+	again <-chan struct{}
+
+	version uint64 // of the agent's set of pods, as it said last
+	said    bool   // that it cannot be told was said
+}
+
+// run tells until ctx ends.
+func (t *teller) run(ctx context.Context) {
+	all, pause := true, time.Duration(0)
+	timer := time.NewTimer(anew)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.store.wake:
+			if !sleep(ctx, together) {
+				return
+			}
+		case <-t.again:
+			all = true
+		case <-timer.C:
+			all = true
+		}
+		next := anew
+		switch ok, err := t.tell(ctx, all); {
+		case err != nil:
+			all, pause = true, min(max(2*pause, firstPause), lastPause)
+			next = jittered(pause)
+			t.complain(err)
+		case ok:
+			all, pause = false, 0
+			t.recovered()
+		}
+		timer.Reset(next)
+	}
+}
+
+// tell tells what is new, or everything. !ok: nothing is known yet.
+func (t *teller) tell(ctx context.Context, all bool) (ok bool, err error) {
+	n, ok := t.store.take(all)
+	if !ok {
+		return false, nil
+	}
+	pods := make([]*v1.Pod, 0, len(n.pods))
+	for _, p := range n.pods {
+		if told(p) {
+			pods = append(pods, forAgent(p))
+		}
+	}
+	if n.all {
+		answer, err := t.agent.ReplacePods(ctx, pods)
+		t.version = answer.Version
+		return true, err
+	}
+	if len(pods) > 0 {
+		answer, err := t.agent.PutPods(ctx, pods)
+		if err != nil {
+			return true, err
+		}
+		if answer.Version < t.version { // it has started anew, and knows these alone
+			return t.tell(ctx, true)
+		}
+		t.version = answer.Version
+	}
+	for _, uid := range n.gone {
+		if err := t.agent.DeletePod(ctx, string(uid)); err != nil && !unknown(err) {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// unknown tells that the agent does not have the pod, or that it is not the bridge's to take away.
+func unknown(err error) bool {
+	var status *api.StatusError
+	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusForbidden)
+}
+
+// complain says once that the agent cannot be told, until it can.
+func (t *teller) complain(err error) {
+	if !t.said && !errors.Is(err, context.Canceled) {
+		t.said = true
+		t.log.Warn("the agent cannot be told of this node's pods: it goes on by what it knows", "error", err)
+	}
+}
+
+func (t *teller) recovered() {
+	if t.said {
+		t.said = false
+		t.log.Info("the agent knows this node's pods again")
+	}
+}
+
+// jittered is a pause between its half and itself.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// sleep waits. !ok: ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,150 @@
+// Package nodeside tells a cluster's API how the agent finds the node: conditions of the node, its load on a Lease, and events of what no
+// record of an eviction has.
+//
+//	nodeside.go  Side: the loop
+//	write.go     what is written, and when
+package nodeside
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
+	"jettison/internal/bridge/verdict"
+)
+
+// Agent is where the state is asked for, and what happens meanwhile.
+type Agent interface {
+	State(ctx context.Context) (*api.State, error)
+	Events(ctx context.Context, o api.EventOptions, each func(api.Event) error) error
+}
+
+// API is what of the cluster's is written and read.
+type API interface {
+	Node(ctx context.Context, name string) (*v1.Node, error)
+	PatchNodeStatus(ctx context.Context, name string, body []byte) (*v1.Node, error)
+	PatchLease(ctx context.Context, namespace, name string, body []byte) error
+	CreateLease(ctx context.Context, l *coordinationv1.Lease) error
+	CreateEvent(ctx context.Context, e *v1.Event) error
+}
+
+// Options of New.
+type Options struct {
+	Node      string
+	Namespace string        // of the Leases; empty: the load is not told
+	Period    time.Duration // see verdict.NodeOptions
+	Agent     Agent
+	API       API
+	Log       *slog.Logger
+}
+
+// Times of the loop.
+const (
+	lookEvery = 10 * time.Second // the agent's state is looked at, and whenever a condition changes
+	// The pauses after what failed double from the first to the last.
+	firstPause, lastPause = time.Second, time.Minute
+)
+
+// Side is the loop.
+type Side struct {
+	o     Options
+	wake  chan struct{} // one slot: a condition has changed
+	found chan *v1.Event
+
+	node  *v1.Node // as the API answered last; nil: not asked yet
+	state *api.State
+	heard time.Time // when the agent last answered
+	load  *verdict.Load
+	wrote time.Time // when the load was
+	sent  map[string]time.Time
+	queue []*v1.Event // garbage collection's, not sent yet
+	away  time.Time   // nothing is asked before then
+	pause time.Duration
+	said  string // what went wrong, as it was said last
+}
+
+// New makes a Side.
+func New(o Options) *Side {
+	return &Side{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event), sent: map[string]time.Time{}}
+}
+
+// Run tells until its context ends.
+func (s *Side) Run(ctx context.Context) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { s.listen(ctx) })
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-s.found:
+			s.queue = append(s.queue, e)
+			s.queue = s.queue[max(0, len(s.queue)-verdict.MaxFindings):]
+		case <-s.wake:
+		case <-timer.C:
+		}
+		s.look(ctx)
+		s.tell(ctx)
+		timer.Reset(jittered(lookEvery))
+	}
+}
+
+// listen follows the agent's events beside the loop, to which it hands over what it finds.
+func (s *Side) listen(ctx context.Context) {
+	found, wake, o := s.found, s.wake, s.o // all that it may use here
+	var since uint64
+	for pause := time.Duration(0); ctx.Err() == nil; {
+		_ = o.Agent.Events(ctx, api.EventOptions{Since: since, Follow: true}, func(e api.Event) error {
+			since, pause = e.Seq, 0
+			if e.Kind == api.EventCondition {
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			}
+			event := verdict.Garbage(&e, o.Node)
+			if event == nil || time.Since(e.Time) > verdict.EventsFor {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case found <- event:
+				return nil
+			}
+		}) // an agent that is away is told of by whoever looks
+		pause = min(max(2*pause, firstPause), lastPause)
+		sleep(ctx, jittered(pause))
+	}
+}
+
+// look asks the agent for its state.
+func (s *Side) look(ctx context.Context) {
+	state, err := s.o.Agent.State(ctx)
+	switch {
+	case err == nil:
+		s.state, s.heard = state, time.Now()
+	case s.heard.IsZero():
+		s.heard = time.Now() // from now on it is waited for
+	}
+}
+
+// jittered is a pause between its half and itself.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,139 @@
+package nodeside
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/internal/bridge/kube"
+	"jettison/internal/bridge/verdict"
+)
+
+// tell writes what is due. What fails is told again after a pause that doubles, and holds up the rest if nobody answers.
+func (s *Side) tell(ctx context.Context) {
+	now := time.Now()
+	if now.Before(s.away) {
+		return
+	}
+	failed := ""
+	for _, part := range []struct {
+		what string
+		tell func(context.Context, time.Time) error
+	}{{"conditions", s.conditions}, {"load", s.tellLoad}, {"events", s.events}} {
+		err := part.tell(ctx, now)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if failed = part.what; s.said != failed {
+			s.said = failed
+			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", part.what, "error", err)
+		}
+		if kube.Means(err) == kube.Away {
+			break
+		}
+	}
+	if failed == "" {
+		s.pause, s.away, s.said = 0, time.Time{}, ""
+		return
+	}
+	s.pause = min(max(2*s.pause, firstPause), lastPause)
+	s.away = now.Add(jittered(s.pause))
+}
+
+// conditions writes those of the node.
+func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
+	if s.state == nil || !s.state.Kubelet {
+		return nil
+	}
+	if s.node == nil {
+		if s.node, err = s.o.API.Node(ctx, s.o.Node); err != nil {
+			s.node = nil
+			return err
+		}
+	}
+	due := verdict.NodeConditions(now, s.state, s.heard, s.node.Status.Conditions, verdict.NodeOptions{Period: s.o.Period})
+	if due == nil {
+		return nil
+	}
+	is, err := s.o.API.PatchNodeStatus(ctx, s.o.Node, body("status", map[string]any{"conditions": due}))
+	if err != nil {
+		return err
+	}
+	s.logChanged(due)
+	s.node = is
+	return nil
+}
+
+// logChanged logs conditions that have changed.
+func (s *Side) logChanged(now []v1.NodeCondition) {
+	for _, c := range now {
+		for _, was := range s.node.Status.Conditions {
+			if was.Type == c.Type && was.Status != c.Status {
+				s.o.Log.Info("the node's condition is told", "condition", string(c.Type), "status", string(c.Status), "reason", c.Reason)
+			}
+		}
+	}
+}
+
+// tellLoad writes the node's load.
+func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
+	if s.o.Namespace == "" || s.state == nil || now.Sub(s.heard) > verdict.SilentFor { // a load that is old is told by its time
+		return nil
+	}
+	load, ok := verdict.LoadOf(s.state)
+	if !ok || !verdict.LoadDue(now, &load, s.load, s.wrote) {
+		return nil
+	}
+	annotations := map[string]string{verdict.LoadAnnotation: load.Annotation()}
+	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", map[string]any{"annotations": annotations}))
+	if kube.Means(err) == kube.NotFound {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.o.Namespace, Name: s.o.Node, Annotations: annotations}}
+		if s.node != nil { // so that it goes with its node
+			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
+		}
+		err = s.o.API.CreateLease(ctx, lease)
+	}
+	if err != nil {
+		return err
+	}
+	s.load, s.wrote = &load, now
+	return nil
+}
+
+// events sends what the state and the agent's events tell.
+func (s *Side) events(ctx context.Context, now time.Time) error {
+	all := s.queue
+	if s.state != nil && now.Sub(s.heard) <= verdict.SilentFor {
+		all = append(verdict.Findings(s.state, s.o.Node), all...)
+	}
+	for _, e := range all {
+		key := e.Namespace + "/" + e.Name
+		if _, sent := s.sent[key]; sent {
+			continue
+		}
+		if err := s.o.API.CreateEvent(ctx, e); err != nil && kube.Means(err) != kube.Refused && kube.Means(err) != kube.NotFound {
+			return err
+		}
+		s.sent[key] = now
+	}
+	s.queue = nil
+	for key, at := range s.sent { // of their names the next ones differ
+		if now.Sub(at) > 2*verdict.FindingsEvery {
+			delete(s.sent, key)
+		}
+	}
+	return nil
+}
+
+// body is a patch of one part of an object.
+func body(part string, value any) []byte {
+	text, _ := json.Marshal(map[string]any{part: value}) // of strings, times and lists alone
+	return text
+}

@@ -1,0 +1,12 @@
+// Package verdict decides what a cluster's API has to be told: of an eviction by its record and its pod, of the node and of its load by the
+// agent's state. Records, pods and states go in, and patches and events come out. It is pure.
+//
+//	eviction.go   Judge: what is due for a record, by what the API says of its pod
+//	started.go    whether a container has started after the kill
+//	patch.go      Patch: what of a pod's status is written for it
+//	event.go      the events of a record
+//	finding.go    events of what else the agent found
+//	name.go       names of events, by which nothing is said twice
+//	condition.go  conditions of the node
+//	load.go       what is told of the node's load
+package verdict

@@ -1,0 +1,142 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/api"
+	"jettison/stats"
+)
+
+// Component is who says it, in an event.
+const Component = "jettison"
+
+// EventsFor is how long after it happened an event is still worth sending: an API server keeps events for an hour by default.
+const EventsFor = time.Hour
+
+// Reasons of events. Evicted and EvictionThresholdMet are the kubelet's.
+const (
+	reasonThreshold = "EvictionThresholdMet"
+	reasonOutlived  = "EvictionOutlived"
+	reasonAbandoned = "EvictionAbandoned"
+	reasonHeldOff   = "EvictionHoldOff"
+	reasonLost      = "EvictionRecordsLost"
+)
+
+// about is what an event is about, and when it happened.
+type about struct {
+	object  v1.ObjectReference
+	node    string
+	time    time.Time
+	warning bool
+}
+
+func (a about) event(reason, message string, parts ...string) *v1.Event {
+	at, kind := metav1.NewTime(a.time.Truncate(time.Second)), v1.EventTypeNormal
+	if a.warning {
+		kind = v1.EventTypeWarning
+	}
+	namespace := a.object.Namespace
+	if namespace == "" { // where events of what is in no namespace are
+		namespace = metav1.NamespaceDefault
+	}
+	return &v1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: eventName(a.object.Name, parts...)},
+		InvolvedObject: a.object, Reason: reason, Message: cut(message), Type: kind,
+		Source: v1.EventSource{Component: Component, Host: a.node}, ReportingController: Component, ReportingInstance: a.node,
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+	}
+}
+
+// maxMessage is how long an event's message may be in bytes (pkg/apis/core/validation/events.go NoteLengthLimit, v1.36.3).
+const maxMessage = 1024
+
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+}
+
+// nodeObject is how events name a node: by its name in place of its UID, as the kubelet's do, so that kubectl describe finds them.
+func nodeObject(node string) v1.ObjectReference {
+	return v1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)}
+}
+
+// Events are those that are due for a record by now, of the pod and of the node. v is its verdict; alone: nothing but events is written, so
+// that the pod comes back by itself.
+func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []*v1.Event {
+	at := r.EndBegan().Time
+	if at.IsZero() || now.Sub(at) > EventsFor || r.DryRun || r.Outcome == api.OutcomeDryRun || r.Pod.Name == "" {
+		return nil
+	}
+	pod := about{node: node, time: at, warning: true, object: v1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: types.UID(r.Pod.UID),
+	}}
+	if Abandoned(r) {
+		return []*v1.Event{pod.event(reasonAbandoned, "The pod was chosen for eviction, and lives: "+r.Outcome.String()+". "+r.Message, r.ID, "abandoned")}
+	}
+	if !dead(r) {
+		return nil
+	}
+	evicted := pod.event(ReasonEvicted, r.Message, r.ID)
+	evicted.Annotations = offending(r)
+	out := []*v1.Event{evicted}
+	if r.Threshold != "" {
+		met := about{node: node, time: at, warning: true, object: nodeObject(node)}
+		out = append(out, met.event(reasonThreshold, "Attempting to reclaim "+starved(r.Signal), r.ID))
+	}
+	if v.Outlived != "" {
+		out = append(out, pod.event(reasonOutlived, fmt.Sprintf("The pod was killed at %s, and its container %s has started since: it lives. %s",
+			at.UTC().Format(time.RFC3339), v.Outlived, r.Message), r.ID, "outlived"))
+	}
+	if until := r.HoldOffUntil; until.After(now) && (alone || v.Outlived != "") {
+		held := about{node: node, time: at, object: pod.object}
+		out = append(out, held.event(reasonHeldOff, "The pod is not let in again before "+until.UTC().Format(time.RFC3339), r.ID, "heldoff"))
+	}
+	return out
+}
+
+// offending are the annotations that the kubelet gives its event.
+func offending(r *api.Record) map[string]string {
+	return map[string]string{"starved_resource": starved(r.Signal)}
+}
+
+// Lost is the event that records are missing: of evictions up to one's ID nothing can be said. nil: that was too long ago.
+func Lost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
+	at, err := time.Parse("20060102T150405", gap.Until[:min(len(gap.Until), 15)]) // an ID begins with its time
+	if err != nil {
+		at = now
+	}
+	if now.Sub(at) > EventsFor {
+		return nil
+	}
+	a := about{node: node, time: at, warning: true, object: nodeObject(node)}
+	upTo := gap.Until
+	if upTo == "" {
+		upTo = bucket(now)
+	}
+	return a.event(reasonLost, "Records of evictions are lost: "+gap.Reason, upTo, "lost")
+}
+
+// starved is what is short, in the kubelet's words (pkg/kubelet/eviction/helpers.go signalToResource, v1.36.3); else the signal's own name.
+func starved(s stats.Signal) string {
+	name := string(s)
+	switch {
+	case strings.HasSuffix(name, ".inodesFree"):
+		return "inodes"
+	case strings.HasPrefix(name, "memory.available"), strings.HasPrefix(name, "allocatableMemory."):
+		return string(v1.ResourceMemory)
+	case strings.HasPrefix(name, "nodefs."), strings.HasPrefix(name, "imagefs."), strings.HasPrefix(name, "containerfs."),
+		strings.HasPrefix(name, "ephemeral"), strings.HasPrefix(name, "emptydir"):
+		return string(v1.ResourceEphemeralStorage)
+	case strings.HasPrefix(name, "pid."):
+		return "pids"
+	}
+	return name
+}

@@ -1,0 +1,175 @@
+package verdict
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
+)
+
+// Annotation of a pod that names the record of its eviction. It makes the kubelet take the patch for an update of the pod and not of its
+// status alone: then its pod worker tears the pod down and never starts it again (pkg/kubelet/kubelet.go HandlePodReconcile,
+// pkg/kubelet/pod_workers.go UpdatePod, v1.36.3). A status alone it would overwrite.
+const Annotation = "jettison/evicted"
+
+// Words of a pod's status. The first is the kubelet's (pkg/kubelet/eviction/helpers.go Reason, v1.36.3).
+const (
+	ReasonEvicted = "Evicted"
+	ReasonTarget  = "EvictionByJettison" // of the condition DisruptionTarget
+	reasonFailed  = "PodFailed"          // of Ready and ContainersReady, the kubelet's for a pod that has failed
+)
+
+// mirror is the annotation of the pod that the API has for a static one: whatever its status is, the kubelet writes it anew.
+const mirror = v1.MirrorPodAnnotationKey
+
+// UncleanFor is how long a victim that is dead waits for its sandbox to go before it is made Failed all the same: a runtime that hangs
+// must not keep its owner from making another. Until then the scheduler would hand out its host ports and devices twice.
+const UncleanFor = time.Minute
+
+// Act is what is due for a record.
+type Act int
+
+// Acts.
+const (
+	Wait   Act = iota // nothing, until the record or the pod is another
+	Over              // nothing ever again
+	Held              // nothing: the pod is as the record wants it, as long as nobody takes that back
+	Mark              // the condition DisruptionTarget, for the victim is chosen
+	Unmark            // that condition is False: it was not killed, or lives
+	Fail              // phase Failed
+	Mend              // the same again: somebody has taken it back
+)
+
+var acts = [...]string{"wait", "over", "held", "mark", "unmark", "fail", "mend"}
+
+// String is the act in a word.
+func (a Act) String() string { return acts[a] }
+
+// Verdict is what is due for a record.
+type Verdict struct {
+	Act Act
+	Why string // in words; empty: nothing out of the ordinary
+	// Outlived names the container of the pod that has started after the kill. Empty: none has.
+	Outlived string
+	// At is when it is to be judged again though nothing else has changed. Zero: it need not.
+	At time.Time
+}
+
+// Judge says what is due for a record. pod is what the API has by its namespace and name; nil: nothing.
+func Judge(now time.Time, r *api.Record, pod *v1.Pod) Verdict {
+	if why := closed(r, pod); why != "" {
+		return Verdict{Act: Over, Why: why}
+	}
+	ours := pod.Annotations[Annotation] == r.ID
+	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
+		return judgeTerminal(r, pod, ours)
+	}
+	if name := startedAfter(pod, killedAt(r)); name != "" && killedAt(r) != nil {
+		return taken(pod, Verdict{Why: "a container of it has started since: it lives", Outlived: name})
+	}
+	if Abandoned(r) {
+		return taken(pod, Verdict{Why: "it was not killed"})
+	}
+	gone, at := Gone(now, r)
+	switch {
+	case gone && ours:
+		return Verdict{Act: Mend, Why: "the phase was taken back"}
+	case gone:
+		return Verdict{Act: Fail}
+	case Disrupts(r) && !Targeted(pod):
+		return Verdict{Act: Mark, At: at}
+	}
+	return Verdict{Act: Wait, At: at}
+}
+
+// closed says why nothing is ever due for a record; empty: something may be.
+func closed(r *api.Record, pod *v1.Pod) string {
+	switch {
+	case r.DryRun || r.Outcome == api.OutcomeDryRun:
+		return "nothing was done to it"
+	case pod == nil:
+		return "it is gone"
+	case string(pod.UID) != r.Pod.UID:
+		return "another pod has its name"
+	case pod.Annotations[mirror] != "":
+		return "it is a static pod's mirror"
+	case pod.DeletionTimestamp != nil:
+		return "it is being deleted"
+	}
+	return ""
+}
+
+// judgeTerminal is of a pod that runs no more. One that came to that without the bridge stays as it is.
+func judgeTerminal(r *api.Record, pod *v1.Pod, ours bool) Verdict {
+	s := &pod.Status
+	switch {
+	case !ours:
+		return Verdict{Act: Over, Why: "it has ended already"}
+	case s.Phase == v1.PodSucceeded:
+		return Verdict{Act: Over, Why: "it has succeeded"}
+	case s.Reason != ReasonEvicted || s.Message != r.Message:
+		return Verdict{Act: Mend, Why: "the reason was lost"}
+	}
+	return Verdict{Act: Held}
+}
+
+// taken is of a pod that lives: its condition is taken back where it is the bridge's.
+func taken(pod *v1.Pod, v Verdict) Verdict {
+	v.Act = Over
+	if c := condition(pod, v1.DisruptionTarget); c != nil && c.Status == v1.ConditionTrue && c.Reason == ReasonTarget {
+		v.Act = Unmark
+	}
+	return v
+}
+
+// Disrupts tells that the eviction is the node's doing. A pod over a limit of its own has only itself to blame, as in the kubelet
+// (pkg/kubelet/eviction/eviction_manager.go localStorageEviction, v1.36.3): it counts against a Job's backoffLimit.
+func Disrupts(r *api.Record) bool { return r.Threshold != "" }
+
+// Targeted tells that somebody has said already that the pod is about to be disrupted.
+func Targeted(pod *v1.Pod) bool {
+	c := condition(pod, v1.DisruptionTarget)
+	return c != nil && c.Status == v1.ConditionTrue
+}
+
+// Abandoned tells that the victim lives, and that the agent has let go of it.
+func Abandoned(r *api.Record) bool {
+	return !r.Emptied.Known() && (r.Outcome == api.OutcomeAbandoned || r.Outcome == api.OutcomeUndying)
+}
+
+// dead tells that no process of the victim is left.
+func dead(r *api.Record) bool {
+	return r.Emptied.Known() || r.Outcome == api.OutcomeBack || r.Outcome == api.OutcomeNotBack
+}
+
+// Gone tells that nothing of the victim is left on the node, or that it is waited for no longer. at is when that will be so; zero: nobody
+// knows.
+func Gone(now time.Time, r *api.Record) (gone bool, at time.Time) {
+	switch {
+	case !dead(r):
+		return false, time.Time{}
+	case r.Outcome == api.OutcomeBack, r.Outcome == api.OutcomeNotBack:
+		return true, time.Time{}
+	}
+	at = r.Emptied.Time.Add(UncleanFor)
+	return !now.Before(at), at
+}
+
+// killedAt is when its end began; nil: it has not, or nobody knows when.
+func killedAt(r *api.Record) *time.Time {
+	at := r.EndBegan().Time
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+func condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package verdict
+
+import (
+	"encoding/json"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
+)
+
+// podPatch is a strategic merge patch of pods/status. The UID and the version make it fail where the pod is another one, or has changed.
+type podPatch struct {
+	Metadata struct {
+		UID             string            `json:"uid"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations,omitempty"`
+	} `json:"metadata"`
+	Status struct {
+		Phase      v1.PodPhase       `json:"phase,omitempty"`
+		Reason     string            `json:"reason,omitempty"`
+		Message    string            `json:"message,omitempty"`
+		Conditions []v1.PodCondition `json:"conditions,omitempty"`
+	} `json:"status"`
+}
+
+// Patch is what does a verdict's act to the pod that it was reached by: the body of a PATCH of pods/status of type
+// application/strategic-merge-patch+json. nil: the act needs none.
+func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
+	var p podPatch
+	p.Metadata.UID, p.Metadata.ResourceVersion = string(pod.UID), pod.ResourceVersion
+	at := metav1.NewTime(now.Truncate(time.Second))
+	add := func(kind v1.PodConditionType, status v1.ConditionStatus, reason, message string) {
+		if c := condition(pod, kind); c == nil || c.Status != status {
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{
+				Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: at, ObservedGeneration: generation(pod, kind),
+			})
+		}
+	}
+	switch act {
+	case Mark:
+		add(v1.DisruptionTarget, v1.ConditionTrue, ReasonTarget, r.Message)
+	case Unmark:
+		add(v1.DisruptionTarget, v1.ConditionFalse, ReasonTarget, "The pod was chosen for eviction by jettison, and lives.")
+	case Fail, Mend:
+		p.Metadata.Annotations = map[string]string{Annotation: r.ID}
+		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, ReasonEvicted, r.Message
+		if Disrupts(r) {
+			add(v1.DisruptionTarget, v1.ConditionTrue, ReasonTarget, r.Message)
+		}
+		add(v1.PodReady, v1.ConditionFalse, reasonFailed, "")
+		add(v1.ContainersReady, v1.ConditionFalse, reasonFailed, "")
+	default:
+		return nil
+	}
+	body, _ := json.Marshal(&p) // of strings and times alone
+	return body
+}
+
+// generation is that which the condition was observed by: the bridge does not say more than the kubelet did.
+func generation(pod *v1.Pod, kind v1.PodConditionType) int64 {
+	if c := condition(pod, kind); c != nil {
+		return c.ObservedGeneration
+	}
+	return 0
+}

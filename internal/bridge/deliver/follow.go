@@ -14,7 +14,6 @@ type Records interface {
 	FollowRecords(ctx context.Context, o api.RecordsOptions, each func(*api.RecordsLine) error) error
 }
 
-
 // follower asks for records beside the loop.
 type follower struct {
 	records Records

@@ -9,7 +9,7 @@ import (
 
 // CreateEvent makes an event. One that is there already by its name was made before, so that is no error.
 func (c *Client) CreateEvent(ctx context.Context, e *v1.Event) error {
-	err := do(ctx, "create events "+e.Namespace+"/"+e.Name, c.core.Post().Namespace(e.Namespace).Resource("events").Body(e), nil)
+	err := c.do(ctx, "create events "+e.Namespace+"/"+e.Name, c.core.Post().Namespace(e.Namespace).Resource("events").Body(e), nil)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

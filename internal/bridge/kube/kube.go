@@ -10,6 +10,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,7 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// requestLimit is for one request, its answer included.
+// requestLimit is for one request, its answer included, where the configuration names no other timeout. A watch has none.
 const requestLimit = 10 * time.Second
 
 // Rates of requests, watches not counted. They keep a bridge that has a defect from being a cluster's.
@@ -54,6 +55,7 @@ func Config(kubeconfig string) (*rest.Config, error) {
 
 // Client asks the API. It may be used by several goroutines at once.
 type Client struct {
+	limit              time.Duration
 	core, coordination *rest.RESTClient
 }
 
@@ -70,7 +72,7 @@ func New(c *rest.Config, version string) (*Client, error) {
 		own.GroupVersion, own.APIPath = &group, root
 		own.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 		own.UserAgent = "jettison-bridge/" + version
-		own.QPS, own.Burst = perSecond, burst
+		own.QPS, own.Burst, own.Timeout = perSecond, burst, 0
 		if own.ContentType == "" {
 			own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 		}
@@ -80,7 +82,7 @@ func New(c *rest.Config, version string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API: %w", err)
 	}
-	var out Client
+	out := Client{limit: cmp.Or(c.Timeout, requestLimit)}
 	if out.core, err = rest.RESTClientForConfigAndClient(of(v1.SchemeGroupVersion, "/api"), shared); err != nil {
 		return nil, fmt.Errorf("make a client of the API: %w", err)
 	}
@@ -92,8 +94,8 @@ func New(c *rest.Config, version string) (*Client, error) {
 }
 
 // do makes one request, once, and reads its answer into an object; nil: it is not read.
-func do(ctx context.Context, what string, request *rest.Request, into runtime.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+func (c *Client) do(ctx context.Context, what string, request *rest.Request, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	result := request.MaxRetries(0).Do(ctx)
 	err := result.Error()
@@ -107,12 +109,14 @@ func do(ctx context.Context, what string, request *rest.Request, into runtime.Ob
 }
 
 // patch makes one PATCH of an object or of a part of it.
-func patch(ctx context.Context, c *rest.RESTClient, kind types.PatchType, o object, body []byte, into runtime.Object) error {
-	request := c.Patch(kind).NamespaceIfScoped(o.namespace, o.namespace != "").Resource(o.resource).Name(o.name).Body(body)
+func (c *Client) patch(
+	ctx context.Context, group *rest.RESTClient, kind types.PatchType, o object, body []byte, into runtime.Object,
+) error {
+	request := group.Patch(kind).NamespaceIfScoped(o.namespace, o.namespace != "").Resource(o.resource).Name(o.name).Body(body)
 	if o.part != "" {
 		request = request.SubResource(o.part)
 	}
-	return do(ctx, "patch "+o.String(), request, into)
+	return c.do(ctx, "patch "+o.String(), request, into)
 }
 
 // object is one object of the API, or a part of it.
@@ -131,7 +135,7 @@ func (o object) String() string {
 
 // Minor is the API server's minor version of Kubernetes 1.
 func (c *Client) Minor(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	text, err := c.core.Get().AbsPath("/version").MaxRetries(0).Do(ctx).Raw()
 	if err != nil {

@@ -15,7 +15,7 @@ const page = 500
 // Node gets a node.
 func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
 	var out v1.Node
-	if err := do(ctx, "get nodes "+name, c.core.Get().Resource("nodes").Name(name), &out); err != nil {
+	if err := c.do(ctx, "get nodes "+name, c.core.Get().Resource("nodes").Name(name), &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -24,7 +24,7 @@ func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
 // PatchNodeStatus applies a strategic merge patch to a node's status, and returns the node as it is then.
 func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) (*v1.Node, error) {
 	var out v1.Node
-	if err := patch(ctx, c.core, types.StrategicMergePatchType, object{resource: "nodes", name: name, part: "status"}, body, &out); err != nil {
+	if err := c.patch(ctx, c.core, types.StrategicMergePatchType, object{resource: "nodes", name: name, part: "status"}, body, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -36,7 +36,7 @@ func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error 
 	next := metav1.ListOptions{Limit: page}
 	for {
 		var list v1.NodeList
-		if err := do(ctx, "list nodes", c.core.Get().Resource("nodes").VersionedParams(&next, metav1.ParameterCodec), &list); err != nil {
+		if err := c.do(ctx, "list nodes", c.core.Get().Resource("nodes").VersionedParams(&next, metav1.ParameterCodec), &list); err != nil {
 			return err
 		}
 		for i := range list.Items {
@@ -52,12 +52,12 @@ func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error 
 
 // PatchLease applies a merge patch to a Lease.
 func (c *Client) PatchLease(ctx context.Context, namespace, name string, body []byte) error {
-	return patch(ctx, c.coordination, types.MergePatchType, object{resource: "leases", namespace: namespace, name: name}, body, nil)
+	return c.patch(ctx, c.coordination, types.MergePatchType, object{resource: "leases", namespace: namespace, name: name}, body, nil)
 }
 
 // CreateLease makes a Lease.
 func (c *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) error {
-	return do(ctx, "create leases "+l.Namespace+"/"+l.Name, c.coordination.Post().Namespace(l.Namespace).Resource("leases").Body(l), nil)
+	return c.do(ctx, "create leases "+l.Namespace+"/"+l.Name, c.coordination.Post().Namespace(l.Namespace).Resource("leases").Body(l), nil)
 }
 
 // Leases lists those of a namespace. It is for an operator's command.
@@ -67,7 +67,7 @@ func (c *Client) Leases(ctx context.Context, namespace string) ([]coordinationv1
 	for {
 		var list coordinationv1.LeaseList
 		request := c.coordination.Get().Namespace(namespace).Resource("leases").VersionedParams(&next, metav1.ParameterCodec)
-		if err := do(ctx, "list leases of "+namespace, request, &list); err != nil {
+		if err := c.do(ctx, "list leases of "+namespace, request, &list); err != nil {
 			return nil, err
 		}
 		all = append(all, list.Items...)
@@ -79,5 +79,5 @@ func (c *Client) Leases(ctx context.Context, namespace string) ([]coordinationv1
 
 // DeleteLease deletes one. It is for an operator's command.
 func (c *Client) DeleteLease(ctx context.Context, namespace, name string) error {
-	return do(ctx, "delete leases "+namespace+"/"+name, c.coordination.Delete().Namespace(namespace).Resource("leases").Name(name), nil)
+	return c.do(ctx, "delete leases "+namespace+"/"+name, c.coordination.Delete().Namespace(namespace).Resource("leases").Name(name), nil)
 }

@@ -21,7 +21,7 @@ func (c *Client) PodsOf(node string) cache.ListerWatcher {
 func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 	var out v1.Pod
 	o := object{resource: "pods", namespace: namespace, name: name}
-	err := do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(name), &out)
+	err := c.do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(name), &out)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -35,7 +35,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
 	var out v1.Pod
 	o := object{"pods", namespace, name, "status"}
-	if err := patch(ctx, c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
+	if err := c.patch(ctx, c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil

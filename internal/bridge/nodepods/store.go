@@ -37,7 +37,7 @@ func newStore(changed func()) *store {
 	}
 }
 
-// Transformer has pods cut before they are kept anywhere.
+// Transformer has pods cut that a list as a watch gathers before it hands them over; what a list or a watch hands over it does not touch.
 func (s *store) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		if p, ok := o.(*v1.Pod); ok {
@@ -56,6 +56,7 @@ func (s *store) Update(o any) error {
 	if !ok {
 		return fmt.Errorf("take a pod of this node: the watch gives a %T", o)
 	}
+	p = keep(p)
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
@@ -104,7 +105,7 @@ func (s *store) Replace(list []any, _ string) error {
 		if !ok {
 			return fmt.Errorf("take the pods of this node: the list has a %T", o)
 		}
-		pods[keyOf(p)] = p
+		pods[keyOf(p)] = keep(p)
 	}
 	s.mu.Lock()
 	defer s.notify()

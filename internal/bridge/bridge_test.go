@@ -1,0 +1,406 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/api"
+	"jettison/internal/bridge/verdict"
+)
+
+// start runs a bridge between a cluster and an agent. What it returns ends it, as its end does.
+func start(t *testing.T, c *cluster, a *agent, change func(*Options)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	config := c.config()
+	config.Timeout = 500 * time.Millisecond
+	o := Options{
+		Node: "n1", Socket: a.socket, Version: "test", EvictedStatus: true, LeaseNamespace: "jettison-system", TransitionPeriod: 5 * time.Minute,
+		API: config, Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if change != nil {
+		change(&o)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, o) }()
+	var done atomic.Bool
+	stop = func() {
+		if cancel(); !done.Swap(true) {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(line []byte) (int, error) {
+	l.t.Log(strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}
+
+func running(name, uid string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), Labels: map[string]string{"app": name}},
+		Spec:       v1.PodSpec{NodeName: "n1", Priority: new(int32), Containers: []v1.Container{{Name: "c", Image: "i"}}},
+		Status: v1.PodStatus{
+			Phase: v1.PodRunning, Conditions: []v1.PodCondition{
+				{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: v1.ContainersReady, Status: v1.ConditionTrue},
+			},
+			ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{
+				Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))},
+			}}},
+		},
+	}
+}
+
+const message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 98Mi. "
+
+// evicted is the record of a pod's eviction, some seconds ago. What is the same in all: it was for memory.
+func evicted(p *v1.Pod, n int, outcome api.Outcome) api.Record {
+	at := time.Now().Add(-10 * time.Second).Add(time.Duration(n) * time.Millisecond)
+	r := api.Record{
+		Version: 1, ID: fmt.Sprintf("%s-%04x", at.UTC().Format("20060102T150405.000000Z"), n), Outcome: outcome, Message: message,
+		Pod:    api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
+		Signal: "memory.available", Threshold: "memory.available<100Mi", Began: api.Stamp{Time: at}, Killed: api.Stamp{Time: at},
+	}
+	if outcome == api.OutcomeBack {
+		r.Emptied = api.Stamp{Time: at.Add(20 * time.Millisecond)}
+	}
+	return r
+}
+
+// ended is a record once its outcome is known.
+func ended(r api.Record) api.Record {
+	r.Outcome, r.Emptied = api.OutcomeBack, api.Stamp{Time: r.Began.Time.Add(20 * time.Millisecond)}
+	return r
+}
+
+func is(p *v1.Pod, kind v1.PodConditionType, status v1.ConditionStatus, reason string) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == kind && c.Status == status && c.Reason == reason && !c.LastTransitionTime.IsZero()
+	})
+}
+
+func failed(p *v1.Pod, record string) bool {
+	return p != nil && p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" && p.Status.Message == message &&
+		p.Annotations[verdict.Annotation] == record && is(p, v1.PodReady, v1.ConditionFalse, "PodFailed") &&
+		is(p, v1.ContainersReady, v1.ConditionFalse, "PodFailed") && is(p, v1.DisruptionTarget, v1.ConditionTrue, "EvictionByJettison")
+}
+
+// The life of one eviction: marked when it is chosen, failed when it is gone, with its events; each written once, and by nobody who comes
+// later.
+func TestAnEvictionIsSeen(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	pod := running("web", "u1")
+	c.put(pod)
+	r := evicted(pod, 1, api.OutcomeRunning)
+	a.tell(r)
+	stop := start(t, c, a, nil)
+	c.await("the pod is marked", func() bool {
+		return is(c.pods["shop/web"], v1.DisruptionTarget, v1.ConditionTrue, "EvictionByJettison")
+	})
+	if c.pod("shop/web").Status.Phase != v1.PodRunning {
+		t.Error("it has failed before it is gone")
+	}
+	a.tell(ended(r))
+	c.await("the pod is failed", func() bool { return failed(c.pods["shop/web"], r.ID) })
+	c.await("there are two events", func() bool { return len(c.events) == 2 })
+	id := strings.ToLower(r.ID)
+	if got, want := c.reasons(), []string{"default/n1." + id + " EvictionThresholdMet", "shop/web." + id + " Evicted"}; !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+	e := c.events["shop/web."+id]
+	if e.Message != message || e.Annotations["starved_resource"] != "memory" || e.InvolvedObject.UID != "u1" || e.Source.Host != "n1" {
+		t.Errorf("%+v", e)
+	}
+	stop()
+	before, patches := c.created, c.counted["PATCH namespaces status"]
+	stop = start(t, c, a, nil)
+	c.await("another bridge has looked", func() bool { return len(c.created) == 2 && c.counted["POST namespaces events"] == 4 })
+	stop()
+	if patches != 2 || c.counted["PATCH namespaces status"] != patches || !slices.Equal(c.created, before) {
+		t.Errorf("%d patches, then %d, events %v", patches, c.counted["PATCH namespaces status"], c.created)
+	}
+}
+
+// A bridge that ends between the kill and the patch leaves it to the next one.
+func TestTheBridgeEndsBetweenKillAndPatch(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	pod := running("web", "u1")
+	c.put(pod)
+	r := evicted(pod, 1, api.OutcomeBack)
+	reached := make(chan struct{}, 100)
+	c.fault = func(r *http.Request) int {
+		if r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "web/status") {
+			reached <- struct{}{}
+			return -1
+		}
+		return 0
+	}
+	stop := start(t, c, a, nil)
+	a.tell(r)
+	<-reached
+	stop()
+	if p := c.pod("shop/web"); p.Status.Phase != v1.PodRunning {
+		t.Fatalf("%+v", p.Status)
+	}
+	c.change(func() { c.fault = nil })
+	start(t, c, a, nil)
+	c.await("the next one has it failed", func() bool { return failed(c.pods["shop/web"], r.ID) && len(c.events) == 2 })
+}
+
+// The API is away while three are evicted: when it is back all three are seen, in their order, once.
+func TestTheAPIIsAwayWhileThreeAreEvicted(t *testing.T) {
+	for name, fault := range map[string]int{"unavailable": 503, "hangs": -1, "too many requests": 429, "internal error": 500} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, a := newCluster(t), newAgent(t)
+			var pods []*v1.Pod
+			for i := range 3 {
+				pods = append(pods, running(fmt.Sprint("p", i), fmt.Sprint("u", i)))
+				c.put(pods[i])
+			}
+			start(t, c, a, nil)
+			a.await("the agent knows the pods", func() bool { return len(a.pods) == 3 })
+			tried := make(chan struct{}, 1000)
+			var order []string
+			c.change(func() {
+				c.fault = func(r *http.Request) int {
+					if r.URL.Query().Get("watch") != "" {
+						return 0
+					}
+					tried <- struct{}{}
+					return fault
+				}
+				c.patched = func(_, is *v1.Pod, p podPatch) {
+					if p.Status.Phase != "" {
+						order = append(order, is.Name)
+					}
+				}
+			})
+			for i, p := range pods {
+				a.tell(evicted(p, i, api.OutcomeBack))
+			}
+			<-tried
+			<-tried
+			c.change(func() { c.fault = nil })
+			c.await("all are seen", func() bool { return len(c.events) == 6 && len(order) == 3 })
+			if fault != 500 && !slices.Equal(order, []string{"p0", "p1", "p2"}) {
+				t.Errorf("in the order %v", order)
+			}
+			if slices.Sort(c.created); len(slices.Compact(c.created)) != 6 {
+				t.Errorf("events %v", c.created)
+			}
+		})
+	}
+}
+
+// What is no victim's pod any more is left alone, and what happened is told all the same.
+func TestPodsThatAreLeftAlone(t *testing.T) {
+	later := metav1.NewTime(time.Now())
+	for name, change := range map[string]func(*v1.Pod){
+		"another UID":      func(p *v1.Pod) { p.UID = "another" },
+		"failed by itself": func(p *v1.Pod) { p.Status.Phase, p.Status.Reason = v1.PodFailed, "" },
+		"succeeded":        func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded },
+		"a mirror":         func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"} },
+		"being deleted":    func(p *v1.Pod) { p.DeletionTimestamp = &later },
+		"started since":    func(p *v1.Pod) { p.Status.ContainerStatuses[0].State.Running.StartedAt = later },
+		"had started since": func(p *v1.Pod) {
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{StartedAt: later}
+		},
+		"gone": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, a := newCluster(t), newAgent(t)
+			pod := running("web", "u1")
+			r := evicted(pod, 1, api.OutcomeBack)
+			if change != nil {
+				change(pod)
+				c.put(pod)
+			}
+			a.tell(r)
+			start(t, c, a, nil)
+			c.await("there are events", func() bool { return len(c.events) >= 2 })
+			if strings.Contains(name, "started since") {
+				c.await("that it lives is one", func() bool { return len(c.events) == 3 })
+				if !strings.Contains(fmt.Sprint(c.reasons()), "EvictionOutlived") {
+					t.Error(c.reasons())
+				}
+			}
+			if n := c.counted["PATCH namespaces status"]; n != 0 {
+				t.Errorf("%d patches", n)
+			}
+		})
+	}
+}
+
+// A victim that was not killed is not disrupted, and says so.
+func TestAnEvictionThatIsAbandoned(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	pod := running("web", "u1")
+	c.put(pod)
+	r := evicted(pod, 1, api.OutcomeRunning)
+	a.tell(r)
+	start(t, c, a, nil)
+	c.await("the pod is marked", func() bool { return c.counted["PATCH namespaces status"] == 1 })
+	r.Outcome = api.OutcomeUndying
+	a.tell(r)
+	c.await("it is marked no more", func() bool {
+		return is(c.pods["shop/web"], v1.DisruptionTarget, v1.ConditionFalse, "EvictionByJettison") && len(c.events) == 1
+	})
+	if !strings.HasSuffix(c.reasons()[0], "EvictionAbandoned") || c.pod("shop/web").Status.Phase != v1.PodRunning {
+		t.Error(c.reasons(), c.pod("shop/web").Status)
+	}
+}
+
+// A kubelet that writes its own late report over the status is set right, whatever it takes away.
+func TestAStatusThatIsTakenBack(t *testing.T) {
+	for name, change := range map[string]func(*v1.Pod){
+		"the phase":  func(p *v1.Pod) { p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodRunning, "", "" },
+		"the reason": func(p *v1.Pod) { p.Status.Reason, p.Status.Message = "", "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, a := newCluster(t), newAgent(t)
+			pod := running("web", "u1")
+			c.put(pod)
+			r := evicted(pod, 1, api.OutcomeBack)
+			a.tell(r)
+			start(t, c, a, nil)
+			for n := 1; n <= 3; n++ {
+				c.await("the pod is failed", func() bool { return failed(c.pods["shop/web"], r.ID) && c.counted["PATCH namespaces status"] == n })
+				back := c.pod("shop/web").DeepCopy()
+				change(back)
+				c.put(back)
+			}
+		})
+	}
+}
+
+// The pod changes, goes or is another while its patch is on the way.
+func TestAPodThatChangesWhileItIsPatched(t *testing.T) {
+	for name, change := range map[string]func(c *cluster, p *v1.Pod){
+		"changes": func(c *cluster, p *v1.Pod) {
+			p.Labels["now"] = "another"
+			c.store("shop/web", "MODIFIED", p)
+		},
+		"is deleted": func(c *cluster, _ *v1.Pod) { delete(c.pods, "shop/web") },
+		"is replaced": func(c *cluster, p *v1.Pod) {
+			p.UID = "another"
+			c.store("shop/web", "ADDED", p)
+		},
+		"ends": func(c *cluster, p *v1.Pod) {
+			p.Status.Phase = v1.PodSucceeded
+			c.store("shop/web", "MODIFIED", p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, a := newCluster(t), newAgent(t)
+			pod := running("web", "u1")
+			c.put(pod)
+			start(t, c, a, nil)
+			a.await("the agent knows the pod", func() bool { return len(a.pods) == 1 })
+			c.change(func() {
+				c.refuse = func(is *v1.Pod, _ podPatch) int {
+					c.refuse = nil
+					change(c, is.DeepCopy())
+					return http.StatusConflict
+				}
+			})
+			r := evicted(pod, 1, api.OutcomeBack)
+			a.tell(r)
+			c.await("the events are there", func() bool { return len(c.events) == 2 })
+			if p := c.pod("shop/web"); (name == "changes") != failed(p, r.ID) {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// With evictedStatus false nothing is written but events.
+func TestEventsAlone(t *testing.T) {
+	for name, set := range map[string]func(c *cluster, o *Options){
+		"by choice":               func(_ *cluster, o *Options) { o.EvictedStatus = false },
+		"where the server is old": func(c *cluster, _ *Options) { c.minor = "29+" },
+	} {
+		c, a := newCluster(t), newAgent(t)
+		pod := running("web", "u1")
+		c.put(pod)
+		r := evicted(pod, 1, api.OutcomeBack)
+		r.HoldOffUntil = time.Now().Add(time.Minute)
+		a.tell(r)
+		stop := start(t, c, a, func(o *Options) { set(c, o) })
+		c.await("the events are there", func() bool { return len(c.events) == 3 })
+		stop()
+		if n := c.counted["PATCH namespaces status"]; n != 0 || !strings.Contains(fmt.Sprint(c.reasons()), "EvictionHoldOff") {
+			t.Errorf("%s: %d patches, %v", name, n, c.reasons())
+		}
+	}
+}
+
+// A patch that a policy refuses keeps no other waiting.
+func TestAPatchThatIsRefused(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	first, second := running("a", "u1"), running("b", "u2")
+	c.put(first)
+	c.put(second)
+	c.refuse = func(p *v1.Pod, _ podPatch) int {
+		if p.Name == "a" {
+			return http.StatusForbidden
+		}
+		return 0
+	}
+	a.tell(evicted(first, 1, api.OutcomeBack))
+	r := evicted(second, 2, api.OutcomeBack)
+	a.tell(r)
+	start(t, c, a, nil)
+	c.await("the other is failed, and both are told of", func() bool { return failed(c.pods["shop/b"], r.ID) && len(c.events) == 4 })
+}
+
+// What is older than an hour is no event any more; its pod is failed all the same.
+func TestAnEvictionOfLongAgo(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	pod := running("web", "u1")
+	pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-5 * time.Hour))
+	c.put(pod)
+	r := evicted(pod, 1, api.OutcomeBack)
+	r.Began.Time, r.Killed.Time, r.Emptied.Time = time.Now().Add(-2*time.Hour), time.Now().Add(-2*time.Hour), time.Now().Add(-2*time.Hour)
+	a.tell(r)
+	stop := start(t, c, a, nil)
+	c.await("the pod is failed", func() bool { return failed(c.pods["shop/web"], r.ID) })
+	stop()
+	if len(c.events) != 0 {
+		t.Error(c.reasons())
+	}
+}
+
+func TestWhatRunRefuses(t *testing.T) {
+	for want, o := range map[string]Options{
+		"the node's name is not known: set NODE_NAME": {},
+		`node name "A_B"`:                        {Node: "A_B"},
+		"transition period -1ns: want 0 or more": {Node: "n1", TransitionPeriod: -1},
+	} {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

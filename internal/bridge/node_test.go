@@ -1,0 +1,65 @@
+package bridge
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
+	"jettison/internal/bridge/verdict"
+	"jettison/stats"
+)
+
+// The node has conditions of jettison's own, a Lease with its load, and events of what no record has.
+func TestTheNodeIsTold(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	a.state = &api.State{
+		Time: time.Now(), Kubelet: true, Stopped: "three pods died, and nothing came back",
+		Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}},
+		Signals:    []api.SignalState{{Signal: stats.SignalMemoryAvailable, Observed: true, Available: 300, Capacity: 1000, Limits: []uint64{100}}},
+	}
+	stop := start(t, c, a, nil)
+	c.await("it has been told", func() bool { return len(c.node.Status.Conditions) == 3 && len(c.leases) == 1 && len(c.events) == 1 })
+	stop()
+	got := map[string]string{}
+	for _, k := range c.node.Status.Conditions {
+		got[string(k.Type)] = string(k.Status) + " " + k.Reason
+	}
+	if got["JettisonMemoryPressure"] != "True AgentFindsPressure" || got["JettisonDiskPressure"] != "False AgentFindsNoPressure" || len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+	lease := c.leases["jettison-system/n1"]
+	var load verdict.Load
+	if err := json.Unmarshal([]byte(lease.Annotations[verdict.LoadAnnotation]), &load); err != nil || *load.WorkingSetPercent != 70 || *load.HeadroomBytes != 200 {
+		t.Errorf("%v, %v", lease.Annotations, err)
+	}
+	if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != "node-uid" {
+		t.Errorf("%v", lease.OwnerReferences)
+	}
+	if e := c.reasons()[0]; e[len(e)-16:] != "EvictionsStopped" {
+		t.Error(e)
+	}
+	stop = start(t, c, a, nil) // it writes the load, and no condition: nothing has changed
+	c.await("the next one has told the load", func() bool { return c.counted["PATCH namespaces n1"] == 2 })
+	stop()
+	if n := len(c.written["node"]); n != 1 {
+		t.Errorf("conditions were written %d times", n)
+	}
+}
+
+// Beside no kubelet nothing is pretended.
+func TestANodeWithoutAKubelet(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	a.state = &api.State{
+		Time: time.Now(), Signals: []api.SignalState{{Signal: stats.SignalMemoryAvailable, Observed: true, Available: 1, Capacity: 2}},
+	}
+	stop := start(t, c, a, nil)
+	c.await("the load is told", func() bool { return len(c.leases) == 1 })
+	stop()
+	if len(c.written["node"]) != 0 || slices.ContainsFunc(c.node.Status.Conditions, func(v1.NodeCondition) bool { return true }) {
+		t.Errorf("%v", c.node.Status.Conditions)
+	}
+}

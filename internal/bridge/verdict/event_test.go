@@ -1,0 +1,133 @@
+package verdict
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"jettison/api"
+	"jettison/stats"
+)
+
+func reasonsOf(all []*v1.Event) (out []string) {
+	for _, e := range all {
+		out = append(out, e.Namespace+"/"+e.InvolvedObject.Kind+" "+e.Reason)
+	}
+	return out
+}
+
+// Which events a record has, and none of what is over for an hour.
+func TestEvents(t *testing.T) {
+	for name, c := range map[string]struct {
+		record *api.Record
+		v      Verdict
+		alone  bool
+		want   []string
+	}{
+		"chosen":                  {record: recordOf(api.OutcomeRunning, nil)},
+		"dead":                    {record: recordOf(api.OutcomeRunning, emptied), want: []string{"shop/Pod Evicted", "default/Node EvictionThresholdMet"}},
+		"over a limit of its own": {record: recordOf(api.OutcomeBack, func(r *api.Record) { r.Threshold = "" }), want: []string{"shop/Pod Evicted"}},
+		"undying":                 {record: recordOf(api.OutcomeUndying, nil), want: []string{"shop/Pod EvictionAbandoned"}},
+		"a dry run":               {record: recordOf(api.OutcomeDryRun, nil)},
+		"long ago":                {record: recordOf(api.OutcomeBack, func(r *api.Record) { r.Killed.Time = now.Add(-time.Hour - 1) })},
+		"of no known name":        {record: recordOf(api.OutcomeBack, func(r *api.Record) { r.Pod.Name = "" })},
+		"it lives": {record: recordOf(api.OutcomeBack, nil), v: Verdict{Act: Over, Outlived: "c"},
+			want: []string{"shop/Pod Evicted", "default/Node EvictionThresholdMet", "shop/Pod EvictionOutlived"}},
+		"held off": {record: recordOf(api.OutcomeBack, func(r *api.Record) { r.HoldOffUntil = now.Add(1) }), alone: true,
+			want: []string{"shop/Pod Evicted", "default/Node EvictionThresholdMet", "shop/Pod EvictionHoldOff"}},
+		"held off, and failed": {record: recordOf(api.OutcomeBack, func(r *api.Record) { r.HoldOffUntil = now.Add(1) }),
+			want: []string{"shop/Pod Evicted", "default/Node EvictionThresholdMet"}},
+	} {
+		got := Events(now, c.record, c.v, "n1", c.alone)
+		if !slices.Equal(reasonsOf(got), c.want) {
+			t.Errorf("%s: %v, want %v", name, reasonsOf(got), c.want)
+		}
+		names := map[string]bool{}
+		for _, e := range got {
+			if wrong := validation.IsDNS1123Subdomain(e.Name); len(wrong) > 0 || names[e.Namespace+"/"+e.Name] {
+				t.Errorf("%s: name %q: %v", name, e.Name, wrong)
+			}
+			names[e.Namespace+"/"+e.Name] = true
+		}
+	}
+}
+
+// Names are valid and the same again, however long the object's is.
+func TestNamesOfEvents(t *testing.T) {
+	const id = "20260720T015950.000000Z-00Ab"
+	for _, object := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 222) + "." + strings.Repeat("b", 30)} {
+		got := eventName(object, id, "outlived")
+		if wrong := validation.IsDNS1123Subdomain(got); len(wrong) > 0 || !strings.HasSuffix(got, ".20260720t015950.000000z-00ab.outlived") {
+			t.Errorf("%s: %v", got, wrong)
+		}
+	}
+}
+
+// A message that is too long for an event is cut where a character ends.
+func TestAMessageIsCut(t *testing.T) {
+	if got := cut(strings.Repeat("ä", 1000)); len(got) > maxMessage || !strings.HasSuffix(got, "ä...") {
+		t.Error(len(got))
+	}
+}
+
+// What is short, in the kubelet's words.
+func TestWhatIsShort(t *testing.T) {
+	for signal, want := range map[stats.Signal]string{
+		"memory.available": "memory", "allocatableMemory.available": "memory", "nodefs.available": "ephemeral-storage",
+		"imagefs.inodesFree": "inodes", "pid.available": "pids", "memory.pressure.full": "memory.pressure.full", "swap.available": "swap.available",
+		"emptydirfs.limit": "ephemeral-storage", "ephemeralpodfs.limit": "ephemeral-storage",
+	} {
+		if got := starved(signal); got != want {
+			t.Errorf("%s: %s, want %s", signal, got, want)
+		}
+	}
+}
+
+// Records that are lost are told of for an hour.
+func TestLost(t *testing.T) {
+	gap := &api.RecordsGap{Until: "20260720T013000.000001Z-3f2a", Reason: "the file is bounded"}
+	if e := Lost(now, "n1", gap); e == nil || e.Reason != reasonLost || !strings.Contains(e.Message, gap.Reason) {
+		t.Errorf("%+v", e)
+	}
+	if e := Lost(now.Add(time.Hour), "n1", gap); e != nil {
+		t.Errorf("%+v", e)
+	}
+	if e := Lost(now, "n1", &api.RecordsGap{Reason: "the file cannot be read"}); e == nil || len(validation.IsDNS1123Subdomain(e.Name)) > 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Findings are named by the time in which they are the same, and are few.
+func TestFindings(t *testing.T) {
+	s := &api.State{
+		Time: now, Stopped: "why", Headroom: api.HeadroomState{NeededBytes: 300 << 20, ThresholdBytes: 100 << 20},
+		AtOwnLimit: make([]api.LimitState, 100),
+	}
+	for i := range s.AtOwnLimit {
+		s.AtOwnLimit[i] = api.LimitState{Pod: stats.PodReference{Namespace: "shop", Name: "p", UID: "u"}, Since: now}
+	}
+	got := Findings(s, "n1")
+	if len(got) != MaxFindings || got[0].Reason != "EvictionsStopped" || !strings.Contains(got[1].Message, "is 100Mi") || !strings.Contains(got[1].Message, ": 300Mi is safe") {
+		t.Errorf("%v", reasonsOf(got))
+	}
+	s.Time = now.Add(time.Second)
+	if again := Findings(s, "n1"); again[0].Name != got[0].Name {
+		t.Errorf("%s, then %s", got[0].Name, again[0].Name)
+	}
+	s.Time = now.Add(FindingsEvery)
+	if again := Findings(s, "n1"); again[0].Name == got[0].Name {
+		t.Errorf("%s, then the same", got[0].Name)
+	}
+	e := &api.Event{Kind: api.EventGarbage, Time: now, Message: garbageFails, Fields: map[string]any{"problems": "x"}}
+	if g := Garbage(e, "n1"); g == nil || g.Reason != "GarbageCollectionFailed" || !strings.HasSuffix(g.Message, ": x") {
+		t.Errorf("%+v", g)
+	}
+	e.Message = "garbage collected"
+	if Garbage(e, "n1") != nil {
+		t.Error("it did not fail")
+	}
+}

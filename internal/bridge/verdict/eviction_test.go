@@ -1,0 +1,168 @@
+package verdict
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
+)
+
+var now = time.Date(2026, 7, 20, 2, 0, 0, 500e6, time.UTC)
+
+func podOf(change func(*v1.Pod)) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7"},
+		Status: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{
+			{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: v1.ContainersReady, Status: v1.ConditionFalse},
+		}},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func recordOf(outcome api.Outcome, change func(*api.Record)) *api.Record {
+	r := &api.Record{
+		ID: "20260720T015950.000000Z-0001", Outcome: outcome, Message: "The node was low on resource: memory. ", Signal: "memory.available",
+		Threshold: "memory.available<100Mi", Pod: api.Victim{UID: "u", Namespace: "shop", Name: "web"},
+		Began: api.Stamp{Time: now.Add(-10 * time.Second)}, Killed: api.Stamp{Time: now.Add(-10 * time.Second)},
+	}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+func emptied(r *api.Record) { r.Emptied = api.Stamp{Time: now.Add(-9 * time.Second)} }
+
+func mine(phase v1.PodPhase, reason string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Annotations = map[string]string{Annotation: "20260720T015950.000000Z-0001"}
+		p.Status.Phase, p.Status.Reason, p.Status.Message = phase, reason, "The node was low on resource: memory. "
+	}
+}
+
+func target(status v1.ConditionStatus, reason string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: status, Reason: reason})
+	}
+}
+
+func startedAt(at time.Time, terminated bool) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		s := v1.ContainerStatus{Name: "c"}
+		if terminated {
+			s.LastTerminationState.Terminated = &v1.ContainerStateTerminated{StartedAt: metav1.NewTime(at.Truncate(time.Second))}
+		} else {
+			s.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(at.Truncate(time.Second))}
+		}
+		p.Status.ContainerStatuses = []v1.ContainerStatus{s}
+	}
+}
+
+// What is due for a record, by every state that its pod may be in.
+func TestJudge(t *testing.T) {
+	killed := now.Add(-10 * time.Second)
+	for name, c := range map[string]struct {
+		record *api.Record
+		pod    *v1.Pod
+		want   Act
+	}{
+		"chosen":                               {recordOf(api.OutcomeRunning, nil), podOf(nil), Mark},
+		"chosen and marked":                    {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
+		"chosen and marked by another":         {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, "PreemptionByScheduler")), Wait},
+		"over a limit of its own":              {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Threshold = "" }), podOf(nil), Wait},
+		"dead, and its sandbox is there":       {recordOf(api.OutcomeRunning, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
+		"dead for long, its sandbox is there":  {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-UncleanFor) }), podOf(nil), Fail},
+		"back":                                 {recordOf(api.OutcomeBack, emptied), podOf(nil), Fail},
+		"not back":                             {recordOf(api.OutcomeNotBack, emptied), podOf(nil), Fail},
+		"failed":                               {recordOf(api.OutcomeBack, emptied), podOf(mine(v1.PodFailed, ReasonEvicted)), Held},
+		"failed, and the reason is lost":       {recordOf(api.OutcomeBack, emptied), podOf(mine(v1.PodFailed, "")), Mend},
+		"failed, and taken back":               {recordOf(api.OutcomeBack, emptied), podOf(mine(v1.PodRunning, "")), Mend},
+		"failed, taken back, and started anew": {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
+		"failed for another record":            {recordOf(api.OutcomeBack, func(r *api.Record) { r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
+		"failed by its kubelet":                {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
+		"succeeded":                            {recordOf(api.OutcomeBack, emptied), podOf(mine(v1.PodSucceeded, "")), Over},
+		"undying":                              {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"undying, marked by another":           {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Over},
+		"undying and not marked":               {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Over},
+		"abandoned":                            {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"abandoned when it was dead":           {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
+		"a dry run":                            {recordOf(api.OutcomeDryRun, nil), podOf(nil), Over},
+		"gone":                                 {recordOf(api.OutcomeBack, emptied), nil, Over},
+		"another UID":                          {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { p.UID = "v" }), Over},
+		"a mirror":                             {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirror: "x"} }), Over},
+		"being deleted":                        {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Over},
+		"started before":                       {recordOf(api.OutcomeBack, emptied), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
+		"started in the second of the kill":    {recordOf(api.OutcomeBack, emptied), podOf(startedAt(killed, false)), Fail},
+		"started after":                        {recordOf(api.OutcomeBack, emptied), podOf(startedAt(killed.Add(time.Second), false)), Over},
+		"started after, and died again":        {recordOf(api.OutcomeBack, emptied), podOf(startedAt(killed.Add(time.Second), true)), Over},
+		"started after, and marked": {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) {
+			startedAt(killed.Add(time.Second), false)(p)
+			target(v1.ConditionTrue, ReasonTarget)(p)
+		}), Unmark},
+		"started after a stop that goes on": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),
+			podOf(startedAt(now, false)), Mark},
+	} {
+		if got := Judge(now, c.record, c.pod); got.Act != c.want || (got.Act == Over || got.Act == Mend) != (got.Why != "") && got.Act != Unmark {
+			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Why, c.want)
+		}
+	}
+}
+
+// A dead victim whose sandbox stays is looked at again when it is waited for no longer.
+func TestADeadVictimIsNotWaitedForForEver(t *testing.T) {
+	r := recordOf(api.OutcomeRunning, emptied)
+	v := Judge(now, r, podOf(target(v1.ConditionTrue, ReasonTarget)))
+	if want := r.Emptied.Time.Add(UncleanFor); v.Act != Wait || !v.At.Equal(want) {
+		t.Fatalf("%v until %v, want %v", v.Act, v.At, want)
+	}
+	if v = Judge(v.At, r, podOf(nil)); v.Act != Fail {
+		t.Error(v.Act)
+	}
+}
+
+// A patch names pod and version, and has no condition that is there already.
+func TestPatch(t *testing.T) {
+	r := recordOf(api.OutcomeBack, emptied)
+	for act, want := range map[Act]string{
+		Fail: `{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"jettison/evicted":"20260720T015950.000000Z-0001"}},"status":{"phase":"Failed",` +
+			`"reason":"Evicted","message":"The node was low on resource: memory. ","conditions":[DisruptionTarget=True EvictionByJettison,Ready=False PodFailed]}}`,
+		Mark:   `{"metadata":{"uid":"u","resourceVersion":"7"},"status":{"conditions":[DisruptionTarget=True EvictionByJettison]}}`,
+		Unmark: `{"metadata":{"uid":"u","resourceVersion":"7"},"status":{"conditions":[DisruptionTarget=False EvictionByJettison]}}`,
+		Wait:   "",
+	} {
+		got := Patch(now, act, r, podOf(nil))
+		var p podPatch
+		if len(got) > 0 {
+			if err := json.Unmarshal(got, &p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var conditions []string
+		for _, c := range p.Status.Conditions {
+			conditions = append(conditions, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
+			if !c.LastTransitionTime.Equal(&metav1.Time{Time: now.Truncate(time.Second)}) {
+				t.Errorf("%v", c)
+			}
+		}
+		text := string(got)
+		if from, _, ok := strings.Cut(text, `"conditions":[`); ok {
+			text = from + `"conditions":[` + strings.Join(conditions, ",") + "]}}"
+		}
+		if text != want {
+			t.Errorf("%v:\n%s\nwant\n%s", act, text, want)
+		}
+	}
+	r.Threshold = ""
+	if got := string(Patch(now, Fail, r, podOf(nil))); strings.Contains(got, "DisruptionTarget") {
+		t.Errorf("a pod over a limit of its own is disrupted by nobody: %s", got)
+	}
+}

@@ -1,0 +1,105 @@
+package verdict
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
+	"jettison/stats"
+)
+
+// Conditions are written when they change, and as a heartbeat; they stay true for the period after an eviction, and are Unknown when the
+// agent is silent.
+func TestNodeConditions(t *testing.T) {
+	o := NodeOptions{Period: 5 * time.Minute}
+	quiet := &api.State{Kubelet: true}
+	written := func(status v1.ConditionStatus, reason string, beat time.Time) (out []v1.NodeCondition) {
+		for _, kind := range conditions {
+			c := v1.NodeCondition{Type: ConditionPrefix + kind, Status: v1.ConditionFalse, Reason: reasonEnough}
+			if kind == v1.NodeMemoryPressure {
+				c.Status, c.Reason = status, reason
+			}
+			c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(beat), metav1.NewTime(now.Add(-time.Hour))
+			out = append(out, c)
+		}
+		return out
+	}
+	evicted := func(signal stats.Signal, ago time.Duration) *api.State {
+		return &api.State{Kubelet: true, Evicted: []api.Evicted{{Signal: signal, Time: now.Add(-ago)}}}
+	}
+	for name, c := range map[string]struct {
+		state *api.State
+		heard time.Time
+		was   []v1.NodeCondition
+		want  string // of JettisonMemoryPressure; empty: nothing is written
+	}{
+		"the first time":           {quiet, now, nil, "False AgentFindsNoPressure"},
+		"nothing new":              {quiet, now, written(v1.ConditionFalse, reasonEnough, now.Add(-HeartbeatEvery+1)), ""},
+		"a heartbeat":              {quiet, now, written(v1.ConditionFalse, reasonEnough, now.Add(-HeartbeatEvery)), "False AgentFindsNoPressure"},
+		"no kubelet":               {&api.State{}, now, nil, ""},
+		"nothing heard yet":        {nil, now, nil, ""},
+		"evicted":                  {evicted("memory.available", o.Period-1), now, written(v1.ConditionFalse, reasonEnough, now), "True AgentHasEvicted"},
+		"evicted by pressure":      {evicted("memory.pressure.full", 0), now, written(v1.ConditionFalse, reasonEnough, now), "True AgentHasEvicted"},
+		"evicted long ago":         {evicted("memory.available", o.Period), now, written(v1.ConditionTrue, reasonEvicted, now), "False AgentFindsNoPressure"},
+		"evicted for another":      {evicted("nodefs.available", 0), now, nil, "False AgentFindsNoPressure"},
+		"silent":                   {quiet, now.Add(-SilentFor - 1), written(v1.ConditionFalse, reasonEnough, now), "Unknown AgentSilent"},
+		"silent for a moment only": {quiet, now.Add(-SilentFor), written(v1.ConditionFalse, reasonEnough, now), ""},
+		"pressure": {&api.State{Kubelet: true, Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}}}, now,
+			written(v1.ConditionFalse, reasonEnough, now), "True AgentFindsPressure"},
+	} {
+		got := NodeConditions(now, c.state, c.heard, c.was, o)
+		is := ""
+		if m := conditionOf(got, "JettisonMemoryPressure"); m != nil {
+			is = string(m.Status) + " " + m.Reason
+			if before := conditionOf(c.was, m.Type); before != nil && (before.Status == m.Status) != m.LastTransitionTime.Equal(&before.LastTransitionTime) {
+				t.Errorf("%s: its last transition was %v", name, m.LastTransitionTime)
+			}
+		}
+		if is != c.want || len(got) != 0 && len(got) != 3 {
+			t.Errorf("%s: %q of %d, want %q", name, is, len(got), c.want)
+		}
+	}
+}
+
+// A load is written when it has moved by ten points, at most each minute, else each five.
+func TestLoadDue(t *testing.T) {
+	state := func(available uint64, stalled uint64) *Load {
+		l, ok := LoadOf(&api.State{Time: now, Signals: []api.SignalState{
+			{Signal: stats.SignalMemoryAvailable, Observed: true, Available: available, Capacity: 1000, Limits: []uint64{100, 200}},
+			{Signal: stats.SignalMemoryPressureFull, Observed: true, Available: stalled},
+		}})
+		if !ok {
+			t.Fatal("no load")
+		}
+		return &l
+	}
+	was := state(500, 0)
+	if *was.WorkingSetPercent != 50 || *was.HeadroomPercent != 30 || was.WorkingSetBytes != 500 {
+		t.Errorf("%s", was.Annotation())
+	}
+	for name, c := range map[string]struct {
+		load  *Load
+		was   *Load
+		since time.Duration
+		want  bool
+	}{
+		"the first":           {was, nil, 0, true},
+		"moved, too soon":     {state(100, 0), was, LoadSoonest - 1, false},
+		"moved":               {state(400, 0), was, LoadSoonest, true},
+		"moved less":          {state(401, 0), was, LoadSoonest, false},
+		"stalled":             {state(500, 100_000), was, LoadSoonest, true},
+		"stalled less":        {state(500, 99_000), was, LoadSoonest, false},
+		"nothing, and due":    {was, was, LoadLatest, true},
+		"nothing, and before": {was, was, LoadLatest - 1, false},
+	} {
+		if got := LoadDue(now, c.load, c.was, now.Add(-c.since)); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if _, ok := LoadOf(&api.State{}); ok {
+		t.Error("a load of nothing")
+	}
+}

@@ -77,17 +77,19 @@ func evicted(p *v1.Pod, n int, outcome api.Outcome) api.Record {
 	r := api.Record{
 		Version: 1, ID: fmt.Sprintf("%s-%04x", at.UTC().Format("20060102T150405.000000Z"), n), Outcome: outcome, Message: message,
 		Pod:    api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
-		Signal: "memory.available", Threshold: "memory.available<100Mi", Began: api.Stamp{Time: at}, Killed: api.Stamp{Time: at},
+		Signal: "memory.available", Threshold: "memory.available<100Mi", Disruption: true,
+		Annotations: map[string]string{"starved_resource": "memory"}, StatusReason: "Evicted", Began: api.Stamp{Time: at}, Killed: api.Stamp{Time: at},
 	}
 	if outcome == api.OutcomeBack {
-		r.Emptied = api.Stamp{Time: at.Add(20 * time.Millisecond)}
+		r = ended(r)
 	}
 	return r
 }
 
 // ended is a record once its outcome is known.
 func ended(r api.Record) api.Record {
-	r.Outcome, r.Emptied = api.OutcomeBack, api.Stamp{Time: r.Began.Time.Add(20 * time.Millisecond)}
+	gone := api.Stamp{Time: r.Began.Time.Add(20 * time.Millisecond)}
+	r.Outcome, r.Emptied, r.Cleaned, r.Over = api.OutcomeBack, gone, gone, true
 	return r
 }
 
@@ -260,7 +262,7 @@ func TestAnEvictionThatIsAbandoned(t *testing.T) {
 	a.tell(r)
 	start(t, c, a, nil)
 	c.await("the pod is marked", func() bool { return c.counted["PATCH namespaces status"] == 1 })
-	r.Outcome = api.OutcomeUndying
+	r.Outcome, r.Over = api.OutcomeUndying, true
 	a.tell(r)
 	c.await("it is marked no more", func() bool {
 		return is(c.pods["shop/web"], v1.DisruptionTarget, v1.ConditionFalse, "EvictionByJettison") && len(c.events) == 1

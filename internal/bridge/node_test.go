@@ -19,6 +19,7 @@ func TestTheNodeIsTold(t *testing.T) {
 	a.state = &api.State{
 		Time: time.Now(), Kubelet: true, Stopped: "three pods died, and nothing came back",
 		Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}},
+		Load:       load(300),
 		Signals:    []api.SignalState{{Signal: stats.SignalMemoryAvailable, Observed: true, Available: 300, Capacity: 1000, Limits: []uint64{100}}},
 	}
 	stop := start(t, c, a, nil)
@@ -54,7 +55,7 @@ func TestTheNodeIsTold(t *testing.T) {
 func TestANodeWithoutAKubelet(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)
 	a.state = &api.State{
-		Time: time.Now(), Signals: []api.SignalState{{Signal: stats.SignalMemoryAvailable, Observed: true, Available: 1, Capacity: 2}},
+		Time: time.Now(), Load: load(1),
 	}
 	stop := start(t, c, a, nil)
 	c.await("the load is told", func() bool { return len(c.leases) == 1 })
@@ -62,4 +63,10 @@ func TestANodeWithoutAKubelet(t *testing.T) {
 	if len(c.written["node"]) != 0 || slices.ContainsFunc(c.node.Status.Conditions, func(v1.NodeCondition) bool { return true }) {
 		t.Errorf("%v", c.node.Status.Conditions)
 	}
+}
+
+// load is one of which so much of a thousand bytes is available.
+func load(available uint64) *api.LoadState {
+	whole, used := uint64(1000), 1000-available
+	return &api.LoadState{Time: time.Now(), Memory: api.MemoryLoad{CapacityBytes: &whole, WorkingSetBytes: &used}}
 }

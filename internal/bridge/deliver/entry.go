@@ -39,7 +39,7 @@ type entry struct {
 }
 
 // final tells that the agent will say nothing more of it.
-func (e *entry) final() bool { return e.record.Outcome != api.OutcomeRunning }
+func (e *entry) final() bool { return verdict.Final(time.Now(), e.record) }
 
 // current is the newest of what the watch and the last answer say of the pod.
 func (e *entry) current(watched *v1.Pod) *v1.Pod {

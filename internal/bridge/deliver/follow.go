@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/bridge/verdict"
 )
 
 // Records is where the agent tells them.
@@ -67,7 +68,7 @@ func (f *follower) see(r *api.Record) {
 		return
 	}
 	f.newest = max(f.newest, r.ID)
-	if r.Outcome == api.OutcomeRunning {
+	if !verdict.Final(time.Now(), r) {
 		f.running[r.ID] = true
 		return
 	}

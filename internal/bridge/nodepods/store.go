@@ -18,6 +18,7 @@ type store struct {
 	mu     sync.Mutex
 	pods   map[key]*v1.Pod
 	synced time.Time // zero: not yet
+	heard  time.Time // when the watch last said something
 	all    bool      // everything is to be told anew
 	dirty  map[types.UID]*v1.Pod
 	gone   map[types.UID]struct{}
@@ -60,6 +61,7 @@ func (s *store) Update(o any) error {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
+	s.heard = time.Now()
 	was := s.pods[keyOf(p)]
 	s.pods[keyOf(p)] = p
 	if was != nil && was.UID != p.UID { // deleted and made anew while nobody watched
@@ -84,6 +86,7 @@ func (s *store) Delete(o any) error {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
+	s.heard = time.Now()
 	if is := s.pods[keyOf(p)]; is != nil && is.UID == p.UID {
 		delete(s.pods, keyOf(p))
 	}
@@ -110,13 +113,28 @@ func (s *store) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	s.pods, s.all = pods, true
+	s.pods, s.all, s.heard = pods, true, time.Now()
 	clear(s.dirty)
 	clear(s.gone)
 	if s.synced.IsZero() {
 		s.synced = time.Now()
 	}
 	return nil
+}
+
+// Bookmark is that nothing has changed.
+func (s *store) Bookmark(string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = time.Now()
+	return nil
+}
+
+// heardWithin tells that the watch has said something since.
+func (s *store) heardWithin(d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.heard.IsZero() && time.Since(s.heard) <= d
 }
 
 // Resync is nothing.

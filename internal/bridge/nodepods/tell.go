@@ -19,6 +19,9 @@ const (
 	together = 100 * time.Millisecond
 	// anew is the time between two times that everything is told, for what the agent may have lost without saying so.
 	anew = time.Minute
+	// fresh is how long after the watch was last heard what is known is told anew. A server sends a bookmark each minute; without one the
+	// agent is to see that nobody vouches for what it was told (api.StaleAfter).
+	fresh = 3 * time.Minute
 	// The pauses after what failed double from the first to the last.
 	firstPause, lastPause = time.Second, 30 * time.Second
 )
@@ -36,7 +39,7 @@ type teller struct {
 
 // run tells until ctx ends.
 func (t *teller) run(ctx context.Context) {
-	all, pause := true, time.Duration(0)
+	all, pause := false, time.Duration(0)
 	timer := time.NewTimer(anew)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -50,7 +53,10 @@ func (t *teller) run(ctx context.Context) {
 		case <-t.again:
 			all = true
 		case <-timer.C:
-			all = true
+			if all = all || t.store.heardWithin(fresh); !all {
+				timer.Reset(anew)
+				continue
+			}
 		}
 		next := anew
 		switch ok, err := t.tell(ctx, all); {

@@ -84,8 +84,8 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []
 	if !dead(r) {
 		return nil
 	}
-	evicted := pod.event(ReasonEvicted, r.Message, r.ID)
-	evicted.Annotations = offending(r)
+	evicted := pod.event(reasonOf(r), r.Message, r.ID)
+	evicted.Annotations = r.Annotations
 	out := []*v1.Event{evicted}
 	if r.Threshold != "" {
 		met := about{node: node, time: at, warning: true, object: nodeObject(node)}
@@ -100,11 +100,6 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []
 		out = append(out, held.event(reasonHeldOff, "The pod is not let in again before "+until.UTC().Format(time.RFC3339), r.ID, "heldoff"))
 	}
 	return out
-}
-
-// offending are the annotations that the kubelet gives its event.
-func offending(r *api.Record) map[string]string {
-	return map[string]string{"starved_resource": starved(r.Signal)}
 }
 
 // Lost is the event that records are missing: of evictions up to one's ID nothing can be said. nil: that was too long ago.

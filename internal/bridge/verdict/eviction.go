@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -65,19 +66,19 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod) Verdict {
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 		return judgeTerminal(r, pod, ours)
 	}
-	if name := startedAfter(pod, killedAt(r)); name != "" && killedAt(r) != nil {
+	if name := outlived(r, pod); name != "" {
 		return taken(pod, Verdict{Why: "a container of it has started since: it lives", Outlived: name})
 	}
 	if Abandoned(r) {
 		return taken(pod, Verdict{Why: "it was not killed"})
 	}
-	gone, at := Gone(now, r)
+	done, at := gone(now, r)
 	switch {
-	case gone && ours:
+	case done && ours:
 		return Verdict{Act: Mend, Why: "the phase was taken back"}
-	case gone:
+	case done:
 		return Verdict{Act: Fail}
-	case Disrupts(r) && !Targeted(pod):
+	case r.Disruption && !targeted(pod):
 		return Verdict{Act: Mark, At: at}
 	}
 	return Verdict{Act: Wait, At: at}
@@ -108,7 +109,7 @@ func judgeTerminal(r *api.Record, pod *v1.Pod, ours bool) Verdict {
 		return Verdict{Act: Over, Why: "it has ended already"}
 	case s.Phase == v1.PodSucceeded:
 		return Verdict{Act: Over, Why: "it has succeeded"}
-	case s.Reason != ReasonEvicted || s.Message != r.Message:
+	case s.Reason != reasonOf(r) || s.Message != r.Message:
 		return Verdict{Act: Mend, Why: "the reason was lost"}
 	}
 	return Verdict{Act: Held}
@@ -123,36 +124,45 @@ func taken(pod *v1.Pod, v Verdict) Verdict {
 	return v
 }
 
-// Disrupts tells that the eviction is the node's doing. A pod over a limit of its own has only itself to blame, as in the kubelet
-// (pkg/kubelet/eviction/eviction_manager.go localStorageEviction, v1.36.3): it counts against a Job's backoffLimit.
-func Disrupts(r *api.Record) bool { return r.Threshold != "" }
+// reasonOf is that of the pod's status: Evicted, or Preempting where it went for a critical pod.
+func reasonOf(r *api.Record) string { return cmp.Or(r.StatusReason, ReasonEvicted) }
 
-// Targeted tells that somebody has said already that the pod is about to be disrupted.
-func Targeted(pod *v1.Pod) bool {
+// targeted tells that somebody has said already that the pod is about to be disrupted.
+func targeted(pod *v1.Pod) bool {
 	c := condition(pod, v1.DisruptionTarget)
 	return c != nil && c.Status == v1.ConditionTrue
 }
 
 // Abandoned tells that the victim lives, and that the agent has let go of it.
 func Abandoned(r *api.Record) bool {
-	return !r.Emptied.Known() && (r.Outcome == api.OutcomeAbandoned || r.Outcome == api.OutcomeUndying)
+	return !dead(r) && (r.Outcome == api.OutcomeAbandoned || r.Outcome == api.OutcomeUndying)
 }
 
 // dead tells that no process of the victim is left.
 func dead(r *api.Record) bool {
-	return r.Emptied.Known() || r.Outcome == api.OutcomeBack || r.Outcome == api.OutcomeNotBack
+	return r.Emptied.Known() || r.Cleaned.Known() || r.Outcome == api.OutcomeBack || r.Outcome == api.OutcomeNotBack
 }
 
-// Gone tells that nothing of the victim is left on the node, or that it is waited for no longer. at is when that will be so; zero: nobody
+// Final tells that the agent will say nothing more of an eviction that matters here. An old record that an agent before this one left as
+// it was is final, too.
+func Final(now time.Time, r *api.Record) bool {
+	return r.Over || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventsFor
+}
+
+// gone tells that nothing of the victim is left on the node, or that it is waited for no longer. at is when that will be so; zero: nobody
 // knows.
-func Gone(now time.Time, r *api.Record) (gone bool, at time.Time) {
+func gone(now time.Time, r *api.Record) (gone bool, at time.Time) {
 	switch {
+	case r.Cleaned.Known():
+		return true, time.Time{}
 	case !dead(r):
 		return false, time.Time{}
-	case r.Outcome == api.OutcomeBack, r.Outcome == api.OutcomeNotBack:
-		return true, time.Time{}
 	}
-	at = r.Emptied.Time.Add(UncleanFor)
+	at = r.Emptied.Time
+	if at.IsZero() {
+		at = r.Began.Time
+	}
+	at = at.Add(UncleanFor)
 	return !now.Before(at), at
 }
 

@@ -31,7 +31,7 @@ func podOf(change func(*v1.Pod)) *v1.Pod {
 func recordOf(outcome api.Outcome, change func(*api.Record)) *api.Record {
 	r := &api.Record{
 		ID: "20260720T015950.000000Z-0001", Outcome: outcome, Message: "The node was low on resource: memory. ", Signal: "memory.available",
-		Threshold: "memory.available<100Mi", Pod: api.Victim{UID: "u", Namespace: "shop", Name: "web"},
+		Threshold: "memory.available<100Mi", Disruption: true, Pod: api.Victim{UID: "u", Namespace: "shop", Name: "web"},
 		Began: api.Stamp{Time: now.Add(-10 * time.Second)}, Killed: api.Stamp{Time: now.Add(-10 * time.Second)},
 	}
 	if change != nil {
@@ -41,6 +41,11 @@ func recordOf(outcome api.Outcome, change func(*api.Record)) *api.Record {
 }
 
 func emptied(r *api.Record) { r.Emptied = api.Stamp{Time: now.Add(-9 * time.Second)} }
+
+func cleaned(r *api.Record) {
+	emptied(r)
+	r.Cleaned = api.Stamp{Time: now.Add(-8 * time.Second)}
+}
 
 func mine(phase v1.PodPhase, reason string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
@@ -75,36 +80,40 @@ func TestJudge(t *testing.T) {
 		pod    *v1.Pod
 		want   Act
 	}{
-		"chosen":                               {recordOf(api.OutcomeRunning, nil), podOf(nil), Mark},
-		"chosen and marked":                    {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
-		"chosen and marked by another":         {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, "PreemptionByScheduler")), Wait},
-		"over a limit of its own":              {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Threshold = "" }), podOf(nil), Wait},
-		"dead, and its sandbox is there":       {recordOf(api.OutcomeRunning, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
-		"dead for long, its sandbox is there":  {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-UncleanFor) }), podOf(nil), Fail},
-		"back":                                 {recordOf(api.OutcomeBack, emptied), podOf(nil), Fail},
-		"not back":                             {recordOf(api.OutcomeNotBack, emptied), podOf(nil), Fail},
-		"failed":                               {recordOf(api.OutcomeBack, emptied), podOf(mine(v1.PodFailed, ReasonEvicted)), Held},
-		"failed, and the reason is lost":       {recordOf(api.OutcomeBack, emptied), podOf(mine(v1.PodFailed, "")), Mend},
-		"failed, and taken back":               {recordOf(api.OutcomeBack, emptied), podOf(mine(v1.PodRunning, "")), Mend},
-		"failed, taken back, and started anew": {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
-		"failed for another record":            {recordOf(api.OutcomeBack, func(r *api.Record) { r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
-		"failed by its kubelet":                {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
-		"succeeded":                            {recordOf(api.OutcomeBack, emptied), podOf(mine(v1.PodSucceeded, "")), Over},
-		"undying":                              {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"undying, marked by another":           {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Over},
-		"undying and not marked":               {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Over},
-		"abandoned":                            {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"abandoned when it was dead":           {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
-		"a dry run":                            {recordOf(api.OutcomeDryRun, nil), podOf(nil), Over},
-		"gone":                                 {recordOf(api.OutcomeBack, emptied), nil, Over},
-		"another UID":                          {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { p.UID = "v" }), Over},
-		"a mirror":                             {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirror: "x"} }), Over},
-		"being deleted":                        {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Over},
-		"started before":                       {recordOf(api.OutcomeBack, emptied), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
-		"started in the second of the kill":    {recordOf(api.OutcomeBack, emptied), podOf(startedAt(killed, false)), Fail},
-		"started after":                        {recordOf(api.OutcomeBack, emptied), podOf(startedAt(killed.Add(time.Second), false)), Over},
-		"started after, and died again":        {recordOf(api.OutcomeBack, emptied), podOf(startedAt(killed.Add(time.Second), true)), Over},
-		"started after, and marked": {recordOf(api.OutcomeBack, emptied), podOf(func(p *v1.Pod) {
+		"chosen":                                {recordOf(api.OutcomeRunning, nil), podOf(nil), Mark},
+		"chosen and marked":                     {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
+		"chosen and marked by another":          {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, "PreemptionByScheduler")), Wait},
+		"over a limit of its own":               {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Disruption = false }), podOf(nil), Wait},
+		"dead, and its sandbox is there":        {recordOf(api.OutcomeRunning, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
+		"dead for long, its sandbox is there":   {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-UncleanFor) }), podOf(nil), Fail},
+		"back, and its sandbox is there":        {recordOf(api.OutcomeBack, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
+		"cleaned, and the outcome is not known": {recordOf(api.OutcomeRunning, cleaned), podOf(nil), Fail},
+		"seen to run again by the agent":        {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Restarted = now }), podOf(nil), Over},
+		"preempted":                             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.StatusReason = "Preempting" }), podOf(mine(v1.PodFailed, "Preempting")), Held},
+		"back":                                  {recordOf(api.OutcomeBack, cleaned), podOf(nil), Fail},
+		"not back":                              {recordOf(api.OutcomeNotBack, cleaned), podOf(nil), Fail},
+		"failed":                                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, ReasonEvicted)), Held},
+		"failed, and the reason is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "")), Mend},
+		"failed, and taken back":                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodRunning, "")), Mend},
+		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
+		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
+		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
+		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Over},
+		"undying":                               {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"undying, marked by another":            {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Over},
+		"undying and not marked":                {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Over},
+		"abandoned":                             {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"abandoned when it was dead":            {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
+		"a dry run":                             {recordOf(api.OutcomeDryRun, nil), podOf(nil), Over},
+		"gone":                                  {recordOf(api.OutcomeBack, cleaned), nil, Over},
+		"another UID":                           {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Over},
+		"a mirror":                              {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirror: "x"} }), Over},
+		"being deleted":                         {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Over},
+		"started before":                        {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
+		"started in the second of the kill":     {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
+		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(time.Second), false)), Over},
+		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(time.Second), true)), Over},
+		"started after, and marked": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
 			startedAt(killed.Add(time.Second), false)(p)
 			target(v1.ConditionTrue, ReasonTarget)(p)
 		}), Unmark},
@@ -131,7 +140,7 @@ func TestADeadVictimIsNotWaitedForForEver(t *testing.T) {
 
 // A patch names pod and version, and has no condition that is there already.
 func TestPatch(t *testing.T) {
-	r := recordOf(api.OutcomeBack, emptied)
+	r := recordOf(api.OutcomeBack, cleaned)
 	for act, want := range map[Act]string{
 		Fail: `{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"jettison/evicted":"20260720T015950.000000Z-0001"}},"status":{"phase":"Failed",` +
 			`"reason":"Evicted","message":"The node was low on resource: memory. ","conditions":[DisruptionTarget=True EvictionByJettison,Ready=False PodFailed]}}`,
@@ -161,7 +170,7 @@ func TestPatch(t *testing.T) {
 			t.Errorf("%v:\n%s\nwant\n%s", act, text, want)
 		}
 	}
-	r.Threshold = ""
+	r.Disruption = false
 	if got := string(Patch(now, Fail, r, podOf(nil))); strings.Contains(got, "DisruptionTarget") {
 		t.Errorf("a pod over a limit of its own is disrupted by nobody: %s", got)
 	}

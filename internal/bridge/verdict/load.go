@@ -3,6 +3,7 @@ package verdict
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 
 	"jettison/api"
@@ -19,55 +20,57 @@ const (
 	LoadLatest  = 5 * time.Minute // and after that in any case
 )
 
-// Load is what whoever moves pods between nodes wants to know of one. Shares are hundredths. A nil one is not known.
+// Load is what whoever moves pods between nodes wants to know of one. A nil one is not known.
 type Load struct {
 	Time                time.Time `json:"time"` // of the agent's look
-	MemoryCapacityBytes uint64    `json:"memoryCapacityBytes,omitempty"`
-	WorkingSetBytes     uint64    `json:"workingSetBytes,omitempty"` // capacity without memory.available
+	MemoryCapacityBytes *uint64   `json:"memoryCapacityBytes,omitempty"`
+	WorkingSetBytes     *uint64   `json:"workingSetBytes,omitempty"` // the kubelet's
 	WorkingSetPercent   *float64  `json:"workingSetPercent,omitempty"`
 	// HeadroomBytes is how far memory.available is above the highest of its thresholds, soft ones included; below zero: that one is met.
 	HeadroomBytes   *int64   `json:"headroomBytes,omitempty"`
 	HeadroomPercent *float64 `json:"headroomPercent,omitempty"` // of the capacity
-	// Pressure is the share of time stalled.
+	// Pressure is the share of the last minute in which some tasks stalled, or all (full), in per cent, by resource: memoryFull.
 	Pressure map[string]float64 `json:"pressurePercent,omitempty"`
 }
 
-// LoadOf is the load that a state tells. !ok: it tells nothing of memory.
+// LoadOf is the load that a state tells. !ok: it tells none.
 func LoadOf(s *api.State) (l Load, ok bool) {
-	for i := range s.Signals {
-		g := &s.Signals[i]
-		if !g.Observed {
+	n := s.Load
+	if n == nil {
+		return l, false
+	}
+	l = Load{Time: n.Time, MemoryCapacityBytes: n.Memory.CapacityBytes, WorkingSetBytes: n.Memory.WorkingSetBytes}
+	if l.MemoryCapacityBytes != nil && *l.MemoryCapacityBytes > 0 {
+		whole := *l.MemoryCapacityBytes
+		if l.WorkingSetBytes != nil {
+			used := percent(float64(*l.WorkingSetBytes), whole)
+			l.WorkingSetPercent = &used
+		}
+		l.headroom(s.Signals, whole)
+	}
+	l.Pressure = map[string]float64{}
+	for name, p := range map[string]*api.PressureState{"cpu": n.Pressure.CPU, "memory": n.Pressure.Memory, "io": n.Pressure.IO} {
+		if p == nil {
 			continue
 		}
-		switch g.Signal {
-		case stats.SignalMemoryAvailable:
-			l.memory(s.Time, g)
-			ok = true
-		case stats.SignalMemoryPressureFull, stats.SignalMemoryPressureSome, stats.SignalIOPressureFull, stats.SignalCPUPressureSome:
-			if l.Pressure == nil {
-				l.Pressure = map[string]float64{}
-			}
-			l.Pressure[string(g.Signal)] = round(float64(g.Available) / 1e4) // of millionths
+		if p.Some != nil {
+			l.Pressure[name+"Some"] = round(p.Some.Avg60)
+		}
+		if p.Full != nil {
+			l.Pressure[name+"Full"] = round(p.Full.Avg60)
 		}
 	}
-	return l, ok
+	return l, true
 }
 
-func (l *Load) memory(at time.Time, g *api.SignalState) {
-	l.Time, l.MemoryCapacityBytes = at, g.Capacity
-	if g.Capacity == 0 {
-		return
-	}
-	l.WorkingSetBytes = g.Capacity - min(g.Available, g.Capacity)
-	used := percent(float64(l.WorkingSetBytes), g.Capacity)
-	l.WorkingSetPercent = &used
-	var highest uint64
-	for _, limit := range g.Limits {
-		highest = max(highest, limit)
-	}
-	if highest > 0 {
-		left := int64(g.Available) - int64(highest)
-		share := percent(float64(left), g.Capacity)
+func (l *Load) headroom(signals []api.SignalState, whole uint64) {
+	for i := range signals {
+		g := &signals[i]
+		if g.Signal != stats.SignalMemoryAvailable || !g.Observed || len(g.Limits) == 0 {
+			continue
+		}
+		left := int64(g.Available) - int64(slices.Max(g.Limits))
+		share := percent(float64(left), whole)
 		l.HeadroomBytes, l.HeadroomPercent = &left, &share
 	}
 }

@@ -66,18 +66,22 @@ func TestNodeConditions(t *testing.T) {
 
 // A load is written when it has moved by ten points, at most each minute, else each five.
 func TestLoadDue(t *testing.T) {
-	state := func(available uint64, stalled uint64) *Load {
-		l, ok := LoadOf(&api.State{Time: now, Signals: []api.SignalState{
-			{Signal: stats.SignalMemoryAvailable, Observed: true, Available: available, Capacity: 1000, Limits: []uint64{100, 200}},
-			{Signal: stats.SignalMemoryPressureFull, Observed: true, Available: stalled},
-		}})
+	state := func(available uint64, stalled float64) *Load {
+		whole, used := uint64(1000), 1000-available
+		l, ok := LoadOf(&api.State{
+			Signals: []api.SignalState{{Signal: stats.SignalMemoryAvailable, Observed: true, Available: available, Limits: []uint64{100, 200}}},
+			Load: &api.LoadState{
+				Time: now, Memory: api.MemoryLoad{CapacityBytes: &whole, WorkingSetBytes: &used},
+				Pressure: api.PressureSet{Memory: &api.PressureState{Full: &api.StallState{Avg60: stalled}}},
+			},
+		})
 		if !ok {
 			t.Fatal("no load")
 		}
 		return &l
 	}
 	was := state(500, 0)
-	if *was.WorkingSetPercent != 50 || *was.HeadroomPercent != 30 || was.WorkingSetBytes != 500 {
+	if *was.WorkingSetPercent != 50 || *was.HeadroomPercent != 30 || *was.WorkingSetBytes != 500 || was.Pressure["memoryFull"] != 0 {
 		t.Errorf("%s", was.Annotation())
 	}
 	for name, c := range map[string]struct {
@@ -90,8 +94,8 @@ func TestLoadDue(t *testing.T) {
 		"moved, too soon":     {state(100, 0), was, LoadSoonest - 1, false},
 		"moved":               {state(400, 0), was, LoadSoonest, true},
 		"moved less":          {state(401, 0), was, LoadSoonest, false},
-		"stalled":             {state(500, 100_000), was, LoadSoonest, true},
-		"stalled less":        {state(500, 99_000), was, LoadSoonest, false},
+		"stalled":             {state(500, 10), was, LoadSoonest, true},
+		"stalled less":        {state(500, 9.9), was, LoadSoonest, false},
 		"nothing, and due":    {was, was, LoadLatest, true},
 		"nothing, and before": {was, was, LoadLatest - 1, false},
 	} {

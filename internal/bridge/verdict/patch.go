@@ -45,8 +45,8 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 		add(v1.DisruptionTarget, v1.ConditionFalse, ReasonTarget, "The pod was chosen for eviction by jettison, and lives.")
 	case Fail, Mend:
 		p.Metadata.Annotations = map[string]string{Annotation: r.ID}
-		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, ReasonEvicted, r.Message
-		if Disrupts(r) {
+		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, reasonOf(r), r.Message
+		if r.Disruption {
 			add(v1.DisruptionTarget, v1.ConditionTrue, ReasonTarget, r.Message)
 		}
 		add(v1.PodReady, v1.ConditionFalse, reasonFailed, "")

@@ -4,7 +4,21 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
 )
+
+// someContainer stands for one whose name nobody knows.
+const someContainer = "(unknown)"
+
+// outlived names a container of the pod that has started after its end began, as the agent or its status tells; empty: none has.
+func outlived(r *api.Record, pod *v1.Pod) string {
+	name := startedAfter(pod, killedAt(r))
+	if name == "" && !r.Restarted.IsZero() {
+		name = someContainer
+	}
+	return name
+}
 
 // startedAfter names a container of the pod that has started after an instant; empty: none has, as far as its status tells. A status has
 // whole seconds: what started within the second of the kill counts as killed, for the one that is evicted most often starts anew and

@@ -18,28 +18,30 @@ import (
 
 // The house (docs/build/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
 var mayImport = map[string][]string{
-	"stats":             {},
-	"stats/read":        {"stats", "cgroup", "cri", "seqfile"},
-	"cgroup":            {"seqfile"},
-	"seqfile":           {},
-	"cri":               {},
-	"cri/critest":       {},
-	"cri/nri":           {"cri"},
-	"eviction":          {"stats"},
-	"reclaim":           {"stats"},
-	"admit":             {"stats"},
-	"api":               {"stats"},
-	"internal":          {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
-	"internal/nodetest": {"cgroup", "cri", "cri/critest", "stats/read", "internal/"},
-	"cmd/jettison":      {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
-	"deploy/oci":        {"deploy/oci"},
-	"deploy/render":     {},
-	"e2e":               {"e2e/", "api", "deploy/oci"},
-	"e2e/ui":            {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
+	"stats":                   {},
+	"stats/read":              {"stats", "cgroup", "cri", "seqfile"},
+	"cgroup":                  {"seqfile"},
+	"seqfile":                 {},
+	"cri":                     {},
+	"cri/critest":             {},
+	"cri/nri":                 {"cri"},
+	"eviction":                {"stats"},
+	"reclaim":                 {"stats"},
+	"admit":                   {"stats"},
+	"api":                     {"stats"},
+	"internal":                {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
+	"internal/nodetest":       {"cgroup", "cri", "cri/critest", "stats/read", "internal/"},
+	"cmd/jettison":            {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
+	"cmd/jettison-bridge":     {"api", "internal/"},
+	"internal/bridge/verdict": {"api", "stats"},
+	"deploy/oci":              {"deploy/oci"},
+	"deploy/render":           {},
+	"e2e":                     {"e2e/", "api", "deploy/oci"},
+	"e2e/ui":                  {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
 }
 
 // pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.
-var pure = []string{"stats", "eviction", "reclaim", "admit"}
+var pure = []string{"stats", "eviction", "reclaim", "admit", "internal/bridge/verdict"}
 
 // impure are the imports that a pure package has no use for.
 var impure = []string{
@@ -153,7 +155,16 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 func TestTheAgentStaysLean(t *testing.T) {
 	forbid(t, "cmd/jettison", linked(t, "cmd/jettison"), []string{
 		"k8s.io/client-go", "k8s.io/kubernetes", "go.opentelemetry.io", "github.com/google/go-containerregistry", "testing", "jettison/e2e",
-		"jettison/deploy",
+		"jettison/deploy", "jettison/internal/bridge",
+	})
+}
+
+// The bridge talks to the API and to the agent's socket, and to nothing else of the node. A clientset of all groups of the API would be most
+// of its memory.
+func TestTheBridgeStaysLean(t *testing.T) {
+	forbid(t, "cmd/jettison-bridge", linked(t, "cmd/jettison-bridge"), []string{
+		"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "k8s.io/kubernetes", "go.opentelemetry.io", "google.golang.org/grpc", "testing",
+		"jettison/internal/agent", "jettison/cri", "jettison/cgroup", "jettison/e2e", "jettison/deploy",
 	})
 }
 

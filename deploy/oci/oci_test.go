@@ -8,7 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -120,16 +120,22 @@ func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	return out
 }
 
-// The image is the binary on nothing, for each architecture, under the name that the DaemonSet asks for.
-func TestTheAgentsImage(t *testing.T) {
+// An image is the binary on nothing, for each architecture, under the name that its DaemonSet asks for.
+func TestImages(t *testing.T) {
+	for name, manifest := range map[string]string{"jettison": "../base/daemonset.yaml", "jettison-bridge": "../components/bridge/daemonset.yaml"} {
+		t.Run(name, func(t *testing.T) { testImage(t, name, manifest) })
+	}
+}
+
+func testImage(t *testing.T, program, file string) {
 	in := binaries(t)
-	index := unpack(t, Agent(in))
+	index := unpack(t, Images[program](in))
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := manifest.Manifests[0].Annotations["io.containerd.image.name"]
-	daemonset, err := os.ReadFile("../base/daemonset.yaml")
+	daemonset, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +153,7 @@ func TestTheAgentsImage(t *testing.T) {
 		}
 		r := tar.NewReader(content)
 		h, err := r.Next()
-		if err != nil || h.Name != "jettison" || h.Mode != 0o755 || h.Uid != 0 || h.ModTime.Unix() != 0 {
+		if err != nil || h.Name != program || h.Mode != 0o755 || h.Uid != 0 || h.ModTime.Unix() != 0 {
 			t.Errorf("%s: first file %+v, %v", arch, h, err)
 		}
 		if text, err := io.ReadAll(r); err != nil || string(text) != "binary for "+arch {
@@ -166,17 +172,31 @@ func TestTheAgentsImage(t *testing.T) {
 	}
 }
 
-// The Dockerfile's final stage and this package's image are the same: base, files, entry point, command, labels.
+// A stage of the Dockerfile and this package's image are the same: base, files, entry point, command, labels. The last stage is the agent's.
 func TestTheDockerfileSaysTheSame(t *testing.T) {
 	text, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Agent(nil)
+	for of, want := range map[string]Image{"scratch": Agent(nil), "scratch AS bridge": Bridge(nil)} {
+		if got := stageOf(t, string(text), of); !reflect.DeepEqual(got, Image{
+			Path: want.Path, Entrypoint: want.Entrypoint, Cmd: want.Cmd, Labels: want.Labels,
+		}) {
+			t.Errorf("stage %s is %+v, want %+v", of, got, want)
+		}
+	}
+	if stages := strings.Split(string(text), "\nFROM "); !strings.HasPrefix(stages[len(stages)-1], "scratch\n") {
+		t.Error("the last stage is not the agent's")
+	}
+}
+
+// stageOf reads one stage of a Dockerfile, which copies one of the binaries that the stage "build" has built.
+func stageOf(t *testing.T, text, of string) Image {
+	t.Helper()
 	var got Image
 	got.Labels = map[string]string{}
-	stage, output := "", ""
-	for line := range strings.Lines(string(text)) {
+	stage, outputs := "", map[string]bool{}
+	for line := range strings.Lines(text) {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		list := func() (out []string) {
 			if err := json.Unmarshal([]byte(rest), &out); err != nil {
@@ -184,19 +204,20 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 			}
 			return out
 		}
-		switch word {
-		case "FROM":
+		if word == "FROM" {
 			stage = rest
-		case "RUN":
-			if _, after, ok := strings.Cut(rest, " -o "); ok {
-				output, _, _ = strings.Cut(after, " ")
-			}
+		}
+		if _, after, ok := strings.Cut(rest, " -o "); ok && word == "RUN" {
+			path, _, _ := strings.Cut(after, " ")
+			outputs[path] = true
+		}
+		if stage != of {
+			continue
+		}
+		switch word {
 		case "COPY":
-			if stage != "scratch" {
-				continue
-			}
-			if fields := strings.Fields(rest); len(fields) != 3 || fields[0] != "--from=build" || fields[1] != output || got.Path != "" {
-				t.Errorf("the final stage copies %q, want the built binary %s only", rest, output)
+			if fields := strings.Fields(rest); len(fields) != 3 || fields[0] != "--from=build" || !outputs[fields[1]] || got.Path != "" {
+				t.Errorf("stage %s copies %q, want a built binary only", of, rest)
 			} else {
 				got.Path = fields[2]
 			}
@@ -207,14 +228,12 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 			got.Entrypoint = list()
 		case "CMD":
 			got.Cmd = list()
-		case "", "#", "ARG", "WORKDIR":
+		case "", "#", "FROM":
 		default:
 			t.Errorf("%s: an instruction that this test does not know: compare it with the packed image", word)
 		}
 	}
-	if stage != "scratch" || got.Path != want.Path || !slices.Equal(got.Entrypoint, want.Entrypoint) || !slices.Equal(got.Cmd, want.Cmd) || !maps.Equal(got.Labels, want.Labels) {
-		t.Errorf("the Dockerfile's final stage on %s makes %+v, make image packs %+v", stage, got, want)
-	}
+	return got
 }
 
 func TestBadImages(t *testing.T) {

@@ -77,7 +77,7 @@ func TestEveryOverlayIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range folders {
-		if _, ok := overlays[f.Name()]; !ok {
+		if _, ok := overlays[f.Name()]; !ok && f.Name() != "bridge" { // which bridge_test.go tests
 			t.Errorf("overlay %s is not tested", f.Name())
 		}
 	}

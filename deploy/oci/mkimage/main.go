@@ -1,4 +1,4 @@
-// Command mkimage packs the agent's binaries as an OCI image: mkimage -o FILE amd64=BINARY arm64=BINARY.
+// Command mkimage packs a program's binaries as an OCI image: mkimage [-image jettison-bridge] -o FILE amd64=BINARY arm64=BINARY.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 
 func main() {
 	out := flag.String("o", "", "the tar file to write")
+	name := flag.String("image", "jettison", "which program's: jettison or jettison-bridge")
 	flag.Parse()
 	binaries := map[string]string{}
 	for _, arg := range flag.Args() {
@@ -24,7 +25,11 @@ func main() {
 	if *out == "" {
 		fail(fmt.Errorf("-o FILE is missing"))
 	}
-	digest, err := oci.Agent(binaries).Write(*out)
+	image, ok := oci.Images[*name]
+	if !ok {
+		fail(fmt.Errorf("-image %q: want jettison or jettison-bridge", *name))
+	}
+	digest, err := image(binaries).Write(*out)
 	if err != nil {
 		fail(err)
 	}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// bridged is what an overlay with the bridge makes beside the agent's.
+type bridged struct {
+	agent, bridge appsv1.DaemonSet
+	config        v1.ConfigMap
+	namespace     v1.Namespace
+	account       v1.ServiceAccount
+	cluster       rbacv1.ClusterRole
+	own           rbacv1.Role
+	toCluster     rbacv1.ClusterRoleBinding
+	toOwn         rbacv1.RoleBinding
+	policies      map[string]*admissionv1.ValidatingAdmissionPolicy
+	bindings      map[string]*admissionv1.ValidatingAdmissionPolicyBinding
+}
+
+// bridgeOf renders a folder and decodes it strictly.
+func bridgeOf(t *testing.T, folder string) *bridged {
+	t.Helper()
+	text, err := render(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &bridged{
+		policies: map[string]*admissionv1.ValidatingAdmissionPolicy{}, bindings: map[string]*admissionv1.ValidatingAdmissionPolicyBinding{},
+	}
+	for one := range strings.SplitSeq(string(text), "\n---\n") {
+		var is struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		if err := yaml.Unmarshal([]byte(one), &is); err != nil {
+			t.Fatal(err)
+		}
+		into := map[string]any{
+			"DaemonSet jettison": &out.agent, "DaemonSet jettison-bridge": &out.bridge, "Namespace jettison-system": &out.namespace,
+			"ServiceAccount jettison-bridge": &out.account, "ClusterRole jettison-bridge": &out.cluster, "Role jettison-bridge": &out.own,
+			"ClusterRoleBinding jettison-bridge": &out.toCluster, "RoleBinding jettison-bridge": &out.toOwn,
+		}[is.Kind+" "+is.Metadata.Name]
+		switch is.Kind {
+		case "ConfigMap":
+			into = &out.config
+		case "ValidatingAdmissionPolicy":
+			out.policies[is.Metadata.Name] = &admissionv1.ValidatingAdmissionPolicy{}
+			into = out.policies[is.Metadata.Name]
+		case "ValidatingAdmissionPolicyBinding":
+			out.bindings[is.Metadata.Name] = &admissionv1.ValidatingAdmissionPolicyBinding{}
+			into = out.bindings[is.Metadata.Name]
+		}
+		if into == nil {
+			t.Fatalf("%s makes a %s %s", folder, is.Kind, is.Metadata.Name)
+		}
+		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
+			t.Errorf("%s: %s: %v", folder, is.Kind, err)
+		}
+	}
+	return out
+}
+
+func withBridge(t *testing.T) *bridged {
+	t.Helper()
+	return bridgeOf(t, filepath.Join("..", "overlays", "bridge"))
+}
+
+// The bridge has a token, and no privilege but the socket's group; the agent has the group, and no token.
+func TestTheBridge(t *testing.T) {
+	r := withBridge(t)
+	s := &r.bridge.Spec.Template.Spec
+	c := &s.Containers[0]
+	security := c.SecurityContext
+	for what, ok := range map[string]bool{
+		"a namespace of its own":     r.bridge.Namespace == "jettison-system" && r.account.Namespace == "jettison-system" && r.agent.Namespace == "kube-system",
+		"critical":                   s.PriorityClassName == "system-node-critical",
+		"its token":                  s.ServiceAccountName == r.account.Name && *s.AutomountServiceAccountToken && !*r.account.AutomountServiceAccountToken,
+		"the agent has none":         !*r.agent.Spec.Template.Spec.AutomountServiceAccountToken,
+		"no namespace of the host's": !s.HostPID && !s.HostNetwork && !s.HostIPC,
+		"a user of its own":          *s.SecurityContext.RunAsNonRoot && *s.SecurityContext.RunAsUser > 0 && *s.SecurityContext.RunAsGroup > 0,
+		"no capability":              slices.Equal(security.Capabilities.Drop, []v1.Capability{"ALL"}) && security.Capabilities.Add == nil,
+		"no more than that":          !*security.AllowPrivilegeEscalation && *security.ReadOnlyRootFilesystem && security.Privileged == nil,
+		"the runtime's seccomp":      s.SecurityContext.SeccompProfile.Type == v1.SeccompProfileTypeRuntimeDefault && s.SecurityContext.SELinuxOptions == nil,
+		"bounded memory":             c.Resources.Limits.Memory().String() == "64Mi",
+		"the socket's folder alone": len(s.Volumes) == 1 && s.Volumes[0].HostPath.Path == "/run/jettison" && len(c.VolumeMounts) == 1 &&
+			c.VolumeMounts[0].ReadOnly && c.VolumeMounts[0].MountPath == "/run/jettison",
+		"one container":     len(s.Containers) == 1 && len(s.InitContainers) == 0,
+		"selected":          maps.Equal(r.bridge.Spec.Selector.MatchLabels, map[string]string{"app.kubernetes.io/name": "jettison-bridge"}),
+		"its pod is":        r.bridge.Spec.Template.Labels["app.kubernetes.io/name"] == "jettison-bridge",
+		"the agent's is":    r.agent.Spec.Template.Labels["app.kubernetes.io/name"] == "jettison",
+		"hostPath is let":   r.namespace.Labels["pod-security.kubernetes.io/enforce"] == "privileged",
+		"not beside others": len(s.Tolerations) == 1 && s.Tolerations[0].Operator == v1.TolerationOpExists,
+	} {
+		if !ok {
+			t.Errorf("not so: %s", what)
+		}
+	}
+	node(t, c)
+	var config struct{ SocketGroup string }
+	if err := yaml.Unmarshal([]byte(r.config.Data["config.yaml"]), &config); err != nil || config.SocketGroup != "64113" || *s.SecurityContext.RunAsGroup != 64113 {
+		t.Errorf("the agent's socketGroup is %q (%v), the bridge's group %d", config.SocketGroup, err, *s.SecurityContext.RunAsGroup)
+	}
+}
+
+// What a bridge may ask, whole.
+func TestTheBridgesRights(t *testing.T) {
+	r := withBridge(t)
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	want := []rbacv1.PolicyRule{
+		rule("", "pods", "get", "list", "watch"), rule("", "pods/status", "patch"), rule("", "nodes", "get"), rule("", "nodes/status", "patch"),
+		rule("", "events", "create"),
+	}
+	if !reflect.DeepEqual(r.cluster.Rules, want) || r.cluster.AggregationRule != nil {
+		t.Errorf("cluster: %+v", r.cluster.Rules)
+	}
+	if want := []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "create", "patch")}; !reflect.DeepEqual(r.own.Rules, want) {
+		t.Errorf("own: %+v", r.own.Rules)
+	}
+	who := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "jettison-bridge", Namespace: "jettison-system"}}
+	if !reflect.DeepEqual(r.toCluster.Subjects, who) || !reflect.DeepEqual(r.toOwn.Subjects, who) || r.own.Namespace != "jettison-system" ||
+		r.toOwn.Namespace != "jettison-system" || r.toCluster.RoleRef.Name != r.cluster.Name || r.toOwn.RoleRef.Name != r.own.Name {
+		t.Errorf("%+v, %+v", r.toCluster, r.toOwn)
+	}
+}
+
+// Each thing that a role lets a bridge write is bound to its node by a policy, which denies where it cannot be judged.
+func TestEveryWriteIsBound(t *testing.T) {
+	r := withBridge(t)
+	bound := map[string]bool{}
+	for name, p := range r.policies {
+		b := r.bindings[name]
+		if b == nil || b.Spec.PolicyName != name || !slices.Equal(b.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) ||
+			b.Spec.MatchResources != nil || *p.Spec.FailurePolicy != admissionv1.Fail {
+			t.Errorf("%s is bound by %+v", name, b)
+		}
+		if len(p.Spec.MatchConditions) != 1 || p.Spec.MatchConditions[0].Expression !=
+			"request.userInfo.username == 'system:serviceaccount:jettison-system:jettison-bridge'" {
+			t.Errorf("%s is of %+v", name, p.Spec.MatchConditions)
+		}
+		if p.Spec.Validations[0].Expression != "variables.node != ''" {
+			t.Errorf("%s takes a token without a node", name)
+		}
+		for _, rule := range p.Spec.MatchConstraints.ResourceRules {
+			for _, resource := range rule.Resources {
+				for _, op := range rule.Operations {
+					bound[string(op)+" "+resource] = true
+				}
+			}
+		}
+	}
+	for _, rule := range slices.Concat(r.cluster.Rules, r.own.Rules) {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				op := map[string]string{"patch": "UPDATE", "update": "UPDATE", "create": "CREATE", "delete": "DELETE"}[verb]
+				if op != "" && !bound[op+" "+resource] {
+					t.Errorf("no policy binds %s of %s", verb, resource)
+				}
+			}
+		}
+	}
+	if len(r.policies) != 4 || len(r.bindings) != 4 {
+		t.Errorf("%d policies, %d bindings", len(r.policies), len(r.bindings))
+	}
+}
+
+// The component for SELinux changes the bridge's type, and nothing else.
+func TestTheBridgeWhereSELinuxEnforces(t *testing.T) {
+	fs, err := filesys.NewTmpConfirmedDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = filesys.MakeFsOnDisk().RemoveAll(fs.String()) })
+	copied(t, "..", fs.String())
+	own := filepath.Join(fs.String(), "own")
+	write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../overlays/bridge]
+components: [../components/bridge-selinux]
+`)
+	r, plain := bridgeOf(t, own), withBridge(t)
+	o := r.bridge.Spec.Template.Spec.SecurityContext.SELinuxOptions
+	if o == nil || o.Type != "spc_t" {
+		t.Errorf("%+v", o)
+	}
+	r.bridge.Spec.Template.Spec.SecurityContext.SELinuxOptions = nil
+	if !reflect.DeepEqual(r, plain) {
+		t.Error("something else is another, too")
+	}
+}

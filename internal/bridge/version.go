@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"jettison/internal/bridge/kube"
@@ -28,7 +29,7 @@ func (s *server) statuses(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if minor < statusMinor {
-		s.log.Warn("the API server is too old to hold a bridge to its node: there are events alone", "minor", minor, "needed", statusMinor)
+		s.log.Warn("the API server is older than 1.30 and cannot hold a bridge to its node: there are events alone", "version", fmt.Sprint("1.", minor))
 		return false, nil
 	}
 	return true, nil

@@ -56,8 +56,9 @@ type Deliverer struct {
 	status  bool // the pods' status is written, too
 	decided bool // whether it is, is known
 	entries []*entry
-	over    []string // oldest first
-	lost    []*v1.Event
+	over    []string    // oldest first
+	lost    []*v1.Event // events that records are lost, not sent yet
+	losses  retry       // of these
 	pace    pacer
 	away    time.Time // nothing is asked before then
 	pause   time.Duration
@@ -201,12 +202,14 @@ func (d *Deliverer) next(now time.Time) time.Duration {
 	}
 	sooner(d.away)
 	for _, e := range d.entries {
-		sooner(e.until)
+		sooner(e.patches.until)
+		sooner(e.events.until)
 		sooner(e.told.At)
 		if !e.held.IsZero() {
 			sooner(e.held.Add(HoldFor))
 		}
 	}
+	sooner(d.losses.until)
 	sooner(d.pace.next)
 	return wait
 }

@@ -19,7 +19,7 @@ const (
 	mendings = 20
 	// The pauses after what failed double from the first to the last.
 	firstPause, lastPause = 500 * time.Millisecond, 30 * time.Second
-	// refusedPause is that after what will be refused again: who installs a role or a policy may do so later.
+	// refusedPause is the last one after what is refused: who installs a role or a policy may do so later.
 	refusedPause = 5 * time.Minute
 )
 
@@ -31,12 +31,27 @@ type entry struct {
 	status bool    // its status needs nothing any more
 	told   verdict.Verdict
 
-	sent  map[string]bool // events that the API has, by name
-	until time.Time       // it is left alone until then; zero: it is not
-	pause time.Duration   // the last one; zero: none
-	held  time.Time       // since when the pod has been as it should be; zero: it is not
-	mends int
+	sent    map[string]bool // events that the API has, by name
+	patches retry
+	events  retry
+	held    time.Time // since when the pod has been as it should be; zero: it is not
+	mends   int
 }
+
+// retry says when something that failed is tried again.
+type retry struct {
+	until time.Time     // it is left alone until then; zero: it is not
+	pause time.Duration // the last one; zero: none
+}
+
+// failed has it wait before it is tried again: each time longer, up to a longest pause, or as long as the API asks for.
+func (r *retry) failed(now time.Time, longest, asked time.Duration) {
+	r.pause = min(max(2*r.pause, firstPause), longest)
+	r.until = now.Add(max(jittered(r.pause), asked))
+}
+
+// waits tells that its time has not come.
+func (r *retry) waits(now time.Time) bool { return now.Before(r.until) }
 
 // final tells that the agent will say nothing more of it.
 func (e *entry) final() bool { return verdict.Final(time.Now(), e.record) }
@@ -57,12 +72,3 @@ func (e *entry) current(watched *v1.Pod) *v1.Pod {
 	}
 	return watched
 }
-
-// failed has it wait before it is tried again: each time longer, or as long as the API asks for.
-func (e *entry) failed(now time.Time, asked time.Duration) {
-	e.pause = min(max(2*e.pause, firstPause), lastPause)
-	e.until = now.Add(max(jittered(e.pause), asked))
-}
-
-// went notes that something went well.
-func (e *entry) went() { e.pause, e.until = 0, time.Time{} }

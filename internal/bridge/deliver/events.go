@@ -36,27 +36,36 @@ func (p *pacer) may(now time.Time) bool {
 	return true
 }
 
+// waits tells that somebody waits for a place.
+func (p *pacer) waits() bool { return !p.next.IsZero() }
+
 // events sends those that are due. An error: the API is away.
 func (d *Deliverer) events(ctx context.Context) error {
 	d.pace.next = time.Time{}
-	for len(d.lost) > 0 {
-		if ok, err := d.send(ctx, d.lost[0]); err != nil || !ok {
-			return err
-		}
-		d.lost = d.lost[1:]
-	}
 	if !d.decided {
 		return nil
+	}
+	for len(d.lost) > 0 && !d.losses.waits(time.Now()) {
+		sent, err := d.send(ctx, d.lost[0], &d.losses)
+		if err != nil || d.pace.waits() {
+			return err
+		}
+		if sent {
+			d.lost = d.lost[1:]
+		}
 	}
 	for _, e := range d.entries {
 		if !e.status && e.told == (verdict.Verdict{}) && d.status { // what is said depends on what became of the pod
 			continue
 		}
-		for event := d.unsent(e); event != nil; event = d.unsent(e) {
-			if ok, err := d.send(ctx, event); err != nil || !ok {
+		for event := d.unsent(e); event != nil && !e.events.waits(time.Now()); event = d.unsent(e) {
+			sent, err := d.send(ctx, event, &e.events)
+			if err != nil || d.pace.waits() {
 				return err
 			}
-			e.sent[event.Name] = true
+			if sent {
+				e.sent[event.Name] = true
+			}
 		}
 	}
 	return nil
@@ -72,15 +81,20 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 	return nil
 }
 
-// send sends one event. !ok: its time has not come. One that is refused is given up.
-func (d *Deliverer) send(ctx context.Context, event *v1.Event) (ok bool, err error) {
+// send sends one event. !sent: its time has not come, or it is refused and sent again. One whose namespace goes is given up.
+func (d *Deliverer) send(ctx context.Context, event *v1.Event, again *retry) (sent bool, err error) {
 	if !d.pace.may(time.Now()) {
 		return false, nil
 	}
 	switch err := d.o.API.CreateEvent(ctx, event); kube.Means(err) {
 	case kube.None:
-	case kube.Refused, kube.NotFound, kube.Changed: // its namespace is going, or a policy lets nobody
-		d.o.Log.Warn("the API refuses an event: it is given up", "event", event.Namespace+"/"+event.Name, "error", err)
+		*again = retry{}
+	case kube.NotFound:
+		d.o.Log.Info("an event is given up: its namespace goes", "event", event.Namespace+"/"+event.Name, "error", err)
+	case kube.Refused, kube.Changed:
+		again.failed(time.Now(), refusedPause, 0)
+		d.o.Log.Warn("the API refuses an event: it is sent again", "event", event.Namespace+"/"+event.Name, "error", err)
+		return false, nil
 	default:
 		return false, err
 	}

@@ -17,7 +17,7 @@ func (d *Deliverer) statuses(ctx context.Context) error {
 		return nil
 	}
 	for _, e := range d.entries {
-		if e.status && e.final() || time.Now().Before(e.until) {
+		if e.status && e.final() || e.patches.waits(time.Now()) {
 			continue
 		}
 		if err := d.settle(ctx, e, synced); err != nil {
@@ -38,7 +38,7 @@ func (d *Deliverer) settle(ctx context.Context, e *entry, synced time.Time) erro
 			return err
 		}
 	}
-	e.failed(time.Now(), 0) // whoever changes the pod so fast is let through
+	e.patches.failed(time.Now(), lastPause, 0) // whoever changes the pod so fast is let through
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 	switch kube.Means(err) {
 	case kube.None:
 		e.last = is
-		e.went()
+		e.patches = retry{}
 		d.wrote(e, v)
 		return true, nil
 	case kube.Changed:
@@ -130,7 +130,7 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 		return false, nil
 	case kube.Failing: // it may be this pod alone, so others are not kept waiting
 		asked, _ := kube.AskAgain(err)
-		e.failed(now, asked)
+		e.patches.failed(now, lastPause, asked)
 		d.o.Log.Warn("the API fails to take a pod's status: it is told again", d.fields(e, "what", v.Act.String(), "error", err)...)
 		return false, nil
 	}
@@ -143,7 +143,7 @@ func (d *Deliverer) wrote(e *entry, v verdict.Verdict) {
 	case verdict.Mend:
 		d.o.Log.Warn("the pod's status was mended", d.fields(e, "reason", v.Why, "mends", e.mends)...)
 		if e.mends > 1 { // whoever takes it back is not fought with
-			e.until = time.Now().Add(jittered(firstPause << min(e.mends, 5)))
+			e.patches.until = time.Now().Add(jittered(firstPause << min(e.mends, 5)))
 		}
 	case verdict.Fail:
 		d.o.Log.Info("the pod is failed", d.fields(e, "after", time.Since(e.record.EndBegan().Time))...)
@@ -164,8 +164,8 @@ func (d *Deliverer) done(e *entry, v verdict.Verdict) {
 
 // refused has an entry wait for a role or a policy that lets the bridge do it.
 func (d *Deliverer) refused(e *entry, what string, err error) {
-	e.until = time.Now().Add(refusedPause)
-	d.o.Log.Error("the API refuses what is to be told", d.fields(e, "what", what, "error", err)...)
+	e.patches.failed(time.Now(), refusedPause, 0)
+	d.o.Log.Error("the API refuses what is to be told: it is told again", d.fields(e, "what", what, "error", err)...)
 }
 
 // fields are those of a line about an entry.

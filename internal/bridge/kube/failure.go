@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Failure is what an error means for whoever asks again.
@@ -15,8 +17,8 @@ type Failure int
 const (
 	None     Failure = iota
 	Changed          // the object is another by now: get it, and judge anew
-	NotFound         // there is none
-	Refused          // the same request will be refused again
+	NotFound         // there is none, or its namespace is being deleted
+	Refused          // by a role, a policy or a rule of the API. An API server that has just started refuses everybody, for it knows no roles yet
 	Failing          // the API server has a defect, or what it asks has: only this request may be concerned
 	Away             // nobody answers, or asks for time: no request will do better
 )
@@ -38,9 +40,9 @@ func Means(err error) Failure {
 	switch code := status.Status().Code; {
 	case code == http.StatusConflict:
 		return Changed
-	case code == http.StatusNotFound:
+	case code == http.StatusNotFound, apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
 		return NotFound
-	case code == http.StatusUnprocessableEntity && apierrors.HasStatusCause(err, causeInvalid): // the UID is another
+	case code == http.StatusUnprocessableEntity && apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueInvalid): // the UID is another
 		return Changed
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable, code == http.StatusUnauthorized:
 		return Away
@@ -49,9 +51,6 @@ func Means(err error) Failure {
 	}
 	return Refused
 }
-
-// causeInvalid is that of a field that must not change (apimachinery pkg/apis/meta/v1 CauseTypeFieldValueInvalid).
-const causeInvalid = "FieldValueInvalid"
 
 // AskAgain is when an API server asks to be asked again, from now on. !ok: it does not say.
 func AskAgain(err error) (after time.Duration, ok bool) {

@@ -118,7 +118,7 @@ func (s *Side) events(ctx context.Context, now time.Time) error {
 		if _, sent := s.sent[key]; sent {
 			continue
 		}
-		if err := s.o.API.CreateEvent(ctx, e); err != nil && kube.Means(err) != kube.Refused && kube.Means(err) != kube.NotFound {
+		if err := s.o.API.CreateEvent(ctx, e); err != nil && kube.Means(err) != kube.NotFound {
 			return err
 		}
 		s.sent[key] = now

@@ -14,8 +14,8 @@ func cleanupCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Take away what bridges wrote: conditions of nodes and Leases of their load",
-		Long: `cleanup takes the conditions Jettison* from every node, and deletes the Leases that tell their load. Take the bridges away first, or
-they write them again. It needs an operator's rights: to list nodes and patch their status, to list and delete leases.`,
+		Long: `cleanup takes the conditions Jettison* from every node, and deletes the Leases that tell their load. Take the bridges away
+first, or they write them again. It needs an operator's rights: to list nodes and patch their status, to list and delete leases.`,
 		Example: "  jettison-bridge cleanup --kubeconfig ~/.kube/config",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -13,12 +13,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"jettison/internal/printable"
-	"jettison/internal/show"
 )
 
 // version is set by the linker.
@@ -53,7 +53,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(stderr, "jettison-bridge:", show.OneLine(err.Error()))
+	fmt.Fprintln(stderr, "jettison-bridge:", strings.Join(strings.Fields(err.Error()), " "))
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
@@ -65,8 +65,9 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "jettison-bridge",
 		Short: "Ties one node's jettison to the Kubernetes API",
-		Long: `jettison-bridge ties the agent of one node to the Kubernetes API: the agent learns the node's pods with their priorities, and what it
-evicts is seen there, as a pod that Failed for the reason Evicted, and as events. It needs no privilege but to reach the agent's socket.
+		Long: `jettison-bridge ties the agent of one node to the Kubernetes API: the agent learns the node's pods with their priorities, and
+what it evicts is seen there, as a pod that Failed for the reason Evicted, and as events. It needs no privilege but to reach the
+agent's socket.
 
 Exit codes: 0 done; 1 failed; 2 bad usage. An error is one line on stderr.`,
 		Example:       "  jettison-bridge run --node-name node-1 --kubeconfig bridge.conf\n  jettison-bridge cleanup --kubeconfig ~/.kube/config",

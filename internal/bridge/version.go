@@ -8,8 +8,8 @@ import (
 	"jettison/internal/bridge/kube"
 )
 
-// statusMinor is the first minor version of Kubernetes 1 whose admission policies can hold a bridge to its node: they are stable, and tokens
-// say which node theirs is (kube_features.go, ValidatingAdmissionPolicy and ServiceAccountTokenPodNodeInfo, v1.30).
+// statusMinor is the first minor version of Kubernetes 1 whose admission policies can hold a bridge to its node: they are stable, and
+// tokens say which node theirs is (kube_features.go, ValidatingAdmissionPolicy and ServiceAccountTokenPodNodeInfo, v1.30).
 const statusMinor = 30
 
 // server is the API server, as far as its version matters.
@@ -29,7 +29,8 @@ func (s *server) statuses(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if minor < statusMinor {
-		s.log.Warn("the API server is older than 1.30 and cannot hold a bridge to its node: there are events alone", "version", fmt.Sprint("1.", minor))
+		s.log.Warn("the API server is older than 1.30 and cannot hold a bridge to its node: there are events alone",
+			"version", fmt.Sprint("1.", minor))
 		return false, nil
 	}
 	return true, nil

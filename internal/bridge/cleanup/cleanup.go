@@ -1,5 +1,5 @@
-// Package cleanup takes away what bridges have written to a cluster: the conditions of nodes, and the Leases that tell their load. It is for
-// an operator who takes jettison away, with rights that no bridge has. Statuses of pods that were evicted stay, for they are true, and
+// Package cleanup takes away what bridges have written to a cluster: the conditions of nodes, and the Leases that tell their load. It is
+// for an operator who takes jettison away, with rights that no bridge has. Statuses of pods that were evicted stay, for they are true, and
 // events go by themselves.
 package cleanup
 

@@ -107,7 +107,7 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 	now, r := time.Now(), e.record
 	if v.Act == verdict.Mend {
 		if e.held = (time.Time{}); e.mends >= mendings {
-			d.o.Log.Error("the pod's status is taken back again and again: it stays as it is", d.fields(e, "reason", v.Why)...)
+			d.o.Log.Error("the pod's status is taken back again and again: it stays as it is", append(d.fields(e), "reason", v.Why)...)
 			e.status = true
 			return false, nil
 		}
@@ -131,7 +131,7 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 	case kube.Failing: // it may be this pod alone, so others are not kept waiting
 		asked, _ := kube.AskAgain(err)
 		e.patches.failed(now, lastPause, asked)
-		d.o.Log.Warn("the API fails to take a pod's status: it is told again", d.fields(e, "what", v.Act.String(), "error", err)...)
+		d.o.Log.Warn("the API fails to take a pod's status: it is told again", append(d.fields(e), "what", v.Act.String(), "error", err)...)
 		return false, nil
 	}
 	return false, err
@@ -141,23 +141,23 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 func (d *Deliverer) wrote(e *entry, v verdict.Verdict) {
 	switch v.Act {
 	case verdict.Mend:
-		d.o.Log.Warn("the pod's status was mended", d.fields(e, "reason", v.Why, "mends", e.mends)...)
+		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends", e.mends)...)
 		if e.mends > 1 { // whoever takes it back is not fought with
 			e.patches.until = time.Now().Add(jittered(firstPause << min(e.mends, 5)))
 		}
 	case verdict.Fail:
-		d.o.Log.Info("the pod is failed", d.fields(e, "after", time.Since(e.record.EndBegan().Time))...)
+		d.o.Log.Info("the pod is failed", append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
 	case verdict.Mark:
 		d.o.Log.Info("the pod is marked as about to be disrupted", d.fields(e)...)
 	case verdict.Unmark:
-		d.o.Log.Info("the pod is marked as not disrupted", d.fields(e, "reason", v.Why)...)
+		d.o.Log.Info("the pod is marked as not disrupted", append(d.fields(e), "reason", v.Why)...)
 	}
 }
 
 // done notes that the pod's status needs nothing any more. While the agent has more to say, that may change.
 func (d *Deliverer) done(e *entry, v verdict.Verdict) {
 	if !e.status {
-		d.o.Log.Debug("nothing is written to the pod's status", d.fields(e, "reason", v.Why)...)
+		d.o.Log.Debug("nothing is written to the pod's status", append(d.fields(e), "reason", v.Why)...)
 	}
 	e.status = true
 }
@@ -165,10 +165,10 @@ func (d *Deliverer) done(e *entry, v verdict.Verdict) {
 // refused has an entry wait for a role or a policy that lets the bridge do it.
 func (d *Deliverer) refused(e *entry, what string, err error) {
 	e.patches.failed(time.Now(), refusedPause, 0)
-	d.o.Log.Error("the API refuses what is to be told: it is told again", d.fields(e, "what", what, "error", err)...)
+	d.o.Log.Error("the API refuses what is to be told: it is told again", append(d.fields(e), "what", what, "error", err)...)
 }
 
 // fields are those of a line about an entry.
-func (d *Deliverer) fields(e *entry, more ...any) []any {
-	return append([]any{"pod", e.record.Pod.Title(), "uid", e.record.Pod.UID, "record", e.record.ID}, more...)
+func (d *Deliverer) fields(e *entry) []any {
+	return []any{"pod", e.record.Pod.Title(), "uid", e.record.Pod.UID, "record", e.record.ID}
 }

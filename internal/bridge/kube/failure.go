@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Failure is what an error means for whoever asks again.
@@ -18,15 +17,10 @@ const (
 	None     Failure = iota
 	Changed          // the object is another by now: get it, and judge anew
 	NotFound         // there is none, or its namespace is being deleted
-	Refused          // by a role, a policy or a rule of the API. An API server that has just started refuses everybody, for it knows no roles yet
+	Refused          // by a role, a policy or a rule of the API; by a server that has just started, for it knows no roles yet
 	Failing          // the API server has a defect, or what it asks has: only this request may be concerned
 	Away             // nobody answers, or asks for time: no request will do better
 )
-
-var failures = [...]string{"none", "changed", "not found", "refused", "failing", "away"}
-
-// String is the failure in words.
-func (f Failure) String() string { return failures[f] }
 
 // Means says what an error of a Client means.
 func Means(err error) Failure {
@@ -42,8 +36,6 @@ func Means(err error) Failure {
 		return Changed
 	case code == http.StatusNotFound, apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
 		return NotFound
-	case code == http.StatusUnprocessableEntity && apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueInvalid): // the UID is another
-		return Changed
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable, code == http.StatusUnauthorized:
 		return Away
 	case code >= http.StatusInternalServerError, code == http.StatusRequestTimeout:

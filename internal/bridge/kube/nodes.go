@@ -24,7 +24,8 @@ func (c *Client) Node(ctx context.Context, name string) (*v1.Node, error) {
 // PatchNodeStatus applies a strategic merge patch to a node's status, and returns the node as it is then.
 func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) (*v1.Node, error) {
 	var out v1.Node
-	if err := c.patch(ctx, c.core, types.StrategicMergePatchType, object{resource: "nodes", name: name, part: "status"}, body, &out); err != nil {
+	o := object{resource: "nodes", name: name, part: "status"}
+	if err := c.patch(ctx, c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil

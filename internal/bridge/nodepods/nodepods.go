@@ -1,8 +1,8 @@
 // Package nodepods keeps the agent's pod objects exact: it watches this node's pods at the cluster's API, and no others, and hands to the
 // agent what that uses of them. It keeps a copy for who writes their status.
 //
-// What the agent was told stays when the bridge ends, restarts, or loses the API: a pod is taken away only where the API has said that it is
-// gone.
+// What the agent was told stays when the bridge ends, restarts, or loses the API: a pod is taken away only where the API has said that
+// it is gone.
 //
 //	nodepods.go  Pods: the watch and the telling, and when they run
 //	store.go     the copy
@@ -62,8 +62,8 @@ func (p *Pods) Run(ctx context.Context) {
 // lasted is how long a watch has to have held for its end to be no failure.
 const lasted = 2 * time.Minute
 
-// watch fills the copy. The reflector lists once, or is sent everything as a watch where the server can; it goes on where a watch that broke
-// off ended, and begins anew where the server does not know that place any more.
+// watch fills the copy. The reflector lists once, or is sent everything as a watch where the server can; it goes on where a watch that
+// broke off ended, and begins anew where the server does not know that place any more.
 func (p *Pods) watch(ctx context.Context) {
 	r := cache.NewReflectorWithOptions(p.o.From, &v1.Pod{}, p.store, cache.ReflectorOptions{Name: "pods of this node"})
 	for pause := time.Duration(0); ctx.Err() == nil; {

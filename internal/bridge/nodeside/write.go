@@ -64,6 +64,7 @@ func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
 	}
 	is, err := s.o.API.PatchNodeStatus(ctx, s.o.Node, body("status", map[string]any{"conditions": due}))
 	if err != nil {
+		s.node = nil // it may be another by now
 		return err
 	}
 	s.logChanged(due)

@@ -38,9 +38,9 @@ type NodeOptions struct {
 	Period time.Duration
 }
 
-// NodeConditions are those that the node's status should have by now and does not: nil where nothing is to be written. was are those that it
-// has, s what the agent has said last and heard when; a nil s: nothing yet. Where there is no kubelet nothing is written: conditions that are
-// fresh beside a node that nobody vouches for would pretend that it is looked after.
+// NodeConditions are those that the node's status should have by now and does not: nil where nothing is to be written. was are those that
+// it has, s what the agent has said last and heard when; a nil s: nothing yet. Where there is no kubelet nothing is written: conditions
+// that are fresh beside a node that nobody vouches for would pretend that it is looked after.
 func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeCondition, o NodeOptions) []v1.NodeCondition {
 	if s == nil || !s.Kubelet {
 		return nil
@@ -68,7 +68,9 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 }
 
 // judgeCondition says what a condition is, and why.
-func judgeCondition(now time.Time, s *api.State, heard time.Time, kind v1.NodeConditionType, o NodeOptions) (v1.ConditionStatus, string, string) {
+func judgeCondition(
+	now time.Time, s *api.State, heard time.Time, kind v1.NodeConditionType, o NodeOptions,
+) (status v1.ConditionStatus, reason, message string) {
 	if now.Sub(heard) > SilentFor {
 		return v1.ConditionUnknown, reasonUnknown, "jettison on this node has said nothing since " + heard.UTC().Format(time.RFC3339)
 	}

@@ -79,7 +79,8 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []
 		APIVersion: "v1", Kind: "Pod", Namespace: r.Pod.Namespace, Name: r.Pod.Name, UID: types.UID(r.Pod.UID),
 	}}
 	if Abandoned(r) {
-		return []*v1.Event{pod.event(reasonAbandoned, "The pod was chosen for eviction, and lives: "+r.Outcome.String()+". "+r.Message, r.ID, "abandoned")}
+		text := "The pod was chosen for eviction, and lives: " + r.Outcome.String() + ". " + r.Message
+		return []*v1.Event{pod.event(reasonAbandoned, text, r.ID, "abandoned")}
 	}
 	if !dead(r) {
 		return nil

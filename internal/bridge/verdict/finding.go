@@ -17,8 +17,8 @@ const FindingsEvery = 10 * time.Minute
 // MaxFindings bounds the findings of one state: a node of a thousand pods at their limits makes no thousand events.
 const MaxFindings = 16
 
-// Findings are events of what a state tells and no record does: a breaker that opened, a headroom that is too small, pods at limits of their
-// own. They are the same within FindingsEvery.
+// Findings are events of what a state tells and no record does: a breaker that opened, a headroom that is too small, pods at limits of
+// their own. They are the same within FindingsEvery.
 func Findings(s *api.State, node string) []*v1.Event {
 	var out []*v1.Event
 	at, when := s.Time, bucket(s.Time)
@@ -42,7 +42,8 @@ func Findings(s *api.State, node string) []*v1.Event {
 		pod := about{node: node, time: l.Since, warning: true, object: v1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: l.Pod.Namespace, Name: l.Pod.Name, UID: types.UID(l.Pod.UID),
 		}}
-		out = append(out, pod.event("MemoryLimitHit", "The pod is at a memory limit of its own: this is not the node's pressure", "ownlimit", when))
+		const text = "The pod is at a memory limit of its own: this is not the node's pressure"
+		out = append(out, pod.event("MemoryLimitHit", text, "ownlimit", when))
 	}
 	return out
 }

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// What is wrong with a command line is one line, and exit code 2.
+func TestBadUsage(t *testing.T) {
+	t.Setenv("NODE_NAME", "")
+	for want, args := range map[string][]string{
+		`there is no command "walk"`:          {"walk"},
+		"unknown flag: --nope":                {"run", "--nope"},
+		`run takes no arguments, got ["x"]`:   {"run", "x"},
+		`--log-level "loud"`:                  {"run", "--log-level=loud"},
+		`--log-format "xml"`:                  {"run", "--log-format=xml"},
+		"in no pod of a cluster name a":       {"run"},
+		"find the cluster's API by /nowhere:": {"cleanup", "--kubeconfig=/nowhere"},
+	} {
+		var out, errs bytes.Buffer
+		if code := execute(t.Context(), args, &out, &errs); code != exitUsage || strings.Count(errs.String(), "\n") != 1 ||
+			!strings.Contains(errs.String(), want) || out.Len() > 0 {
+			t.Errorf("%v: exit code %d, %q, %q, want %q", args, code, errs.String(), out.String(), want)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for want, args := range map[string][]string{"devel\n": {"--version"}, "ties the agent of one node": {}, "cleanup": {"--help"}} {
+		var out, errs bytes.Buffer
+		if code := execute(t.Context(), args, &out, &errs); code != exitOK || errs.Len() > 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, out.String(), errs.String())
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/internal/bridge/verdict"
+)
+
+// cluster has nodes and leases, and keeps what is done to them.
+type cluster struct {
+	nodes  []v1.Node
+	leases []coordinationv1.Lease
+	did    []string
+}
+
+func (c *cluster) EachNode(_ context.Context, each func(*v1.Node) error) error {
+	for i := range c.nodes {
+		if err := each(&c.nodes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) PatchNodeStatus(_ context.Context, name string, body []byte) (*v1.Node, error) {
+	if name == "bad" {
+		return nil, errors.New("patch nodes/status bad: no")
+	}
+	c.did = append(c.did, name+" "+string(body))
+	return nil, nil
+}
+
+func (c *cluster) Leases(context.Context, string) ([]coordinationv1.Lease, error) {
+	return c.leases, nil
+}
+
+func (c *cluster) DeleteLease(_ context.Context, namespace, name string) error {
+	c.did = append(c.did, "delete "+namespace+"/"+name)
+	return nil
+}
+
+func node(name string, conditions ...v1.NodeConditionType) v1.Node {
+	out := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, c := range conditions {
+		out.Status.Conditions = append(out.Status.Conditions, v1.NodeCondition{Type: c})
+	}
+	return out
+}
+
+// What bridges wrote goes, and nothing else; a node that fails keeps no other from being cleaned.
+func TestRun(t *testing.T) {
+	lease := func(name string, annotations map[string]string) coordinationv1.Lease {
+		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "jettison-system", Name: name, Annotations: annotations}}
+	}
+	c := &cluster{
+		nodes: []v1.Node{node("bad", "JettisonMemoryPressure"), node("a", "Ready", "JettisonMemoryPressure", "MemoryPressure"), node("b", "Ready")},
+		leases: []coordinationv1.Lease{
+			lease("a", map[string]string{verdict.LoadAnnotation: "{}"}), lease("jettison-cluster", nil),
+		},
+	}
+	var out strings.Builder
+	err := Run(t.Context(), c, "jettison-system", &out)
+	if err == nil || err.Error() != "patch nodes/status bad: no" {
+		t.Error(err)
+	}
+	const want = `a {"status":{"conditions":[{"$patch":"delete","type":"JettisonMemoryPressure"}]}}` + "\ndelete jettison-system/a"
+	if got := strings.Join(c.did, "\n"); got != want {
+		t.Errorf("did\n%s\nwant\n%s", got, want)
+	}
+	if got := out.String(); got != "node a: conditions JettisonMemoryPressure are gone\n1 nodes and 1 leases were cleaned\n" {
+		t.Error(got)
+	}
+}

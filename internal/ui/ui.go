@@ -67,6 +67,7 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	w := &watch{client: api.New(api.Options{Socket: o.Socket, Limit: askLimit}), board: b, poked: make(chan struct{}, 1)}
 	var beside sync.WaitGroup
 	beside.Go(func() { w.run(ctx) })
+	beside.Go(func() { w.keep(ctx) })
 	beside.Go(func() { w.follow(ctx) })
 	defer beside.Wait()
 	defer cancel()

@@ -32,6 +32,7 @@ type testAgent struct {
 	path    string
 	server  *socket.Server
 	log     *slog.Logger
+	looks   func() // before it answers who would go; nil: nothing
 	mu      sync.Mutex
 	records []*api.Record
 }
@@ -55,6 +56,9 @@ func (a *testAgent) start() {
 		Path: a.path, Pods: podstore.New(),
 		State: func() any { return stateAt(time.Now(), 500) },
 		Outlook: func() any {
+			if a.looks != nil {
+				a.looks()
+			}
 			return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{{Signal: stats.SignalMemoryAvailable}}}
 		},
 		Reads: endpoints.New(endpoints.Options{Events: ring, Records: recent{agent: a}}),
@@ -166,6 +170,28 @@ func TestTheAgentGoesAndComesBack(t *testing.T) {
 	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 2 })
 	a.log.Info("garbage collected", "freed", 5)
 	until(b, partEvents, func(e *eventsPart) bool { return len(e.Garbage) == 1 })
+	a.stop()
+}
+
+// An agent that looks at each of its pods for who would go holds up nothing that tells of an eviction.
+func TestAnEvictionIsNotWaitedFor(t *testing.T) {
+	a := newTestAgent(t)
+	looks, ended := make(chan struct{}, 64), make(chan struct{})
+	a.looks = func() { looks <- struct{}{}; <-ended }
+	a.start()
+	b := a.run()
+	<-looks
+	a.mu.Lock()
+	a.records = []*api.Record{{ID: "first"}}
+	a.mu.Unlock()
+	a.log.Info("evicted", "victim", "shop/leaker")
+	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 1 })
+	select {
+	case <-looks:
+		t.Error("the look had ended, or was given up, before the eviction was told")
+	default:
+	}
+	close(ended)
 	a.stop()
 }
 

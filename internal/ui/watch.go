@@ -25,12 +25,14 @@ const (
 type watch struct {
 	client *api.Client
 	board  *board
-	poked  chan struct{} // one slot: an event tells of an eviction
+	poked  chan struct{} // one slot: an event tells of an eviction, or the agent is back
 
-	outlooked, recorded time.Time // when it was last asked for these; zero: that is due
+	// Of run.
+	outlooked time.Time // when it was last asked for that; zero: that is due
+	isAway    bool      // it did not answer the last time
 }
 
-// run asks once a second, and when there is a reason to.
+// run asks for the State once a second and when somebody begins to look, and for the outlook.
 func (w *watch) run(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -40,10 +42,39 @@ func (w *watch) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-w.poked:
-			w.recorded = time.Time{}
 		case <-w.board.arrived:
 		}
+	}
+}
+
+// keep asks for records when an event tells of an eviction, while one is under way, and now and then. It is not run's: an agent that looks at
+// each of its pods for the outlook would hold up what shows that one is gone.
+func (w *watch) keep(ctx context.Context) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var recorded time.Time
+	for {
+		if now := time.Now(); now.Sub(recorded) >= recordsEvery || w.board.running() {
+			if records, err := w.client.Records(ctx); err == nil || unknown(err) {
+				recorded = now
+				w.board.recorded(records)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-w.poked:
+			recorded = time.Time{}
+		}
+	}
+}
+
+// poke has records asked for at once.
+func (w *watch) poke() {
+	select {
+	case w.poked <- struct{}{}:
+	default:
 	}
 }
 
@@ -56,15 +87,13 @@ func (w *watch) ask(ctx context.Context) {
 	now := time.Now()
 	if err != nil {
 		w.board.away(now, err)
-		w.outlooked, w.recorded = time.Time{}, time.Time{}
+		w.outlooked, w.isAway = time.Time{}, true
 		return
 	}
 	w.board.answered(now, state)
-	if now.Sub(w.recorded) >= recordsEvery || w.board.running() {
-		if records, err := w.client.Records(ctx); err == nil || unknown(err) {
-			w.recorded = now
-			w.board.recorded(records)
-		}
+	if w.isAway {
+		w.isAway = false
+		w.poke()
 	}
 	if w.board.seen() && now.Sub(w.outlooked) >= outlookEvery {
 		if outlook, err := w.client.Outlook(ctx); err == nil || unknown(err) {
@@ -88,10 +117,7 @@ func (w *watch) follow(ctx context.Context) {
 			last = max(last, e.Seq)
 			w.board.happened(e)
 			if e.Kind == api.EventEviction {
-				select {
-				case w.poked <- struct{}{}:
-				default:
-				}
+				w.poke()
 			}
 			return nil
 		})

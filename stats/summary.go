@@ -194,7 +194,7 @@ type PodMemoryStats struct {
 type ContainerStats struct {
 	Name      string // empty: the runtime has not told
 	ID        string
-	StartTime time.Time
+	StartTime time.Time // when it was created, as the kubelet has it (pkg/kubelet/stats/cri_stats_provider.go, v1.36.3)
 	CPU       CPUStats
 	Memory    ContainerMemoryStats
 	Rootfs    Opt[FsUsage] // writable layer
@@ -212,4 +212,5 @@ type ContainerMemoryStats struct {
 	PageFaults      Opt[uint64]
 	MajorPageFaults Opt[uint64]
 	LimitBytes      Opt[uint64] // memory.max; absent: none
+	SwapLimitBytes  Opt[uint64] // memory.swap.max; absent: none
 }

@@ -84,7 +84,10 @@ func TestTheStateCountsUnknownPriorities(t *testing.T) {
 		if *got.UnknownPriority != (api.UnknownPriority{Pods: unknown, Unprotected: unknown}) {
 			t.Errorf("%s: %+v of unknown priority", name, *got.UnknownPriority)
 		}
-		if got.UnknownPriority = nil; got != want {
+		if got.ClientHeard == nil {
+			t.Errorf("%s: no client was heard", name)
+		}
+		if got.UnknownPriority, got.ClientHeard = nil, nil; got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}

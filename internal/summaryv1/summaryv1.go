@@ -107,6 +107,11 @@ func swap(at time.Time, used, free stats.Opt[uint64]) *v1alpha1.SwapStats {
 	return &v1alpha1.SwapStats{Time: metav1.NewTime(at), SwapUsageBytes: ptr(used), SwapAvailableBytes: ptr(free)}
 }
 
+// left is what is left of a limit; absent: there is none, or what is used is not known.
+func left(limit, used stats.Opt[uint64]) stats.Opt[uint64] {
+	return stats.Opt[uint64]{V: limit.V - min(limit.V, used.V), OK: limit.OK && used.OK}
+}
+
 func pod(p *stats.PodStats, n *stats.NodeStats) v1alpha1.PodStats {
 	m := p.Memory
 	out := v1alpha1.PodStats{
@@ -194,7 +199,7 @@ func container(c *stats.ContainerStats, n *stats.NodeStats) v1alpha1.ContainerSt
 	out := v1alpha1.ContainerStats{
 		Name: c.Name, StartTime: metav1.NewTime(c.StartTime), CPU: cpu(c.CPU, stats.Opt[stats.PSIStats]{}),
 		Memory: memory(m, stats.Opt[stats.PSIStats]{}),
-		Swap:   swap(m.Time, m.SwapBytes, stats.Opt[uint64]{}),
+		Swap:   swap(m.Time, m.SwapBytes, left(m.SwapLimitBytes, m.SwapBytes)),
 	}
 	if out.Name == "" { // the runtime has not told: its cgroup's name says at least which it is
 		out.Name = c.ID

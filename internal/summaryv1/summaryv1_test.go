@@ -55,7 +55,8 @@ func TestFiguresAndUnits(t *testing.T) {
 			PodRef: stats.PodReference{Name: "web", Namespace: "default", UID: "u"},
 			Memory: stats.PodMemoryStats{Time: at, WorkingSetBytes: known(30), LimitBytes: known(100), AnonBytes: known(20)},
 			CPU:    stats.CPUStats{Time: at, Usage: stats.Some(3 * time.Second)}, Processes: known(3),
-			Containers: []stats.ContainerStats{{Name: "main", Processes: known(2), Rootfs: stats.Some(stats.FsUsage{UsedBytes: 4}), Logs: stats.Some(stats.FsUsage{UsedBytes: 3})}, {ID: "unnamed", Processes: known(0)}},
+			Containers: []stats.ContainerStats{{Name: "main", Processes: known(2),
+				Memory: stats.ContainerMemoryStats{Time: at, SwapBytes: known(3), SwapLimitBytes: known(10)}, Rootfs: stats.Some(stats.FsUsage{UsedBytes: 4}), Logs: stats.Some(stats.FsUsage{UsedBytes: 3})}, {ID: "unnamed", Processes: known(0)}},
 			EphemeralStorage: stats.PodStorageStats{UsedBytes: known(11), InodesUsed: known(2), Volumes: []stats.VolumeStats{
 				{Name: "disk", FsUsage: stats.FsUsage{UsedBytes: 5}}, {Name: "memory", Memory: true, FsUsage: stats.FsUsage{UsedBytes: 6}}}},
 			Network: stats.Some(stats.NetworkStats{Interfaces: []stats.InterfaceStats{{Name: "aux", RxBytes: 1}, {Name: "eth0", RxBytes: 2}}}),
@@ -71,6 +72,7 @@ func TestFiguresAndUnits(t *testing.T) {
 		"name":                                  n.NodeName == "n1" && p.PodRef.Name == "web",
 		"available of a limit":                  *p.Memory.AvailableBytes == 70 && *p.Memory.RSSBytes == 20,
 		"CPU in nanoseconds":                    *p.CPU.UsageCoreNanoSeconds == 3e9,
+		"swap left of a limit":                  *p.Containers[0].Swap.SwapAvailableBytes == 7 && *p.Containers[0].Swap.SwapUsageBytes == 3,
 		"processes without the sandbox's":       *p.ProcessStats.ProcessCount == 2,
 		"the pod's interface is eth0":           p.Network.Name == "eth0" && *p.Network.RxBytes == 2 && len(p.Network.Interfaces) == 2,
 		"disk of the node":                      *p.EphemeralStorage.UsedBytes == 11 && *p.EphemeralStorage.AvailableBytes == 7,

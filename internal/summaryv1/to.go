@@ -176,7 +176,7 @@ func toContainer(c *v1alpha1.ContainerStats, out *stats.ContainerStats) {
 		}
 	}
 	if c.Swap != nil {
-		out.Memory.SwapBytes = opt(c.Swap.SwapUsageBytes)
+		out.Memory.SwapBytes, out.Memory.SwapLimitBytes = opt(c.Swap.SwapUsageBytes), both(c.Swap.SwapAvailableBytes, c.Swap.SwapUsageBytes)
 	}
 	out.Rootfs, out.Logs = toUsage(c.Rootfs), toUsage(c.Logs)
 }

@@ -93,6 +93,7 @@ func truthful(s *stats.Summary) {
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			c.Memory.LimitBytes.V = max(c.Memory.LimitBytes.V, c.Memory.WorkingSetBytes.V)
+			c.Memory.SwapLimitBytes.V = max(c.Memory.SwapLimitBytes.V, c.Memory.SwapBytes.V)
 		}
 	}
 }

@@ -155,10 +155,7 @@ func (p *Pod) describeContainers(out *stats.PodStats) {
 			continue
 		}
 		c := &p.Containers[at]
-		s.Name, s.StartTime = c.Name, c.StartedAt
-		if s.StartTime.IsZero() {
-			s.StartTime = c.CreatedAt
-		}
+		s.Name, s.StartTime = c.Name, c.CreatedAt
 	}
 	slices.SortFunc(out.Containers, func(a, b stats.ContainerStats) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))

@@ -256,7 +256,7 @@ func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.C
 	if k.containers == nil {
 		k.containers = map[string]usageSample{}
 	}
-	var errs [6]error
+	var errs [7]error
 	last := k.containers[name]
 	out.CPU, errs[0] = c.cpuStats(now, g, &last)
 	k.containers[name] = last
@@ -271,6 +271,7 @@ func (c *Reader) container(now time.Time, k *podGroup, name string) (out stats.C
 	}
 	m.SwapBytes, errs[3] = optional(g.MemorySwapCurrent(c.buf))
 	m.LimitBytes, errs[4] = limit(g.MemoryMax(c.buf))
+	m.SwapLimitBytes, errs[6] = limit(g.MemorySwapMax(c.buf))
 	left := maxCounted
 	n, whole, err := c.countTree(path, &left)
 	errs[5], out.Processes = err, stats.Opt[uint64]{V: n, OK: whole && err == nil}

@@ -20,7 +20,6 @@
 //	eventscommand.go   events: internal/events
 //	uicommand.go       ui: internal/ui
 //	healthcommand.go   health: package api
-//	unknown.go         words that are no command, and flags that there are not
 package main
 
 import (
@@ -36,6 +35,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/ask"
+	"jettison/internal/commandline"
 	"jettison/internal/kill"
 	"jettison/internal/printable"
 	"jettison/internal/show"
@@ -79,8 +79,10 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stderr = printable.Writer(stderr)
 	root := command(screen, stderr)
 	root.SetArgs(args)
-	err := unknownCommand(root, args)
-	if err == nil {
+	err := commandline.Unknown(root, args)
+	if err != nil {
+		err = usageError{err}
+	} else {
 		err = root.ExecuteContext(ctx)
 	}
 	switch {
@@ -127,13 +129,13 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 refused (admit). A
 where --log-format is json.`,
 		Example:       "  jettison status\n  jettison explain memory.available\n  jettison records --since 24h\n  jettison run --dry-run",
 		SilenceErrors: true, SilenceUsage: true, Version: version,
-		Args: cobra.ArbitraryArgs, // unknownCommand has seen to them
+		Args: cobra.ArbitraryArgs, // commandline.Unknown has seen to them
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(wrongFlag)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{commandline.WrongFlag(cmd, err)} })
 	root.AddCommand(
 		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout, stderr), explainCommand(stdout, stderr),
 		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),

@@ -1,4 +1,6 @@
-package main
+// Package commandline is what the programs of this module share in how they are called: what is wrong with a word that is no command, and
+// with a flag that there is not. Errors name the command whose help tells more; which exit code they mean is the program's.
+package commandline
 
 import (
 	"errors"
@@ -12,9 +14,9 @@ import (
 	"jettison/internal/nearest"
 )
 
-// unknownCommand is what is wrong with the first word of a command line that is no command, and with the second where the first has
+// Unknown is what is wrong with the first word of a command line that is no command, and with the second where the first has
 // commands of its own: also with --help after it, which would else get the help of another one.
-func unknownCommand(root *cobra.Command, args []string) error {
+func Unknown(root *cobra.Command, args []string) error {
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		return nil // a shell asks what may follow: cobra adds this command when it runs
 	}
@@ -32,7 +34,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 			continue
 		}
 		name := strings.TrimPrefix(found.CommandPath()+" "+word, root.Name()+" ")
-		return usageError{fmt.Errorf("unknown command %q%s: see %s --help", name, meant(found, word), found.CommandPath())}
+		return fmt.Errorf("unknown command %q%s: see %s --help", name, meant(found, word), found.CommandPath())
 	}
 	return nil
 }
@@ -49,8 +51,8 @@ func meant(above *cobra.Command, word string) string {
 	return nearest.Question(word, names)
 }
 
-// wrongFlag is what is wrong with the flags of a command.
-func wrongFlag(cmd *cobra.Command, err error) error {
+// WrongFlag is what is wrong with the flags of a command.
+func WrongFlag(cmd *cobra.Command, err error) error {
 	question := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		word := unknown.GetSpecifiedName()
@@ -61,7 +63,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 			question = fmt.Sprintf(": did you mean --%s?", name)
 		}
 	}
-	return usageError{fmt.Errorf("%w%s: see %s --help", err, question, cmd.CommandPath())}
+	return fmt.Errorf("%w%s: see %s --help", err, question, cmd.CommandPath())
 }
 
 // flags are the names of a command's flags.

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = execute(t.Context(), args, strings.NewReader(stdin), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestWhatIsNoCommandIsSaidInALine(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"version"}, exitOK, ""},
+		{[]string{"verson"}, exitUsage, `unknown command "verson": did you mean "version"?`},
+		{[]string{"version", "now"}, exitUsage, "version takes no arguments"},
+		{[]string{"--vorsion"}, exitUsage, "did you mean --version?"},
+	} {
+		code, _, stderr := run(t, "", c.args...)
+		if code != c.code || !strings.Contains(stderr, c.says) || c.says != "" && strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: exit code %d, %s", c.args, code, stderr)
+		}
+	}
+}

@@ -1,7 +1,8 @@
 // Command jettison-cluster is the part of jettison that a cluster has once: it holds flags and wiring; what a command does is in a room of
 // internal.
 //
-//	main.go  the root command, exit codes
+//	main.go          the root command, exit codes
+//	nodescommand.go  nodes: internal/cluster/replay
 package main
 
 import (
@@ -83,7 +84,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{commandline.WrongFlag(cmd, err)} })
-	root.AddCommand(versionCommand(stdout))
+	root.AddCommand(nodesCommand(stdin, stdout), versionCommand(stdout))
 	return root
 }
 

@@ -4,7 +4,6 @@
 //	frame.go      a frame is made, of a live look
 //	agent.go      what a Summary cannot hold
 //	json.go       how both are read and written
-//	fault.go      errors with line and field
 //	check.go      what is wrong with a frame that is well-formed
 //	plausible.go  numbers that can be true
 //	reader.go     Reader: frames from a file, a compressed one too

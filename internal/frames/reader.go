@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"time"
 
@@ -177,7 +178,7 @@ func (r *Reader) decode(d *decoding) (*Frame, error) {
 	}
 	f := &Frame{}
 	if err := json.Unmarshal(d.text, f, reading); err != nil {
-		field, what := explain(err, d.cut)
+		field, what := jsonwords.Explain(err, d.cut, reflect.TypeFor[Frame]())
 		return nil, r.fault(d.line, field, what)
 	}
 	if field, what := check(f, d.text); what != "" {

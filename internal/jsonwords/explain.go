@@ -1,4 +1,4 @@
-package frames
+package jsonwords
 
 import (
 	"errors"
@@ -8,17 +8,16 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"jettison/internal/jsonwords"
 )
 
-// explain says which field of a frame the library stumbled on, and why. cut: the line is the file's last and has no end.
-func explain(err error, cut bool) (field, what string) {
+// Explain says which field of a line the library stumbled on, and why; read is the type that was read. cut: the line is the file's last and
+// has no end.
+func Explain(err error, cut bool, read reflect.Type) (field, what string) {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case errors.As(err, &syntactic):
-		field = jsonwords.Field(syntactic.JSONPointer)
+		field = Field(syntactic.JSONPointer)
 		switch {
 		case errors.Is(err, jsontext.ErrDuplicateName):
 			return field, "is there a second time"
@@ -29,7 +28,7 @@ func explain(err error, cut bool) (field, what string) {
 		}
 		return field, fmt.Sprintf("not JSON: %v, at byte %d of the line", syntactic.Err, syntactic.ByteOffset)
 	case errors.As(err, &semantic):
-		return jsonwords.Field(semantic.JSONPointer), jsonwords.Unfit(semantic, reflect.TypeFor[Frame]())
+		return Field(semantic.JSONPointer), Unfit(semantic, read)
 	}
 	return "", err.Error()
 }

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"math"
+	"time"
+)
+
+// NoLimit is the rate from which a bucket limits nothing, a second: what is done takes an API call, and none is faster.
+const NoLimit = 1000
+
+// Bucket hands out one token at a time: so many a second, and none are saved up. A rate of 0 hands out none. Two that are handed out by one
+// bucket are 1/rate apart, whatever happens to the rate between them.
+type Bucket struct {
+	rate  float64
+	ready time.Time // when the next token may be taken, at this rate
+}
+
+// NewBucket makes one that has a token, or will have it when one that was taken at last has been made up for. The zero time: none was.
+func NewBucket(now time.Time, rate float64, last time.Time) *Bucket {
+	b := &Bucket{rate: max(rate, 0), ready: now}
+	if rate > 0 && !last.IsZero() {
+		b.ready = last.Add(interval(rate))
+	}
+	return b
+}
+
+// interval between two tokens.
+func interval(rate float64) time.Duration {
+	ns := float64(time.Second) / rate
+	if ns > math.MaxInt64/4 {
+		return math.MaxInt64 / 4
+	}
+	return time.Duration(math.Ceil(ns))
+}
+
+// Rate is what it has now, a second.
+func (b *Bucket) Rate() float64 { return b.rate }
+
+// SetRate changes the rate. One that has no token to give has none right after the change either, as upstream's
+// (pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go SwapLimiter, 1.36.3).
+func (b *Bucket) SetRate(now time.Time, rate float64) {
+	rate = max(rate, 0)
+	if rate == b.rate {
+		return
+	}
+	had := b.rate > 0 && !now.Before(b.ready)
+	b.rate = rate
+	switch {
+	case had || rate == 0:
+		b.ready = now
+	default:
+		b.ready = now.Add(interval(rate))
+	}
+}
+
+// Take takes a token, if there is one.
+func (b *Bucket) Take(now time.Time) bool {
+	switch {
+	case b.rate <= 0 || b.rate < NoLimit && now.Before(b.ready):
+		return false
+	case b.rate < NoLimit:
+		b.ready = now.Add(interval(b.rate))
+	}
+	return true
+}
+
+// Next is when a token is there; the zero time: none will be, at this rate.
+func (b *Bucket) Next(now time.Time) time.Time {
+	switch {
+	case b.rate <= 0:
+		return time.Time{}
+	case b.rate >= NoLimit || b.ready.Before(now):
+		return now
+	}
+	return b.ready
+}

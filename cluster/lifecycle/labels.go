@@ -1,0 +1,19 @@
+package lifecycle
+
+import v1 "k8s.io/api/core/v1"
+
+// followers are labels that have the value of others, where those are there (labelReconcileInfo, 1.36.3).
+var followers = map[string]string{"beta.kubernetes.io/os": v1.LabelOSStable, "beta.kubernetes.io/arch": v1.LabelArchStable}
+
+func (s *step) writeLabels(v *view) {
+	set := map[string]string{}
+	for label, of := range followers {
+		value, ok := v.node.Labels[of]
+		if now, is := v.node.Labels[label]; ok && (!is || now != value) {
+			set[label] = value
+		}
+	}
+	if len(set) > 0 && s.begin(v.record, WriteLabels) {
+		s.out.Labels = append(s.out.Labels, Labels{Node: v.node.Name, UID: v.node.UID, Set: set})
+	}
+}

@@ -1,0 +1,79 @@
+package lifecycle
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// wanted is the NoExecute taint that a node's condition Ready asks for, and the one that it excludes; empty: it asks for none.
+func wanted(ready v1.ConditionStatus) (key, opposite string) {
+	switch ready {
+	case v1.ConditionFalse:
+		return v1.TaintNodeNotReady, v1.TaintNodeUnreachable
+	case v1.ConditionUnknown:
+		return v1.TaintNodeUnreachable, v1.TaintNodeNotReady
+	}
+	return "", ""
+}
+
+// fail notes since when a node is not ready.
+func (s *step) fail(v *view) {
+	r := v.record
+	key, _ := wanted(v.ready)
+	switch {
+	case key == "":
+		r.failed, r.drawn = time.Time{}, false
+	case !r.failed.IsZero():
+	case v.ready == v1.ConditionUnknown:
+		r.failed = r.silent
+	case r.first && !condition(v.node, v1.NodeReady).LastTransitionTime.IsZero():
+		r.failed = s.past(condition(v.node, v1.NodeReady).LastTransitionTime.Time)
+	default:
+		r.failed = s.now
+	}
+	if key != "" && !s.waits(v) {
+		r.drawn = false // it has its taint: when it loses that, another token is due
+	}
+}
+
+// waits reports whether a node is to have a NoExecute taint and has neither of the two.
+func (s *step) waits(v *view) bool {
+	key, opposite := wanted(v.ready)
+	return key != "" && !has(v.node, key, v1.TaintEffectNoExecute) && !has(v.node, opposite, v1.TaintEffectNoExecute) &&
+		!(s.config.LeaveExcluded && !v.counted)
+}
+
+// drawTokens gives tokens to nodes that wait for one, in each zone in the order in which they failed. None is given for a node whose write
+// could not be made now. While the rate of a zone is 0 one that was given for a write that has failed is void.
+func (s *step) drawTokens() {
+	waiting := map[string][]*view{}
+	for i := range s.views {
+		v := &s.views[i]
+		key := ZoneOf(v.node)
+		if s.zones[key].bucket.Rate() == 0 {
+			v.record.drawn = false
+		}
+		if s.waits(v) && !v.record.drawn {
+			waiting[key] = append(waiting[key], v)
+		}
+	}
+	for key, queue := range waiting {
+		slices.SortFunc(queue, func(a, b *view) int {
+			return cmp.Or(a.record.failed.Compare(b.record.failed), cmp.Compare(a.node.Name, b.node.Name))
+		})
+		bucket := s.zones[key].bucket
+		for _, v := range queue {
+			if next := v.record.writes[WriteTaints].Next(s.now); next.IsZero() || next.After(s.now) {
+				continue
+			}
+			if !bucket.Take(s.now) {
+				s.again(bucket.Next(s.now))
+				break
+			}
+			v.record.drawn = true
+		}
+	}
+}

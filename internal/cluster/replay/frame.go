@@ -1,0 +1,79 @@
+package replay
+
+import (
+	"fmt"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Frame is what is there at a time. A list that is absent is as before, with our own actions applied.
+type Frame struct {
+	Time   string               `json:"time"` // RFC 3339
+	Nodes  []v1.Node            `json:"nodes"`
+	Leases []coordination.Lease `json:"leases"`
+	Pods   []v1.Pod             `json:"pods"`
+
+	at time.Time
+}
+
+// check refuses what is JSON and cannot be a frame. It returns the field and what is wrong with it.
+func (f *Frame) check() (field, what string) {
+	if f.Time == "" {
+		return "time", "missing"
+	}
+	at, err := parseTime(f.Time)
+	switch {
+	case err != nil:
+		return "time", err.Error()
+	case at.Year() < 1970:
+		return "time", f.Time + " is before 1970"
+	}
+	f.at = at
+	nodes, leases, pods, uids := map[string]int{}, map[string]int{}, map[string]int{}, map[types.UID]int{}
+	for i := range f.Nodes {
+		if field, what := named(&f.Nodes[i].ObjectMeta, "nodes", i, f.Nodes[i].Name, nodes); what != "" {
+			return field, what
+		}
+	}
+	for i := range f.Leases {
+		l := &f.Leases[i]
+		if field, what := named(&l.ObjectMeta, "leases", i, l.Namespace+"/"+l.Name, leases); what != "" {
+			return field, what
+		}
+	}
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		if p.Namespace == "" {
+			p.Namespace = metav1.NamespaceDefault
+		}
+		if field, what := named(&p.ObjectMeta, "pods", i, p.Namespace+"/"+p.Name, pods); what != "" {
+			return field, what
+		}
+		before, twice := uids[p.UID]
+		switch field := fmt.Sprintf("pods[%d].metadata.uid", i); {
+		case p.UID == "":
+			return field, "missing"
+		case twice:
+			return field, fmt.Sprintf("%.64q is there a second time, first in pods[%d]", p.UID, before)
+		}
+		uids[p.UID] = i
+	}
+	return "", ""
+}
+
+// named refuses an object without a name, and one whose name another has.
+func named(m *metav1.ObjectMeta, list string, i int, full string, seen map[string]int) (field, what string) {
+	field = fmt.Sprintf("%s[%d].metadata.name", list, i)
+	if m.Name == "" {
+		return field, "missing"
+	}
+	if before, twice := seen[full]; twice {
+		return field, fmt.Sprintf("%.128q is there a second time, first in %s[%d]", full, list, before)
+	}
+	seen[full] = i
+	return "", ""
+}

@@ -1,0 +1,120 @@
+package replay
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/cluster"
+	"jettison/cluster/lifecycle"
+	"jettison/cluster/taint"
+)
+
+// Output is what is decided on one frame. Its lists are never null.
+type Output struct {
+	Time         string                         `json:"time"`   // the frame's, as it was written
+	Status       []Status                       `json:"status"` // by node
+	Labels       []Labels                       `json:"labels"` // by node
+	Taints       []Taints                       `json:"taints"` // by node
+	PodsNotReady []string                       `json:"podsNotReady"`
+	Evict        []Eviction                     `json:"evict"`  // by namespace and name
+	Events       []Event                        `json:"events"` // by object
+	Zones        map[string]lifecycle.ZoneState `json:"zones"`
+	Doubt        string                         `json:"doubt,omitempty"` // why no node is tainted for a while
+	Next         *string                        `json:"next"`            // RFC 3339 in UTC; null: there is no deadline
+}
+
+// Status is the conditions of a node that change, by type.
+type Status struct {
+	Node       string      `json:"node"`
+	Conditions []Condition `json:"conditions"`
+}
+
+// Condition as it is written.
+type Condition struct {
+	Type    v1.NodeConditionType `json:"type"`
+	Status  v1.ConditionStatus   `json:"status"`
+	Reason  string               `json:"reason"`
+	Message string               `json:"message"`
+}
+
+// Labels that a node gets.
+type Labels struct {
+	Node string            `json:"node"`
+	Set  map[string]string `json:"set"`
+}
+
+// Taints that a node gets and loses, each as "key:effect", sorted.
+type Taints struct {
+	Node   string   `json:"node"`
+	Add    []string `json:"add"`
+	Remove []string `json:"remove"`
+}
+
+// Eviction of one pod.
+type Eviction struct {
+	Namespace string  `json:"namespace"`
+	Name      string  `json:"name"`
+	UID       string  `json:"uid"`
+	After     float64 `json:"after"` // seconds from the taint's TimeAdded to the frame's time
+}
+
+// Event of an object: Node/NAME or Pod/NAMESPACE/NAME.
+type Event struct {
+	Object  string `json:"object"`
+	Type    string `json:"type"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+func newOutput(f *Frame, done *lifecycle.Actions) *Output {
+	o := &Output{
+		Time: f.Time, Status: []Status{}, Labels: []Labels{}, Taints: []Taints{}, PodsNotReady: []string{}, Evict: []Eviction{},
+		Events: []Event{}, Zones: done.Zones, Doubt: done.Doubt,
+	}
+	for i := range done.Status {
+		w := Status{Node: done.Status[i].Node}
+		for _, c := range done.Status[i].Conditions {
+			w.Conditions = append(w.Conditions, Condition{c.Type, c.Status, c.Reason, c.Message})
+		}
+		o.Status = append(o.Status, w)
+	}
+	for _, w := range done.Labels {
+		o.Labels = append(o.Labels, Labels{w.Node, w.Set})
+	}
+	for i := range done.Taints {
+		w := &done.Taints[i]
+		o.Taints = append(o.Taints, Taints{w.Node, written(w.Add), written(w.Remove)})
+	}
+	for _, m := range done.Marks {
+		o.PodsNotReady = append(o.PodsNotReady, m.Namespace+"/"+m.Name)
+	}
+	return o
+}
+
+func written(taints []v1.Taint) []string {
+	out := make([]string, 0, len(taints))
+	for i := range taints {
+		out = append(out, taints[i].Key+":"+string(taints[i].Effect))
+	}
+	return out
+}
+
+// add takes what follows of taints.
+func (o *Output) add(gone *taint.Actions, done *lifecycle.Actions) {
+	for i := range gone.Evict {
+		e := &gone.Evict[i]
+		o.Evict = append(o.Evict, Eviction{e.Namespace, e.Name, string(e.UID), e.After.Seconds()})
+	}
+	events := append(done.Events, gone.Events...)
+	cluster.SortEvents(events)
+	for i := range events {
+		o.Events = append(o.Events, Event{events[i].Object(), events[i].Type, events[i].Reason, events[i].Message})
+	}
+	next := done.Next
+	cluster.Earliest(&next, gone.Next)
+	if !next.IsZero() {
+		text := next.UTC().Format(time.RFC3339Nano)
+		o.Next = &text
+	}
+}

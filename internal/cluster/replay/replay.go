@@ -1,0 +1,117 @@
+// Package replay decides on frames that were recorded or written what jettison-cluster would have done of nodes and pods.
+//
+//	replay.go  Run
+//	frame.go   Frame, and what is wrong with one
+//	json.go    times and quantities of the API's objects
+//	reader.go  frames, one a line
+//	state.go   what is there, with our own actions applied
+//	output.go  Output: what is decided on one frame
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-json-experiment/json"
+
+	"jettison/cluster/lifecycle"
+	"jettison/cluster/taint"
+	"jettison/internal/cluster/config"
+	"jettison/internal/wholefile"
+)
+
+// Options of Run.
+type Options struct {
+	Path   string // of the frames; -: Stdin
+	Stdin  io.Reader
+	Config *config.Cluster
+}
+
+// Run plays all frames and prints what is decided on each, a JSON object a line. What is wrong with a frame ends it, after what was decided on
+// those before.
+func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("replay: ended before %s did: %w", o.Path, context.Cause(ctx))
+		}
+	}()
+	in, name := o.Stdin, "standard input"
+	if file, ok := in.(*os.File); ok && o.Path == "-" {
+		in = wholefile.NewStream(ctx, file)
+	}
+	if o.Path != "-" {
+		file, err := wholefile.OpenStream(ctx, o.Path)
+		if err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		in, name = file, o.Path
+	}
+	r := newReader(in, name)
+	p := newPlayer(o.Config)
+	for {
+		f, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		line, err := json.Marshal(p.play(f), json.Deterministic(true))
+		if err != nil {
+			return fmt.Errorf("replay: line %d: write the answer: %w", r.line, err)
+		}
+		if _, err := stdout.Write(append(line, '\n')); err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+	}
+}
+
+// player is a cluster whose actions all succeed at once.
+type player struct {
+	state  *state
+	nodes  *lifecycle.Core
+	taints *taint.Core
+}
+
+func newPlayer(c *config.Cluster) *player {
+	return &player{state: newState(), nodes: lifecycle.New(c.Lifecycle()), taints: taint.New(c.Taint())}
+}
+
+// play is one pass over all nodes at the frame's time, and then what follows of taints for pods.
+func (p *player) play(f *Frame) *Output {
+	p.state.take(f)
+	now := f.at
+	done := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases, Pods: p.state.podsOf, Read: now})
+	out := newOutput(f, done)
+	for i := range done.Status {
+		p.state.status(&done.Status[i])
+		p.nodes.End(now, done.Status[i].Node, done.Status[i].UID, lifecycle.WriteStatus, true)
+	}
+	for i := range done.Labels {
+		p.state.label(&done.Labels[i])
+		p.nodes.End(now, done.Labels[i].Node, done.Labels[i].UID, lifecycle.WriteLabels, true)
+	}
+	for i := range done.Taints {
+		p.state.taint(&done.Taints[i])
+		p.nodes.End(now, done.Taints[i].Node, done.Taints[i].UID, lifecycle.WriteTaints, true)
+	}
+	for _, m := range done.Marks {
+		p.state.mark(m)
+		p.nodes.EndMark(now, m, true)
+	}
+	gone := p.taints.Step(now, taint.Seen{Nodes: p.state.nodes, Pods: p.state.podsOf, Zone: lifecycle.ZoneOf})
+	for i := range gone.Stamps {
+		p.state.stamp(&gone.Stamps[i])
+		p.taints.EndStamp(now, gone.Stamps[i].UID, true)
+	}
+	for i := range gone.Evict {
+		p.state.drop(gone.Evict[i].UID)
+		p.taints.End(now, gone.Evict[i].UID, true)
+	}
+	out.add(gone, done)
+	return out
+}

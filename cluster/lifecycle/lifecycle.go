@@ -42,8 +42,8 @@ const (
 type Config struct {
 	NodeMonitorGracePeriod    time.Duration
 	NodeStartupGracePeriod    time.Duration
-	NodeEvictionRate          float32 // nodes a second, in each zone
-	SecondaryNodeEvictionRate float32
+	NodeEvictionRate          float64 // nodes a second, in each zone
+	SecondaryNodeEvictionRate float64
 	LargeClusterSizeThreshold int32 // nodes of a zone
 	UnhealthyZoneThreshold    float32
 

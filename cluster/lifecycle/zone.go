@@ -78,9 +78,9 @@ func (s *step) rateOf(z *zone) float64 {
 	case s.out.Doubt != "" || s.disorder:
 		return 0
 	case z.state != PartialDisruption:
-		return float64(s.config.NodeEvictionRate)
+		return s.config.NodeEvictionRate
 	case z.ready+z.notReady > int(s.config.LargeClusterSizeThreshold):
-		return float64(s.config.SecondaryNodeEvictionRate)
+		return s.config.SecondaryNodeEvictionRate
 	}
 	return 0
 }
@@ -108,7 +108,7 @@ func (s *step) judgeZones() {
 	s.doubts()
 	for _, z := range s.zones {
 		if z.bucket == nil {
-			z.bucket = cluster.NewBucket(s.now, float64(s.config.NodeEvictionRate), z.last)
+			z.bucket = cluster.NewBucket(s.now, s.config.NodeEvictionRate, z.last)
 		}
 		z.bucket.SetRate(s.now, s.rateOf(z))
 	}

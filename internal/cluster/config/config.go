@@ -25,8 +25,8 @@ type Cluster struct {
 	NodeMonitorGracePeriod    time.Duration `yaml:"nodeMonitorGracePeriod"`
 	NodeStartupGracePeriod    time.Duration `yaml:"nodeStartupGracePeriod"`
 	NodeMonitorPeriod         time.Duration `yaml:"nodeMonitorPeriod"` // replay: a frame is a pass, whatever this is
-	NodeEvictionRate          float32       `yaml:"nodeEvictionRate"`
-	SecondaryNodeEvictionRate float32       `yaml:"secondaryNodeEvictionRate"`
+	NodeEvictionRate          float64       `yaml:"nodeEvictionRate"`
+	SecondaryNodeEvictionRate float64       `yaml:"secondaryNodeEvictionRate"`
 	LargeClusterSizeThreshold int32         `yaml:"largeClusterSizeThreshold"`
 	UnhealthyZoneThreshold    float32       `yaml:"unhealthyZoneThreshold"`
 
@@ -68,7 +68,7 @@ func (c *Cluster) check() *fieldError {
 		field string
 		value float64
 	}{
-		{"nodeEvictionRate", float64(c.NodeEvictionRate)}, {"secondaryNodeEvictionRate", float64(c.SecondaryNodeEvictionRate)},
+		{"nodeEvictionRate", c.NodeEvictionRate}, {"secondaryNodeEvictionRate", c.SecondaryNodeEvictionRate},
 		{"podEvictionRate", c.PodEvictionRate},
 	} {
 		if !(r.value >= 0 && r.value <= 1e9) {

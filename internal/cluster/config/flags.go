@@ -20,8 +20,8 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 		"how long a node may be silent before it is Unknown")
 	set.DurationVar(&c.NodeStartupGracePeriod, "node-startup-grace-period", c.NodeStartupGracePeriod,
 		"how long a new node may be silent before it is Unknown")
-	set.Float32Var(&c.NodeEvictionRate, "node-eviction-rate", c.NodeEvictionRate, "nodes a second that are tainted in a zone")
-	set.Float32Var(&c.SecondaryNodeEvictionRate, "secondary-node-eviction-rate", c.SecondaryNodeEvictionRate,
+	set.Float64Var(&c.NodeEvictionRate, "node-eviction-rate", c.NodeEvictionRate, "nodes a second that are tainted in a zone")
+	set.Float64Var(&c.SecondaryNodeEvictionRate, "secondary-node-eviction-rate", c.SecondaryNodeEvictionRate,
 		"nodes a second that are tainted in a large zone that is partly disrupted; in a small one none are")
 	set.Int32Var(&c.LargeClusterSizeThreshold, "large-cluster-size-threshold", c.LargeClusterSizeThreshold, "nodes above which a zone is large")
 	set.Float32Var(&c.UnhealthyZoneThreshold, "unhealthy-zone-threshold", c.UnhealthyZoneThreshold,

@@ -37,10 +37,16 @@ func Load(ctx context.Context, path string) (*Cluster, error) {
 	if len(text) > maxSize {
 		return nil, fmt.Errorf("config: %s is larger than %d bytes: name the configuration's own file", path, maxSize)
 	}
-	if err := c.read(text); err != nil {
+	if c, err = Parse(text); err != nil {
 		return nil, fmt.Errorf("config %s: %w", path, err)
 	}
 	return c, nil
+}
+
+// Parse reads a file's text over the defaults.
+func Parse(text []byte) (*Cluster, error) {
+	c := Default()
+	return c, c.read(text)
 }
 
 // lineError is what is wrong at a line.

@@ -85,7 +85,7 @@ func newPlayer(c *config.Cluster) *player {
 func (p *player) play(f *Frame) *Output {
 	p.state.take(f)
 	now := f.at
-	done := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases, Pods: p.state.podsOf, Read: now})
+	done := p.nodes.Step(now, lifecycle.Seen{Nodes: p.state.nodes, Leases: p.state.leases, Pods: p.state.podsOf})
 	out := newOutput(f, done)
 	for i := range done.Status {
 		p.state.status(&done.Status[i])

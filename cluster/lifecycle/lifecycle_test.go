@@ -1,0 +1,159 @@
+package lifecycle
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func defaults() Config {
+	return Config{
+		NodeMonitorGracePeriod: 50 * time.Second, NodeStartupGracePeriod: time.Minute, NodeEvictionRate: 0.1,
+		SecondaryNodeEvictionRate: 0.01, LargeClusterSizeThreshold: 50, UnhealthyZoneThreshold: 0.55, Doubt: true, PressureTaint: PressurePrefer,
+	}
+}
+
+// nodes are some that are ready, and some that are not, in one zone.
+func nodes(ready, not int) map[string]*v1.Node {
+	out := map[string]*v1.Node{}
+	for i := range ready + not {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i), UID: types.UID(fmt.Sprint("u", i))}}
+		status := v1.ConditionTrue
+		if i >= ready {
+			status = v1.ConditionFalse
+		}
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: status, LastHeartbeatTime: metav1.Time{Time: start}}}
+		out[n.Name] = n
+	}
+	return out
+}
+
+func seen(nodes map[string]*v1.Node) Seen {
+	return Seen{Nodes: nodes, Leases: map[string]*coordination.Lease{}, Pods: func(string) []*v1.Pod { return nil }}
+}
+
+// XZ10
+func TestTheStateOfAZone(t *testing.T) {
+	for _, c := range []struct {
+		ready, not int
+		want       ZoneState
+	}{
+		{0, 1, FullDisruption}, {1, 2, Normal}, {2, 3, PartialDisruption}, {3, 3, Normal}, {5, 6, Normal}, {9, 11, PartialDisruption},
+		{10, 11, Normal},
+	} {
+		if got := New(defaults()).Step(start, seen(nodes(c.ready, c.not))).Zones[NoZone]; got != c.want {
+			t.Errorf("%d ready, %d not: %s, want %s", c.ready, c.not, got, c.want)
+		}
+	}
+	if got := New(defaults()).Step(start, seen(nil)); len(got.Zones) != 0 { // 0/0 is Normal upstream, of a zone that is not there
+		t.Error(got.Zones)
+	}
+}
+
+// XZ11
+func TestTheRateOfAZoneThatIsPartlyDisrupted(t *testing.T) {
+	for size, want := range map[int]float64{50: 0, 51: 0.01} {
+		c := New(defaults())
+		c.Step(start, seen(nodes(10, size-10)))
+		if got := c.zones[NoZone].bucket.Rate(); got != want {
+			t.Errorf("%d nodes: %v a second, want %v", size, got, want)
+		}
+	}
+}
+
+// A taint whose write fails is tried again, later each time, by the token that it had. Upstream takes a token for each try.
+func TestATaintThatFailsIsTriedAgain(t *testing.T) {
+	c, all := New(defaults()), nodes(1, 1)
+	now := start
+	for _, wait := range []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second} {
+		out := c.Step(now, seen(all))
+		if len(out.Taints) != 1 || !out.Taints[0].Evicted {
+			t.Fatalf("%v: %+v", now.Sub(start), out.Taints)
+		}
+		if again := c.Step(now, seen(all)); len(again.Taints) != 0 {
+			t.Fatalf("it is under way: %+v", again.Taints)
+		}
+		c.End(now, out.Taints[0].Node, out.Taints[0].UID, WriteTaints, false)
+		if early := c.Step(now.Add(wait-1), seen(all)); len(early.Taints) != 0 || early.Next.Sub(now) > wait {
+			t.Fatalf("%v: %+v next %v", now.Sub(start), early.Taints, early.Next.Sub(now))
+		}
+		now = now.Add(wait)
+	}
+}
+
+// What a taint is pointless for: the node is ready again before the write could be made.
+func TestATaintThatIsPointlessIsNotTriedAgain(t *testing.T) {
+	c, all := New(defaults()), nodes(1, 1)
+	out := c.Step(start, seen(all))
+	c.End(start, out.Taints[0].Node, out.Taints[0].UID, WriteTaints, false)
+	all["n001"].Status.Conditions[0].Status = v1.ConditionTrue
+	if out := c.Step(start.Add(time.Minute/2), seen(all)); len(out.Taints) != 0 {
+		t.Errorf("%+v", out.Taints)
+	}
+}
+
+// So is a mark, until the pod is gone or marked.
+func TestAMarkThatFailsIsTriedAgain(t *testing.T) {
+	c, all, s := New(defaults()), nodes(2, 0), Seen{}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "p"}, Spec: v1.PodSpec{NodeName: "n000"},
+		Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}
+	pods := []*v1.Pod{pod}
+	s = seen(all)
+	s.Pods = func(node string) []*v1.Pod {
+		if node == "n000" {
+			return pods
+		}
+		return nil
+	}
+	c.Step(start, s)
+	at := start.Add(51 * time.Second)
+	out := c.Step(at, s)
+	if len(out.Marks) != 1 {
+		t.Fatalf("%+v", out)
+	}
+	c.EndMark(at, out.Marks[0], false)
+	all["n000"].Status.Conditions[0].Status = v1.ConditionUnknown
+	if out = c.Step(at.Add(time.Second), s); len(out.Marks) != 1 {
+		t.Fatalf("%+v", out)
+	}
+	c.EndMark(at, out.Marks[0], false)
+	pods = nil
+	if out = c.Step(at.Add(time.Minute), s); len(out.Marks) != 0 || len(c.records["n000"].marks) != 0 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// Records go with their nodes, and zones with the last of theirs. Upstream keeps health records for ever.
+func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
+	c := New(defaults())
+	c.Step(start, seen(nodes(3, 3)))
+	c.Step(start, seen(nil))
+	if len(c.records)+len(c.zones) != 0 {
+		t.Errorf("%d records, %d zones", len(c.records), len(c.zones))
+	}
+}
+
+// While nodes or leases cannot be read nothing is tainted, and for a minute after it can: silence may be ours.
+func TestReadsThatFailAreDoubt(t *testing.T) {
+	c, all := New(defaults()), nodes(1, 1)
+	s := seen(all)
+	s.Read = start.Add(-11 * time.Second)
+	if out := c.Step(start, s); out.Doubt == "" || len(out.Taints) != 1 || out.Taints[0].Evicted {
+		t.Errorf("%+v", out)
+	}
+	s.Read = start.Add(59 * time.Second)
+	if out := c.Step(s.Read, s); out.Doubt == "" {
+		t.Errorf("%+v", out)
+	}
+	s.Read = start.Add(61 * time.Second)
+	if out := c.Step(s.Read, s); out.Doubt != "" {
+		t.Errorf("%+v", out)
+	}
+}

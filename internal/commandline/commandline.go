@@ -29,14 +29,28 @@ func Unknown(root *cobra.Command, args []string) error {
 	if !found.HasAvailableSubCommands() {
 		return nil
 	}
-	for _, word := range rest {
-		if word == "--" || len(word) > 0 && word[0] == '-' {
+	for i := 0; i < len(rest); i++ {
+		word := rest[i]
+		if len(word) > 0 && word[0] == '-' {
+			if takesValue(found, word) {
+				i++
+			}
 			continue
 		}
 		name := strings.TrimPrefix(found.CommandPath()+" "+word, root.Name()+" ")
 		return fmt.Errorf("unknown command %q%s: see %s --help", name, meant(found, word), found.CommandPath())
 	}
 	return nil
+}
+
+// takesValue reports whether the word after a flag is its value.
+func takesValue(cmd *cobra.Command, word string) bool {
+	name := strings.TrimLeft(word, "-")
+	f := cmd.Flag(name)
+	if f == nil && len(name) == 1 {
+		f = cmd.Flags().ShorthandLookup(name)
+	}
+	return f != nil && f.NoOptDefVal == ""
 }
 
 // meant is the command below another that a word is most like, as a question.

@@ -34,6 +34,15 @@ var mayImport = map[string][]string{
 	"cmd/jettison":            {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
 	"cmd/jettison-bridge":     {"api", "internal/"},
 	"internal/bridge/verdict": {"api", "stats"},
+	"cmd/jettison-cluster":    {"cluster/", "internal/"},
+	"cluster":                 {},
+	"cluster/lifecycle":       {"cluster"},
+	"cluster/taint":           {"cluster"},
+	"cluster/model":           {},
+	"cluster/deschedule":      {"cluster/model"},
+	"internal/cluster":        {"cluster", "cluster/", "internal/"},
+	"internal/deschedpolicy":  {"cluster/", "internal/"},
+	"internal/descheduling":   {"cluster/", "internal/"},
 	"deploy/oci":              {"deploy/oci"},
 	"deploy/render":           {},
 	"e2e":                     {"e2e/", "api", "deploy/oci"},
@@ -41,7 +50,8 @@ var mayImport = map[string][]string{
 }
 
 // pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.
-var pure = []string{"stats", "eviction", "reclaim", "admit", "internal/bridge/verdict"}
+var pure = []string{"stats", "eviction", "reclaim", "admit", "internal/bridge/verdict",
+	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/model", "cluster/deschedule"}
 
 // impure are the imports that a pure package has no use for.
 var impure = []string{
@@ -311,7 +321,7 @@ var testsOnly = []string{
 
 // A function of product code that no command reaches is dead, or lives for tests only. Package api is for other programs, too.
 func TestProductCodeIsReached(t *testing.T) {
-	out, err := exec.Command("go", "tool", "-modfile=tools.mod", "deadcode", "-filter=^jettison/(admit|cgroup|cri|eviction|internal|reclaim|stats)",
+	out, err := exec.Command("go", "tool", "-modfile=tools.mod", "deadcode", "-filter=^jettison/(admit|cgroup|cluster|cri|eviction|internal|reclaim|stats)",
 		"./cmd/...").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -1,8 +1,9 @@
 // Command jettison-cluster is the part of jettison that a cluster has once: it holds flags and wiring; what a command does is in a room of
 // internal.
 //
-//	main.go          the root command, exit codes
-//	nodescommand.go  nodes: internal/cluster/replay
+//	main.go               the root command, exit codes
+//	nodescommand.go       nodes: internal/cluster/replay
+//	deschedulecommand.go  deschedule: internal/descheduling
 package main
 
 import (
@@ -84,7 +85,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{commandline.WrongFlag(cmd, err)} })
-	root.AddCommand(nodesCommand(stdin, stdout), versionCommand(stdout))
+	root.AddCommand(nodesCommand(stdin, stdout), descheduleCommand(stdin, stdout, stderr), versionCommand(stdout))
 	return root
 }
 

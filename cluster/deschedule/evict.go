@@ -1,0 +1,152 @@
+package deschedule
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cluster/model"
+)
+
+// The texts of limits are those of 0.36.0 (pkg/descheduler/evictions/errors.go), which its metrics have as labels.
+const (
+	limitTotal     = "maximum number of evicted pods per a descheduling cycle reached"
+	limitNode      = "maximum number of evicted pods per node reached"
+	limitNamespace = "maximum number of evicted pods per namespace reached"
+)
+
+// outcome is what became of a wish to evict.
+type outcome int
+
+const (
+	kept     outcome = iota // it stays; the next one may go
+	evicted                 // it goes
+	nodeFull                // it stays, and so do all others on its node
+	full                    // it stays, and so do all others
+)
+
+// wish is a pod that a strategy wants gone.
+type wish struct {
+	pod     *model.Pod
+	reason  string
+	against []string
+	// helps says whether the strategy has what it wants if the pod's successor goes to a node; nil: wherever it goes. Where no node that
+	// takes the successor helps, the pod stays, and undone is why.
+	helps  func(to *model.Node) bool
+	undone string
+}
+
+// evict does what a strategy wishes, if no rule is against it.
+func (r *run) evict(w *wish) outcome {
+	pod := w.pod
+	if pod.Replaces != nil {
+		// The successor of one that was evicted would be evicted in its turn, and so would the next.
+		r.planner.kept[pod.Replaces.Key()] = r.strategy
+		r.again = true
+		return kept
+	}
+	if by, ok := r.planner.kept[pod.Key()]; ok {
+		return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
+	}
+	to := r.cluster.Place(pod, r.packing, w.helps)
+	if w.helps != nil && to == nil {
+		if other, why := r.cluster.Fits(pod, r.cluster.Nodes); other == nil {
+			return r.skip(pod, "no other node takes its successor: %s", why)
+		}
+		return r.skip(pod, "no node that takes its successor would be better: %s", w.undone)
+	}
+	successor := r.successor(pod, to)
+	if out := r.limits(pod); out != evicted {
+		return out
+	}
+	if refused := r.budgets.Spend(pod.Pod); refused != "" {
+		return r.skip(pod, "%s", refused)
+	}
+	r.count(pod)
+	r.planner.evictions = append(r.planner.evictions, Eviction{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName, Profile: r.profile.Name, Strategy: r.strategy,
+		Reason: w.reason, Against: w.against, Pod: pod.Pod,
+	})
+	if r.use != nil {
+		r.use.move(pod, successor, to)
+	}
+	r.cluster.Remove(pod)
+	if successor != nil {
+		r.successors[successor.Key()] = pod.Key()
+		if to != nil {
+			successor.Spec.NodeName = to.Name
+			r.planner.evictions[len(r.evictions)-1].To = to.Name
+		}
+		r.cluster.Put(successor, to)
+	}
+	return evicted
+}
+
+// skip notes the first rule that kept a pod.
+func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
+	if _, ok := r.skipped[pod.Key()]; !ok {
+		r.skipped[pod.Key()] = fmt.Sprintf(format, args...)
+	}
+	return kept
+}
+
+// limits of the policy, in the order of 0.36.0, and the pause between evictions of one owner.
+func (r *run) limits(pod *model.Pod) outcome {
+	p := r.policy
+	switch {
+	case p.MaxNoOfPodsToEvictTotal != nil && r.total >= *p.MaxNoOfPodsToEvictTotal:
+		r.capped = true
+		r.stop(limitTotal)
+		r.skip(pod, limitTotal)
+		return full
+	case p.MaxNoOfPodsToEvictPerNode != nil && r.perNode[pod.Node.Name] >= *p.MaxNoOfPodsToEvictPerNode:
+		r.capped = true
+		r.skip(pod, limitNode)
+		return nodeFull
+	case p.MaxNoOfPodsToEvictPerNamespace != nil && r.perNamespace[pod.Namespace] >= *p.MaxNoOfPodsToEvictPerNamespace:
+		r.capped = true
+		return r.skip(pod, limitNamespace)
+	}
+	if pause := p.OwnerPause; pause != nil && pause.Duration > 0 {
+		for _, owner := range pod.OwnerReferences {
+			if last, ok := r.perOwner[owner.UID]; ok && r.now.Sub(last) < pause.Duration {
+				r.capped = true
+				return r.skip(pod, "another pod of its owner %s %s was evicted less than ownerPause %v ago", owner.Kind, owner.Name, pause.Duration)
+			}
+		}
+	}
+	return evicted
+}
+
+func (r *run) count(pod *model.Pod) {
+	r.total++
+	r.perNode[pod.Node.Name]++
+	r.perNamespace[pod.Namespace]++
+	for _, owner := range pod.OwnerReferences {
+		r.perOwner[owner.UID] = r.now
+	}
+}
+
+// successor is the pod that its owner makes in the place of one that is evicted; nil: nobody does. A pod without an owner is not made
+// again, and one that has ended has been already.
+func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
+	if len(pod.OwnerReferences) == 0 || pod.Ended {
+		return nil
+	}
+	made := *pod.Pod
+	made.Name += "-next"
+	if made.UID != "" {
+		made.UID += types.UID("-next")
+	}
+	made.CreationTimestamp, made.DeletionTimestamp = metav1.NewTime(r.now), nil
+	made.Spec.NodeName = ""
+	made.Status = v1.PodStatus{Phase: v1.PodRunning, QOSClass: pod.Status.QOSClass, StartTime: &made.CreationTimestamp}
+	if to == nil {
+		made.Status.Phase = v1.PodPending
+	}
+	next := r.cluster.Pod(&made)
+	next.Replaces = pod
+	return next
+}

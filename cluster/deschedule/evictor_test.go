@@ -1,0 +1,188 @@
+package deschedule
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"jettison/cluster/model"
+)
+
+func TestEvictorCases(t *testing.T) {
+	threshold := &PriorityThreshold{Value: new(int32(800))}
+	prefer, evict := annotation(preferAnnotation), annotation(evictAnnotation)
+	pvc := func(classes ...string) *DefaultEvictorArgs {
+		a := &DefaultEvictorArgs{PodProtections: PodProtections{ExtraEnabled: []string{PodsWithPVC}}}
+		if classes != nil {
+			a.PodProtections.Config = &PodProtectionsConfig{PodsWithPVC: &PodsWithPVCConfig{}}
+			for _, class := range classes {
+				a.PodProtections.Config.PodsWithPVC.ProtectedStorageClasses = append(
+					a.PodProtections.Config.PodsWithPVC.ProtectedStorageClasses, ProtectedStorageClass{class})
+			}
+		}
+		return a
+	}
+	resources := func(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c"}} }
+	second := func(p *v1.Pod) {
+		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "X", Name: "x", UID: "x"})
+	}
+	far := func() []*v1.Node { return cluster(node("n1"), node("n2", taint("t", "v", v1.TaintEffectNoSchedule))) }
+	for _, c := range []struct {
+		id    string
+		pods  []*v1.Pod
+		args  *DefaultEvictorArgs
+		want  bool
+		nodes []*v1.Node
+	}{
+		{"EF1", some(pod("p", "n1", bare, phase(v1.PodFailed))), &DefaultEvictorArgs{}, false, nil},
+		{"EF2", some(pod("p", "n1", bare)), &DefaultEvictorArgs{EvictFailedBarePods: true}, false, nil},
+		{"EF4", some(pod("p", "n1", own)), &DefaultEvictorArgs{}, true, nil},
+		{"EF5", some(pod("p", "n1", own, local)), &DefaultEvictorArgs{}, false, nil},
+		{"EF7", some(pod("p", "n1", own, local, evict)), &DefaultEvictorArgs{}, true, nil},
+		{"EF8", some(pod("p", "n1", daemon)), &DefaultEvictorArgs{}, false, nil},
+		{"EF10", some(pod("p", "n1", own, mirror)), &DefaultEvictorArgs{}, false, nil},
+		{"EF11", some(pod("p", "n1", own, crit)), &DefaultEvictorArgs{}, false, nil},
+		{"EF13", some(pod("p", "n1", own, priority(900))), &DefaultEvictorArgs{PriorityThreshold: threshold}, false, nil},
+		{"EF14", some(pod("p", "n1", own, priority(900))), &DefaultEvictorArgs{PriorityThreshold: threshold, EvictSystemCriticalPods: true}, true, nil},
+		{"EF16", some(pod("p", "n1", own, prefer)), &DefaultEvictorArgs{NoEvictionPolicy: MandatoryNoEviction}, false, nil},
+		{"EF17", some(pod("p", "n1", own), pod("p2", "n1", own)), &DefaultEvictorArgs{MinReplicas: 2}, true, nil},
+		{"EF19", some(pod("p", "n1", own, second)), &DefaultEvictorArgs{MinReplicas: 2}, true, nil},
+		{"EF20", some(pod("p", "n1", own, started(10*time.Minute))), &DefaultEvictorArgs{MinPodAge: &metav1.Duration{Duration: 50 * time.Minute}}, false, nil},
+		{"EF22", some(pod("p", "n1", own, claims("foo"))), &DefaultEvictorArgs{IgnorePvcPods: true}, false, nil},
+		{"EF23", some(pod("p", "n1", own, claims("foo"))), pvc("standard"), false, nil},
+		{"EF25", some(pod("p", "n1", own, claims("missing"))), pvc("protected"), false, nil},
+		{"EF26", some(pod("p", "n1", own, label("app", "foo"))), &DefaultEvictorArgs{IgnorePodsWithoutPDB: true}, false, nil},
+		{"EF28", some(pod("p", "n1", own, resources)), &DefaultEvictorArgs{PodProtections: PodProtections{ExtraEnabled: []string{PodsWithResourceClaims}}},
+			false, nil},
+		{"EF29", some(pod("p", "n1", own)), &DefaultEvictorArgs{NodeFit: true}, true, far()},
+		{"XEF34", some(pod("p", "n1", own, evict, prefer)), &DefaultEvictorArgs{NoEvictionPolicy: MandatoryNoEviction}, true, nil},
+		{"XEF35", some(pod("p", "n1", own, priority(900))), &DefaultEvictorArgs{PriorityThreshold: &PriorityThreshold{Value: new(int32(10))},
+			PodProtections: PodProtections{DefaultDisabled: []string{SystemCriticalPods}}}, true, nil},
+	} {
+		t.Run(c.id, func(t *testing.T) {
+			if c.nodes == nil {
+				c.nodes = two()
+			}
+			why, _ := judge(t, c.args, c.nodes, c.pods)
+			if (why == "") != c.want {
+				t.Errorf("kept by %q, want evictable %t", why, c.want)
+			}
+		})
+	}
+}
+
+// judge is what an evictor's two filters say of the first pod.
+func judge(t *testing.T, args *DefaultEvictorArgs, nodes []*v1.Node, pods []*v1.Pod) (keeps, late string) {
+	t.Helper()
+	c := plan{evictor: args}
+	s := &Snapshot{}
+	s.Nodes, s.Pods = nodes, pods
+	s.Claims = []*v1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foo"},
+		Spec: v1.PersistentVolumeClaimSpec{StorageClassName: new("standard")}}}
+	p, err := newPlanner(c.policy(t), s, t0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEvictor(p, &p.policy.Profiles[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range p.cluster.Pods() {
+		if pod.Name == pods[0].Name {
+			return e.keeps(pod), e.late(pod)
+		}
+	}
+	t.Fatal("no pod")
+	return "", ""
+}
+
+func TestPreEvictionCases(t *testing.T) {
+	east := cluster(node("n1"), node("n2", nodeLabel("datacenter", "east")), node("n3", nodeLabel("datacenter", "east")))
+	if _, late := judge(t, &DefaultEvictorArgs{}, east, some(pod("p", "n1", selects("datacenter", "fail")))); late != "" {
+		t.Errorf("EF31: %s", late)
+	}
+	small := cluster(node("n1"), sized("n2", 10, 16, 10), sized("n3", 10, 16, 10))
+	if _, late := judge(t, &DefaultEvictorArgs{NodeFit: true}, small, some(pod("p", "n1", request("cpu", 12), request("memory", 8)))); late == "" {
+		t.Error("EF32: fits")
+	}
+}
+
+func TestLimitCases(t *testing.T) {
+	for id, c := range map[string]struct {
+		limits limits
+		want   int
+		reason string
+	}{
+		"LM1": {limits{1, 1, 1}, 1, ""},
+		"LM2": {limits{0, 1, 1}, 0, limitTotal},
+		"LM4": {limits{1, 1, 0}, 0, limitNamespace},
+		"LM5": {limits{1, 1, 1}, 1, ""},
+	} {
+		t.Run(id, func(t *testing.T) {
+			p := plan{strategy: PodLifeTime, args: &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))}, limits: &c.limits, nodes: two(),
+				pods: some(pod("a", "n1"))}
+			r := p.run(t)
+			if len(r.Evictions) != c.want || why(r, "a") != c.reason {
+				t.Errorf("%v, %q", names(r), why(r, "a"))
+			}
+			if stopped := len(r.Stopped) > 0; stopped != (c.reason == limitTotal) {
+				t.Errorf("stopped %v", r.Stopped)
+			}
+		})
+	}
+	t.Run("XLM11", func(t *testing.T) { // a dry run says what a run would do: the budget refuses
+		p := plan{strategy: PodLifeTime, args: &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))}, nodes: two(),
+			pods: some(pod("a", "n1", label("app", "a"))),
+			edit: func(_ *Policy, s *Snapshot) {
+				s.Budgets = []*policyv1.PodDisruptionBudget{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
+					Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(0)),
+						Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}}}}
+			}}
+		if r := p.run(t); len(r.Evictions) != 0 || !strings.Contains(why(r, "a"), "disruption budget b allows no more disruptions") {
+			t.Errorf("%v, %q", names(r), why(r, "a"))
+		}
+	})
+}
+
+func TestSortCase(t *testing.T) {
+	low, high := priority(0), priority(10000)
+	be, bu, gu, no := qos(v1.PodQOSBestEffort), qos(v1.PodQOSBurstable), qos(v1.PodQOSGuaranteed), annotation(preferAnnotation)
+	pods := some(pod("p1", "n1", low), pod("p2", "n1", high, be), pod("p3", "n1", high, bu), pod("p4", "n1", high, gu), pod("p5", "n1", be),
+		pod("p6", "n1", gu), pod("p7", "n1", low, no), pod("p8", "n1", high, be, no), pod("p9", "n1", high, bu, no), pod("p10", "n1", high, gu, no),
+		pod("p11", "n1", bu), pod("p12", "n1", bu, no))
+	s := &Snapshot{}
+	s.Nodes, s.Pods = two(), pods
+	c := model.New(&s.Objects)
+	var got []string
+	for _, p := range sorted(c.Nodes[0].Pods, firstToGo) {
+		got = append(got, p.Name)
+	}
+	if want := "p5 p11 p12 p6 p1 p7 p2 p8 p3 p9 p4 p10"; strings.Join(got, " ") != want {
+		t.Errorf("SO1: %v", got)
+	}
+}
+
+func TestPolicyCases(t *testing.T) {
+	bad := func(args *DefaultEvictorArgs) error {
+		return (&Policy{Profiles: []Profile{{PluginConfig: []PluginConfig{{DefaultEvictor, args}}}}}).Complete()
+	}
+	if err := bad(&DefaultEvictorArgs{PriorityThreshold: &PriorityThreshold{Value: new(int32(2000000001))}}); err == nil ||
+		!strings.Contains(err.Error(), "priority threshold can't be greater than 2000000000") {
+		t.Errorf("PO1: %v", err)
+	}
+	p := &Policy{Profiles: []Profile{{}}}
+	if err := p.Complete(); err != nil || !slices.Contains(p.Profiles[0].Plugins.Filter.Enabled, DefaultEvictor) ||
+		!slices.Contains(p.Profiles[0].Plugins.PreEvictionFilter.Enabled, DefaultEvictor) ||
+		*p.Profiles[0].args(DefaultEvictor).(*DefaultEvictorArgs).PriorityThreshold.Value != 2000000000 {
+		t.Errorf("PO2: %v %+v", err, p.Profiles[0])
+	}
+	if bad(&DefaultEvictorArgs{PodProtections: PodProtections{DefaultDisabled: []string{PodsWithPVC}}}) == nil {
+		t.Error("PO4: no error")
+	}
+}

@@ -1,0 +1,298 @@
+package deschedule
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cluster/model"
+)
+
+// planner is the state of one plan.
+type planner struct {
+	policy  *Policy
+	now     time.Time
+	input   *Snapshot
+	cluster *model.Cluster
+	budgets *model.Budgets
+	nodes   []*model.Node // those that are looked at, by name
+	looked  map[*model.Node]bool
+	runs    []*run
+
+	total        uint
+	perNode      map[string]uint
+	perNamespace map[string]uint
+	perOwner     map[types.UID]time.Time // the last eviction of one of its pods
+	capped       bool                    // a limit or a pause has kept a pod: there may be more to do later
+
+	use   *use                     // real use; nil: there are no figures
+	ended map[*run]map[string]uint // evictions of a run by node
+
+	evictions []Eviction
+	skipped   map[string]string // by the key of a pod
+	stopped   []Stop
+	kept      map[string]string // pods that are not evicted because that would go on for ever, with the strategy that would go on
+	again     bool              // one was added to kept: the plan is made anew
+
+	successors map[string]string // pods that were made in the plan, with those of the snapshot that they stand for
+}
+
+// run is one strategy of one profile in a plan.
+type run struct {
+	*planner
+	profile  *Profile
+	evictor  *evictor
+	strategy string
+	args     any
+	packing  model.Packing
+}
+
+// Bounds of the work: how many plans in a row are looked ahead, and how often one is made anew in all. Each time at least one pod more is
+// kept.
+const (
+	lookAhead = 8
+	mostPlans = 200
+)
+
+// Plan finds the evictions that a policy asks for. The policy has been completed. An error is one of policy and snapshot together: a
+// priority class that is not there.
+func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
+	plans := 0
+	p, err := settle(policy, s, now, lookAhead, &plans)
+	if err != nil {
+		return nil, err
+	}
+	return p.result(), nil
+}
+
+// settle makes plans until one is stable: planning again on what it leads to gives nothing. What would evict a successor keeps the pod that
+// it is of, and the plan is made anew; what else there is to do by then is added to the plan.
+func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, plans *int) (*planner, error) {
+	kept := map[string]string{}
+	for {
+		p, err := newPlanner(policy, s, now, kept)
+		if err != nil {
+			return nil, err
+		}
+		p.passes()
+		if *plans++; *plans >= mostPlans {
+			return p, nil
+		}
+		if p.again {
+			continue
+		}
+		if ahead == 0 || len(p.evictions) == 0 || p.capped {
+			return p, nil
+		}
+		next, err := settle(policy, p.leads(), now, ahead-1, plans)
+		if err != nil {
+			return nil, err
+		}
+		if !p.undone(next) {
+			p.add(next)
+			return p, nil
+		}
+	}
+}
+
+// undone reports whether a later plan evicts successors of this one, and keeps the pods that they are of.
+func (p *planner) undone(next *planner) (undone bool) {
+	for i := range next.evictions {
+		e := &next.evictions[i]
+		if of, ok := p.successors[e.Namespace+"/"+e.Name]; ok {
+			p.kept[of] = e.Strategy
+			undone = true
+		}
+	}
+	return undone
+}
+
+// add adds a later plan, made on what this one leads to.
+func (p *planner) add(next *planner) {
+	if len(next.evictions) == 0 {
+		return
+	}
+	p.evictions = append(p.evictions, next.evictions...)
+	maps.Copy(p.successors, next.successors)
+	p.cluster, p.budgets, p.use = next.cluster, next.budgets, next.use
+}
+
+func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string) (*planner, error) {
+	p := &planner{
+		policy: policy, now: now, input: s, cluster: model.New(&s.Objects), perNode: map[string]uint{}, perNamespace: map[string]uint{},
+		perOwner: map[types.UID]time.Time{}, skipped: map[string]string{}, kept: kept, successors: map[string]string{},
+		looked: map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
+	}
+	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
+	p.use = newUse(s)
+	for _, e := range s.Evicted {
+		if e.At.After(p.perOwner[e.Owner]) {
+			p.perOwner[e.Owner] = e.At
+		}
+	}
+	selector := labels.Everything()
+	if policy.NodeSelector != nil {
+		var err error
+		if selector, err = labels.Parse(*policy.NodeSelector); err != nil {
+			return nil, fmt.Errorf("nodeSelector: %w", err)
+		}
+	}
+	for _, n := range p.cluster.Nodes {
+		if n.Ready() && selector.Matches(labels.Set(n.Labels)) {
+			p.nodes = append(p.nodes, n)
+			p.looked[n] = true
+		}
+	}
+	return p, p.build()
+}
+
+// build makes the runs: what every profile deschedules, then what every one balances, as 0.36.0 has it.
+func (p *planner) build() error {
+	evictors := map[int]*evictor{}
+	for i := range p.policy.Profiles {
+		e, err := newEvictor(p, &p.policy.Profiles[i])
+		if err != nil {
+			return fmt.Errorf("profile %q: %w", p.policy.Profiles[i].Name, err)
+		}
+		evictors[i] = e
+	}
+	for _, balance := range []bool{false, true} {
+		for i := range p.policy.Profiles {
+			profile := &p.policy.Profiles[i]
+			names := profile.Plugins.Deschedule.Enabled
+			if balance {
+				names = profile.Plugins.Balance.Enabled
+			}
+			for _, name := range names {
+				p.runs = append(p.runs, &run{planner: p, profile: profile, evictor: evictors[i], strategy: name, args: profile.args(name)})
+			}
+		}
+	}
+	return nil
+}
+
+// passes goes over the strategies until a pass moves nothing. A pod that has gone may have made room for another.
+func (p *planner) passes() {
+	for _, r := range p.runs {
+		r.protect()
+	}
+	for {
+		before := len(p.evictions)
+		for _, r := range p.runs {
+			switch known := plugins[r.strategy]; {
+			case len(p.nodes) == 0:
+				r.stop("there is no ready node that the policy's nodeSelector selects")
+			case known.points&balancePoint != 0 && len(p.nodes) < 2:
+				r.stop("one ready node: there is no other to balance with")
+			case !p.full(r):
+				known.run(r, r.args)
+			}
+		}
+		if len(p.evictions) == before || p.again {
+			return
+		}
+	}
+}
+
+// full reports whether no more pods may be evicted at all.
+func (p *planner) full(r *run) bool {
+	if most := p.policy.MaxNoOfPodsToEvictTotal; most == nil || p.total < *most || *most == 0 {
+		return false
+	}
+	return slices.ContainsFunc(p.stopped, func(s Stop) bool { return s.Strategy == r.strategy && s.Reason == limitTotal })
+}
+
+// stop notes why a strategy ended.
+func (r *run) stop(format string, args ...any) {
+	s := Stop{r.strategy, fmt.Sprintf(format, args...)}
+	if !slices.Contains(r.stopped, s) {
+		r.planner.stopped = append(r.planner.stopped, s)
+	}
+}
+
+// result of a plan.
+func (p *planner) result() *Result {
+	out := &Result{Evictions: p.evictions, Stopped: p.settled(), Leads: p.leads()}
+	for _, e := range p.evictions {
+		delete(p.skipped, e.Namespace+"/"+e.Name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.skipped)) {
+		namespace, name, _ := strings.Cut(key, "/")
+		out.Skipped = append(out.Skipped, Skip{namespace, name, p.skipped[key]})
+	}
+	slices.SortFunc(out.Skipped, func(a, b Skip) int {
+		return strings.Compare(a.Namespace+"\x00"+a.Name, b.Namespace+"\x00"+b.Name)
+	})
+	named := p.named()
+	out.Before, out.After = loads(model.New(&p.input.Objects), named), loads(p.cluster, named)
+	return out
+}
+
+// settled are the reasons for which strategies ended, without those of passes after one that moved pods: they had done their work.
+func (p *planner) settled() (out []Stop) {
+	moved := map[string]bool{}
+	for _, e := range p.evictions {
+		moved[e.Strategy] = true
+	}
+	for _, s := range p.stopped {
+		if s.Reason == limitTotal || !moved[s.Strategy] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// named are the resources that thresholds of the policy name, and the usual ones.
+func (p *planner) named() []v1.ResourceName {
+	names := map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true, v1.ResourcePods: true}
+	for _, r := range p.runs {
+		switch a := r.args.(type) {
+		case *LowNodeUtilizationArgs:
+			for name := range a.Thresholds {
+				names[name] = true
+			}
+		case *HighNodeUtilizationArgs:
+			for name := range a.Thresholds {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// loads of nodes, to a hundredth of a percent: of the resources that are named, and of all that pods there request. What a node does not
+// say that it has it has no percentage of.
+func loads(c *model.Cluster, named []v1.ResourceName) map[string]Load {
+	out := make(map[string]Load, len(c.Nodes))
+	for _, n := range c.Nodes {
+		load := Load{}
+		for _, name := range append(n.Resources(), named...) {
+			if whole, ok := n.Allocatable(name); ok {
+				load[name] = math.Round(model.Percent(n.Requested(name), whole)*100) / 100
+			}
+		}
+		out[n.Name] = load
+	}
+	return out
+}
+
+// leads is the snapshot that the plan leads to.
+func (p *planner) leads() *Snapshot {
+	out := *p.input
+	out.Pods = nil
+	for _, pod := range p.cluster.Pods() {
+		out.Pods = append(out.Pods, pod.Pod)
+	}
+	out.Budgets = p.budgets.Left()
+	if p.use != nil {
+		out.NodeUse, out.PodUse = p.use.leads()
+	}
+	return &out
+}

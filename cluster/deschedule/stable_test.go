@@ -1,0 +1,229 @@
+package deschedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"jettison/cluster/model"
+)
+
+// randomCluster is nodes in zones, some of them cordoned or tainted, and pods of some owners with all that strategies look at.
+func randomCluster(r *rand.Rand) *Snapshot {
+	s := &Snapshot{}
+	for i := range 2 + r.IntN(6) {
+		n := sized(fmt.Sprintf("n%d", i), int64(1000+500*r.IntN(7)), int64(1000+1000*r.IntN(4)), int64(6+r.IntN(12)),
+			nodeLabel("zone", string(rune('a'+r.IntN(3)))))
+		switch r.IntN(8) {
+		case 0:
+			cordoned(n)
+		case 1:
+			taint("t", "v", v1.TaintEffectNoSchedule)(n)
+		case 2:
+			taint("t", "v", v1.TaintEffectPreferNoSchedule)(n)
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	for i := range 1 + r.IntN(6) {
+		owner := randomOwner(r, i)
+		for j := range r.IntN(10) {
+			on := s.Nodes[r.IntN(len(s.Nodes))]
+			p := pod(fmt.Sprintf("o%d-%d", i, j), on.Name, owner...)
+			for _, e := range randomPod(r) {
+				e(p)
+			}
+			s.Pods = append(s.Pods, p)
+		}
+	}
+	if r.IntN(2) == 0 {
+		s.Budgets = []*policyv1.PodDisruptionBudget{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
+			Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(int32(r.IntN(4)))),
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"owner": "o0"}}},
+		}}
+	}
+	return s
+}
+
+// randomOwner is what all pods of one owner have.
+func randomOwner(r *rand.Rand, i int) []edit {
+	name := fmt.Sprintf("o%d", i)
+	out := []edit{owned("ReplicaSet", name), label("owner", name), request(v1.ResourceCPU, int64(50+50*r.IntN(12))),
+		request(v1.ResourceMemory, int64(r.IntN(400)))}
+	if r.IntN(3) == 0 {
+		out = append(out, priority(int32(100*r.IntN(4))))
+	}
+	if r.IntN(4) == 0 {
+		out = append(out, tolerates("t", "v", ""))
+	}
+	when := []v1.UnsatisfiableConstraintAction{v1.DoNotSchedule, v1.ScheduleAnyway}[r.IntN(2)]
+	switch r.IntN(6) {
+	case 0:
+		out = append(out, spreads("zone", int32(1+r.IntN(2)), when))
+	case 1:
+		out = append(out, spreads("zone", 1, when), spreads(v1.LabelHostname, 1, v1.DoNotSchedule))
+	case 2:
+		out = append(out, repels("owner", name, v1.LabelHostname))
+	case 3:
+		out = append(out, affine(in("zone", "a", "b"), in("zone", "b")))
+	}
+	return out
+}
+
+// randomPod is what pods of one owner do not have in common.
+func randomPod(r *rand.Rand) []edit {
+	out := []edit{aged(time.Duration(r.IntN(48)) * time.Hour)}
+	switch r.IntN(12) {
+	case 0:
+		out = append(out, local)
+	case 1:
+		out = append(out, phase(v1.PodFailed))
+	case 2:
+		out = append(out, func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 200}} })
+	case 3:
+		out = append(out, term)
+	}
+	return out
+}
+
+// randomPolicy has some strategies, in one or two profiles.
+func randomPolicy(r *rand.Rand) *Policy {
+	thresholds := Thresholds{"cpu": float64(10 + r.IntN(30)), "pods": float64(10 + r.IntN(30))}
+	target := Thresholds{"cpu": 40 + float64(r.IntN(40)), "pods": 40 + float64(r.IntN(40))}
+	strategies := []struct {
+		name string
+		args any
+	}{
+		{PodLifeTime, &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(36 * 3600))}},
+		{TooManyRestarts, &TooManyRestartsArgs{PodRestartThreshold: 100}},
+		{RemoveFailedPods, &RemoveFailedPodsArgs{}},
+		{NodeTaints, &NodeTaintsArgs{IncludePreferNoSchedule: r.IntN(2) == 0}},
+		{NodeAffinity, &NodeAffinityArgs{NodeAffinityType: []string{RequiredAffinity, PreferredAffinity}}},
+		{InterPodAntiAffinity, &AntiAffinityArgs{}},
+		{RemoveDuplicates, &RemoveDuplicatesArgs{}},
+		{LowNodeUtilization, &LowNodeUtilizationArgs{Thresholds: thresholds, TargetThresholds: target}},
+		{LowNodeUtilization, &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 10}, TargetThresholds: Thresholds{"cpu": 10},
+			UseDeviationThresholds: true}},
+		{HighNodeUtilization, &HighNodeUtilizationArgs{Thresholds: thresholds}},
+		{TopologySpreadConstraint, &SpreadArgs{Constraints: []v1.UnsatisfiableConstraintAction{v1.DoNotSchedule, v1.ScheduleAnyway},
+			TopologyBalanceNodeFit: new(r.IntN(4) > 0)}},
+	}
+	p := &Policy{}
+	for i := range 1 + r.IntN(2) {
+		profile := Profile{Name: fmt.Sprint(i), PluginConfig: []PluginConfig{{DefaultEvictor, &DefaultEvictorArgs{NodeFit: r.IntN(2) == 0}}}}
+		has := map[string]bool{}
+		for range 1 + r.IntN(4) {
+			s := strategies[r.IntN(len(strategies))]
+			if !has[s.name] {
+				has[s.name] = true
+				profile.Enable(s.name, s.args)
+			}
+		}
+		p.Profiles = append(p.Profiles, profile)
+	}
+	return p
+}
+
+// clusters is how many random clusters a test tries: JETTISON_CLUSTERS, or a few hundred.
+func clusters() int {
+	if n, err := strconv.Atoi(os.Getenv("JETTISON_CLUSTERS")); err == nil {
+		return n
+	}
+	return 300
+}
+
+// Planning again on what a plan leads to gives nothing: no pod is evicted in circles. And no plan breaks a rule that every plan keeps.
+func TestPlansAreStable(t *testing.T) {
+	evictions, unstable := 0, 0
+	for seed := range clusters() {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		s, p := randomCluster(r), randomPolicy(r)
+		if err := p.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		first, err := Plan(p, s, t0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		evictions += len(first.Evictions)
+		sound(t, seed, s, first)
+		again, err := Plan(p, first.Leads, t0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(again.Evictions) > 0 {
+			unstable++
+			t.Errorf("seed %d: %v, and then %v (%s: %s)", seed, names(first), names(again), again.Evictions[0].Strategy, again.Evictions[0].Reason)
+		}
+	}
+	t.Logf("%d clusters, %d evictions, %d plans that are not stable", clusters(), evictions, unstable)
+	if evictions == 0 {
+		t.Error("nothing is evicted at all")
+	}
+}
+
+// sound: every pod goes once, none that is kept goes, budgets hold, and nobody is put on a node that is then too full.
+func sound(t *testing.T, seed int, s *Snapshot, r *Result) {
+	t.Helper()
+	seen, spent := map[string]bool{}, int32(0)
+	for _, e := range r.Evictions {
+		if seen[e.Name] || e.Reason == "" {
+			t.Errorf("seed %d: %s twice, or without a reason", seed, e.Name)
+		}
+		seen[e.Name] = true
+		if e.Pod.Labels["owner"] == "o0" && e.Pod.Status.Phase == v1.PodRunning {
+			spent++
+		}
+	}
+	for _, skip := range r.Skipped {
+		if seen[skip.Name] {
+			t.Errorf("seed %d: %s is evicted and kept", seed, skip.Name)
+		}
+	}
+	if c := model.New(&s.Objects); len(s.Budgets) > 0 {
+		if left := model.NewBudgets(c, s.Budgets).Left()[0].Status.DisruptionsAllowed; spent > left {
+			t.Errorf("seed %d: %d evictions of a budget of %d", seed, spent, left)
+		}
+	}
+	before := model.New(&s.Objects)
+	for _, n := range model.New(&r.Leads.Objects).Nodes {
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods} {
+			whole, _ := n.Allocatable(name)
+			if is := n.Requested(name); is > whole && is > before.Find(n.Name).Requested(name) {
+				t.Errorf("seed %d: %s has %d of %d %s", seed, n.Name, is, whole, name)
+			}
+		}
+	}
+}
+
+// The order of the objects does not matter.
+func TestPlansAreTheSameForTheSameObjects(t *testing.T) {
+	for seed := range 50 {
+		r := rand.New(rand.NewPCG(uint64(seed), 2))
+		s, p := randomCluster(r), randomPolicy(r)
+		if err := p.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		one, err := Plan(p, s, t0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Shuffle(len(s.Pods), func(i, j int) { s.Pods[i], s.Pods[j] = s.Pods[j], s.Pods[i] })
+		r.Shuffle(len(s.Nodes), func(i, j int) { s.Nodes[i], s.Nodes[j] = s.Nodes[j], s.Nodes[i] })
+		two, err := Plan(p, s, t0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(names(one), one.Skipped, one.Stopped) != fmt.Sprint(names(two), two.Skipped, two.Stopped) {
+			t.Errorf("seed %d: %v and %v", seed, names(one), names(two))
+		}
+	}
+}

@@ -1,0 +1,395 @@
+package deschedule
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Fault is something that a policy may not say, and where it says so.
+type Fault struct {
+	Path []string // of keys and indices: "profiles", "0", "pluginConfig", "1", "args"
+	What string
+}
+
+func (f *Fault) Error() string { return f.What }
+
+type point int
+
+const (
+	deschedulePoint point = 1 << iota
+	balancePoint
+	filterPoint
+)
+
+// plugin is what there is of a name: the extension points that it may be enabled at, its arguments, what they may not be.
+type plugin struct {
+	points point
+	args   func() any
+	check  func(args any) []error
+	run    func(r *run, args any)
+}
+
+// plugins are all there are. They are set in an init because the strategies among them lead back here.
+var plugins map[string]plugin
+
+func init() {
+	plugins = map[string]plugin{
+		DefaultEvictor: {filterPoint, func() any { return new(DefaultEvictorArgs) }, checkEvictor, nil},
+		PodLifeTime:    {deschedulePoint, func() any { return new(PodLifeTimeArgs) }, checkLifeTime, podLifeTime},
+		TooManyRestarts: {deschedulePoint, func() any { return new(TooManyRestartsArgs) }, checkRestarts,
+			tooManyRestarts},
+		RemoveFailedPods: {deschedulePoint, func() any { return new(RemoveFailedPodsArgs) }, checkFailed, failedPods},
+		NodeTaints:       {deschedulePoint, func() any { return new(NodeTaintsArgs) }, checkTaints, nodeTaints},
+		NodeAffinity:     {deschedulePoint, func() any { return new(NodeAffinityArgs) }, checkAffinity, nodeAffinity},
+		InterPodAntiAffinity: {deschedulePoint, func() any { return new(AntiAffinityArgs) },
+			func(args any) []error { return args.(*AntiAffinityArgs).check() }, antiAffinity},
+		RemoveDuplicates: {balancePoint, func() any { return new(RemoveDuplicatesArgs) },
+			func(args any) []error { return args.(*RemoveDuplicatesArgs).Namespaces.check() }, duplicates},
+		LowNodeUtilization:       {balancePoint, func() any { return new(LowNodeUtilizationArgs) }, checkLow, lowNodeUtilization},
+		HighNodeUtilization:      {balancePoint, func() any { return new(HighNodeUtilizationArgs) }, checkHigh, highNodeUtilization},
+		TopologySpreadConstraint: {balancePoint, func() any { return new(SpreadArgs) }, checkSpread, topologySpread},
+	}
+}
+
+// Names are those of all plugins.
+func Names() []string { return slices.Sorted(maps.Keys(plugins)) }
+
+// Complete sets the defaults of a policy, and says what is wrong with it: one Fault each, joined.
+func (p *Policy) Complete() error {
+	var faults []error
+	add := func(what error, path ...string) {
+		if what != nil {
+			faults = append(faults, &Fault{path, what.Error()})
+		}
+	}
+	if p.NodeSelector != nil {
+		if _, err := labels.Parse(*p.NodeSelector); err != nil {
+			add(fmt.Errorf("nodeSelector: %w", err), "nodeSelector")
+		}
+	}
+	if p.GracePeriodSeconds != nil && *p.GracePeriodSeconds < 0 {
+		add(fmt.Errorf("gracePeriodSeconds %d: want 0 or more", *p.GracePeriodSeconds), "gracePeriodSeconds")
+	}
+	if p.OwnerPause != nil && p.OwnerPause.Duration < 0 {
+		add(fmt.Errorf("ownerPause %v: want 0 or more", p.OwnerPause.Duration), "ownerPause")
+	}
+	faults = append(faults, p.checkProviders()...)
+	for i := range p.Profiles {
+		faults = append(faults, p.Profiles[i].complete(fmt.Sprint(i))...)
+	}
+	return errors.Join(faults...)
+}
+
+func (p *Policy) checkProviders() (faults []error) {
+	seen := map[MetricsSource]*MetricsProvider{}
+	for i := range p.MetricsProviders {
+		m := &p.MetricsProviders[i]
+		add := func(format string, args ...any) {
+			faults = append(faults, &Fault{[]string{"metricsProviders", fmt.Sprint(i)}, fmt.Sprintf(format, args...)})
+		}
+		if seen[m.Source] != nil {
+			add("metric provider %q is configured twice", m.Source)
+		}
+		seen[m.Source] = m
+		switch {
+		case m.Source != KubernetesMetrics && m.Source != PrometheusMetrics:
+			add("source %q: want %s or %s", m.Source, KubernetesMetrics, PrometheusMetrics)
+		case m.Source == KubernetesMetrics && p.MetricsCollector != nil && p.MetricsCollector.Enabled:
+			add("metricsCollector and a provider %s are the same twice: leave metricsCollector out", KubernetesMetrics)
+		case m.Source == PrometheusMetrics && (m.Prometheus == nil || m.Prometheus.URL == ""):
+			add("prometheus: url is required")
+		case m.Source == PrometheusMetrics:
+			if _, err := url.Parse(m.Prometheus.URL); err != nil {
+				add("prometheus: url: %v", err)
+			}
+			t := m.Prometheus.AuthToken
+			if t != nil && (t.SecretReference == nil || t.SecretReference.Name == "" || t.SecretReference.Namespace == "") {
+				add("prometheus: authToken: secretReference wants namespace and name")
+			}
+		}
+	}
+	return faults
+}
+
+// complete is Policy.Complete for one profile.
+func (p *Profile) complete(index string) (faults []error) {
+	add := func(path []string, format string, args ...any) {
+		text := fmt.Sprintf("profile %q: ", p.Name) + fmt.Sprintf(format, args...)
+		faults = append(faults, &Fault{append([]string{"profiles", index}, path...), text})
+	}
+	for i := range p.PluginConfig {
+		c := &p.PluginConfig[i]
+		known, ok := plugins[c.Name]
+		if !ok {
+			add([]string{"pluginConfig", fmt.Sprint(i), "name"}, "there is no plugin %q", c.Name)
+			continue
+		}
+		if slices.ContainsFunc(p.PluginConfig[:i], func(other PluginConfig) bool { return other.Name == c.Name }) {
+			add([]string{"pluginConfig", fmt.Sprint(i), "name"}, "%s is configured twice, of which only the first would count", c.Name)
+		}
+		if c.Args == nil {
+			c.Args = known.args()
+		}
+		setDefaults(c.Args)
+		for _, err := range known.check(c.Args) {
+			add([]string{"pluginConfig", fmt.Sprint(i), "args"}, "%s: %v", c.Name, err)
+		}
+	}
+	if p.args(DefaultEvictor) == nil {
+		p.PluginConfig = append(p.PluginConfig, PluginConfig{DefaultEvictor, setDefaults(new(DefaultEvictorArgs))})
+	}
+	for _, at := range []struct {
+		name string
+		set  *PluginSet
+		want point
+	}{
+		{"deschedule", &p.Plugins.Deschedule, deschedulePoint}, {"balance", &p.Plugins.Balance, balancePoint},
+		{"filter", &p.Plugins.Filter, filterPoint}, {"preevictionfilter", &p.Plugins.PreEvictionFilter, filterPoint},
+	} {
+		for i, name := range at.set.Enabled {
+			path := []string{"plugins", at.name, "enabled", fmt.Sprint(i)}
+			known, ok := plugins[name]
+			switch {
+			case !ok:
+				add(path, "there is no plugin %q", name)
+			case known.points&at.want == 0:
+				add(path, "%s is no plugin for %s", name, at.name)
+			case p.args(name) == nil:
+				add(path, "%s has no entry in pluginConfig: add one with its name", name)
+			}
+		}
+	}
+	for _, set := range []*PluginSet{&p.Plugins.Filter, &p.Plugins.PreEvictionFilter} {
+		if !slices.Contains(set.Enabled, DefaultEvictor) {
+			set.Enabled = append([]string{DefaultEvictor}, set.Enabled...)
+		}
+	}
+	return faults
+}
+
+// setDefaults are those of 0.36.0.
+func setDefaults(args any) any {
+	switch a := args.(type) {
+	case *RemoveFailedPodsArgs:
+		if a.MinPodLifetimeSeconds == nil {
+			a.MinPodLifetimeSeconds = new(uint(3600))
+		}
+	case *SpreadArgs:
+		if a.TopologyBalanceNodeFit == nil {
+			a.TopologyBalanceNodeFit = new(true)
+		}
+		if len(a.Constraints) == 0 {
+			a.Constraints = []v1.UnsatisfiableConstraintAction{v1.DoNotSchedule}
+		}
+	case *DefaultEvictorArgs:
+		if t := a.PriorityThreshold; t == nil || t.Value == nil && t.Name == "" {
+			a.PriorityThreshold = &PriorityThreshold{Value: new(criticalPriority)}
+		}
+	}
+	return args
+}
+
+func (n *Namespaces) check() []error {
+	if n != nil && len(n.Include) > 0 && len(n.Exclude) > 0 {
+		return []error{errors.New("namespaces: only one of include and exclude can be set")}
+	}
+	return nil
+}
+
+func (s *Selected) check() []error {
+	return append(s.Namespaces.check(), checkSelector("labelSelector", s.LabelSelector)...)
+}
+
+func checkSelector(name string, s *metav1.LabelSelector) []error {
+	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
+		return []error{fmt.Errorf("%s: %w", name, err)}
+	}
+	return nil
+}
+
+// among says which words are not among those that are known.
+func among(name string, words, known []string) (faults []error) {
+	for _, word := range words {
+		if !slices.Contains(known, word) {
+			faults = append(faults, fmt.Errorf("%s %q: want one of %s", name, word, strings.Join(known, ", ")))
+		}
+	}
+	return faults
+}
+
+// lifeTimeStates are what PodLifeTime's states may be.
+var lifeTimeStates = []string{
+	"Running", "Pending", "Succeeded", "Failed", "Unknown", "NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError",
+	"PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError", "ErrImagePull",
+	"CreateContainerError", "InvalidImageName", "OOMKilled", "Error", "Completed", "DeadlineExceeded", "Evicted", "ContainerCannotRun",
+	"StartError",
+}
+
+func checkLifeTime(args any) []error {
+	a := args.(*PodLifeTimeArgs)
+	faults := append(a.check(), among("states", a.States, lifeTimeStates)...)
+	if a.OwnerKinds != nil && len(a.OwnerKinds.Include) > 0 && len(a.OwnerKinds.Exclude) > 0 {
+		faults = append(faults, errors.New("ownerKinds: only one of include and exclude can be set"))
+	}
+	for i, c := range a.Conditions {
+		if c == (PodConditionFilter{}) {
+			faults = append(faults, fmt.Errorf("conditions[%d]: want type, status, reason or minTimeSinceLastTransitionSeconds", i))
+		}
+	}
+	if a.MaxPodLifeTimeSeconds == nil && len(a.States) == 0 && len(a.Conditions) == 0 && len(a.ExitCodes) == 0 {
+		faults = append(faults, errors.New("want maxPodLifeTimeSeconds, states, conditions or exitCodes: else it would evict every pod"))
+	}
+	return faults
+}
+
+func checkRestarts(args any) []error {
+	a := args.(*TooManyRestartsArgs)
+	faults := append(a.check(), among("states", a.States, []string{string(v1.PodRunning), "CrashLoopBackOff"})...)
+	if a.PodRestartThreshold < 1 {
+		faults = append(faults, fmt.Errorf("podRestartThreshold %d: want 1 or more", a.PodRestartThreshold))
+	}
+	return faults
+}
+
+func checkFailed(args any) []error { return args.(*RemoveFailedPodsArgs).check() }
+
+func checkTaints(args any) []error {
+	a := args.(*NodeTaintsArgs)
+	faults := a.check()
+	if len(a.ExcludedTaints) > 0 && len(a.IncludedTaints) > 0 {
+		faults = append(faults, errors.New("only one of includedTaints and excludedTaints can be set"))
+	}
+	return faults
+}
+
+func checkAffinity(args any) []error {
+	a := args.(*NodeAffinityArgs)
+	faults := append(a.check(), among("nodeAffinityType", a.NodeAffinityType, []string{RequiredAffinity, PreferredAffinity})...)
+	if len(a.NodeAffinityType) == 0 {
+		faults = append(faults, errors.New("nodeAffinityType needs to be set"))
+	}
+	return faults
+}
+
+func checkSpread(args any) []error {
+	a := args.(*SpreadArgs)
+	faults := a.check()
+	for _, c := range a.Constraints {
+		faults = append(faults, among("constraints", []string{string(c)}, []string{string(v1.DoNotSchedule), string(v1.ScheduleAnyway)})...)
+	}
+	return faults
+}
+
+func (t Thresholds) check(name string) (faults []error) {
+	if len(t) == 0 {
+		return []error{fmt.Errorf("%s: no resource is configured", name)}
+	}
+	for _, resource := range slices.Sorted(maps.Keys(t)) {
+		if percent := t[resource]; !(percent >= 0 && percent <= 100) {
+			faults = append(faults, fmt.Errorf("%s: %s %v: want a percentage from 0 to 100", name, resource, percent))
+		}
+	}
+	return faults
+}
+
+func checkExcluded(n *Namespaces) []error {
+	if n != nil && len(n.Include) > 0 {
+		return []error{errors.New("evictableNamespaces: only exclude can be set")}
+	}
+	return nil
+}
+
+func checkHigh(args any) []error {
+	a := args.(*HighNodeUtilizationArgs)
+	faults := append(checkExcluded(a.EvictableNamespaces), a.Thresholds.check("thresholds")...)
+	return append(faults, among("evictionModes", a.EvictionModes, []string{OnlyThresholdingResources})...)
+}
+
+func checkLow(args any) []error {
+	a := args.(*LowNodeUtilizationArgs)
+	faults := append(checkExcluded(a.EvictableNamespaces), a.Thresholds.check("thresholds")...)
+	faults = append(faults, a.TargetThresholds.check("targetThresholds")...)
+	same := len(a.Thresholds) == len(a.TargetThresholds)
+	for _, resource := range slices.Sorted(maps.Keys(a.Thresholds)) {
+		target, ok := a.TargetThresholds[resource]
+		same = same && ok
+		if ok && !a.UseDeviationThresholds && a.Thresholds[resource] > target {
+			faults = append(faults, fmt.Errorf("thresholds: %s is greater than that of targetThresholds", resource))
+		}
+	}
+	if !same {
+		faults = append(faults, errors.New("thresholds and targetThresholds configure different resources"))
+	}
+	return append(faults, a.MetricsUtilization.check(a.Thresholds)...)
+}
+
+func (m *MetricsUtilization) check(thresholds Thresholds) (faults []error) {
+	if m == nil {
+		return nil
+	}
+	add := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("metricsUtilization: "+format, args...))
+	}
+	switch {
+	case m.Source == KubernetesMetrics && m.MetricsServer:
+		add("source %s and metricsServer are the same twice: leave metricsServer out", KubernetesMetrics)
+	case m.Source == KubernetesMetrics && m.Prometheus != nil:
+		add("prometheus is not for source %s", KubernetesMetrics)
+	case m.Source == PrometheusMetrics && (m.Prometheus == nil || m.Prometheus.Query == ""):
+		add("prometheus: query is required")
+	case m.Source == PrometheusMetrics:
+		if _, ok := thresholds[MetricResource]; !ok || len(thresholds) != 1 {
+			add("with source %s the one resource of thresholds is %s", PrometheusMetrics, MetricResource)
+		}
+	case m.Source == "" && !m.MetricsServer:
+		add("source is empty")
+	case m.Source != "" && m.Source != KubernetesMetrics:
+		add("source %q: want %s or %s", m.Source, KubernetesMetrics, PrometheusMetrics)
+	}
+	return faults
+}
+
+func checkEvictor(args any) []error {
+	a := args.(*DefaultEvictorArgs)
+	faults := append(checkSelector("labelSelector", a.LabelSelector), checkSelector("namespaceLabelSelector", a.NamespaceLabelSelector)...)
+	if _, err := labels.Parse(a.NodeSelector); err != nil {
+		faults = append(faults, fmt.Errorf("nodeSelector: %w", err))
+	}
+	if t := a.PriorityThreshold; t != nil && t.Value != nil {
+		if t.Name != "" {
+			faults = append(faults, errors.New("priorityThreshold: only one of value and name can be set"))
+		}
+		if *t.Value > criticalPriority {
+			faults = append(faults, fmt.Errorf("priority threshold can't be greater than %d", criticalPriority))
+		}
+	}
+	if a.NoEvictionPolicy != "" {
+		faults = append(faults, among("noEvictionPolicy", []string{a.NoEvictionPolicy}, []string{PreferredNoEviction, MandatoryNoEviction})...)
+	}
+	extra, off := a.PodProtections.ExtraEnabled, a.PodProtections.DefaultDisabled
+	if len(extra)+len(off) > 0 && (a.EvictLocalStoragePods || a.EvictDaemonSetPods || a.EvictSystemCriticalPods || a.IgnorePvcPods ||
+		a.EvictFailedBarePods || a.IgnorePodsWithoutPDB) {
+		faults = append(faults, errors.New("podProtections and the older evict... and ignore... fields cannot both be set"))
+	}
+	faults = append(faults, among("podProtections: extraEnabled", extra, extraProtections)...)
+	faults = append(faults, among("podProtections: defaultDisabled", off, defaultProtections)...)
+	for _, list := range [][]string{extra, off} {
+		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) {
+			faults = append(faults, errors.New("podProtections: a protection is named twice"))
+		}
+	}
+	for i, class := range a.storageClasses() {
+		if class == "" {
+			faults = append(faults, fmt.Errorf("podProtections: config: PodsWithPVC: protectedStorageClasses[%d]: name is empty", i))
+		}
+	}
+	return faults
+}

@@ -1,0 +1,208 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Objects are what a cluster is made of. They are read and never changed.
+type Objects struct {
+	Nodes      []*v1.Node
+	Pods       []*v1.Pod
+	Namespaces []*v1.Namespace
+	Claims     []*v1.PersistentVolumeClaim
+	Volumes    []*v1.PersistentVolume
+}
+
+// Cluster is who is where.
+type Cluster struct {
+	Nodes []*Node // by name
+
+	byName  map[string]*Node
+	spaces  map[string]labels.Set // labels of namespaces that are known
+	pods    map[string][]*Pod     // by namespace
+	anti    []*Pod                // with required anti-affinity
+	claims  map[string]*v1.PersistentVolumeClaim
+	volumes map[string]*v1.PersistentVolume
+}
+
+// Node is a node and the pods on it.
+type Node struct {
+	*v1.Node
+	Pods []*Pod // those that have ended included, in the order of their names
+
+	requested map[v1.ResourceName]int64
+	running   int // pods that have not ended
+}
+
+// Pod is a pod, where it is, and what a scheduler asks about it.
+type Pod struct {
+	*v1.Pod
+	Node  *Node // nil: on none that is known
+	Ended bool  // Succeeded or Failed: it takes no room
+	// Replaces is the pod of the snapshot in whose place this one was made in a plan; nil: this one is in the snapshot.
+	Replaces *Pod
+
+	Requests []Amount
+	required nodeaffinity.RequiredNodeAffinity
+	anti     []term
+	affinity []term
+	spread   []*Constraint
+}
+
+// Key is namespace/name.
+func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
+
+// New makes a cluster of objects. Of two nodes or pods of one name the later is left out.
+func New(o *Objects) *Cluster {
+	c := &Cluster{
+		byName: make(map[string]*Node, len(o.Nodes)), spaces: make(map[string]labels.Set, len(o.Namespaces)), pods: map[string][]*Pod{},
+		claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
+	}
+	for _, n := range o.Nodes {
+		if c.byName[n.Name] == nil {
+			node := &Node{Node: n, requested: map[v1.ResourceName]int64{}}
+			c.byName[n.Name], c.Nodes = node, append(c.Nodes, node)
+		}
+	}
+	slices.SortFunc(c.Nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	for _, ns := range o.Namespaces {
+		c.spaces[ns.Name] = ns.Labels
+	}
+	for _, claim := range o.Claims {
+		c.claims[claim.Namespace+"/"+claim.Name] = claim
+	}
+	for _, v := range o.Volumes {
+		c.volumes[v.Name] = v
+	}
+	pods := slices.Clone(o.Pods)
+	slices.SortStableFunc(pods, byKey)
+	for i, p := range pods {
+		if i == 0 || byKey(pods[i-1], p) != 0 {
+			c.Put(c.Pod(p), c.byName[p.Spec.NodeName])
+		}
+	}
+	return c
+}
+
+func byKey(a, b *v1.Pod) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// Pod makes a pod of its object, on no node yet.
+func (c *Cluster) Pod(p *v1.Pod) *Pod {
+	pod := &Pod{
+		Pod: p, Ended: p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
+		Requests: requests(p), required: nodeaffinity.GetRequiredNodeAffinity(p),
+	}
+	if a := p.Spec.Affinity; a != nil {
+		if a.PodAntiAffinity != nil {
+			pod.anti = terms(p, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		}
+		if a.PodAffinity != nil {
+			pod.affinity = terms(p, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		}
+	}
+	for i := range p.Spec.TopologySpreadConstraints {
+		pod.spread = append(pod.spread, constraint(pod, &p.Spec.TopologySpreadConstraints[i]))
+	}
+	return pod
+}
+
+// Find is the node of a name; nil: there is none.
+func (c *Cluster) Find(name string) *Node { return c.byName[name] }
+
+// Namespace is the labels of a namespace. Of one that is not known only the label that every one has is.
+func (c *Cluster) Namespace(name string) labels.Set {
+	if set, ok := c.spaces[name]; ok {
+		return set
+	}
+	return labels.Set{v1.LabelMetadataName: name}
+}
+
+// In are the pods of a namespace that are on a node and have not ended.
+func (c *Cluster) In(namespace string) (out []*Pod) {
+	for _, p := range c.pods[namespace] {
+		if p.Node != nil && !p.Ended {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Pods are all pods, those on no node included, by namespace and name.
+func (c *Cluster) Pods() (out []*Pod) {
+	for _, pods := range c.pods {
+		out = append(out, pods...)
+	}
+	slices.SortFunc(out, func(a, b *Pod) int { return byKey(a.Pod, b.Pod) })
+	return out
+}
+
+// Put puts a pod on a node; nil: it waits for one.
+func (c *Cluster) Put(p *Pod, n *Node) {
+	c.pods[p.Namespace] = append(c.pods[p.Namespace], p)
+	if len(p.anti) > 0 {
+		c.anti = append(c.anti, p)
+	}
+	p.Node = n
+	if n != nil {
+		n.Pods = append(n.Pods, p)
+		n.count(p, 1)
+	}
+}
+
+// Remove takes a pod away for good.
+func (c *Cluster) Remove(p *Pod) {
+	if n := p.Node; n != nil {
+		n.count(p, -1)
+		n.Pods = slices.DeleteFunc(n.Pods, func(other *Pod) bool { return other == p })
+	}
+	drop := func(other *Pod) bool { return other == p }
+	c.pods[p.Namespace] = slices.DeleteFunc(c.pods[p.Namespace], drop)
+	if len(p.anti) > 0 {
+		c.anti = slices.DeleteFunc(c.anti, drop)
+	}
+	p.Node = nil
+}
+
+// Without does something while a pod is not there.
+func (c *Cluster) Without(p *Pod, do func()) {
+	n := p.Node
+	if n == nil {
+		do()
+		return
+	}
+	n.count(p, -1)
+	p.Node = nil
+	do()
+	p.Node = n
+	n.count(p, 1)
+}
+
+// count adds what a pod takes, or takes it off.
+func (n *Node) count(p *Pod, sign int64) {
+	if p.Ended {
+		return
+	}
+	n.running += int(sign)
+	for _, a := range p.Requests {
+		n.requested[a.Name] += sign * a.Value
+	}
+}
+
+// Ready reports whether a node may be thought of at all: a condition Ready that is not True says no, none says yes, as the descheduler
+// counts (pkg/descheduler/node/node.go, 0.36.0).
+func (n *Node) Ready() bool {
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady && c.Status != v1.ConditionTrue {
+			return false
+		}
+	}
+	return true
+}

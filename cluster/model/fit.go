@@ -1,0 +1,236 @@
+package model
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+)
+
+// Question is what is asked of nodes for one pod, prepared once for all of them. It holds until the cluster changes.
+type Question struct {
+	c      *Cluster
+	pod    *Pod
+	keeps  map[place]*Pod // where a pod is that this one may not be with, or that may not be with it
+	wants  []wanted
+	spread []spreadCount
+	claims []*v1.PersistentVolumeClaim
+	ports  []v1.ContainerPort
+}
+
+// wanted is a term that the pod has to be near to.
+type wanted struct {
+	key   string
+	there map[place]bool
+	self  bool // nobody matches, and the pod does itself: it is the first
+}
+
+// spreadCount is a hard constraint and how full its domains are.
+type spreadCount struct {
+	*Constraint
+	domains map[string]int
+	least   int
+	self    int // 1: the constraint counts the pod itself
+}
+
+// Ask prepares the questions about a pod, which is thought away from where it is.
+func (c *Cluster) Ask(p *Pod) *Question {
+	q := &Question{c: c, pod: p, keeps: map[place]*Pod{}, ports: hostPorts(p.Pod)}
+	q.claims, _ = c.Claims(p.Pod)
+	for _, other := range c.anti {
+		if other == p || other.Node == nil || other.Ended {
+			continue
+		}
+		for i := range other.anti {
+			if t := &other.anti[i]; t.about(c, p) {
+				if where, ok := at(other.Node, t.key); ok {
+					q.keeps[where] = other
+				}
+			}
+		}
+	}
+	for i := range p.anti {
+		p.anti[i].each(c, func(other *Pod, where place) {
+			if other != p {
+				q.keeps[where] = other
+			}
+		})
+	}
+	for i := range p.affinity {
+		q.wants = append(q.wants, c.want(p, &p.affinity[i]))
+	}
+	for _, k := range p.spread {
+		if k.Hard {
+			q.spread = append(q.spread, c.spreadOf(p, k))
+		}
+	}
+	return q
+}
+
+func (c *Cluster) want(p *Pod, t *term) wanted {
+	w := wanted{key: t.key, there: map[place]bool{}}
+	t.each(c, func(other *Pod, where place) {
+		if other != p {
+			w.there[where] = true
+		}
+	})
+	w.self = len(w.there) == 0 && t.about(c, p)
+	return w
+}
+
+func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
+	domains := k.Domains(c, p.Namespace, c.Nodes)
+	if p.Node != nil && k.Counts(p) {
+		if domain, ok := k.Domain(p.Node); ok {
+			domains[domain]--
+		}
+	}
+	s := spreadCount{Constraint: k, domains: domains, least: k.Least(domains)}
+	if k.Selector.Matches(labels.Set(p.Labels)) {
+		s.self = 1
+	}
+	return s
+}
+
+// Refuses says why a node does not take the pod; empty: it takes it. The node that the pod is on is asked as if it were not there.
+func (q *Question) Refuses(n *Node) string {
+	switch {
+	case !n.Ready():
+		return "the node is not ready"
+	case n.Spec.Unschedulable:
+		return "the node is cordoned"
+	}
+	if match, err := q.pod.required.Match(n.Node); err != nil || !match {
+		return "its node selector or affinity leaves the node out"
+	}
+	if t := untolerated(n.Node, q.pod.Spec.Tolerations); t != nil {
+		return "it does not tolerate the taint " + t.ToString()
+	}
+	if name := q.lacks(n); name != "" {
+		return "the node has not enough " + string(name)
+	}
+	if other := q.taken(n); other != nil {
+		return "a port of the node that it wants is taken by " + other.Key()
+	}
+	if claim := q.c.outOfReach(q.claims, n); claim != "" {
+		return "the node does not reach the volume of its claim " + claim
+	}
+	return q.others(n)
+}
+
+// others says what other pods have against a node.
+func (q *Question) others(n *Node) string {
+	for where, other := range q.keeps {
+		if n.Labels[where.key] == where.value {
+			if _, ok := n.Labels[where.key]; ok {
+				return "anti-affinity keeps it from where " + other.Key() + " is"
+			}
+		}
+	}
+	for i := range q.wants {
+		w := &q.wants[i]
+		where, ok := at(n, w.key)
+		if !ok || !w.self && !w.there[where] {
+			return "nobody is there whom its affinity wants"
+		}
+	}
+	for i := range q.spread {
+		s := &q.spread[i]
+		domain, ok := n.Labels[s.Key]
+		if !ok {
+			return "the node has no label " + s.Key + ", which it is spread by"
+		}
+		if s.domains[domain]+s.self-s.least > s.MaxSkew {
+			return "it would be more than " + s.Key + "'s maxSkew allows"
+		}
+	}
+	return ""
+}
+
+// lacks is Node.lacks with the pod itself thought away.
+func (q *Question) lacks(n *Node) v1.ResourceName {
+	if q.pod.Node != n {
+		return n.lacks(q.pod)
+	}
+	var name v1.ResourceName
+	q.c.Without(q.pod, func() { name = n.lacks(q.pod) })
+	return name
+}
+
+// taken is the pod that has a host port which this one wants; nil: none.
+func (q *Question) taken(n *Node) *Pod {
+	if len(q.ports) == 0 {
+		return nil
+	}
+	for _, other := range n.Pods {
+		if other == q.pod || other.Ended {
+			continue
+		}
+		for _, has := range hostPorts(other.Pod) {
+			for _, wants := range q.ports {
+				if conflict(&has, &wants) {
+					return other
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// hostPorts are those ports of a pod's containers that are the node's. Of a pod on the node's network all are: the API server has set them.
+func hostPorts(p *v1.Pod) (out []v1.ContainerPort) {
+	add := func(c *v1.Container) {
+		for _, port := range c.Ports {
+			if port.HostPort > 0 {
+				out = append(out, port)
+			}
+		}
+	}
+	for i := range p.Spec.Containers {
+		add(&p.Spec.Containers[i])
+	}
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	return out
+}
+
+// conflict: an address that is not said is every one, a protocol that is not said is TCP.
+func conflict(a, b *v1.ContainerPort) bool {
+	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	protocol := func(p v1.Protocol) v1.Protocol {
+		if p == "" {
+			return v1.ProtocolTCP
+		}
+		return p
+	}
+	return a.HostPort == b.HostPort && protocol(a.Protocol) == protocol(b.Protocol) &&
+		(a.HostIP == b.HostIP || all(a.HostIP) || all(b.HostIP))
+}
+
+// Keeps reports whether a taint keeps new pods away.
+func Keeps(t *v1.Taint) bool {
+	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+}
+
+// untolerated is the first taint of a node that keeps such pods away.
+func untolerated(n *v1.Node, tolerations []v1.Toleration) *v1.Taint {
+	return Untolerated(n, tolerations, Keeps)
+}
+
+// Untolerated is the first of those taints of a node that count which no toleration is for; nil: none.
+func Untolerated(n *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint) bool) *v1.Taint {
+	t, found := corev1.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, tolerations, counts, true)
+	if !found {
+		return nil
+	}
+	return &t
+}
+
+// Belongs reports whether a node is one of those that a pod's node selector and required affinity leave in.
+func (p *Pod) Belongs(n *Node) bool {
+	match, err := p.required.Match(n.Node)
+	return err == nil && match
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestDeschedule(t *testing.T) {
+	const dir = "../../internal/descheduling/testdata/"
+	for _, c := range []struct {
+		args   []string
+		stdin  string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{[]string{"--policy", dir + "policy.yaml", "--from", dir + "objects.yaml", "--now", "2026-11-23T12:00:00Z", "-o", "json"}, "", exitOK,
+			`{"evictions":[{"namespace":"shop","name":"web-7","uid":"u-7","node":"n1","profile":"default","strategy":"LowNodeUtilization",`, ""},
+		{[]string{"--from", "x"}, "", exitUsage, "", "--policy is missing"},
+		{[]string{"--policy", "x"}, "", exitUsage, "", "--from is missing"},
+		{[]string{"--policy", "-", "--from", "-"}, "", exitUsage, "", "only one file can be standard input"},
+		{[]string{"--policy", dir + "policy.yaml", "--from", dir + "objects.yaml", "--now", "noon"}, "", exitUsage, "", `--now "noon"`},
+		{[]string{"--policy", dir + "policy.yaml", "--from", dir + "objects.yaml", "-o", "xml"}, "", exitUsage, "", `--output "xml"`},
+		{[]string{"--policy", "-", "--from", dir + "objects.yaml"}, "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nprofile: []\n",
+			exitUsage, "", `policy stdin:3: unknown field "profile": did you mean "profiles"?`},
+		{[]string{"--policy", dir + "policy.yaml", "--from", dir + "none.json"}, "", exitFailed, "", "none.json: no such file"},
+		{[]string{"migrate", "--policy", "-"}, "apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\nstrategies:\n  RemoveDuplicates: {enabled: true}\n",
+			exitOK, "balance:\n      enabled:\n      - RemoveDuplicates\n", ""},
+		{[]string{"migrate"}, "", exitUsage, "", "--policy is missing"},
+		{[]string{"migrat", "--policy", "x"}, "", exitUsage, "", `unknown command "deschedule migrat": did you mean "migrate"?`},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := execute(t.Context(), append([]string{"deschedule"}, c.args...), strings.NewReader(c.stdin), &stdout, &stderr)
+		if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+			t.Errorf("%v: %d\n%s\n%s", c.args, code, stdout.String(), stderr.String())
+		}
+	}
+}

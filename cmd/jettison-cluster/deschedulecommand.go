@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"jettison/internal/descheduling"
+	"jettison/internal/show"
+	"jettison/internal/terminal"
+)
+
+func descheduleCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
+	o := descheduling.Offline{Stdin: stdin}
+	var output, now string
+	cmd := &cobra.Command{
+		Use:   "deschedule",
+		Short: "Plan which pods should be evicted because another node suits them better",
+		Long: `deschedule finds pods that should not be where they are, by a policy of the descheduler (apiVersion descheduler/v1alpha2), and
+prints which would be evicted, in which order and why, which rules keep others, and how loaded nodes are before and after. It reads the
+objects of the cluster from files, needs no cluster and evicts nothing.
+
+Objects are a v1 List, or JSON or YAML documents one after the other: nodes, pods, namespaces, disruption budgets, priority classes,
+volumes and claims, as kubectl prints them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real use. The same files
+and --now give the same plan.`,
+		Example: `  kubectl get nodes,pods,namespaces,pdb,pc,pv,pvc -A -o json > objects.json
+  jettison-cluster deschedule --policy policy.yaml --from objects.json
+  jettison-cluster deschedule --policy policy.yaml --from objects.json --now 2026-11-23T12:00:00Z -o json
+  jettison-cluster deschedule --policy policy.yaml --from objects.json --diff other.yaml`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Format, err = show.ParseFormat(output); err != nil {
+				return usageError{err}
+			}
+			if err := offlineFlags(&o, now); err != nil {
+				return usageError{err}
+			}
+			return asUsage(o.Run(stdout, stderr))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Policy, "policy", "", "file of the policy; - is standard input")
+	f.StringVar(&o.Diff, "diff", "", "file of another policy: print what it would do otherwise")
+	f.StringArrayVar(&o.From, "from", nil, "file of objects of the cluster; - is standard input; may be given several times")
+	f.StringVar(&now, "now", "", "the time that ages are counted to, as 2006-01-02T15:04:05Z (default the clock's)")
+	f.StringVarP(&output, "output", "o", string(show.AsTable), "table, wide, json or yaml")
+	cmd.AddCommand(migrateCommand(stdin, stdout, stderr))
+	return cmd
+}
+
+// offlineFlags checks what cannot be left to the flags themselves.
+func offlineFlags(o *descheduling.Offline, now string) error {
+	switch {
+	case o.Policy == "":
+		return errors.New("deschedule: --policy is missing: the file of a policy")
+	case len(o.From) == 0:
+		return errors.New("deschedule: --from is missing: a file of the cluster's objects")
+	}
+	readers := 0
+	for _, path := range append([]string{o.Policy, o.Diff}, o.From...) {
+		if path == "-" {
+			readers++
+		}
+	}
+	if readers > 1 {
+		return errors.New("deschedule: only one file can be standard input")
+	}
+	o.Now = time.Now()
+	if now == "" {
+		return nil
+	}
+	var err error
+	if o.Now, err = time.Parse(time.RFC3339, now); err != nil {
+		return fmt.Errorf("--now %q: want a time as 2006-01-02T15:04:05Z", now)
+	}
+	return nil
+}
+
+// asUsage gives errors of policies the exit code of configuration.
+func asUsage(err error) error {
+	var usage descheduling.UsageError
+	if errors.As(err, &usage) {
+		return usageError{err}
+	}
+	return err
+}
+
+func migrateCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Turn a policy of descheduler/v1alpha1 into one of v1alpha2",
+		Long: `migrate prints a policy of descheduler/v1alpha1, which old releases of the descheduler read, as one of v1alpha2. Strategies with
+the same filters share a profile. What has no successor is named on stderr, one line each.`,
+		Example: "  jettison-cluster deschedule migrate --policy old.yaml > policy.yaml",
+		Args:    noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			if path == "" {
+				return usageError{errors.New("deschedule migrate: --policy is missing: the file of a policy of v1alpha1")}
+			}
+			return asUsage(descheduling.Migrate(path, stdin, stdout, stderr))
+		},
+	}
+	cmd.Flags().StringVar(&path, "policy", "", "file of the policy; - is standard input")
+	return cmd
+}

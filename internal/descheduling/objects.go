@@ -1,0 +1,259 @@
+package descheduling
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"jettison/cluster/deschedule"
+)
+
+// systemClasses are the priority classes that every cluster has.
+var systemClasses = map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+
+// objects collects what a snapshot is made of.
+type objects struct {
+	deschedule.Snapshot
+	seen   map[string]bool
+	unused map[string]int // objects of kinds that nothing here is for, by kind
+}
+
+// raw is any object, or a list of them.
+type raw struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+// metrics is a NodeMetrics or a PodMetrics of metrics.k8s.io.
+type metrics struct {
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Usage      v1.ResourceList `json:"usage"`
+	Containers []struct {
+		Usage v1.ResourceList `json:"usage"`
+	} `json:"containers"`
+}
+
+// read adds the objects of a file: JSON documents, YAML documents, lists in either.
+func (o *objects) read(text []byte, name string) error {
+	trimmed := bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
+	if len(trimmed) == 0 {
+		return fmt.Errorf("objects %s: the file is empty: want what \"kubectl get nodes,pods,... -A -o json\" prints", name)
+	}
+	next := o.yamlDocuments(trimmed)
+	if trimmed[0] == '{' || trimmed[0] == '[' {
+		d := json.NewDecoder(bytes.NewReader(trimmed))
+		next = func() (document json.RawMessage, err error) {
+			err = d.Decode(&document)
+			return document, err
+		}
+	}
+	for number := 1; ; number++ {
+		document, err := next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = o.add(document, "", 0)
+		}
+		if err != nil {
+			return fmt.Errorf("objects %s: document %d: %w", name, number, err)
+		}
+	}
+}
+
+func (o *objects) yamlDocuments(text []byte) func() (json.RawMessage, error) {
+	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	return func() (json.RawMessage, error) {
+		for {
+			document, err := r.Read()
+			if err != nil {
+				return nil, err
+			}
+			if out, err := yaml.YAMLToJSON(document); err != nil || string(out) != "null" {
+				return out, err
+			}
+		}
+	}
+}
+
+// deepest is how deep lists may lie in lists.
+const deepest = 4
+
+// add adds an object or a list. kind is what a list of one kind says of its items, which then need not say it.
+func (o *objects) add(document json.RawMessage, kind string, depth int) error {
+	if depth > deepest {
+		return errors.New("lists in lists in lists: want a List of objects")
+	}
+	if document = bytes.TrimSpace(document); len(document) > 0 && document[0] == '[' {
+		var items []json.RawMessage
+		if err := json.Unmarshal(document, &items); err != nil {
+			return err
+		}
+		return o.addAll(items, kind, depth)
+	}
+	var r raw
+	if err := json.Unmarshal(document, &r); err != nil {
+		return fmt.Errorf("no object of the API: %w", err)
+	}
+	if r.Kind == "" {
+		r.Kind = kind
+	}
+	if of, ok := strings.CutSuffix(r.Kind, "List"); ok {
+		return o.addAll(r.Items, of, depth)
+	}
+	if r.Kind == "" {
+		return errors.New("kind is missing: want a v1 List, or objects of the API")
+	}
+	if err := o.object(&r, document); err != nil {
+		return fmt.Errorf("%s %s: %w", r.Kind, strings.TrimPrefix(r.Metadata.Namespace+"/"+r.Metadata.Name, "/"), err)
+	}
+	return nil
+}
+
+func (o *objects) addAll(items []json.RawMessage, kind string, depth int) error {
+	for i, item := range items {
+		if err := o.add(item, kind, depth+1); err != nil {
+			return fmt.Errorf("item %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// one decodes an object and adds it to those of its kind.
+func one[T any](to *[]*T, document json.RawMessage) error {
+	v := new(T)
+	if err := json.Unmarshal(document, v); err != nil {
+		return err
+	}
+	*to = append(*to, v)
+	return nil
+}
+
+func (o *objects) object(r *raw, document json.RawMessage) error {
+	group, _, _ := strings.Cut(r.APIVersion, "/")
+	key := r.Kind + " " + r.Metadata.Namespace + "/" + r.Metadata.Name
+	if r.Metadata.Name == "" {
+		return errors.New("metadata.name is missing")
+	}
+	if o.seen[key] {
+		return errors.New("it is there twice")
+	}
+	o.seen[key] = true
+	switch {
+	case r.Kind == "Node":
+		return one(&o.Nodes, document)
+	case r.Kind == "Pod":
+		return o.pod(document)
+	case r.Kind == "Namespace":
+		return one(&o.Namespaces, document)
+	case r.Kind == "PersistentVolumeClaim":
+		return one(&o.Claims, document)
+	case r.Kind == "PersistentVolume":
+		return one(&o.Volumes, document)
+	case r.Kind == "PriorityClass":
+		return one[schedulingv1.PriorityClass](&o.Classes, document)
+	case r.Kind == "PodDisruptionBudget":
+		return one[policyv1.PodDisruptionBudget](&o.Budgets, document)
+	case group == "metrics.k8s.io" && (r.Kind == "NodeMetrics" || r.Kind == "PodMetrics"):
+		return o.metrics(r.Kind, document)
+	}
+	o.unused[r.Kind]++
+	return nil
+}
+
+func (o *objects) pod(document json.RawMessage) error {
+	if err := one(&o.Pods, document); err != nil {
+		return err
+	}
+	if p := o.Pods[len(o.Pods)-1]; p.Namespace == "" {
+		p.Namespace = v1.NamespaceDefault
+	}
+	return nil
+}
+
+func (o *objects) metrics(kind string, document json.RawMessage) error {
+	var m metrics
+	if err := json.Unmarshal(document, &m); err != nil {
+		return err
+	}
+	if o.NodeUse == nil {
+		o.NodeUse, o.PodUse = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
+	}
+	if kind == "NodeMetrics" {
+		o.NodeUse[m.Metadata.Name] = m.Usage
+		return nil
+	}
+	sum := v1.ResourceList{}
+	for _, c := range m.Containers {
+		for name, q := range c.Usage {
+			total := resource.Quantity{}
+			if was, ok := sum[name]; ok {
+				total = was.DeepCopy()
+			}
+			total.Add(q)
+			sum[name] = total
+		}
+	}
+	o.PodUse[m.Metadata.Namespace+"/"+m.Metadata.Name] = sum
+	return nil
+}
+
+// complete gives pods what the API server would have: the priority of their class. Evictions of before are known from pods that are still
+// being deleted.
+func (o *objects) complete() error {
+	classes := map[string]int32{}
+	for name, value := range systemClasses {
+		classes[name] = value
+	}
+	for _, class := range o.Classes {
+		classes[class.Name] = class.Value
+	}
+	for _, p := range o.Pods {
+		if value, ok := classes[p.Spec.PriorityClassName]; ok && p.Spec.Priority == nil {
+			p.Spec.Priority = &value
+		}
+		for i := range p.Status.Conditions {
+			c := &p.Status.Conditions[i]
+			if c.Type != v1.DisruptionTarget || c.Reason != "EvictionByEvictionAPI" {
+				continue
+			}
+			for _, owner := range p.OwnerReferences {
+				o.Evicted = append(o.Evicted, deschedule.Past{Owner: owner.UID, At: c.LastTransitionTime.Time})
+			}
+		}
+	}
+	if len(o.Nodes) == 0 {
+		return errors.New("objects: there is no Node among them: want what \"kubectl get nodes,pods,namespaces,pdb,pc,pvc -A -o json\" prints")
+	}
+	return nil
+}
+
+// leftOut names the kinds of objects that are not used, with how many there are; empty: none.
+func (o *objects) leftOut() string {
+	var out []string
+	for kind, count := range o.unused {
+		out = append(out, fmt.Sprintf("%d %s", count, kind))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}

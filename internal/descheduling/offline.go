@@ -1,0 +1,133 @@
+package descheduling
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"jettison/cluster/deschedule"
+	"jettison/internal/deschedpolicy"
+	"jettison/internal/show"
+	"jettison/internal/terminal"
+	"jettison/internal/wholefile"
+)
+
+// Bounds of what is read, in bytes: a pod of kubectl's JSON has 5 to 20 KiB.
+const (
+	mostPolicy  = 1 << 20
+	mostObjects = 8 << 30
+)
+
+// Offline is a plan from files.
+type Offline struct {
+	Policy string   // a file of a policy; "-" is standard input
+	Diff   string   // another one, to compare with; empty: none
+	From   []string // files of objects
+	Now    time.Time
+	Format show.Format
+	Stdin  io.Reader
+}
+
+// UsageError is one of the policy or the command line.
+type UsageError struct{ error }
+
+// Unwrap gives the cause.
+func (e UsageError) Unwrap() error { return e.error }
+
+// Run prints the plan, or how two differ. What it has to say beside goes to stderr, one line each.
+func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
+	policy, err := o.policy(o.Policy)
+	if err != nil {
+		return err
+	}
+	var other *deschedule.Policy
+	if o.Diff != "" {
+		if other, err = o.policy(o.Diff); err != nil {
+			return err
+		}
+	}
+	snapshot, err := o.snapshot(stderr)
+	if err != nil {
+		return err
+	}
+	plan, err := deschedule.Plan(policy, snapshot, o.Now)
+	if err != nil {
+		return UsageError{fmt.Errorf("policy %s: %w", o.Policy, err)}
+	}
+	if other == nil {
+		return printPlan(plan, o.Format, stdout)
+	}
+	second, err := deschedule.Plan(other, snapshot, o.Now)
+	if err != nil {
+		return UsageError{fmt.Errorf("policy %s: %w", o.Diff, err)}
+	}
+	return printDiff(plan, second, o, stdout)
+}
+
+func (o *Offline) policy(path string) (*deschedule.Policy, error) {
+	text, name, err := o.read(path, mostPolicy)
+	if err != nil {
+		return nil, UsageError{fmt.Errorf("policy: %w", err)}
+	}
+	policy, err := deschedpolicy.Decode(text, name)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	return policy, nil
+}
+
+func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
+	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+	for _, path := range o.From {
+		text, name, err := o.read(path, mostObjects)
+		if err != nil {
+			return nil, fmt.Errorf("objects: %w", err)
+		}
+		if err := all.read(text, name); err != nil {
+			return nil, err
+		}
+	}
+	if err := all.complete(); err != nil {
+		return nil, err
+	}
+	if left := all.leftOut(); left != "" {
+		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule: objects of these kinds change no plan, and are left out:", left)
+	}
+	return &all.Snapshot, nil
+}
+
+// read gives a file's text, and what it is called in errors.
+func (o *Offline) read(path string, most int64) ([]byte, string, error) {
+	if path == "-" {
+		text, err := wholefile.ReadAll(o.Stdin, most)
+		return text, "stdin", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, path, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := wholefile.ReadAll(f, most)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return text, path, err
+}
+
+// Migrate prints a policy of v1alpha1 as one of v1alpha2, and on stderr what has no successor.
+func Migrate(path string, stdin io.Reader, stdout, stderr io.Writer) error {
+	text, name, err := (&Offline{Stdin: stdin}).read(path, mostPolicy)
+	if err != nil {
+		return UsageError{fmt.Errorf("policy: %w", err)}
+	}
+	policy, notes, err := deschedpolicy.Migrate(text, name)
+	if err != nil {
+		return UsageError{err}
+	}
+	for _, note := range notes {
+		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: no successor:", note)
+	}
+	_, err = stdout.Write(policy)
+	return err
+}

@@ -47,8 +47,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// keep asks for records when an event tells of an eviction, while one is under way, and now and then. It is not run's: an agent that looks at
-// each of its pods for the outlook would hold up what shows that one is gone.
+// keep asks for records when an event tells of an eviction, while one is under way, and now and then. It is not run's: an agent that looks
+// at each of its pods for the outlook would hold up what shows that one is gone.
 func (w *watch) keep(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -14,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
+
+	"jettison/e2e/build"
 )
 
 // Agent is the agent as it runs on a node: the pod that its DaemonSet would make.
@@ -60,11 +62,11 @@ func daemonSet(ctx context.Context, overlay string) (*appsv1.DaemonSet, error) {
 	if set := rendered[overlay]; set != nil {
 		return set, nil
 	}
-	root, err := moduleRoot(ctx)
+	root, err := build.ModuleRoot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	text, err := run(ctx, filepath.Join(root, "deploy", "render"), []string{"GOFLAGS=", "GOWORK=off"}, "go", "run", ".", "../overlays/"+overlay)
+	text, err := build.Run(ctx, filepath.Join(root, "deploy", "render"), []string{"GOFLAGS=", "GOWORK=off"}, "go", "run", ".", "../overlays/"+overlay)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +147,7 @@ func (a *Agent) Exec(ctx context.Context, argv ...string) ([]byte, error) {
 	defer cancel()
 	res, err := a.node.runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: a.Containers[0], Cmd: argv, Timeout: int64(callDeadline / time.Second)})
 	if err == nil && res.ExitCode != 0 {
-		err = fmt.Errorf("exit code %d: %s", res.ExitCode, tail(strings.TrimSpace(string(res.Stderr)), 2000))
+		err = fmt.Errorf("exit code %d: %s", res.ExitCode, build.Tail(strings.TrimSpace(string(res.Stderr)), 2000))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("run %v in the agent's container: %w", argv, err)

@@ -19,8 +19,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"jettison/e2e/build"
 	"jettison/e2e/guestapi"
 )
+
+// Say reports progress.
+type Say = build.Say
 
 // Options of a node. The zero value is a good one.
 type Options struct {
@@ -39,7 +43,11 @@ type Options struct {
 	Disk string
 	// PodPids is pids.max of each pod's cgroup, as a kubelet's podPidsLimit; 0: no limit.
 	PodPids int
-	Say     Say // progress; nil: silent
+	// Reach leads from ADDRESS:PORT in the guest's network 10.0.2.0/24 to HOST:PORT on this machine. The guest reaches nothing else.
+	Reach map[string]string
+	// Ports of the guest that this machine reaches beside the harness's own: Node.Address says where.
+	Ports []int
+	Say   Say // progress; nil: silent
 }
 
 // Node is a running test node.
@@ -82,6 +90,13 @@ var preparing sync.Mutex // one build of this checkout's programs at a time
 func Prepare(ctx context.Context, kernel string, say Say) error {
 	_, _, err := prepare(ctx, Options{Kernel: kernel, Say: say})
 	return err
+}
+
+// PrepareImages makes the tars of this checkout's images, bin/*.tar and dist/jettison.tar, for a node that is none of ours.
+func PrepareImages(ctx context.Context, say Say) error {
+	preparing.Lock()
+	defer preparing.Unlock()
+	return (&parts{}).ownPrograms(ctx, say)
 }
 
 func prepare(ctx context.Context, o Options) (*parts, *image, error) {
@@ -176,14 +191,9 @@ func Boot(ctx context.Context, o Options) (*Node, error) {
 
 // powerOn starts QEMU and waits until the guest's init has said on the console that it serves.
 func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
-	ports, err := freePorts(3)
+	nic, err := n.network(o)
 	if err != nil {
 		return err
-	}
-	nic := "user,model=virtio-net-pci,restrict=on"
-	for i, inside := range []int{guestapi.PortControl, guestapi.PortCRI, guestapi.PortAgent} {
-		n.address[inside] = "127.0.0.1:" + strconv.Itoa(ports[i])
-		nic += fmt.Sprintf(",hostfwd=tcp:%s-:%d", n.address[inside], inside)
 	}
 	drive := func(file string) string { return "file=" + file + ",if=virtio,format=raw,snapshot=on,cache=unsafe" }
 	root := drive(image.disk)
@@ -236,6 +246,28 @@ func (n *Node) powerOn(ctx context.Context, o Options, image *image) error {
 	case <-time.After(bootDeadline):
 		return fmt.Errorf("the guest's init did not serve within %v", bootDeadline)
 	}
+}
+
+// network is QEMU's argument for the guest's network: what it reaches, and what of it is reached.
+func (n *Node) network(o Options) (string, error) {
+	nic := "user,model=virtio-net-pci,restrict=on"
+	for inside, here := range o.Reach {
+		host, port, err := net.SplitHostPort(here)
+		if err != nil {
+			return "", fmt.Errorf("the guest's way to %s: %w", here, err)
+		}
+		nic += fmt.Sprintf(",guestfwd=tcp:%s-cmd:busybox nc %s %s", inside, host, port) // a process for each connection, which QEMU starts
+	}
+	insides := append([]int{guestapi.PortControl, guestapi.PortCRI, guestapi.PortAgent}, o.Ports...)
+	ports, err := freePorts(len(insides))
+	if err != nil {
+		return "", err
+	}
+	for i, inside := range insides {
+		n.address[inside] = "127.0.0.1:" + strconv.Itoa(ports[i])
+		nic += fmt.Sprintf(",hostfwd=tcp:%s-:%d", n.address[inside], inside)
+	}
+	return nic, nil
 }
 
 // connect dials the guest's CRI and waits for its first answer.
@@ -298,6 +330,9 @@ func (n *Node) Close() {
 	}
 	n.http.CloseIdleConnections()
 }
+
+// Address is HOST:PORT of one of Options.Ports on this machine; empty: it is none of them.
+func (n *Node) Address(port int) string { return n.address[port] }
 
 // PID is QEMU's process id.
 func (n *Node) PID() int { return n.pid }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"jettison/e2e/build"
 )
 
 // diskSize of the root disk, sparse.
@@ -115,12 +117,12 @@ func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 	tools := slices.Sorted(maps.Values(p.tools))
 	inputs := append(slices.Concat(tools, slices.Sorted(maps.Values(p.images))), p.guest, p.workload, p.agent)
 	words := []string{p.kernelVersion, diskSize, initramfsScript, fmt.Sprint(rootFiles, systemdFiles, systemdLinks, ownLinks), containerdConfig(p.systemd != ""), podNetwork, busyboxPrograms, p.systemd, fmt.Sprint(diskModules, nodeModules)}
-	key, err := digest(words, inputs)
+	key, err := build.Digest(words, inputs)
 	if err != nil {
 		return nil, err
 	}
-	prune("disk/*", 48*time.Hour)
-	dir, err := cached("disk/"+key, say, func(dir string) error {
+	build.Prune("disk/*", 48*time.Hour)
+	dir, err := build.Cached("disk/"+key, say, func(dir string) error {
 		tree, err := readModuleTree(p.modules)
 		if err != nil {
 			return err
@@ -138,7 +140,7 @@ func (p *parts) build(ctx context.Context, say Say) (*image, error) {
 
 // emptyDisk makes a disk with an empty ext4, or finds it made.
 func emptyDisk(ctx context.Context, mib int, say Say) (string, error) {
-	dir, err := cached(fmt.Sprintf("empty-ext4-%dM", mib), say, func(dir string) error {
+	dir, err := build.Cached(fmt.Sprintf("empty-ext4-%dM", mib), say, func(dir string) error {
 		return mkext4(ctx, dir, filepath.Join(dir, "disk.img"), strconv.Itoa(mib)+"M")
 	})
 	return filepath.Join(dir, "disk.img"), err
@@ -150,7 +152,7 @@ func mkext4(ctx context.Context, dir, file, size string, more ...string) error {
 	if err != nil {
 		return fmt.Errorf("%w: install the package e2fsprogs", err)
 	}
-	_, err = run(ctx, dir, nil, mke2fs, append(append([]string{"-q", "-t", "ext4"}, more...), file, size)...)
+	_, err = build.Run(ctx, dir, nil, mke2fs, append(append([]string{"-q", "-t", "ext4"}, more...), file, size)...)
 	return err
 }
 
@@ -175,7 +177,7 @@ func (p *parts) initramfs(ctx context.Context, tree *moduleTree, dir string) err
 	if err := copyFile(p.tools["busybox"], filepath.Join(root, "bin/busybox")); err != nil {
 		return err
 	}
-	_, err = run(ctx, root, nil, "sh", "-c", "find . | cpio --quiet -o -H newc -R 0:0 > ../initrd")
+	_, err = build.Run(ctx, root, nil, "sh", "-c", "find . | cpio --quiet -o -H newc -R 0:0 > ../initrd")
 	return err
 }
 
@@ -188,7 +190,7 @@ func (p *parts) rootDisk(ctx context.Context, tree *moduleTree, dir string) erro
 		if err := os.MkdirAll(root, 0o755); err != nil {
 			return err
 		}
-		if _, err := run(ctx, dir, nil, "tar", "-xf", p.systemd, "-C", root, "--numeric-owner"); err != nil {
+		if _, err := build.Run(ctx, dir, nil, "tar", "-xf", p.systemd, "-C", root, "--numeric-owner"); err != nil {
 			return err
 		}
 	}

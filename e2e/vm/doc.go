@@ -1,9 +1,8 @@
 // Package vm is the test node: a throw-away Linux machine in QEMU with containerd, built from distribution packages and
-// Go modules, driven from the host over loopback. It plays the kubelet's part towards the runtime (pod cgroups,
+// Go modules (package build), driven from the host over loopback. It plays the kubelet's part towards the runtime (pod cgroups,
 // oom_score_adj, labels) and knows nothing of the agent but its image and its DaemonSet manifest.
 //
 //	parts.go    what a node is made of: kernel, containerd, runc, busybox, the guest's own programs
-//	cache.go    where they are kept between runs
 //	modules.go  which kernel modules are loaded, in which order
 //	disk.go     the root disk and the initramfs
 //	boot.go     QEMU and its end
@@ -16,6 +15,7 @@
 //	service.go  the agent as a Debian package and a service of systemd's
 //	socket.go   the agent's socket
 //	kubelet.go  a real kubelet, for comparison
+//	member.go   a kubelet that belongs to a cluster
 //	usage.go    what processes of the guest use
 //	tests.go    test binaries of this checkout, run in the guest
 //	foreign.go  an image of programs that others wrote

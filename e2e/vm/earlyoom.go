@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"jettison/e2e/build"
 )
 
 // earlyoomLog is where the guest keeps what earlyoom says.
@@ -15,12 +17,12 @@ const earlyoomLog = "/var/log/earlyoom.log"
 // earlyoom fetches Debian's package and the C library that it needs, or finds them in the cache: file of the guest to file on
 // this machine. No network is asked once they are there.
 func earlyoom(ctx context.Context, say Say) (map[string]string, error) {
-	dir, err := cached("earlyoom-bookworm", say, func(dir string) error {
-		if _, err := run(ctx, dir, nil, "apt-get", "-q", "download", "earlyoom", "libc6"); err != nil {
-			if _, err := run(ctx, "", nil, "apt-get", "-q", "update"); err != nil {
+	dir, err := build.Cached("earlyoom-bookworm", say, func(dir string) error {
+		if _, err := build.Run(ctx, dir, nil, "apt-get", "-q", "download", "earlyoom", "libc6"); err != nil {
+			if _, err := build.Run(ctx, "", nil, "apt-get", "-q", "update"); err != nil {
 				return fmt.Errorf("%w: run `apt-get update` as root", err)
 			}
-			if _, err := run(ctx, dir, nil, "apt-get", "-q", "download", "earlyoom", "libc6"); err != nil {
+			if _, err := build.Run(ctx, dir, nil, "apt-get", "-q", "download", "earlyoom", "libc6"); err != nil {
 				return err
 			}
 		}
@@ -29,7 +31,7 @@ func earlyoom(ctx context.Context, say Say) (map[string]string, error) {
 			return fmt.Errorf("apt-get download earlyoom libc6 left %d files", len(debs))
 		}
 		for _, deb := range debs {
-			if _, err := run(ctx, dir, nil, "dpkg", "-x", deb, filepath.Join(dir, "root")); err != nil {
+			if _, err := build.Run(ctx, dir, nil, "dpkg", "-x", deb, filepath.Join(dir, "root")); err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"jettison/e2e/build"
 )
 
 // ImageForeign is the node's name of the image of programs that were not written for this project: Debian's stress-ng and redis.
@@ -60,10 +62,10 @@ func (n *Node) ImportForeign(ctx context.Context) error {
 // foreignFiles fetches the programs and the libraries that they need, as apt has them today, or finds them in the cache: name in
 // the image to path on this machine.
 func foreignFiles(ctx context.Context, say Say) (map[string]string, error) {
-	dir, err := cached("foreign-bookworm", say, func(dir string) error {
+	dir, err := build.Cached("foreign-bookworm", say, func(dir string) error {
 		root := filepath.Join(dir, "root")
 		defer os.RemoveAll(root) // it is eight times as much
-		_, err := run(ctx, dir, nil, "mmdebstrap", "--variant=extract", "--include=stress-ng,redis-server,redis-tools", "bookworm", root)
+		_, err := build.Run(ctx, dir, nil, "mmdebstrap", "--variant=extract", "--include=stress-ng,redis-server,redis-tools", "bookworm", root)
 		if errors.Is(err, exec.ErrNotFound) {
 			return fmt.Errorf("%w: install the package mmdebstrap", err)
 		}

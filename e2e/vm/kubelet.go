@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -17,10 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
-)
 
-// kubeletVersion of k8s.io/kubernetes; the libraries of that release have the same number under v0.
-const kubeletVersion = "v1.36.3"
+	"jettison/e2e/build"
+)
 
 // KubeletLogPath is where the guest keeps what the kubelet says; StaticPods is its folder of static pods.
 const (
@@ -47,52 +43,11 @@ failSwapOn: false
 makeIPTablesUtilChains: false
 `
 
-// stagingLine is a line of the go.mod of k8s.io/kubernetes that finds a library in its own tree. Users of the module replace
-// it by the released library.
-var stagingLine = regexp.MustCompile(`(?m)^\s*(k8s\.io/\S+) => \./staging/\S+$`)
-
-var goLine = regexp.MustCompile(`(?m)^go \S+$`)
-
-// kubelet builds the kubelet: minutes, the first time. k8s.io/kubernetes cannot be had by go install, as it replaces modules,
-// so a module is made that requires it.
+// kubelet has the kubelet built.
 func (p *parts) kubelet(ctx context.Context, say Say) error {
-	dir, err := cached("kubelet-"+kubeletVersion+"-"+runtime.Version(), say, func(dir string) error {
-		module, env := filepath.Join(dir, "module"), []string{"GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0"}
-		if err := os.Mkdir(module, 0o755); err != nil {
-			return err
-		}
-		write := func(text string) error { return os.WriteFile(filepath.Join(module, "go.mod"), []byte(text), 0o644) }
-		if err := write("module kubelet\n"); err != nil {
-			return err
-		}
-		source, err := run(ctx, module, env, "go", "mod", "download", "-json", "k8s.io/kubernetes@"+kubeletVersion)
-		if err != nil {
-			return err
-		}
-		var download struct{ GoMod string }
-		if err := yaml.Unmarshal(source, &download); err != nil {
-			return err
-		}
-		text, err := os.ReadFile(download.GoMod)
-		if err != nil {
-			return err
-		}
-		lines := fmt.Sprintf("module kubelet\n\n%s\n\nrequire k8s.io/kubernetes %s\n", goLine.Find(text), kubeletVersion)
-		for _, m := range stagingLine.FindAllSubmatch(text, -1) {
-			lines += fmt.Sprintf("replace %s => %[1]s v0%s\n", m[1], strings.TrimPrefix(kubeletVersion, "v1"))
-		}
-		if err := write(lines); err != nil {
-			return err
-		}
-		flags := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + kubeletVersion
-		_, err = run(ctx, module, env, "go", "build", "-trimpath", flags, "-o", filepath.Join(dir, "kubelet"), "k8s.io/kubernetes/cmd/kubelet")
-		return err
-	})
-	if err != nil {
-		return err
-	}
+	dir, err := build.Kubelet(ctx, say)
 	p.tools["kubelet"] = filepath.Join(dir, "kubelet")
-	return nil
+	return err
 }
 
 // KubeletOptions of StartKubelet. The zero value is a good one.

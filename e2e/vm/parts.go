@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"jettison/deploy/oci"
+	"jettison/e2e/build"
 )
 
 // Versions of what the node runs.
@@ -49,30 +50,6 @@ type parts struct {
 	images        map[string]string // image name to its tar
 }
 
-// run runs a command and returns its output; on failure the error carries the end of what it wrote to stderr.
-func run(ctx context.Context, dir string, env []string, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		detail := ""
-		if errors.As(err, &exit) {
-			detail = ": " + tail(strings.TrimSpace(string(exit.Stderr)), 2000)
-		}
-		return nil, fmt.Errorf("%s %s: %w%s", name, strings.Join(args, " "), err, detail)
-	}
-	return out, nil
-}
-
-func tail(text string, n int) string {
-	if len(text) > n {
-		return "..." + text[len(text)-n:]
-	}
-	return text
-}
-
 // kernel fetches and unpacks a kernel package. Once it is in the cache no network is asked: the version stays until the
 // cache entry is removed.
 func (p *parts) kernel(ctx context.Context, word string, say Say) error {
@@ -80,19 +57,19 @@ func (p *parts) kernel(ctx context.Context, word string, say Say) error {
 	if !ok {
 		return fmt.Errorf("kernel %q: want one of %v", word, slices.Sorted(maps.Keys(Kernels)))
 	}
-	dir, err := cached("kernel-"+word, say, func(dir string) error {
+	dir, err := build.Cached("kernel-"+word, say, func(dir string) error {
 		name, err := kernelPackage(ctx, meta)
 		if err != nil {
 			return err
 		}
-		if _, err := run(ctx, dir, nil, "apt-get", "-q", "download", name); err != nil {
+		if _, err := build.Run(ctx, dir, nil, "apt-get", "-q", "download", name); err != nil {
 			return err
 		}
 		debs, _ := filepath.Glob(filepath.Join(dir, "*.deb"))
 		if len(debs) != 1 {
 			return fmt.Errorf("apt-get download %s left %d files", name, len(debs))
 		}
-		if _, err := run(ctx, dir, nil, "dpkg", "-x", debs[0], dir); err != nil {
+		if _, err := build.Run(ctx, dir, nil, "dpkg", "-x", debs[0], dir); err != nil {
 			return err
 		}
 		return os.Remove(debs[0])
@@ -125,14 +102,14 @@ var dependsLine = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
 // kernelPackage asks apt which package the meta-package stands for, after an update where apt knows nothing yet.
 func kernelPackage(ctx context.Context, meta string) (string, error) {
 	for try := 0; ; try++ {
-		out, err := run(ctx, "", nil, "apt-cache", "depends", meta)
+		out, err := build.Run(ctx, "", nil, "apt-cache", "depends", meta)
 		if m := dependsLine.FindSubmatch(out); err == nil && m != nil {
 			return string(m[1]), nil
 		}
 		if try > 0 {
 			return "", fmt.Errorf("apt knows no %s: add Debian's security archive to its sources", meta)
 		}
-		if _, err := run(ctx, "", nil, "apt-get", "-q", "update"); err != nil {
+		if _, err := build.Run(ctx, "", nil, "apt-get", "-q", "update"); err != nil {
 			return "", fmt.Errorf("%w: run `apt-get update` as root", err)
 		}
 	}
@@ -140,12 +117,12 @@ func kernelPackage(ctx context.Context, meta string) (string, error) {
 
 // goInstall builds programs of a module at a version, outside this module.
 func goInstall(ctx context.Context, key, version string, say Say, env, flags []string, packages ...string) (string, error) {
-	return cached(fmt.Sprintf("%s-%s-%s", key, version, runtime.Version()), say, func(dir string) error {
+	return build.Cached(fmt.Sprintf("%s-%s-%s", key, version, runtime.Version()), say, func(dir string) error {
 		args := append([]string{"install", "-trimpath"}, flags...)
 		for _, p := range packages {
 			args = append(args, p+"@"+version)
 		}
-		_, err := run(ctx, dir, append(env, "GOBIN="+dir, "GOFLAGS=", "GOWORK=off"), "go", args...)
+		_, err := build.Run(ctx, dir, append(env, "GOBIN="+dir, "GOFLAGS=", "GOWORK=off"), "go", args...)
 		return err
 	})
 }
@@ -188,8 +165,8 @@ func (p *parts) runtimeTools(ctx context.Context, say Say) error {
 
 // distribution makes the root of a small Debian with systemd. Only root can: its files belong to several users.
 func (p *parts) distribution(ctx context.Context, say Say) error {
-	dir, err := cached("debian-bookworm-systemd", say, func(dir string) error {
-		_, err := run(ctx, dir, nil, "mmdebstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,udev,kmod,iproute2,procps", "bookworm", "root.tar")
+	dir, err := build.Cached("debian-bookworm-systemd", say, func(dir string) error {
+		_, err := build.Run(ctx, dir, nil, "mmdebstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,udev,kmod,iproute2,procps", "bookworm", "root.tar")
 		return err
 	})
 	if errors.Is(err, exec.ErrNotFound) {
@@ -201,7 +178,7 @@ func (p *parts) distribution(ctx context.Context, say Say) error {
 
 // ownPrograms builds the guest's init, the workload, pause and the agent from this checkout and packs the images.
 func (p *parts) ownPrograms(ctx context.Context, say Say) error {
-	root, err := moduleRoot(ctx)
+	root, err := build.ModuleRoot(ctx)
 	if err != nil {
 		return err
 	}
@@ -212,7 +189,7 @@ func (p *parts) ownPrograms(ctx context.Context, say Say) error {
 	say("building the guest's programs")
 	for name, pkg := range map[string]string{"guest": "./e2e/guest", "workload": "./e2e/workload", "pause": "./e2e/pause"} {
 		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(bin, name), pkg}
-		if _, err := run(ctx, root, []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
+		if _, err := build.Run(ctx, root, []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
 			return err
 		}
 	}
@@ -233,15 +210,6 @@ func (p *parts) ownPrograms(ctx context.Context, say Say) error {
 		}
 	}
 	// The agent comes to the node as its user gets it: the tar of `make image`.
-	_, err = run(ctx, root, nil, "make", "-s", "image")
+	_, err = build.Run(ctx, root, nil, "make", "-s", "image")
 	return err
-}
-
-// moduleRoot is the folder of this checkout's go.mod.
-func moduleRoot(ctx context.Context) (string, error) {
-	out, err := run(ctx, "", nil, "go", "list", "-m", "-f", "{{.Dir}}", "jettison")
-	if err != nil {
-		return "", fmt.Errorf("find the checkout: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

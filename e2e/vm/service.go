@@ -6,17 +6,19 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"jettison/e2e/build"
 )
 
 // BringPackage builds the agent's Debian package as a version ("0.0.1") and puts it on the guest's disk: its path there.
 func (n *Node) BringPackage(ctx context.Context, version string) (string, error) {
-	root, err := moduleRoot(ctx)
+	root, err := build.ModuleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
 	preparing.Lock() // two would write the same program
 	defer preparing.Unlock()
-	if _, err := run(ctx, root, nil, "make", "-s", "deb", "VERSION="+version, "DEB_ARCHES="+runtime.GOARCH); err != nil {
+	if _, err := build.Run(ctx, root, nil, "make", "-s", "deb", "VERSION="+version, "DEB_ARCHES="+runtime.GOARCH); err != nil {
 		return "", err
 	}
 	name := "jettison_" + version + "_" + runtime.GOARCH + ".deb"

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"jettison/e2e/build"
 )
 
 // LiveVariable is set for tests that run in the guest, to tell them that this is a node to try things on.
@@ -52,7 +54,7 @@ func (n *Node) RunTests(ctx context.Context, pkg string, args ...string) (output
 		// It leads a session of its own: what is left of the tests ends with it, as processes that they did not live to stop.
 		_, killErr := n.Shell(context.WithoutCancel(ctx), fmt.Sprintf("kill -9 -%d 2> /dev/null; true", pid))
 		err = errors.Join(err, killErr)
-		err = fmt.Errorf("run the tests of %s in the guest: %w\n%s", pkg, err, tail(string(text), 16000))
+		err = fmt.Errorf("run the tests of %s in the guest: %w\n%s", pkg, err, build.Tail(string(text), 16000))
 	}
 	return string(text), err
 }
@@ -61,7 +63,7 @@ func (n *Node) RunTests(ctx context.Context, pkg string, args ...string) (output
 func buildTests(ctx context.Context, pkg, name string) (binary string, err error) {
 	preparing.Lock()
 	defer preparing.Unlock()
-	root, err := moduleRoot(ctx)
+	root, err := build.ModuleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +71,7 @@ func buildTests(ctx context.Context, pkg, name string) (binary string, err error
 	if err := os.Remove(binary); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	_, err = run(ctx, root, []string{"CGO_ENABLED=0"}, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, pkg)
+	_, err = build.Run(ctx, root, []string{"CGO_ENABLED=0"}, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, pkg)
 	if err == nil {
 		if _, err = os.Stat(binary); err != nil { // go says so on stdout, and ends with 0
 			err = fmt.Errorf("%s has no tests", pkg)
@@ -80,11 +82,11 @@ func buildTests(ctx context.Context, pkg, name string) (binary string, err error
 
 // uploadTestdata puts the package's testdata, if it has any, where its tests look for it.
 func (n *Node) uploadTestdata(ctx context.Context, pkg, dir string) error {
-	root, err := moduleRoot(ctx)
+	root, err := build.ModuleRoot(ctx)
 	if err != nil || !isDir(filepath.Join(root, pkg, "testdata")) {
 		return err
 	}
-	tar, err := run(ctx, filepath.Join(root, pkg), nil, "tar", "-c", "testdata")
+	tar, err := build.Run(ctx, filepath.Join(root, pkg), nil, "tar", "-c", "testdata")
 	if err != nil {
 		return err
 	}

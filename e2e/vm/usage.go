@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"jettison/e2e/build"
 )
 
 // Usage is what a process of the guest has used up to an instant.
@@ -113,7 +115,7 @@ func parseHistogram(text string) (map[int]int64, error) {
 		counts[thread] += count
 	}
 	if len(counts) == 0 || !strings.Contains(text, "\n    Dropped: 0\n") {
-		return nil, fmt.Errorf("no whole histogram: %s", tail(text, 400))
+		return nil, fmt.Errorf("no whole histogram: %s", build.Tail(text, 400))
 	}
 	return counts, nil
 }

@@ -1,4 +1,5 @@
-// Command prepare makes what test nodes with the named kernels need, or finds it made: prepare 6.12 6.1.
+// Command prepare makes what test nodes with the named kernels need, or finds it made: prepare 6.12 6.1. "cluster" is a control plane and
+// a kubelet, "images" the tars of this checkout's images alone.
 package main
 
 import (
@@ -7,17 +8,32 @@ import (
 	"os"
 	"os/signal"
 
+	"jettison/e2e/build"
 	"jettison/e2e/vm"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	for _, kernel := range os.Args[1:] {
-		say := func(format string, args ...any) { fmt.Printf("   "+format+"\n", args...) }
-		if err := vm.Prepare(ctx, kernel, say); err != nil {
+	for _, what := range os.Args[1:] {
+		if err := prepare(ctx, what); err != nil {
 			fmt.Fprintln(os.Stderr, "prepare:", err)
 			os.Exit(1)
 		}
 	}
+}
+
+func prepare(ctx context.Context, what string) error {
+	say := func(format string, args ...any) { fmt.Printf("   "+format+"\n", args...) }
+	switch what {
+	case "cluster":
+		_, err := build.ControlPlane(ctx, say)
+		if err == nil {
+			_, err = build.Kubelet(ctx, say)
+		}
+		return err
+	case "images":
+		return vm.PrepareImages(ctx, say)
+	}
+	return vm.Prepare(ctx, what, say)
 }

@@ -1,4 +1,4 @@
-package vm
+package build
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ func quiet(string, ...any) {}
 func TestAHalfBuiltEntryIsNotTaken(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	broken := errors.New("broken")
-	if _, err := cached("part-1", quiet, func(dir string) error {
+	if _, err := Cached("part-1", quiet, func(dir string) error {
 		if err := os.WriteFile(filepath.Join(dir, "half"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +23,7 @@ func TestAHalfBuiltEntryIsNotTaken(t *testing.T) {
 	}); !errors.Is(err, broken) {
 		t.Fatalf("got %v", err)
 	}
-	dir, err := cached("part-1", quiet, func(dir string) error {
+	dir, err := Cached("part-1", quiet, func(dir string) error {
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
 			t.Errorf("the second build finds %v", left)
 		}
@@ -35,7 +35,7 @@ func TestAHalfBuiltEntryIsNotTaken(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "whole")); err != nil {
 		t.Error(err)
 	}
-	if _, err := cached("part-1", quiet, func(string) error { t.Error("built twice"); return nil }); err != nil {
+	if _, err := Cached("part-1", quiet, func(string) error { t.Error("built twice"); return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -47,7 +47,7 @@ func TestOneBuildForAll(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if _, err := cached("part-2", quiet, func(dir string) error {
+			if _, err := Cached("part-2", quiet, func(dir string) error {
 				builds.Add(1)
 				return os.WriteFile(filepath.Join(dir, "whole"), nil, 0o644)
 			}); err != nil {
@@ -67,7 +67,7 @@ func TestDigestNamesContent(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		d, err := digest(words, []string{file})
+		d, err := Digest(words, []string{file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,20 +83,7 @@ func TestDigestNamesContent(t *testing.T) {
 		}
 		seen[other] = true
 	}
-	if _, err := digest(nil, []string{"/nowhere"}); err == nil {
+	if _, err := Digest(nil, []string{"/nowhere"}); err == nil {
 		t.Error("a file that is gone has a digest")
-	}
-}
-
-func TestModuleNames(t *testing.T) {
-	for path, want := range map[string]string{
-		"kernel/drivers/net/virtio_net.ko.xz": "virtio_net", "a/virtio-rng.ko": "virtio_rng", "zram.ko": "zram",
-	} {
-		if got := moduleName(path); got != want {
-			t.Errorf("%s: got %s, want %s", path, got, want)
-		}
-	}
-	if _, err := moduleDepends([]byte("no module")); err == nil {
-		t.Error("text is taken for a module")
 	}
 }

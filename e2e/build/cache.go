@@ -1,4 +1,4 @@
-package vm
+package build
 
 import (
 	"crypto/sha256"
@@ -24,10 +24,10 @@ func cacheDir() (string, error) {
 	return filepath.Join(base, "jettison"), nil
 }
 
-// cached returns the folder kept under key and, where there is none, has build fill it. What build left behind when it
+// Cached returns the folder kept under key and, where there is none, has build fill it. What build left behind when it
 // failed or was killed is never taken for the whole: it works in a folder beside, which is renamed at the end. Processes
 // that want the same key wait for one another.
-func cached(key string, say Say, build func(dir string) error) (string, error) {
+func Cached(key string, say Say, build func(dir string) error) (string, error) {
 	base, err := cacheDir()
 	if err != nil {
 		return "", err
@@ -35,7 +35,7 @@ func cached(key string, say Say, build func(dir string) error) (string, error) {
 	final := filepath.Join(base, key)
 	if _, err := os.Stat(final); err == nil {
 		now := time.Now()
-		_ = os.Chtimes(final, now, now) // last use, for prune
+		_ = os.Chtimes(final, now, now) // last use, for Prune
 		return final, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(final), 0o755); err != nil {
@@ -87,9 +87,9 @@ func patiently(what string, say Say, run func() error) error {
 	}
 }
 
-// prune removes the entries matching a pattern that were not used for so long. An image that a running QEMU has open
+// Prune removes the entries matching a pattern that were not used for so long. An image that a running QEMU has open
 // stays readable to it.
-func prune(pattern string, unused time.Duration) {
+func Prune(pattern string, unused time.Duration) {
 	base, err := cacheDir()
 	if err != nil {
 		return
@@ -102,8 +102,8 @@ func prune(pattern string, unused time.Duration) {
 	}
 }
 
-// digest names a set of inputs by what is in them: a version for a word, the content for a file.
-func digest(words []string, files []string) (string, error) {
+// Digest names a set of inputs by what is in them: a version for a word, the content for a file.
+func Digest(words []string, files []string) (string, error) {
 	h := sha256.New()
 	for _, w := range words {
 		fmt.Fprintf(h, "%q\n", w)

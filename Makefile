@@ -28,7 +28,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes e2e-kubelet ui-test bench bench-react generate fuzz lint alerts manifests image deb release demo deps parts unit promises smoke
+.PHONY: help build test e2e scrapes e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -54,6 +54,20 @@ scrapes: ## have metrics-server's client and Prometheus' parser read the agent's
 
 e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
 	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m
+
+e2e-cluster: deps parts-cluster ## on a real control plane, whose node runs in QEMU: make e2e-cluster [KERNEL=6.1] [COUNT=10] [RUN=regexp]
+	JETTISON_KERNEL=$(KERNEL) go test ./e2e/cluster -count=$(COUNT) -parallel 1 -run '$(RUN)' -v -timeout 120m
+
+KIND = cd e2e/kind && GOFLAGS= go tool kind
+
+# The cluster is taken down whatever comes of the scenarios.
+e2e-kind: ## the same on a node of kind's; needs Docker and kubectl: make e2e-kind [KIND_IMAGE=kindest/node:...] [RUN=regexp]
+	cd e2e/kind && go test ./...
+	go run ./e2e/vm/prepare images
+	$(KIND) create cluster --config cluster.yaml --kubeconfig $(CURDIR)/bin/kind.conf --wait 5m $(if $(KIND_IMAGE),--image $(KIND_IMAGE))
+	$(KIND) load image-archive --name jettison $(CURDIR)/bin/workload.tar $(CURDIR)/dist/jettison.tar && cd $(CURDIR) && \
+		JETTISON_KUBECONFIG=$(CURDIR)/bin/kind.conf go test ./e2e/cluster -count=1 -run '$(RUN)' -v -timeout 30m; \
+		code=$$?; $(KIND) delete cluster --name jettison --kubeconfig $(CURDIR)/bin/kind.conf; exit $$code
 
 bench: deps ## measure in the VM, eviction to memory view: make bench [KERNEL=6.1] [BENCH=regexp] [COUNT=30]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e -run '^$$' -bench '$(BENCH)' -benchtime $(if $(filter 1,$(COUNT)),10,$(COUNT))x -timeout 600m -v
@@ -84,6 +98,7 @@ lint: ## go vet, gofmt, staticcheck, errcheck, unparam
 	go tool -modfile=tools.mod unparam ./...
 	cd deploy/render && go vet ./...
 	cd e2e/ui && go vet ./...
+	cd e2e/kind && go vet ./...
 
 # promtool is in Debian's prometheus: 19 MB to fetch, 96 MB installed, ten packages of JavaScript. It is unpacked here, not installed.
 alerts: ## test the alert rules with promtool
@@ -129,10 +144,15 @@ deps:
 unit:
 	go test -race -short ./...
 	cd deploy/render && go test ./...
+	cd e2e/kind && go test ./...
 	go test -short -run 'Alloc|TheMemory|VeryFarDown' $$(grep -rlE --include='*_test.go' 'func Test.*(Alloc|TheMemory|VeryFarDown)' . | xargs -n1 dirname | sort -u)
 
 parts:
 	go run ./e2e/vm/prepare 6.12 6.1
+
+# 590 s of CPU time, once.
+parts-cluster:
+	go run ./e2e/vm/prepare cluster
 
 promises:
 	JETTISON_KERNEL=6.12 go test ./e2e -count=1 -parallel 2 -run '^TestPromise' -v -timeout 60m

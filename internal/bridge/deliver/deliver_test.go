@@ -1,0 +1,117 @@
+package deliver
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
+)
+
+// A follower that was cut off asks on from before the first record that is not final, so that it hears what became of that one.
+func TestWhereAFollowerGoesOn(t *testing.T) {
+	f := follower{running: map[string]bool{}}
+	if got := f.from(); got != "" {
+		t.Errorf("the first time from %q", got)
+	}
+	record := func(id string, over bool) { f.see(&api.Record{ID: id, Outcome: api.OutcomeRunning, Over: over}) }
+	for _, c := range []struct {
+		id   string
+		over bool
+		want string
+	}{
+		{"20260720T020000.000001Z-0001", true, "20260720T020000.000001Z-0001"},
+		{"20260720T020000.000002Z-0002", false, "20260720T020000.000002Z-000"},
+		{"20260720T020000.000003Z-0003", false, "20260720T020000.000002Z-000"},
+		{"20260720T020000.000002Z-0002", true, "20260720T020000.000003Z-000"},
+		{"20260720T020000.000003Z-0003", true, "20260720T020000.000003Z-0003"},
+	} {
+		record(c.id, c.over)
+		if got := f.from(); got != c.want || !c.over && got >= c.id {
+			t.Errorf("after %s (over: %v) from %q, want %q", c.id, c.over, got, c.want)
+		}
+	}
+}
+
+// So many events go at once, and one more each second.
+func TestEventsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer{left: eventBurst, at: time.Now()}
+		for i := range eventBurst {
+			if !p.may(time.Now()) || p.waits() {
+				t.Fatalf("the event %d has to wait", i)
+			}
+		}
+		if p.may(time.Now()) || !p.waits() || !p.next.Equal(time.Now().Add(eventEvery)) {
+			t.Errorf("one more at once; the next at %v", p.next)
+		}
+		time.Sleep(eventEvery)
+		if !p.may(time.Now()) || p.may(time.Now()) {
+			t.Error("after a while there is one")
+		}
+		time.Sleep(time.Hour)
+		for range eventBurst {
+			p.may(time.Now())
+		}
+		if p.may(time.Now()) {
+			t.Error("after an hour there are more than at first")
+		}
+	})
+}
+
+// The newest of what is known of a pod counts, whoever said it.
+func TestTheNewestCounts(t *testing.T) {
+	pod := func(name, version string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: version, Name: name}}
+	}
+	other := pod("other", "3")
+	other.UID = "v"
+	for name, c := range map[string]struct {
+		watched, last *v1.Pod
+		gone          bool
+		want          string
+	}{
+		"neither":              {nil, nil, false, ""},
+		"the watch alone":      {pod("watched", "5"), nil, false, "watched"},
+		"the answer alone":     {nil, pod("last", "5"), false, "last"},
+		"the watch is behind":  {pod("watched", "9"), pod("last", "10"), false, "last"},
+		"the watch is level":   {pod("watched", "10"), pod("last", "10"), false, "watched"},
+		"the watch is ahead":   {pod("watched", "11"), pod("last", "10"), false, "watched"},
+		"no numbers":           {pod("watched", "a"), pod("last", "b"), false, "watched"},
+		"it is another by now": {other, pod("last", "10"), false, "other"},
+		"it is gone":           {pod("watched", "9"), pod("last", "10"), true, ""},
+	} {
+		got := ""
+		if p := (&entry{last: c.last, gone: c.gone}).current(c.watched); p != nil {
+			got = p.Name
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Pauses double up to the longest, and what the API asks for is waited.
+func TestPausesDouble(t *testing.T) {
+	var r retry
+	now := time.Now()
+	var all []time.Duration
+	for range 12 {
+		r.failed(now, refusedPause, 0)
+		if after := r.until.Sub(now); after < r.pause/2 || after > r.pause+1 || !r.waits(now) || r.waits(r.until) {
+			t.Errorf("a pause of %v is one of %v", r.pause, after)
+		}
+		all = append(all, r.pause)
+	}
+	if !slices.IsSorted(all) || all[0] != firstPause || all[1] != 2*firstPause || all[11] != refusedPause {
+		t.Error(fmt.Sprint(all))
+	}
+	if r.failed(now, lastPause, time.Hour); !r.until.Equal(now.Add(time.Hour)) {
+		t.Errorf("asked for an hour: %v", r.until.Sub(now))
+	}
+}

@@ -211,7 +211,7 @@ func (n *node) tellable(told bool) bool {
 // containers are still to come and nothing tells of them only the lower bound holds: that is the one assumption.
 func TestARequestLiesWithinItsBounds(t *testing.T) {
 	checked, exact, still := 0, 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	property := func(t *rapid.T) {
 		n := &node{}
 		n.draw(t)
 		told := rapid.IntRange(0, 4).Draw(t, "told") > 0 || n.qos != stats.Burstable // a Guaranteed pod has it in its cgroup, a BestEffort one has overhead at most, which does not rank
@@ -245,7 +245,11 @@ func TestARequestLiesWithinItsBounds(t *testing.T) {
 		if got.V.Min == got.V.Max {
 			exact++
 		}
-	})
+	}
+	// A round is 20 pods with -short, where nearly a third is judged by the lower bound alone: too few to say anything of that share.
+	for range 25 {
+		rapid.Check(t, property)
+	}
 	t.Logf("%d pods, %d of them exact, %d of which only the lower bound was asked for", checked, exact, still)
 	if checked == 0 || still*2 > checked {
 		t.Error("it asks for too little")

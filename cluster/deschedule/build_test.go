@@ -214,8 +214,6 @@ func spreads(key string, skew int32, when v1.UnsatisfiableConstraintAction, edit
 // limits of a policy; below 0: none.
 type limits struct{ total, node, space int }
 
-var unlimited = limits{-1, -1, -1}
-
 // plan runs one strategy.
 type plan struct {
 	strategy string

@@ -42,8 +42,8 @@ func (s *step) doubts() {
 	}
 }
 
-// fellTogether finds two zones of which all nodes fell silent within one grace period, those that did last, and when the last of their nodes
-// did. The zero time: there are none.
+// fellTogether finds two zones of which all nodes fell silent within one grace period, those that did last, and when the last of their
+// nodes did. The zero time: there are none.
 func (s *step) fellTogether() (at time.Time, names [2]string) {
 	var silent []string
 	for _, key := range slices.Sorted(maps.Keys(s.zones)) {

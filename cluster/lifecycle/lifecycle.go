@@ -1,7 +1,7 @@
 // Package lifecycle decides what a cluster's nodes are: healthy, not ready or silent, and what follows of that for their taints, labels and
-// pods. The rules are those of Kubernetes 1.36.3, pkg/controller/nodelifecycle, where this package does not say otherwise. It has no client,
-// no clock and no goroutine: Step is told what is seen and answers with what is to be written; whoever writes tells End how that went.
-// What was not written, or is not seen, is decided again.
+// pods. The rules are those of Kubernetes 1.36.3, pkg/controller/nodelifecycle, where this package does not say otherwise. It has no
+// client, no clock and no goroutine: Step is told what is seen and answers with what is to be written; whoever writes tells End how that
+// went. What was not written, or is not seen, is decided again.
 //
 //	lifecycle.go  Config, Core, Seen, Actions, Step
 //	record.go     what is remembered of a node

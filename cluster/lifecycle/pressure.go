@@ -32,8 +32,8 @@ func (s *step) pressures(c *change, v *view, conditions []v1.NodeCondition) {
 	}
 }
 
-// pressed reports whether a condition holds and is fresh. Its heartbeat is the node's clock's: at first sight that is believed, if it is not
-// in the future; later it is fresh as long as it changes.
+// pressed reports whether a condition holds and is fresh. Its heartbeat is the node's clock's: at first sight that is believed, if it is
+// not in the future; later it is fresh as long as it changes.
 func (s *step) pressed(r *record, conditions []v1.NodeCondition, t v1.NodeConditionType) bool {
 	for i := range conditions {
 		at := conditions[i].LastHeartbeatTime

@@ -152,7 +152,7 @@ func (b *Budgets) Left() (out []*policyv1.PodDisruptionBudget) {
 		for _, one := range list {
 			left := one.DeepCopy()
 			left.Status.DisruptionsAllowed = one.left
-			left.Status.ObservedGeneration = max(left.Status.ObservedGeneration, left.Generation)
+			left.Status.ObservedGeneration = max(left.Status.ObservedGeneration, left.Generation, 1) // it has been written
 			if one.stale {
 				left.Status.ObservedGeneration = one.Status.ObservedGeneration
 			}

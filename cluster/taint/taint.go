@@ -1,6 +1,6 @@
-// Package taint decides which pods have to leave their nodes, and when: those that do not tolerate a taint with the effect NoExecute, or have
-// tolerated it for as long as they do. The rules are those of Kubernetes 1.36.3, pkg/controller/tainteviction, where this package does not
-// say otherwise. It has no client, no clock and no goroutine: Step is told what is seen and answers with who has to go; whoever deletes
+// Package taint decides which pods have to leave their nodes, and when: those that do not tolerate a taint with the effect NoExecute, or
+// have tolerated it for as long as they do. The rules are those of Kubernetes 1.36.3, pkg/controller/tainteviction, where this package does
+// not say otherwise. It has no client, no clock and no goroutine: Step is told what is seen and answers with who has to go; whoever deletes
 // tells End how that went.
 //
 // A deadline is never remembered: it follows from the taints' TimeAdded and the pod's tolerations as they are now, so that a restart
@@ -228,7 +228,8 @@ func (s *step) say(uid types.UID, t *timer, format string) {
 	})
 }
 
-// End notes how a deletion ended. One that failed is decided again after a while. A pod that is gone, or has another UID by now, is deleted.
+// End notes how a deletion ended. One that failed is decided again after a while. A pod that is gone, or has another UID by now, is
+// deleted.
 func (c *Core) End(now time.Time, uid types.UID, ok bool) {
 	if a := c.writes[uid]; a != nil {
 		a.End(now, ok)

@@ -16,8 +16,8 @@ func nodesCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "Node lifecycle and taint eviction",
-		Long: `nodes decides what kube-controller-manager's node-lifecycle-controller and taint-eviction-controller decide: which nodes are silent,
-which taints, labels and conditions they get, and which pods have to leave.
+		Long: `nodes decides what kube-controller-manager's node-lifecycle-controller and taint-eviction-controller decide: which nodes are
+silent, which taints, labels and conditions they get, and which pods have to leave.
 
 --replay reads frames, one JSON object a line, and prints for each what is decided, a JSON object a line; nothing is written anywhere.
 docs/cluster.md has the format. "-" reads standard input. A malformed frame, or a time that goes backwards, ends it with exit code 1 and the

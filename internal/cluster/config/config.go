@@ -19,8 +19,8 @@ const (
 	Kind       = "ClusterConfiguration"
 )
 
-// Cluster is the configuration. Names and defaults of what kube-controller-manager has flags for are its (1.36.3: cmd/kube-controller-manager,
-// pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
+// Cluster is the configuration. Names and defaults of what kube-controller-manager has flags for are its (1.36.3:
+// cmd/kube-controller-manager, pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
 type Cluster struct {
 	NodeMonitorGracePeriod    time.Duration `yaml:"nodeMonitorGracePeriod"`
 	NodeStartupGracePeriod    time.Duration `yaml:"nodeStartupGracePeriod"`

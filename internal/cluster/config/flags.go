@@ -23,7 +23,8 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 	set.Float64Var(&c.NodeEvictionRate, "node-eviction-rate", c.NodeEvictionRate, "nodes a second that are tainted in a zone")
 	set.Float64Var(&c.SecondaryNodeEvictionRate, "secondary-node-eviction-rate", c.SecondaryNodeEvictionRate,
 		"nodes a second that are tainted in a large zone that is partly disrupted; in a small one none are")
-	set.Int32Var(&c.LargeClusterSizeThreshold, "large-cluster-size-threshold", c.LargeClusterSizeThreshold, "nodes above which a zone is large")
+	set.Int32Var(&c.LargeClusterSizeThreshold, "large-cluster-size-threshold", c.LargeClusterSizeThreshold,
+		"nodes above which a zone is large")
 	set.Float32Var(&c.UnhealthyZoneThreshold, "unhealthy-zone-threshold", c.UnhealthyZoneThreshold,
 		"share of nodes that are not ready from which a zone is partly disrupted")
 	set.BoolVar(&c.Doubt, "doubt", c.Doubt, "taint no node while silence may be our own")

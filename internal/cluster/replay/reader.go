@@ -49,7 +49,8 @@ func (r *reader) next() (*Frame, error) {
 			return nil, r.fault(field, what)
 		}
 		if f.at.Before(r.last) {
-			return nil, r.fault("time", fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", f.Time, r.last.Format(time.RFC3339Nano)))
+			last := r.last.Format(time.RFC3339Nano)
+			return nil, r.fault("time", fmt.Sprintf("%s is before the frame before it, %s: time goes backwards", f.Time, last))
 		}
 		r.last = f.at
 		return f, nil

@@ -30,8 +30,8 @@ type Options struct {
 	Config *config.Cluster
 }
 
-// Run plays all frames and prints what is decided on each, a JSON object a line. What is wrong with a frame ends it, after what was decided on
-// those before.
+// Run plays all frames and prints what is decided on each, a JSON object a line. What is wrong with a frame ends it, after what was decided
+// on those before.
 func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {

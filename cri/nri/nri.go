@@ -7,6 +7,7 @@
 //	nri.go      Plugin: connects, answers, hands out what it learnt
 //	holds.go    HoldOffs: the pods that are kept out
 //	index.go    what the events told; Overlay: beside the runtime's lists
+//	conn.go     the connection
 //	wire.go     frames and messages
 //	decode.go   protobuf
 package nri
@@ -15,8 +16,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
+	goruntime "runtime" // of containers is the other one
 	"strings"
 	"syscall"
 	"time"
@@ -40,6 +41,9 @@ type Options struct {
 	Socket   string    // empty: DefaultSocket; unix:///PATH is taken too
 	HoldOffs *HoldOffs // pods that are kept out; nil: none
 	Asker    Asker     // decides on all others; nil: they are let in
+	// Thread is called once, by Run, on the thread that reads and answers and does nothing else from then on: it may raise its priority. nil:
+	// no thread is kept.
+	Thread func()
 }
 
 // Asker decides on pods that the runtime is about to let in. Its methods are called by Run's goroutine, while the runtime waits, with all
@@ -139,12 +143,16 @@ func New(o Options) (*Plugin, error) {
 func (p *Plugin) Updates() <-chan Update { return p.updates }
 
 // Run connects, answers the runtime, and connects again when it is gone, until ctx ends. All that it has is one goroutine, the
-// caller's: an answer waits for nothing but the runtime itself. A failure is published once as State, and again when
+// caller's, which ends with it where Options have a Thread: an answer waits for nothing but the runtime itself. A failure is published once as State, and again when
 // another one follows.
 func (p *Plugin) Run(ctx context.Context) {
+	if p.o.Thread != nil {
+		goruntime.LockOSThread() // the thread ends with the goroutine, and its priority
+		p.o.Thread()
+	}
 	wait, everConnected := p.first, false
 	for {
-		c, err := (&net.Dialer{Timeout: 3 * time.Second}).DialContext(ctx, "unix", p.o.Socket)
+		c, err := dial(ctx, p.o.Socket, 3*time.Second)
 		if err == nil {
 			everConnected = true
 			began := time.Now()
@@ -208,18 +216,17 @@ func (p *Plugin) publish() {
 }
 
 // session is one connection, from the registration to its end.
-func (p *Plugin) session(ctx context.Context, c net.Conn) error {
+func (p *Plugin) session(ctx context.Context, c *conn) error {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		c.Close() // what reads or writes returns
+		c.hangUp() // what reads or writes returns
 		close(ended)
 	})
 	defer func() {
-		if stop() {
-			c.Close()
-		} else {
+		if !stop() {
 			<-ended
 		}
+		c.close()
 	}()
 	p.state = State{}
 	w := newWire(c)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"strings"
 	"time"
@@ -56,7 +55,7 @@ type message struct {
 
 // wire reads and writes ttrpc messages. It is used by one goroutine.
 type wire struct {
-	c   net.Conn
+	c   stream
 	br  *bufio.Reader
 	in  [runtimeConn + 1]assembly // by connection
 	out []byte
@@ -70,7 +69,7 @@ type assembly struct {
 	last message
 }
 
-func newWire(c net.Conn) *wire {
+func newWire(c stream) *wire {
 	return &wire{c: c, br: bufio.NewReaderSize(c, 8<<10)}
 }
 

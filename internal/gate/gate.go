@@ -12,6 +12,7 @@ import (
 	"context"
 	"time"
 
+	"jettison/cgroup"
 	"jettison/cri/nri"
 	"jettison/internal/repeat"
 	"jettison/stats"
@@ -44,7 +45,8 @@ func New(o Options, vetoes bool) *Gate {
 // Start connects to the runtime as a plugin: events come as they happen, and evicted pods are kept out. The returned function waits for
 // the plugin, which ends with ctx.
 func (g *Gate) Start(ctx context.Context) (wait func()) {
-	o := nri.Options{Socket: g.o.Socket}
+	// Pods start one after the other: what answers is not to wait for its turn. Where that is refused it waits as others do.
+	o := nri.Options{Socket: g.o.Socket, Thread: func() { _, _ = cgroup.RaiseThread() }}
 	if g.vetoes {
 		o.HoldOffs = &g.shared
 	}

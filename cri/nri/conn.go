@@ -1,0 +1,120 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stream is what a wire speaks over.
+type stream interface {
+	io.ReadWriter
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// conn is a connection whose thread waits in the kernel itself, by poll(2). The Go runtime's poller would have another thread wait, an
+// ordinary one, and hand what came to the one with a priority: on a node whose CPUs are taken that is where the time goes.
+type conn struct {
+	fd          int
+	read, write time.Time // deadlines; zero: none
+}
+
+// dial connects to a socket, within a limit.
+func dial(ctx context.Context, path string, limit time.Duration) (*conn, error) {
+	c, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	out := &conn{}
+	var dupErr error // a descriptor that the runtime's poller does not know, and non-blocking as that of c
+	if err := raw.Control(func(fd uintptr) { out.fd, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, err
+	}
+	if dupErr != nil {
+		return nil, fmt.Errorf("socket: %w", dupErr)
+	}
+	return out, nil
+}
+
+// hangUp ends what reads or writes, for any goroutine. The descriptor stays until close.
+func (c *conn) hangUp() { _ = unix.Shutdown(c.fd, unix.SHUT_RDWR) } // ENOTCONN: the other end has
+
+func (c *conn) close() { unix.Close(c.fd) }
+
+func (c *conn) SetReadDeadline(t time.Time) error  { c.read = t; return nil }
+func (c *conn) SetWriteDeadline(t time.Time) error { c.write = t; return nil }
+
+// Read reads what is there, or waits for it.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.try(unix.POLLIN, c.read, func() (int, error) { return unix.Read(c.fd, b) })
+	if err == nil && n == 0 && len(b) > 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Write writes all of it.
+func (c *conn) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		part, err := c.try(unix.POLLOUT, c.write, func() (int, error) {
+			return unix.SendmsgN(c.fd, b[n:], nil, nil, unix.MSG_NOSIGNAL)
+		})
+		if err != nil {
+			return n, err
+		}
+		n += part
+	}
+	return n, nil
+}
+
+// try calls what does not block, and waits for as long as that would have.
+func (c *conn) try(events int16, deadline time.Time, call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			if err := c.wait(events, deadline); err != nil {
+				return 0, err
+			}
+		case err != nil:
+			return 0, fmt.Errorf("socket: %w", err)
+		default:
+			return n, nil
+		}
+	}
+}
+
+// wait waits until the socket is ready, or its other end is gone. os.ErrDeadlineExceeded: neither by the deadline.
+func (c *conn) wait(events int16, deadline time.Time) error {
+	for {
+		timeout := -1
+		if !deadline.IsZero() {
+			left := time.Until(deadline)
+			if left <= 0 {
+				return os.ErrDeadlineExceeded
+			}
+			timeout = int((left + time.Millisecond - 1) / time.Millisecond)
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: events}}, timeout)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("poll the socket: %w", err)
+		case n > 0:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/e2e/build"
+)
+
+// told is how soon after the kill the API is to have it, and steady how long it is watched then: the kubelet's late reports come within
+// 12 s.
+const (
+	told   = 2 * time.Second
+	steady = 20 * time.Second
+)
+
+// One of three pods of a Deployment leaks, on a node where agent and bridge are as their DaemonSets make them: the API has it as evicted
+// within two seconds of the kill, in the kubelet's words, its owner makes another one, it is never started again, and nobody else has
+// anything of it.
+func TestAnEvictionIsSeenOnTheCluster(t *testing.T) {
+	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
+	c.own()
+	n := c.Join(NodeOptions{})
+	c.Deploy("shop", 3, "leak /leak")
+	c.Available("shop", 3)
+	c.installBridge(n)
+	before := c.podsOf("default", "app=shop")
+	victim := before[0]
+	sights := c.watch("default")
+	n.leak(t, victim.UID, "60Mi")
+
+	failed := c.awaitFailed(victim)
+	c.hasEviction(failed)
+	c.Available("shop", 3)
+	c.steady(sights, victim.UID)
+	for _, p := range before[1:] {
+		c.lives(p)
+	}
+	if after := c.podsOf("default", "app=shop"); len(after) != 4 {
+		t.Errorf("%d pods, want the evicted one and three", len(after))
+	}
+	c.toldSoon(victim)
+	c.nodeTells(n)
+	out, err := c.Kubectl(t.Context(), "", "describe", "pod", victim.Name)
+	t.Logf("kubectl describe pod: %v\n%s", err, out)
+}
+
+// installBridge applies agent and bridge as an operator does, and waits until both are ready.
+func (c *Cluster) installBridge(n *Node) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	root, err := build.ModuleRoot(ctx)
+	if err == nil {
+		err = n.Upload(ctx, filepath.Join(root, "dist/jettison-bridge.tar"), "/jettison-bridge.tar")
+	}
+	if err == nil {
+		err = n.Import(ctx, "/jettison-bridge.tar")
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if out, err := c.Kubectl(ctx, "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	c.DaemonSetReady("kube-system", "jettison")
+	c.DaemonSetReady("jettison-system", "jettison-bridge")
+	c.Eventually(workloadDeadline, "the agent has been told of all pods", func(ctx context.Context) error {
+		s, err := n.API().State(ctx)
+		if err == nil && (s.Pods.ClientSynced == nil || s.Pods.Objects == 0) {
+			err = fmt.Errorf("%+v", s.Pods)
+		}
+		return err
+	})
+}
+
+// podsOf are a selector's pods, of which there must be one at least.
+func (c *Cluster) podsOf(namespace, selector string) []v1.Pod {
+	c.t.Helper()
+	pods, err := c.Pods(c.t.Context(), namespace, selector)
+	if err != nil || len(pods) == 0 {
+		c.t.Fatalf("%d pods are %s, %v", len(pods), selector, err)
+	}
+	return pods
+}
+
+// leak has the program of a pod that waits at its FIFO leak so many bytes a second.
+func (n *Node) leak(t *testing.T, pod types.UID, rate string) {
+	t.Helper()
+	// A container's cgroup lies in the pod's; the pause program has no FIFO.
+	script := fmt.Sprintf(`for f in $(find /sys/fs/cgroup -path '*pod%s*' -o -path '*pod%s*' | grep 'cgroup.procs$'); do
+		for p in $(cat $f); do [ -p /proc/$p/root/leak ] && echo %s > /proc/$p/root/leak && echo told; done
+	done`, pod, strings.ReplaceAll(string(pod), "-", "_"), rate)
+	if out, err := n.Shell(t.Context(), script); err != nil || !strings.Contains(out, "told") {
+		t.Fatalf("have pod %s leak: %q, %v", pod, out, err)
+	}
+}
+
+// awaitFailed waits until the API has a pod as failed.
+func (c *Cluster) awaitFailed(pod v1.Pod) (out v1.Pod) {
+	c.t.Helper()
+	c.Eventually(workloadDeadline, pod.Name+" is Failed", func(ctx context.Context) error {
+		p, err := c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && p.Status.Phase != v1.PodFailed {
+			err = fmt.Errorf("its phase is %s", p.Status.Phase)
+		}
+		if err == nil {
+			out = *p
+		}
+		return err
+	})
+	return out
+}
+
+// hasEviction checks a pod's status and its events.
+func (c *Cluster) hasEviction(p v1.Pod) {
+	c.t.Helper()
+	if p.Status.Reason != "Evicted" || !strings.HasPrefix(p.Status.Message, "The node was low on resource: memory. ") {
+		c.t.Errorf("reason %q, message %q", p.Status.Reason, p.Status.Message)
+	}
+	if p.Annotations["jettison/evicted"] == "" {
+		c.t.Errorf("annotations %v", p.Annotations)
+	}
+	want := map[v1.PodConditionType]string{
+		v1.DisruptionTarget: "True EvictionByJettison", v1.PodReady: "False PodFailed", v1.ContainersReady: "False PodFailed",
+	}
+	for _, condition := range p.Status.Conditions {
+		if is := string(condition.Status) + " " + condition.Reason; want[condition.Type] == is {
+			delete(want, condition.Type)
+		}
+	}
+	if len(want) > 0 {
+		c.t.Errorf("conditions %+v, missing %v", p.Status.Conditions, want)
+	}
+	c.Eventually(workloadDeadline, "the pod and the node have events", func(ctx context.Context) error {
+		list, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "source=jettison"})
+		if err != nil {
+			return err
+		}
+		seen := map[string]int{}
+		for _, e := range list.Items {
+			seen[e.InvolvedObject.Kind+" "+e.Reason]++
+			if e.Reason == "Evicted" && (e.InvolvedObject.UID != p.UID || e.Annotations["starved_resource"] != "memory") {
+				return fmt.Errorf("%+v", e)
+			}
+		}
+		if seen["Pod Evicted"] != 1 || seen["Node EvictionThresholdMet"] != 1 {
+			return fmt.Errorf("%v", seen)
+		}
+		return nil
+	})
+}
+
+// lives checks that a pod is what it was.
+func (c *Cluster) lives(before v1.Pod) {
+	c.t.Helper()
+	after, err := c.Client.CoreV1().Pods(before.Namespace).Get(c.t.Context(), before.Name, metav1.GetOptions{})
+	if err != nil || after.UID != before.UID || restarts(*after) != restarts(before) || after.Status.Phase != v1.PodRunning {
+		c.t.Errorf("%s did not live: %v, restarts %d, phase %s", before.Name, err, restarts(*after), after.Status.Phase)
+	}
+}
+
+// sight is what a watch told of a pod.
+type sight struct {
+	at    time.Time
+	uid   types.UID
+	words string
+}
+
+// sights is all that a watch has told.
+type sights struct {
+	mu  sync.Mutex
+	all []sight
+}
+
+// watch looks at a namespace's pods until the test ends.
+func (c *Cluster) watch(namespace string) *sights {
+	c.t.Helper()
+	w, err := c.Client.CoreV1().Pods(namespace).Watch(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	out, done := &sights{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range w.ResultChan() {
+			if p, ok := e.Object.(*v1.Pod); ok {
+				out.mu.Lock()
+				out.all = append(out.all, sight{time.Now(), p.UID, strings.TrimSpace(string(p.Status.Phase) + " " + p.Status.Reason)})
+				out.mu.Unlock()
+			}
+		}
+	}()
+	c.t.Cleanup(func() { w.Stop(); <-done })
+	return out
+}
+
+// of is what was told of a pod, without repetitions, and when the last of it was.
+func (s *sights) of(pod types.UID) (words []string, last time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if one.uid == pod {
+			words, last = append(words, one.words), one.at
+		}
+	}
+	return slices.Compact(words), last
+}
+
+// steady waits until nothing has been told of a failed pod for long enough, and checks that it has failed once and stayed so.
+func (c *Cluster) steady(s *sights, pod types.UID) {
+	c.t.Helper()
+	c.Eventually(workloadDeadline, "nothing more is told of the pod", func(context.Context) error {
+		if _, last := s.of(pod); time.Since(last) < steady {
+			return errors.New("something was told just now")
+		}
+		return nil
+	})
+	words, _ := s.of(pod)
+	if want := []string{"Running", "Failed Evicted"}; !slices.Equal(words, want) {
+		c.t.Errorf("the pod was %q, want %q", words, want)
+	}
+}
+
+// toldSoon checks how long after the kill the pod was failed, by the guest's clock.
+func (c *Cluster) toldSoon(pod v1.Pod) {
+	c.t.Helper()
+	bridge := c.podsOf("jettison-system", "app.kubernetes.io/name=jettison-bridge")[0]
+	text, err := c.Logs(c.t.Context(), bridge)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, `msg="the pod is failed"`) || !strings.Contains(line, string(pod.UID)) {
+			continue
+		}
+		c.t.Log(strings.TrimSpace(line))
+		_, after, _ := strings.Cut(line, "after=")
+		after, _, _ = strings.Cut(strings.TrimSpace(after), " ")
+		if d, err := time.ParseDuration(after); err != nil || d > told {
+			c.t.Errorf("failed %s after the kill (%v), at most %v", after, err, told)
+		}
+		return
+	}
+	c.t.Errorf("the bridge's log does not say that %s is failed:\n%s", pod.Name, text)
+}
+
+// nodeTells checks what the bridge says of its node after an eviction for memory.
+func (c *Cluster) nodeTells(n *Node) {
+	c.t.Helper()
+	c.Eventually(workloadDeadline, "the node's conditions and load are told", func(ctx context.Context) error {
+		node, err := c.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		is := map[v1.NodeConditionType]v1.ConditionStatus{}
+		for _, condition := range node.Status.Conditions {
+			is[condition.Type] = condition.Status
+		}
+		if is["JettisonMemoryPressure"] != v1.ConditionTrue || is["JettisonDiskPressure"] != v1.ConditionFalse || is["JettisonPIDPressure"] != v1.ConditionFalse {
+			return fmt.Errorf("conditions %v", is)
+		}
+		lease, err := c.Client.CoordinationV1().Leases("jettison-system").Get(ctx, n.Name, metav1.GetOptions{})
+		if err == nil && lease.Annotations["jettison/load"] == "" {
+			err = fmt.Errorf("annotations %v", lease.Annotations)
+		}
+		if err == nil {
+			c.t.Log("load: ", lease.Annotations["jettison/load"])
+		}
+		return err
+	})
+}

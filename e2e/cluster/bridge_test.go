@@ -122,8 +122,8 @@ func (c *Cluster) awaitFailed(pod v1.Pod) (out v1.Pod) {
 	return out
 }
 
-// hasEviction checks a pod's status and its events.
-func (c *Cluster) hasEviction(p v1.Pod) {
+// hasStatus checks a pod's status.
+func (c *Cluster) hasStatus(p v1.Pod) {
 	c.t.Helper()
 	if p.Status.Reason != "Evicted" || !strings.HasPrefix(p.Status.Message, "The node was low on resource: memory. ") {
 		c.t.Errorf("reason %q, message %q", p.Status.Reason, p.Status.Message)
@@ -142,6 +142,12 @@ func (c *Cluster) hasEviction(p v1.Pod) {
 	if len(want) > 0 {
 		c.t.Errorf("conditions %+v, missing %v", p.Status.Conditions, want)
 	}
+}
+
+// hasEviction checks a pod's status and its events.
+func (c *Cluster) hasEviction(p v1.Pod) {
+	c.t.Helper()
+	c.hasStatus(p)
 	c.Eventually(workloadDeadline, "the pod and the node have events", func(ctx context.Context) error {
 		list, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "source=jettison"})
 		if err != nil {

@@ -3,14 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"jettison/e2e/vm"
 )
 
 // A pod of a Job that may fail no pod is evicted: the Job makes another one and does not count it. And a critical pod of a namespace that
@@ -70,9 +67,7 @@ func (c *Cluster) job(name, behaviour string) {
 				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},
 			}}},
 			Template: v1.PodTemplateSpec{Spec: v1.PodSpec{
-				RestartPolicy: v1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
-					Name: "main", Image: vm.ImageWorkload, ImagePullPolicy: v1.PullIfNotPresent, Args: strings.Fields(behaviour),
-				}},
+				RestartPolicy: v1.RestartPolicyNever, TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{container(behaviour)},
 			}},
 		},
 	}, metav1.CreateOptions{})
@@ -93,9 +88,7 @@ func (c *Cluster) critical(name, behaviour string) {
 	_, err = c.Client.CoreV1().Pods(name).Create(ctx, &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
 		Spec: v1.PodSpec{
-			PriorityClassName: "system-node-critical", TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
-				Name: "main", Image: vm.ImageWorkload, ImagePullPolicy: v1.PullIfNotPresent, Args: strings.Fields(behaviour),
-			}},
+			PriorityClassName: "system-node-critical", TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{container(behaviour)},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

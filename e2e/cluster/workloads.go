@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/e2e/vm"
@@ -21,9 +22,7 @@ const workloadDeadline = 3 * time.Minute
 func (c *Cluster) Deploy(name string, replicas int32, behaviour string) {
 	c.t.Helper()
 	labels, grace := map[string]string{"app": name}, int64(2)
-	pod := v1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
-		Name: "main", Image: vm.ImageWorkload, ImagePullPolicy: v1.PullIfNotPresent, Args: strings.Fields(behaviour),
-	}}}
+	pod := v1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{container(behaviour)}}
 	_, err := c.Client.AppsV1().Deployments("default").Create(c.t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
@@ -33,6 +32,15 @@ func (c *Cluster) Deploy(name string, replicas int32, behaviour string) {
 	}, metav1.CreateOptions{})
 	if err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+// container runs a behaviour. It asks for some CPU time: of what a kubelet and a runtime leave under emulation a BestEffort pod gets so
+// little that it takes minutes to leak.
+func container(behaviour string) v1.Container {
+	return v1.Container{
+		Name: "main", Image: vm.ImageWorkload, ImagePullPolicy: v1.PullIfNotPresent, Args: strings.Fields(behaviour),
+		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("150m")}},
 	}
 }
 

@@ -28,6 +28,11 @@ const mirror = v1.MirrorPodAnnotationKey
 // must not keep its owner from making another. Until then the scheduler would hand out its host ports and devices twice.
 const UncleanFor = time.Minute
 
+// TakenBackFor is how long after the kill a pod that was made Failed and is not so any more is left to its kubelet. That has seen the change
+// and tears the pod down as soon as what it is about with it has ended; until then it writes what it has in memory (pkg/kubelet/status
+// status_manager.go syncBatch and mergePodStatus, v1.36.3), and who writes against that has the pod's owner make one pod after another.
+const TakenBackFor = time.Minute
+
 // Act is what is due for a record.
 type Act int
 
@@ -62,9 +67,12 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod) Verdict {
 	if why := closed(r, pod); why != "" {
 		return Verdict{Act: Over, Why: why}
 	}
-	ours := pod.Annotations[Annotation] == r.ID
+	ours := record(pod) == r.ID
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 		return judgeTerminal(r, pod, ours)
+	}
+	if until := takenBackUntil(r); ours && now.Before(until) {
+		return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
 	}
 	if name := outlived(r, pod); name != "" {
 		return taken(pod, Verdict{Why: "a container of it has started since: it lives", Outlived: name})
@@ -164,6 +172,15 @@ func gone(now time.Time, r *api.Record) (gone bool, at time.Time) {
 	}
 	at = at.Add(UncleanFor)
 	return !now.Before(at), at
+}
+
+// takenBackUntil is when a pod is no longer left to its kubelet; zero: at no time is it.
+func takenBackUntil(r *api.Record) time.Time {
+	at := killedAt(r)
+	if at == nil {
+		return time.Time{}
+	}
+	return at.Add(TakenBackFor)
 }
 
 // killedAt is when its end began; nil: it has not, or nobody knows when.

@@ -47,6 +47,11 @@ func cleaned(r *api.Record) {
 	r.Cleaned = api.Stamp{Time: now.Add(-8 * time.Second)}
 }
 
+func longSince(r *api.Record) {
+	cleaned(r)
+	r.Killed.Time = now.Add(-TakenBackFor)
+}
+
 func mine(phase v1.PodPhase, reason string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Annotations = map[string]string{Annotation: "20260720T015950.000000Z-0001"}
@@ -94,8 +99,10 @@ func TestJudge(t *testing.T) {
 		"not back":                              {recordOf(api.OutcomeNotBack, cleaned), podOf(nil), Fail},
 		"failed":                                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, ReasonEvicted)), Held},
 		"failed, and the reason is lost":        {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "")), Mend},
-		"failed, and taken back":                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodRunning, "")), Mend},
-		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
+		"failed, and taken back":                {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodRunning, "")), Wait},
+		"failed, and taken back long since":     {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodRunning, "")), Mend},
+		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
+		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
 		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
 		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
 		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Over},
@@ -168,6 +175,12 @@ func TestPatch(t *testing.T) {
 		}
 		if text != want {
 			t.Errorf("%v:\n%s\nwant\n%s", act, text, want)
+		}
+	}
+	for was, want := range map[string]string{"": r.ID, "another": r.ID, r.ID: r.ID + "#1", r.ID + "#1": r.ID + "#2", r.ID + "#x": r.ID + "#1"} {
+		pod := podOf(func(p *v1.Pod) { p.Annotations = map[string]string{Annotation: was} })
+		if got := string(Patch(now, Mend, r, pod)); !strings.Contains(got, `"jettison/evicted":"`+want+`"`) {
+			t.Errorf("%q is to be %q: %s", was, want, got)
 		}
 	}
 	r.Disruption = false

@@ -2,6 +2,8 @@ package verdict
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -44,7 +46,7 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	case Unmark:
 		add(v1.DisruptionTarget, v1.ConditionFalse, ReasonTarget, "The pod was chosen for eviction by jettison, and lives.")
 	case Fail, Mend:
-		p.Metadata.Annotations = map[string]string{Annotation: r.ID}
+		p.Metadata.Annotations = map[string]string{Annotation: annotation(r, pod)}
 		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, reasonOf(r), r.Message
 		if r.Disruption {
 			add(v1.DisruptionTarget, v1.ConditionTrue, ReasonTarget, r.Message)
@@ -56,6 +58,26 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	}
 	body, _ := json.Marshal(&p) // of strings and times alone
 	return body
+}
+
+// annotation is the record, and beside it how often the status was mended: the kubelet takes the change for an update of the pod only where
+// the annotation is another one.
+func annotation(r *api.Record, pod *v1.Pod) string {
+	if record(pod) != r.ID {
+		return r.ID
+	}
+	_, count, _ := strings.Cut(pod.Annotations[Annotation], mends)
+	n, _ := strconv.Atoi(count) // none: 0
+	return r.ID + mends + strconv.Itoa(n+1)
+}
+
+// mends stands between the record and how often its status was mended.
+const mends = "#"
+
+// record is the ID of the record for which a pod was made Failed; empty: it was not.
+func record(pod *v1.Pod) string {
+	id, _, _ := strings.Cut(pod.Annotations[Annotation], mends)
+	return id
 }
 
 // generation is that which the condition was observed by: the bridge does not say more than the kubelet did.

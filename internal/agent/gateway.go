@@ -30,7 +30,8 @@ func (b *builder) gateway(l *loop) gateway {
 	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
 		Node:     l.node(),
-		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, Ended: l.pods.Ended, HeldOff: g.HeldOff,
+		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, Ended: l.pods.Ended,
+		HeldOff:  func(now time.Time, p *v1.Pod) (string, bool) { return g.HeldOff(now, string(p.UID), ownerOf(p)) },
 		Promised: preempting.Promised, Preemptor: preempting,
 	}), preempting}
 }
@@ -87,13 +88,14 @@ func (g *gateway) state(now time.Time) *api.GateState {
 	return out
 }
 
-// ownerOf is the controller of a pod by its object, which may be nil.
+// ownerOf is the controller of a pod by its object, which may be nil. One that has none is its own, under its name.
 func ownerOf(p *v1.Pod) (owner gate.Owner) {
 	if p == nil {
 		return owner
 	}
+	owner.Namespace, owner.Name = p.Namespace, p.Name
 	if c := metav1.GetControllerOfNoCopy(p); c != nil {
-		owner = gate.Owner{Kind: c.Kind, UID: string(c.UID), Namespace: p.Namespace, Name: p.Name}
+		owner.Kind, owner.UID = c.Kind, string(c.UID)
 	}
 	return owner
 }

@@ -74,13 +74,18 @@ func (g *Gate) Updates() <-chan nri.Update {
 // Keeps reports that evicted pods are kept out: the runtime asks before it lets one in.
 func (g *Gate) Keeps() bool { return g.synced && g.vetoes }
 
-// HeldOff says why a pod is kept out that was evicted. It is safe for concurrent use.
-func (g *Gate) HeldOff(now time.Time, uid string) (why string, held bool) {
+// HeldOff says why a pod is kept out that was evicted, or that has come in place of one that was, as the runtime would be told. of has its
+// namespace and name, and the controller that its object tells. It is safe for concurrent use.
+func (g *Gate) HeldOff(now time.Time, uid string, of Owner) (why string, held bool) {
 	if !g.vetoes {
 		return "", false
 	}
-	hold, held := g.shared.Held(now, uid)
-	return hold.Reason, held
+	for _, key := range []string{uid, nri.PodKey(of.Namespace, of.Name), of.key()} {
+		if hold, held := g.shared.Held(now, key); held && key != "" {
+			return hold.Reason, true
+		}
+	}
+	return "", false
 }
 
 // Asked reports that the runtime asks before it lets a pod in.

@@ -46,6 +46,9 @@ func (h *HoldOffs) Evicted(now time.Time, uid string, signal stats.Signal, messa
 		owner = h.owner(uid)
 	}
 	key := owner.key()
+	if key == "" {
+		owner = Owner{}
+	}
 	times := max(h.times(now, uid), h.times(now, key))
 	if len(h.held) > mostHeld {
 		clear(h.held)

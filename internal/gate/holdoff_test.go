@@ -122,6 +122,9 @@ func mallocs() uint64 {
 func owned(h *HoldOffs) {
 	h.owner = func(uid string) Owner {
 		kind, name, _ := strings.Cut(uid, "-")
+		if kind == "DaemonSet" {
+			name = "agent-0000" + name
+		}
 		return Owner{Kind: kind, UID: "of-" + kind, Namespace: "shop", Name: name}
 	}
 }
@@ -146,7 +149,7 @@ func TestAnOwnersNextPodIsKeptOut(t *testing.T) {
 	if !h.Follow(now, pods("DaemonSet-a", "DaemonSet-b")) || until("DaemonSet-b") != holdFirst {
 		t.Errorf("the next one is let in after %v", until("DaemonSet-b"))
 	}
-	if hold, _ := h.shared.Held(now, "DaemonSet-b"); !strings.Contains(hold.Reason, "shop/a of the same DaemonSet") || !strings.HasSuffix(hold.Reason, "short") {
+	if hold, _ := h.shared.Held(now, "DaemonSet-b"); !strings.Contains(hold.Reason, "shop/agent-0000a of the same DaemonSet") || !strings.HasSuffix(hold.Reason, "short") {
 		t.Errorf("reason %q", hold.Reason)
 	}
 	if h.Follow(now, pods("DaemonSet-b")) {

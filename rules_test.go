@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	"deploy/oci":              {"deploy/oci"},
 	"deploy/render":           {},
 	"e2e":                     {"e2e/", "api", "deploy/oci"},
+	"e2e/cluster/bridges":     {"internal/bridge"}, // many of them in one process
 	"e2e/ui":                  {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
 }
 

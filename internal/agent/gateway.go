@@ -25,7 +25,9 @@ func (b *builder) gateway(l *loop) gateway {
 		asker = b.admission
 	}
 	owner := func(uid string) gate.Owner { return ownerOf(b.objects.Object(uid)) }
-	g := gate.New(gate.Options{Log: b.log, Name: l.pods.Name, Asker: asker, Owner: owner}, c.Gate && !o.DryRun)
+	g := gate.New(gate.Options{
+		Log: b.log, Name: l.pods.Name, Asker: asker, Owner: owner, Marked: func(uid string) bool { return marked(b.objects.Object(uid)) },
+	}, c.Gate && !o.DryRun)
 	preempting := b.preempting(l)
 	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
@@ -99,6 +101,10 @@ func ownerOf(p *v1.Pod) (owner gate.Owner) {
 	}
 	return owner
 }
+
+// marked tells that a pod's object, which may be nil, says that it was evicted, whatever its phase is just now: a kubelet may write its own
+// over that.
+func marked(p *v1.Pod) bool { return p != nil && p.Annotations[api.AnnotationEvicted] != "" }
 
 // followOwners keeps out what DaemonSets make in place of pods that are kept out.
 func (l *loop) followOwners(now time.Time) {

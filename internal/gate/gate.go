@@ -24,6 +24,7 @@ type Options struct {
 	Log    *repeat.Logger
 	Name   func(stats.PodReference) string // of a pod, in the log
 	Owner  func(uid string) Owner          // of a pod, as its object tells; nil: no objects are known
+	Marked func(uid string) bool           // its object says that it was evicted; nil: likewise
 }
 
 // Gate is the loop's part. It keeps pods out through HoldOffs, which the plugin reads without a lock.
@@ -38,7 +39,7 @@ type Gate struct {
 
 // New makes a Gate that is not connected. vetoes: evicted pods are kept out; else the plugin only listens.
 func New(o Options, vetoes bool) *Gate {
-	return &Gate{HoldOffs: HoldOffs{held: map[string]heldOff{}, owner: o.Owner}, o: o, vetoes: vetoes}
+	return &Gate{HoldOffs: HoldOffs{held: map[string]heldOff{}, owner: o.Owner, marked: o.Marked}, o: o, vetoes: vetoes}
 }
 
 // Start connects to the runtime as a plugin: events come as they happen, and evicted pods are kept out. The returned function waits for

@@ -28,7 +28,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises smoke
+.PHONY: help build test e2e scrapes e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -57,6 +57,9 @@ e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it t
 
 e2e-cluster: deps parts-cluster ## on a real control plane, whose node runs in QEMU: make e2e-cluster [KERNEL=6.1] [COUNT=10] [RUN=regexp]
 	JETTISON_KERNEL=$(KERNEL) go test ./e2e/cluster -count=$(COUNT) -parallel 1 -run '$(RUN)' -v -timeout 120m
+
+bench-cluster: parts-cluster ## what bridges cost a cluster, 100 and 1,000 of them; 40 minutes: make bench-cluster [BENCH=1000]
+	go test ./e2e/cluster -run '^$$' -bench '^BenchmarkBridges$$/$(BENCH)' -benchtime 1x -v -timeout 120m
 
 KIND = cd e2e/kind && GOFLAGS= go tool kind
 

@@ -75,6 +75,9 @@ func (l logged) call(where string, c *ast.CallExpr) {
 		return
 	}
 	_, message := text(c.Args[0])
+	if s, ok := c.Args[0].(*ast.SelectorExpr); ok {
+		message = message || strings.HasPrefix(s.Sel.Name, "Message") // one of package api's
+	}
 	if _, concatenated := c.Args[0].(*ast.BinaryExpr); !message && !concatenated {
 		return // no line of the log
 	}

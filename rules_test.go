@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	"deploy/oci":              {"deploy/oci"},
 	"deploy/render":           {},
 	"e2e":                     {"e2e/", "api", "deploy/oci"},
+	"e2e/cluster/bridges":     {"internal/bridge"}, // many of them in one process
 	"e2e/ui":                  {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
 }
 
@@ -180,7 +181,7 @@ func TestTheBridgeStaysLean(t *testing.T) {
 
 // maxLinked bounds the packages that the agent's binary is made of, the standard library's included. Raise it with a reason in the commit:
 // each of them is code that runs privileged.
-const maxLinked = 496
+const maxLinked = 498
 
 func TestTheAgentLinksABoundedNumberOfPackages(t *testing.T) {
 	if n := len(linked(t, "cmd/jettison")); n > maxLinked {

@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"jettison/stats"
@@ -36,6 +38,14 @@ const (
 	PathResource = "/metrics/resource"
 	PathPprof    = "/debug/pprof/" // and what is below it, where the configuration says pprof
 )
+
+// Minor is the minor version of what the socket speaks, beside the major one that its paths begin with. It grows when something is added
+// that a client may have to know of. An agent serves clients of the one before as they were served then, and a Client takes of an agent of
+// the one before what that has.
+const Minor = 1
+
+// HeaderMinor has the Minor of who speaks, in requests and answers. Agents from before it send none.
+const HeaderMinor = "Jettison-Minor"
 
 // MaxPodsBytes is the most that one body with pods may have.
 const MaxPodsBytes = 64 << 20
@@ -64,6 +74,7 @@ type Client struct {
 	socket string
 	limit  time.Duration
 	http   *http.Client
+	minor  atomic.Int32 // of the agent that answered last
 }
 
 // New makes a client. It does not connect: that there is no agent is an error of the first request.
@@ -74,13 +85,36 @@ func New(o Options) *Client {
 		dial = func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", c.socket) }
 	}
 	c.http = &http.Client{
-		Transport: &http.Transport{
+		Transport: &spoken{c: c, by: &http.Transport{
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
-		},
+		}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the agent redirects nothing
 	}
 	return c
+}
+
+// AgentMinor is the Minor of the agent that answered last; 0: none has yet, or it is from before it said so.
+func (c *Client) AgentMinor() int { return int(c.minor.Load()) }
+
+// spoken tells and hears who speaks what.
+type spoken struct {
+	c  *Client
+	by http.RoundTripper
+}
+
+func (s *spoken) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set(HeaderMinor, strconv.Itoa(Minor))
+	res, err := s.by.RoundTrip(req)
+	if err == nil {
+		minor, malformed := strconv.ParseUint(res.Header.Get(HeaderMinor), 10, 16)
+		if malformed != nil {
+			minor = 0
+		}
+		s.c.minor.Store(int32(minor))
+	}
+	return res, err
 }
 
 // State asks for what the agent knows and does now.

@@ -40,6 +40,11 @@ const (
 	EventLost EventKind = "lost"
 )
 
+// Messages of events that other programs go by. Each stays as it is.
+const (
+	MessageGarbageFails = "not all garbage could be collected" // its fields say why: error, problems
+)
+
 // EventOptions of Client.Events.
 type EventOptions struct {
 	Since  uint64 // only what came after the event with this Seq; 0: all that the agent still has

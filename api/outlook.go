@@ -17,6 +17,8 @@ type Outlook struct {
 	DryRun       bool               `json:"dryRun,omitempty"`
 	ObserveDisks bool               `json:"observeDisks,omitempty"`
 	Thresholds   []ThresholdOutlook `json:"thresholds"` // in the order of the configuration
+	// HeldOff are evicted pods that are kept out when they come back, and so are no candidates until then; at most 100.
+	HeldOff []HoldState `json:"heldOff,omitempty"`
 }
 
 // ThresholdOutlook is whom one threshold would have evicted, if it asked for a victim now.

@@ -10,6 +10,9 @@ import (
 // RecordVersion is the version of a Record's format. A field may be added without a new one.
 const RecordVersion = 1
 
+// AnnotationEvicted of a pod names the record of its eviction. A bridge writes it with the pod's status.
+const AnnotationEvicted = "jettison/evicted"
+
 // Record is one eviction. The file of records has it twice: with OutcomeRunning when the eviction begins, and whole when its outcome is
 // known; the later line counts. Amounts are in the signal's unit: bytes, tasks or inodes. A nil one is unknown.
 type Record struct {

@@ -167,11 +167,14 @@ type MetState struct {
 // PodCount is how many pods are known.
 type PodCount struct {
 	Runtime int `json:"runtime"` // that the runtime listed
-	Objects int `json:"objects"` // that a client or a manifest told of
+	Objects int `json:"objects"` // that a client, a manifest or the kubelet told of
 	Clients int `json:"clients"` // of those, that only clients told of
+	Kubelet int `json:"kubelet"` // of those, that the kubelet told of, and no manifest
 	Refused int `json:"refused"` // that the runtime listed, and whose status was larger than the agent takes
 	// RefusedObjects are those of clients beside these: each is of another pod than the runtime has by its UID.
 	RefusedObjects int `json:"refusedObjects"`
+	// KubeletSynced is when the kubelet told all its pods last; nil: it never has, for its local pods API is not served.
+	KubeletSynced *time.Time `json:"kubeletSynced,omitempty"`
 	// ClientHeard is when a client put or deleted pods last, what changed nothing included; ClientSynced when one last put all that there
 	// are (replace=true). nil: none has since the agent started.
 	ClientHeard  *time.Time `json:"clientHeard,omitempty"`

@@ -158,6 +158,7 @@ type event struct {
 	container cri.Container
 	hasPod    bool
 	hasCtr    bool
+	daemonSet bool // a DaemonSet has made the pod, as its labels tell
 }
 
 // parseEvent reads a request: {pod = 1, container = 2}.
@@ -165,7 +166,7 @@ func parseEvent(b []byte) (e event, err error) {
 	err = each(b, func(f field) (err error) {
 		switch f.number {
 		case 1:
-			e.hasPod = true
+			e.hasPod, e.daemonSet = true, ofDaemonSet(f)
 			err = parsePod(f, &e.pod)
 		case 2:
 			e.hasCtr = true
@@ -176,6 +177,22 @@ func parseEvent(b []byte) (e event, err error) {
 	return e, err
 }
 
+// generation is the label that the DaemonSet controller puts on each pod that it makes, and no other controller (pkg/controller/daemon/util
+// CreatePodTemplate, v1.36.3). A kubelet hands all labels of a pod to the runtime (pkg/kubelet/kuberuntime/labels.go newPodLabels).
+const generation = "pod-template-generation"
+
+// ofDaemonSet tells that a PodSandbox is of a pod that a DaemonSet has made.
+func ofDaemonSet(f field) (yes bool) {
+	_ = f.message(func(f field) error { // what is malformed is no label
+		if f.number == 5 {
+			key, _, _ := f.entry()
+			yes = yes || string(key) == generation
+		}
+		return nil
+	})
+	return yes
+}
+
 // parseStateChange reads a StateChangeEvent, what runtimes sent before they had a call for each event:
 // {event = 1, pod = 2, container = 3}.
 func parseStateChange(b []byte) (kind uint64, e event, err error) {
@@ -184,7 +201,7 @@ func parseStateChange(b []byte) (kind uint64, e event, err error) {
 		case 1:
 			kind = f.value
 		case 2:
-			e.hasPod = true
+			e.hasPod, e.daemonSet = true, ofDaemonSet(f)
 			err = parsePod(f, &e.pod)
 		case 3:
 			e.hasCtr = true

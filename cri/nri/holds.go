@@ -22,8 +22,22 @@ func PodKey(namespace, name string) string { return ByPod + namespace + "/" + na
 // ByPod is how each PodKey begins, and no UID that a kubelet knows.
 const ByPod = "pod:"
 
-// HoldOffs are the pods that are held off, by UID or PodKey. The loop writes, the plugin reads without a lock: a map that was handed out
-// is never written again. The zero value holds no pod.
+// DaemonSetKey is what holds off all pods of the DaemonSet that has made one, by that one's name: each is called after the DaemonSet, with
+// an end of five letters that the API server chose (apiserver pkg/storage/names/generate.go randomLength, v1.36.3). Empty: its name is none
+// of these.
+func DaemonSetKey(namespace, pod string) string {
+	const end = 5
+	if len(pod) <= end {
+		return ""
+	}
+	return ByDaemonSet + namespace + "/" + pod[:len(pod)-end]
+}
+
+// ByDaemonSet is how each DaemonSetKey begins, and no UID that a kubelet knows.
+const ByDaemonSet = "daemonset:"
+
+// HoldOffs are the pods that are held off, by UID, PodKey or DaemonSetKey. The loop writes, the plugin reads without a lock: a map that was
+// handed out is never written again. The zero value holds no pod.
 type HoldOffs struct {
 	mu    sync.Mutex // of writers
 	held  atomic.Pointer[map[string]Hold]

@@ -395,11 +395,7 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 		if p.freed { // whoever is asked for room for this one is told first of what was given back
 			p.publish()
 		}
-		hold, ok := p.o.HoldOffs.Held(now, e.pod.UID)
-		if !ok && e.pod.Name != "" {
-			hold, ok = p.o.HoldOffs.Held(now, PodKey(e.pod.Namespace, e.pod.Name))
-		}
-		if ok {
+		if hold, held := p.held(now, &e); held {
 			return p.keepOut(w, stream, now, e, hold)
 		}
 		if why := p.ask(now, kind, &e); why != "" {
@@ -415,6 +411,18 @@ func (p *Plugin) event(w *wire, stream uint32, kind uint64, e event, parseErr er
 	p.apply(now, kind, e)
 	p.changed = p.changed || len(p.index.dirty) > 0
 	return nil
+}
+
+// held finds what keeps a pod out: it was evicted, or has come in place of one that was.
+func (p *Plugin) held(now time.Time, e *event) (hold Hold, held bool) {
+	if hold, held = p.o.HoldOffs.Held(now, e.pod.UID); held || e.pod.Name == "" {
+		return hold, held
+	}
+	hold, held = p.o.HoldOffs.Held(now, PodKey(e.pod.Namespace, e.pod.Name))
+	if !held && e.daemonSet {
+		hold, held = p.o.HoldOffs.Held(now, DaemonSetKey(e.pod.Namespace, e.pod.Name))
+	}
+	return hold, held
 }
 
 // ask asks whether a pod may run, once of each sandbox.

@@ -235,9 +235,30 @@ func TestAHeldOffPodIsKeptOut(t *testing.T) {
 	}
 	holds.Set(time.Now(), PodKey("default", "pod-2"), Hold{Until: time.Now().Add(-time.Second)})
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(2)}))
+	made := func(n int, name string, labels map[string]string) *api.PodSandbox {
+		p := pod(n)
+		p.Name, p.Labels = name, labels
+		return p
+	}
+	mine, others := map[string]string{"app": "a", "pod-template-generation": "1"}, map[string]string{"controller-revision-hash": "x"}
+	holds.Set(time.Now(), DaemonSetKey("default", "agent-abcde"), Hold{Until: time.Now().Add(time.Hour), Reason: "by what made it"})
+	for _, c := range []struct {
+		pod *api.PodSandbox
+		out bool
+	}{
+		{made(3, "agent-fghij", mine), true}, {made(4, "agent-fghij", others), false}, {made(5, "agents-fghij", mine), false},
+		{made(6, "agent", mine), false},
+	} {
+		_, err := r.CreateContainer(ctx, &api.CreateContainerRequest{Pod: c.pod, Container: container(3, 1, 0)})
+		for _, err := range []error{r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: c.pod}), err} {
+			if (err != nil) != c.out || c.out && !strings.Contains(err.Error(), "by what made it") {
+				t.Errorf("%s with %v: %v", c.pod.Name, c.pod.Labels, err)
+			}
+		}
+	}
 	holds.Set(time.Now(), "uid-1", Hold{Until: time.Now().Add(-time.Second)})
 	check(t, r.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod(1)}))
-	wait(t, p, "both pods", func(u Update) bool { return len(u.Pods) == 2 })
+	wait(t, p, "all but the one", func(u Update) bool { return len(u.Pods) == 5 && u.Pods["uid-3"] == nil })
 }
 
 // 1000 pods with 4 containers each take more than one message: 4 MiB is the protocol's limit.

@@ -23,7 +23,7 @@ import (
 )
 
 // client speaks to the API server as a configuration says.
-func client(t *testing.T, c *rest.Config) kubernetes.Interface {
+func client(t testing.TB, c *rest.Config) kubernetes.Interface {
 	t.Helper()
 	out, err := kubernetes.NewForConfig(c)
 	if err != nil {

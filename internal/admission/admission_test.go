@@ -37,7 +37,7 @@ func gate(t testing.TB, allocatable v1.ResourceList, o Options) (*Admission, *Pa
 		o.Evictions = func(time.Time) (ending, undying map[string]bool) { return nil, nil }
 	}
 	if o.HeldOff == nil {
-		o.HeldOff = func(time.Time, string) (string, bool) { return "", false }
+		o.HeldOff = func(time.Time, *v1.Pod) (string, bool) { return "", false }
 	}
 	o.Self = func() string { return "" }
 	o.Name = func(p stats.PodReference) string { return p.Name }

@@ -21,7 +21,7 @@ func (a *Admission) Ask(_ context.Context, pod *v1.Pod, by podstore.By) (admit.R
 	if s == nil {
 		return admit.Result{}, ErrUnknown
 	}
-	if why, held := s.heldOff(now, string(pod.UID)); held {
+	if why, held := s.heldOff(now, pod); held {
 		return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
 	}
 	p := aboutToRun(pod)
@@ -67,7 +67,7 @@ func (a *Admission) Preempt(ctx context.Context, pod *v1.Pod) (admit.Result, err
 	}
 	now := time.Now()
 	if s := a.fresh(now); s != nil {
-		if why, held := s.heldOff(now, string(pod.UID)); held {
+		if why, held := s.heldOff(now, pod); held {
 			return admit.Result{Reason: admit.ReasonEvicted, Message: why}, nil
 		}
 	}

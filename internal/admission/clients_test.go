@@ -68,7 +68,7 @@ func TestWhoWantsRoom(t *testing.T) {
 // A client is told that a pod is held off, as it would be in the runtime.
 func TestAHeldOffPodIsRefused(t *testing.T) {
 	by := &preemptor{}
-	heldOff := func(_ time.Time, uid string) (string, bool) { return "it leaks", uid == "u" }
+	heldOff := func(_ time.Time, p *v1.Pod) (string, bool) { return "it leaks", p.UID == "u" }
 	a, part := gate(t, list("1", "1Gi", "10"), Options{HeldOff: heldOff, Preemptor: by})
 	part.Publish(time.Now(), nil, false)
 	for uid, want := range map[types.UID]admit.Result{"u": {Reason: "Evicted", Message: "it leaks"}, "other": {Admit: true}} {

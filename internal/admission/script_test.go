@@ -147,7 +147,7 @@ func (s *script) node(d *datadriven.TestData) (err error) {
 		Evictions: func(time.Time) (ending, undying map[string]bool) {
 			return map[string]bool{s.kills["ending"]: true}, map[string]bool{s.kills["undying"]: true}
 		},
-		HeldOff: func(time.Time, string) (string, bool) { return "", false },
+		HeldOff: func(time.Time, *v1.Pod) (string, bool) { return "", false },
 		Name:    func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
 		Log:     repeat.New(slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{ReplaceAttr: strip}))),
 	})

@@ -26,7 +26,7 @@ type Snapshot struct {
 	objects   map[string]*v1.Pod // by UID, trimmed
 	members   map[string]bool    // UIDs of those that a member of the socket's group put
 	manifests []*v1.Pod          // static ones, as they were read
-	heldOff   func(now time.Time, uid string) (why string, held bool)
+	heldOff   func(now time.Time, pod *v1.Pod) (why string, held bool)
 }
 
 // Options of NewPart. All functions are called by the loop's goroutine, but for HeldOff.
@@ -39,8 +39,8 @@ type Options struct {
 	Allocatable func(capacity v1.ResourceList) v1.ResourceList
 	// Evictions are the UIDs of pods that are being killed, and of those that were and did not die.
 	Evictions func(now time.Time) (ending, undying map[string]bool)
-	// HeldOff says why a pod is kept out that was evicted. It is for any goroutine.
-	HeldOff func(now time.Time, uid string) (why string, held bool)
+	// HeldOff says why a pod is kept out that was evicted, or comes in place of one that was. It is for any goroutine.
+	HeldOff func(now time.Time, pod *v1.Pod) (why string, held bool)
 	// Dead are the sandboxes of pods that were killed and of which nothing is left, by UID: they hold no room, whatever the runtime says
 	// yet. nil: there is none.
 	Dead func(now time.Time) map[string][]string

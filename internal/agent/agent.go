@@ -62,6 +62,7 @@ import (
 	"jettison/internal/kill"
 	"jettison/internal/limits"
 	"jettison/internal/lister"
+	"jettison/internal/localpods"
 	"jettison/internal/looks"
 	"jettison/internal/nodestats"
 	"jettison/internal/objects"
@@ -199,6 +200,7 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
 		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Admission: b.admission, Reads: b.endpoints, Log: b.log,
+		Kubelet:     localpods.Path(o.HostRoot, o.Config.RootDir),
 		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")

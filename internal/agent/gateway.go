@@ -25,12 +25,15 @@ func (b *builder) gateway(l *loop) gateway {
 		asker = b.admission
 	}
 	owner := func(uid string) gate.Owner { return ownerOf(b.objects.Object(uid)) }
-	g := gate.New(gate.Options{Log: b.log, Name: l.pods.Name, Asker: asker, Owner: owner}, c.Gate && !o.DryRun)
+	g := gate.New(gate.Options{
+		Log: b.log, Name: l.pods.Name, Asker: asker, Owner: owner, Marked: func(uid string) bool { return marked(b.objects.Object(uid)) },
+	}, c.Gate && !o.DryRun)
 	preempting := b.preempting(l)
 	return gateway{g, admission.NewPart(b.admission, admission.Options{
 		DryRun: o.DryRun, Log: b.log, Name: l.pods.Name, Self: b.s.Reader.Self,
 		Node:     l.node(),
-		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, Ended: l.pods.Ended, HeldOff: g.HeldOff,
+		Capacity: l.capacity, Allocatable: l.allocatable, Evictions: l.underway, Dead: l.dead, Ended: l.pods.Ended,
+		HeldOff:  func(now time.Time, p *v1.Pod) (string, bool) { return g.HeldOff(now, string(p.UID), ownerOf(p)) },
 		Promised: preempting.Promised, Preemptor: preempting,
 	}), preempting}
 }
@@ -87,16 +90,21 @@ func (g *gateway) state(now time.Time) *api.GateState {
 	return out
 }
 
-// ownerOf is the controller of a pod by its object, which may be nil.
+// ownerOf is the controller of a pod by its object, which may be nil. One that has none is its own, under its name.
 func ownerOf(p *v1.Pod) (owner gate.Owner) {
 	if p == nil {
 		return owner
 	}
+	owner.Namespace, owner.Name = p.Namespace, p.Name
 	if c := metav1.GetControllerOfNoCopy(p); c != nil {
-		owner = gate.Owner{Kind: c.Kind, UID: string(c.UID), Namespace: p.Namespace, Name: p.Name}
+		owner.Kind, owner.UID = c.Kind, string(c.UID)
 	}
 	return owner
 }
+
+// marked tells that a pod's object, which may be nil, says that it was evicted, whatever its phase is just now: a kubelet may write its own
+// over that.
+func marked(p *v1.Pod) bool { return p != nil && p.Annotations[api.AnnotationEvicted] != "" }
 
 // followOwners keeps out what DaemonSets make in place of pods that are kept out.
 func (l *loop) followOwners(now time.Time) {

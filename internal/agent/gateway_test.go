@@ -134,8 +134,8 @@ func TestADaemonSetsNextPodIsKeptOut(t *testing.T) {
 	l := newLoop(t, "", nil)
 	put := func(uid, owner string) {
 		t.Helper()
-		body := fmt.Sprintf(`[{"metadata":{"uid":%q,"namespace":"default","name":"pod-%s","ownerReferences":[{"apiVersion":"apps/v1",
-			"kind":"DaemonSet","name":"d","uid":%q,"controller":true}]},"spec":{"containers":[{"name":"c"}]}}]`, uid, uid, owner)
+		body := fmt.Sprintf(`[{"metadata":{"uid":%q,"namespace":"default","name":"%s-%.5s","ownerReferences":[{"apiVersion":"apps/v1",
+			"kind":"DaemonSet","name":%[2]q,"uid":"u","controller":true}]},"spec":{"containers":[{"name":"c"}]}}]`, uid, owner, uid+"xxxxx")
 		if _, _, err := l.objects.Store().Put(strings.NewReader(body), false, podstore.ByMember); err != nil {
 			t.Fatal(err)
 		}
@@ -146,10 +146,11 @@ func TestADaemonSetsNextPodIsKeptOut(t *testing.T) {
 	l.gate.Evicted(now, nodetest.UID, stats.SignalMemoryAvailable, "short")
 	put("next", "one")
 	put("other", "two")
-	if why, held := l.gate.HeldOff(now, "next"); !held || !strings.Contains(why, "DaemonSet") {
+	heldOff := func(uid string) (string, bool) { return l.gate.HeldOff(now, uid, ownerOf(l.objects.Object(uid))) }
+	if why, held := heldOff("next"); !held || !strings.Contains(why, "DaemonSet") {
 		t.Errorf("let in: %q", why)
 	}
-	if why, held := l.gate.HeldOff(now, "other"); held {
+	if why, held := heldOff("other"); held {
 		t.Errorf("kept out: %q", why)
 	}
 	if got := l.gate.state(now).Holds; len(got) != 3 {

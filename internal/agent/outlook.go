@@ -54,7 +54,7 @@ func (l *loop) onOutlook(now time.Time, reply chan<- *api.Outlook) {
 	}
 	in := eviction.Input{Summary: l.looks.Summary(), Pods: l.objects.Pods(), ObserveDisks: l.observeDisks()}
 	o.last = &api.Outlook{
-		Time: now, DryRun: l.o.DryRun, ObserveDisks: in.ObserveDisks, Thresholds: []api.ThresholdOutlook{},
+		Time: now, DryRun: l.o.DryRun, ObserveDisks: in.ObserveDisks, Thresholds: []api.ThresholdOutlook{}, HeldOff: l.gate.State(now),
 	}
 	for _, t := range l.manager.Outlook(now, in) {
 		o.last.Thresholds = append(o.last.Thresholds, worded.Outlook(&t, l.pods.Name))

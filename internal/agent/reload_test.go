@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/internal/config"
+	"jettison/internal/gate"
 	"jettison/internal/reload"
 	"jettison/internal/socket"
 	"jettison/stats"
@@ -45,7 +46,7 @@ func TestAnotherConfigurationWhileItRuns(t *testing.T) {
 	if len(met) != 1 || !met[0].Since.Equal(since) || met[0].LimitText() != "300Mi" {
 		t.Errorf("%+v, since %v", met, since)
 	}
-	if _, held := l.gate.HeldOff(time.Now(), "held"); !held {
+	if _, held := l.gate.HeldOff(time.Now(), "held", gate.Owner{}); !held {
 		t.Error("it is not held off any more")
 	}
 	allocatable := l.allocatable(l.capacity())

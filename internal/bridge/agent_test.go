@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -30,6 +31,8 @@ type agent struct {
 	pods    map[string]*v1.Pod
 	version uint64
 	puts    []string // requests that change pods
+	minor   string   // that it says it speaks; empty: it says nothing
+	later   string   // line that it sends before each of records
 }
 
 func newAgent(t *testing.T) *agent {
@@ -98,6 +101,9 @@ func (a *agent) restart() {
 }
 
 func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.minor != "" {
+		w.Header().Set(api.HeaderMinor, a.minor)
+	}
 	switch {
 	case r.URL.Path == api.PathRecords:
 		a.follow(w, r)
@@ -153,6 +159,7 @@ func (a *agent) follow(w http.ResponseWriter, r *http.Request) {
 	after, encode := r.URL.Query().Get("after"), json.NewEncoder(w)
 	a.mu.Lock()
 	for _, x := range a.records {
+		_, _ = io.WriteString(w, a.later)
 		if x.ID > after {
 			_ = encode.Encode(api.RecordsLine{Record: x})
 		}

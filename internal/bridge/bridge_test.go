@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -391,6 +392,40 @@ func TestAnEvictionOfLongAgo(t *testing.T) {
 	stop()
 	if len(c.events) != 0 {
 		t.Error(c.reasons())
+	}
+}
+
+// An agent that is a minor version older tells less, one that is newer more: evictions are seen all the same.
+func TestAgentsOfOtherVersions(t *testing.T) {
+	for name, c := range map[string]struct {
+		minor, later string
+		change       func(*api.Record)
+	}{
+		"older": {"", "", func(r *api.Record) {
+			r.Over, r.Cleaned, r.StatusReason, r.Disruption, r.Annotations = false, api.Stamp{}, "", false, nil
+			r.Began.Time, r.Killed.Time = r.Began.Time.Add(-2*verdict.UncleanFor), r.Killed.Time.Add(-2*verdict.UncleanFor)
+			r.Emptied.Time = r.Killed.Time
+		}},
+		"newer": {strconv.Itoa(api.Minor + 1), `{"later": {"a": 1}}` + "\n", func(*api.Record) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, a := newCluster(t), newAgent(t)
+			a.minor, a.later, a.state = c.minor, c.later, &api.State{Time: time.Now(), Kubelet: true}
+			pod := running("web", "u1")
+			server.put(pod)
+			r := evicted(pod, 1, api.OutcomeBack)
+			c.change(&r)
+			a.tell(r)
+			start(t, server, a, nil)
+			server.await("the pod is failed", func() bool {
+				p := server.pods["shop/web"]
+				return p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" && p.Annotations[verdict.Annotation] == r.ID
+			})
+			server.await("the events are there, and the node's conditions", func() bool {
+				return len(server.events) == 2 && len(server.node.Status.Conditions) == 3
+			})
+		})
 	}
 }
 

@@ -31,6 +31,7 @@ type cluster struct {
 	pods     map[string]*v1.Pod // by namespace/name
 	log      []watched          // what watches have to tell
 	expired  int                // watches from a version below it get 410
+	inStream bool               // and so do those that are open, in their stream; else they break off
 	events   map[string]*v1.Event
 	created  []string // events by namespace/name, each time
 	node     *v1.Node
@@ -298,6 +299,11 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		changed, expired := c.changed, from < c.expired
+		if expired && c.inStream {
+			_ = encode.Encode(map[string]any{"type": "ERROR", "object": metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: http.StatusGone, Reason: metav1.StatusReasonExpired,
+			}})
+		}
 		c.mu.Unlock()
 		w.(http.Flusher).Flush()
 		if expired {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -68,18 +69,36 @@ func TestNothingIsTakenAwayByAbsence(t *testing.T) {
 
 // A watch that the server ends, and whose place it does not know any more, begins anew: what has gone meanwhile is gone.
 func TestAWatchThatBreaksOff(t *testing.T) {
-	c, a := newCluster(t), newAgent(t)
-	c.noStream = true
-	c.put(running("a", "u1"))
-	c.put(running("b", "u2"))
-	start(t, c, a, nil)
-	a.await("it has been told", func() bool { return len(a.pods) == 2 })
-	c.change(func() {
-		delete(c.pods, "shop/a") // which no watch tells
-		c.version += 10
-		c.expired = c.version
-	})
-	a.await("it knows that one has gone", func() bool { return a.pods["u1"] == nil && a.pods["u2"] != nil })
+	for name, then := range map[string]struct {
+		inStream bool
+		fault    int // of the next two times that pods are asked for; 0: none
+	}{
+		"breaks off": {}, "is told so": {inStream: true}, "and the server fails": {fault: 500}, "and it is overloaded": {fault: 429},
+		"and it is not ready": {fault: 503}, "and it knows no roles yet": {fault: 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, a := newCluster(t), newAgent(t)
+			c.noStream, c.inStream = true, then.inStream
+			c.put(running("a", "u1"))
+			c.put(running("b", "u2"))
+			start(t, c, a, nil)
+			a.await("it has been told", func() bool { return len(a.pods) == 2 })
+			var tried atomic.Int32
+			c.change(func() {
+				delete(c.pods, "shop/a") // which no watch tells
+				c.version += 10
+				c.expired = c.version
+				c.fault = func(r *http.Request) int {
+					if r.URL.Path == "/api/v1/pods" && tried.Add(1) <= 2 {
+						return then.fault
+					}
+					return 0
+				}
+			})
+			a.await("it knows that one has gone", func() bool { return a.pods["u1"] == nil && a.pods["u2"] != nil })
+		})
+	}
 }
 
 // An agent that was restarted knows nothing: it is told everything as soon as that shows.

@@ -25,7 +25,7 @@ func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self stri
 		return
 	}
 	by := "by the agent that runs here"
-	n, err := askAgent(ctx, o.Config.Socket)
+	n, from, err := askAgent(ctx, o.Config.Socket)
 	if err != nil {
 		by = "by annotations and static manifests alone: no agent tells of objects: " + show.OneLine(err.Error())
 		policy := o.Config.Eviction().Policy
@@ -33,25 +33,28 @@ func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self stri
 		n = &count
 	}
 	r.note("%s (%s)", priorities.Text(*n), by)
+	if from != "" {
+		r.note("priorities come from %s", from)
+	}
 	if n.Unprotected > 0 {
 		r.note("a critical one among those is evicted like any other. What protects: namespaces %v, an oom_score_adj of -997 "+
 			"outside the Guaranteed class, the runtime's word that a pod is static. To mend it, %s", o.Config.ProtectedNamespaces, priorities.Ways)
 	}
 }
 
-// askAgent asks an agent for its count.
-func askAgent(ctx context.Context, socket string) (*api.UnknownPriority, error) {
+// askAgent asks an agent for its count, and where it has objects from.
+func askAgent(ctx context.Context, socket string) (n *api.UnknownPriority, from string, err error) {
 	if socket == "" {
-		return nil, errors.New("no socket is configured")
+		return nil, "", errors.New("no socket is configured")
 	}
 	s, err := api.New(api.Options{Socket: socket, Limit: agentLimit}).State(ctx)
 	if err == nil && s.Pods.UnknownPriority == nil {
 		err = errors.New("the agent has not counted yet")
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return s.Pods.UnknownPriority, nil
+	return s.Pods.UnknownPriority, priorities.Origins(&s.Pods), nil
 }
 
 // staticPods are the objects of static manifests. What cannot be read of them is as if it were not there, which counts too many pods.

@@ -32,7 +32,8 @@ var kinds = []struct {
 	}},
 	{api.EventPod, []string{
 		"a pod is at a memory limit", "the kernel's OOM killer", "a pod object of a client", "more pod objects", "a static pod's manifest",
-		"pods of unknown priority", "no pod of unknown priority", "the runtime's status of a pod",
+		"pods of unknown priority", "no pod of unknown priority", "the kubelet tells of its pods",
+		"the kubelet does not tell", "the runtime's status of a pod",
 	}},
 	{api.EventRuntime, []string{
 		"lost the runtime", "the runtime is back", "the runtime tells of its pods", "the runtime does not tell", "no runtime events",

@@ -34,7 +34,12 @@ func answer() *api.Outlook {
 	disk := memory
 	disk.Signal, disk.Threshold, disk.Met = "nodefs.available", "nodefs.available<10%", true
 	disk.Withheld = "disk signals only set conditions here (disk: observe, or a kubelet is there)"
-	return &api.Outlook{Time: time.Unix(0, 0), Thresholds: []api.ThresholdOutlook{memory, disk}}
+	until, owner := time.Date(2026, 7, 20, 2, 0, 40, 0, time.Local), &api.HoldOwner{Kind: "DaemonSet", UID: "d", Namespace: "shop", Pod: "agent-x7k2p"}
+	return &api.Outlook{Time: time.Unix(0, 0), Thresholds: []api.ThresholdOutlook{memory, disk}, HeldOff: []api.HoldState{
+		{UID: "u9", Owner: owner, Until: until, Times: 2, Reason: "The node was low on resource: memory."},
+		{Owner: owner, Until: until, Times: 2, Reason: "the pod that it takes the place of was evicted from this node"},
+		{UID: "7c9b3f4e-1f0a-4d52-9c41-0a6d8d8a9a11", Until: until, Times: 1, Reason: "The node was low on resource: memory."},
+	}}
 }
 
 // What is said fits the terminal.

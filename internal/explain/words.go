@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"jettison/api"
 	"jettison/internal/show"
@@ -29,7 +30,7 @@ func summary(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	if err := t.Print(out, wide); err != nil || len(o.Thresholds) == 0 {
 		return err
 	}
-	return protected(&o.Thresholds[0], out, wide)
+	return besides(o, out, wide)
 }
 
 // victim is who would go for a threshold, and why, or why nobody.
@@ -68,7 +69,36 @@ func inFull(o *api.Outlook, out *terminal.Screen, wide bool) error {
 	if len(o.Thresholds) == 0 {
 		return nil
 	}
-	return protected(&o.Thresholds[0], out, wide)
+	return besides(o, out, wide)
+}
+
+// besides are pods that are no candidates.
+func besides(o *api.Outlook, out *terminal.Screen, wide bool) error {
+	if err := protected(&o.Thresholds[0], out, wide); err != nil || len(o.HeldOff) == 0 {
+		return err
+	}
+	if err := out.Print(nil); err != nil {
+		return err
+	}
+	t := &table.Table{Columns: []table.Column{
+		{Name: "KEPT OUT", Cut: true}, {Name: "UNTIL", Drop: 1}, {Name: "TIMES", Right: true, Drop: 2}, {Name: "WHY", Fold: true},
+	}}
+	for i := range o.HeldOff {
+		h := &o.HeldOff[i]
+		t.Add(keptOut(h), h.Until.Local().Format(time.TimeOnly), strconv.Itoa(h.Times), h.Reason)
+	}
+	return t.Print(out, wide)
+}
+
+// keptOut is whom a hold-off keeps out.
+func keptOut(h *api.HoldState) string {
+	switch {
+	case h.Owner == nil:
+		return h.UID
+	case h.UID == "":
+		return fmt.Sprintf("what %s makes in place of %s/%s", h.Owner.Kind, h.Owner.Namespace, h.Owner.Pod)
+	}
+	return h.Owner.Namespace + "/" + h.Owner.Pod
 }
 
 func one(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide bool) error {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/config"
 	"jettison/internal/metrics"
@@ -99,7 +100,7 @@ func (p *Part) OnResult(r *Result) {
 	switch {
 	case r.Err != nil || r.Unseen != nil || r.Count(Failed) > 0:
 		fields = append(fields, "problems", shortened(r.Problems()))
-		log.Repeat("garbage: "+r.What.String(), func() { log.Warn("not all garbage could be collected", fields...) })
+		log.Repeat("garbage: "+r.What.String(), func() { log.Warn(api.MessageGarbageFails, fields...) })
 	case r.PutOff != "":
 		log.Repeat("garbage put off: "+r.PutOff, func() { log.Info("garbage collection is put off", fields...) })
 	case len(r.Done) > 0 || r.Trigger == reclaim.DiskPressure:

@@ -25,6 +25,7 @@ type Options struct {
 	Log    *repeat.Logger
 	Name   func(stats.PodReference) string // of a pod, in the log
 	Owner  func(uid string) Owner          // of a pod, as its object tells; nil: no objects are known
+	Marked func(uid string) bool           // its object says that it was evicted; nil: likewise
 }
 
 // Gate is the loop's part. It keeps pods out through HoldOffs, which the plugin reads without a lock.
@@ -39,7 +40,7 @@ type Gate struct {
 
 // New makes a Gate that is not connected. vetoes: evicted pods are kept out; else the plugin only listens.
 func New(o Options, vetoes bool) *Gate {
-	return &Gate{HoldOffs: HoldOffs{held: map[string]heldOff{}, owner: o.Owner}, o: o, vetoes: vetoes}
+	return &Gate{HoldOffs: HoldOffs{held: map[string]heldOff{}, owner: o.Owner, marked: o.Marked}, o: o, vetoes: vetoes}
 }
 
 // Start connects to the runtime as a plugin: events come as they happen, and evicted pods are kept out. The returned function waits for
@@ -76,13 +77,18 @@ func (g *Gate) Updates() <-chan nri.Update {
 // Keeps reports that evicted pods are kept out: the runtime asks before it lets one in.
 func (g *Gate) Keeps() bool { return g.synced && g.vetoes }
 
-// HeldOff says why a pod is kept out that was evicted. It is safe for concurrent use.
-func (g *Gate) HeldOff(now time.Time, uid string) (why string, held bool) {
+// HeldOff says why a pod is kept out that was evicted, or that has come in place of one that was, as the runtime would be told. of has its
+// namespace and name, and the controller that its object tells. It is safe for concurrent use.
+func (g *Gate) HeldOff(now time.Time, uid string, of Owner) (why string, held bool) {
 	if !g.vetoes {
 		return "", false
 	}
-	hold, held := g.shared.Held(now, uid)
-	return hold.Reason, held
+	for _, key := range []string{uid, nri.PodKey(of.Namespace, of.Name), of.key()} {
+		if hold, held := g.shared.Held(now, key); held && key != "" {
+			return hold.Reason, true
+		}
+	}
+	return "", false
 }
 
 // Asked reports that the runtime asks before it lets a pod in.

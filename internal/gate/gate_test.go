@@ -58,11 +58,19 @@ func TestWhoIsHeldOff(t *testing.T) {
 		g, _ := newGate(t, vetoes)
 		now := time.Now()
 		g.Evicted(now, "u", stats.SignalMemoryAvailable, "it leaks")
-		if why, held := g.HeldOff(now, "u"); held != vetoes || held && why != "it leaks" {
+		if why, held := g.HeldOff(now, "u", Owner{}); held != vetoes || held && why != "it leaks" {
 			t.Errorf("vetoes %v: %q, %v", vetoes, why, held)
 		}
-		if _, held := g.HeldOff(now, "other"); held {
+		if _, held := g.HeldOff(now, "other", Owner{Namespace: "shop", Name: "db"}); held {
 			t.Error("another pod is held off")
+		}
+		owned(&g.HoldOffs)
+		g.Evicted(now, "StatefulSet-db", stats.SignalMemoryAvailable, "it leaks")
+		g.Evicted(now, "DaemonSet-a", stats.SignalMemoryAvailable, "it leaks")
+		for _, next := range []Owner{{Namespace: "shop", Name: "db"}, {Kind: "DaemonSet", UID: "x", Namespace: "shop", Name: "agent-xxxxx"}} {
+			if why, held := g.HeldOff(now, "other", next); held != vetoes || held && !strings.Contains(why, "takes the place of") {
+				t.Errorf("vetoes %v: in place of one that was evicted: %+v: %q, %v", vetoes, next, why, held)
+			}
 		}
 		if g.OnTold(nri.Update{State: nri.State{Synced: true}}); g.Asked() {
 			t.Error("there is nobody to ask")

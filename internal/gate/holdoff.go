@@ -2,6 +2,7 @@ package gate
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"jettison/cri/nri"
@@ -17,6 +18,10 @@ const (
 	holdOnFor = 5 * time.Second // beyond each look at which its pressure is still there
 	forget    = time.Hour       // after its last eviction a pod starts at holdFirst again
 	mostHeld  = 1000            // pods that are remembered
+	// tearDown is how long after its eviction a pod is kept out that is marked as evicted at the API: a kubelet tears it down then, but first
+	// it goes on with what it is at, and starting the pod anew may be that (pkg/kubelet/kubelet.go SyncPod, v1.36.3: the runtime's part of
+	// it is not cancelled).
+	tearDown = 2 * time.Minute
 )
 
 // HoldOffs are the pods that are kept out. They belong to the loop; the runtime's plugin reads what they share.
@@ -24,6 +29,7 @@ type HoldOffs struct {
 	shared nri.HoldOffs
 	held   map[string]heldOff     // who was kept out, by UID and by Owner.key
 	owner  func(uid string) Owner // of a pod, as far as its object tells
+	marked func(uid string) bool  // a pod's object says that it was evicted; nil: no objects are known
 }
 
 // heldOff is what is remembered of a pod that was kept out, or of what brings it back.
@@ -46,6 +52,9 @@ func (h *HoldOffs) Evicted(now time.Time, uid string, signal stats.Signal, messa
 		owner = h.owner(uid)
 	}
 	key := owner.key()
+	if key == "" {
+		owner = Owner{}
+	}
 	times := max(h.times(now, uid), h.times(now, key))
 	if len(h.held) > mostHeld {
 		clear(h.held)
@@ -94,20 +103,21 @@ func (h *HoldOffs) Dying(now time.Time, uid, message string) (changed bool) {
 	return changed
 }
 
-// Lasting keeps those out whose pressure lasts, by the thresholds that are met. It is called once a second.
+// Lasting keeps those out whose pressure lasts, by the thresholds that are met, and those that a kubelet is to tear down. It is called once a
+// second.
 func (h *HoldOffs) Lasting(now time.Time, met []eviction.Met) (changed bool) {
 	for uid, hold := range h.shared.All() {
 		if !now.Before(hold.Until) || hold.Until.Sub(now) >= holdOnFor {
 			continue
 		}
-		for _, m := range met {
-			if m.Threshold.Signal == h.held[uid].signal {
-				hold.Until = now.Add(holdOnFor)
-				h.shared.Set(now, uid, hold)
-				changed = true
-				break
-			}
+		was := h.held[uid]
+		short := slices.ContainsFunc(met, func(m eviction.Met) bool { return m.Threshold.Signal == was.signal })
+		if !short && (h.marked == nil || now.Sub(was.last) >= tearDown || !h.marked(uid)) {
+			continue
 		}
+		hold.Until = now.Add(holdOnFor)
+		h.shared.Set(now, uid, hold)
+		changed = true
 	}
 	return changed
 }

@@ -68,6 +68,26 @@ func TestAHoldOffLasts(t *testing.T) {
 	}
 }
 
+// A pod that is marked as evicted is kept out until its kubelet has had the time to tear it down, though nothing is short; no other, and not
+// for ever.
+func TestAMarkedPodIsKeptOutUntilItIsTornDown(t *testing.T) {
+	h, now := newHoldOffs(), time.Now()
+	h.marked = func(uid string) bool { return uid == "marked" }
+	for _, uid := range []string{"marked", "other"} {
+		h.Evicted(now, uid, stats.SignalMemoryAvailable, "short")
+	}
+	out := func(uid string) (held bool) { _, held = h.shared.Held(now, uid); return held }
+	for began := now; now.Sub(began) < tearDown; now = now.Add(time.Second) {
+		h.Lasting(now, nil)
+		if since := now.Sub(began); !out("marked") || out("other") != (since < holdFirst) {
+			t.Fatalf("after %v: marked kept out %v, other %v", since, out("marked"), out("other"))
+		}
+	}
+	if now = now.Add(holdOnFor); h.Lasting(now, nil) || out("marked") {
+		t.Error("it is kept out for ever")
+	}
+}
+
 // What is saved is taken back by the next process, and goes on where it was.
 func TestHoldOffsAreKept(t *testing.T) {
 	h, now := newHoldOffs(), time.Now()
@@ -122,6 +142,9 @@ func mallocs() uint64 {
 func owned(h *HoldOffs) {
 	h.owner = func(uid string) Owner {
 		kind, name, _ := strings.Cut(uid, "-")
+		if kind == "DaemonSet" {
+			name = "agent-0000" + name
+		}
 		return Owner{Kind: kind, UID: "of-" + kind, Namespace: "shop", Name: name}
 	}
 }
@@ -146,7 +169,7 @@ func TestAnOwnersNextPodIsKeptOut(t *testing.T) {
 	if !h.Follow(now, pods("DaemonSet-a", "DaemonSet-b")) || until("DaemonSet-b") != holdFirst {
 		t.Errorf("the next one is let in after %v", until("DaemonSet-b"))
 	}
-	if hold, _ := h.shared.Held(now, "DaemonSet-b"); !strings.Contains(hold.Reason, "shop/a of the same DaemonSet") || !strings.HasSuffix(hold.Reason, "short") {
+	if hold, _ := h.shared.Held(now, "DaemonSet-b"); !strings.Contains(hold.Reason, "shop/agent-0000a of the same DaemonSet") || !strings.HasSuffix(hold.Reason, "short") {
 		t.Errorf("reason %q", hold.Reason)
 	}
 	if h.Follow(now, pods("DaemonSet-b")) {

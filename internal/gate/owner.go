@@ -24,25 +24,20 @@ type Owner struct {
 // kindDaemonSet is the kind whose pods come back under other names.
 const kindDaemonSet = "DaemonSet"
 
-// byOwner begins the keys of DaemonSets. Those of names are nri.PodKey's.
-const byOwner = "daemonset:"
-
 // key is what it is held off by; empty: it is not.
 func (o Owner) key() string {
 	switch {
-	case o.UID == "":
+	case o.UID == "" || o.Name == "":
 		return ""
 	case o.Kind == kindDaemonSet:
-		return byOwner + o.UID
-	case o.Name == "":
-		return ""
+		return nri.DaemonSetKey(o.Namespace, o.Name)
 	}
 	return nri.PodKey(o.Namespace, o.Name)
 }
 
 // ofOwner tells a key of owners from a UID.
 func ofOwner(key string) bool {
-	return strings.HasPrefix(key, byOwner) || strings.HasPrefix(key, nri.ByPod)
+	return strings.HasPrefix(key, nri.ByDaemonSet) || strings.HasPrefix(key, nri.ByPod)
 }
 
 // reason is why a pod is kept out that it has made in place of one that was evicted.
@@ -51,12 +46,12 @@ func (o Owner) reason(message string) string {
 		message)
 }
 
-// Follow keeps out pods that a DaemonSet has made in place of one that is kept out: it is known by its object whose they are. changed: some
-// are kept out now that were not.
+// Follow keeps out pods that a DaemonSet has made in place of one that is kept out, by their UIDs: where a runtime hands on no labels their
+// objects tell whose they are. changed: some are kept out now that were not.
 func (h *HoldOffs) Follow(now time.Time, pods iter.Seq2[string, Owner]) (changed bool) {
 	held := map[string]nri.Hold{}
 	for key, hold := range h.shared.All() {
-		if strings.HasPrefix(key, byOwner) && now.Before(hold.Until) {
+		if strings.HasPrefix(key, nri.ByDaemonSet) && now.Before(hold.Until) {
 			held[key] = hold
 		}
 	}

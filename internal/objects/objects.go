@@ -1,5 +1,5 @@
-// Package objects keeps what is known of pod objects: those that clients hand over on the agent's socket, and those of static manifests.
-// It serves the socket, too.
+// Package objects keeps what is known of pod objects: those that clients hand over on the agent's socket, those of static manifests, and those
+// that the kubelet tells by its local pods API. It serves the socket, too.
 package objects
 
 import (
@@ -10,6 +10,7 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
+	"jettison/internal/localpods"
 	"jettison/internal/manifests"
 	"jettison/internal/podstore"
 	"jettison/internal/repeat"
@@ -26,6 +27,7 @@ type Options struct {
 	Reads         socket.Reads     // nil: nothing else is told
 	OnManifests   func()           // all manifests were read; called beside the loop
 	OnDoubt       func(time.Time)
+	Kubelet       string // the socket of the kubelet's pods API in this process's view; empty: it is not asked
 	Log           *repeat.Logger
 }
 
@@ -46,7 +48,7 @@ func New(o Options) *Objects {
 // Store is where objects are handed over. It is safe for concurrent use.
 func (o *Objects) Store() *podstore.Store { return o.store }
 
-// Start opens the socket and reads static manifests. The returned function ends both.
+// Start opens the socket, reads static manifests and follows the kubelet. The returned function ends all of that.
 func (o *Objects) Start() (stop func(), err error) {
 	var server *socket.Server
 	if o.o.Socket != "" {
@@ -62,7 +64,14 @@ func (o *Objects) Start() (stop func(), err error) {
 	if o.o.Manifests != "" {
 		reader = o.readManifests()
 	}
+	var kubelet *localpods.Reader
+	if o.o.Kubelet != "" {
+		kubelet = localpods.Start(localpods.Options{Socket: o.o.Kubelet, Store: o.store, Log: o.o.Log.Logger})
+	}
 	return func() {
+		if kubelet != nil {
+			kubelet.Close()
+		}
 		if reader != nil {
 			if err := reader.Close(); err != nil {
 				o.o.Log.Warn("stopping", "error", err)
@@ -146,8 +155,12 @@ func (o *Objects) Limited() bool { return len(o.limited) > 0 }
 // Clients is how many of them only clients told of.
 func (o *Objects) Clients() int { return o.store.Snapshot().Clients }
 
-// Heard fills in when clients were heard, and how many of their objects may be out of date for that.
+// Heard fills in when kubelet and clients were heard, and how many objects of clients may be out of date for that.
 func (o *Objects) Heard(now time.Time, count *api.PodCount) {
+	count.Kubelet = o.store.Snapshot().Kubelet
+	if told := o.store.Kubelet(); !told.IsZero() {
+		count.KubeletSynced = &told
+	}
 	heard, synced := o.store.Heard()
 	if heard.IsZero() {
 		return

@@ -1,5 +1,6 @@
-// Package podstore holds the pod objects that are known, from two origins: clients of the agent's socket, and static manifests.
-// They live in memory only, and stay until they are deleted or replaced. A pod that asks to be taken is decoded here, too, and not kept.
+// Package podstore holds the pod objects that are known, from three origins: clients of the agent's socket, static manifests, and the
+// kubelet's local pods API. They live in memory only, and stay until they are deleted or replaced. A pod that asks to be taken is decoded
+// here, too, and not kept.
 //
 // A client's word ends where the runtime's begins. An object of another pod than the runtime has by its UID is refused: it is kept, for the
 // runtime may have been read wrong, but nobody sees it. One that comes before its pod waits for that. And no client makes a pod static.
@@ -8,6 +9,7 @@
 // either. So a member that puts all pods of the node keeps them exact, and takes none from root.
 //
 //	store.go     Store: what is known, and how it changes
+//	kubelet.go   what the kubelet tells
 //	layers.go    whose word it is: root's, or a member's
 //	underway.go  what is being handed over, and the budget of all of that
 //	ask.go       a pod that asks whether the node takes it
@@ -80,6 +82,7 @@ type Snapshot struct {
 	Pods    map[string]*eviction.Pod // by UID
 	Objects []*v1.Pod                // trimmed (podjson.Trim), by namespace, name, UID
 	Clients int                      // how many of them only clients told of
+	Kubelet int                      // how many of them the kubelet told of, and no manifest
 	// Members are the UIDs of those that only members of the socket's group have told of: they have no pod killed, and none chosen for what
 	// they say of it (docs/reference/socket.md).
 	Members map[string]bool
@@ -112,6 +115,8 @@ type Store struct {
 	synced    time.Time          // when one put all that there are
 	matched   map[string]*v1.Pod // manifests by the UID that the runtime knows their pods by
 	static    layer              // what becomes of them
+	kubelet   layer              // what the kubelet tells
+	told      time.Time          // when it told all of it last; zero: never
 	again     map[*entry]int     // known objects that Puts under way name again, by how many
 	orphans   int                // bytes of these that are not known any more: they are staged
 }
@@ -322,15 +327,15 @@ func (s *Store) isRefused(e *entry) bool {
 	return p != nil && !e.pod.Names(p.PodRef)
 }
 
-// publish makes a snapshot of what is known. Manifests come before what clients say of the same pod, and root's word before a member's. One
-// that is refused is nobody's. The lock is held.
+// publish makes a snapshot of what is known. Manifests come before what the kubelet tells of the same pod, that before what clients say,
+// and root's word before a member's. One that is refused is nobody's. The lock is held.
 func (s *Store) publish() {
-	most := len(s.clients.root) + len(s.clients.members) + len(s.static)
+	most := len(s.clients.root) + len(s.clients.members) + len(s.static) + len(s.kubelet)
 	next := &Snapshot{
 		Version: s.Snapshot().Version + 1, Pods: make(map[string]*eviction.Pod, most), Objects: make([]*v1.Pod, 0, most),
 		Members: map[string]bool{}, Refused: s.refuse(), Manifests: s.manifests,
 	}
-	for _, layer := range append([]layer{s.static}, s.clients.all()...) {
+	for _, layer := range append([]layer{s.static, s.kubelet}, s.clients.all()...) {
 		for uid, e := range layer {
 			if next.Pods[uid] == nil && (s.static[uid] == e || !s.isRefused(e)) {
 				next.Pods[uid] = e.pod
@@ -339,14 +344,19 @@ func (s *Store) publish() {
 			}
 		}
 	}
-	for _, layer := range []layer{s.static, s.clients.root} {
+	for _, layer := range []layer{s.static, s.kubelet, s.clients.root} {
 		for uid, e := range layer {
 			if next.Pods[uid] == e.pod {
 				delete(next.Members, uid)
 			}
 		}
 	}
-	next.Clients = len(next.Objects) - len(s.static)
+	for uid, e := range s.kubelet {
+		if next.Pods[uid] == e.pod {
+			next.Kubelet++
+		}
+	}
+	next.Clients = len(next.Objects) - len(s.static) - next.Kubelet
 	slices.SortFunc(next.Objects, func(a, b *v1.Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
 	})

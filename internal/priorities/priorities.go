@@ -7,6 +7,7 @@ package priorities
 
 import (
 	"fmt"
+	"strings"
 
 	"jettison/api"
 	"jettison/eviction"
@@ -14,8 +15,8 @@ import (
 )
 
 // Ways are how priorities become known.
-const Ways = "name the directory of the static pods' manifests (staticPodPath), or have a client put pod objects on the agent's socket: " +
-	"one of your own, or a bridge to the Kubernetes API (docs/reference/socket.md)"
+const Ways = "name the directory of the static pods' manifests (staticPodPath), switch on the kubelet's feature gate PodsAPI (v1.36), or " +
+	"have a client put pod objects on the agent's socket: one of your own, or a bridge to the Kubernetes API (docs/reference/socket.md)"
 
 // Count counts, of the runtime's pods that have a ready sandbox, those of unknown priority. objects are by UID; self is the cgroup of this
 // process, empty: unknown.
@@ -46,6 +47,26 @@ func count(
 		}
 	}
 	return n, neverVictims
+}
+
+// Origins says where objects come from that tell priorities.
+func Origins(p *api.PodCount) string {
+	var out []string
+	add := func(n int, whose string) {
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%s (%d pods)", whose, n))
+		}
+	}
+	add(p.Kubelet, "the kubelet's local pods API")
+	add(p.Objects-p.Clients-p.Kubelet, "static manifests")
+	add(p.Clients, "clients of the agent's socket")
+	if p.Stale > 0 {
+		out[len(out)-1] += ", none of which was heard for " + api.StaleAfter.String()
+	}
+	if len(out) == 0 {
+		return "annotations alone: no object is known"
+	}
+	return strings.Join(out, ", ")
 }
 
 // Text is a count in words.

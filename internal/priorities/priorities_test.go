@@ -149,3 +149,20 @@ func TestWhatIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// Where objects come from is said, each origin with its pods, and what may be out of date.
+func TestOrigins(t *testing.T) {
+	for want, p := range map[string]api.PodCount{
+		"annotations alone: no object is known":  {Runtime: 3},
+		"the kubelet's local pods API (3 pods)":  {Objects: 3, Kubelet: 3},
+		"static manifests (1 pods)":              {Objects: 1},
+		"clients of the agent's socket (2 pods)": {Objects: 2, Clients: 2},
+		"the kubelet's local pods API (3 pods), static manifests (1 pods), clients of the agent's socket (2 pods), none of which was heard for 5m0s": {
+			Objects: 6, Kubelet: 3, Clients: 2, Stale: 2,
+		},
+	} {
+		if got := Origins(&p); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

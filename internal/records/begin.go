@@ -32,8 +32,11 @@ const Version = api.RecordVersion
 func NewID(at time.Time, uid string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))
-	return fmt.Sprintf("%s-%04x", at.UTC().Format("20060102T150405.000000Z"), h.Sum32()&0xffff)
+	return fmt.Sprintf("%s-%04x", at.UTC().Format(idTime), h.Sum32()&0xffff)
 }
+
+// idTime is how an ID begins.
+const idTime = "20060102T150405.000000Z"
 
 // Begin makes the record of an eviction that has just begun, of the decision that it follows from; it shares nothing with it. name says
 // how a pod is called where the decision does not know its name; nil: by its UID. What Begin cannot know is for the caller: Crossed,

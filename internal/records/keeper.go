@@ -61,9 +61,9 @@ func StartKeeper(now time.Time, o KeeperOptions) (k *Keeper, state State, runnin
 			o.Log.Warn("what was kept is not whole", "error", err)
 		}
 		running = stillRunning(kept)
-		k.queue.start(kept, Path(o.Dir), writer)
+		k.queue.start(now, kept, Path(o.Dir), writer)
 	} else {
-		k.queue.start(nil, "", nil)
+		k.queue.start(now, nil, "", nil)
 	}
 	if err != nil {
 		o.Log.Warn("neither records nor state are kept", "error", err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"jettison/api"
 	"jettison/internal/wholefile"
@@ -31,6 +32,7 @@ type Queue struct {
 	path    string   // of the file; empty: there is none
 	writer  *Writer  // nil: nothing is written
 	dropped string   // without a file: the newest ID that is not at hand any more
+	began   string   // without a file: what sorts before each ID of this process; empty: there is a file
 	more    chan struct{}
 }
 
@@ -44,13 +46,16 @@ type change struct {
 func NewQueue() *Queue { return &Queue{} }
 
 // start begins with those that were kept before, oldest first, and where all lie; writer and path may be missing.
-func (q *Queue) start(kept []api.Record, path string, writer *Writer) {
+func (q *Queue) start(now time.Time, kept []api.Record, path string, writer *Writer) {
 	for _, r := range kept[max(0, len(kept)-recentSize):] {
 		q.put(r)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.open, q.path, q.writer = true, path, writer
+	if path == "" {
+		q.began = now.UTC().Format(idTime)
+	}
 }
 
 // put has a record at hand as it is now, in the place of what there was of its eviction.
@@ -117,11 +122,13 @@ func (q *Queue) Next(from Position) (records []*api.Record, to Position, ok bool
 func (q *Queue) Read(after string, each func(*api.RecordsLine) error) (Position, error) {
 	q.mu.Lock()
 	at, path, dropped := q.position(), q.path, q.dropped
+	if after != "" { // who asks after one may have missed what the process before this one has begun since
+		dropped = max(dropped, q.began)
+	}
 	recent := map[string]*api.Record{}
 	for _, c := range q.recent {
 		recent[c.record.ID] = c.record
 	}
-	whole := q.past == 0 // nothing has left since the start
 	writer := q.writer
 	q.mu.Unlock()
 
@@ -129,8 +136,8 @@ func (q *Queue) Read(after string, each func(*api.RecordsLine) error) (Position,
 	defer older.close()
 	if path != "" {
 		older = q.older(path, writer, after, recent)
-	} else if !whole && dropped > after {
-		older.gap = &api.RecordsGap{Until: dropped, Reason: "no stateDir is configured, and only the last are in memory"}
+	} else if dropped > after {
+		older.gap = &api.RecordsGap{Until: dropped, Reason: unkeptReason}
 	}
 	if older.gap != nil {
 		older.gap.After = after
@@ -252,6 +259,7 @@ const (
 	rotatedReason = "the file is bounded, and the oldest records went"
 	lostReason    = "they could not be written in time"
 	brokenReason  = "lines of the file are no records"
+	unkeptReason  = "no stateDir is configured: only the last are in memory, and none from before the agent started"
 )
 
 // search finds the records in the last bytes of a file.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -339,52 +340,48 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// until waits for what a Writer does to its files: nothing tells of that.
-func until(t *testing.T, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not within 20 s")
-		}
-	}
-}
-
 // Of two agents the first keeps the directory. The second goes by nothing that lies there, says why, and takes over when the first has ended.
 func TestTwoAgents(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	first, _ := start(t, Options{Dir: dir, BootID: "b"})
-	first.Save(State{HoldOffs: []HoldOff{{UID: "first"}}})
-	first.Begin(api.Record{ID: "first", Outcome: api.OutcomeRunning})
-	text := func() string {
-		state, _ := os.ReadFile(filepath.Join(dir, StateFile))
-		list, _ := os.ReadFile(Path(dir))
-		return string(state) + string(list)
-	}
-	until(t, func() bool { return strings.Count(text(), "first") == 2 })
-	second, said := start(t, Options{Dir: dir, BootID: "b", Retry: time.Millisecond})
-	if first.Foreign() != nil || second.Foreign() == nil {
-		t.Errorf("first locked out: %v, second: %v", first.Foreign(), second.Foreign())
-	}
-	second.Save(State{HoldOffs: []HoldOff{{UID: "second"}}})
-	second.Begin(api.Record{ID: "second", Outcome: api.OutcomeRunning})
-	want := fmt.Sprintf("%s: another agent (pid %d) keeps its records and state there: stop it, or give this one another stateDir",
-		dir, os.Getpid())
-	if got := said.wait(t, 1); !strings.Contains(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got := text(); strings.Contains(got, "second") {
-		t.Errorf("the second has written: %s", got)
-	}
-	if err := first.Close(time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	until(t, func() bool { return strings.Count(text(), "second") == 2 })
-	if got := said.wait(t, 2); strings.Count(got, "another agent") != 1 {
-		t.Errorf("said more than once:\n%s", got)
-	}
-	if err := second.Close(time.Minute); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "state")
+		first, _ := start(t, Options{Dir: dir, BootID: "b"})
+		first.Save(State{HoldOffs: []HoldOff{{UID: "first"}}})
+		first.Begin(api.Record{ID: "first", Outcome: api.OutcomeRunning})
+		text := func() string {
+			state, _ := os.ReadFile(filepath.Join(dir, StateFile))
+			list, _ := os.ReadFile(Path(dir))
+			return string(state) + string(list)
+		}
+		if synctest.Wait(); strings.Count(text(), "first") != 2 {
+			t.Fatal(text())
+		}
+		second, said := start(t, Options{Dir: dir, BootID: "b", Retry: time.Millisecond})
+		if first.Foreign() != nil || second.Foreign() == nil {
+			t.Errorf("first locked out: %v, second: %v", first.Foreign(), second.Foreign())
+		}
+		second.Save(State{HoldOffs: []HoldOff{{UID: "second"}}})
+		second.Begin(api.Record{ID: "second", Outcome: api.OutcomeRunning})
+		want := fmt.Sprintf("%s: another agent (pid %d) keeps its records and state there: stop it, or give this one another stateDir",
+			dir, os.Getpid())
+		if got := said.wait(t, 1); !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := text(); strings.Contains(got, "second") {
+			t.Errorf("the second has written: %s", got)
+		}
+		if err := first.Close(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if time.Sleep(10 * time.Millisecond); strings.Count(text(), "second") != 2 { // it tries again each millisecond
+			t.Fatal(text())
+		}
+		if got := said.wait(t, 2); strings.Count(got, "another agent") != 1 {
+			t.Errorf("said more than once:\n%s", got)
+		}
+		if err := second.Close(time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What processes have left that died while they wrote is removed at the start.

@@ -40,7 +40,7 @@ func TestTheNodeDecides(t *testing.T) {
 		Self: func() string { return "" }, Name: func(stats.PodReference) string { return "" },
 		Capacity: func() v1.ResourceList { return capacity }, Allocatable: func(l v1.ResourceList) v1.ResourceList { return l },
 		Evictions: func(time.Time) (map[string]bool, map[string]bool) { return nil, nil },
-		HeldOff:   func(time.Time, string) (string, bool) { return "", false },
+		HeldOff:   func(time.Time, *v1.Pod) (string, bool) { return "", false },
 		Log:       repeat.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
 	})
 	const requests = "containers: [{name: c, resources: {requests: {%s}}}]"

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,9 @@ type handler struct {
 	encoding sync.Mutex // held for one answer at a time, until it is taken into account
 }
 
+// minor is what is spoken here.
+var minor = strconv.Itoa(api.Minor)
+
 // failure is an answer that says what is wrong, in one line.
 type failure struct {
 	status int
@@ -43,6 +47,7 @@ type failure struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
+	w.Header().Set(api.HeaderMinor, minor)
 	switch {
 	case c == nil || c.refusal == nil && c.role == stranger:
 		h.fail(w, errStranger)

@@ -59,6 +59,7 @@ type Deliverer struct {
 	over    []string    // oldest first
 	lost    []*v1.Event // events that records are lost, not sent yet
 	losses  retry       // of these
+	gap     string      // name of the newest of these, sent or not
 	pace    pacer
 	away    time.Time // nothing is asked before then
 	pause   time.Duration
@@ -103,8 +104,9 @@ func (d *Deliverer) Run(ctx context.Context) {
 func (d *Deliverer) take(l *api.RecordsLine) {
 	if g := l.Gap; g != nil {
 		d.o.Log.Error("records of evictions are lost: nothing can be said of them", "record", g.Until, "reason", g.Reason)
-		if event := verdict.Lost(time.Now(), d.o.Node, g); event != nil {
-			d.lost = append(d.lost, event)
+		// An agent tells a gap to each who asks: also to a follower that it has hung up on.
+		if event := verdict.Lost(time.Now(), d.o.Node, g); event != nil && event.Name != d.gap {
+			d.lost, d.gap = append(d.lost, event), event.Name
 		}
 	}
 	r := l.Record

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -45,6 +46,7 @@ func (d *Deliverer) events(ctx context.Context) error {
 	if !d.decided {
 		return nil
 	}
+	d.lost = slices.DeleteFunc(d.lost, func(e *v1.Event) bool { return time.Since(e.LastTimestamp.Time) > verdict.EventsFor })
 	for len(d.lost) > 0 && !d.losses.waits(time.Now()) {
 		sent, err := d.send(ctx, d.lost[0], &d.losses)
 		if err != nil || d.pace.waits() {

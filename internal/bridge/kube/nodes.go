@@ -2,9 +2,11 @@ package kube
 
 import (
 	"context"
+	"errors"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -34,18 +36,36 @@ func (c *Client) PatchNodeStatus(ctx context.Context, name string, body []byte) 
 // EachNode hands each node of the cluster to a function, page by page, until one fails. It is for an operator's command: no bridge may list
 // nodes.
 func (c *Client) EachNode(ctx context.Context, each func(*v1.Node) error) error {
-	next := metav1.ListOptions{Limit: page}
-	for {
+	return pages(func(o *metav1.ListOptions) (more string, err error) {
 		var list v1.NodeList
-		if err := c.do(ctx, "list nodes", c.core.Get().Resource("nodes").VersionedParams(&next, metav1.ParameterCodec), &list); err != nil {
-			return err
+		if err := c.do(ctx, "list nodes", c.core.Get().Resource("nodes").VersionedParams(o, metav1.ParameterCodec), &list); err != nil {
+			return "", err
 		}
 		for i := range list.Items {
 			if err := each(&list.Items[i]); err != nil {
-				return err
+				return "", err
 			}
 		}
-		if next.Continue = list.Continue; next.Continue == "" {
+		return list.Continue, nil
+	})
+}
+
+// pages lists page by page, each of which a function asks for. A server forgets within minutes where a list was: then it goes on from where
+// the server says.
+func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
+	next := metav1.ListOptions{Limit: page}
+	for again := false; ; {
+		more, err := ask(&next)
+		var status apierrors.APIStatus
+		switch {
+		case err == nil:
+			again = false
+		case apierrors.IsResourceExpired(err) && next.Continue != "" && !again && errors.As(err, &status) && status.Status().Continue != "":
+			more, again = status.Status().Continue, true
+		default:
+			return err
+		}
+		if next.Continue = more; more == "" {
 			return nil
 		}
 	}
@@ -62,20 +82,17 @@ func (c *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) error
 }
 
 // Leases lists those of a namespace. It is for an operator's command.
-func (c *Client) Leases(ctx context.Context, namespace string) ([]coordinationv1.Lease, error) {
-	var all []coordinationv1.Lease
-	next := metav1.ListOptions{Limit: page}
-	for {
+func (c *Client) Leases(ctx context.Context, namespace string) (all []coordinationv1.Lease, err error) {
+	err = pages(func(o *metav1.ListOptions) (more string, err error) {
 		var list coordinationv1.LeaseList
-		request := c.coordination.Get().Namespace(namespace).Resource("leases").VersionedParams(&next, metav1.ParameterCodec)
+		request := c.coordination.Get().Namespace(namespace).Resource("leases").VersionedParams(o, metav1.ParameterCodec)
 		if err := c.do(ctx, "list leases of "+namespace, request, &list); err != nil {
-			return nil, err
+			return "", err
 		}
 		all = append(all, list.Items...)
-		if next.Continue = list.Continue; next.Continue == "" {
-			return all, nil
-		}
-	}
+		return list.Continue, nil
+	})
+	return all, err
 }
 
 // DeleteLease deletes one. It is for an operator's command.

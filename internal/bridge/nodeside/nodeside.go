@@ -23,6 +23,7 @@ import (
 type Agent interface {
 	State(ctx context.Context) (*api.State, error)
 	Events(ctx context.Context, o api.EventOptions, each func(api.Event) error) error
+	AgentMinor() int
 }
 
 // API is what of the cluster's is written and read.
@@ -59,6 +60,7 @@ type Side struct {
 
 	node  *v1.Node // as the API answered last; nil: not asked yet
 	state *api.State
+	agent string    // its version, as it was said last
 	heard time.Time // when the agent last answered
 	load  *verdict.Load
 	wrote time.Time // when the load was
@@ -132,8 +134,23 @@ func (s *Side) look(ctx context.Context) {
 	switch {
 	case err == nil:
 		s.state, s.heard = state, time.Now()
+		s.greet(state.Version)
 	case s.heard.IsZero():
 		s.heard = time.Now() // from now on it is waited for
+	}
+}
+
+// greet says whom the bridge speaks to, when that is another one.
+func (s *Side) greet(version string) {
+	if s.agent == version {
+		return
+	}
+	s.agent = version
+	switch minor := s.o.Agent.AgentMinor(); {
+	case minor > api.Minor+1 || minor < api.Minor-1:
+		s.o.Log.Warn("the agent is more than one minor version away: upgrade the older one", "version", version, "minor", minor)
+	default:
+		s.o.Log.Info("the agent answers", "version", version, "minor", minor)
 	}
 }
 

@@ -3,6 +3,7 @@ package nodeside
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -114,23 +115,31 @@ func (s *Side) events(ctx context.Context, now time.Time) error {
 	if s.state != nil && now.Sub(s.heard) <= verdict.SilentFor {
 		all = append(verdict.Findings(s.state, s.o.Node), all...)
 	}
+	var refused error
 	for _, e := range all {
 		key := e.Namespace + "/" + e.Name
 		if _, sent := s.sent[key]; sent {
 			continue
 		}
-		if err := s.o.API.CreateEvent(ctx, e); err != nil && kube.Means(err) != kube.NotFound {
+		switch err := s.o.API.CreateEvent(ctx, e); kube.Means(err) {
+		case kube.None, kube.NotFound: // its namespace goes
+			s.sent[key] = now
+		case kube.Away:
 			return err
+		default: // which may be of this one alone
+			refused = err
 		}
-		s.sent[key] = now
 	}
-	s.queue = nil
+	s.queue = slices.DeleteFunc(s.queue, func(e *v1.Event) bool {
+		_, sent := s.sent[e.Namespace+"/"+e.Name]
+		return sent || now.Sub(e.LastTimestamp.Time) > verdict.EventsFor
+	})
 	for key, at := range s.sent { // of their names the next ones differ
 		if now.Sub(at) > 2*verdict.FindingsEvery {
 			delete(s.sent, key)
 		}
 	}
-	return nil
+	return refused
 }
 
 // body is a patch of one part of an object.

@@ -122,7 +122,7 @@ func TestFindings(t *testing.T) {
 	if again := Findings(s, "n1"); again[0].Name == got[0].Name {
 		t.Errorf("%s, then the same", got[0].Name)
 	}
-	e := &api.Event{Kind: api.EventGarbage, Time: now, Message: garbageFails, Fields: map[string]any{"problems": "x"}}
+	e := &api.Event{Kind: api.EventGarbage, Time: now, Message: api.MessageGarbageFails, Fields: map[string]any{"problems": "x"}}
 	if g := Garbage(e, "n1"); g == nil || g.Reason != "GarbageCollectionFailed" || !strings.HasSuffix(g.Message, ": x") {
 		t.Errorf("%+v", g)
 	}

@@ -12,7 +12,7 @@ import (
 // Annotation of a pod that names the record of its eviction. It makes the kubelet take the patch for an update of the pod and not of its
 // status alone: then its pod worker tears the pod down and never starts it again (pkg/kubelet/kubelet.go HandlePodReconcile,
 // pkg/kubelet/pod_workers.go UpdatePod, v1.36.3). A status alone it would overwrite.
-const Annotation = "jettison/evicted"
+const Annotation = api.AnnotationEvicted
 
 // Words of a pod's status. The first is the kubelet's (pkg/kubelet/eviction/helpers.go Reason, v1.36.3).
 const (

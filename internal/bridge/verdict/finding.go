@@ -48,12 +48,9 @@ func Findings(s *api.State, node string) []*v1.Event {
 	return out
 }
 
-// garbageFails is the message of the agent's event that garbage could not be collected, as docs/reference/logs.md has them.
-const garbageFails = "not all garbage could be collected"
-
 // Garbage is the event of an agent's event that says that garbage collection fails; nil: it is none.
 func Garbage(e *api.Event, node string) *v1.Event {
-	if e.Kind != api.EventGarbage || e.Message != garbageFails {
+	if e.Kind != api.EventGarbage || e.Message != api.MessageGarbageFails {
 		return nil
 	}
 	of := about{node: node, time: e.Time, warning: true, object: nodeObject(node)}

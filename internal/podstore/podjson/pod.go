@@ -31,6 +31,21 @@ func Pod(raw []byte) (*v1.Pod, error) {
 	return p, nil
 }
 
+// Protobuf decodes one pod as k8s.io/api marshals it, of who may say what a client may not: that a pod is static. Errors name the field.
+// What comes back is as of Pod.
+func Protobuf(raw []byte) (*v1.Pod, error) {
+	p := &v1.Pod{}
+	if err := p.Unmarshal(raw); err != nil {
+		return nil, errors.New(clipLong(err.Error()))
+	}
+	if err := Named(p); err != nil {
+		return nil, err
+	}
+	p = Trim(p)
+	lighten(p)
+	return p, nil
+}
+
 // Manifest decodes a static pod's manifest, which may lack uid and namespace. As the kubelet does, it takes it in spite of
 // unknown and duplicate fields, which are returned as doubts. What comes back is not trimmed.
 func Manifest(raw []byte) (p *v1.Pod, doubts []error, err error) {

@@ -1,0 +1,295 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"jettison/e2e/build"
+)
+
+// Where bridges live, and what they are called.
+const (
+	bridgeNamespace = "jettison-system"
+	bridgeAccount   = "jettison-bridge"
+)
+
+// installBridge applies the manifests of the agent and the bridge as an operator does, and waits until the policies hold. No controller runs,
+// so nothing comes of the DaemonSets. There are nodes n1 and n2.
+func installBridge(t testing.TB, c *Cluster) {
+	t.Helper()
+	c.own()
+	root, err := build.ModuleRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"n1", "n2"} {
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+		if _, err := c.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // of which a controller would take care
+	if _, err := c.Client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(root, "deploy/overlays/bridge")); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	anybody := client(t, c.Bearer(c.Token(bridgeNamespace, bridgeAccount, nil)))
+	for what, try := range map[string]func() error{
+		"pods":   func() error { return patchPod(t.Context(), anybody, "nobody", `{}`) },
+		"nodes":  func() error { return patchNode(t.Context(), anybody, "n1", `{"status": {"phase": "Pending"}}`) },
+		"leases": func() error { return createLease(t.Context(), anybody, bridgeNamespace, "n2", nil) },
+		"events": func() error { return createEvent(t.Context(), anybody, nil) },
+	} {
+		if what == "pods" { // a policy judges what there is
+			runningPod(t, c, "nobody", "n1", nil)
+			try = func() error { return patchPod(t.Context(), anybody, "nobody", `{"status": {"message": "x"}}`) }
+		}
+		c.Eventually(startDeadline, "the policy of "+what+" holds", func(context.Context) error {
+			if err := try(); !denied(err, "names no node") {
+				return fmt.Errorf("a token without a node: %v", err)
+			}
+			return nil
+		})
+	}
+}
+
+// denied tells that a policy has refused a request, and why.
+func denied(err error, why string) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") && strings.Contains(err.Error(), why)
+}
+
+// runningPod makes a pod of a node that runs.
+func runningPod(t testing.TB, c *Cluster, name, node string, annotations map[string]string) *v1.Pod {
+	t.Helper()
+	pod, err := makeRunningPod(t.Context(), c, name, node, annotations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func makeRunningPod(ctx context.Context, c *Cluster, name, node string, annotations map[string]string) (*v1.Pod, error) {
+	no := false
+	pod, err := c.Client.CoreV1().Pods("default").Create(ctx, &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}, Annotations: annotations},
+		Spec: v1.PodSpec{NodeName: node, AutomountServiceAccountToken: &no, Containers: []v1.Container{{
+			Name: "c", Image: "i", Env: []v1.EnvVar{{Name: "A", Value: "b"}},
+		}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	started := metav1.NewTime(pod.CreationTimestamp.Add(-time.Minute))
+	pod.Status.Phase, pod.Status.PodIP, pod.Status.HostIP, pod.Status.StartTime = v1.PodRunning, "10.0.0.7", "10.0.0.1", &started
+	pod.Status.PodIPs = []v1.PodIP{{IP: "10.0.0.7"}}
+	pod.Status.Conditions = []v1.PodCondition{
+		{Type: v1.PodScheduled, Status: v1.ConditionTrue}, {Type: v1.PodReady, Status: v1.ConditionTrue},
+		{Type: v1.ContainersReady, Status: v1.ConditionTrue},
+	}
+	pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", Ready: true, State: v1.ContainerState{
+		Running: &v1.ContainerStateRunning{StartedAt: started},
+	}}}
+	return c.Client.CoreV1().Pods("default").UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+}
+
+func patchPod(ctx context.Context, c kubernetes.Interface, name, body string) error {
+	_, err := c.CoreV1().Pods("default").Patch(ctx, name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+	return err
+}
+
+func patchNode(ctx context.Context, c kubernetes.Interface, name, body string) error {
+	_, err := c.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+	return err
+}
+
+func createLease(ctx context.Context, c kubernetes.Interface, namespace, name string, annotations map[string]string) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+	_, err := c.CoordinationV1().Leases(namespace).Create(ctx, lease, metav1.CreateOptions{})
+	return err
+}
+
+// createEvent makes an event that a change has made another than a bridge's of node n1 about its node.
+func createEvent(ctx context.Context, c kubernetes.Interface, change func(*v1.Event)) error {
+	e := &v1.Event{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "e-"}, Reason: "Evicted", Type: "Warning",
+		InvolvedObject: v1.ObjectReference{Kind: "Node", Name: "n1"}, Source: v1.EventSource{Component: "jettison", Host: "n1"},
+		ReportingController: "jettison", ReportingInstance: "n1",
+	}
+	if change != nil {
+		change(e)
+	}
+	_, err := c.CoreV1().Events("default").Create(ctx, e, metav1.CreateOptions{})
+	return err
+}
+
+// evict is the patch by which a bridge has a pod failed, with what a case has of its own over it.
+func evict(t *testing.T, over map[string]any) string {
+	t.Helper()
+	p := map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"jettison/evicted": "r1"}},
+		"status": map[string]any{"phase": "Failed", "reason": "Evicted", "message": "m", "conditions": []any{
+			map[string]any{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByJettison"},
+			map[string]any{"type": "Ready", "status": "False", "reason": "PodFailed"},
+		}},
+	}
+	for part, fields := range over {
+		for k, v := range fields.(map[string]any) {
+			p[part].(map[string]any)[k] = v
+		}
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What a bridge writes to the status of a pod of its node is taken, and anything else refused, with the policy's words.
+func TestWhatABridgeMayWriteToPods(t *testing.T) {
+	c := Start(t, Options{})
+	installBridge(t, c)
+	own := client(t, c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, "n1")))
+	type fields = map[string]any
+	condition := func(kind, status, reason string) string {
+		return fmt.Sprintf(`{"status": {"conditions": [{"type": %q, "status": %q, "reason": %q}]}}`, kind, status, reason)
+	}
+	for i, p := range []struct {
+		what, patch, refused string
+		prepare              func(*v1.Pod)
+	}{
+		{"an eviction", evict(t, nil), "", nil},
+		{"a preemption", evict(t, fields{"status": fields{"reason": "Preempting"}}), "", nil},
+		{"a victim that is chosen", condition("DisruptionTarget", "True", "EvictionByJettison"), "", nil},
+		{"one that lives", condition("DisruptionTarget", "False", "EvictionByJettison"), "", nil},
+		{"a reason that was lost", evict(t, nil), "", func(p *v1.Pod) {
+			p.Annotations = map[string]string{"jettison/evicted": "r1"}
+			p.Status.Phase = v1.PodFailed
+		}},
+		{"without the record", `{"status": {"phase": "Failed", "reason": "Evicted"}}`, "says for which eviction", nil},
+		{"labels", evict(t, fields{"metadata": fields{"labels": fields{"app": "another"}}}), "no labels", nil},
+		{"a new label", evict(t, fields{"metadata": fields{"labels": fields{"b": "c"}}}), "no labels", nil},
+		{"another annotation", evict(t, fields{"metadata": fields{"annotations": fields{"jettison/evicted": "r", "a": "b"}}}), "no annotation but", nil},
+		{"an annotation less", evict(t, fields{"metadata": fields{"annotations": fields{"jettison/evicted": "r", "keep": nil}}}), "no annotation but",
+			func(p *v1.Pod) { p.Annotations = map[string]string{"keep": "it"} }},
+		{"finalizers", evict(t, fields{"metadata": fields{"finalizers": []string{"a.b/c"}}}), "no labels, finalizers", nil},
+		{"when it began", evict(t, fields{"status": fields{"startTime": "2026-02-01T00:00:00Z"}}), "nothing of a pod's status but", nil},
+		{"containers", evict(t, fields{"status": fields{"containerStatuses": []any{fields{"name": "c", "ready": false}}}}), "nothing of a pod's status but", nil},
+		{"success", evict(t, fields{"status": fields{"phase": "Succeeded"}}), "nothing but Failed", nil},
+		{"another reason", evict(t, fields{"status": fields{"reason": "Because"}}), "no reason but", nil},
+		{"a reason of one that runs", `{"status": {"reason": "Evicted", "message": "m"}}`, "no reason but", nil},
+		{"a condition of the scheduler's", condition("PodScheduled", "False", "x"), "no conditions but", nil},
+		{"one that runs is not ready", condition("Ready", "False", "x"), "no conditions but", nil},
+		{"another's disruption", condition("DisruptionTarget", "True", "PreemptionByScheduler"), "no conditions but", nil},
+		{"a condition less", `{"status": {"conditions": [{"$patch": "delete", "type": "PodScheduled"}]}}`, "no conditions but", nil},
+		{"one that has succeeded", evict(t, nil), "nothing but Failed", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }},
+		{"one that has failed", evict(t, nil), "ended without it", func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }},
+		{"a static pod's mirror", evict(t, nil), "a static pod", func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"} }},
+	} {
+		name := fmt.Sprint("p", i)
+		var was v1.Pod
+		if p.prepare != nil {
+			p.prepare(&was)
+		}
+		pod := runningPod(t, c, name, "n1", was.Annotations)
+		if was.Status.Phase != "" {
+			pod.Status.Phase = was.Status.Phase
+			if _, err := c.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := patchPod(t.Context(), own, name, p.patch); p.refused == "" && err != nil || p.refused != "" && !denied(err, p.refused) {
+			t.Errorf("%s: %v, want %q", p.what, err, p.refused)
+		}
+	}
+	runningPod(t, c, "elsewhere", "n2", nil)
+	if err := patchPod(t.Context(), own, "elsewhere", evict(t, nil)); !denied(err, "of its own node") {
+		t.Errorf("a pod of another node: %v", err)
+	}
+	runningPod(t, c, "nowhere", "", nil)
+	if err := patchPod(t.Context(), own, "nowhere", evict(t, nil)); !denied(err, "of its own node") {
+		t.Errorf("a pod of no node: %v", err)
+	}
+}
+
+// The same of nodes, Leases and events; and what no role lets a bridge do at all.
+func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
+	c := Start(t, Options{})
+	installBridge(t, c)
+	own := client(t, c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, "n1")))
+	ctx := t.Context()
+	condition := func(kind string) string {
+		return fmt.Sprintf(`{"status": {"conditions": [{"type": %q, "status": "False", "reason": "r", "message": "m"}]}}`, kind)
+	}
+	load := func(namespace, name, body string) error {
+		_, err := own.CoordinationV1().Leases(namespace).Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	event := func(change func(*v1.Event)) error { return createEvent(ctx, own, change) }
+	pod := runningPod(t, c, "p", "n1", nil)
+	for _, p := range []struct {
+		what    string
+		err     error
+		refused string
+	}{
+		{"a condition of its own", patchNode(ctx, own, "n1", condition("JettisonMemoryPressure")), ""},
+		{"taken away again", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "JettisonMemoryPressure"}]}}`), ""},
+		{"the kubelet's", patchNode(ctx, own, "n1", condition("MemoryPressure")), "of the types Jettison*"},
+		{"readiness", patchNode(ctx, own, "n1", condition("Ready")), "of the types Jettison*"},
+		{"readiness taken away", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "Ready"}]}}`), "but conditions"},
+		{"another node", patchNode(ctx, own, "n2", condition("JettisonMemoryPressure")), "of its own node"},
+		{"a label", patchNode(ctx, own, "n1", `{"metadata": {"labels": {"a": "b"}}, "status": {}}`), "no labels"},
+		{"an annotation", patchNode(ctx, own, "n1", `{"metadata": {"annotations": {"a": "b"}}, "status": {}}`), "no annotations"},
+		{"capacity", patchNode(ctx, own, "n1", `{"status": {"capacity": {"cpu": "100"}}}`), "but conditions"},
+		{"its load", createLease(ctx, own, bridgeNamespace, "n1", map[string]string{"jettison/load": "{}"}), ""},
+		{"its load again", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{1}"}}}`), ""},
+		{"another annotation", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"a": "b"}}}`), "but jettison/load"},
+		{"a holder", load(bridgeNamespace, "n1", `{"spec": {"holderIdentity": "me"}}`), "holds no lease"},
+		{"another's load", createLease(ctx, own, bridgeNamespace, "n2", nil), "of its own node's name"},
+		{"an event", event(nil), ""},
+		{"of a pod", event(func(e *v1.Event) { e.InvolvedObject = v1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"} }), ""},
+		{"as another node", event(func(e *v1.Event) { e.Source.Host = "n2" }), "of which node"},
+		{"as the kubelet", event(func(e *v1.Event) { e.Source.Component = "kubelet" }), "of which node"},
+		{"about another node", event(func(e *v1.Event) { e.InvolvedObject.Name = "n2" }), "about its own node"},
+		{"about something else", event(func(e *v1.Event) { e.InvolvedObject.Kind = "Secret" }), "about its own node"},
+	} {
+		if p.refused == "" && p.err != nil || p.refused != "" && !denied(p.err, p.refused) {
+			t.Errorf("%s: %v, want %q", p.what, p.err, p.refused)
+		}
+	}
+	body, options := []byte(`{"metadata": {"labels": {"a": "b"}}}`), metav1.PatchOptions{}
+	_, podErr := own.CoreV1().Pods("default").Patch(ctx, pod.Name, types.MergePatchType, body, options)
+	_, nodeErr := own.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, body, options)
+	_, secretErr := own.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
+	_, nodesErr := own.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	for what, err := range map[string]error{
+		"patch a pod": podErr, "patch a node": nodeErr, "read secrets": secretErr, "list nodes": nodesErr,
+		"delete a pod":            own.CoreV1().Pods("default").Delete(ctx, pod.Name, metav1.DeleteOptions{}),
+		"delete a lease":          own.CoordinationV1().Leases(bridgeNamespace).Delete(ctx, "n1", metav1.DeleteOptions{}),
+		"write a lease elsewhere": createLease(ctx, own, "kube-system", "n1", nil),
+	} {
+		if !apierrors.IsForbidden(err) || denied(err, "") {
+			t.Errorf("%s: %v, want no role for it", what, err)
+		}
+	}
+	if pods, err := own.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) == 0 {
+		t.Errorf("a token reads every pod, as docs/kubernetes.md says: %v", err)
+	}
+}

@@ -1,0 +1,304 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
+	"jettison/e2e/build"
+)
+
+// spokenFor is an agent that a test speaks for, on a socket: it tells records and a state, and keeps the pods that it is told.
+type spokenFor struct {
+	t      testing.TB
+	socket string
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when something has changed, and made anew
+	records []api.Record  // in the order in which they were told
+	pods    map[string]*v1.Pod
+	version uint64
+}
+
+func speakForAnAgent(t testing.TB) *spokenFor {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "b") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &spokenFor{t: t, socket: filepath.Join(dir, "s"), changed: make(chan struct{}), pods: map[string]*v1.Pod{}}
+	l, err := net.Listen("unix", a.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, served := &http.Server{Handler: a}, make(chan struct{})
+	go func() { defer close(served); _ = s.Serve(l) }()
+	t.Cleanup(func() {
+		_ = s.Close()
+		<-served
+		_ = os.RemoveAll(dir)
+	})
+	return a
+}
+
+func (a *spokenFor) change(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// tell tells that a pod was evicted, and is gone.
+func (a *spokenFor) tell(p *v1.Pod) api.Record {
+	now := api.Stamp{Time: time.Now()}
+	r := api.Record{
+		Version: api.RecordVersion, Outcome: api.OutcomeBack, Signal: "memory.available", Threshold: "memory.available<100Mi",
+		Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 98Mi. ", StatusReason: "Evicted", Disruption: true,
+		Annotations: map[string]string{"starved_resource": "memory"}, Pod: api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
+		Began: now, Killed: now, Emptied: now, Cleaned: now, Over: true,
+	}
+	a.change(func() {
+		r.ID = fmt.Sprintf("%s-%04x", now.Time.UTC().Format("20060102T150405.000000Z"), len(a.records))
+		a.records = append(a.records, r)
+	})
+	return r
+}
+
+func (a *spokenFor) knows(pods int) func(context.Context) error {
+	return func(context.Context) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if len(a.pods) != pods {
+			return fmt.Errorf("it knows %d", len(a.pods))
+		}
+		return nil
+	}
+}
+
+func (a *spokenFor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == api.PathRecords:
+		a.follow(w, r)
+	case r.URL.Path == api.PathEvents: // there are none
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	case r.URL.Path == api.PathState:
+		whole, used := uint64(1000), uint64(700)
+		_ = json.NewEncoder(w).Encode(api.State{
+			Time: time.Now(), Kubelet: true, Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}},
+			Load: &api.LoadState{Time: time.Now(), Memory: api.MemoryLoad{CapacityBytes: &whole, WorkingSetBytes: &used}},
+		})
+	case r.Method == http.MethodDelete:
+		a.change(func() { delete(a.pods, strings.TrimPrefix(r.URL.Path, api.PathPods+"/")) })
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		a.change(func() {
+			var pods []*v1.Pod
+			if err := json.NewDecoder(r.Body).Decode(&pods); err != nil {
+				a.t.Error(err)
+			}
+			if r.URL.Query().Get("replace") == "true" {
+				a.pods = map[string]*v1.Pod{}
+			}
+			for _, p := range pods {
+				a.pods[string(p.UID)] = p
+			}
+			a.version++
+			_ = json.NewEncoder(w).Encode(api.PutAnswer{Pods: len(pods), Version: a.version})
+		})
+	}
+}
+
+func (a *spokenFor) follow(w http.ResponseWriter, r *http.Request) {
+	after, encode, at := r.URL.Query().Get("after"), json.NewEncoder(w), 0
+	a.mu.Lock()
+	for {
+		for _, x := range a.records[at:] {
+			if x.ID > after {
+				_ = encode.Encode(api.RecordsLine{Record: &x})
+			}
+		}
+		if at == 0 {
+			_ = encode.Encode(api.RecordsLine{Synced: true})
+		}
+		at = len(a.records)
+		changed := a.changed
+		a.mu.Unlock()
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		}
+		a.mu.Lock()
+	}
+}
+
+// runBridge builds the bridge and runs it as that of a node, by a token that is bound to it. It ends with the test, or by what is returned.
+func runBridge(t testing.TB, c *Cluster, a *spokenFor, node string) (pid int, kill func()) {
+	t.Helper()
+	root, err := build.ModuleRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "jettison-bridge")
+	if _, err := build.Run(t.Context(), root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", program, "./cmd/jettison-bridge"); err != nil {
+		t.Fatal(err)
+	}
+	conf, err := Kubeconfig(c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, node)))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "conf"), conf, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "run", "--node-name="+node, "--socket="+a.socket, "--kubeconfig="+filepath.Join(dir, "conf"))
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT=48MiB") // as its DaemonSet has it
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("the bridge's log:\n%s", text)
+		}
+	})
+	t.Cleanup(kill)
+	return cmd.Process.Pid, kill
+}
+
+// evicted tells that the pods of records are as the API should have them.
+func evicted(c *Cluster, records ...api.Record) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, r := range records {
+			p, err := c.Client.CoreV1().Pods(r.Pod.Namespace).Get(ctx, r.Pod.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			s := p.Status
+			marked := slices.ContainsFunc(s.Conditions, func(x v1.PodCondition) bool {
+				return x.Type == v1.DisruptionTarget && x.Status == v1.ConditionTrue && x.Reason == "EvictionByJettison"
+			})
+			if s.Phase != v1.PodFailed || s.Reason != "Evicted" || s.Message != r.Message || p.Annotations["jettison/evicted"] != r.ID || !marked ||
+				s.PodIP == "" || p.Labels["app"] != p.Name || len(s.ContainerStatuses) != 1 {
+				return fmt.Errorf("%s: %+v", p.Name, s)
+			}
+			events, err := c.Client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			var reasons []string
+			for _, e := range events.Items {
+				if strings.HasSuffix(e.Name, strings.ToLower(r.ID)) {
+					reasons = append(reasons, e.Reason)
+				}
+			}
+			if slices.Sort(reasons); !slices.Equal(reasons, []string{"Evicted", "EvictionThresholdMet"}) {
+				return fmt.Errorf("%s: events %v", p.Name, reasons)
+			}
+		}
+		return nil
+	}
+}
+
+// A bridge on a real API server, bound by the policies: it tells the agent of its node's pods and the API of the agent's evictions, also of
+// those from while the API server was dead or the bridge was, and no other pod changes.
+func TestABridgeTellsTheAPI(t *testing.T) {
+	c, a := Start(t, Options{}), speakForAnAgent(t)
+	installBridge(t, c) // which leaves a pod on n1
+	const pods = 24
+	var all []*v1.Pod
+	for i := range pods {
+		all = append(all, runningPod(t, c, fmt.Sprint("p", i), "n1", nil))
+	}
+	elsewhere := runningPod(t, c, "elsewhere", "n2", nil)
+	pid, kill := runBridge(t, c, a, "n1")
+	c.Eventually(startDeadline, "the agent knows the pods of its node", a.knows(pods+1))
+	if p := a.pods[string(all[0].UID)]; p.Spec.Priority == nil || len(p.Spec.Containers[0].Env) != 0 {
+		t.Errorf("the agent has %+v", p.Spec)
+	}
+
+	var took []time.Duration
+	for _, p := range all[:20] {
+		w, err := c.Client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + p.Name, ResourceVersion: p.ResourceVersion})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		r := a.tell(p)
+		for e := range w.ResultChan() {
+			if is, ok := e.Object.(*v1.Pod); ok && is.Status.Phase == v1.PodFailed {
+				break
+			}
+		}
+		took = append(took, time.Since(began))
+		w.Stop()
+		c.Eventually(startDeadline, "all is told", evicted(c, r))
+	}
+	slices.Sort(took)
+	t.Logf("from a record to Failed at the API: p50 %v, most %v of %d", took[len(took)/2], took[len(took)-1], len(took))
+	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
+		for line := range strings.Lines(string(status)) {
+			if strings.HasPrefix(line, "VmRSS") || strings.HasPrefix(line, "RssAnon") || strings.HasPrefix(line, "VmHWM") {
+				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+
+	c.Kill(APIServer)
+	while := []api.Record{a.tell(all[20]), a.tell(all[21])}
+	c.Again(APIServer)
+	c.Eventually(startDeadline, "what was evicted while the API server was dead is told", evicted(c, while...))
+	kill()
+	while = []api.Record{a.tell(all[22]), a.tell(all[23])}
+	runBridge(t, c, a, "n1")
+	c.Eventually(startDeadline, "what was evicted while the bridge was dead is told", evicted(c, while...))
+
+	c.Eventually(startDeadline, "the node has conditions and a load", func(ctx context.Context) error {
+		n, err := c.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		var found []string
+		for _, k := range n.Status.Conditions {
+			found = append(found, string(k.Type)+"="+string(k.Status))
+		}
+		slices.Sort(found)
+		if want := []string{"JettisonDiskPressure=False", "JettisonMemoryPressure=True", "JettisonPIDPressure=False", "Ready=True"}; !slices.Equal(found, want) {
+			return fmt.Errorf("conditions %v", found)
+		}
+		l, err := c.Client.CoordinationV1().Leases(bridgeNamespace).Get(ctx, "n1", metav1.GetOptions{})
+		if err == nil && (!strings.Contains(l.Annotations["jettison/load"], `"workingSetPercent":70`) || len(l.OwnerReferences) != 1) {
+			err = fmt.Errorf("%v", l)
+		}
+		return err
+	})
+	is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "elsewhere", metav1.GetOptions{})
+	if err != nil || is.ResourceVersion != elsewhere.ResourceVersion {
+		t.Errorf("a pod of another node has changed: %v, %v", is, err)
+	}
+}

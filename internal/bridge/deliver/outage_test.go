@@ -1,0 +1,227 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/api"
+)
+
+func status(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
+
+// faults are ways in which an API is away; hangs is what kube.Client makes of a server that does not answer.
+func faults() map[string]func() error {
+	return map[string]func() error{
+		"refuses connections": func() error { return errors.New("connection refused") },
+		"hangs":               func() error { time.Sleep(10 * time.Second); return context.DeadlineExceeded },
+		"is overloaded":       func() error { return apierrors.NewTooManyRequests("later", 20) },
+		"is not ready":        func() error { return status(http.StatusServiceUnavailable) },
+		"has a defect":        func() error { return status(http.StatusInternalServerError) },
+		"knows no roles yet":  func() error { return status(http.StatusForbidden) },
+	}
+}
+
+// The API is away for ten minutes, or for a bit more than an hour, while three pods are evicted and a fourth after it: each is failed once it
+// is back, in their order where nothing of theirs was tried alone, and each event is there that is not an hour old; it was not asked all
+// the time.
+func TestTheAPIIsAwayForLong(t *testing.T) {
+	for name, fault := range faults() {
+		for _, c := range []struct {
+			away  time.Duration
+			first int // events of the first three
+		}{{10 * time.Minute, 6}, {61 * time.Minute, 0}} {
+			t.Run(name+" for "+c.away.String(), func(t *testing.T) {
+				during(t, func(w *world) {
+					w.set(func() { w.fault = func(string) error { return fault() } })
+					for _, name := range []string{"a", "b", "c"} {
+						w.evicted(w.runs(name))
+					}
+					time.Sleep(c.away)
+					if n := is(w, func() int { return len(w.asked) }); n < 3 || n > 3*int(c.away/(10*time.Second)) {
+						t.Errorf("it is asked %d times", n)
+					}
+					w.set(func() { w.fault = nil })
+					w.evicted(w.runs("d"))
+					time.Sleep(6 * time.Minute) // the longest pause after a refusal is five
+					failed, events := is(w, func() []string { return slices.Clone(w.failed) }), is(w, w.reasons)
+					if !strings.HasPrefix(name, "has") && !strings.HasPrefix(name, "knows") && !slices.Equal(failed, []string{"a", "b", "c", "d"}) {
+						t.Errorf("failed in the order %v", failed)
+					}
+					if slices.Sort(failed); !slices.Equal(failed, []string{"a", "b", "c", "d"}) || len(events) != c.first+2 {
+						t.Errorf("failed %v, events %v", failed, events)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An API that says when it wants to be asked again is not asked before.
+func TestAnAPIThatAsksForTime(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.fault = func(string) error { return apierrors.NewTooManyRequests("later", 90) } })
+		w.evicted(w.runs("a"))
+		time.Sleep(10 * time.Minute)
+		asked := is(w, func() []time.Time { return slices.Clone(w.asked) })
+		for i, at := range asked {
+			if i > 0 && at.Sub(asked[i-1]) < 90*time.Second {
+				t.Errorf("asked again after %v", at.Sub(asked[i-1]))
+			}
+		}
+		w.set(func() { w.fault = nil })
+	})
+}
+
+// A request for one pod that fails again and again keeps no other pod waiting, and is done when it can be.
+func TestOnePodThatCannotBeWritten(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.fault = func(what string) error {
+				if what == "patch a" {
+					return status(http.StatusInternalServerError)
+				}
+				return nil
+			}
+		})
+		w.evicted(w.runs("a"))
+		w.evicted(w.runs("b"))
+		time.Sleep(time.Second)
+		if got := is(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("failed %v", got)
+		}
+		w.set(func() { w.fault = nil })
+		time.Sleep(lastPause)
+		if got := is(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b", "a"}) {
+			t.Errorf("failed %v", got)
+		}
+	})
+}
+
+// While the API was away the pod was deleted, replaced, ended by itself, or has come back healthy: it is left alone, and what happened to it
+// is told.
+func TestWhatBecameOfAPodMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(w *world, p *v1.Pod)
+		events string
+	}{
+		"deleted":  {func(w *world, _ *v1.Pod) { delete(w.pods, "a") }, "Evicted EvictionThresholdMet"},
+		"replaced": {func(w *world, p *v1.Pod) { p.UID = types.UID("another"); w.store(p) }, "Evicted EvictionThresholdMet"},
+		"ended":    {func(w *world, p *v1.Pod) { p.Status.Phase = v1.PodSucceeded; w.store(p) }, "Evicted EvictionThresholdMet"},
+		"healthy": {func(w *world, p *v1.Pod) {
+			p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now())
+			w.store(p)
+		}, "Evicted EvictionOutlived EvictionThresholdMet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
+				p := w.runs("a")
+				w.evicted(p)
+				time.Sleep(9 * time.Minute)
+				w.set(func() { c.change(w, p.DeepCopy()) })
+				time.Sleep(time.Minute)
+				w.set(func() { w.fault = nil })
+				time.Sleep(lastPause)
+				if got := strings.Join(is(w, w.reasons), " "); got != c.events || w.patched != 0 {
+					t.Errorf("%d patches, events %s", w.patched, got)
+				}
+			})
+		})
+	}
+}
+
+// The agent goes and comes: records that it told before make nothing twice, the pods are told once more, and what it evicted meanwhile
+// follows.
+func TestAnAgentThatGoesAndComes(t *testing.T) {
+	during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		time.Sleep(time.Second)
+		w.set(func() { w.away = true })
+		w.evicted(w.runs("b"))
+		time.Sleep(time.Hour / 2)
+		if n := is(w, func() int { return w.follows }); n < 10 || n > 240 {
+			t.Errorf("it is asked %d times", n)
+		}
+		w.set(func() { w.away = false })
+		time.Sleep(lastPause)
+		if w.again == 0 || w.patched != 2 || len(w.events) != 4 {
+			t.Errorf("told again %d times, %d patches, events %v", w.again, w.patched, is(w, w.reasons))
+		}
+	})
+}
+
+// Records that are lost are an event of the node, once; where the API was away for so long that nobody wants to know, there is none.
+func TestAGapInTheRecords(t *testing.T) {
+	for name, c := range map[string]struct {
+		away time.Duration
+		want int
+	}{"told": {10 * time.Minute, 1}, "too late": {61 * time.Minute, 0}} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				w.set(func() {
+					w.fault = func(string) error { return errors.New("connection refused") }
+					w.gap = &api.RecordsGap{Until: time.Now().UTC().Format("20060102T150405.000000Z"), Reason: "the disk is full"}
+					w.away = true // it hangs up, and tells it anew
+				})
+				time.Sleep(time.Minute)
+				w.set(func() { w.away = false })
+				time.Sleep(c.away)
+				w.set(func() { w.fault = nil })
+				time.Sleep(lastPause)
+				got := is(w, w.reasons)
+				if len(got) != c.want || c.want > 0 && got[0] != "EvictionRecordsLost" || w.created > c.want {
+					t.Errorf("events %v, sent %d times", got, w.created)
+				}
+			})
+		})
+	}
+}
+
+// Whoever takes a status back again and again means it: that is said once, and then it is left.
+func TestAStatusThatIsAlwaysTakenBack(t *testing.T) {
+	log := during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		for range 3 * mendings {
+			time.Sleep(20 * time.Second)
+			w.set(func() {
+				p := w.pods["a"].DeepCopy()
+				p.Status.Phase, p.Status.Reason = v1.PodRunning, ""
+				w.store(p)
+			})
+		}
+		time.Sleep(time.Minute)
+		if n := is(w, func() int { return w.patched }); n != 1+mendings {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+	if strings.Count(log, "again and again") != 1 {
+		t.Error(log)
+	}
+}
+
+// A status that has stayed for a minute is looked at no longer.
+func TestAStatusThatStays(t *testing.T) {
+	during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		time.Sleep(HoldFor + time.Second)
+		w.set(func() {
+			p := w.pods["a"].DeepCopy()
+			p.Status.Phase, p.Status.Reason = v1.PodRunning, ""
+			w.store(p)
+		})
+		time.Sleep(time.Minute)
+		if n := is(w, func() int { return w.patched }); n != 1 {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+}

@@ -1,0 +1,253 @@
+package deliver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/api"
+)
+
+// world is an agent, and an API whose watch is never behind, in virtual time.
+type world struct {
+	mu sync.Mutex
+
+	records []*api.Record
+	gap     *api.RecordsGap
+	away    bool          // the agent
+	news    chan struct{} // closed when the agent has something to say, or goes
+	follows int           // how often it was asked for records
+	again   int           // that the pods are to be told once more
+
+	pods    map[string]*v1.Pod
+	version int
+	events  map[string]*v1.Event
+	created int      // events, each time
+	failed  []string // pods, in the order in which they were
+	patched int
+	asked   []time.Time
+	fault   func(what string) error // nil: none
+	changed func()
+}
+
+// during runs a delivery in virtual time while a test does something, and returns what it logged. What is left undone in the end is an error.
+func during(t *testing.T, do func(w *world)) (log string) {
+	t.Helper()
+	var text strings.Builder
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{news: make(chan struct{}), pods: map[string]*v1.Pod{}, events: map[string]*v1.Event{}}
+		d := New(Options{
+			Node: "n1", Records: w, Pods: copies{w}, API: w, Log: slog.New(slog.NewTextHandler(&text, nil)),
+			Status: func(context.Context) (bool, error) { return true, w.ask("version") },
+		})
+		w.changed = d.Changed
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { d.Run(ctx) })
+		do(w)
+		time.Sleep(2 * time.Hour) // whatever was to be waited for
+		synctest.Wait()
+		cancel()
+		run.Wait()
+		if len(d.entries) > 0 || len(d.lost) > 0 {
+			t.Errorf("%d records are not over, %d gaps are not told", len(d.entries), len(d.lost))
+		}
+	})
+	return text.String()
+}
+
+// is asks for something under the lock, when nothing moves.
+func is[T any](w *world, get func() T) T {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return get()
+}
+
+// set changes what there is, and has all see it.
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	f()
+	close(w.news)
+	w.news = make(chan struct{})
+	w.mu.Unlock()
+	w.changed()
+}
+
+// runs makes a pod that runs.
+func (w *world) runs(name string) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
+		Status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{{
+			Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
+		}}},
+	}
+	w.set(func() { w.store(p) })
+	return p
+}
+
+// store has a pod be another version of itself. The lock is held.
+func (w *world) store(p *v1.Pod) {
+	w.version++
+	p.ResourceVersion = strconv.Itoa(w.version)
+	w.pods[p.Name] = p
+}
+
+const message = "The node was low on resource: memory. "
+
+// evicted tells that a pod was evicted, and that all of it is gone.
+func (w *world) evicted(p *v1.Pod) *api.Record {
+	now := api.Stamp{Time: time.Now()}
+	r := &api.Record{
+		Outcome: api.OutcomeBack, Signal: "memory.available", Threshold: "memory.available<100Mi", Message: message, StatusReason: "Evicted",
+		Disruption: true, Pod: api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, Began: now, Killed: now, Emptied: now,
+		Cleaned: now, Over: true,
+	}
+	w.set(func() {
+		r.ID = fmt.Sprintf("%s-%04x", now.Time.UTC().Format("20060102T150405.000000Z"), len(w.records))
+		w.records = append(w.records, r)
+	})
+	return r
+}
+
+func (w *world) FollowRecords(ctx context.Context, o api.RecordsOptions, each func(*api.RecordsLine) error) error {
+	w.mu.Lock()
+	w.follows++
+	gap := w.gap
+	w.mu.Unlock()
+	if gap != nil && gap.Until > o.After {
+		if err := each(&api.RecordsLine{Gap: gap}); err != nil {
+			return err
+		}
+	}
+	told := map[string]*api.Record{}
+	for {
+		w.mu.Lock()
+		records, news, away := slices.Clone(w.records), w.news, w.away
+		w.mu.Unlock()
+		if away {
+			return errors.New("no agent")
+		}
+		for _, r := range records {
+			if r.ID <= o.After || told[r.ID] == r {
+				continue
+			}
+			told[r.ID] = r
+			if err := each(&api.RecordsLine{Record: r}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-news:
+		}
+	}
+}
+
+// ask counts a request to the API.
+func (w *world) ask(what string) error {
+	w.mu.Lock()
+	fault := w.fault
+	w.asked = append(w.asked, time.Now())
+	w.mu.Unlock()
+	if fault == nil {
+		return nil
+	}
+	return fault(what)
+}
+
+func (w *world) Pod(_ context.Context, namespace, name string) (*v1.Pod, error) {
+	if err := w.ask("get " + name); err != nil {
+		return nil, err
+	}
+	return copies{w}.Pod(namespace, name), nil
+}
+
+func (w *world) PatchPodStatus(_ context.Context, _, name string, body []byte) (*v1.Pod, error) {
+	if err := w.ask("patch " + name); err != nil {
+		return nil, err
+	}
+	var p v1.Pod
+	if err := json.Unmarshal(body, &p); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.pods[name]
+	if was == nil || was.UID != p.UID || was.ResourceVersion != p.ResourceVersion {
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, errors.New("modified"))
+	}
+	next := was.DeepCopy()
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	maps.Copy(next.Annotations, p.Annotations)
+	if p.Status.Phase != "" {
+		next.Status.Phase, next.Status.Reason, next.Status.Message = p.Status.Phase, p.Status.Reason, p.Status.Message
+		w.failed = append(w.failed, name)
+	}
+	for _, c := range p.Status.Conditions {
+		next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions, func(o v1.PodCondition) bool { return o.Type == c.Type })
+		next.Status.Conditions = append(next.Status.Conditions, c)
+	}
+	w.patched++
+	w.store(next)
+	w.changed()
+	return next, nil
+}
+
+// CreateEvent keeps an event; a second one of a name is none, as with kube's.
+func (w *world) CreateEvent(_ context.Context, e *v1.Event) error {
+	if err := w.ask("event " + e.Name); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events[e.Namespace+"/"+e.Name] = e
+	w.created++
+	return nil
+}
+
+// reasons are those of the events that there are, sorted. The lock is held.
+func (w *world) reasons() (out []string) {
+	for _, e := range w.events {
+		out = append(out, e.Reason)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// copies is the copy of the node's pods.
+type copies struct{ w *world }
+
+func (c copies) Pod(_, name string) *v1.Pod {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	return c.w.pods[name]
+}
+
+// Synced was when the agent had not evicted anybody yet.
+func (copies) Synced() (time.Time, bool) { return time.Now().Add(-24 * time.Hour), true }
+
+func (c copies) Again() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.again++
+}

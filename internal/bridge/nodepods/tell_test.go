@@ -1,0 +1,182 @@
+package nodepods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"jettison/api"
+)
+
+// listener is an agent that keeps what it is told.
+type listener struct {
+	mu      sync.Mutex
+	asked   []string
+	version uint64
+	fail    error
+}
+
+func (l *listener) say(what string, pods any) (api.PutAnswer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range pods.([]*v1.Pod) {
+		what += " " + string(p.UID)
+	}
+	l.asked = append(l.asked, what)
+	if l.fail != nil {
+		return api.PutAnswer{}, l.fail
+	}
+	l.version++
+	return api.PutAnswer{Version: l.version}, nil
+}
+
+func (l *listener) ReplacePods(_ context.Context, pods any) (api.PutAnswer, error) {
+	return l.say("replace", pods)
+}
+
+func (l *listener) PutPods(_ context.Context, pods any) (api.PutAnswer, error) {
+	return l.say("put", pods)
+}
+
+func (l *listener) DeletePod(_ context.Context, uid string) error {
+	_, _ = l.say("delete "+uid, []*v1.Pod(nil))
+	return &api.StatusError{Status: http.StatusNotFound}
+}
+
+// heard is what it was asked since the last time.
+func (l *listener) heard() []string {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.asked
+	l.asked = nil
+	return out
+}
+
+func pod(uid string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p-" + uid, UID: types.UID(uid)}}
+}
+
+func telling(t *testing.T, do func(s *store, l *listener, again chan struct{})) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s, l, again := newStore(nil), &listener{}, make(chan struct{}, 1)
+		var text strings.Builder
+		told := teller{agent: l, store: s, log: slog.New(slog.NewTextHandler(&text, nil)), again: again}
+		var beside sync.WaitGroup
+		beside.Go(func() { told.run(ctx) })
+		do(s, l, again)
+		cancel()
+		beside.Wait()
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Everything is told when it is known, then what changes, gathered, and nothing that the agent has no use for.
+func TestWhatIsTold(t *testing.T) {
+	telling(t, func(s *store, l *listener, _ chan struct{}) {
+		must(t, s.Add(pod("early"))) // a watch that sends everything is not done yet
+		time.Sleep(time.Hour)
+		if got := l.heard(); len(got) > 0 {
+			t.Errorf("before all are known: %v", got)
+		}
+		must(t, s.Replace([]any{pod("a")}, "1"))
+		time.Sleep(together)
+		if got := l.heard(); !slices.Equal(got, []string{"replace a"}) {
+			t.Errorf("%v", got)
+		}
+		b := pod("b")
+		must(t, s.Add(b))
+		b = b.DeepCopy()
+		b.Status.Message, b.ResourceVersion = "which the agent has no use for", "7"
+		must(t, s.Update(b))
+		time.Sleep(together)
+		if got := l.heard(); !slices.Equal(got, []string{"put b"}) {
+			t.Errorf("%v", got)
+		}
+		b = b.DeepCopy()
+		b.Status.Message = "nor for that"
+		must(t, s.Update(b))
+		must(t, s.Delete(cache.DeletedFinalStateUnknown{Key: "shop/p-a", Obj: pod("a")})) // which the agent does not know: no error
+		time.Sleep(together)
+		if got := l.heard(); !slices.Equal(got, []string{"delete a"}) {
+			t.Errorf("%v", got)
+		}
+		if s.get("shop", "p-b").Status.Message != "nor for that" || s.get("shop", "p-a") != nil {
+			t.Error("the copy is another")
+		}
+		l.version = 0 // it has started anew
+		must(t, s.Add(pod("c")))
+		time.Sleep(together)
+		if got := l.heard(); len(got) != 2 || got[0] != "put c" || !strings.HasPrefix(got[1], "replace ") || len(got[1]) != len("replace b c") {
+			t.Errorf("%v", got)
+		}
+		if err := s.Add("no pod"); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+// Everything is told anew each minute while the watch was heard lately; after that the agent is left to see that nobody vouches for it.
+func TestWhatIsOldIsNotVouchedFor(t *testing.T) {
+	telling(t, func(s *store, l *listener, again chan struct{}) {
+		must(t, s.Replace([]any{pod("a")}, "1"))
+		time.Sleep(fresh + time.Second)
+		if n := len(l.heard()); n != 3 { // at once, and after one minute and two: the third is too late
+			t.Errorf("told %d times", n)
+		}
+		time.Sleep(time.Hour)
+		if got := l.heard(); len(got) > 0 {
+			t.Errorf("a watch that says nothing: %v", got)
+		}
+		must(t, s.Bookmark("2"))
+		time.Sleep(anew)
+		if got := l.heard(); !slices.Equal(got, []string{"replace a"}) {
+			t.Errorf("after a bookmark: %v", got)
+		}
+		time.Sleep(time.Hour)
+		l.heard()
+		again <- struct{}{} // an agent that knows nothing is told what there is all the same
+		if got := l.heard(); !slices.Equal(got, []string{"replace a"}) {
+			t.Errorf("asked for: %v", got)
+		}
+	})
+}
+
+// An agent that is away is told everything when it is back, and asked less and less often until then.
+func TestAnAgentThatIsAway(t *testing.T) {
+	telling(t, func(s *store, l *listener, _ chan struct{}) {
+		l.fail = errors.New("no agent")
+		must(t, s.Replace([]any{pod("a")}, "1"))
+		time.Sleep(10 * time.Minute)
+		if n := len(l.heard()); n < 20 || n > 60 {
+			t.Errorf("asked %d times in ten minutes", n)
+		}
+		l.mu.Lock()
+		l.fail = nil
+		l.mu.Unlock()
+		time.Sleep(lastPause)
+		if got := l.heard(); len(got) == 0 || got[0] != "replace a" {
+			t.Errorf("%v", fmt.Sprint(got))
+		}
+	})
+}

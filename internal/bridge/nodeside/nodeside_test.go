@@ -1,0 +1,297 @@
+package nodeside
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
+	"jettison/internal/bridge/verdict"
+)
+
+// world is an agent and an API in virtual time.
+type world struct {
+	minor int
+
+	mu     sync.Mutex
+	state  *api.State              // nil: the agent is away
+	events chan api.Event          // of the agent
+	asked  map[string]int          // requests to the API
+	told   []string                // reasons of events that the API has, in their order
+	node   v1.Node                 // as the API has it
+	lease  bool                    // the API has it
+	fault  func(what string) error // nil: none
+}
+
+func newWorld() *world {
+	return &world{state: &api.State{Kubelet: true}, events: make(chan api.Event), asked: map[string]int{}}
+}
+
+// during tells in virtual time while a test does something.
+func during(t *testing.T, do func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		s := New(Options{
+			Node: "n1", Namespace: "jettison-system", Period: 5 * time.Minute, Agent: w, API: w, Log: slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { s.Run(ctx) })
+		do(w)
+		cancel()
+		run.Wait()
+	})
+}
+
+// set changes what there is.
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// is asks for something when nothing moves.
+func is[T any](w *world, get func() T) T {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return get()
+}
+
+func (w *world) State(context.Context) (*api.State, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state == nil {
+		return nil, errors.New("no agent")
+	}
+	s := *w.state
+	s.Time = time.Now()
+	return &s, nil
+}
+
+func (w *world) Events(ctx context.Context, _ api.EventOptions, each func(api.Event) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e := <-w.events:
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (w *world) AgentMinor() int { return w.minor }
+
+func (w *world) ask(what string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked[what]++
+	if w.fault != nil {
+		return w.fault(what)
+	}
+	return nil
+}
+
+func (w *world) Node(context.Context, string) (*v1.Node, error) {
+	if err := w.ask("get node"); err != nil {
+		return nil, err
+	}
+	return w.node.DeepCopy(), nil
+}
+
+func (w *world) PatchNodeStatus(_ context.Context, _ string, body []byte) (*v1.Node, error) {
+	if err := w.ask("patch node"); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := json.Unmarshal(body, &w.node); err != nil { // which has no conditions but these
+		return nil, err
+	}
+	return w.node.DeepCopy(), nil
+}
+
+func (w *world) PatchLease(context.Context, string, string, []byte) error {
+	if err := w.ask("patch lease"); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.lease {
+		return status(http.StatusNotFound)
+	}
+	return nil
+}
+
+func (w *world) CreateLease(context.Context, *coordinationv1.Lease) error {
+	err := w.ask("create lease")
+	w.set(func() { w.lease = w.lease || err == nil })
+	return err
+}
+
+func (w *world) CreateEvent(_ context.Context, e *v1.Event) error {
+	if err := w.ask("event " + e.Reason); err != nil {
+		return err
+	}
+	w.set(func() { w.told = append(w.told, e.Reason) })
+	return nil
+}
+
+func status(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
+
+func loaded(percent uint64) *api.State {
+	whole := uint64(1000)
+	used := 10 * percent
+	return &api.State{Kubelet: true, Load: &api.LoadState{Memory: api.MemoryLoad{CapacityBytes: &whole, WorkingSetBytes: &used}}}
+}
+
+// The conditions of the node, as words.
+func (w *world) conditions() string {
+	var out []string
+	for _, c := range w.node.Status.Conditions {
+		out = append(out, strings.TrimPrefix(string(c.Type), verdict.ConditionPrefix)+"="+string(c.Status))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// At rest the API hears of a node less than once a minute; loads come when a figure moves, not sooner than a minute after the last, and each
+// five minutes.
+func TestWhatIsAskedOfTheAPI(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.state = loaded(50) })
+		time.Sleep(time.Hour)
+		asked := is(w, func() map[string]int { return w.asked })
+		if n := asked["patch node"] + asked["get node"]; n < 12 || n > 14 {
+			t.Errorf("of the node's conditions %d times in an hour", n)
+		}
+		if n := asked["patch lease"] + asked["create lease"]; n < 12 || n > 15 {
+			t.Errorf("of its load %d times in an hour", n)
+		}
+		if len(asked) != 4 {
+			t.Errorf("%v", asked)
+		}
+	})
+	during(t, func(w *world) { // it moves all the time
+		for i := range 360 {
+			w.set(func() { w.state = loaded(20 + 40*uint64(i%2)) })
+			time.Sleep(10 * time.Second)
+		}
+		if n := is(w, func() int { return w.asked["patch lease"] }); n < 40 || n > 61 {
+			t.Errorf("of a load that moves %d times in an hour", n)
+		}
+	})
+}
+
+// A condition is told as soon as the agent says that it has changed, and goes when the agent is silent.
+func TestConditionsAreTold(t *testing.T) {
+	during(t, func(w *world) {
+		time.Sleep(time.Minute)
+		const none, all = "DiskPressure=False MemoryPressure=False PIDPressure=False", "DiskPressure=Unknown MemoryPressure=Unknown PIDPressure=Unknown"
+		if got := is(w, w.conditions); got != none {
+			t.Error(got)
+		}
+		w.set(func() {
+			w.state = &api.State{Kubelet: true, Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: true}}}
+		})
+		w.events <- api.Event{Seq: 1, Time: time.Now(), Kind: api.EventCondition}
+		if got := is(w, w.conditions); !strings.Contains(got, "MemoryPressure=True") {
+			t.Errorf("at once: %s", got)
+		}
+		w.set(func() { w.state = nil })
+		time.Sleep(verdict.SilentFor + lookEvery)
+		if got := is(w, w.conditions); got != all {
+			t.Errorf("an agent that is silent: %s", got)
+		}
+	})
+}
+
+// Whom it speaks to is said once, and whether they may not understand each other.
+func TestWhomItSpeaksTo(t *testing.T) {
+	for minor, want := range map[int]string{
+		api.Minor - 1: "INFO msg=\"the agent answers\" version=1.2.3", api.Minor: "INFO msg=\"the agent answers\"", api.Minor + 1: "INFO",
+		api.Minor + 2: "WARN msg=\"the agent is more than one minor version away",
+	} {
+		var text strings.Builder
+		w := newWorld()
+		w.minor, w.state.Version = minor, "1.2.3"
+		s := New(Options{Agent: w, Log: slog.New(slog.NewTextHandler(&text, nil))})
+		s.look(t.Context())
+		s.look(t.Context())
+		if got := text.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level="+want) {
+			t.Errorf("%d: %s", minor, got)
+		}
+	}
+}
+
+// What an API does badly is tried again, less and less often, and what it refuses keeps nothing else from being told.
+func TestAnAPIThatMisbehaves(t *testing.T) {
+	for name, fault := range map[string]error{
+		"refuses connections": errors.New("connection refused"), "is overloaded": apierrors.NewTooManyRequests("later", 1),
+		"has a defect": status(http.StatusInternalServerError), "knows another version": status(http.StatusConflict),
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				w.set(func() {
+					w.state = loaded(50)
+					w.fault = func(string) error { return fault }
+				})
+				time.Sleep(time.Hour)
+				n := 0
+				for _, asked := range is(w, func() map[string]int { return w.asked }) {
+					n += asked
+				}
+				if n < 60 || n > 400 {
+					t.Errorf("it is asked %d times in an hour", n)
+				}
+				w.set(func() { w.fault = nil })
+				time.Sleep(2 * time.Minute)
+				if got := is(w, w.conditions); got == "" || !w.lease {
+					t.Errorf("conditions %q, lease %v", got, w.lease)
+				}
+			})
+		})
+	}
+}
+
+// An event that is refused keeps no other waiting, and is sent when it is taken.
+func TestAnEventThatIsRefused(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.state = &api.State{Kubelet: true, Stopped: "it does not help", Headroom: api.HeadroomState{ThresholdBytes: 1, NeededBytes: 2}}
+			w.fault = func(what string) error {
+				if what == "event EvictionsStopped" || what == "event GarbageCollectionFailed" {
+					return status(http.StatusUnprocessableEntity)
+				}
+				return nil
+			}
+		})
+		w.events <- api.Event{Seq: 1, Time: time.Now(), Kind: api.EventGarbage, Message: api.MessageGarbageFails}
+		time.Sleep(5 * time.Minute)
+		if got := is(w, func() []string { return slices.Clone(w.told) }); !slices.Equal(got, []string{"EvictionHeadroomTooSmall"}) {
+			t.Errorf("told %v", got)
+		}
+		w.set(func() { w.fault = nil })
+		time.Sleep(2 * time.Minute)
+		got := is(w, func() []string { return slices.Sorted(slices.Values(w.told)) })
+		if !slices.Equal(got, []string{"EvictionHeadroomTooSmall", "EvictionsStopped", "GarbageCollectionFailed"}) {
+			t.Errorf("told %v", got)
+		}
+	})
+}

@@ -40,7 +40,7 @@ func (c *Cluster) Deploy(name string, replicas int32, behaviour string) {
 func container(behaviour string) v1.Container {
 	return v1.Container{
 		Name: "main", Image: vm.ImageWorkload, ImagePullPolicy: v1.PullIfNotPresent, Args: strings.Fields(behaviour),
-		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("150m")}},
+		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")}},
 	}
 }
 

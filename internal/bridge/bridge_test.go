@@ -102,7 +102,7 @@ func is(p *v1.Pod, kind v1.PodConditionType, status v1.ConditionStatus, reason s
 
 func failed(p *v1.Pod, record string) bool {
 	return p != nil && p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" && p.Status.Message == message &&
-		p.Annotations[verdict.Annotation] == record && is(p, v1.PodReady, v1.ConditionFalse, "PodFailed") &&
+		strings.HasPrefix(p.Annotations[verdict.Annotation], record) && is(p, v1.PodReady, v1.ConditionFalse, "PodFailed") &&
 		is(p, v1.ContainersReady, v1.ConditionFalse, "PodFailed") && is(p, v1.DisruptionTarget, v1.ConditionTrue, "EvictionByJettison")
 }
 
@@ -285,6 +285,7 @@ func TestAStatusThatIsTakenBack(t *testing.T) {
 			pod := running("web", "u1")
 			c.put(pod)
 			r := evicted(pod, 1, api.OutcomeBack)
+			r.Killed.Time = time.Now().Add(-verdict.TakenBackFor) // until then it is its kubelet's
 			a.tell(r)
 			start(t, c, a, nil)
 			for n := 1; n <= 3; n++ {

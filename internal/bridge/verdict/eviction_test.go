@@ -127,7 +127,8 @@ func TestJudge(t *testing.T) {
 		"started after a stop that goes on": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),
 			podOf(startedAt(now, false)), Mark},
 	} {
-		if got := Judge(now, c.record, c.pod); got.Act != c.want || (got.Act == Over || got.Act == Mend) != (got.Why != "") && got.Act != Unmark {
+		got := Judge(now, c.record, c.pod)
+		if said := got.Why != ""; got.Act != c.want || said != (got.Act == Over || got.Act == Mend) && got.Act != Unmark && got.Act != Wait {
 			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Why, c.want)
 		}
 	}

@@ -41,12 +41,14 @@ var mayImport = map[string][]string{
 	"cluster/model":           {},
 	"cluster/deschedule":      {"cluster/model"},
 	"internal/cluster":        {"cluster", "cluster/", "internal/"},
-	"internal/deschedpolicy":  {"cluster/", "internal/"},
-	"internal/descheduling":   {"cluster/", "internal/"},
-	"deploy/oci":              {"deploy/oci"},
-	"deploy/render":           {},
-	"e2e":                     {"e2e/", "api", "deploy/oci"},
-	"e2e/ui":                  {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
+	// Whatever program of the cluster's may build on it, so it knows none.
+	"internal/cluster/kubeclient": {},
+	"internal/deschedpolicy":      {"cluster/", "internal/"},
+	"internal/descheduling":       {"cluster/", "internal/"},
+	"deploy/oci":                  {"deploy/oci"},
+	"deploy/render":               {},
+	"e2e":                         {"e2e/", "api", "deploy/oci"},
+	"e2e/ui":                      {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
 }
 
 // pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.

@@ -13,6 +13,7 @@
 //	pressure.go   taints of the conditions that jettison-bridge posts
 //	marks.go      pods of a node that is not ready
 //	labels.go     labels that follow others
+//	report.go     how nodes and zones are found, for people
 package lifecycle
 
 import (
@@ -62,6 +63,8 @@ type Seen struct {
 	Leases map[string]*coordination.Lease // by the node's name; of the namespace kube-node-lease
 	Pods   func(node string) []*v1.Pod    // those that are bound to a node
 	Read   time.Time                      // since when neither nodes nor leases may have changed without being seen
+	// Came is when a node's heartbeat, and its lease, came to be as they are, by the clock that the step's time is of; nil: just now.
+	Came func(node string) (beat, lease time.Time)
 }
 
 // Kind of a write.
@@ -96,6 +99,7 @@ type Taints struct {
 	Add     []v1.Taint // sorted by key and effect, with the time
 	Remove  []v1.Taint // key and effect
 	Evicted bool       // it is a NoExecute taint of a node that had none: a token of its zone was taken for it
+	Failed  time.Time  // since when the node is not ready; zero: it is
 }
 
 // Mark is a pod whose condition Ready becomes False, if it is not.
@@ -113,7 +117,9 @@ type Actions struct {
 	Events []cluster.Event
 	Zones  map[string]ZoneState // those that have nodes to count
 	Doubt  string               // why the rates are 0 although zones would have one; empty: they are not
-	Next   time.Time            // when Step has to be called again if nothing is seen before; never before now; zero: never
+	// Unread: the time of a node is up, but nothing was read since. It is silent once something was.
+	Unread bool
+	Next   time.Time // when Step has to be called again if nothing is seen before; never before now; zero: never
 }
 
 // Core remembers what silence and rates are counted from. It is for one goroutine.

@@ -157,3 +157,49 @@ func TestReadsThatFailAreDoubt(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
+
+// Whoever has heard nothing cannot say that a node is silent: it may have been heard of meanwhile.
+func TestSilenceIsJudgedByWhatWasRead(t *testing.T) {
+	c, all := New(defaults()), nodes(2, 0)
+	s := seen(all)
+	s.Read = start
+	c.Step(start, s)
+	at := start.Add(51 * time.Second)
+	s.Read = start.Add(49 * time.Second)
+	if out := c.Step(at, s); !out.Unread || len(out.Status)+len(out.Taints) != 0 {
+		t.Errorf("%+v", out)
+	}
+	s.Read = at
+	if out := c.Step(at, s); out.Unread || len(out.Status) != 2 {
+		t.Errorf("%+v", out)
+	}
+	config := defaults() // upstream's behaviour
+	config.Doubt = false
+	c = New(config)
+	s.Read = start
+	c.Step(start, s)
+	if out := c.Step(at, s); out.Unread || len(out.Status) != 2 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// A renewal counts from when it came, not from when it was looked at.
+func TestARenewalCountsFromWhenItCame(t *testing.T) {
+	c, all := New(defaults()), nodes(2, 0)
+	renewed := func(at time.Time) map[string]*coordination.Lease {
+		l := &coordination.Lease{Spec: coordination.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}}}
+		return map[string]*coordination.Lease{"n000": l, "n001": l}
+	}
+	s := seen(all)
+	s.Leases = renewed(start)
+	c.Step(start, s)
+	came := start.Add(10 * time.Second)
+	s.Leases = renewed(came)
+	s.Came = func(string) (time.Time, time.Time) { return start, came }
+	if out := c.Step(start.Add(50*time.Second), s); !out.Next.Equal(came.Add(50 * time.Second)) {
+		t.Errorf("next %v", out.Next.Sub(start))
+	}
+	if out := c.Step(start.Add(61*time.Second), s); len(out.Status) != 2 {
+		t.Errorf("%+v", out)
+	}
+}

@@ -40,6 +40,7 @@ type zone struct {
 type tally struct {
 	ready, notReady int // that count
 	silent          int // of those
+	waiting         int // for a NoExecute taint
 	from, to        time.Time
 	nodes           int
 	last            time.Time // when a node of it was tainted, as far as taints tell

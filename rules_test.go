@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"cluster":                 {},
 	"cluster/lifecycle":       {"cluster"},
 	"cluster/taint":           {"cluster"},
+	"cluster/fence":           {"cluster"},
 	"cluster/model":           {},
 	"cluster/deschedule":      {"cluster/model"},
 	"internal/cluster":        {"cluster", "cluster/", "internal/"},
@@ -53,7 +54,7 @@ var mayImport = map[string][]string{
 
 // pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.
 var pure = []string{"stats", "eviction", "reclaim", "admit", "internal/bridge/verdict",
-	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/model", "cluster/deschedule"}
+	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/fence", "cluster/model", "cluster/deschedule"}
 
 // impure are the imports that a pure package has no use for.
 var impure = []string{
@@ -167,7 +168,7 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 func TestTheAgentStaysLean(t *testing.T) {
 	forbid(t, "cmd/jettison", linked(t, "cmd/jettison"), []string{
 		"k8s.io/client-go", "k8s.io/kubernetes", "go.opentelemetry.io", "github.com/google/go-containerregistry", "testing", "jettison/e2e",
-		"jettison/deploy", "jettison/internal/bridge",
+		"jettison/deploy", "jettison/internal/bridge", "jettison/internal/cluster", "github.com/prometheus/client_golang",
 	})
 }
 

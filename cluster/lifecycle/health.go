@@ -44,7 +44,7 @@ func (s *step) look(n *v1.Node) view {
 		s.again(deadline)
 		return v
 	}
-	if s.config.Doubt && !s.seen.Read.IsZero() && !s.seen.Read.After(deadline) {
+	if !s.seen.Read.IsZero() && !s.seen.Read.After(deadline) {
 		s.out.Unread = true // it may have been heard of since: whoever hears nothing cannot say that another is silent
 		return v
 	}

@@ -55,6 +55,9 @@ type Config struct {
 	LeaveExcluded bool
 	// ExcludeControlPlane: nodes of the control plane count as if they had that label.
 	ExcludeControlPlane bool
+	// FirstWaits: what a zone has at the first step has no token, since another instance may have given one just now, to a node that is back
+	// already and does not show it.
+	FirstWaits bool
 }
 
 // Seen is what is there. Nothing of it is changed or kept.
@@ -128,6 +131,7 @@ type Core struct {
 	records  map[string]*record
 	zones    map[string]*zone
 	doubt    doubt
+	begun    bool // there was a step
 	disorder bool // all zones are fully disrupted: the control plane is more likely cut off than all nodes dead
 }
 
@@ -165,6 +169,7 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 		s.writeMarks(v)
 		v.record.first = false
 	}
+	s.begun = true
 	cluster.SortEvents(s.out.Events)
 	slices.SortFunc(s.out.Marks, func(a, b Mark) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -193,6 +198,7 @@ type view struct {
 	was     v1.ConditionStatus // as the node says
 	fell    bool               // Ready was True, and silence ends that
 	counted bool               // in its zone's state
+	unsaid  bool               // changed is to be written, and cannot be now
 }
 
 // again asks for a step at a time.
@@ -255,7 +261,10 @@ func (s *step) begin(r *record, kind Kind) bool {
 }
 
 func (s *step) writeStatus(v *view) {
-	if len(v.changed) > 0 && s.begin(v.record, WriteStatus) {
+	if len(v.changed) == 0 {
+		return
+	}
+	if v.unsaid = !s.begin(v.record, WriteStatus); !v.unsaid {
 		s.out.Status = append(s.out.Status, Status{Node: v.node.Name, UID: v.node.UID, Conditions: v.changed})
 	}
 }

@@ -70,7 +70,8 @@ func (s *step) writeTaints(v *view) {
 	}
 	s.pressures(c, v, conditions)
 	drawn := s.executes(c, v)
-	if len(c.add)+len(c.remove) == 0 || !s.begin(v.record, WriteTaints) {
+	// A node whose conditions do not say why it has its taints would be a riddle: they come first.
+	if len(c.add)+len(c.remove) == 0 || v.unsaid || !s.begin(v.record, WriteTaints) {
 		return
 	}
 	added := metav1.Time{Time: s.now}

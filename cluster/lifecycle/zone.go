@@ -109,6 +109,9 @@ func (s *step) judgeZones() {
 	s.doubts()
 	for _, z := range s.zones {
 		if z.bucket == nil {
+			if s.config.FirstWaits && !s.begun {
+				z.last = s.now
+			}
 			z.bucket = cluster.NewBucket(s.now, s.config.NodeEvictionRate, z.last)
 		}
 		z.bucket.SetRate(s.now, s.rateOf(z))

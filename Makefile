@@ -33,9 +33,10 @@ step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-build: ## build bin/jettison and bin/jettison-bridge, static binaries for this machine
+build: ## build bin/jettison, bin/jettison-bridge and bin/jettison-cluster, static binaries for this machine
 	$(GO_BUILD) -o bin/jettison ./cmd/jettison
 	$(GO_BUILD) -o bin/jettison-bridge ./cmd/jettison-bridge
+	$(GO_BUILD) -o bin/jettison-cluster ./cmd/jettison-cluster
 
 test: ## install what is missing, build, vet, lint, unit tests, one VM scenario a promise (CI runs this)
 	$(call step,packages,$(MAKE) -s deps)
@@ -109,12 +110,12 @@ alerts: ## test the alert rules with promtool
 		cp $$dir/usr/bin/promtool bin/ && rm -r $$dir; }
 	go test -count=1 -v ./deploy/monitoring
 
-manifests: ## print what kubectl would apply: make manifests [OVERLAY=containerd|crio|k3s|least-privilege|bridge]
-	@cd deploy/render && go run . ../overlays/$(OVERLAY)
+manifests: ## print what kubectl would apply: make manifests [OVERLAY=containerd|crio|k3s|least-privilege|bridge|cluster]
+	@cd deploy/render && go run . $(if $(filter cluster,$(OVERLAY)),../cluster,../overlays/$(OVERLAY))
 
-image: ## write dist/jettison.tar and dist/jettison-bridge.tar, OCI images for amd64 and arm64, without a daemon
+image: ## write dist/jettison.tar, dist/jettison-bridge.tar and dist/jettison-cluster.tar, OCI images for amd64 and arm64, without a daemon
 	@mkdir -p dist
-	@for name in jettison jettison-bridge; do for arch in amd64 arm64; do \
+	@for name in jettison jettison-bridge jettison-cluster; do for arch in amd64 arm64; do \
 		GOARCH=$$arch $(GO_BUILD) -o bin/$$name-linux-$$arch ./cmd/$$name || exit 1; done; \
 		go run ./deploy/oci/mkimage -image $$name -o dist/$$name.tar amd64=bin/$$name-linux-amd64 arm64=bin/$$name-linux-arm64 || exit 1; done
 
@@ -130,7 +131,7 @@ release: image deb ## write dist/: packages, tarballs and images for amd64 and a
 		cp bin/jettison-linux-$$arch bin/$$name/jettison && cp -r README.md CHANGELOG.md CONTRIBUTING.md docs deploy/systemd/jettison.service bin/$$name && \
 		tar --sort=name --mtime=@$(SOURCE_DATE) --owner=0 --group=0 --numeric-owner -C bin -cf - $$name | gzip -9n > dist/$$name.tar.gz && \
 		rm -r bin/$$name || exit 1; done
-	@cd dist && sha256sum jettison.tar jettison-bridge.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
+	@cd dist && sha256sum jettison.tar jettison-bridge.tar jettison-cluster.tar jettison_$(DEB_VERSION)_*.deb jettison-$(VERSION)-linux-*.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 demo: deps build ## boot a node, let a pod leak, watch the agent save the node (about a minute)
 	@go run ./e2e/demo

@@ -38,21 +38,24 @@ var mayImport = map[string][]string{
 	"cluster":                 {},
 	"cluster/lifecycle":       {"cluster"},
 	"cluster/taint":           {"cluster"},
+	"cluster/fence":           {"cluster"},
 	"cluster/model":           {},
 	"cluster/deschedule":      {"cluster/model"},
 	"internal/cluster":        {"cluster", "cluster/", "internal/"},
-	"internal/deschedpolicy":  {"cluster/", "internal/"},
-	"internal/descheduling":   {"cluster/", "internal/"},
-	"deploy/oci":              {"deploy/oci"},
-	"deploy/render":           {},
-	"e2e":                     {"e2e/", "api", "deploy/oci"},
-	"e2e/cluster/bridges":     {"internal/bridge"}, // many of them in one process
-	"e2e/ui":                  {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
+	// Whatever program of the cluster's may build on it, so it knows none.
+	"internal/cluster/kubeclient": {},
+	"internal/deschedpolicy":      {"cluster/", "internal/"},
+	"internal/descheduling":       {"cluster/", "internal/"},
+	"deploy/oci":                  {"deploy/oci"},
+	"deploy/render":               {},
+	"e2e":                         {"e2e/", "api", "deploy/oci"},
+	"e2e/cluster/bridges":         {"internal/bridge"},                   // many of them in one process
+	"e2e/ui":                      {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
 }
 
 // pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.
 var pure = []string{"stats", "eviction", "reclaim", "admit", "internal/bridge/verdict",
-	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/model", "cluster/deschedule"}
+	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/fence", "cluster/model", "cluster/deschedule"}
 
 // impure are the imports that a pure package has no use for.
 var impure = []string{
@@ -166,7 +169,7 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 func TestTheAgentStaysLean(t *testing.T) {
 	forbid(t, "cmd/jettison", linked(t, "cmd/jettison"), []string{
 		"k8s.io/client-go", "k8s.io/kubernetes", "go.opentelemetry.io", "github.com/google/go-containerregistry", "testing", "jettison/e2e",
-		"jettison/deploy", "jettison/internal/bridge",
+		"jettison/deploy", "jettison/internal/bridge", "jettison/internal/cluster", "github.com/prometheus/client_golang",
 	})
 }
 

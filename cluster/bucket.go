@@ -64,6 +64,16 @@ func (b *Bucket) Take(now time.Time) bool {
 	return true
 }
 
+// Nth is when the nth token from now on is there, n from 1; the zero time: none will be, at this rate.
+func (b *Bucket) Nth(now time.Time, n int) time.Time {
+	next := b.Next(now)
+	if next.IsZero() || b.rate >= NoLimit {
+		return next
+	}
+	wait := float64(n-1) * float64(interval(b.rate))
+	return next.Add(time.Duration(min(wait, math.MaxInt64/4)))
+}
+
 // Next is when a token is there; the zero time: none will be, at this rate.
 func (b *Bucket) Next(now time.Time) time.Time {
 	switch {

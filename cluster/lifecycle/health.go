@@ -44,6 +44,10 @@ func (s *step) look(n *v1.Node) view {
 		s.again(deadline)
 		return v
 	}
+	if !s.seen.Read.IsZero() && !s.seen.Read.After(deadline) {
+		s.out.Unread = true // it may have been heard of since: whoever hears nothing cannot say that another is silent
+		return v
+	}
 	if r.silent.IsZero() {
 		r.silent = deadline
 	}
@@ -68,11 +72,12 @@ func (s *step) since(r *record, ready *v1.NodeCondition, deadline time.Time) tim
 // clock was set right has not died of it.
 func (s *step) hear(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coordination.Lease) {
 	heard := r.heard
+	beaten, leased := s.came(n.Name)
 	switch {
 	case r.first:
 		heard = s.firstHeard(n, ready, lease)
 	case r.ready != (ready != nil), ready != nil && !r.beat.Equal(&ready.LastHeartbeatTime):
-		heard = s.now
+		heard = latest(heard, beaten)
 	}
 	if r.ready = ready != nil; r.ready {
 		r.beat = ready.LastHeartbeatTime
@@ -87,7 +92,7 @@ func (s *step) hear(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coord
 		case !r.leased:
 			heard = latest(heard, s.stamped(lease.ManagedFields))
 		case !r.renew.Equal(&renew):
-			heard = s.now
+			heard = latest(heard, leased)
 		}
 		r.leased, r.renew = true, renew
 	}
@@ -95,6 +100,15 @@ func (s *step) hear(n *v1.Node, r *record, ready *v1.NodeCondition, lease *coord
 		r.said = false
 	}
 	r.heard = heard
+}
+
+// came is when a node's heartbeat, and its lease, came to be as they are.
+func (s *step) came(name string) (beat, lease time.Time) {
+	if s.seen.Came == nil {
+		return s.now, s.now
+	}
+	beat, lease = s.seen.Came(name)
+	return s.past(beat), s.past(lease)
 }
 
 // firstHeard is when a node was heard of that nobody has watched: by the API server's stamp on its lease, or on the status that its kubelet

@@ -13,6 +13,7 @@
 //	pressure.go   taints of the conditions that jettison-bridge posts
 //	marks.go      pods of a node that is not ready
 //	labels.go     labels that follow others
+//	report.go     how nodes and zones are found, for people
 package lifecycle
 
 import (
@@ -54,6 +55,9 @@ type Config struct {
 	LeaveExcluded bool
 	// ExcludeControlPlane: nodes of the control plane count as if they had that label.
 	ExcludeControlPlane bool
+	// FirstWaits: what a zone has at the first step has no token, since another instance may have given one just now, to a node that is back
+	// already and does not show it.
+	FirstWaits bool
 }
 
 // Seen is what is there. Nothing of it is changed or kept.
@@ -62,6 +66,8 @@ type Seen struct {
 	Leases map[string]*coordination.Lease // by the node's name; of the namespace kube-node-lease
 	Pods   func(node string) []*v1.Pod    // those that are bound to a node
 	Read   time.Time                      // since when neither nodes nor leases may have changed without being seen
+	// Came is when a node's heartbeat, and its lease, came to be as they are, by the clock that the step's time is of; nil: just now.
+	Came func(node string) (beat, lease time.Time)
 }
 
 // Kind of a write.
@@ -96,6 +102,7 @@ type Taints struct {
 	Add     []v1.Taint // sorted by key and effect, with the time
 	Remove  []v1.Taint // key and effect
 	Evicted bool       // it is a NoExecute taint of a node that had none: a token of its zone was taken for it
+	Failed  time.Time  // since when the node is not ready; zero: it is
 }
 
 // Mark is a pod whose condition Ready becomes False, if it is not.
@@ -113,7 +120,9 @@ type Actions struct {
 	Events []cluster.Event
 	Zones  map[string]ZoneState // those that have nodes to count
 	Doubt  string               // why the rates are 0 although zones would have one; empty: they are not
-	Next   time.Time            // when Step has to be called again if nothing is seen before; never before now; zero: never
+	// Unread: the time of a node is up, but nothing was read since. It is silent once something was.
+	Unread bool
+	Next   time.Time // when Step has to be called again if nothing is seen before; never before now; zero: never
 }
 
 // Core remembers what silence and rates are counted from. It is for one goroutine.
@@ -122,6 +131,7 @@ type Core struct {
 	records  map[string]*record
 	zones    map[string]*zone
 	doubt    doubt
+	begun    bool // there was a step
 	disorder bool // all zones are fully disrupted: the control plane is more likely cut off than all nodes dead
 }
 
@@ -159,6 +169,7 @@ func (c *Core) Step(now time.Time, seen Seen) *Actions {
 		s.writeMarks(v)
 		v.record.first = false
 	}
+	s.begun = true
 	cluster.SortEvents(s.out.Events)
 	slices.SortFunc(s.out.Marks, func(a, b Mark) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -187,6 +198,7 @@ type view struct {
 	was     v1.ConditionStatus // as the node says
 	fell    bool               // Ready was True, and silence ends that
 	counted bool               // in its zone's state
+	unsaid  bool               // changed is to be written, and cannot be now
 }
 
 // again asks for a step at a time.
@@ -249,7 +261,10 @@ func (s *step) begin(r *record, kind Kind) bool {
 }
 
 func (s *step) writeStatus(v *view) {
-	if len(v.changed) > 0 && s.begin(v.record, WriteStatus) {
+	if len(v.changed) == 0 {
+		return
+	}
+	if v.unsaid = !s.begin(v.record, WriteStatus); !v.unsaid {
 		s.out.Status = append(s.out.Status, Status{Node: v.node.Name, UID: v.node.UID, Conditions: v.changed})
 	}
 }

@@ -157,3 +157,87 @@ func TestReadsThatFailAreDoubt(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
+
+// Whoever has heard nothing cannot say that a node is silent: it may have been heard of meanwhile.
+func TestSilenceIsJudgedByWhatWasRead(t *testing.T) {
+	c, all := New(defaults()), nodes(2, 0)
+	s := seen(all)
+	s.Read = start
+	c.Step(start, s)
+	at := start.Add(51 * time.Second)
+	s.Read = start.Add(49 * time.Second)
+	if out := c.Step(at, s); !out.Unread || len(out.Status)+len(out.Taints) != 0 {
+		t.Errorf("%+v", out)
+	}
+	s.Read = at
+	if out := c.Step(at, s); out.Unread || len(out.Status) != 2 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// A renewal counts from when it came, not from when it was looked at.
+func TestARenewalCountsFromWhenItCame(t *testing.T) {
+	c, all := New(defaults()), nodes(2, 0)
+	renewed := func(at time.Time) map[string]*coordination.Lease {
+		l := &coordination.Lease{Spec: coordination.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}}}
+		return map[string]*coordination.Lease{"n000": l, "n001": l}
+	}
+	s := seen(all)
+	s.Leases = renewed(start)
+	c.Step(start, s)
+	came := start.Add(10 * time.Second)
+	s.Leases = renewed(came)
+	s.Came = func(string) (time.Time, time.Time) { return start, came }
+	if out := c.Step(start.Add(50*time.Second), s); !out.Next.Equal(came.Add(50 * time.Second)) {
+		t.Errorf("next %v", out.Next.Sub(start))
+	}
+	if out := c.Step(start.Add(61*time.Second), s); len(out.Status) != 2 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// Taints that follow from conditions wait until those are written.
+func TestConditionsComeBeforeTheirTaints(t *testing.T) {
+	c, all := New(defaults()), nodes(2, 0)
+	c.Step(start, seen(all))
+	at := start.Add(51 * time.Second)
+	out := c.Step(at, seen(all))
+	if len(out.Status) != 2 || len(out.Taints) != 2 {
+		t.Fatalf("%+v", out)
+	}
+	for _, n := range []string{"n000", "n001"} {
+		c.End(at, n, all[n].UID, WriteStatus, n == "n000")
+		c.End(at, n, all[n].UID, WriteTaints, false)
+	}
+	silent := all["n000"].DeepCopy()
+	silent.Status.Conditions[0].Status = v1.ConditionUnknown
+	all["n000"] = silent
+	out = c.Step(at.Add(249*time.Millisecond), seen(all))
+	if len(out.Status)+len(out.Taints) != 0 {
+		t.Errorf("%+v", out)
+	}
+	c.End(at.Add(249*time.Millisecond), "n001", all["n001"].UID, WriteStatus, false) // for longer
+	out = c.Step(at.Add(251*time.Millisecond), seen(all))
+	if len(out.Taints) != 1 || out.Taints[0].Node != "n000" {
+		t.Errorf("%+v", out.Taints)
+	}
+}
+
+// Where another instance may have given a token just now, the first waits.
+func TestTheFirstTokenWaits(t *testing.T) {
+	config := defaults()
+	config.FirstWaits = true
+	c, all := New(config), nodes(1, 1)
+	for _, after := range []time.Duration{0, 9 * time.Second} {
+		out := c.Step(start.Add(after), seen(all))
+		for _, w := range out.Taints {
+			if w.Evicted {
+				t.Errorf("after %v: %+v", after, w)
+			}
+			c.End(start, w.Node, w.UID, WriteTaints, true)
+		}
+	}
+	if out := c.Step(start.Add(10*time.Second), seen(all)); len(out.Taints) != 1 || !out.Taints[0].Evicted {
+		t.Errorf("%+v", out.Taints)
+	}
+}

@@ -26,7 +26,7 @@ var byBridge = []struct {
 // pressures says which taints of those a node is to have.
 func (s *step) pressures(c *change, v *view, conditions []v1.NodeCondition) {
 	for _, b := range byBridge {
-		holds := s.config.PressureTaint != PressureOff && s.pressed(v.record, conditions, b.condition)
+		holds := s.config.PressureTaint != PressureOff && s.pressed(v.node.Name, v.record, conditions, b.condition)
 		c.want(b.key, v1.TaintEffectPreferNoSchedule, holds && s.config.PressureTaint != PressureHard)
 		c.want(b.key, v1.TaintEffectNoSchedule, holds && s.config.PressureTaint == PressureHard)
 	}
@@ -34,7 +34,7 @@ func (s *step) pressures(c *change, v *view, conditions []v1.NodeCondition) {
 
 // pressed reports whether a condition holds and is fresh. Its heartbeat is the node's clock's: at first sight that is believed, if it is
 // not in the future; later it is fresh as long as it changes.
-func (s *step) pressed(r *record, conditions []v1.NodeCondition, t v1.NodeConditionType) bool {
+func (s *step) pressed(name string, r *record, conditions []v1.NodeCondition, t v1.NodeConditionType) bool {
 	for i := range conditions {
 		at := conditions[i].LastHeartbeatTime
 		if conditions[i].Type != t {
@@ -45,7 +45,8 @@ func (s *step) pressed(r *record, conditions []v1.NodeCondition, t v1.NodeCondit
 		case !known:
 			last = beat{at: at, heard: s.past(at.Time)}
 		case !last.at.Equal(&at):
-			last = beat{at: at, heard: s.now}
+			came, _ := s.came(name)
+			last = beat{at: at, heard: came}
 		}
 		r.pressure[t] = last
 		if conditions[i].Status != v1.ConditionTrue || s.now.Sub(last.heard) >= freshFor {

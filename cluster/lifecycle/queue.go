@@ -56,7 +56,10 @@ func (s *step) drawTokens() {
 		if s.zones[key].bucket.Rate() == 0 {
 			v.record.drawn = false
 		}
-		if s.waits(v) && !v.record.drawn {
+		if !s.waits(v) {
+			continue
+		}
+		if s.zones[key].waiting++; !v.record.drawn {
 			waiting[key] = append(waiting[key], v)
 		}
 	}

@@ -40,6 +40,7 @@ type zone struct {
 type tally struct {
 	ready, notReady int // that count
 	silent          int // of those
+	waiting         int // for a NoExecute taint
 	from, to        time.Time
 	nodes           int
 	last            time.Time // when a node of it was tainted, as far as taints tell
@@ -108,6 +109,9 @@ func (s *step) judgeZones() {
 	s.doubts()
 	for _, z := range s.zones {
 		if z.bucket == nil {
+			if s.config.FirstWaits && !s.begun {
+				z.last = s.now
+			}
 			z.bucket = cluster.NewBucket(s.now, s.config.NodeEvictionRate, z.last)
 		}
 		z.bucket.SetRate(s.now, s.rateOf(z))

@@ -9,6 +9,7 @@
 //	taint.go   Config, Core, Seen, Actions, Step
 //	due.go     when a pod has to go
 //	stamp.go   taints that do not say since when they are there
+//	explain.go what each taint means for a pod
 package taint
 
 import (
@@ -147,7 +148,7 @@ func (s *step) node(n *v1.Node) {
 		return
 	}
 	for _, p := range s.seen.Pods(n.Name) {
-		if leaves(p) {
+		if Leaves(p) {
 			continue
 		}
 		at, by, ever := deadline(taints, p.Spec.Tolerations)
@@ -166,8 +167,8 @@ func (s *step) node(n *v1.Node) {
 	}
 }
 
-// leaves reports whether a pod needs no eviction: it is going, or nothing of it runs any more.
-func leaves(p *v1.Pod) bool {
+// Leaves reports whether a pod needs no eviction: it is going, or nothing of it runs any more.
+func Leaves(p *v1.Pod) bool {
 	return p.DeletionTimestamp != nil || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 

@@ -1,47 +1,158 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"jettison/internal/cluster/config"
+	"jettison/internal/cluster/kubeclient"
+	"jettison/internal/cluster/nodes"
 	"jettison/internal/cluster/replay"
+	"jettison/internal/cluster/report"
+	"jettison/internal/show"
+	"jettison/internal/terminal"
 )
 
-func nodesCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
-	var frames, path string
-	var flags *config.Flags
+// nodesFlags are those of `nodes`.
+type nodesFlags struct {
+	frames, path, kubeconfig, format, level, output string
+	status                                          bool
+	over                                            *config.Flags
+}
+
+func nodesCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
+	var o nodesFlags
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "Node lifecycle and taint eviction",
 		Long: `nodes decides what kube-controller-manager's node-lifecycle-controller and taint-eviction-controller decide: which nodes are
-silent, which taints, labels and conditions they get, and which pods have to leave.
+silent, which taints, labels and conditions they get, and which pods have to leave. It watches the cluster and acts, in one replica at a
+time, until it is told to stop. --mode says how much of it: observe writes nothing and says what it would do; replace is for a cluster
+whose controller manager runs with --controllers=*,-node-lifecycle-controller,-taint-eviction-controller, and does not begin while somebody
+else writes the same taints; fence only takes nodes out of service that a check confirms dead. docs/cluster.md has all of it.
+
+--status asks the one that runs at --address how all nodes are; "explain" what becomes of a node's pods, or a pod.
 
 --replay reads frames, one JSON object a line, and prints for each what is decided, a JSON object a line; nothing is written anywhere.
 docs/cluster.md has the format. "-" reads standard input. A malformed frame, or a time that goes backwards, ends it with exit code 1 and the
 line and field.`,
-		Example: "  jettison-cluster nodes --replay frames.jsonl\n" +
+		Example: "  jettison-cluster nodes --mode observe --kubeconfig ~/.kube/config\n" +
+			"  jettison-cluster nodes --config cluster.yaml\n" +
+			"  jettison-cluster nodes --status\n" +
+			"  jettison-cluster nodes --replay frames.jsonl\n" +
 			"  jettison-cluster nodes --replay - --config cluster.yaml --node-eviction-rate=20 < frames.jsonl",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if frames == "" {
-				return usageError{errors.New("nodes needs --replay FRAMES.jsonl: see jettison-cluster nodes --help")}
+			if o.status && o.frames != "" {
+				return usageError{errors.New("nodes: --status and --replay exclude each other")}
 			}
-			c, err := config.Load(cmd.Context(), path)
+			c, err := config.Load(cmd.Context(), o.path)
 			if err == nil {
-				err = flags.Over(c)
+				err = o.over.Over(c)
 			}
-			if err != nil {
+			switch {
+			case err != nil:
 				return usageError{err}
+			case o.frames != "":
+				return replay.Run(cmd.Context(), replay.Options{Path: o.frames, Stdin: stdin, Config: c}, stdout)
+			case o.status:
+				return printStatus(cmd.Context(), c.Address, o.output, stdout)
 			}
-			return replay.Run(cmd.Context(), replay.Options{Path: frames, Stdin: stdin, Config: c}, stdout)
+			return o.run(cmd.Context(), c, stderr)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&frames, "replay", "", "file of frames to decide on; - is standard input")
-	f.StringVar(&path, "config", "", "configuration file")
-	flags = config.AddFlags(f)
+	f.StringVar(&o.frames, "replay", "", "file of frames to decide on; - is standard input")
+	f.StringVar(&o.path, "config", "", "configuration file")
+	f.BoolVar(&o.status, "status", false, "print how all nodes are, as the one that runs at --address finds them")
+	f.StringVarP(&o.output, "output", "o", string(show.AsTable), "of --status: table, wide, json or yaml")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says where the API is (default the pod's service account)")
+	f.StringVar(&o.format, "log-format", "text", "text or json")
+	f.StringVar(&o.level, "log-level", "info", "debug, info, warn or error")
+	o.over = config.AddFlags(f)
+	nested := explainCommand(stdout)
+	nested.Hidden = true // for who looks for it here
+	cmd.AddCommand(nested)
+	return cmd
+}
+
+// run runs until it is told to stop.
+func (o *nodesFlags) run(ctx context.Context, c *config.Cluster, stderr io.Writer) error {
+	log, err := logger(stderr, o.format, o.level)
+	if err != nil {
+		return usageError{err}
+	}
+	klog.SetSlogLogger(log) // what client-go has to say
+	api, err := kubeclient.Config(kubeclient.Options{
+		Kubeconfig: o.kubeconfig, QPS: c.KubeAPIQPS, Burst: int(c.KubeAPIBurst), UserAgent: "jettison-cluster/" + version,
+	})
+	if err != nil {
+		return usageError{err}
+	}
+	return nodes.Run(ctx, nodes.Options{Config: c, API: api, Version: version, Log: log})
+}
+
+func logger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: want text or json", format)
+}
+
+func printStatus(ctx context.Context, address, output string, stdout *terminal.Screen) error {
+	format, err := show.ParseFormat(output)
+	if err != nil {
+		return usageError{err}
+	}
+	var s report.Status
+	if err := report.Ask(ctx, address, report.StatusPath, "", &s); err != nil {
+		return err
+	}
+	return s.Print(stdout, format)
+}
+
+// explainCommand is `explain`, and `nodes explain`.
+func explainCommand(stdout *terminal.Screen) *cobra.Command {
+	var address, output string
+	cmd := &cobra.Command{
+		Use:   "explain NODE|POD",
+		Short: "Say which pods have to leave a node, when, and because of which taint",
+		Long: `explain says of a pod, or of each pod of a node, which taint it does not tolerate for ever, by which toleration it stays how long,
+and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default. It asks the jettison-cluster nodes that runs at --address.`,
+		Example: "  jettison-cluster explain node-1\n  jettison-cluster explain shop/web-0 -o json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usageError{fmt.Errorf("explain wants one node or pod, got %d arguments: see %s --help", len(args), cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, err := show.ParseFormat(output)
+			if err != nil {
+				return usageError{err}
+			}
+			var e report.Explanation
+			if err := report.Ask(cmd.Context(), address, report.ExplainPath, args[0], &e); err != nil {
+				return err
+			}
+			return e.Print(stdout, format)
+		},
+	}
+	cmd.Flags().StringVar(&address, "address", config.DefaultAddress, "where jettison-cluster nodes serves its status")
+	cmd.Flags().StringVarP(&output, "output", "o", string(show.AsTable), "table, wide, json or yaml")
 	return cmd
 }

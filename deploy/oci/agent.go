@@ -24,5 +24,19 @@ func Bridge(binaries map[string]string) Image {
 	}
 }
 
+// Cluster is that of what a cluster has once, likewise.
+func Cluster(binaries map[string]string) Image {
+	return Image{
+		Name:       "localhost/jettison-cluster:dev",
+		Binaries:   binaries,
+		Path:       "/jettison-cluster",
+		Entrypoint: []string{"/jettison-cluster"},
+		Cmd:        []string{"nodes"},
+		Labels:     map[string]string{"org.opencontainers.image.title": "jettison-cluster"},
+	}
+}
+
 // Images are those that are shipped, by the name of the binary.
-var Images = map[string]func(binaries map[string]string) Image{"jettison": Agent, "jettison-bridge": Bridge}
+var Images = map[string]func(binaries map[string]string) Image{
+	"jettison": Agent, "jettison-bridge": Bridge, "jettison-cluster": Cluster,
+}

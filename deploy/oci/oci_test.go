@@ -122,7 +122,9 @@ func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 
 // An image is the binary on nothing, for each architecture, under the name that its DaemonSet asks for.
 func TestImages(t *testing.T) {
-	for name, manifest := range map[string]string{"jettison": "../base/daemonset.yaml", "jettison-bridge": "../components/bridge/daemonset.yaml"} {
+	for name, manifest := range map[string]string{
+		"jettison": "../base/daemonset.yaml", "jettison-bridge": "../components/bridge/daemonset.yaml", "jettison-cluster": "../cluster/deployment.yaml",
+	} {
 		t.Run(name, func(t *testing.T) { testImage(t, name, manifest) })
 	}
 }
@@ -178,7 +180,7 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for of, want := range map[string]Image{"scratch": Agent(nil), "scratch AS bridge": Bridge(nil)} {
+	for of, want := range map[string]Image{"scratch": Agent(nil), "scratch AS bridge": Bridge(nil), "scratch AS cluster": Cluster(nil)} {
 		if got := stageOf(t, string(text), of); !reflect.DeepEqual(got, Image{
 			Path: want.Path, Entrypoint: want.Entrypoint, Cmd: want.Cmd, Labels: want.Labels,
 		}) {

@@ -12,7 +12,7 @@ import (
 
 func main() {
 	out := flag.String("o", "", "the tar file to write")
-	name := flag.String("image", "jettison", "which program's: jettison or jettison-bridge")
+	name := flag.String("image", "jettison", "which program's: jettison, jettison-bridge or jettison-cluster")
 	flag.Parse()
 	binaries := map[string]string{}
 	for _, arg := range flag.Args() {
@@ -27,7 +27,7 @@ func main() {
 	}
 	image, ok := oci.Images[*name]
 	if !ok {
-		fail(fmt.Errorf("-image %q: want jettison or jettison-bridge", *name))
+		fail(fmt.Errorf("-image %q: want jettison, jettison-bridge or jettison-cluster", *name))
 	}
 	digest, err := image(binaries).Write(*out)
 	if err != nil {

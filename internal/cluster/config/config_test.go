@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,24 +15,33 @@ const header = "apiVersion: jettison/v1alpha1\nkind: ClusterConfiguration\n"
 
 func TestWhatIsWrongIsSaidWithItsLine(t *testing.T) {
 	for text, says := range map[string]string{
-		"":                                        "line 1: the file is empty",
-		"- 1\n":                                   "line 1: want fields",
-		"kind: AgentConfig\n":                     `line 1: apiVersion "", kind "AgentConfig": want jettison/v1alpha1, ClusterConfiguration`,
-		header + "doupt: false":                   `line 3: unknown field "doupt": did you mean "doubt"?`,
-		header + "doubt: 7":                       `line 3: doubt: want true or false, got "7"`,
-		header + "doubt: [1]":                     `line 3: doubt: want true or false`,
-		header + "\ndoubt: true\ndoubt: true":     "line 5: doubt is set a second time, first on line 4",
-		header + "nodeMonitorGracePeriod: 50":     `line 3: nodeMonitorGracePeriod: want a duration as 1m30s, got "50"`,
-		header + "nodeMonitorGracePeriod: 0s":     "line 3: nodeMonitorGracePeriod: 0s is not above 0",
-		header + "nodeEvictionRate: -1":           "line 3: nodeEvictionRate: -1 is no rate",
-		header + "nodeEvictionRate: .nan":         "line 3: nodeEvictionRate: NaN is no rate",
-		header + "largeClusterSizeThreshold: 1.5": `line 3: largeClusterSizeThreshold: want a whole number, got "1.5"`,
-		header + "largeClusterSizeThreshold: -1":  "line 3: largeClusterSizeThreshold: -1 is negative",
-		header + "unhealthyZoneThreshold: 55":     "line 3: unhealthyZoneThreshold: 55 is no share",
-		header + "pressureTaint: soft":            `line 3: pressureTaint: "soft" is none of its values: want prefer, hard or off`,
-		header + "excludedNodes: ''":              `line 3: excludedNodes: "" is none of its values: want taint or leave`,
-		header + "---\n" + header:                 "line 3: the file holds more than one document",
-		header + "a: b: c":                        "not YAML",
+		"":                                                         "line 1: the file is empty",
+		"- 1\n":                                                    "line 1: want fields",
+		"kind: AgentConfig\n":                                      `line 1: apiVersion "", kind "AgentConfig": want jettison/v1alpha1, ClusterConfiguration`,
+		header + "doupt: false":                                    `line 3: unknown field "doupt": did you mean "doubt"?`,
+		header + "doubt: 7":                                        `line 3: doubt: want true or false, got "7"`,
+		header + "doubt: [1]":                                      `line 3: doubt: want true or false`,
+		header + "\ndoubt: true\ndoubt: true":                      "line 5: doubt is set a second time, first on line 4",
+		header + "nodeMonitorGracePeriod: 50":                      `line 3: nodeMonitorGracePeriod: want a duration as 1m30s, got "50"`,
+		header + "nodeMonitorGracePeriod: 0s":                      "line 3: nodeMonitorGracePeriod: 0s is not above 0",
+		header + "nodeEvictionRate: -1":                            "line 3: nodeEvictionRate: -1 is no rate",
+		header + "nodeEvictionRate: .nan":                          "line 3: nodeEvictionRate: NaN is no rate",
+		header + "largeClusterSizeThreshold: 1.5":                  `line 3: largeClusterSizeThreshold: want a whole number, got "1.5"`,
+		header + "largeClusterSizeThreshold: -1":                   "line 3: largeClusterSizeThreshold: -1 is negative",
+		header + "unhealthyZoneThreshold: 55":                      "line 3: unhealthyZoneThreshold: 55 is no share",
+		header + "pressureTaint: soft":                             `line 3: pressureTaint: "soft" is none of its values: want prefer, hard or off`,
+		header + "excludedNodes: ''":                               `line 3: excludedNodes: "" is none of its values: want taint or leave`,
+		header + "---\n" + header:                                  "line 3: the file holds more than one document",
+		header + "a: b: c":                                         "not YAML",
+		header + "mode: fence":                                     "line 3: mode: fence needs a check: set fenceCommand or fenceURL",
+		header + "mode: act":                                       `line 3: mode: "act" is none of its values: want observe, fence or replace`,
+		header + "fenceCommand: check":                             `line 3: fenceCommand: want a list of texts, got "check"`,
+		header + "fenceCommand: [check]":                           `line 3: fenceCommand: "check": want the program's whole path`,
+		header + "fenceURL: bmc/dead":                              `line 3: fenceURL: "bmc/dead": want http://HOST/`,
+		header + "fenceURL: http://b\nfenceCommand: [/c]":          "line 3: fenceURL: fenceCommand is set, too",
+		header + "leaderElectLeaseDuration: 9s":                    "line 3: leaderElectLeaseDuration: renew deadline 10s: want more than 0 and less",
+		header + "kubeAPIQPS: 0":                                   "line 3: kubeAPIQPS: 0 is no rate",
+		header + "address: '10270'":                                `line 3: address: "10270": want HOST:PORT`,
 		header + "podEvictionRate: 2\nnodeStartupGracePeriod: -1s": "line 4: nodeStartupGracePeriod: -1s is not above 0",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
@@ -75,5 +85,17 @@ func TestTheDefaultsAreUpstreams(t *testing.T) {
 	if c.NodeMonitorPeriod != 5*time.Second || c.NodeMonitorGracePeriod != 50*time.Second || c.NodeStartupGracePeriod != time.Minute ||
 		c.NodeEvictionRate != 0.1 || c.SecondaryNodeEvictionRate != 0.01 || c.LargeClusterSizeThreshold != 50 || c.UnhealthyZoneThreshold != 0.55 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Each field is a flag, too.
+func TestEachFieldIsAFlag(t *testing.T) {
+	set := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	AddFlags(set)
+	fields := reflect.TypeFor[Cluster]()
+	for i := range fields.NumField() {
+		if name := flagOf(fields.Field(i).Tag.Get("yaml")); set.Lookup(name) == nil {
+			t.Errorf("%s has no flag --%s", fields.Field(i).Name, name)
+		}
 	}
 }

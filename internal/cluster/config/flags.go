@@ -2,6 +2,9 @@ package config
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 )
@@ -32,27 +35,61 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 	set.StringVar(&c.ExcludedNodes, "excluded-nodes", c.ExcludedNodes, "nodes that are excluded from disruption: taint or leave")
 	set.StringVar(&c.ControlPlaneNodes, "control-plane-nodes", c.ControlPlaneNodes, "nodes of the control plane: count or exclude")
 	set.Float64Var(&c.PodEvictionRate, "pod-eviction-rate", c.PodEvictionRate, "pods a second that leave a zone; 0: as many as have to")
+	c.addProgram(set)
 	return &Flags{set: set, values: c}
+}
+
+// addProgram adds the flags of what a replay does not need.
+func (c *Cluster) addProgram(set *pflag.FlagSet) {
+	set.StringVar(&c.Mode, "mode", c.Mode, "observe: say what would be done; fence: take nodes out of service that a check confirms dead; replace: act")
+	set.DurationVar(&c.ReplaceQuiet, "replace-quiet", c.ReplaceQuiet, "begin to act once no other controller wrote taints of nodes for so long")
+	set.BoolVar(&c.RespectPDB, "respect-pdb", c.RespectPDB, "evict pods as their disruption budgets allow before they are deleted")
+	set.DurationVar(&c.PDBTimeout, "pdb-timeout", c.PDBTimeout, "delete a pod that no budget lets go so long after its deadline")
+	set.StringArrayVar(&c.FenceCommand, "fence-command", c.FenceCommand,
+		"program, and in further flags its arguments, that confirms a node dead; {node}, {providerID} and {address} are filled in")
+	set.StringVar(&c.FenceURL, "fence-url", c.FenceURL, "what is asked instead of a program")
+	set.DurationVar(&c.FenceAfter, "fence-after", c.FenceAfter, "ask so long after a node became Unknown")
+	set.DurationVar(&c.FenceEvery, "fence-every", c.FenceEvery, "ask again so long after an answer that did not confirm it")
+	set.DurationVar(&c.FenceTimeout, "fence-timeout", c.FenceTimeout, "how long an answer is waited for")
+	set.BoolVar(&c.LeaderElect, "leader-elect", c.LeaderElect, "act in one replica at a time")
+	set.DurationVar(&c.LeaderElectLeaseDuration, "leader-elect-lease-duration", c.LeaderElectLeaseDuration,
+		"without a renewal for so long another replica takes over")
+	set.DurationVar(&c.LeaderElectRenewDeadline, "leader-elect-renew-deadline", c.LeaderElectRenewDeadline,
+		"a leader stops when it could not renew for so long")
+	set.DurationVar(&c.LeaderElectRetryPeriod, "leader-elect-retry-period", c.LeaderElectRetryPeriod, "time between two tries, at most")
+	set.StringVar(&c.LeaderElectResourceName, "leader-elect-resource-name", c.LeaderElectResourceName, "the Lease that replicas share")
+	set.StringVar(&c.LeaderElectResourceNamespace, "leader-elect-resource-namespace", c.LeaderElectResourceNamespace, "its namespace")
+	set.Float32Var(&c.KubeAPIQPS, "kube-api-qps", c.KubeAPIQPS, "writes a second to the API, at most")
+	set.Int32Var(&c.KubeAPIBurst, "kube-api-burst", c.KubeAPIBurst, "writes at once")
+	set.StringVar(&c.Address, "address", c.Address, "where health, metrics and status are served, and asked for; empty: nowhere")
+}
+
+// spelled are flags whose names do not follow from their fields'.
+var spelled = map[string]string{
+	"kubeAPIQPS": "kube-api-qps", "kubeAPIBurst": "kube-api-burst", "respectPDB": "respect-pdb", "fenceURL": "fence-url",
+}
+
+// flagOf is the flag of a field.
+func flagOf(field string) string {
+	if name, ok := spelled[field]; ok {
+		return name
+	}
+	var b strings.Builder
+	for _, r := range field {
+		if unicode.IsUpper(r) {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }
 
 // Over puts the flags that were given over a configuration.
 func (f *Flags) Over(c *Cluster) error {
-	for name, put := range map[string]func(){
-		"node-monitor-period":          func() { c.NodeMonitorPeriod = f.values.NodeMonitorPeriod },
-		"node-monitor-grace-period":    func() { c.NodeMonitorGracePeriod = f.values.NodeMonitorGracePeriod },
-		"node-startup-grace-period":    func() { c.NodeStartupGracePeriod = f.values.NodeStartupGracePeriod },
-		"node-eviction-rate":           func() { c.NodeEvictionRate = f.values.NodeEvictionRate },
-		"secondary-node-eviction-rate": func() { c.SecondaryNodeEvictionRate = f.values.SecondaryNodeEvictionRate },
-		"large-cluster-size-threshold": func() { c.LargeClusterSizeThreshold = f.values.LargeClusterSizeThreshold },
-		"unhealthy-zone-threshold":     func() { c.UnhealthyZoneThreshold = f.values.UnhealthyZoneThreshold },
-		"doubt":                        func() { c.Doubt = f.values.Doubt },
-		"pressure-taint":               func() { c.PressureTaint = f.values.PressureTaint },
-		"excluded-nodes":               func() { c.ExcludedNodes = f.values.ExcludedNodes },
-		"control-plane-nodes":          func() { c.ControlPlaneNodes = f.values.ControlPlaneNodes },
-		"pod-eviction-rate":            func() { c.PodEvictionRate = f.values.PodEvictionRate },
-	} {
-		if f.set.Changed(name) {
-			put()
+	from, to := reflect.ValueOf(f.values).Elem(), reflect.ValueOf(c).Elem()
+	for i := range to.NumField() {
+		if f.set.Changed(flagOf(to.Type().Field(i).Tag.Get("yaml"))) {
+			to.Field(i).Set(from.Field(i))
 		}
 	}
 	if wrong := c.check(); wrong != nil {

@@ -120,9 +120,13 @@ func decode(n *yaml.Node, into reflect.Value, field string) error {
 	}
 	want := map[reflect.Kind]string{
 		reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Float32: "a number", reflect.Float64: "a number",
-		reflect.String: "text", reflect.Int64: "a duration as 1m30s",
+		reflect.String: "text", reflect.Int64: "a duration as 1m30s", reflect.Slice: "a list of texts",
 	}[into.Kind()]
-	fits := n.Kind == yaml.ScalarNode && (into.Kind() != reflect.Int32 || n.ShortTag() == "!!int")
+	kind := yaml.Kind(yaml.ScalarNode)
+	if into.Kind() == reflect.Slice {
+		kind = yaml.SequenceNode
+	}
+	fits := n.Kind == kind && (into.Kind() != reflect.Int32 || n.ShortTag() == "!!int")
 	if d, ok := into.Addr().Interface().(*time.Duration); ok && fits {
 		var err error
 		*d, err = time.ParseDuration(n.Value)

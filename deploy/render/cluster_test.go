@@ -1,0 +1,124 @@
+package main
+
+import (
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// clustered is what deploy/cluster makes, and nothing else.
+type clustered struct {
+	nodes           appsv1.Deployment
+	config          v1.ConfigMap
+	namespace       v1.Namespace
+	account         v1.ServiceAccount
+	cluster         rbacv1.ClusterRole
+	leases, own     rbacv1.Role
+	toCluster       rbacv1.ClusterRoleBinding
+	toLeases, toOwn rbacv1.RoleBinding
+	budget          policyv1.PodDisruptionBudget
+}
+
+func clusterOf(t *testing.T) *clustered {
+	t.Helper()
+	folder := filepath.Join("..", "cluster")
+	text, err := render(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &clustered{}
+	for one := range strings.SplitSeq(string(text), "\n---\n") {
+		var is struct {
+			Kind     string
+			Metadata struct{ Name, Namespace string }
+		}
+		if err := yaml.Unmarshal([]byte(one), &is); err != nil {
+			t.Fatal(err)
+		}
+		into := map[string]any{
+			"Deployment jettison-cluster": &out.nodes, "ConfigMap jettison-cluster": &out.config, "Namespace ": &out.namespace,
+			"ServiceAccount jettison-cluster": &out.account, "ClusterRole ": &out.cluster, "ClusterRoleBinding ": &out.toCluster,
+			"Role kube-node-lease": &out.leases, "RoleBinding kube-node-lease": &out.toLeases,
+			"Role jettison-cluster": &out.own, "RoleBinding jettison-cluster": &out.toOwn, "PodDisruptionBudget jettison-cluster": &out.budget,
+		}[is.Kind+" "+is.Metadata.Namespace]
+		if into == nil {
+			t.Fatalf("%s makes a %s %s/%s", folder, is.Kind, is.Metadata.Namespace, is.Metadata.Name)
+		}
+		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
+			t.Errorf("%s: %s: %v", folder, is.Kind, err)
+		}
+	}
+	return out
+}
+
+// It runs twice, without privilege, and writes nothing until it is told to.
+func TestTheCluster(t *testing.T) {
+	r := clusterOf(t)
+	s := &r.nodes.Spec.Template.Spec
+	c := &s.Containers[0]
+	security := c.SecurityContext
+	var config map[string]string
+	if err := yaml.Unmarshal([]byte(r.config.Data["config.yaml"]), &config); err != nil {
+		t.Fatal(err)
+	}
+	for what, ok := range map[string]bool{
+		"two of it":                  *r.nodes.Spec.Replicas == 2 && r.budget.Spec.MinAvailable.IntValue() == 1,
+		"apart":                      len(s.TopologySpreadConstraints) == 1 && s.TopologySpreadConstraints[0].TopologyKey == v1.LabelHostname,
+		"critical":                   s.PriorityClassName == "system-cluster-critical",
+		"its token":                  s.ServiceAccountName == r.account.Name && *s.AutomountServiceAccountToken && !*r.account.AutomountServiceAccountToken,
+		"no namespace of the host's": !s.HostPID && !s.HostNetwork && !s.HostIPC,
+		"a user of its own":          *s.SecurityContext.RunAsNonRoot && *s.SecurityContext.RunAsUser > 0,
+		"no capability":              slices.Equal(security.Capabilities.Drop, []v1.Capability{"ALL"}) && security.Capabilities.Add == nil,
+		"no more than that":          !*security.AllowPrivilegeEscalation && *security.ReadOnlyRootFilesystem && security.Privileged == nil,
+		"a restricted namespace":     r.namespace.Labels["pod-security.kubernetes.io/enforce"] == "restricted" && r.nodes.Namespace == r.namespace.Name,
+		"nothing of the node's":      len(s.Volumes) == 1 && s.Volumes[0].ConfigMap.Name == r.config.Name && strings.HasPrefix(r.config.Name, "jettison-cluster-nodes-"),
+		"it observes":                config["mode"] == "observe",
+		"its own Lease":              config["leaderElectResourceNamespace"] == r.own.Namespace,
+		"the probes' port":           config["address"] == ":10270" && c.Ports[0].ContainerPort == 10270 && c.LivenessProbe.HTTPGet.Path == "/healthz",
+		"the file that is mounted":   slices.Equal(c.Args, []string{"nodes", "--config", c.VolumeMounts[0].MountPath + "/config.yaml"}),
+		"bounded memory":             c.Resources.Limits.Memory().String() == "512Mi",
+		"selected":                   reflect.DeepEqual(r.nodes.Spec.Selector.MatchLabels, r.budget.Spec.Selector.MatchLabels),
+	} {
+		if !ok {
+			t.Errorf("not so: %s", what)
+		}
+	}
+}
+
+// What it may ask, whole.
+func TestTheClustersRights(t *testing.T) {
+	r := clusterOf(t)
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	for name, got := range map[string]struct{ is, want []rbacv1.PolicyRule }{
+		"cluster": {r.cluster.Rules, []rbacv1.PolicyRule{
+			rule("", "nodes", "get", "list", "watch", "patch"), rule("", "nodes/status", "patch"), rule("", "pods", "get", "list", "watch", "delete"),
+			rule("", "pods/status", "patch"), rule("", "pods/eviction", "create"), rule("", "events", "create", "patch"),
+		}},
+		"leases": {r.leases.Rules, []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "list", "watch")}},
+		"own":    {r.own.Rules, []rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "get", "create", "update")}},
+	} {
+		if !reflect.DeepEqual(got.is, got.want) {
+			t.Errorf("%s: %+v", name, got.is)
+		}
+	}
+	who := []rbacv1.Subject{{Kind: "ServiceAccount", Name: r.account.Name, Namespace: r.account.Namespace}}
+	for _, subjects := range [][]rbacv1.Subject{r.toCluster.Subjects, r.toLeases.Subjects, r.toOwn.Subjects} {
+		if !reflect.DeepEqual(subjects, who) {
+			t.Errorf("%+v", subjects)
+		}
+	}
+	if r.toCluster.RoleRef.Name != r.cluster.Name || r.toLeases.RoleRef.Name != r.leases.Name || r.toOwn.RoleRef.Name != r.own.Name {
+		t.Error("a binding of another role")
+	}
+}

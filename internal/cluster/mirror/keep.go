@@ -1,0 +1,146 @@
+package mirror
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxTolerations is how many lists of tolerations are shared among pods. Most pods have the same few.
+const maxTolerations = 4096
+
+// keeper makes of objects what of them is kept. The mirror's lock is held while pods are kept.
+type keeper struct {
+	rivals      []string
+	tolerations map[string][]v1.Toleration
+}
+
+// transform makes objects small that a list as a watch gathers before it hands them over. It runs beside everything else.
+func (k *keeper) transform(o any) (any, error) {
+	switch o := o.(type) {
+	case *v1.Node:
+		return k.node(o), nil
+	case *coordination.Lease:
+		return k.lease(o), nil
+	case *v1.Pod:
+		return podOf(o), nil
+	}
+	return o, nil
+}
+
+// labels are those of nodes that anything depends on.
+var labels = []string{
+	v1.LabelTopologyRegion, v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion, v1.LabelFailureDomainBetaZone,
+	v1.LabelOSStable, v1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	"node.kubernetes.io/exclude-disruption", "node-role.kubernetes.io/control-plane",
+}
+
+func (k *keeper) node(n *v1.Node) *v1.Node {
+	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, CreationTimestamp: n.CreationTimestamp, Labels: map[string]string{},
+	}}
+	for _, l := range labels {
+		if v, ok := n.Labels[l]; ok {
+			out.Labels[l] = v
+		}
+	}
+	for i := range n.ManagedFields {
+		f := &n.ManagedFields[i]
+		kubelet := f.Manager == "kubelet" && f.Subresource == "status"
+		rival := slices.Contains(k.rivals, f.Manager) && (f.FieldsV1 == nil || bytes.Contains(f.FieldsV1.Raw, []byte(`"f:taints"`)))
+		if kubelet || rival {
+			out.ManagedFields = append(out.ManagedFields, metav1.ManagedFieldsEntry{Manager: f.Manager, Subresource: f.Subresource, Time: f.Time})
+		}
+	}
+	out.Spec = v1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable, ProviderID: n.Spec.ProviderID}
+	out.Status = v1.NodeStatus{Conditions: n.Status.Conditions, Addresses: n.Status.Addresses}
+	return out
+}
+
+// Rival is the manager that wrote taints of a node last, of those that Options name, and when; empty: none did.
+func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
+	for i := range n.ManagedFields {
+		f := &n.ManagedFields[i]
+		if slices.Contains(rivals, f.Manager) && f.Subresource == "" && f.Time != nil && f.Time.After(at) {
+			manager, at = f.Manager, f.Time.Time
+		}
+	}
+	return manager, at
+}
+
+func (k *keeper) lease(l *coordination.Lease) *coordination.Lease {
+	out := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}}
+	out.Spec.RenewTime = l.Spec.RenewTime
+	for i := range l.ManagedFields {
+		if f := &l.ManagedFields[i]; f.Time != nil {
+			out.ManagedFields = append(out.ManagedFields, metav1.ManagedFieldsEntry{Time: f.Time})
+		}
+	}
+	return out
+}
+
+// pod keeps a pod, and shares its tolerations with others.
+func (k *keeper) pod(p *v1.Pod) *v1.Pod {
+	out := podOf(p)
+	if len(out.Spec.Tolerations) == 0 {
+		return out
+	}
+	key := keyOf(out.Spec.Tolerations)
+	shared, ok := k.tolerations[key]
+	if !ok {
+		if shared = out.Spec.Tolerations; len(k.tolerations) < maxTolerations {
+			k.tolerations[key] = shared
+		}
+	}
+	out.Spec.Tolerations = shared
+	return out
+}
+
+func keyOf(all []v1.Toleration) string {
+	var b strings.Builder
+	for i := range all {
+		t := &all[i]
+		seconds := int64(-1 << 63)
+		if t.TolerationSeconds != nil {
+			seconds = *t.TolerationSeconds
+		}
+		fmt.Fprintf(&b, "%s\x00%s\x00%s\x00%s\x00%d\x00", t.Key, t.Operator, t.Value, t.Effect, seconds)
+	}
+	return b.String()
+}
+
+func podOf(p *v1.Pod) *v1.Pod {
+	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
+	}}
+	out.Spec.NodeName, out.Spec.Tolerations, out.Status.Phase = p.Spec.NodeName, p.Spec.Tolerations, p.Status.Phase
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == v1.PodReady {
+			out.Status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return out
+}
+
+// sameBeats reports whether nothing was heard of a node by what its conditions say.
+func sameBeats(a, b *v1.Node) bool {
+	return slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, func(a, b v1.NodeCondition) bool {
+		return a.Type == b.Type && a.LastHeartbeatTime.Equal(&b.LastHeartbeatTime)
+	})
+}
+
+// sameNode reports whether a node is as it was, heartbeats and versions aside.
+func sameNode(a, b *v1.Node) bool {
+	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
+		slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, func(a, b v1.NodeCondition) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+		})
+}

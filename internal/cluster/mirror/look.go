@@ -1,0 +1,80 @@
+package mirror
+
+import (
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// View is what a look sees. It, and what it holds, is not to be kept or changed.
+type View struct {
+	Nodes  map[string]*v1.Node
+	Leases map[string]*coordination.Lease
+	Moved  bool // something has changed since the last look that decisions depend on
+	m      *Mirror
+}
+
+// Look has a function look at everything. Nothing changes meanwhile, so it should be quick.
+func (m *Mirror) Look(f func(*View)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := View{Nodes: m.node, Leases: m.lease, Moved: m.moved, m: m}
+	m.moved = false
+	f(&v)
+}
+
+// PodsOf are the pods that are bound to a node and not over.
+func (v *View) PodsOf(node string) []*v1.Pod { return v.m.on[node] }
+
+// Came is when a node's heartbeats, and its Lease, came to be as they are.
+func (v *View) Came(node string) (beat, lease time.Time) { return v.m.beat[node], v.m.renew[node] }
+
+// Pods are how many pods there are.
+func (v *View) Pods() int { return len(v.m.pod) }
+
+// PodByName finds a pod; nil: there is none that is bound and not over.
+func (v *View) PodByName(namespace, name string) *v1.Pod {
+	for _, p := range v.m.pod {
+		if p.Name == name && p.Namespace == namespace {
+			return p
+		}
+	}
+	return nil
+}
+
+// Node is a node; nil: there is none. It must not be changed.
+func (m *Mirror) Node(name string) *v1.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.node[name]
+}
+
+// Pod is a pod that is bound and not over; nil: there is none. It must not be changed.
+func (m *Mirror) Pod(uid types.UID) *v1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pod[uid]
+}
+
+// TookNode takes a node as the API answered to a write, so that nothing is decided on what was before it.
+func (m *Mirror) TookNode(n *v1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.putNode(n)
+}
+
+// TookPod takes a pod likewise.
+func (m *Mirror) TookPod(p *v1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.putPod(p)
+}
+
+// LostPod notes that a pod is gone.
+func (m *Mirror) LostPod(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropPod(uid)
+}

@@ -1,0 +1,195 @@
+// Package mirror keeps a copy of what decisions use of a cluster: its nodes, their Leases, and the pods that are bound to them. It is filled
+// by watches: after the start nothing is listed again, unless the API server does not know any more where a watch has ended.
+//
+//	mirror.go  Mirror: what is there, and who waits for changes
+//	look.go    View: what a look at it sees
+//	feed.go    what watches hand over
+//	source.go  a watch, and whether it may be believed that nothing was missed
+//	keep.go    what of an object is kept
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Options of New.
+type Options struct {
+	Nodes, Leases, Pods cache.ListerWatcherWithContext
+	// Probe reads something small of the API: while nothing changes nothing is heard, and it is to be known that it would be.
+	Probe func(context.Context) error
+	// Rivals are managers of fields whose taints of nodes are to be known, see Rival.
+	Rivals []string
+	Log    *slog.Logger
+}
+
+// From has a client list and watch: nodes, the Leases of kube-node-lease, and pods that are bound and not over.
+func From(client kubernetes.Interface, rivals []string, log *slog.Logger) Options {
+	core, leases := client.CoreV1().RESTClient(), client.CoordinationV1().RESTClient()
+	bound := fields.AndSelectors(fields.OneTermNotEqualSelector("spec.nodeName", ""),
+		fields.OneTermNotEqualSelector("status.phase", string(v1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(v1.PodFailed)))
+	return Options{
+		Nodes:  cache.NewListWatchFromClient(core, "nodes", "", fields.Everything()),
+		Leases: cache.NewListWatchFromClient(leases, "leases", v1.NamespaceNodeLease, fields.Everything()),
+		Pods:   cache.NewListWatchFromClient(core, "pods", "", bound),
+		Probe: func(ctx context.Context) error {
+			return leases.Get().Namespace(v1.NamespaceNodeLease).Resource("leases").Param("limit", "1").MaxRetries(0).Do(ctx).Error()
+		},
+		Rivals: rivals, Log: log,
+	}
+}
+
+// Mirror is the copy. It may be asked by any goroutine.
+type Mirror struct {
+	o                   Options
+	wake                chan struct{} // one slot: what decisions depend on has changed
+	doubted             chan struct{} // one slot: it is to be proven that nothing has
+	nodes, leases, pods source
+
+	mu          sync.Mutex // of what is below; objects that are there are never changed, but replaced
+	node        map[string]*v1.Node
+	lease       map[string]*coordination.Lease
+	beat, renew map[string]time.Time // when they came to be as they are
+	pod         map[types.UID]*v1.Pod
+	on          map[string][]*v1.Pod // by node
+	moved       bool                 // see wake
+	keep        keeper
+}
+
+// New makes a Mirror that knows nothing yet.
+func New(o Options) *Mirror {
+	m := &Mirror{
+		o: o, wake: make(chan struct{}, 1), doubted: make(chan struct{}, 1), node: map[string]*v1.Node{}, lease: map[string]*coordination.Lease{},
+		beat: map[string]time.Time{}, renew: map[string]time.Time{}, pod: map[types.UID]*v1.Pod{}, on: map[string][]*v1.Pod{},
+		keep: keeper{rivals: o.Rivals, tolerations: map[string][]v1.Toleration{}},
+	}
+	m.nodes.name, m.leases.name, m.pods.name = "nodes", "leases", "pods"
+	return m
+}
+
+// Run watches until its context ends.
+func (m *Mirror) Run(ctx context.Context) {
+	var parts sync.WaitGroup
+	for _, run := range []func(){
+		func() { m.nodes.run(ctx, m.o.Nodes, &v1.Node{}, nodeFeed{m}, m.o.Log) },
+		func() { m.leases.run(ctx, m.o.Leases, &coordination.Lease{}, leaseFeed{m}, m.o.Log) },
+		func() { m.pods.run(ctx, m.o.Pods, &v1.Pod{}, podFeed{m}, m.o.Log) },
+		func() { m.prove(ctx) },
+	} {
+		parts.Go(run)
+	}
+	parts.Wait()
+}
+
+// Changed is sent to when something has changed that decisions depend on. Heartbeats and renewals are no such change: see View.Came.
+func (m *Mirror) Changed() <-chan struct{} { return m.wake }
+
+// Missing is what is not known yet; empty: all is.
+func (m *Mirror) Missing() string {
+	for _, s := range []*source{&m.nodes, &m.leases, &m.pods} {
+		if !s.known() {
+			return s.name
+		}
+	}
+	return ""
+}
+
+// Read is since when neither nodes nor leases may have changed without being seen; zero: they are not known yet.
+func (m *Mirror) Read() time.Time {
+	a, b := m.nodes.current(), m.leases.current()
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Fresh is since when anything, pods included, may have changed without being seen; zero: not all is known yet.
+func (m *Mirror) Fresh() time.Time {
+	at := m.Read()
+	if pods := m.pods.current(); pods.Before(at) {
+		return pods
+	}
+	return at
+}
+
+// Prove has it proven that what is known is what is so now. Changed is sent to when it is.
+func (m *Mirror) Prove() {
+	select {
+	case m.doubted <- struct{}{}:
+	default:
+	}
+}
+
+// How it is proven that the API answers: while it has not been heard from for a while, or when somebody wants to know.
+const (
+	proveEvery = time.Second
+	proveAfter = 3 * time.Second
+	proveLimit = 3 * time.Second
+)
+
+// prove asks the API for something small while it says nothing by itself.
+func (m *Mirror) prove(ctx context.Context) {
+	tick := time.NewTicker(proveEvery)
+	defer tick.Stop()
+	for wanted := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-m.doubted:
+			wanted = true
+		}
+		if read := m.Read(); read.IsZero() || !wanted && time.Since(read) < proveAfter {
+			continue
+		}
+		began := time.Now()
+		limited, cancel := context.WithTimeout(ctx, proveLimit)
+		err := m.o.Probe(limited)
+		cancel()
+		if err != nil {
+			continue
+		}
+		for _, s := range []*source{&m.nodes, &m.leases, &m.pods} {
+			s.prove(began)
+		}
+		if wanted && !m.Read().Before(began) { // else a watch does not stand
+			m.mu.Lock()
+			m.notify()
+			m.mu.Unlock()
+		}
+		wanted = wanted && m.Fresh().Before(began)
+	}
+}
+
+// notify wakes whoever decides. The lock is held.
+func (m *Mirror) notify() {
+	m.moved = true
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// older reports whether an object is an older version than another of the same. Versions that are no numbers cannot be compared, and count
+// as newer (apimachinery's util/resourceversion has the rule: they are numbers since 1.35).
+func older(version, than string) bool {
+	a, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return false
+	}
+	b, err := strconv.ParseUint(than, 10, 64)
+	return err == nil && a < b
+}
+
+func wrong(want string, o any) error { return fmt.Errorf("take %s: the watch gives a %T", want, o) }

@@ -1,0 +1,619 @@
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// pipes are a network in memory, which virtual time knows.
+type pipes struct {
+	in   chan net.Conn
+	done chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.in:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "api"} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.in <- server:
+		return client, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// api is an API server that does what a test tells it: it keeps nodes, pods, Leases and events, with versions and watches as the real one,
+// and fails as it is asked to.
+type api struct {
+	t     *testing.T
+	began time.Time
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when something has changed, and made anew
+	version int
+	nodes   map[string]*v1.Node
+	pods    map[string]*v1.Pod // by namespace/name
+	leases  map[string]*coordination.Lease
+	events  []*v1.Event
+	log     []logged // what watches have to tell
+	expired int      // watches from a version below it get 410
+	drops   int      // raised: all watches end
+	counted map[string]int
+	wrote   []write
+	budget  bool // a disruption budget lets no pod go
+	// fault is asked before each request by a client of a name: 0: it is answered, -1: it hangs until the client gives up, else the status.
+	fault func(client string, r *http.Request) int
+}
+
+type logged struct {
+	version int
+	kind    string // nodes, pods, leases
+	how     string
+	object  any
+}
+
+// write is one that was done.
+type write struct {
+	at       time.Time
+	client   string
+	what     string // verb resource name
+	pod      *v1.Pod
+	node     *v1.Node // the pod's, or the one that was written, as it was before
+	is       *v1.Node
+	leased   time.Time // when the node's kubelet renewed last
+	uid      types.UID // of the precondition
+	disrupts bool      // DisruptionTarget was there
+}
+
+func newAPI(t *testing.T) *api {
+	return &api{
+		t: t, began: time.Now(), changed: make(chan struct{}), version: 100, nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{},
+		leases: map[string]*coordination.Lease{}, counted: map[string]int{},
+	}
+}
+
+// serve has it answer a client of a name until stop is called.
+func (a *api) serve(client string) (c *rest.Config, stop func()) {
+	p := &pipes{in: make(chan net.Conn), done: make(chan struct{})}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.ServeHTTP(w, r, client) })}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(p)
+	}()
+	return &rest.Config{Host: "http://api", Dial: p.dial, QPS: 1000, Burst: 1000, UserAgent: "jettison-cluster/test",
+			ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, func() {
+			close(p.done)
+			_ = s.Close()
+			<-done
+		}
+}
+
+// change changes what there is, and has all who wait look again.
+func (a *api) change(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+func (a *api) next() string {
+	a.version++
+	return strconv.Itoa(a.version)
+}
+
+// putNode makes a node, or another version of it.
+func (a *api) putNode(n *v1.Node) {
+	how := "MODIFIED"
+	if a.nodes[n.Name] == nil {
+		how = "ADDED"
+	}
+	n.ResourceVersion = a.next()
+	a.nodes[n.Name] = n
+	a.log = append(a.log, logged{a.version, "nodes", how, n})
+}
+
+// visible is what the field selector of pods is.
+func visible(p *v1.Pod) bool {
+	return p != nil && p.Spec.NodeName != "" && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed
+}
+
+func (a *api) putPod(p *v1.Pod) {
+	key := p.Namespace + "/" + p.Name
+	was := a.pods[key]
+	how := "MODIFIED"
+	if !visible(was) {
+		how = "ADDED"
+	}
+	p.ResourceVersion = a.next()
+	if !visible(p) {
+		if how == "ADDED" {
+			a.pods[key] = p
+			return
+		}
+		how = "DELETED"
+	}
+	a.pods[key] = p
+	a.log = append(a.log, logged{a.version, "pods", how, p})
+}
+
+func (a *api) dropPod(key string) {
+	p := a.pods[key].DeepCopy()
+	p.ResourceVersion = a.next()
+	delete(a.pods, key)
+	if visible(p) {
+		a.log = append(a.log, logged{a.version, "pods", "DELETED", p})
+	}
+}
+
+// putLease renews, as the API server stamps it.
+func (a *api) putLease(l *coordination.Lease) {
+	key := l.Namespace + "/" + l.Name
+	how := "MODIFIED"
+	if a.leases[key] == nil {
+		how = "ADDED"
+	}
+	l.ResourceVersion = a.next()
+	a.leases[key] = l
+	if l.Namespace == v1.NamespaceNodeLease {
+		a.log = append(a.log, logged{a.version, "leases", how, l})
+	}
+}
+
+// await waits until a condition holds, which is looked at under the lock.
+func (a *api) await(what string, holds func() bool) {
+	a.t.Helper()
+	limit := time.After(time.Hour)
+	for {
+		a.mu.Lock()
+		ok, changed := holds(), a.changed
+		a.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			a.t.Fatalf("after an hour: not %s", what)
+		}
+	}
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	for i, p := range parts {
+		if p == "v1" {
+			parts = parts[i+1:]
+			break
+		}
+	}
+	a.mu.Lock()
+	fault := a.fault
+	a.mu.Unlock()
+	if fault != nil {
+		switch status := fault(client, r); status {
+		case 0:
+		case -1:
+			_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not noticed
+			<-r.Context().Done()
+			return
+		default:
+			refused(w, status, "as the test wants")
+			return
+		}
+	}
+	namespace := ""
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		namespace, parts = parts[1], parts[2:]
+	}
+	verb := r.Method
+	q := r.URL.Query()
+	switch {
+	case q.Get("watch") != "":
+		verb = "WATCH"
+	case r.Method == "GET" && len(parts) == 1 && q.Get("limit") == "1":
+		verb = "PROBE"
+	case r.Method == "GET" && len(parts) == 1:
+		verb = "LIST"
+	}
+	a.mu.Lock()
+	a.counted[verb+" "+parts[0]]++
+	a.mu.Unlock()
+	switch verb + " " + parts[0] {
+	case "WATCH nodes", "WATCH pods", "WATCH leases":
+		a.watch(w, r, parts[0])
+	case "LIST nodes", "LIST pods", "LIST leases", "PROBE leases":
+		a.list(w, parts[0])
+	case "GET nodes":
+		a.get(w, func() any { return known(a.nodes[parts[1]]) })
+	case "GET pods":
+		a.get(w, func() any { return known(a.pods[namespace+"/"+parts[1]]) })
+	case "GET leases":
+		a.get(w, func() any { return known(a.leases[namespace+"/"+parts[1]]) })
+	case "POST leases", "PUT leases":
+		a.lease(w, r, namespace)
+	case "PATCH nodes":
+		a.patchNode(w, r, client, parts)
+	case "PATCH pods":
+		a.patchPod(w, r, client, namespace+"/"+parts[1])
+	case "DELETE pods":
+		a.deletePod(w, r, client, namespace+"/"+parts[1])
+	case "POST pods":
+		a.evictPod(w, r, client, namespace+"/"+parts[1])
+	case "POST events":
+		a.event(w, r)
+	default:
+		refused(w, http.StatusNotFound, verb+" "+r.URL.Path)
+	}
+}
+
+// known is an object that is there; nil: none is.
+func known[T any](o *T) any {
+	if o == nil {
+		return nil
+	}
+	return o
+}
+
+func (a *api) get(w http.ResponseWriter, find func() any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if o := find(); o != nil {
+		answer(w, o)
+		return
+	}
+	refused(w, http.StatusNotFound, "none of that name")
+}
+
+func (a *api) list(w http.ResponseWriter, kind string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	meta := metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}
+	switch kind {
+	case "nodes":
+		out := v1.NodeList{ListMeta: meta}
+		for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
+			out.Items = append(out.Items, *a.nodes[name])
+		}
+		answer(w, out)
+	case "pods":
+		out := v1.PodList{ListMeta: meta}
+		for _, key := range slices.Sorted(maps.Keys(a.pods)) {
+			if visible(a.pods[key]) {
+				out.Items = append(out.Items, *a.pods[key])
+			}
+		}
+		answer(w, out)
+	case "leases":
+		out := coordination.LeaseList{ListMeta: meta}
+		for _, key := range slices.Sorted(maps.Keys(a.leases)) {
+			if a.leases[key].Namespace == v1.NamespaceNodeLease {
+				out.Items = append(out.Items, *a.leases[key])
+			}
+		}
+		answer(w, out)
+	}
+}
+
+func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {
+	q := r.URL.Query()
+	if q.Get("sendInitialEvents") != "" { // as servers before 1.32
+		refused(w, http.StatusUnprocessableEntity, "sendInitialEvents is forbidden")
+		return
+	}
+	since, _ := strconv.Atoi(q.Get("resourceVersion"))
+	a.mu.Lock()
+	drops, expired := a.drops, a.expired
+	a.mu.Unlock()
+	if since < expired {
+		refused(w, http.StatusGone, "too old resource version")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.(http.Flusher).Flush()
+	for {
+		a.mu.Lock()
+		var out []logged
+		for _, e := range a.log {
+			if e.version > since && e.kind == kind {
+				out = append(out, e)
+			}
+		}
+		since = max(since, a.version)
+		changed, ended := a.changed, a.drops != drops
+		a.mu.Unlock()
+		if ended {
+			return
+		}
+		for _, e := range out {
+			if json.NewEncoder(w).Encode(map[string]any{"type": e.how, "object": kinded(e.object)}) != nil {
+				return
+			}
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func answer(w http.ResponseWriter, o any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(kinded(o))
+}
+
+// kinded is an object that says what it is.
+func kinded(o any) (out map[string]any) {
+	text, _ := json.Marshal(o)
+	_ = json.Unmarshal(text, &out)
+	out["kind"], out["apiVersion"] = kindOf(o)
+	return out
+}
+
+func kindOf(o any) (kind, version string) {
+	switch o.(type) {
+	case *v1.Node:
+		return "Node", "v1"
+	case *v1.Pod:
+		return "Pod", "v1"
+	case *v1.Event:
+		return "Event", "v1"
+	case *coordination.Lease:
+		return "Lease", "coordination.k8s.io/v1"
+	case v1.NodeList:
+		return "NodeList", "v1"
+	case v1.PodList:
+		return "PodList", "v1"
+	case coordination.LeaseList:
+		return "LeaseList", "coordination.k8s.io/v1"
+	}
+	return "Status", "v1"
+}
+
+func refused(w http.ResponseWriter, code int, why string) {
+	status := metav1.Status{Status: "Failure", Code: int32(code), Message: why}
+	switch code {
+	case http.StatusNotFound:
+		status.Reason = metav1.StatusReasonNotFound
+	case http.StatusConflict:
+		status.Reason = metav1.StatusReasonConflict
+	case http.StatusGone:
+		status.Reason = metav1.StatusReasonExpired
+	case http.StatusForbidden:
+		status.Reason = metav1.StatusReasonForbidden
+	case http.StatusUnprocessableEntity:
+		status.Reason = metav1.StatusReasonInvalid
+	case http.StatusInternalServerError:
+		status.Reason = metav1.StatusReasonInternalError
+	case http.StatusTooManyRequests:
+		status.Reason = metav1.StatusReasonTooManyRequests
+		if why == "budget" {
+			status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause}}}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(kinded(status))
+}
+
+// read reads a body strictly.
+func (a *api) read(r *http.Request, into any) {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		a.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
+	}
+}
+
+// note keeps a write.
+func (a *api) note(client, what string, w write) {
+	w.at, w.client, w.what = time.Now(), client, what
+	name := ""
+	if w.pod != nil {
+		name = w.pod.Spec.NodeName
+		w.node = a.nodes[name]
+	} else if w.node != nil {
+		name = w.node.Name
+	}
+	if l := a.leases[v1.NamespaceNodeLease+"/"+name]; l != nil {
+		w.leased = l.ManagedFields[0].Time.Time
+	}
+	a.wrote = append(a.wrote, w)
+}
+
+type nodePatch struct {
+	Metadata struct {
+		UID             types.UID
+		ResourceVersion string
+		Labels          map[string]string
+	}
+	Spec   struct{ Taints *[]v1.Taint }
+	Status struct{ Conditions []v1.NodeCondition }
+}
+
+func (a *api) patchNode(w http.ResponseWriter, r *http.Request, client string, parts []string) {
+	var p nodePatch
+	a.read(r, &p)
+	a.change(func() {
+		is := a.nodes[parts[1]]
+		switch {
+		case is == nil:
+			refused(w, http.StatusNotFound, parts[1])
+			return
+		case p.Metadata.UID != is.UID, p.Metadata.ResourceVersion != "" && p.Metadata.ResourceVersion != is.ResourceVersion:
+			refused(w, http.StatusConflict, "the object has been modified")
+			return
+		}
+		out := is.DeepCopy()
+		what := "labels"
+		if len(parts) > 2 {
+			what = "status"
+			for _, c := range p.Status.Conditions {
+				out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, func(o v1.NodeCondition) bool { return o.Type == c.Type })
+				out.Status.Conditions = append(out.Status.Conditions, c)
+			}
+		} else if p.Spec.Taints != nil {
+			what, out.Spec.Taints = "taints", *p.Spec.Taints
+		}
+		maps.Copy(out.Labels, p.Metadata.Labels)
+		a.putNode(out)
+		a.note(client, what+" "+is.Name, write{node: is, is: out, uid: p.Metadata.UID})
+		answer(w, out)
+	})
+}
+
+func (a *api) patchPod(w http.ResponseWriter, r *http.Request, client, key string) {
+	var p struct {
+		Metadata struct{ UID types.UID }
+		Status   struct{ Conditions []v1.PodCondition }
+	}
+	a.read(r, &p)
+	a.change(func() {
+		is := a.pods[key]
+		switch {
+		case is == nil:
+			refused(w, http.StatusNotFound, key)
+			return
+		case p.Metadata.UID != is.UID:
+			refused(w, http.StatusConflict, "uid")
+			return
+		}
+		out := is.DeepCopy()
+		for _, c := range p.Status.Conditions {
+			out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, func(o v1.PodCondition) bool { return o.Type == c.Type })
+			out.Status.Conditions = append(out.Status.Conditions, c)
+		}
+		a.putPod(out)
+		a.note(client, "condition "+key, write{pod: out, uid: p.Metadata.UID})
+		answer(w, out)
+	})
+}
+
+// gone deletes a pod as the API server does: one whose kubelet answers is gone, another stays until somebody forces it.
+func (a *api) gone(w http.ResponseWriter, client, what string, is *v1.Pod, uid types.UID) {
+	target := slices.ContainsFunc(is.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
+	a.note(client, what+" "+is.Namespace+"/"+is.Name, write{pod: is, uid: uid, disrupts: target})
+	out := is.DeepCopy()
+	now := metav1.Now()
+	out.DeletionTimestamp = &now
+	a.putPod(out)
+	answer(w, out)
+}
+
+func (a *api) deletePod(w http.ResponseWriter, r *http.Request, client, key string) {
+	var o metav1.DeleteOptions
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Preconditions == nil || o.Preconditions.UID == nil {
+		a.t.Errorf("delete %s: %v without a UID: %+v", key, err, o)
+		return
+	}
+	a.change(func() {
+		is := a.pods[key]
+		switch {
+		case is == nil:
+			refused(w, http.StatusNotFound, key)
+		case is.UID != *o.Preconditions.UID:
+			refused(w, http.StatusConflict, "uid")
+		default:
+			a.gone(w, client, "delete", is, *o.Preconditions.UID)
+		}
+	})
+}
+
+func (a *api) evictPod(w http.ResponseWriter, r *http.Request, client, key string) {
+	var e policyv1.Eviction
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil {
+		a.t.Errorf("evict %s: %v", key, err)
+		return
+	}
+	a.change(func() {
+		switch is := a.pods[key]; {
+		case is == nil:
+			refused(w, http.StatusNotFound, key)
+		case is.UID != *e.DeleteOptions.Preconditions.UID:
+			refused(w, http.StatusConflict, "uid")
+		case a.budget:
+			a.counted["refused evict"]++
+			refused(w, http.StatusTooManyRequests, "budget")
+		default:
+			a.gone(w, client, "evict", is, is.UID)
+		}
+	})
+}
+
+func (a *api) lease(w http.ResponseWriter, r *http.Request, namespace string) {
+	var l coordination.Lease
+	if err := json.NewDecoder(r.Body).Decode(&l); err != nil {
+		a.t.Error(err)
+		return
+	}
+	a.change(func() {
+		is := a.leases[namespace+"/"+l.Name]
+		if r.Method == "PUT" && (is == nil || is.ResourceVersion != l.ResourceVersion) || r.Method == "POST" && is != nil {
+			refused(w, http.StatusConflict, "modified")
+			return
+		}
+		l.Namespace = namespace
+		a.putLease(&l)
+		answer(w, &l)
+	})
+}
+
+func (a *api) event(w http.ResponseWriter, r *http.Request) {
+	var e v1.Event
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+		a.t.Error(err)
+		return
+	}
+	a.change(func() {
+		a.events = append(a.events, &e)
+		answer(w, &e)
+	})
+}
+
+// writes are those that were done, in order, as "seconds client what".
+func (a *api) writes(of ...string) (out []write) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.wrote {
+		verb, _, _ := strings.Cut(w.what, " ")
+		if len(of) == 0 || slices.Contains(of, verb) {
+			out = append(out, w)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b write) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
+	return out
+}

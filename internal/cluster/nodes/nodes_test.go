@@ -1,0 +1,453 @@
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/internal/cluster/config"
+	"jettison/internal/cluster/report"
+)
+
+// lines are what is logged, for a test that fails.
+type lines struct{ t *testing.T }
+
+func (l lines) Write(b []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// replica is one jettison-cluster nodes.
+type replica struct {
+	parts *parts
+	stop  func() // cleanly
+	cut   func() // from the API, for good
+}
+
+// start starts one. change changes its configuration.
+func (a *api) start(name string, change func(*config.Cluster)) *replica {
+	a.t.Helper()
+	c := config.Default()
+	c.Address = ""
+	if change != nil {
+		change(c)
+	}
+	where, cut := a.serve(name)
+	o := Options{Config: c, API: where, Version: "test", Log: slog.New(slog.NewTextHandler(lines{a.t}, nil)).With("replica", name)}
+	p, err := newParts(&o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(a.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := p.run(ctx, &o); err != nil {
+			a.t.Error(err)
+		}
+	}()
+	return &replica{parts: p, cut: cut, stop: func() {
+		cancel()
+		<-done
+	}}
+}
+
+// end ends replicas and whoever serves them.
+func end(replicas ...*replica) {
+	for _, r := range replicas {
+		r.stop()
+		r.cut()
+	}
+	synctest.Wait()
+}
+
+// kubelets renew the leases of nodes while they live.
+type kubelets struct {
+	a     *api
+	alive map[string]bool // under a.mu
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+// cluster makes nodes n0, n1, ... with pods n0-p0, ... that tolerate every taint for so many seconds; below 0: none.
+func (a *api) cluster(nodes int, seconds ...int64) *kubelets {
+	k := &kubelets{a: a, alive: map[string]bool{}, stop: make(chan struct{}), done: make(chan struct{})}
+	a.change(func() {
+		for i := range nodes {
+			name := fmt.Sprint("n", i)
+			n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u-" + name), Labels: map[string]string{"x": "y"}}}
+			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+			a.putNode(n)
+			k.alive[name] = true
+			for j, s := range seconds {
+				p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprintf("%s-p%d", name, j), UID: types.UID(fmt.Sprintf("u-%s-p%d", name, j))}}
+				p.Spec.NodeName = name
+				p.Status = v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
+				if s >= 0 {
+					p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: &s}}
+				}
+				a.putPod(p)
+			}
+		}
+	})
+	k.renew()
+	go func() {
+		defer close(k.done)
+		tick := time.NewTicker(10 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				k.renew()
+			case <-k.stop:
+				return
+			}
+		}
+	}()
+	return k
+}
+
+func (k *kubelets) renew() {
+	k.a.change(func() {
+		now := metav1.NewTime(time.Now().Truncate(time.Second))
+		micro := metav1.NowMicro()
+		for name, alive := range k.alive {
+			if !alive {
+				continue
+			}
+			l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceNodeLease, Name: name,
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &now}}}, Spec: coordination.LeaseSpec{RenewTime: &micro}}
+			k.a.putLease(l)
+			if n := k.a.nodes[name].DeepCopy(); n.Status.Conditions[ready(n)].Status != v1.ConditionTrue {
+				n.Status.Conditions[ready(n)] = v1.NodeCondition{
+					Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now,
+				}
+				k.a.putNode(n)
+			}
+		}
+	})
+}
+
+func ready(n *v1.Node) int {
+	return slices.IndexFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady })
+}
+
+// live has a kubelet die, or come back.
+func (k *kubelets) live(name string, alive bool) {
+	k.a.change(func() { k.alive[name] = alive })
+}
+
+func (k *kubelets) end() {
+	close(k.stop)
+	<-k.done
+}
+
+// hasTaint is under the lock.
+func (a *api) hasTaint(node, key string, effect v1.TaintEffect) bool {
+	return slices.ContainsFunc(a.nodes[node].Spec.Taints, func(t v1.Taint) bool { return t.Key == key && t.Effect == effect })
+}
+
+// A kubelet that dies: its node is Unknown when its time is up, gets its taints, and its pods go when they have tolerated that for as long as
+// they do: not before, and each once, with DisruptionTarget. Nothing is listed after the start.
+func TestANodeThatDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3, -1, 30)
+		r := a.start("a", nil)
+		time.Sleep(25 * time.Second)
+		k.live("n1", false)
+		dies := a.began.Add(20 * time.Second) // it renewed last then
+		a.await("tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+		if late := time.Since(dies.Add(50 * time.Second)); late < 0 || late > 200*time.Millisecond {
+			t.Errorf("the taint comes %v after the grace period", late)
+		}
+		time.Sleep(time.Minute)
+		tainted := a.writes("taints")[0].is.Spec.Taints[0].TimeAdded.Time
+		var got []string
+		for _, w := range a.writes("delete") {
+			got = append(got, fmt.Sprint(w.what, " ", w.at.Sub(tainted).Truncate(time.Second), " ", w.disrupts, " ", w.uid == w.pod.UID))
+		}
+		if want := []string{"delete d/n1-p0 0s true true", "delete d/n1-p1 30s true true"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		reasons := map[string]int{}
+		for _, e := range a.events {
+			reasons[e.Source.Component+" "+e.InvolvedObject.Kind+" "+e.Reason]++
+		}
+		for _, want := range []string{"node-controller Node RegisteredNode", "node-controller Node NodeNotReady", "node-controller Pod NodeNotReady",
+			"taint-eviction-controller Pod TaintManagerEviction"} {
+			if reasons[want] == 0 {
+				t.Errorf("no event %s: %v", want, reasons)
+			}
+		}
+		k.live("n1", true)
+		a.await("back", func() bool { return len(a.nodes["n1"].Spec.Taints) == 0 })
+		for _, kind := range []string{"nodes", "leases", "pods"} {
+			if n := a.counted["LIST "+kind]; n != 1 {
+				t.Errorf("%s are listed %d times", kind, n)
+			}
+		}
+		k.end()
+		end(r)
+	})
+}
+
+// What a kubelet says of its node is acted on at once, not at a next pass.
+func TestAConditionIsActedOnAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3)
+		r := a.start("a", nil)
+		time.Sleep(21 * time.Second)
+		said := time.Now()
+		a.change(func() {
+			n := a.nodes["n1"].DeepCopy()
+			n.Status.Conditions = append(n.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
+			a.putNode(n)
+		})
+		a.await("tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeDiskPressure, v1.TaintEffectNoSchedule) })
+		if took := time.Since(said); took > 100*time.Millisecond {
+			t.Errorf("after %v", took)
+		}
+		k.end()
+		end(r)
+	})
+}
+
+// A replica that is stopped, or cut off, between taint and delete leaves the rest to the other: each pod goes once, at its time.
+func TestAnotherReplicaGoesOn(t *testing.T) {
+	for _, how := range []string{"stopped", "cut off"} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(t)
+			k := a.cluster(3, 30, 60)
+			one := a.start("one", nil)
+			a.await("led", func() bool { return a.counted["POST leases"] > 0 })
+			other := a.start("other", nil)
+			time.Sleep(5 * time.Second)
+			k.live("n2", false)
+			a.await("tainted", func() bool { return a.hasTaint("n2", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+			tainted := time.Now()
+			time.Sleep(5 * time.Second)
+			gone := time.Now()
+			if how == "stopped" {
+				one.stop()
+			} else {
+				one.cut()
+			}
+			a.await("taken over", func() bool { return other.parts.leader.Holds() })
+			if took := time.Since(gone); how == "stopped" && took > 2*time.Second || took > 17*time.Second {
+				t.Errorf("%s: taken over after %v", how, took)
+			}
+			time.Sleep(2 * time.Minute)
+			var got []string
+			for _, w := range a.writes("delete") {
+				got = append(got, fmt.Sprint(w.client, " ", w.what))
+				if after := w.at.Sub(tainted); after < 29*time.Second || after > 62*time.Second {
+					t.Errorf("%s: %s after %v", how, w.what, after)
+				}
+			}
+			if want := []string{"other delete d/n2-p0", "other delete d/n2-p1"}; !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", how, got, want)
+			}
+			if n := len(a.writes("taints")); n != 1 {
+				t.Errorf("%s: taints are written %d times", how, n)
+			}
+			k.end()
+			if how == "stopped" {
+				one.cut()
+				end(other)
+				return
+			}
+			one.stop()
+			end(other)
+		})
+	}
+}
+
+// Mode observe writes nothing at all, not even a lease.
+func TestObserveWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3, -1, 30)
+		r := a.start("a", func(c *config.Cluster) { c.Mode = config.Observe })
+		k.live("n1", false)
+		time.Sleep(3 * time.Minute)
+		for what, n := range a.counted {
+			if verb, _, _ := strings.Cut(what, " "); verb != "WATCH" && verb != "LIST" && verb != "PROBE" {
+				t.Errorf("%s: %d", what, n)
+			}
+		}
+		var s report.Status
+		ask(t, r, report.StatusPath, &s)
+		if len(s.Nodes) != 3 || s.Nodes[1].Health != "Unknown" || s.Nodes[1].Place != 1 {
+			t.Errorf("%+v", s)
+		}
+		k.end()
+		end(r)
+	})
+}
+
+// ask asks as from the same host.
+func ask(t *testing.T, r *replica, path string, into any) int {
+	t.Helper()
+	w := httptest.NewRecorder()
+	q := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
+	q.RemoteAddr = "127.0.0.1:1"
+	r.parts.handler().ServeHTTP(w, q)
+	if into != nil {
+		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+			t.Errorf("%s: %v: %s", path, err, w.Body)
+		}
+	}
+	return w.Code
+}
+
+// Mode replace does not begin while another controller writes the same taints, and begins when it does not any more.
+func TestReplaceWaitsForTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3, -1)
+		a.change(func() {
+			n, now := a.nodes["n0"].DeepCopy(), metav1.Now()
+			n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update", Time: &now,
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:taints":{}}}`)}}}
+			a.putNode(n)
+		})
+		r := a.start("a", nil)
+		k.live("n1", false)
+		time.Sleep(4 * time.Minute)
+		var s report.Status
+		if ask(t, r, report.StatusPath, &s); !strings.Contains(s.Held, "kube-controller-manager, node n0") {
+			t.Errorf("%+v", s)
+		}
+		if n := len(a.writes()); n != 0 {
+			t.Errorf("%d writes", n)
+		}
+		a.await("begun", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+		if at := time.Since(a.began); at > 6*time.Minute {
+			t.Errorf("begun after %v", at)
+		}
+		k.end()
+		end(r)
+	})
+}
+
+// A follower names the leader; the leader explains.
+func TestStatusAndExplain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3, -1, 300)
+		one := a.start("one", nil)
+		a.await("led", func() bool { return a.counted["POST leases"] > 0 })
+		other := a.start("other", nil)
+		time.Sleep(10 * time.Second)
+		var why report.Error
+		if code := ask(t, other, report.StatusPath, &why); code != 503 || why.Leader != one.parts.leader.Identity() {
+			t.Errorf("%d %+v", code, why)
+		}
+		k.live("n1", false)
+		a.await("gone", func() bool { return len(a.wrote) > 0 && a.wrote[len(a.wrote)-1].what == "delete d/n1-p0" })
+		time.Sleep(time.Second)
+		var e report.Explanation
+		if code := ask(t, one, report.ExplainPath+"?object=n1", &e); code != 200 || len(e.Pods) != 2 || e.Node.Health != "Unknown" {
+			t.Fatalf("%d %+v", code, e)
+		}
+		if p := e.Pods[0]; !strings.Contains(p.Stays, "it is going already") {
+			t.Errorf("%+v", p)
+		}
+		p := e.Pods[1]
+		if len(p.Taints) != 1 || p.Taints[0].Taint != "node.kubernetes.io/unreachable:NoExecute" || p.Taints[0].Toleration != "any:NoExecute for 300 s" ||
+			p.Deadline == nil || !p.Deadline.Equal(p.Taints[0].Since.Add(300*time.Second)) {
+			t.Errorf("%+v", p)
+		}
+		if code := ask(t, one, report.ExplainPath+"?object=d/n1-p1", &e); code != 200 || len(e.Pods) != 1 {
+			t.Errorf("%d %+v", code, e)
+		}
+		if code := ask(t, one, report.ExplainPath+"?object=none", &why); code != 404 || !strings.Contains(why.Error, "default/none") {
+			t.Errorf("%d %+v", code, why)
+		}
+		for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/else": 404} {
+			if code := ask(t, one, path, nil); code != want {
+				t.Errorf("%s: %d", path, code)
+			}
+		}
+		k.end()
+		end(one, other)
+	})
+}
+
+// Whoever is not on the same host is told of health and metrics, and of no names.
+func TestTheStatusIsForTheSameHost(t *testing.T) {
+	p := &parts{metrics: newMetrics("test")}
+	w := httptest.NewRecorder()
+	q := httptest.NewRequestWithContext(t.Context(), "GET", report.StatusPath, nil)
+	q.RemoteAddr = "10.0.0.7:1"
+	if p.handler().ServeHTTP(w, q); w.Code != 403 {
+		t.Error(w.Code, w.Body)
+	}
+}
+
+// A disruption budget keeps a pod for as long as it is asked, no longer.
+func TestABudgetIsRespected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.budget = true
+		k := a.cluster(3, -1)
+		r := a.start("a", func(c *config.Cluster) { c.RespectPDB, c.PDBTimeout = true, 3*time.Minute })
+		k.live("n1", false)
+		a.await("gone", func() bool { return len(a.wrote) > 0 && a.wrote[len(a.wrote)-1].what == "delete d/n1-p0" })
+		w := a.writes("taints", "delete")
+		if after := w[1].at.Sub(w[0].at); after < 3*time.Minute-time.Second || after > 3*time.Minute+30*time.Second || a.counted["refused evict"] < 3 {
+			t.Errorf("deleted after %v, %d refusals", after, a.counted["refused evict"])
+		}
+		k.end()
+		end(r)
+	})
+}
+
+// Mode fence writes one taint, on a node that the check confirms dead, and takes it back when the node is back.
+func TestADeadNodeIsFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3, -1)
+		asked := 0
+		r := a.start("a", func(c *config.Cluster) { c.Mode, c.FenceURL = config.Fence, "http://unused/" })
+		r.parts.o.Check = func(_ context.Context, n *v1.Node) (bool, error) {
+			if asked++; n.Name != "n1" {
+				t.Errorf("asked about %s", n.Name)
+			}
+			return asked == 2, nil
+		}
+		k.live("n1", false)
+		time.Sleep(time.Minute)
+		a.change(func() { // as kube-controller-manager finds it
+			n := a.nodes["n1"].DeepCopy()
+			n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = v1.ConditionUnknown, metav1.Now()
+			a.putNode(n)
+		})
+		unknown := time.Now()
+		a.await("fenced", func() bool { return a.hasTaint("n1", v1.TaintNodeOutOfService, v1.TaintEffectNoExecute) })
+		if after := time.Since(unknown); asked != 2 || after < 90*time.Second || after > 92*time.Second {
+			t.Errorf("asked %d times, fenced after %v", asked, after)
+		}
+		k.live("n1", true)
+		a.await("back", func() bool { return len(a.nodes["n1"].Spec.Taints) == 0 })
+		if w := a.writes(); len(w) != 2 {
+			t.Errorf("%d writes", len(w))
+		}
+		k.end()
+		end(r)
+	})
+}

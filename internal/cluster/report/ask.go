@@ -1,0 +1,52 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// askLimit is for one answer, and maxAnswer how long it may be, in bytes.
+const (
+	askLimit  = 30 * time.Second
+	maxAnswer = 256 << 20
+)
+
+// Ask asks what runs at an address, HOST:PORT.
+func Ask(ctx context.Context, address, path, object string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	where := url.URL{Scheme: "http", Host: address, Path: path}
+	if object != "" {
+		where.RawQuery = url.Values{"object": {object}}.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", address, err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask jettison-cluster nodes at %s: %w: name a running one's --address", address, errors.Unwrap(err))
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", address, err)
+	}
+	if answer.StatusCode == http.StatusOK {
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("ask %s: the answer cannot be read: %w", address, err)
+		}
+		return nil
+	}
+	var why Error
+	if json.Unmarshal(text, &why) != nil || why.Error == "" {
+		return fmt.Errorf("ask %s: it answers %s: is it jettison-cluster nodes?", address, answer.Status)
+	}
+	return errors.New(why.Error)
+}

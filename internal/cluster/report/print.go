@@ -1,0 +1,112 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"jettison/internal/show"
+	"jettison/internal/table"
+	"jettison/internal/terminal"
+)
+
+// Print writes a status.
+func (s *Status) Print(to *terminal.Screen, format show.Format) error {
+	if format.Data() {
+		return format.Encode(to, s, false)
+	}
+	lines := []string{fmt.Sprintf("%s leads, mode %s, read %s ago", s.Leader, s.Mode, show.Span(s.Time.Sub(s.Read)))}
+	if s.Held != "" {
+		lines = append(lines, "it does not act: "+s.Held)
+	}
+	if s.Doubt != "" {
+		lines = append(lines, "silence is doubted, no node is tainted: "+s.Doubt)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Zones)) {
+		z := s.Zones[name]
+		lines = append(lines, fmt.Sprintf("zone %s: %s, %d ready, %d not, %d wait for a taint, %g a second", name, z.State, z.Ready, z.NotReady,
+			z.Waiting, z.Rate))
+	}
+	if _, err := fmt.Fprintln(to, strings.Join(lines, "\n")); err != nil {
+		return err
+	}
+	t := table.Table{Columns: []table.Column{
+		{Name: "NODE"}, {Name: "HEALTH"}, {Name: "HEARD", Right: true}, {Name: "ZONE", Drop: 2}, {Name: "TAINTS", Fold: true},
+		{Name: "QUEUE", Drop: 3}, {Name: "WHEN", Drop: 1},
+	}}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		queue := n.Queue
+		if n.Place > 0 {
+			queue = strings.TrimSpace(fmt.Sprintf("%s taint #%d", queue, n.Place))
+		}
+		t.Add(n.Name, n.Health, ago(s.Time, n.Heard), n.Zone, strings.Join(n.Taints, " "), queue, in(s.Time, n.Due))
+	}
+	return t.Print(to, format == show.AsWide)
+}
+
+// Print writes an explanation.
+func (e *Explanation) Print(to *terminal.Screen, format show.Format) error {
+	if format.Data() {
+		return format.Encode(to, e, false)
+	}
+	n := &e.Node
+	text := fmt.Sprintf("node %s, zone %s: %s, heard of %s", n.Name, n.Zone, n.Health, ago(e.Time, n.Heard))
+	if n.Since != nil {
+		text += ", not ready since " + show.Time(*n.Since)
+	}
+	if n.Place > 0 {
+		text += fmt.Sprintf(", number %d of its zone to get a NoExecute taint (%s)", n.Place, in(e.Time, n.Due))
+	}
+	if _, err := fmt.Fprintln(to, text); err != nil {
+		return err
+	}
+	t := table.Table{Columns: []table.Column{
+		{Name: "POD"}, {Name: "TAINT", Fold: true}, {Name: "SINCE", Drop: 1}, {Name: "TOLERATION", Fold: true}, {Name: "HAS TO GO"},
+	}}
+	for i := range e.Pods {
+		p := &e.Pods[i]
+		name := p.Namespace + "/" + p.Name
+		if p.Stays != "" || len(p.Taints) == 0 {
+			why := p.Stays
+			if why == "" {
+				why = "its node has no NoExecute taint"
+			}
+			t.Add(name, why, "", "", "never")
+			continue
+		}
+		for _, x := range p.Taints {
+			goes := "never"
+			if x.Deadline != nil {
+				goes = in(e.Time, x.Deadline)
+			}
+			toleration := x.Toleration
+			if toleration == "" {
+				toleration = "none"
+			}
+			t.Add(name, x.Taint, show.Time(x.Since), toleration, goes)
+		}
+	}
+	return t.Print(to, format == show.AsWide)
+}
+
+// ago is how long before a time another was.
+func ago(now time.Time, at *time.Time) string {
+	if at == nil {
+		return "never"
+	}
+	return show.Span(now.Sub(*at)) + " ago"
+}
+
+// in is when a time is, from another one on.
+func in(now time.Time, at *time.Time) string {
+	switch {
+	case at == nil:
+		return "-"
+	case !at.After(now):
+		return "now"
+	}
+	return "in " + show.Span(at.Sub(now))
+}

@@ -1,0 +1,77 @@
+package writes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Node is what is written to a node, in this order.
+type Node struct {
+	Was    *v1.Node           // as it was decided about
+	Status []v1.NodeCondition // that change; none: it is not written
+	Labels map[string]string  // that are set
+	Taints []v1.Taint         // all that it is to have
+	Taint  bool               // Taints are to be written
+}
+
+// Written is what came of it.
+type Written struct {
+	Is                     *v1.Node // as the API has answered last; nil: it has not
+	Status, Labels, Taints error    // of each part that was to be written
+}
+
+// errUnsaid is of taints that were not written since the conditions that they follow from could not be.
+var errUnsaid = errors.New("not written: its conditions could not be")
+
+// Node writes to a node. A node that is gone needs nothing.
+func (w *Writer) Node(ctx context.Context, n *Node) (out Written) {
+	version := n.Was.ResourceVersion
+	took := func(is *v1.Node, err error) error {
+		if err == nil {
+			out.Is, version = is, is.ResourceVersion
+		}
+		if gone(err) {
+			return nil
+		}
+		return err
+	}
+	if len(n.Status) > 0 {
+		body := object{Metadata: metadata{n.Was.UID, version, nil}, Status: map[string]any{"conditions": n.Status}}
+		out.Status = took(w.patchNode(ctx, n.Was.Name, types.StrategicMergePatchType, &body, "status"))
+	}
+	if len(n.Labels) > 0 {
+		body := object{Metadata: metadata{n.Was.UID, "", n.Labels}}
+		out.Labels = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
+	}
+	if n.Taint {
+		out.Taints = errUnsaid
+		if out.Status == nil {
+			body := object{Metadata: metadata{n.Was.UID, version, nil}, Spec: map[string]any{"taints": n.Taints}}
+			out.Taints = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
+		}
+	}
+	if apierrors.IsConflict(out.Status) || apierrors.IsConflict(out.Taints) {
+		ctx, cancel := limited(ctx)
+		defer cancel()
+		if is, err := w.client.CoreV1().Nodes().Get(ctx, n.Was.Name, metav1.GetOptions{}); err == nil {
+			out.Is = is // so that the next decision is about what is there
+		}
+	}
+	return out
+}
+
+func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, body *object, part ...string) (*v1.Node, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	is, err := w.client.CoreV1().Nodes().Patch(ctx, name, kind, body.text(), metav1.PatchOptions{}, part...)
+	if err != nil {
+		return nil, fmt.Errorf("patch node %s: %w", name, err)
+	}
+	return is, nil
+}

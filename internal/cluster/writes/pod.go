@@ -1,0 +1,116 @@
+package writes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cluster/lifecycle"
+	"jettison/cluster/taint"
+)
+
+// Pod is what came of a write to a pod.
+type Pod struct {
+	Is   *v1.Pod // as the API has answered; nil: it has not
+	Gone bool    // there is none of this UID any more
+}
+
+// What DisruptionTarget says of pods that taints drive away (pkg/controller/tainteviction/taint_eviction.go, 1.36.3).
+const (
+	targetReason  = "DeletionByTaintManager"
+	targetMessage = "Taint manager: deleting due to NoExecute taint"
+)
+
+// Mark makes a pod's condition Ready False.
+func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (Pod, error) {
+	return w.condition(ctx, m.Namespace, m.Name, m.UID, map[string]any{
+		"type": v1.PodReady, "status": v1.ConditionFalse, "lastTransitionTime": metav1.Now(),
+	})
+}
+
+// Evict has a pod go: it is told why, and deleted. Where disruption budgets are asked, and the time for that is not over, it is evicted
+// instead, and an error that is Budgeted says that it may not go yet.
+func (w *Writer) Evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
+	if w.budget > 0 && time.Now().Before(e.Deadline.Add(w.budget)) {
+		return w.evict(ctx, e)
+	}
+	is, err := w.condition(ctx, e.Namespace, e.Name, e.UID, map[string]any{
+		"type": v1.DisruptionTarget, "status": v1.ConditionTrue, "lastTransitionTime": metav1.Now(), "reason": targetReason,
+		"message": targetMessage,
+	})
+	switch {
+	case err != nil && !refused(err): // whoever may not write a status still has pods go
+		return is, err
+	case is.Gone, is.Is != nil && taint.Leaves(is.Is): // it is going by itself
+		return is, nil
+	}
+	return w.delete(ctx, e)
+}
+
+// condition writes one of a pod's conditions.
+func (w *Writer) condition(ctx context.Context, namespace, name string, uid types.UID, c map[string]any) (Pod, error) {
+	limited, cancel := limited(ctx)
+	defer cancel()
+	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
+	is, err := w.client.CoreV1().Pods(namespace).Patch(limited, name, types.StrategicMergePatchType, body.text(), metav1.PatchOptions{}, "status")
+	if err == nil {
+		return Pod{Is: is}, nil
+	}
+	return w.missing(ctx, namespace, name, uid, fmt.Errorf("patch pod %s/%s: %w", namespace, name, err))
+}
+
+// missing finds out whether a write failed because the pod is not there, or another has its name.
+func (w *Writer) missing(ctx context.Context, namespace, name string, uid types.UID, err error) (Pod, error) {
+	if gone(err) {
+		return Pod{Gone: true}, nil
+	}
+	if !apierrors.IsConflict(err) {
+		return Pod{}, err
+	}
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	is, why := w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if gone(why) || why == nil && is.UID != uid {
+		return Pod{Gone: true}, nil
+	}
+	return Pod{Is: is}, err
+}
+
+// delete deletes a pod, with the grace period that it asks for.
+func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (Pod, error) {
+	limited, cancel := limited(ctx)
+	defer cancel()
+	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}}
+	answer, err := w.client.CoreV1().RESTClient().Delete().Namespace(e.Namespace).Resource("pods").Name(e.Name).Body(&o).Do(limited).Get()
+	if err != nil {
+		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace, e.Name, err))
+	}
+	if is, ok := answer.(*v1.Pod); ok && is.DeletionTimestamp != nil {
+		return Pod{Is: is}, nil
+	}
+	return Pod{Gone: true}, nil
+}
+
+// evict asks for a pod to be evicted.
+func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
+	limited, cancel := limited(ctx)
+	defer cancel()
+	err := w.client.PolicyV1().Evictions(e.Namespace).Evict(limited, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}},
+	})
+	if err != nil {
+		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("evict pod %s/%s: %w", e.Namespace, e.Name, err))
+	}
+	is, err := w.client.CoreV1().Pods(e.Namespace).Get(limited, e.Name, metav1.GetOptions{})
+	if err != nil || is.UID != e.UID {
+		return Pod{Gone: true}, nil // it may be another's by now; the watch tells
+	}
+	return Pod{Is: is}, nil
+}

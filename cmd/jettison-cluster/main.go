@@ -4,6 +4,7 @@
 //	main.go               the root command, exit codes
 //	nodescommand.go       nodes: internal/cluster/replay
 //	deschedulecommand.go  deschedule: internal/descheduling
+//	deschedulelive.go     deschedule in a cluster: internal/cluster/descheduler
 package main
 
 import (

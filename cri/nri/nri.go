@@ -143,8 +143,8 @@ func New(o Options) (*Plugin, error) {
 func (p *Plugin) Updates() <-chan Update { return p.updates }
 
 // Run connects, answers the runtime, and connects again when it is gone, until ctx ends. All that it has is one goroutine, the
-// caller's, which ends with it where Options have a Thread: an answer waits for nothing but the runtime itself. A failure is published once as State, and again when
-// another one follows.
+// caller's, which ends with it where Options have a Thread: an answer waits for nothing but the runtime itself. A failure is published once
+// as State, and again when another one follows.
 func (p *Plugin) Run(ctx context.Context) {
 	if p.o.Thread != nil {
 		goruntime.LockOSThread() // the thread ends with the goroutine, and its priority

@@ -28,9 +28,10 @@ const mirror = v1.MirrorPodAnnotationKey
 // must not keep its owner from making another. Until then the scheduler would hand out its host ports and devices twice.
 const UncleanFor = time.Minute
 
-// TakenBackFor is how long after the kill a pod that was made Failed and is not so any more is left to its kubelet. That has seen the change
-// and tears the pod down as soon as what it is about with it has ended; until then it writes what it has in memory (pkg/kubelet/status
-// status_manager.go syncBatch and mergePodStatus, v1.36.3), and who writes against that has the pod's owner make one pod after another.
+// TakenBackFor is how long after the kill a pod that was made Failed and is not so any more is left to its kubelet. That has seen the
+// change and tears the pod down as soon as what it is about with it has ended; until then it writes what it has in memory
+// (pkg/kubelet/status status_manager.go syncBatch and mergePodStatus, v1.36.3), and who writes against that has the pod's owner make one
+// pod after another.
 const TakenBackFor = time.Minute
 
 // Act is what is due for a record.

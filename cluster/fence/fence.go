@@ -1,7 +1,7 @@
 // Package fence decides which nodes are out of service: those that are silent, and that a check from outside of the cluster confirms dead.
-// Their taint node.kubernetes.io/out-of-service lets pods of theirs be deleted by force, and volumes be detached, which without it waits for
-// a kubelet that will not answer. It has no client, no clock and no goroutine: Step is told what is seen and answers with what is to be asked
-// and written; whoever asks and writes tells how that went.
+// Their taint node.kubernetes.io/out-of-service lets pods of theirs be deleted by force, and volumes be detached, which without it waits
+// for a kubelet that will not answer. It has no client, no clock and no goroutine: Step is told what is seen and answers with what is to be
+// asked and written; whoever asks and writes tells how that went.
 package fence
 
 import (

@@ -50,6 +50,10 @@ func (c *Core) Report(now time.Time, seen Seen) []Report {
 			v.ready = v1.ConditionUnknown
 		}
 		one := Report{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: r.heard, Silent: r.silent, Failed: r.failed, Marks: len(r.marks)}
+		if l := seen.Leases[name]; l != nil && r.leased && !r.renew.Equal(l.Spec.RenewTime) { // since the last step
+			_, came := s.came(name)
+			one.Heard = latest(one.Heard, came)
+		}
 		if s.waits(&v) {
 			waiting[one.Zone] = append(waiting[one.Zone], len(all))
 		}

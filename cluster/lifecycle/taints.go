@@ -81,7 +81,9 @@ func (s *step) writeTaints(v *view) {
 	for _, list := range [][]v1.Taint{c.add, c.remove} {
 		slices.SortFunc(list, func(a, b v1.Taint) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect)) })
 	}
-	s.out.Taints = append(s.out.Taints, Taints{Node: v.node.Name, UID: v.node.UID, Add: c.add, Remove: c.remove, Evicted: drawn, Failed: v.record.failed})
+	s.out.Taints = append(s.out.Taints, Taints{
+		Node: v.node.Name, UID: v.node.UID, Add: c.add, Remove: c.remove, Evicted: drawn, Failed: v.record.failed,
+	})
 }
 
 // executes says which of the two taints that evict a node is to have, and whether that takes a token. One is swapped for the other at once.

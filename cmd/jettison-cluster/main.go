@@ -86,7 +86,8 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{commandline.WrongFlag(cmd, err)} })
-	root.AddCommand(nodesCommand(stdin, stdout, stderr), explainCommand(stdout), descheduleCommand(stdin, stdout, stderr), versionCommand(stdout))
+	root.AddCommand(nodesCommand(stdin, stdout, stderr), explainCommand(stdout), descheduleCommand(stdin, stdout, stderr),
+		versionCommand(stdout))
 	return root
 }
 

@@ -132,7 +132,8 @@ func explainCommand(stdout *terminal.Screen) *cobra.Command {
 		Use:   "explain NODE|POD",
 		Short: "Say which pods have to leave a node, when, and because of which taint",
 		Long: `explain says of a pod, or of each pod of a node, which taint it does not tolerate for ever, by which toleration it stays how long,
-and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default. It asks the jettison-cluster nodes that runs at --address.`,
+and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default. It asks the jettison-cluster nodes that runs at
+--address.`,
 		Example: "  jettison-cluster explain node-1\n  jettison-cluster explain shop/web-0 -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {

@@ -41,8 +41,10 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 
 // addProgram adds the flags of what a replay does not need.
 func (c *Cluster) addProgram(set *pflag.FlagSet) {
-	set.StringVar(&c.Mode, "mode", c.Mode, "observe: say what would be done; fence: take nodes out of service that a check confirms dead; replace: act")
-	set.DurationVar(&c.ReplaceQuiet, "replace-quiet", c.ReplaceQuiet, "begin to act once no other controller wrote taints of nodes for so long")
+	set.StringVar(&c.Mode, "mode", c.Mode,
+		"observe: say what would be done; fence: take nodes out of service that a check confirms dead; replace: act")
+	set.DurationVar(&c.ReplaceQuiet, "replace-quiet", c.ReplaceQuiet,
+		"begin to act once no other controller wrote taints of nodes for so long")
 	set.BoolVar(&c.RespectPDB, "respect-pdb", c.RespectPDB, "evict pods as their disruption budgets allow before they are deleted")
 	set.DurationVar(&c.PDBTimeout, "pdb-timeout", c.PDBTimeout, "delete a pod that no budget lets go so long after its deadline")
 	set.StringArrayVar(&c.FenceCommand, "fence-command", c.FenceCommand,

@@ -43,11 +43,12 @@ func Config(o Options) (*rest.Config, error) {
 	return c, nil
 }
 
-// New makes a client with a limit of requests of its own: what is told by one client never waits for what another has to tell. part is added
-// to the user agent. Protobuf is spoken where the configuration names nothing else. timeout bounds each request; 0: whoever asks does.
+// New makes a client with a limit of requests of its own: what is told by one client never waits for what another has to tell. part is
+// added to the user agent. Protobuf is spoken where the configuration names nothing else. timeout bounds each request; 0: whoever asks
+// does.
 func New(c *rest.Config, part string, timeout time.Duration) (*kubernetes.Clientset, error) {
-	own := rest.AddUserAgent(rest.CopyConfig(c), part)
-	own.Timeout = timeout
+	own := rest.CopyConfig(c)
+	own.Timeout, own.UserAgent = timeout, c.UserAgent+" "+part // rest.AddUserAgent would take the program's place
 	if own.ContentType == "" {
 		own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	}

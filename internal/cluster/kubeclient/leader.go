@@ -88,7 +88,7 @@ func (l *Leader) leads(holder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if holder != l.holder && holder != "" {
-		l.log.Info("who leads", "holder", holder, "self", holder == l.identity)
+		l.log.Info("who leads", "holder", holder)
 	}
 	l.holder = holder
 }

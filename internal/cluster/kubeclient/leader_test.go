@@ -261,12 +261,15 @@ func TestTheGuard(t *testing.T) {
 	var asked []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method)
+		if agent := r.UserAgent(); agent != "program/1 test" {
+			t.Errorf("it calls itself %q", agent)
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`)
 	}))
 	defer s.Close()
 	leads := false
-	client, err := New(Guarded(&rest.Config{Host: s.URL}, func() bool { return leads }), "test", time.Minute)
+	client, err := New(Guarded(&rest.Config{Host: s.URL, UserAgent: "program/1"}, func() bool { return leads }), "test", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package mirror keeps a copy of what decisions use of a cluster: its nodes, their Leases, and the pods that are bound to them. It is filled
-// by watches: after the start nothing is listed again, unless the API server does not know any more where a watch has ended.
+// Package mirror keeps a copy of what decisions use of a cluster: its nodes, their Leases, and the pods that are bound to them. It is
+// filled by watches: after the start nothing is listed again, unless the API server does not know any more where a watch has ended.
 //
 //	mirror.go  Mirror: what is there, and who waits for changes
 //	look.go    View: what a look at it sees
@@ -37,8 +37,10 @@ type Options struct {
 // From has a client list and watch: nodes, the Leases of kube-node-lease, and pods that are bound and not over.
 func From(client kubernetes.Interface, rivals []string, log *slog.Logger) Options {
 	core, leases := client.CoreV1().RESTClient(), client.CoordinationV1().RESTClient()
-	bound := fields.AndSelectors(fields.OneTermNotEqualSelector("spec.nodeName", ""),
-		fields.OneTermNotEqualSelector("status.phase", string(v1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(v1.PodFailed)))
+	bound := fields.AndSelectors(
+		fields.OneTermNotEqualSelector("spec.nodeName", ""), fields.OneTermNotEqualSelector("status.phase", string(v1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(v1.PodFailed)),
+	)
 	return Options{
 		Nodes:  cache.NewListWatchFromClient(core, "nodes", "", fields.Everything()),
 		Leases: cache.NewListWatchFromClient(leases, "leases", v1.NamespaceNodeLease, fields.Everything()),

@@ -38,7 +38,9 @@ type source struct {
 }
 
 // run lists and watches until its context ends.
-func (s *source) run(ctx context.Context, from cache.ListerWatcherWithContext, kind runtime.Object, into cache.TransformingStore, log *slog.Logger) {
+func (s *source) run(
+	ctx context.Context, from cache.ListerWatcherWithContext, kind runtime.Object, into cache.TransformingStore, log *slog.Logger,
+) {
 	r := cache.NewReflectorWithOptions(s.noted(from), kind, into, cache.ReflectorOptions{
 		Name: s.name, Backoff: &wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: 10, Cap: lastPause},
 	})
@@ -49,7 +51,7 @@ func (s *source) run(ctx context.Context, from cache.ListerWatcherWithContext, k
 			pause = firstPause
 		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			log.Warn("a watch broke off and begins anew: what is known stays", "of", s.name, "error", err)
+			log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name, "error", err)
 		}
 		timer := time.NewTimer(pause)
 		select {

@@ -14,8 +14,8 @@ import (
 	"jettison/internal/cluster/config"
 )
 
-// seeds are how many random histories are played.
-const seeds = 12
+// seeds are how many random histories are played, and how many under -short.
+const seeds, fewSeeds = 12, 3
 
 // due is when a pod has to go by the plain rule: the least over all NoExecute taints of its node.
 func due(n *v1.Node, p *v1.Pod) (at time.Time, ever bool) {
@@ -170,7 +170,11 @@ func (h *history) settled() string {
 // Whatever fails and whoever leads: no pod goes before its time or without a taint, no node that lives is tainted, the rate holds, and once
 // the API answers all that is due goes within a minute.
 func TestFaultsBreakNoPromise(t *testing.T) {
-	for seed := range uint64(seeds) {
+	n := uint64(seeds)
+	if testing.Short() {
+		n = fewSeeds
+	}
+	for seed := range n {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &history{t: t, a: newAPI(t), random: rand.New(rand.NewPCG(seed, 1)), odds: 0}

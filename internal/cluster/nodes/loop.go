@@ -28,8 +28,8 @@ const (
 // workers write at the same time.
 const workers = 32
 
-// clock is the time of one term of leading: it goes on as the machine's does, whatever the wall's clock is set to meanwhile. A clock that is
-// set forward would else have pods go before their time.
+// clock is the time of one term of leading: it goes on as the machine's does, whatever the wall's clock is set to meanwhile. A clock that
+// is set forward would else have pods go before their time.
 type clock struct{ began time.Time }
 
 func (c clock) now() time.Time { return c.began.Add(time.Since(c.began)) }
@@ -203,7 +203,7 @@ func (l *loop) sayDoubt() {
 		l.part.o.Log.Info("doubt is over: nodes are tainted again")
 	default:
 		l.watch.said["doubt"] = l.met.Doubt
-		l.part.o.Log.Warn("silence is doubted: no node gets a NoExecute taint", "why", l.met.Doubt)
+		l.part.o.Log.Warn("silence is doubted: no node gets a NoExecute taint", "reason", l.met.Doubt)
 	}
 }
 
@@ -230,13 +230,12 @@ func (l *loop) waits(now time.Time, v *mirror.View) bool {
 	case l.watch.began:
 		if at := last.Format(time.RFC3339); at != l.watch.said["rival"] && last.After(l.clock.began) {
 			l.watch.said["rival"] = at
-			l.part.o.Log.Warn("another controller writes taints of nodes, too: turn one of the two off", "why", why, "at", at)
+			l.part.o.Log.Warn("another controller writes taints of nodes, too: turn one of the two off", "reason", why, "since", at)
 		}
 		return false
 	}
 	if l.watch.rival = why; was == "" {
-		l.part.o.Log.Warn("it does not act: another controller does the same", "why", why, "at", last.Format(time.RFC3339),
-			"acts", "once that is over for "+quiet.String())
+		l.part.o.Log.Warn("it does not act: another controller does the same", "reason", why, "since", last.Format(time.RFC3339))
 	}
 	l.plan.due = now.Add(min(rivalLook, max(time.Second, last.Add(quiet).Sub(now))))
 	return true

@@ -183,9 +183,11 @@ func TestANodeThatDies(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		reasons := map[string]int{}
-		for _, e := range a.events {
-			reasons[e.Source.Component+" "+e.InvolvedObject.Kind+" "+e.Reason]++
-		}
+		a.change(func() {
+			for _, e := range a.events {
+				reasons[e.Source.Component+" "+e.InvolvedObject.Kind+" "+e.Reason]++
+			}
+		})
 		for _, want := range []string{"node-controller Node RegisteredNode", "node-controller Node NodeNotReady", "node-controller Pod NodeNotReady",
 			"taint-eviction-controller Pod TaintManagerEviction"} {
 			if reasons[want] == 0 {
@@ -195,7 +197,7 @@ func TestANodeThatDies(t *testing.T) {
 		k.live("n1", true)
 		a.await("back", func() bool { return len(a.nodes["n1"].Spec.Taints) == 0 })
 		for _, kind := range []string{"nodes", "leases", "pods"} {
-			if n := a.counted["LIST "+kind]; n != 1 {
+			if n := a.count("LIST " + kind); n != 1 {
 				t.Errorf("%s are listed %d times", kind, n)
 			}
 		}
@@ -284,11 +286,13 @@ func TestObserveWritesNothing(t *testing.T) {
 		r := a.start("a", func(c *config.Cluster) { c.Mode = config.Observe })
 		k.live("n1", false)
 		time.Sleep(3 * time.Minute)
-		for what, n := range a.counted {
-			if verb, _, _ := strings.Cut(what, " "); verb != "WATCH" && verb != "LIST" && verb != "PROBE" {
-				t.Errorf("%s: %d", what, n)
+		a.change(func() {
+			for what, n := range a.counted {
+				if verb, _, _ := strings.Cut(what, " "); verb != "WATCH" && verb != "LIST" && verb != "PROBE" {
+					t.Errorf("%s: %d", what, n)
+				}
 			}
-		}
+		})
 		var s report.Status
 		ask(t, r, report.StatusPath, &s)
 		if len(s.Nodes) != 3 || s.Nodes[1].Health != "Unknown" || s.Nodes[1].Place != 1 {
@@ -409,8 +413,8 @@ func TestABudgetIsRespected(t *testing.T) {
 		k.live("n1", false)
 		a.await("gone", func() bool { return len(a.wrote) > 0 && a.wrote[len(a.wrote)-1].what == "delete d/n1-p0" })
 		w := a.writes("taints", "delete")
-		if after := w[1].at.Sub(w[0].at); after < 3*time.Minute-time.Second || after > 3*time.Minute+30*time.Second || a.counted["refused evict"] < 3 {
-			t.Errorf("deleted after %v, %d refusals", after, a.counted["refused evict"])
+		if after := w[1].at.Sub(w[0].at); after < 3*time.Minute-time.Second || after > 3*time.Minute+30*time.Second || a.count("refused evict") < 3 {
+			t.Errorf("deleted after %v, %d refusals", after, a.count("refused evict"))
 		}
 		k.end()
 		end(r)

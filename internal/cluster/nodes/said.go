@@ -80,7 +80,7 @@ func (l *loop) marked(m *lifecycle.Mark, err error) {
 // failed logs a write that is tried again.
 func (l *loop) failed(what, name string, err error) {
 	if !notSent(err) {
-		l.part.o.Log.Warn("a write failed and is tried again", "what", what, "name", name, "error", err)
+		l.part.o.Log.Warn("a write failed and is tried again", "what", what, "object", name, "error", err)
 	}
 }
 

@@ -58,7 +58,8 @@ func (w *Writer) condition(ctx context.Context, namespace, name string, uid type
 	limited, cancel := limited(ctx)
 	defer cancel()
 	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
-	is, err := w.client.CoreV1().Pods(namespace).Patch(limited, name, types.StrategicMergePatchType, body.text(), metav1.PatchOptions{}, "status")
+	is, err := w.client.CoreV1().Pods(namespace).Patch(limited, name, types.StrategicMergePatchType, body.text(), metav1.PatchOptions{},
+		"status")
 	if err == nil {
 		return Pod{Is: is}, nil
 	}

@@ -1,6 +1,6 @@
-// Package writes is the writing to a cluster's API of what was decided about nodes and pods. Each write is made once, is bounded in time, and
-// only takes what it was decided about: an object of the same name with another UID is another object, and what follows from a node's taints
-// or conditions is not written over newer ones.
+// Package writes is the writing to a cluster's API of what was decided about nodes and pods. Each write is made once, is bounded in time,
+// and only takes what it was decided about: an object of the same name with another UID is another object, and what follows from a node's
+// taints or conditions is not written over newer ones.
 //
 //	writes.go  Writer, and what errors mean
 //	node.go    a node's conditions, labels and taints

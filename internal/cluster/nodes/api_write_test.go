@@ -1,0 +1,205 @@
+package nodes
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// read reads a body strictly.
+func (a *api) read(r *http.Request, into any) {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		a.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
+	}
+}
+
+// note keeps a write.
+func (a *api) note(client, what string, w write) {
+	w.at, w.client, w.what = time.Now(), client, what
+	name := ""
+	if w.pod != nil {
+		name = w.pod.Spec.NodeName
+		w.node = a.nodes[name]
+	} else if w.node != nil {
+		name = w.node.Name
+	}
+	if l := a.leases[v1.NamespaceNodeLease+"/"+name]; l != nil {
+		w.leased = l.ManagedFields[0].Time.Time
+	}
+	a.wrote = append(a.wrote, w)
+}
+
+type nodePatch struct {
+	Metadata struct {
+		UID             types.UID
+		ResourceVersion string
+		Labels          map[string]string
+	}
+	Spec   struct{ Taints *[]v1.Taint }
+	Status struct{ Conditions []v1.NodeCondition }
+}
+
+func (a *api) patchNode(w http.ResponseWriter, r *http.Request, client string, parts []string) {
+	var p nodePatch
+	a.read(r, &p)
+	a.change(func() {
+		is := a.nodes[parts[1]]
+		switch {
+		case is == nil:
+			refused(w, http.StatusNotFound, parts[1])
+			return
+		case p.Metadata.UID != is.UID, p.Metadata.ResourceVersion != "" && p.Metadata.ResourceVersion != is.ResourceVersion:
+			refused(w, http.StatusConflict, "the object has been modified")
+			return
+		}
+		out := is.DeepCopy()
+		what := "labels"
+		if len(parts) > 2 {
+			what = "status"
+			for _, c := range p.Status.Conditions {
+				out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, func(o v1.NodeCondition) bool { return o.Type == c.Type })
+				out.Status.Conditions = append(out.Status.Conditions, c)
+			}
+		} else if p.Spec.Taints != nil {
+			what, out.Spec.Taints = "taints", *p.Spec.Taints
+		}
+		maps.Copy(out.Labels, p.Metadata.Labels)
+		a.putNode(out)
+		a.note(client, what+" "+is.Name, write{node: is, is: out, uid: p.Metadata.UID})
+		answer(w, out)
+	})
+}
+
+func (a *api) patchPod(w http.ResponseWriter, r *http.Request, client, key string) {
+	var p struct {
+		Metadata struct{ UID types.UID }
+		Status   struct{ Conditions []v1.PodCondition }
+	}
+	a.read(r, &p)
+	a.change(func() {
+		is := a.pods[key]
+		switch {
+		case is == nil:
+			refused(w, http.StatusNotFound, key)
+			return
+		case p.Metadata.UID != is.UID:
+			refused(w, http.StatusConflict, "uid")
+			return
+		}
+		out := is.DeepCopy()
+		for _, c := range p.Status.Conditions {
+			out.Status.Conditions = slices.DeleteFunc(out.Status.Conditions, func(o v1.PodCondition) bool { return o.Type == c.Type })
+			out.Status.Conditions = append(out.Status.Conditions, c)
+		}
+		a.putPod(out)
+		a.note(client, "condition "+key, write{pod: out, uid: p.Metadata.UID})
+		answer(w, out)
+	})
+}
+
+// gone deletes a pod as the API server does: one whose kubelet answers is gone, another stays until somebody forces it.
+func (a *api) gone(w http.ResponseWriter, client, what string, is *v1.Pod, uid types.UID) {
+	target := slices.ContainsFunc(is.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
+	a.note(client, what+" "+is.Namespace+"/"+is.Name, write{pod: is, uid: uid, disrupts: target})
+	out := is.DeepCopy()
+	now := metav1.Now()
+	out.DeletionTimestamp = &now
+	a.putPod(out)
+	answer(w, out)
+}
+
+func (a *api) deletePod(w http.ResponseWriter, r *http.Request, client, key string) {
+	var o metav1.DeleteOptions
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Preconditions == nil || o.Preconditions.UID == nil {
+		a.t.Errorf("delete %s: %v without a UID: %+v", key, err, o)
+		return
+	}
+	a.change(func() {
+		is := a.pods[key]
+		switch {
+		case is == nil:
+			refused(w, http.StatusNotFound, key)
+		case is.UID != *o.Preconditions.UID:
+			refused(w, http.StatusConflict, "uid")
+		default:
+			a.gone(w, client, "delete", is, *o.Preconditions.UID)
+		}
+	})
+}
+
+func (a *api) evictPod(w http.ResponseWriter, r *http.Request, client, key string) {
+	var e policyv1.Eviction
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil {
+		a.t.Errorf("evict %s: %v", key, err)
+		return
+	}
+	a.change(func() {
+		switch is := a.pods[key]; {
+		case is == nil:
+			refused(w, http.StatusNotFound, key)
+		case is.UID != *e.DeleteOptions.Preconditions.UID:
+			refused(w, http.StatusConflict, "uid")
+		case a.budget:
+			a.counted["refused evict"]++
+			refused(w, http.StatusTooManyRequests, "budget")
+		default:
+			a.gone(w, client, "evict", is, is.UID)
+		}
+	})
+}
+
+func (a *api) lease(w http.ResponseWriter, r *http.Request, namespace string) {
+	var l coordination.Lease
+	if err := json.NewDecoder(r.Body).Decode(&l); err != nil {
+		a.t.Error(err)
+		return
+	}
+	a.change(func() {
+		is := a.leases[namespace+"/"+l.Name]
+		if r.Method == "PUT" && (is == nil || is.ResourceVersion != l.ResourceVersion) || r.Method == "POST" && is != nil {
+			refused(w, http.StatusConflict, "modified")
+			return
+		}
+		l.Namespace = namespace
+		a.putLease(&l)
+		answer(w, &l)
+	})
+}
+
+func (a *api) event(w http.ResponseWriter, r *http.Request) {
+	var e v1.Event
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+		a.t.Error(err)
+		return
+	}
+	a.change(func() {
+		a.events = append(a.events, &e)
+		answer(w, &e)
+	})
+}
+
+// writes are those that were done, in order, as "seconds client what".
+func (a *api) writes(of ...string) (out []write) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.wrote {
+		verb, _, _ := strings.Cut(w.what, " ")
+		if len(of) == 0 || slices.Contains(of, verb) {
+			out = append(out, w)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b write) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
+	return out
+}

@@ -40,9 +40,9 @@ type RecordsOptions struct {
 // maxRecord is the most that one record may have in bytes.
 const maxRecord = 1 << 20
 
-// FollowRecords hands over each line, but those of a kind that it does not know. It returns when there is none left, or, following, with the
-// error by which ctx, the function or the agent ended it: the agent hangs up on a reader that is too slow for it. Then ask again after the
-// ID of the newest record before all that are not over: nothing is missing that no gap names.
+// FollowRecords hands over each line, but those of a kind that it does not know. It returns when there is none left, or, following, with
+// the error by which ctx, the function or the agent ended it: the agent hangs up on a reader that is too slow for it. Then ask again after
+// the ID of the newest record before all that are not over: nothing is missing that no gap names.
 func (c *Client) FollowRecords(ctx context.Context, o RecordsOptions, each func(*RecordsLine) error) error {
 	query := url.Values{"after": {o.After}}
 	if o.Follow {

@@ -219,6 +219,12 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 			t.Errorf("%s: %v, want %q", p.what, err, p.refused)
 		}
 	}
+	leavesOthersAlone(t, c, own)
+}
+
+// leavesOthersAlone tries pods that are not of the node.
+func leavesOthersAlone(t *testing.T, c *Cluster, own kubernetes.Interface) {
+	t.Helper()
 	runningPod(t, c, "elsewhere", "n2", nil)
 	if err := patchPod(t.Context(), own, "elsewhere", evict(t, nil)); !denied(err, "of its own node") {
 		t.Errorf("a pod of another node: %v", err)
@@ -274,14 +280,21 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 			t.Errorf("%s: %v, want %q", p.what, p.err, p.refused)
 		}
 	}
+	hasNoRole(t, c, own, pod.Name)
+}
+
+// hasNoRole tries what no role lets a bridge do, and that it reads every pod.
+func hasNoRole(t *testing.T, c *Cluster, own kubernetes.Interface, pod string) {
+	t.Helper()
+	ctx := t.Context()
 	body, options := []byte(`{"metadata": {"labels": {"a": "b"}}}`), metav1.PatchOptions{}
-	_, podErr := own.CoreV1().Pods("default").Patch(ctx, pod.Name, types.MergePatchType, body, options)
+	_, podErr := own.CoreV1().Pods("default").Patch(ctx, pod, types.MergePatchType, body, options)
 	_, nodeErr := own.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, body, options)
 	_, secretErr := own.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
 	_, nodesErr := own.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	for what, err := range map[string]error{
 		"patch a pod": podErr, "patch a node": nodeErr, "read secrets": secretErr, "list nodes": nodesErr,
-		"delete a pod":            own.CoreV1().Pods("default").Delete(ctx, pod.Name, metav1.DeleteOptions{}),
+		"delete a pod":            own.CoreV1().Pods("default").Delete(ctx, pod, metav1.DeleteOptions{}),
 		"delete a lease":          own.CoordinationV1().Leases(bridgeNamespace).Delete(ctx, "n1", metav1.DeleteOptions{}),
 		"write a lease elsewhere": createLease(ctx, own, "kube-system", "n1", nil),
 	} {

@@ -242,8 +242,29 @@ func TestABridgeTellsTheAPI(t *testing.T) {
 		t.Errorf("the agent has %+v", p.Spec)
 	}
 
+	howSoon(t, c, a, all[:20])
+	t.Log("its resident set: ", memory(pid))
+	c.Kill(APIServer)
+	while := []api.Record{a.tell(all[20]), a.tell(all[21])}
+	c.Again(APIServer)
+	c.Eventually(startDeadline, "what was evicted while the API server was dead is told", evicted(c, while...))
+	kill()
+	while = []api.Record{a.tell(all[22]), a.tell(all[23])}
+	runBridge(t, c, a, "n1")
+	c.Eventually(startDeadline, "what was evicted while the bridge was dead is told", evicted(c, while...))
+
+	c.nodeIsTold()
+	is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "elsewhere", metav1.GetOptions{})
+	if err != nil || is.ResourceVersion != elsewhere.ResourceVersion {
+		t.Errorf("a pod of another node has changed: %v, %v", is, err)
+	}
+}
+
+// howSoon logs how long each of these pods takes to be Failed once its record is told.
+func howSoon(t *testing.T, c *Cluster, a *spokenFor, pods []*v1.Pod) {
+	t.Helper()
 	var took []time.Duration
-	for _, p := range all[:20] {
+	for _, p := range pods {
 		w, err := c.Client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + p.Name, ResourceVersion: p.ResourceVersion})
 		if err != nil {
 			t.Fatal(err)
@@ -261,23 +282,11 @@ func TestABridgeTellsTheAPI(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("from a record to Failed at the API: p50 %v, most %v of %d", took[len(took)/2], took[len(took)-1], len(took))
-	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
-		for line := range strings.Lines(string(status)) {
-			if strings.HasPrefix(line, "VmRSS") || strings.HasPrefix(line, "RssAnon") || strings.HasPrefix(line, "VmHWM") {
-				t.Log(strings.TrimSpace(line))
-			}
-		}
-	}
+}
 
-	c.Kill(APIServer)
-	while := []api.Record{a.tell(all[20]), a.tell(all[21])}
-	c.Again(APIServer)
-	c.Eventually(startDeadline, "what was evicted while the API server was dead is told", evicted(c, while...))
-	kill()
-	while = []api.Record{a.tell(all[22]), a.tell(all[23])}
-	runBridge(t, c, a, "n1")
-	c.Eventually(startDeadline, "what was evicted while the bridge was dead is told", evicted(c, while...))
-
+// nodeIsTold waits until the API has what a bridge says of its node.
+func (c *Cluster) nodeIsTold() {
+	c.t.Helper()
 	c.Eventually(startDeadline, "the node has conditions and a load", func(ctx context.Context) error {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 		if err != nil {
@@ -297,8 +306,4 @@ func TestABridgeTellsTheAPI(t *testing.T) {
 		}
 		return err
 	})
-	is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "elsewhere", metav1.GetOptions{})
-	if err != nil || is.ResourceVersion != elsewhere.ResourceVersion {
-		t.Errorf("a pod of another node has changed: %v, %v", is, err)
-	}
 }

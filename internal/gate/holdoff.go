@@ -103,8 +103,8 @@ func (h *HoldOffs) Dying(now time.Time, uid, message string) (changed bool) {
 	return changed
 }
 
-// Lasting keeps those out whose pressure lasts, by the thresholds that are met, and those that a kubelet is to tear down. It is called once a
-// second.
+// Lasting keeps those out whose pressure lasts, by the thresholds that are met, and those that a kubelet is to tear down. It is called once
+// a second.
 func (h *HoldOffs) Lasting(now time.Time, met []eviction.Met) (changed bool) {
 	for uid, hold := range h.shared.All() {
 		if !now.Before(hold.Until) || hold.Until.Sub(now) >= holdOnFor {

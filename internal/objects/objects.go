@@ -1,5 +1,5 @@
-// Package objects keeps what is known of pod objects: those that clients hand over on the agent's socket, those of static manifests, and those
-// that the kubelet tells by its local pods API. It serves the socket, too.
+// Package objects keeps what is known of pod objects: those that clients hand over on the agent's socket, those of static manifests, and
+// those that the kubelet tells by its local pods API. It serves the socket, too.
 package objects
 
 import (

@@ -18,18 +18,20 @@ import (
 
 // The house (docs/build/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
 var mayImport = map[string][]string{
-	"stats":                   {},
-	"stats/read":              {"stats", "cgroup", "cri", "seqfile"},
-	"cgroup":                  {"seqfile"},
-	"seqfile":                 {},
-	"cri":                     {},
-	"cri/critest":             {},
-	"cri/nri":                 {"cri"},
-	"eviction":                {"stats"},
-	"reclaim":                 {"stats"},
-	"admit":                   {"stats"},
-	"api":                     {"stats"},
-	"internal":                {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
+	"stats":              {},
+	"stats/read":         {"stats", "cgroup", "cri", "seqfile"},
+	"cgroup":             {"seqfile"},
+	"seqfile":            {},
+	"cri":                {},
+	"cri/critest":        {},
+	"cri/nri":            {"cri"},
+	"eviction":           {"stats"},
+	"reclaim":            {"stats"},
+	"reclaim/deschedule": {"stats"},
+	"admit":              {"stats"},
+	"api":                {"stats"},
+	"internal": {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "reclaim/deschedule", "admit", "api",
+		"internal/"},
 	"internal/nodetest":       {"cgroup", "cri", "cri/critest", "stats/read", "internal/"},
 	"cmd/jettison":            {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
 	"cmd/jettison-bridge":     {"api", "internal/"},
@@ -53,7 +55,7 @@ var mayImport = map[string][]string{
 }
 
 // pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.
-var pure = []string{"stats", "eviction", "reclaim", "admit", "internal/bridge/verdict",
+var pure = []string{"stats", "eviction", "reclaim", "reclaim/deschedule", "admit", "internal/bridge/verdict",
 	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/fence", "cluster/model", "cluster/deschedule"}
 
 // impure are the imports that a pure package has no use for.
@@ -183,7 +185,7 @@ func TestTheBridgeStaysLean(t *testing.T) {
 
 // maxLinked bounds the packages that the agent's binary is made of, the standard library's included. Raise it with a reason in the commit:
 // each of them is code that runs privileged.
-const maxLinked = 496
+const maxLinked = 498
 
 func TestTheAgentLinksABoundedNumberOfPackages(t *testing.T) {
 	if n := len(linked(t, "cmd/jettison")); n > maxLinked {

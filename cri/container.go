@@ -70,6 +70,15 @@ type Container struct {
 	// PID of its first process on the node. 0: unknown, or none. It may have been given to another process since.
 	PID       int
 	StartedAt time.Time // zero: not started, or unknown
+	// Ended is how one that has exited did; nil: it has not, or its status was not asked for.
+	Ended *End
+}
+
+// End is how a container ended.
+type End struct {
+	Code   int32
+	Reason string    // in the runtime's words: OOMKilled, Error, Completed
+	At     time.Time // zero: unknown
 }
 
 // ContainerStatus asks for one container of any state, with its details but for those that only the verbose status tells (SandboxID, PID):
@@ -135,6 +144,7 @@ type containerDetail struct {
 	imageVolumes []string
 	pid          int
 	startedAt    time.Time
+	ended        *End
 }
 
 func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
@@ -151,6 +161,9 @@ func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
 	if adj := s.GetResources().GetLinux().GetOomScoreAdj(); d.oomScoreAdj == nil && adj != 0 {
 		d.oomScoreAdj = &adj
 	}
+	if s.GetState() == runtimev1.ContainerState_CONTAINER_EXITED {
+		d.ended = &End{Code: s.GetExitCode(), Reason: s.GetReason(), At: at(s.GetFinishedAt())}
+	}
 	known := map[string]bool{"": true}
 	for _, m := range s.GetMounts() {
 		if image := m.GetImage().GetImage(); !known[image] {
@@ -164,7 +177,9 @@ func containerDetailOf(res *runtimev1.ContainerStatusResponse) containerDetail {
 func (d containerDetail) fill(c *Container) {
 	c.OOMScoreAdj, c.LogPath, c.ImageVolumes, c.StartedAt = d.oomScoreAdj, d.logPath, d.imageVolumes, d.startedAt
 	c.MemoryLimit, c.CPUShares, c.Unified = d.resources.memory, d.resources.cpuShares, d.resources.unified
-	if c.State != Exited {
+	if c.State == Exited {
+		c.Ended = d.ended
+	} else {
 		c.PID = d.pid
 	}
 }

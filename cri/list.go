@@ -63,7 +63,8 @@ func NewLister(c *Client) *Lister {
 
 // List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
-// minute (of sandboxes: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request;
+// minute (of sandboxes: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request,
+// and for how they ended;
 // 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
 // is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
 // be listed for their size is Refused, and none keeps those of others from being listed (see listInParts). Of pods without a ready
@@ -134,10 +135,17 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		}
 		containers[c.ID] = k
 		k.dead = c.State == Exited
-		wanted := !k.dead || !k.answered
+		ended := k.dead && k.answered && k.state != Exited && ready[c.SandboxID] // how is not known yet
+		wanted := !k.dead || !k.answered || ended
 		asks = k.due(asks, c.State, wanted, now.Time, refreshAge, func(ctx context.Context, verbose bool) (containerDetail, error) {
-			res, err := l.client.containerStatus(ctx, c.ID, verbose)
-			return containerDetailOf(res), l.client.link.wrap("ask status of", err)
+			res, err := l.client.containerStatus(ctx, c.ID, verbose && !ended)
+			detail := containerDetailOf(res)
+			if ended {
+				was := k.detail
+				was.ended = detail.ended
+				detail = was
+			}
+			return detail, l.client.link.wrap("ask status of", err)
 		})
 	}
 	l.sandboxes, l.containers = sandboxes, containers

@@ -20,6 +20,7 @@ type PodSandbox struct {
 	CreatedAt       time.Time         // zero: unknown
 	Annotations     map[string]string // of the pod, those that decide: kubernetes.io/config.* and jettison/*
 	RuntimeHandler  string            // of the RuntimeClass; empty: the default one
+	Owner           string            // kind of what has made the pod, by its labels; empty: they do not tell, or its status was not asked for
 
 	// Refused: its verbose status is larger than this client takes. What follows is absent.
 	Refused bool
@@ -63,11 +64,12 @@ type sandboxDetail struct {
 	pid          int
 	resources    resources
 	overhead     *uint64 // of memory
+	owner        string
 }
 
 func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 	v := parseVerbose(res.GetInfo())
-	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid()}
+	d := sandboxDetail{cgroupParent: v.Config.Linux.CgroupParent, pid: v.pid(), owner: ownerOf(res.GetStatus().GetLabels())}
 	overhead, made := v.RuntimeSpec.Annotations.of(res.GetStatus().GetAnnotations())
 	if r := cmp.Or(v.Config.Linux.Resources, made); r != nil {
 		d.resources.memory, d.resources.cpuShares = size(r.MemoryLimit), size(r.CPUShares)
@@ -82,8 +84,32 @@ func sandboxDetailOf(res *runtimev1.PodSandboxStatusResponse) sandboxDetail {
 	return d
 }
 
+// Labels that controllers give the pods that they make (k8s.io/api/apps/v1, batch/v1; pkg/controller/daemon, replicaset).
+const (
+	labelTemplateHash = "pod-template-hash"
+	labelRevisionHash = "controller-revision-hash"
+	labelStatefulSet  = "statefulset.kubernetes.io/pod-name"
+	labelJob          = "batch.kubernetes.io/job-name"
+)
+
+// ownerOf guesses who makes a pod again. Labels are anybody's to write: it is no proof.
+func ownerOf(labels map[string]string) string {
+	has := func(label string) bool { _, ok := labels[label]; return ok }
+	switch {
+	case has(labelStatefulSet):
+		return "StatefulSet"
+	case has(labelRevisionHash):
+		return "DaemonSet"
+	case has(labelTemplateHash):
+		return "ReplicaSet"
+	case has(labelJob):
+		return "Job"
+	}
+	return ""
+}
+
 func (d sandboxDetail) fill(s *PodSandbox) {
-	s.CgroupParent = d.cgroupParent
+	s.CgroupParent, s.Owner = d.cgroupParent, d.owner
 	s.CPUShares, s.MemoryLimit, s.Overhead = d.resources.cpuShares, d.resources.memory, d.overhead
 	if s.Ready {
 		s.PID = d.pid

@@ -20,8 +20,9 @@ var (
 		"id", "pod_sandbox_id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at", "labels",
 	}
 	ofContainerStatus = []string{
-		"id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at", "started_at", "labels", "log_path",
-		"mounts.image.image", "resources.linux.memory_limit_in_bytes", "resources.linux.cpu_shares", "resources.linux.oom_score_adj",
+		"id", "metadata", "image.image", "image_ref", "image_id", "state", "created_at", "started_at", "finished_at", "exit_code", "reason",
+		"labels", "log_path", "mounts.image.image", "resources.linux.memory_limit_in_bytes", "resources.linux.cpu_shares",
+		"resources.linux.oom_score_adj",
 		"resources.linux.unified",
 	}
 	ofImage = []string{"id", "repo_tags", "repo_digests", "size", "pinned", "spec.image", "spec.runtime_handler"}
@@ -38,7 +39,7 @@ var taken = partsOf(map[proto.Message][]string{
 	&runtimev1.StreamImagesResponse{}:       below("images", ofImage),
 	&runtimev1.ImageStatusResponse{}:        below("image", ofImage),
 	&runtimev1.ListContainerStatsResponse{}: below("stats", ofStats),
-	&runtimev1.PodSandboxStatusResponse{}:   append(below("status", ofSandbox), "info"),
+	&runtimev1.PodSandboxStatusResponse{}:   append(below("status", ofSandbox), "status.labels", "info"),
 	&runtimev1.ContainerStatusResponse{}:    append(below("status", ofContainerStatus), "info"),
 	&runtimev1.StatusResponse{}:             {"status", "info"},
 })
@@ -103,10 +104,11 @@ func (of *part) add(d protoreflect.MessageDescriptor, path string) {
 	}
 }
 
-// decides are the annotations that say who may be evicted and what a pod asked for. They are kept however many others there are.
+// decides are the annotations and labels that say who may be evicted and what a pod asked for. They are kept however many others there are.
 var decides = map[string]bool{
 	"kubernetes.io/config.source": true, "kubernetes.io/config.mirror": true,
 	"jettison/priority": true, "jettison/memory-request": true, "jettison/never-evict": true,
+	labelTemplateHash: true, labelRevisionHash: true, labelStatefulSet: true, labelJob: true, // who makes a pod again
 	crioOldOverhead: true, crioOverhead: true, crioOldResources: true, crioResources: true, // what the runtime's own word is told by
 }
 

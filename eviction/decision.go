@@ -108,9 +108,9 @@ func (e *Eviction) Disk() bool { return e.kind.disk() || e.Local() }
 func (e *Eviction) Urgent() bool { return e.hard && !e.Disk() }
 
 // TakesMemory reports whether page cache that its victim leaves behind matters: it is for memory, for a disk, whose pages are memory, or
-// for a critical pod, which is about to use the memory that it asked for.
+// for a critical pod, which is about to use the memory that it asked for, or for none, when nothing waits for it.
 func (e *Eviction) TakesMemory() bool {
-	return e.Disk() || e.Preempts() || e.kind == kindMemory || e.kind == kindSwap || e.kind == kindMemoryPressure
+	return e.Disk() || e.Planned() || e.kind == kindMemory || e.kind == kindSwap || e.kind == kindMemoryPressure
 }
 
 // Hard: a threshold that waits for nothing asks for it.

@@ -413,7 +413,7 @@ func (m *Manager) conclude(now time.Time, l *Life) {
 	switch {
 	case l.e.Local():
 		back = l.clean
-	case l.e.Preempts():
+	case l.e.Planned():
 		back, waited = !l.sharedAwaited(now), false
 	case w != nil:
 		back = known && w.observed.OK && !w.met

@@ -15,11 +15,27 @@ const SignalPreempted stats.Signal = "preempted"
 // Preempted is the eviction of a pod that goes for a critical one, with the reason and the message of its status. It has its own grace
 // period, however long: the kubelet overrides none (pkg/kubelet/preemption/preemption.go evictPodsToFreeRequests). object may be nil.
 func Preempted(pod *stats.PodStats, object *Pod, reason, message string) Eviction {
+	return planned(SignalPreempted, pod, object, reason, message)
+}
+
+// SignalDescheduled is that of evictions of pods that should not be there, though nothing is short; which those are is for package
+// reclaim/deschedule to say.
+const SignalDescheduled stats.Signal = "descheduled"
+
+// ReasonDescheduled is that of their status.
+const ReasonDescheduled = "Descheduled"
+
+// Descheduled is the eviction of such a pod, in its own grace period. object may be nil.
+func Descheduled(pod *stats.PodStats, object *Pod, message string) Eviction {
+	return planned(SignalDescheduled, pod, object, ReasonDescheduled, message)
+}
+
+func planned(signal stats.Signal, pod *stats.PodStats, object *Pod, reason, message string) Eviction {
 	if object != nil && !object.of(pod) {
 		object = nil
 	}
 	e := Eviction{
-		Pod: clonePod(pod, object), Signal: SignalPreempted, GracePeriodSeconds: v1.DefaultTerminationGracePeriodSeconds,
+		Pod: clonePod(pod, object), Signal: signal, GracePeriodSeconds: v1.DefaultTerminationGracePeriodSeconds,
 		Reason: reason, Message: message, Disruption: true, kind: kindRoom,
 	}
 	if object != nil && object.terminationGrace.OK {
@@ -29,8 +45,10 @@ func Preempted(pod *stats.PodStats, object *Pod, reason, message string) Evictio
 	return e
 }
 
-// Preempts: the pod goes to make room for a critical one, and not for what the node is short of.
-func (e *Eviction) Preempts() bool { return e.Signal == SignalPreempted }
+// Planned: the pod goes to make room for a critical one, or because it should not be there, and not for what the node is short of.
+func (e *Eviction) Planned() bool {
+	return e.Signal == SignalPreempted || e.Signal == SignalDescheduled
+}
 
 // Spares says why a pod never goes for a critical one; empty: its priority decides. What protects it from evictions does here, too, but a
 // critical pod goes for one of a higher priority. object may be nil.
@@ -54,11 +72,12 @@ func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 	return p.protected(&c)
 }
 
-// lingers reports whether a pod that goes for a critical one takes longer to stop than any that goes for a threshold: its grace period is
-// its own, and may be an hour. Soft thresholds do not wait for it any more then, nor spare it: it has had the time that they would give it.
+// lingers reports whether a pod that goes though nothing is short takes longer to stop than any that goes for a threshold: its grace
+// period is its own, and may be an hour. Soft thresholds do not wait for it any more then, nor spare it: it has had the time that they
+// would give it.
 func (m *Manager) lingers(now time.Time, l *Life) bool {
 	longest := time.Duration(max(m.config.MaxPodGracePeriodSeconds, hardGrace))*time.Second + DieLimit
-	return l.e.Preempts() && !l.departed() && now.Sub(l.began.Time) >= longest
+	return l.e.Planned() && !l.departed() && now.Sub(l.began.Time) >= longest
 }
 
 // Room says what became of the room that a victim held. back: no process of it is left, nor what it had in shared memory, as long as

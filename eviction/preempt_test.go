@@ -23,6 +23,19 @@ func (w *ward) step(later time.Duration) Decision {
 	return w.m.Step(w.now, Input{Summary: &stats.Summary{Time: w.now, Node: w.node, Pods: w.pods}, Pods: w.objects, MemoryOnly: true})
 }
 
+// A pod that should not be there goes likewise, and a restart of the agent goes on with it.
+func TestDescheduledPodsArePlanned(t *testing.T) {
+	pod := &stats.PodStats{PodRef: stats.PodReference{UID: "u", Namespace: "default", Name: "p"}, SandboxIDs: []string{"s"}, Announced: true}
+	e := Descheduled(pod, nil, "m")
+	if !e.Planned() || e.GracePeriodSeconds != 30 || e.Reason != "Descheduled" || e.Message != "m" || e.Urgent() || e.Disk() || e.Local() {
+		t.Errorf("%+v", e)
+	}
+	saved := saveEviction(&e)
+	if again, err := saved.Eviction(); err != nil || !again.Planned() || again.Signal != SignalDescheduled || again.GracePeriodSeconds != 30 {
+		t.Errorf("%v: %+v", err, again)
+	}
+}
+
 // A pod that goes for a critical one has its own grace period, however long, and at least a second.
 func TestPreemptedPodsHaveTheirOwnGracePeriod(t *testing.T) {
 	pod := &stats.PodStats{PodRef: stats.PodReference{UID: "u", Namespace: "default", Name: "p"}, Announced: true}
@@ -32,7 +45,7 @@ func TestPreemptedPodsHaveTheirOwnGracePeriod(t *testing.T) {
 			t.Errorf("of %d s: %+v", own, e)
 		}
 	}
-	if e := Preempted(pod, nil, "r", "m"); e.GracePeriodSeconds != 30 || !e.Preempts() || e.Urgent() || e.Disk() || e.Local() {
+	if e := Preempted(pod, nil, "r", "m"); e.GracePeriodSeconds != 30 || !e.Planned() || e.Urgent() || e.Disk() || e.Local() {
 		t.Errorf("without an object: %+v", e)
 	}
 	one, other := int64(1), NewPod(&v1.Pod{Spec: v1.PodSpec{}})
@@ -233,7 +246,7 @@ func TestAPreemptedPodHoldsBackNoHardThreshold(t *testing.T) {
 			w.left(s, 900)
 			gone := w.look(time.Second)
 			w.victim(gone, want)
-			if hastened := want == "going"; (gone == l) != hastened || l.gentle() == hastened || l.e.Preempts() == hastened {
+			if hastened := want == "going"; (gone == l) != hastened || l.gentle() == hastened || l.e.Planned() == hastened {
 				t.Errorf("%s: it is for %s, gentle %v", s, l.e.Signal, l.gentle())
 			}
 		}
@@ -317,7 +330,7 @@ func TestPreemptedPodsOutliveARestart(t *testing.T) {
 	if again == nil {
 		t.Fatal("it is forgotten")
 	}
-	if e := again.Eviction(); !e.Preempts() || e.kind != kindRoom || e.Hard() || e.GracePeriodSeconds != grace || !again.Deadline().Equal(l.Deadline()) ||
+	if e := again.Eviction(); !e.Planned() || e.kind != kindRoom || e.Hard() || e.GracePeriodSeconds != grace || !again.Deadline().Equal(l.Deadline()) ||
 		e.Reason != "Preempting" || !again.gentle() || again.Record != "r" {
 		t.Errorf("%+v until %v", e, again.Deadline())
 	}

@@ -266,7 +266,7 @@ func (m *Manager) resume(now time.Time, s *SavedLife, say func(string, ...any)) 
 		return nil, fmt.Errorf("pod %s comes twice", uid)
 	}
 	grace := e.GracePeriodSeconds
-	if !e.hard && !e.Local() && !e.Preempts() {
+	if !e.hard && !e.Local() && !e.Planned() {
 		e.GracePeriodSeconds = max(min(e.GracePeriodSeconds, m.config.MaxPodGracePeriodSeconds), hardGrace)
 	}
 	l := &Life{

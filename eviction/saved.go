@@ -168,13 +168,13 @@ func (s *SavedEviction) Eviction() (Eviction, error) {
 		Signal: s.Signal, GracePeriodSeconds: min(max(s.GracePeriodSeconds, hardGrace), maxSavedGrace), Reason: cut(s.Reason, maxName),
 		Message: cut(s.Message, maxMessage), Disruption: s.Disruption, Returns: s.Returns, kind: info.kind,
 	}
-	if e.Preempts() {
+	if e.Planned() {
 		e.kind, known = kindRoom, true
 	}
 	if !known && !e.Local() {
 		return Eviction{}, fmt.Errorf("for %.64q, which is no signal", string(s.Signal))
 	}
-	if e.hard = s.Hard && !e.Local() && !e.Preempts(); e.hard || e.Local() {
+	if e.hard = s.Hard && !e.Local() && !e.Planned(); e.hard || e.Local() {
 		e.GracePeriodSeconds = hardGrace
 	}
 	if e.Returns > implausible {

@@ -20,6 +20,7 @@
 //	eventscommand.go   events: internal/events
 //	uicommand.go       ui: internal/ui
 //	healthcommand.go   health: package api
+//	deschedulecommand.go deschedule: internal/nodedeschedule
 package main
 
 import (
@@ -141,7 +142,7 @@ where --log-format is json.`,
 		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),
 		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout, stderr), snapshotCommand(stdout, stderr),
 		eventsCommand(stdout, stderr), uiCommand(stdout, stderr), healthCommand(stdout), configCommand(os.Stdin, stdout),
-		restoreCommand(stdout), versionCommand(stdout),
+		descheduleCommand(stdout, stderr), restoreCommand(stdout), versionCommand(stdout),
 	)
 	return root
 }

@@ -7,6 +7,7 @@
 //	decide.go     the dear looks and the decision, when a threshold asks for a victim
 //	gateway.go    the gate in the runtime, and what new pods are decided by
 //	preempt.go    pods that go for a critical one
+//	deschedule.go pods that should not be here any more
 //	capacity.go   what this node has, and thresholds and reservations that it cannot satisfy
 //	reload.go     another configuration, while it runs
 //	own.go        the agent's own memory, kept from being reclaimed
@@ -28,6 +29,7 @@
 //	internal/priorities pods of unknown priority, counted
 //	internal/beside     whether a kubelet is on this node
 //	internal/evictions  evictions under way, and their records
+//	internal/nodedeschedule pods that should not be here any more
 //	internal/squeeze    cold memory, given back before a pod goes
 //	internal/garbage    garbage, collected in passes and before a pod goes for a disk
 //	internal/rotate     logs of live containers, where no kubelet rotates them
@@ -63,6 +65,7 @@ import (
 	"jettison/internal/limits"
 	"jettison/internal/lister"
 	"jettison/internal/looks"
+	"jettison/internal/nodedeschedule"
 	"jettison/internal/nodestats"
 	"jettison/internal/objects"
 	"jettison/internal/pace"
@@ -283,6 +286,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	}
 	b.watch(l)
 	l.upkeep.stats = b.taker
+	l.upkeep.deschedule = nodedeschedule.NewPart(time.Now(), b.log)
 	l.upkeep.reload = reload.NewPart(time.Now(), c, b.log)
 	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})
 	l.pods = lister.NewPods(b.lister, b.log, l.onPods)

@@ -110,6 +110,7 @@ func (l *loop) onTick(ctx context.Context, now time.Time) {
 	if calm && !shortOfMore(ready.Met) {
 		l.upkeep.trial.Tick(ctx)
 	}
+	l.deschedule(ctx, now, ready.Met)
 }
 
 // limit keeps what is written to cgroups as it should be: the agent's own first, which pods' is added to.

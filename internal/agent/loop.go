@@ -17,6 +17,7 @@ import (
 	"jettison/internal/limits"
 	"jettison/internal/lister"
 	"jettison/internal/looks"
+	"jettison/internal/nodedeschedule"
 	"jettison/internal/nodestats"
 	"jettison/internal/objects"
 	"jettison/internal/pace"
@@ -83,6 +84,8 @@ type upkeep struct {
 	unknown  *priorities.Part
 	stats    *nodestats.Taker // looks by itself, and wants to know the pods
 	reload   *reload.Part
+
+	deschedule *nodedeschedule.Part
 }
 
 // run is the loop. It ends with ctx.

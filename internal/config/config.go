@@ -16,6 +16,7 @@
 //	mode.go      Mode: act, or observe beside a kubelet
 //	eviction.go  Eviction, Replay: what decisions go by
 //	gcpolicy.go  Collect, GCPolicy: what garbage collection goes by
+//	deschedule.go which pods should not be there any more
 //	admission.go what pods the node takes
 //	reserved.go  what is kept back from pods, and whether that is written
 //	listen.go    what is served on the network, and to whom
@@ -93,8 +94,9 @@ func defaults(kind string) *Config {
 		Gate:                 true,
 		Preemption:           true,
 		RuntimeWait:          Duration(30 * time.Second),
-		Pods:                 off,
-		Deschedule:           off,
+		Pods:                 Off,
+		Deschedule:           Off,
+		Descheduling:         defaultDescheduling(),
 		Socket:               api.DefaultSocket,
 		StateDir:             "/var/lib/jettison",
 	}
@@ -144,6 +146,9 @@ func (c *Config) complete(kind string) (warnings []string, err error) {
 	if err := c.parseAdmission(); err != nil {
 		return nil, err
 	}
+	if err := c.Descheduling.check(); err != nil {
+		return nil, err
+	}
 	return slices.Concat(warnings, logs, c.refused()), c.checkTimes()
 }
 
@@ -184,8 +189,8 @@ func (c *Config) checkPlaces() error {
 	return nil
 }
 
-// off is what a field has whose feature there is not.
-const off = "off"
+// Off is what a field has whose feature is not wanted.
+const Off = "off"
 
 // checkWords checks fields that are one of a few words.
 func (c *Config) checkWords() error {
@@ -197,8 +202,8 @@ func (c *Config) checkWords() error {
 		{"cgroupDriver", c.CgroupDriver, []string{"cgroupfs", "systemd"}},
 		{"disk", string(c.Disk), modes},
 		{"gc", string(c.GC), modes},
-		{"pods", c.Pods, []string{off}},
-		{"deschedule", c.Deschedule, []string{off}},
+		{"pods", c.Pods, []string{Off}},
+		{"deschedule", c.Deschedule, []string{Off, DescheduleReport, DescheduleAct}},
 	} {
 		if err := oneOf(f.value, f.allowed); err != nil {
 			return wrong(err, f.field)

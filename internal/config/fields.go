@@ -25,6 +25,37 @@ type ContainerGC struct {
 	CreatedMinAge Duration `yaml:"createdMinAge"`
 }
 
+// Descheduling is which pods should not be on the node any more, though it is short of nothing.
+type Descheduling struct {
+	// Period: time between two passes: at least 10s.
+	Period Duration `yaml:"period"`
+	// StaleDuplicates: of pods of one name with ready sandboxes only the newest stays.
+	StaleDuplicates bool `yaml:"staleDuplicates"`
+	// FailedAfter: a pod goes so long after its last container has ended, if one of them ended badly and none was started again; 0: none.
+	FailedAfter Duration `yaml:"failedAfter"`
+	// MaxRestarts: a pod goes whose containers were started again so often, all together; 0: none.
+	MaxRestarts int32 `yaml:"maxRestarts"`
+	// IgnoreContainers: names of containers whose restarts do not count, as init containers, which a runtime cannot tell from others.
+	IgnoreContainers []string `yaml:"ignoreContainers"`
+	// MaxAge: an older pod goes; 0: none.
+	MaxAge Duration `yaml:"maxAge"`
+	// ShedAbove: percent of the node's memory in use (its working set) above which pods go, BestEffort ones first, the largest first; 0:
+	// none.
+	ShedAbove int32 `yaml:"shedAbove"`
+	// MinAge: a younger pod stays.
+	MinAge Duration `yaml:"minAge"`
+	// ExcludeNamespaces: whose pods stay.
+	ExcludeNamespaces []string `yaml:"excludeNamespaces"`
+	// EvictLocalStorage: pods that keep files on the node may go, too: they have an emptyDir or a directory of the node's.
+	EvictLocalStorage bool `yaml:"evictLocalStorage"`
+	// EvictUnowned: pods may go, too, of which neither an object nor their labels tell that something makes them again.
+	EvictUnowned bool `yaml:"evictUnowned"`
+	// MaxPods: how many go in one pass: at least 1.
+	MaxPods int32 `yaml:"maxPods"`
+	// MaxPodsOfNamespace: likewise, of one namespace; 0: any number.
+	MaxPodsOfNamespace int32 `yaml:"maxPodsOfNamespace"`
+}
+
 // Taint is a taint of registerWithTaints (k8s.io/api/core/v1 Taint).
 type Taint struct {
 	Key       string `yaml:"key"`
@@ -185,8 +216,11 @@ type Config struct {
 
 	// Pods: off: nobody but a kubelet runs the node's pods. There is no other value yet.
 	Pods string `yaml:"pods" own:"true"`
-	// Deschedule: off: no pod goes for being badly placed. There is no other value yet.
+	// Deschedule: report: the log says which pods should not be on this node any more, by descheduling; act: they are stopped, too, but
+	// beside a kubelet, which would start them again, this is report; off: nobody asks. More: docs/descheduling.md.
 	Deschedule string `yaml:"deschedule" own:"true"`
+	// Descheduling: which pods should not be on this node any more.
+	Descheduling Descheduling `yaml:"descheduling" own:"true"`
 
 	LogMaxBytes int64 `yaml:"-"` // of ContainerLogMaxSize; below 0: no log is rotated
 

@@ -66,6 +66,7 @@ var kinds = map[reflect.Type]string{
 	reflect.TypeFor[map[string]string](): "mapping", reflect.TypeFor[Duration](): "duration", reflect.TypeFor[bool](): "true or false",
 	reflect.TypeFor[int32](): "whole number", reflect.TypeFor[float64](): "number", reflect.TypeFor[[]string](): "list of texts",
 	reflect.TypeFor[[]Taint](): "list of taints", reflect.TypeFor[ContainerGC](): "mapping",
+	reflect.TypeFor[Descheduling](): "mapping",
 }
 
 func fieldDocs(t *testing.T) (out []fieldDoc) {
@@ -89,7 +90,7 @@ func fieldDocs(t *testing.T) (out []fieldDoc) {
 			continue
 		}
 		d := describe(all, i)
-		if d.value.Type() == reflect.TypeFor[ContainerGC]() {
+		if kinds[d.value.Type()] == "mapping" && d.value.Kind() == reflect.Struct {
 			for j := range d.value.NumField() {
 				d.under = append(d.under, describe(d.value, j, d.path...))
 			}

@@ -62,7 +62,7 @@ func (l *Loaded) Settings() (out []Setting) {
 			if len(v) == 0 {
 				out = append(out, l.setting(map[string]string{}, name))
 			}
-		case ContainerGC:
+		case ContainerGC, Descheduling:
 			of := config.Field(i)
 			for j := range of.NumField() {
 				out = append(out, l.setting(plain(of.Field(j)), name, of.Type().Field(j).Tag.Get("yaml")))
@@ -100,7 +100,8 @@ func (l *Loaded) origin(field ...string) Origin {
 		return Origin{Source: SourceDefault}
 	}
 	line, set := l.lines.lines[strings.Join(field, ": ")]
-	if !set && len(field) > 1 && field[0] != "evictionHard" && field[0] != "containerGC" { // those may have keys that nobody has set
+	byKey := field[0] == "evictionHard" || field[0] == "containerGC" || field[0] == "descheduling" // those may have keys that nobody has set
+	if !set && len(field) > 1 && !byKey {
 		line, set = l.lines.lines[field[0]]
 	}
 	if !set || line == 0 {

@@ -201,7 +201,7 @@ func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) boo
 // afterSqueeze finds out which reclaim of memory an eviction follows, after the kill.
 func (v *Evictions) afterSqueeze(u *underway) {
 	e := u.life.Eviction()
-	if e.Disk() || e.Preempts() {
+	if e.Disk() || e.Planned() {
 		return
 	}
 	effect, follows := v.o.Squeeze.Followed(u.began, squeeze.Follower{ID: follower(u), Signal: e.Signal})

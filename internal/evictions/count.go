@@ -7,11 +7,12 @@ import (
 	"jettison/stats"
 )
 
-// countOutcome counts an eviction whose outcome is known. Pods that go for a critical one are counted by whether there was room then.
+// countOutcome counts an eviction whose outcome is known. Pods that go for a critical one are counted by whether there was room then;
+// those that should not be there are the log's and the records'.
 func (v *Evictions) countOutcome(now time.Time, u *underway) {
 	l := u.life
 	e := l.Eviction()
-	if e.Preempts() {
+	if e.Planned() {
 		return
 	}
 	v.counts.Outcomes.Add(1, string(e.Signal), l.Outcome().String(), string(e.Pod.QOSClass), "false")

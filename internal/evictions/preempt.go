@@ -59,6 +59,12 @@ func (v *Evictions) Preempt(ctx context.Context, now time.Time, victims []evicti
 	return lives, nil
 }
 
+// Deschedule has one pod stopped that should not be there, in its own grace period.
+func (v *Evictions) Deschedule(ctx context.Context, now time.Time, victim *eviction.Eviction) error {
+	_, err := v.Preempt(ctx, now, []eviction.Eviction{*victim}, victim.Message)
+	return err
+}
+
 // closeAll gives back what was pinned.
 func closeAll(blows []blow) {
 	for i := range blows {

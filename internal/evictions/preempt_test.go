@@ -243,7 +243,7 @@ func TestAHardThresholdKillsAPreemptedPod(t *testing.T) {
 	if len(d.Evictions) != 1 || !d.Evictions[0].Hastens || !f.OnDecided(ctx, &d) {
 		t.Fatal(d.Reason)
 	}
-	if f.m.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().Preempts() || f.held[nodetest.UID] != 2 {
+	if f.m.Life(nodetest.UID) != life || life.Killed().Time.IsZero() || life.Eviction().Planned() || f.held[nodetest.UID] != 2 {
 		t.Errorf("%+v, kept out %d times\n%s", life.Eviction(), f.held[nodetest.UID], f.Text())
 	}
 	f.Populated(nodetest.Pod, false)

@@ -164,7 +164,7 @@ func (v *Evictions) times(now time.Time, u *underway, back bool) (fields []any) 
 		effect = now.Sub(began).Round(time.Microsecond)
 	}
 	switch e := l.Eviction(); {
-	case e.Local(), e.Preempts():
+	case e.Local(), e.Planned():
 		return fields
 	case e.Disk():
 		return append(fields, "stopToDiskBack", effect)

@@ -1,0 +1,70 @@
+package cri
+
+import (
+	"testing"
+	"time"
+
+	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// How a container ended and who made its pod come through what is taken of an answer.
+func TestStatusesTellEndsAndOwners(t *testing.T) {
+	at := time.Date(2026, 11, 23, 12, 0, 0, 5, time.UTC)
+	var got runtimev1.ContainerStatusResponse
+	if err := unthin(t, &runtimev1.ContainerStatusResponse{Status: &runtimev1.ContainerStatus{
+		Id: "c", State: runtimev1.ContainerState_CONTAINER_EXITED, ExitCode: 3, Reason: "Error", FinishedAt: at.UnixNano(),
+	}}, &got, 7); err != nil {
+		t.Fatal(err)
+	}
+	if c := containerStatusOf(&got); c.Ended == nil || c.Ended.Code != 3 || c.Ended.Reason != "Error" || !c.Ended.At.Equal(at) {
+		t.Errorf("ended %+v", c.Ended)
+	}
+	for label, owner := range map[string]string{
+		"pod-template-hash": "ReplicaSet", "controller-revision-hash": "DaemonSet", "statefulset.kubernetes.io/pod-name": "StatefulSet",
+		"batch.kubernetes.io/job-name": "Job", "app": "",
+	} {
+		var got runtimev1.PodSandboxStatusResponse
+		if err := unthin(t, &runtimev1.PodSandboxStatusResponse{Status: &runtimev1.PodSandboxStatus{
+			Id: "s", Labels: map[string]string{label: "v"},
+		}}, &got, 7); err != nil {
+			t.Fatal(err)
+		}
+		if d := sandboxDetailOf(&got); d.owner != owner {
+			t.Errorf("%s: owner %q, want %q", label, d.owner, owner)
+		}
+	}
+}
+
+// How a container that was running has ended is asked for once, and what was known of it stays.
+func TestHowARunningContainerEndedIsAskedFor(t *testing.T) {
+	r := node(t)
+	r.Info["c1"] = crioContainer
+	l := NewLister(dial(t, r.Endpoint()))
+	now := time.Now()
+	l.now = func() time.Time { return now }
+	if _, err := l.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Change(func() {
+		r.Containers[0].State = runtimev1.ContainerState_CONTAINER_EXITED
+		r.ContainerStatuses["c1"] = &runtimev1.ContainerStatus{
+			State: runtimev1.ContainerState_CONTAINER_EXITED, ExitCode: 4, FinishedAt: 5,
+		}
+	})
+	now = now.Add(2 * refreshAge)
+	for range 3 {
+		now = now.Add(time.Second)
+		got, err := l.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := got.Containers[0]; c.Ended == nil || c.Ended.Code != 4 || c.OOMScoreAdj == nil {
+			t.Errorf("%+v", c)
+		}
+	}
+	asked := r.Calls("ContainerStatus")
+	now = now.Add(2 * refreshAge)
+	if _, err := l.List(t.Context()); err != nil || r.Calls("ContainerStatus") > asked+1 { // of the other one, which runs
+		t.Errorf("%v: %d calls, %d before", err, r.Calls("ContainerStatus"), asked)
+	}
+}

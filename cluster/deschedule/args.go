@@ -154,10 +154,12 @@ const OnlyThresholdingResources = "OnlyThresholdingResources"
 type HighNodeUtilizationArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Thresholds          Thresholds  `json:"thresholds"`
-	NumberOfNodes       int         `json:"numberOfNodes,omitempty"`
-	EvictionModes       []string    `json:"evictionModes,omitempty"`
-	EvictableNamespaces *Namespaces `json:"evictableNamespaces,omitempty"`
+	Thresholds    Thresholds `json:"thresholds"`
+	NumberOfNodes int        `json:"numberOfNodes,omitempty"`
+	// MetricsUtilization is this project's own here.
+	MetricsUtilization  *MetricsUtilization `json:"metricsUtilization,omitempty"`
+	EvictionModes       []string            `json:"evictionModes,omitempty"`
+	EvictableNamespaces *Namespaces         `json:"evictableNamespaces,omitempty"`
 }
 
 // The protections of pods: the first four hold unless they are disabled, the others where they are enabled.

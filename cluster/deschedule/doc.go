@@ -23,6 +23,7 @@
 //	nodeaffinity.go RemovePodsViolatingNodeAffinity
 //	antiaffinity.go RemovePodsViolatingInterPodAntiAffinity
 //	duplicates.go  RemoveDuplicates
+//	agentload.go   figures of the nodes' own agents
 //	utilization.go what LowNodeUtilization and HighNodeUtilization have in common
 //	low.go         LowNodeUtilization
 //	high.go        HighNodeUtilization

@@ -132,6 +132,12 @@ func (a *DefaultEvictorArgs) storageClasses() (out []string) {
 
 // keeps says why a pod may not be evicted: the first rule; empty: it may. It is the evictor's Filter.
 func (e *evictor) keeps(p *model.Pod) string {
+	if e.input.Pending[p.UID] {
+		return "its eviction goes on in the background"
+	}
+	if why, ok := e.input.Refused[p.UID]; ok {
+		return why
+	}
 	if _, ok := p.Annotations[evictAnnotation]; ok {
 		return ""
 	}

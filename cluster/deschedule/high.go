@@ -14,12 +14,21 @@ import (
 func highNodeUtilization(r *run, args any) {
 	a := args.(*HighNodeUtilizationArgs)
 	r.packing = model.Fuller
-	m := &meter{names: metered(a.Thresholds), high: Thresholds{}}
+	m := &meter{agent: r.agent, names: metered(a.Thresholds), high: Thresholds{}}
+	if missing := r.measured(m, a.MetricsUtilization); missing != "" {
+		r.stop("%s", missing)
+		return
+	}
+	nodes, missing := r.heard(m, a.Thresholds)
+	if len(nodes) == 0 {
+		r.stop("%s", missing)
+		return
+	}
 	for name := range a.Thresholds {
 		m.high[name] = 100
 	}
 	var under, others []*model.Node
-	for _, n := range r.nodes {
+	for _, n := range nodes {
 		switch {
 		case m.below(n, a.Thresholds):
 			under = append(under, n)
@@ -27,7 +36,7 @@ func highNodeUtilization(r *run, args any) {
 			others = append(others, n)
 		}
 	}
-	if why := a.nothing(len(under), len(others), len(r.nodes)); why != "" {
+	if why := a.nothing(len(under), len(others), len(nodes)); why != "" {
 		r.stop("%s", why)
 		return
 	}
@@ -40,7 +49,7 @@ func highNodeUtilization(r *run, args any) {
 		goesOn: func(*model.Node) bool { return true },
 		wish: func(p *model.Pod) *wish {
 			return &wish{
-				pod: p, reason: fmt.Sprintf("%s is under thresholds: %s", p.Node.Name, m.percents(p.Node, a.Thresholds)),
+				pod: p, reason: fmt.Sprintf("%s is under thresholds: %s", p.Node.Name, m.percents(p.Node, a.Thresholds, false)),
 				helps:  func(to *model.Node) bool { return slices.Contains(others, to) },
 				undone: "they are used little, too",
 			}

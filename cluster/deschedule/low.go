@@ -13,21 +13,23 @@ import (
 // lowNodeUtilization evicts pods from nodes that are used more than they should be while others are used little.
 func lowNodeUtilization(r *run, args any) {
 	a := args.(*LowNodeUtilizationArgs)
-	m := &meter{names: metered(a.Thresholds), high: a.TargetThresholds}
-	if a.MetricsUtilization != nil {
-		if missing := r.unmeasured(m.names); missing != "" {
-			r.stop("%s", missing)
-			return
-		}
-		m.real = r.use
+	m := &meter{agent: r.agent, names: metered(a.Thresholds), high: a.TargetThresholds}
+	if missing := r.measured(m, a.MetricsUtilization); missing != "" {
+		r.stop("%s", missing)
+		return
+	}
+	nodes, missing := r.heard(m, a.Thresholds)
+	if len(nodes) == 0 {
+		r.stop("%s", missing)
+		return
 	}
 	low := a.Thresholds
 	if a.UseDeviationThresholds {
-		low, m.high = m.deviations(r.nodes, a.Thresholds, a.TargetThresholds)
+		low, m.high = m.deviations(nodes, a.Thresholds, a.TargetThresholds)
 	}
 	high := m.high
 	var under, over []*model.Node
-	for _, n := range r.nodes {
+	for _, n := range nodes {
 		switch {
 		case !n.Spec.Unschedulable && m.below(n, low):
 			under = append(under, n)
@@ -35,7 +37,7 @@ func lowNodeUtilization(r *run, args any) {
 			over = append(over, n)
 		}
 	}
-	if why := a.nothing(len(under), len(over), len(r.nodes)); why != "" {
+	if why := a.nothing(len(under), len(over), len(nodes)); why != "" {
 		r.stop("%s", why)
 		return
 	}
@@ -46,12 +48,12 @@ func lowNodeUtilization(r *run, args any) {
 		wish: func(p *model.Pod) *wish {
 			from := p.Node
 			w := &wish{
-				pod: p, reason: fmt.Sprintf("%s is over targetThresholds: %s", from.Name, m.percents(from, high)),
+				pod: p, reason: fmt.Sprintf("%s is over targetThresholds: %s", from.Name, m.percents(from, high, true)),
 				helps:  func(to *model.Node) bool { return to != from && m.takes(to, p) },
 				undone: "they would be over targetThresholds with it",
 			}
 			for _, n := range under {
-				w.against = append(w.against, fmt.Sprintf("%s is under thresholds: %s", n.Name, m.percents(n, low)))
+				w.against = append(w.against, fmt.Sprintf("%s is under thresholds: %s", n.Name, m.percents(n, low, false)))
 			}
 			return w
 		},
@@ -81,7 +83,7 @@ func (a *LowNodeUtilizationArgs) nothing(under, over, nodes int) string {
 func (p *planner) unmeasured(names []v1.ResourceName) string {
 	for _, n := range p.nodes {
 		for _, name := range names {
-			if name == v1.ResourcePods {
+			if name == v1.ResourcePods || ofAgent(name) {
 				continue
 			}
 			if p.use == nil {

@@ -137,6 +137,7 @@ func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]stri
 			p.perOwner[e.Owner] = e.At
 		}
 	}
+	p.pending()
 	selector := labels.Everything()
 	if policy.NodeSelector != nil {
 		var err error
@@ -151,6 +152,20 @@ func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]stri
 		}
 	}
 	return p, p.build()
+}
+
+// pending counts evictions that go on in the background against the limits.
+func (p *planner) pending() {
+	if len(p.input.Pending) == 0 {
+		return
+	}
+	for _, pod := range p.cluster.Pods() {
+		if p.input.Pending[pod.UID] && pod.Node != nil {
+			p.total++
+			p.perNode[pod.Node.Name]++
+			p.perNamespace[pod.Namespace]++
+		}
+	}
 }
 
 // build makes the runs: what every profile deschedules, then what every one balances, as 0.36.0 has it.

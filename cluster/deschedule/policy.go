@@ -1,6 +1,8 @@
 package deschedule
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -122,6 +124,43 @@ func (p *Profile) args(name string) any {
 		}
 	}
 	return nil
+}
+
+// Figures are those of real use that a policy goes by.
+type Figures struct {
+	API     bool     // the metrics API's
+	Agents  bool     // those of the nodes' own agents
+	Queries []string // Prometheus', each once
+}
+
+// Figures that the enabled strategies go by.
+func (p *Policy) Figures() (out Figures) {
+	for i := range p.Profiles {
+		profile := &p.Profiles[i]
+		for _, name := range profile.Plugins.Balance.Enabled {
+			var by *MetricsUtilization
+			var thresholds Thresholds
+			switch a := profile.args(name).(type) {
+			case *LowNodeUtilizationArgs:
+				by, thresholds = a.MetricsUtilization, a.Thresholds
+			case *HighNodeUtilizationArgs:
+				by, thresholds = a.MetricsUtilization, a.Thresholds
+			}
+			for resource := range thresholds {
+				out.Agents = out.Agents || ofAgent(resource)
+			}
+			switch {
+			case by == nil:
+			case by.Source == PrometheusMetrics:
+				if query := by.Prometheus.Query; !slices.Contains(out.Queries, query) {
+					out.Queries = append(out.Queries, query)
+				}
+			default:
+				out.API = true
+			}
+		}
+	}
+	return out
 }
 
 // Enable adds a strategy to a profile, at its extension point.

@@ -19,6 +19,14 @@ type Snapshot struct {
 	// NodeUse and PodUse are figures of real use, by the name of a node and by namespace/name of a pod; nil: there are none.
 	NodeUse map[string]v1.ResourceList
 	PodUse  map[string]v1.ResourceList
+	// Agents are what the nodes' own agents tell, by the name of a node.
+	Agents map[string]AgentLoad
+	// EvictedFrom is when a pod was last evicted from a node, as far as that is known: what agents told before does not count any more.
+	EvictedFrom map[string]time.Time
+	// Pending are pods whose eviction goes on in the background: they count against limits, and are not evicted again.
+	Pending map[types.UID]bool
+	// Refused are pods whose eviction the API refused lately, with why: they stay.
+	Refused map[types.UID]string
 	// Evicted are evictions of before, for the pause between those of one owner.
 	Evicted []Past
 }

@@ -74,10 +74,12 @@ func (u *use) leads() (nodes, pods map[string]v1.ResourceList) {
 
 // meter measures nodes and pods: by what is requested, or by real use.
 type meter struct {
-	real      *use                      // nil: by requests
-	names     []v1.ResourceName         // that have to have room, sorted
-	high      Thresholds                // percent that a node may be filled to; what is not named may be filled whole
-	available map[v1.ResourceName]int64 // what the destinations have left until there
+	agent     func(node string, name v1.ResourceName) (figure int64, known bool) // figures of the nodes' agents
+	real      *use                                                               // nil: by requests
+	source    string                                                             // of real use, in words
+	names     []v1.ResourceName                                                  // that have to have room, sorted
+	high      Thresholds                                                         // percent that a node may be filled to; else whole
+	available map[v1.ResourceName]int64                                          // what the destinations have left until there
 }
 
 // metered are the resources of thresholds, and those that every pod takes of.
@@ -93,6 +95,10 @@ func metered(t Thresholds) []v1.ResourceName {
 }
 
 func (m *meter) used(n *model.Node, name v1.ResourceName) int64 {
+	if ofAgent(name) {
+		figure, _ := m.agent(n.Name, name)
+		return figure
+	}
 	if m.real != nil && name != v1.ResourcePods {
 		return m.real.nodes[n.Name][name]
 	}
@@ -101,6 +107,9 @@ func (m *meter) used(n *model.Node, name v1.ResourceName) int64 {
 
 // of is how much of a resource a pod takes; false: nobody knows.
 func (m *meter) of(p *model.Pod, name v1.ResourceName) (int64, bool) {
+	if ofAgent(name) {
+		return 0, false
+	}
 	if m.real == nil || name == v1.ResourcePods {
 		return p.Request(name), true
 	}
@@ -126,8 +135,12 @@ func (m *meter) known(p *model.Pod) bool {
 }
 
 func (m *meter) whole(n *model.Node, name v1.ResourceName) (int64, bool) {
-	if name == MetricResource {
+	switch {
+	case name == MetricResource:
 		return 100, true
+	case ofAgent(name):
+		_, known := m.agent(n.Name, name)
+		return agentWhole, known
 	}
 	return n.Allocatable(name)
 }
@@ -166,6 +179,11 @@ func (m *meter) over(n *model.Node) v1.ResourceName {
 // takes reports whether a node is not over once a pod is there.
 func (m *meter) takes(n *model.Node, p *model.Pod) bool {
 	for _, name := range m.names {
+		if ofAgent(name) {
+			if figure, known := m.agent(n.Name, name); !known || figure > m.most(n, name) {
+				return false
+			}
+		}
 		if plus, _ := m.of(p, name); plus > 0 && m.used(n, name)+plus > m.most(n, name) {
 			return false
 		}
@@ -257,6 +275,7 @@ nodes:
 			if !known && d.limit == nil && r.done(n.Name, 0) > 0 {
 				break // nobody knows what one eviction has done, so there is one a time
 			}
+			r.capped = r.capped || !known // what is to be done then the next figures tell
 			takes := d.taken(p)
 			switch r.evict(d.wish(p)) {
 			case full:
@@ -295,11 +314,34 @@ func (r *run) done(node string, plus uint) uint {
 	return r.ended[r][node]
 }
 
-// percents are the percentages of a node that a set of thresholds is about, one line.
-func (m *meter) percents(n *model.Node, t Thresholds) string {
+// percents are the percentages of a node that a set of thresholds is about, one line. above: only those that are.
+func (m *meter) percents(n *model.Node, t Thresholds, above bool) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(t)) {
-		out = append(out, fmt.Sprintf("%s %.1f%% of %g%%", name, m.percent(n, name), t[name]))
+		is := m.percent(n, name)
+		if above && is <= t[name] {
+			continue
+		}
+		text := fmt.Sprintf("%s %.1f%% of %g%%", name, is, t[name])
+		switch {
+		case ofAgent(name):
+			text += " (told by its agent)"
+		case m.real != nil && name != v1.ResourcePods:
+			text += " (" + m.source + ")"
+		}
+		out = append(out, text)
 	}
 	return strings.Join(out, ", ")
+}
+
+// measured are real figures in the place of requests, where a strategy goes by them; missing says which there are not; empty: all are.
+func (r *run) measured(m *meter, by *MetricsUtilization) (missing string) {
+	if by == nil {
+		return ""
+	}
+	m.real, m.source = r.use, "metrics API"
+	if by.Source == PrometheusMetrics {
+		m.source = "Prometheus"
+	}
+	return r.unmeasured(m.names)
 }

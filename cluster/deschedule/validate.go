@@ -293,11 +293,21 @@ func (t Thresholds) check(name string) (faults []error) {
 		return []error{fmt.Errorf("%s: no resource is configured", name)}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(t)) {
+		if strings.HasPrefix(string(resource), "jettison/") && !ofAgent(resource) {
+			faults = append(faults, fmt.Errorf("%s: %s: no agent tells it: want one of %s", name, resource, strings.Join(agentWords(), ", ")))
+		}
 		if percent := t[resource]; !(percent >= 0 && percent <= 100) {
 			faults = append(faults, fmt.Errorf("%s: %s %v: want a percentage from 0 to 100", name, resource, percent))
 		}
 	}
 	return faults
+}
+
+func agentWords() (out []string) {
+	for _, name := range agentNames {
+		out = append(out, string(name))
+	}
+	return out
 }
 
 func checkExcluded(n *Namespaces) []error {
@@ -310,6 +320,7 @@ func checkExcluded(n *Namespaces) []error {
 func checkHigh(args any) []error {
 	a := args.(*HighNodeUtilizationArgs)
 	faults := append(checkExcluded(a.EvictableNamespaces), a.Thresholds.check("thresholds")...)
+	faults = append(faults, a.MetricsUtilization.check(a.Thresholds)...)
 	return append(faults, among("evictionModes", a.EvictionModes, []string{OnlyThresholdingResources})...)
 }
 

@@ -23,7 +23,8 @@ type difference struct {
 	Then  map[string]deschedule.Load `json:"otherAfter"`
 }
 
-func printPlan(plan *deschedule.Result, format show.Format, stdout *terminal.Screen) error {
+// Print prints a plan: as data, or for people.
+func Print(plan *deschedule.Result, format show.Format, stdout *terminal.Screen) error {
 	if format.Data() {
 		return format.Encode(stdout, document{
 			Evictions: list(plan.Evictions), Skipped: list(plan.Skipped), Stopped: list(plan.Stopped), After: plan.After,

@@ -35,8 +35,9 @@ type objects struct {
 type raw struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
+		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace"`
+		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Items []json.RawMessage `json:"items"`
 }
@@ -174,6 +175,8 @@ func (o *objects) object(r *raw, document json.RawMessage) error {
 		return one[schedulingv1.PriorityClass](&o.Classes, document)
 	case r.Kind == "PodDisruptionBudget":
 		return one[policyv1.PodDisruptionBudget](&o.Budgets, document)
+	case r.Kind == "Lease" && r.Metadata.Namespace == leaseNamespace && r.Metadata.Annotations[LoadAnnotation] != "":
+		return o.load(r)
 	case group == "metrics.k8s.io" && (r.Kind == "NodeMetrics" || r.Kind == "PodMetrics"):
 		return o.metrics(r.Kind, document)
 	}
@@ -188,6 +191,18 @@ func (o *objects) pod(document json.RawMessage) error {
 	if p := o.Pods[len(o.Pods)-1]; p.Namespace == "" {
 		p.Namespace = v1.NamespaceDefault
 	}
+	return nil
+}
+
+func (o *objects) load(r *raw) error {
+	load, err := AgentLoad(r.Metadata.Annotations[LoadAnnotation])
+	if err != nil {
+		return err
+	}
+	if o.Agents == nil {
+		o.Agents = map[string]deschedule.AgentLoad{}
+	}
+	o.Agents[r.Metadata.Name] = load
 	return nil
 }
 
@@ -232,20 +247,28 @@ func (o *objects) complete() error {
 		if value, ok := classes[p.Spec.PriorityClassName]; ok && p.Spec.Priority == nil {
 			p.Spec.Priority = &value
 		}
+	}
+	o.Evicted = PastEvictions(o.Pods)
+	if len(o.Nodes) == 0 {
+		return errors.New("objects: there is no Node among them: want what \"kubectl get nodes,pods,namespaces,pdb,pc,pvc -A -o json\" prints")
+	}
+	return nil
+}
+
+// PastEvictions are those of pods that are still being deleted: the API has noted them in their status.
+func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
+	for _, p := range pods {
 		for i := range p.Status.Conditions {
 			c := &p.Status.Conditions[i]
 			if c.Type != v1.DisruptionTarget || c.Reason != "EvictionByEvictionAPI" {
 				continue
 			}
 			for _, owner := range p.OwnerReferences {
-				o.Evicted = append(o.Evicted, deschedule.Past{Owner: owner.UID, At: c.LastTransitionTime.Time})
+				out = append(out, deschedule.Past{Owner: owner.UID, At: c.LastTransitionTime.Time})
 			}
 		}
 	}
-	if len(o.Nodes) == 0 {
-		return errors.New("objects: there is no Node among them: want what \"kubectl get nodes,pods,namespaces,pdb,pc,pvc -A -o json\" prints")
-	}
-	return nil
+	return out
 }
 
 // leftOut names the kinds of objects that are not used, with how many there are; empty: none.

@@ -37,7 +37,7 @@ func (e UsageError) Unwrap() error { return e.error }
 
 // Run prints the plan, or how two differ. What it has to say beside goes to stderr, one line each.
 func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
-	policy, err := o.policy(o.Policy)
+	policy, err := o.ReadPolicy()
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
 		return UsageError{fmt.Errorf("policy %s: %w", o.Policy, err)}
 	}
 	if other == nil {
-		return printPlan(plan, o.Format, stdout)
+		return Print(plan, o.Format, stdout)
 	}
 	second, err := deschedule.Plan(other, snapshot, o.Now)
 	if err != nil {
@@ -64,6 +64,9 @@ func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
 	}
 	return printDiff(plan, second, o, stdout)
 }
+
+// ReadPolicy reads the policy alone. What is wrong with it is a UsageError.
+func (o *Offline) ReadPolicy() (*deschedule.Policy, error) { return o.policy(o.Policy) }
 
 func (o *Offline) policy(path string) (*deschedule.Policy, error) {
 	text, name, err := o.read(path, mostPolicy)

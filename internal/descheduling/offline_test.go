@@ -3,11 +3,17 @@ package descheduling
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/cluster/deschedule"
 
 	"jettison/internal/show"
 	"jettison/internal/terminal"
@@ -181,4 +187,24 @@ func FuzzObjects(f *testing.F) {
 			_ = all.complete()
 		}
 	})
+}
+
+// Leases carry what the nodes' own agents tell, and a plan says which figure made it so.
+func TestLoadsOfAgents(t *testing.T) {
+	const load = `{"time":"2026-11-23T11:59:00Z","workingSetPercent":91.5,"headroomPercent":-3,"pressurePercent":{"ioFull":12.5,"cpuSome":140}}`
+	lease := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"n1","namespace":"NS","annotations":{"jettison/load":` +
+		strconv.Quote(load) + `}}}`
+	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+	if err := all.read([]byte(strings.Replace(lease, "NS", "jettison-system", 1)+strings.Replace(lease, "NS", "kube-node-lease", 1)), "t"); err != nil {
+		t.Fatal(err)
+	}
+	want := map[v1.ResourceName]float64{deschedule.AgentWorkingSet: 91.5, deschedule.AgentHeadroomUsed: 100, deschedule.AgentIOFull: 12.5}
+	if got := all.Agents["n1"]; len(all.Agents) != 1 || !maps.Equal(got.Percent, want) || got.At.Minute() != 59 {
+		t.Errorf("%+v", all.Agents)
+	}
+	for text, want := range map[string]string{"{}": "time is missing", "x": "invalid character"} {
+		if _, err := AgentLoad(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }

@@ -15,18 +15,23 @@ import (
 
 func descheduleCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
 	o := descheduling.Offline{Stdin: stdin}
+	var l live
 	var output, now string
 	cmd := &cobra.Command{
 		Use:   "deschedule",
-		Short: "Plan which pods should be evicted because another node suits them better",
-		Long: `deschedule finds pods that should not be where they are, by a policy of the descheduler (apiVersion descheduler/v1alpha2), and
-prints which would be evicted, in which order and why, which rules keep others, and how loaded nodes are before and after. It reads the
-objects of the cluster from files, needs no cluster and evicts nothing.
+		Short: "Evict pods that should not be where they are, or plan to",
+		Long: `deschedule finds pods that should not be where they are, by a policy of the descheduler (apiVersion descheduler/v1alpha2).
 
-Objects are a v1 List, or JSON or YAML documents one after the other: nodes, pods, namespaces, disruption budgets, priority classes,
-volumes and claims, as kubectl prints them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real use. The same files
-and --now give the same plan.`,
-		Example: `  kubectl get nodes,pods,namespaces,pdb,pc,pv,pvc -A -o json > objects.json
+In a cluster it evicts them through the eviction API: once, or again and again with --descheduling-interval, by one of several replicas with
+--leader-elect. --dry-run prints the very plan that it would carry out.
+
+With --from it reads the objects of a cluster from files, needs no cluster and evicts nothing: it prints which pods would be evicted, in
+which order and why, which rules keep others, and how loaded nodes are before and after. Objects are a v1 List, or JSON or YAML
+documents one after the other: nodes, pods, namespaces, disruption budgets, priority classes, volumes and claims, as kubectl prints
+them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real use. The same files and --now give the same plan.`,
+		Example: `  jettison-cluster deschedule --policy policy.yaml --kubeconfig ~/.kube/config --dry-run
+  jettison-cluster deschedule --policy policy.yaml --descheduling-interval 5m --leader-elect
+  kubectl get nodes,pods,namespaces,pdb,pc,pv,pvc -A -o json > objects.json
   jettison-cluster deschedule --policy policy.yaml --from objects.json
   jettison-cluster deschedule --policy policy.yaml --from objects.json --now 2026-11-23T12:00:00Z -o json
   jettison-cluster deschedule --policy policy.yaml --from objects.json --diff other.yaml`,
@@ -36,8 +41,17 @@ and --now give the same plan.`,
 			if o.Format, err = show.ParseFormat(output); err != nil {
 				return usageError{err}
 			}
+			if o.Policy == "" {
+				return usageError{errors.New("deschedule: --policy is missing: the file of a policy")}
+			}
+			if len(o.From) == 0 && o.Diff == "" && now == "" {
+				return l.run(cmd.Context(), &o, stdout, stderr)
+			}
 			if err := offlineFlags(&o, now); err != nil {
 				return usageError{err}
+			}
+			if name := l.changed(cmd.Flags()); name != "" {
+				return usageError{fmt.Errorf("deschedule: --%s is for a cluster, and --from for files", name)}
 			}
 			return asUsage(o.Run(stdout, stderr))
 		},
@@ -48,6 +62,7 @@ and --now give the same plan.`,
 	f.StringArrayVar(&o.From, "from", nil, "file of objects of the cluster; - is standard input; may be given several times")
 	f.StringVar(&now, "now", "", "the time that ages are counted to, as 2006-01-02T15:04:05Z (default the clock's)")
 	f.StringVarP(&output, "output", "o", string(show.AsTable), "table, wide, json or yaml")
+	l.add(f)
 	cmd.AddCommand(migrateCommand(stdin, stdout, stderr))
 	return cmd
 }
@@ -55,10 +70,8 @@ and --now give the same plan.`,
 // offlineFlags checks what cannot be left to the flags themselves.
 func offlineFlags(o *descheduling.Offline, now string) error {
 	switch {
-	case o.Policy == "":
-		return errors.New("deschedule: --policy is missing: the file of a policy")
 	case len(o.From) == 0:
-		return errors.New("deschedule: --from is missing: a file of the cluster's objects")
+		return errors.New("deschedule: --from is missing, which --diff and --now are for: a file of the cluster's objects")
 	}
 	readers := 0
 	for _, path := range append([]string{o.Policy, o.Diff}, o.From...) {

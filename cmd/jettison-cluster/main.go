@@ -4,6 +4,7 @@
 //	main.go               the root command, exit codes
 //	nodescommand.go       nodes, explain: internal/cluster/{nodes,replay,report}
 //	deschedulecommand.go  deschedule: internal/descheduling
+//	deschedulelive.go     deschedule in a cluster: internal/cluster/descheduler
 package main
 
 import (

@@ -129,3 +129,15 @@ func FuzzDecode(f *testing.F) {
 		_, _, _ = Migrate([]byte(text), "p")
 	})
 }
+
+// The policy that deploy/cluster/descheduler brings is one.
+func TestTheShippedPolicy(t *testing.T) {
+	const path = "../../deploy/cluster/descheduler/base/policy.yaml"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Decode(text, path); err != nil || len(p.Profiles[0].Plugins.Deschedule.Enabled) != 4 {
+		t.Errorf("%v: %+v", err, p)
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// descheduler is what a folder of it makes, decoded strictly.
+type descheduler struct {
+	pod     v1.PodSpec
+	config  v1.ConfigMap
+	cluster rbacv1.ClusterRole
+	own     rbacv1.Role
+	kinds   map[string]int
+}
+
+func deschedulerOf(t *testing.T, folder string) *descheduler {
+	t.Helper()
+	text, err := render(filesys.MakeFsOnDisk(), filepath.Join("..", "cluster", "descheduler", folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &descheduler{kinds: map[string]int{}}
+	var job batchv1.Job
+	var cron batchv1.CronJob
+	var deployment appsv1.Deployment
+	for one := range strings.SplitSeq(string(text), "\n---\n") {
+		var is struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(one), &is); err != nil {
+			t.Fatal(err)
+		}
+		out.kinds[is.Kind]++
+		into := map[string]any{
+			"Job": &job, "CronJob": &cron, "Deployment": &deployment, "ConfigMap": &out.config, "ClusterRole": &out.cluster, "Role": &out.own,
+			"ServiceAccount": &v1.ServiceAccount{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}, "RoleBinding": &rbacv1.RoleBinding{},
+		}[is.Kind]
+		if err := yaml.UnmarshalStrict([]byte(one), into); err != nil {
+			t.Errorf("%s: %s: %v", folder, is.Kind, err)
+		}
+	}
+	switch folder {
+	case "job":
+		out.pod = job.Spec.Template.Spec
+	case "cronjob":
+		out.pod = cron.Spec.JobTemplate.Spec.Template.Spec
+	case "deployment":
+		out.pod = deployment.Spec.Template.Spec
+	}
+	return out
+}
+
+func TestDeschedulersAreUnprivileged(t *testing.T) {
+	common := map[string]int{"ServiceAccount": 1, "ClusterRole": 1, "ClusterRoleBinding": 1, "ConfigMap": 1}
+	for folder, kinds := range map[string][]string{"job": {"Job"}, "cronjob": {"CronJob"}, "deployment": {"Deployment", "Role", "RoleBinding"}} {
+		d, want := deschedulerOf(t, folder), maps.Clone(common)
+		for _, kind := range kinds {
+			want[kind]++
+		}
+		if !maps.Equal(d.kinds, want) {
+			t.Errorf("%s makes %v, want %v", folder, d.kinds, want)
+		}
+		c := d.pod.Containers[0]
+		if s := c.SecurityContext; *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Contains(s.Capabilities.Drop, "ALL") ||
+			!*d.pod.SecurityContext.RunAsNonRoot || d.pod.HostNetwork || d.pod.Volumes[0].ConfigMap == nil {
+			t.Errorf("%s: %+v", folder, d.pod)
+		}
+		if d.pod.Volumes[0].ConfigMap.Name != d.config.Name || d.config.Data["policy.yaml"] == "" ||
+			!slices.Contains(c.Args, "--policy="+c.VolumeMounts[0].MountPath+"/policy.yaml") {
+			t.Errorf("%s: its policy is not where it looks: %v, %+v", folder, c.Args, d.pod.Volumes)
+		}
+		if elects := slices.Contains(c.Args, "--leader-elect"); elects != (folder == "deployment") {
+			t.Errorf("%s: %v", folder, c.Args)
+		}
+	}
+}
+
+// It writes evictions, events of these, and where there are replicas its Lease: nothing else.
+func TestWhatADeschedulerMayWrite(t *testing.T) {
+	d := deschedulerOf(t, "deployment")
+	var writes []string
+	for _, rule := range append(d.cluster.Rules, d.own.Rules...) {
+		for _, verb := range rule.Verbs {
+			if verb == "get" || verb == "list" || verb == "watch" {
+				continue
+			}
+			for _, resource := range rule.Resources {
+				writes = append(writes, verb+" "+resource+" "+strings.Join(rule.ResourceNames, ","))
+			}
+		}
+	}
+	want := []string{"create pods/eviction ", "create events ", "create leases ", "update leases descheduler"}
+	if !slices.Equal(writes, want) {
+		t.Errorf("%q, want %q", writes, want)
+	}
+}

@@ -1,0 +1,114 @@
+package descheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cluster/deschedule"
+	"jettison/internal/cluster/kubeclient"
+)
+
+// Annotations of pods whose eviction goes on in the background once it was asked for, and what the API says then
+// (pkg/descheduler/evictions/evictions.go, 0.36.0).
+const (
+	requestOnly    = "descheduler.alpha.kubernetes.io/request-evict-only"
+	inProgress     = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+	backgroundText = "Eviction triggered evacuation"
+)
+
+// The results that are counted, as 0.36.0 has them.
+const (
+	resultSuccess    = "success"
+	resultError      = "error"
+	resultBackground = "background"
+)
+
+// evict asks for one eviction. An error is one that the next one would likely have, too: a pod that a budget or a webhook keeps, or that is
+// another one by now, is none.
+func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) error {
+	fields := fieldsOf(e)
+	err := d.ask(ctx, e)
+	now := d.now()
+	switch {
+	case err == nil:
+		d.memory.evicted(now, e.Pod)
+		d.count(e, resultSuccess)
+		d.o.Log.Info("evicted", fields...)
+		d.event(ctx, now, e, nil)
+		return nil
+	case errors.Is(err, kubeclient.ErrNotLeading) || ctx.Err() != nil:
+		return err
+	case background(e.Pod, err):
+		d.memory.requested(now, e.Pod)
+		d.count(e, resultBackground)
+		d.o.Log.Info("evicted in the background", fields...)
+		return nil
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		d.o.Log.Info("a pod was gone before it was evicted", fields...)
+		return nil
+	}
+	d.count(e, resultError)
+	d.o.Log.Warn("a pod was not evicted", append(fields, "error", err)...)
+	if f := d.o.Policy.EvictionFailureEventNotification; f != nil && *f {
+		d.event(ctx, now, e, err)
+	}
+	if refused(err) {
+		d.memory.refused(now, e.Pod, err)
+		return nil
+	}
+	return err
+}
+
+// ask is the request. It is made once: client-go would wait and ask again where the API says "later", which of a budget takes its time.
+func (d *descheduler) ask(ctx context.Context, e *deschedule.Eviction) error {
+	err := d.write.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(e.Namespace).Resource("pods").Name(e.Name).
+		SubResource("eviction").MaxRetries(0).Body(&policyv1.Eviction{
+		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, Annotations: map[string]string{
+			"reason":       fmt.Sprintf("triggered by %s/%s: %s", e.Profile, e.Strategy, e.Reason),
+			"requested-by": reporter,
+		}},
+		DeleteOptions: &metav1.DeleteOptions{
+			GracePeriodSeconds: d.o.Policy.GracePeriodSeconds, Preconditions: &metav1.Preconditions{UID: &e.UID},
+		},
+	}).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("evict pod %s/%s: %w", e.Namespace, e.Name, err)
+	}
+	return nil
+}
+
+// background reports whether an eviction goes on by itself.
+func background(p *v1.Pod, err error) bool {
+	_, may := p.Annotations[requestOnly]
+	return may && apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), backgroundText)
+}
+
+// refused reports whether an answer is about this pod: a budget, a webhook or a policy keeps it.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch s := status.Status(); s.Code {
+	case http.StatusTooManyRequests:
+		return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
+	case http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest:
+		return true
+	case http.StatusInternalServerError: // so the API answers where several budgets are about a pod, and where a webhook cannot be asked
+		return strings.Contains(s.Message, "more than one PodDisruptionBudget")
+	}
+	return false
+}
+
+func (d *descheduler) count(e *deschedule.Eviction, result string) {
+	d.metrics.evicted.WithLabelValues(result, e.Strategy, e.Profile, e.Namespace, e.Node).Inc()
+}

@@ -1,0 +1,56 @@
+package descheduler
+
+import (
+	"net/http"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are what is counted, by the names of 0.36.0 (metrics/metrics.go).
+type metrics struct {
+	registry *prometheus.Registry
+	evicted  *prometheus.CounterVec
+	loop     prometheus.Histogram
+	ready    atomic.Bool // the cluster was read once
+}
+
+func newMetrics(version string) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "descheduler_pods_evicted_total",
+			Help: "Evictions that were asked for, by result: success, background, or error: the pod could not be evicted.",
+		}, []string{"result", "strategy", "profile", "namespace", "node"}),
+		loop: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "descheduler_loop_duration_seconds", Help: "Time that a whole cycle takes.",
+			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
+		}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "descheduler_build_info", Help: "1, of the version that runs.",
+		ConstLabels: prometheus.Labels{"GoVersion": runtime.Version(), "DeschedulerVersion": version},
+	})
+	build.Set(1)
+	m.registry.MustRegister(m.evicted, m.loop, build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// handler tells metrics, whether it lives, and whether the cluster was read.
+func (m *metrics) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !m.ready.Load() {
+			http.Error(w, "the cluster was not read yet", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	return mux
+}

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +53,7 @@ func (k *keeper) node(n *v1.Node) *v1.Node {
 	for i := range n.ManagedFields {
 		f := &n.ManagedFields[i]
 		kubelet := f.Manager == "kubelet" && f.Subresource == "status"
-		rival := slices.Contains(k.rivals, f.Manager) && (f.FieldsV1 == nil || bytes.Contains(f.FieldsV1.Raw, []byte(`"f:taints"`)))
+		rival := slices.Contains(k.rivals, f.Manager) && (f.FieldsV1 == nil || strings.Contains(f.FieldsV1.GetRawString(), `"f:taints"`))
 		if kubelet || rival {
 			out.ManagedFields = append(out.ManagedFields, metav1.ManagedFieldsEntry{Manager: f.Manager, Subresource: f.Subresource, Time: f.Time})
 		}

@@ -175,15 +175,6 @@ func (a *api) putPod(p *v1.Pod) {
 	a.log = append(a.log, logged{a.version, "pods", how, p})
 }
 
-func (a *api) dropPod(key string) {
-	p := a.pods[key].DeepCopy()
-	p.ResourceVersion = a.next()
-	delete(a.pods, key)
-	if visible(p) {
-		a.log = append(a.log, logged{a.version, "pods", "DELETED", p})
-	}
-}
-
 // putLease renews, as the API server stamps it.
 func (a *api) putLease(l *coordination.Lease) {
 	key := l.Namespace + "/" + l.Name

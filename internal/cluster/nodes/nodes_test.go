@@ -326,7 +326,7 @@ func TestReplaceWaitsForTheOther(t *testing.T) {
 		a.change(func() {
 			n, now := a.nodes["n0"].DeepCopy(), metav1.Now()
 			n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update", Time: &now,
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:taints":{}}}`)}}}
+				FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)}}
 			a.putNode(n)
 		})
 		r := a.start("a", nil)

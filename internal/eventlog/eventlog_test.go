@@ -108,16 +108,18 @@ func TestAReaderIsWoken(t *testing.T) {
 // Kinds are found by messages that the agent really logs.
 func TestKindsAreOfMessagesThatThereAre(t *testing.T) {
 	var code strings.Builder
-	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+	read := func(path string, d os.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "eventlog/kind.go") {
 			text, err := os.ReadFile(path)
 			code.Write(text)
 			return err
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	}
+	for _, dir := range []string{"..", "../../api"} { // api has those that other programs go by
+		if err := filepath.WalkDir(dir, read); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var all []string
 	for _, k := range kinds {

@@ -154,8 +154,9 @@ func TestAnAgentThatGoesAndComes(t *testing.T) {
 		}
 		w.set(func() { w.away = false })
 		time.Sleep(lastPause)
-		if w.again == 0 || w.patched != 2 || len(w.events) != 4 {
-			t.Errorf("told again %d times, %d patches, events %v", w.again, w.patched, is(w, w.reasons))
+		type told struct{ again, patched, events int }
+		if n := is(w, func() told { return told{w.again, w.patched, len(w.events)} }); n.again == 0 || n.patched != 2 || n.events != 4 {
+			t.Errorf("%+v, events %v", n, is(w, w.reasons))
 		}
 	})
 }

@@ -141,6 +141,9 @@ func TestTheBridgesRights(t *testing.T) {
 // Each thing that a role lets a bridge write is bound to its node by a policy, which denies where it cannot be judged.
 func TestEveryWriteIsBound(t *testing.T) {
 	r := withBridge(t)
+	keepsEvicted(t, r.policies["jettison-evicted"], r.bindings["jettison-evicted"])
+	delete(r.policies, "jettison-evicted")
+	delete(r.bindings, "jettison-evicted")
 	bound := map[string]bool{}
 	for name, p := range r.policies {
 		b := r.bindings[name]
@@ -175,6 +178,26 @@ func TestEveryWriteIsBound(t *testing.T) {
 	}
 	if len(r.policies) != 4 || len(r.bindings) != 4 {
 		t.Errorf("%d policies, %d bindings", len(r.policies), len(r.bindings))
+	}
+}
+
+// keepsEvicted checks the policy that is of everybody's writes: it is of statuses of pods alone that a bridge has made Failed, and no other
+// write waits for it, or fails where it cannot be asked.
+func keepsEvicted(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
+	t.Helper()
+	if p == nil || b == nil || b.Spec.PolicyName != p.Name || !slices.Equal(b.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
+		t.Fatalf("%+v is bound by %+v", p, b)
+	}
+	rules, when := p.Spec.MatchConstraints.ResourceRules, p.Spec.MatchConditions
+	if *p.Spec.FailurePolicy != admissionv1.Ignore || len(rules) != 1 || !slices.Equal(rules[0].Resources, []string{"pods/status"}) ||
+		!slices.Equal(rules[0].Operations, []admissionv1.OperationType{admissionv1.Update}) {
+		t.Errorf("it is of %+v", rules)
+	}
+	if len(when) != 1 || !strings.Contains(when[0].Expression, "'jettison/evicted' in oldObject.metadata") {
+		t.Errorf("it is asked when %+v", when)
+	}
+	if len(p.Spec.Validations) != 1 || !strings.Contains(p.Spec.Validations[0].Expression, "['Failed', 'Succeeded']") {
+		t.Errorf("it takes %+v", p.Spec.Validations)
 	}
 }
 

@@ -180,8 +180,10 @@ type sight struct {
 
 // sights is all that a watch has told.
 type sights struct {
-	mu  sync.Mutex
-	all []sight
+	mu   sync.Mutex
+	all  []sight
+	died map[types.UID]bool // of these a container has ended since
+	more chan struct{}      // closed when there is more, and made anew
 }
 
 // watch looks at a namespace's pods until the test ends.
@@ -191,19 +193,29 @@ func (c *Cluster) watch(namespace string) *sights {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	out, done := &sights{}, make(chan struct{})
+	out, done := &sights{died: map[types.UID]bool{}, more: make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer close(done)
 		for e := range w.ResultChan() {
 			if p, ok := e.Object.(*v1.Pod); ok {
-				out.mu.Lock()
-				out.all = append(out.all, sight{time.Now(), p.UID, strings.TrimSpace(string(p.Status.Phase) + " " + p.Status.Reason)})
-				out.mu.Unlock()
+				out.add(p)
 			}
 		}
 	}()
 	c.t.Cleanup(func() { w.Stop(); <-done })
 	return out
+}
+
+func (s *sights) add(p *v1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, sight{time.Now(), p.UID, strings.TrimSpace(string(p.Status.Phase) + " " + p.Status.Reason)})
+	ended := func(c v1.ContainerStatus) bool {
+		return c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
+	}
+	s.died[p.UID] = s.died[p.UID] || slices.ContainsFunc(p.Status.ContainerStatuses, ended)
+	close(s.more)
+	s.more = make(chan struct{})
 }
 
 // of is what was told of a pod, without repetitions, and when the last of it was.

@@ -65,13 +65,16 @@ func (a *spokenFor) change(f func()) {
 }
 
 // tell tells that a pod was evicted, and is gone.
-func (a *spokenFor) tell(p *v1.Pod) api.Record {
-	now := api.Stamp{Time: time.Now()}
+func (a *spokenFor) tell(p *v1.Pod) api.Record { return a.tellKilled(p, time.Now()) }
+
+// tellKilled tells it of one that was killed before.
+func (a *spokenFor) tellKilled(p *v1.Pod, at time.Time) api.Record {
+	now, killed := api.Stamp{Time: time.Now()}, api.Stamp{Time: at}
 	r := api.Record{
 		Version: api.RecordVersion, Outcome: api.OutcomeBack, Signal: "memory.available", Threshold: "memory.available<100Mi",
 		Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 98Mi. ", StatusReason: "Evicted", Disruption: true,
 		Annotations: map[string]string{"starved_resource": "memory"}, Pod: api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
-		Began: now, Killed: now, Emptied: now, Cleaned: now, Over: true,
+		Began: killed, Killed: killed, Emptied: now, Cleaned: now, Over: true,
 	}
 	a.change(func() {
 		r.ID = fmt.Sprintf("%s-%04x", now.Time.UTC().Format("20060102T150405.000000Z"), len(a.records))

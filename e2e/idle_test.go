@@ -63,6 +63,7 @@ func BenchmarkIdle(b *testing.B) {
 	addCost(t, "containerd", first["containerd"])
 	t.note("the agent's CPU is 1/%.1f of the kubelet's in the same minutes (wanted: 1/20 at most)", first["kubelet"].cpu/first["agent"].cpu)
 	say("seen beside a kubelet")
+	t.print() // what follows takes a quarter of an hour
 	if err := n.StopKubelet(n.ctx); err != nil {
 		b.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func (n *Node) RunManyStatic(ctx context.Context, objects []*v1.Pod) (pods []*Po
 			return nil, err
 		}
 		for _, pod := range pods[first:] {
-			if err := n.eventually(ctx, time.Second, 2*kubeletDeadline, pod.String()+" runs", pod.find); err != nil {
+			if err := n.eventually(ctx, time.Second, 4*kubeletDeadline, pod.String()+" runs", pod.find); err != nil {
 				return nil, fmt.Errorf("%w\n%s", err, n.KubeletLog(20))
 			}
 		}

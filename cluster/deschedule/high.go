@@ -15,13 +15,8 @@ func highNodeUtilization(r *run, args any) {
 	a := args.(*HighNodeUtilizationArgs)
 	r.packing = model.Fuller
 	m := &meter{agent: r.agent, names: metered(a.Thresholds), high: Thresholds{}}
-	if missing := r.measured(m, a.MetricsUtilization); missing != "" {
-		r.stop("%s", missing)
-		return
-	}
-	nodes, missing := r.heard(m, a.Thresholds)
+	nodes := r.judged(m, a.MetricsUtilization, a.Thresholds)
 	if len(nodes) == 0 {
-		r.stop("%s", missing)
 		return
 	}
 	for name := range a.Thresholds {

@@ -14,13 +14,8 @@ import (
 func lowNodeUtilization(r *run, args any) {
 	a := args.(*LowNodeUtilizationArgs)
 	m := &meter{agent: r.agent, names: metered(a.Thresholds), high: a.TargetThresholds}
-	if missing := r.measured(m, a.MetricsUtilization); missing != "" {
-		r.stop("%s", missing)
-		return
-	}
-	nodes, missing := r.heard(m, a.Thresholds)
+	nodes := r.judged(m, a.MetricsUtilization, a.Thresholds)
 	if len(nodes) == 0 {
-		r.stop("%s", missing)
 		return
 	}
 	low := a.Thresholds
@@ -77,6 +72,19 @@ func (a *LowNodeUtilizationArgs) nothing(under, over, nodes int) string {
 		return "no node is over targetThresholds"
 	}
 	return ""
+}
+
+// judged are the nodes that thresholds can be compared with; none: the run has stopped, and said why.
+func (r *run) judged(m *meter, by *MetricsUtilization, t Thresholds) []*model.Node {
+	if missing := r.measured(m, by); missing != "" {
+		r.stop("%s", missing)
+		return nil
+	}
+	nodes, missing := r.heard(m, t)
+	if len(nodes) == 0 {
+		r.stop("%s", missing)
+	}
+	return nodes
 }
 
 // unmeasured says of which node a figure of real use is missing; empty: of none.

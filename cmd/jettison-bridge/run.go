@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"jettison/api"
 	"jettison/internal/bridge"
 	"jettison/internal/bridge/kube"
+	"jettison/internal/commandline"
 )
 
 // defaultNamespace is where the nodes' load is told.
@@ -20,7 +19,8 @@ const defaultNamespace = "jettison-system"
 
 func runCommand(stderr io.Writer) *cobra.Command {
 	o := bridge.Options{Version: version}
-	var kubeconfig, format, level string
+	var kubeconfig string
+	var log commandline.Log
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Tell the agent of its pods, and the API of its evictions, until told to stop",
@@ -31,7 +31,7 @@ The agent or the API may be away, at the start, too: what is to be told waits.`,
 		Example: "  jettison-bridge run\n  jettison-bridge run --evicted-status=false",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Log, err = logger(stderr, format, level); err != nil {
+			if o.Log, err = log.Open(stderr); err != nil {
 				return usageError{err}
 			}
 			klog.SetSlogLogger(o.Log) // what client-go has to say
@@ -49,22 +49,6 @@ The agent or the API may be away, at the start, too: what is to be told waits.`,
 	f.StringVar(&o.LeaseNamespace, "lease-namespace", defaultNamespace, "where the Lease is that tells the node's load; empty: it is not told")
 	f.DurationVar(&o.TransitionPeriod, "transition-period", 5*time.Minute,
 		"how long a condition stays true after an eviction: the kubelet's evictionPressureTransitionPeriod")
-	f.StringVar(&format, "log-format", "text", "text or json")
-	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	log.Add(f)
 	return cmd
-}
-
-func logger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
-	}
-	o := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: want text or json", format)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/descheduling"
 	"jettison/internal/show"
 	"jettison/internal/terminal"
@@ -35,23 +36,23 @@ them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real u
   jettison-cluster deschedule --policy policy.yaml --from objects.json
   jettison-cluster deschedule --policy policy.yaml --from objects.json --now 2026-11-23T12:00:00Z -o json
   jettison-cluster deschedule --policy policy.yaml --from objects.json --diff other.yaml`,
-		Args: noArguments,
+		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Format, err = show.ParseFormat(output); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			if o.Policy == "" {
-				return usageError{errors.New("deschedule: --policy is missing: the file of a policy")}
+				return commandline.Usage(errors.New("deschedule: --policy is missing: the file of a policy"))
 			}
 			if len(o.From) == 0 && o.Diff == "" && now == "" {
 				return l.run(cmd.Context(), &o, stdout, stderr)
 			}
 			if err := offlineFlags(&o, now); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			if name := l.changed(cmd.Flags()); name != "" {
-				return usageError{fmt.Errorf("deschedule: --%s is for a cluster, and --from for files", name)}
+				return commandline.Usage(fmt.Errorf("deschedule: --%s is for a cluster, and --from for files", name))
 			}
 			return asUsage(o.Run(stdout, stderr))
 		},
@@ -97,7 +98,7 @@ func offlineFlags(o *descheduling.Offline, now string) error {
 func asUsage(err error) error {
 	var usage descheduling.UsageError
 	if errors.As(err, &usage) {
-		return usageError{err}
+		return commandline.Usage(err)
 	}
 	return err
 }
@@ -110,10 +111,10 @@ func migrateCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) 
 		Long: `migrate prints a policy of descheduler/v1alpha1, which old releases of the descheduler read, as one of v1alpha2. Strategies with
 the same filters share a profile. What has no successor is named on stderr, one line each.`,
 		Example: "  jettison-cluster deschedule migrate --policy old.yaml > policy.yaml",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if path == "" {
-				return usageError{errors.New("deschedule migrate: --policy is missing: the file of a policy of v1alpha1")}
+				return commandline.Usage(errors.New("deschedule migrate: --policy is missing: the file of a policy of v1alpha1"))
 			}
 			return asUsage(descheduling.Migrate(path, stdin, stdout, stderr))
 		},

@@ -12,6 +12,7 @@ import (
 
 	"jettison/internal/cluster/descheduler"
 	"jettison/internal/cluster/kubeclient"
+	"jettison/internal/commandline"
 	"jettison/internal/descheduling"
 	"jettison/internal/terminal"
 )
@@ -85,7 +86,7 @@ func (l *live) run(ctx context.Context, o *descheduling.Offline, stdout *termina
 		return asUsage(err)
 	}
 	if err := l.check(); err != nil {
-		return usageError{fmt.Errorf("deschedule: %w", err)}
+		return commandline.Usage(fmt.Errorf("deschedule: %w", err))
 	}
 	api, err := kubeclient.Config(kubeclient.Options{
 		Kubeconfig: l.kubeconfig, QPS: l.qps, Burst: l.burst, UserAgent: "jettison-cluster/" + version,

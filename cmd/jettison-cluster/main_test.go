@@ -4,6 +4,14 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"jettison/internal/commandline"
+)
+
+const (
+	exitOK     = commandline.ExitOK
+	exitFailed = commandline.ExitFailed
+	exitUsage  = commandline.ExitUsage
 )
 
 func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {

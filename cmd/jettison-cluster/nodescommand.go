@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -15,15 +14,17 @@ import (
 	"jettison/internal/cluster/nodes"
 	"jettison/internal/cluster/replay"
 	"jettison/internal/cluster/report"
+	"jettison/internal/commandline"
 	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 
 // nodesFlags are those of `nodes`.
 type nodesFlags struct {
-	frames, path, kubeconfig, format, level, output string
-	status                                          bool
-	over                                            *config.Flags
+	frames, path, kubeconfig, output string
+	status                           bool
+	log                              commandline.Log
+	over                             *config.Flags
 }
 
 func nodesCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
@@ -47,10 +48,10 @@ line and field.`,
 			"  jettison-cluster nodes --status\n" +
 			"  jettison-cluster nodes --replay frames.jsonl\n" +
 			"  jettison-cluster nodes --replay - --config cluster.yaml --node-eviction-rate=20 < frames.jsonl",
-		Args: noArguments,
+		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.status && o.frames != "" {
-				return usageError{errors.New("nodes: --status and --replay exclude each other")}
+				return commandline.Usage(errors.New("nodes: --status and --replay exclude each other"))
 			}
 			c, err := config.Load(cmd.Context(), o.path)
 			if err == nil {
@@ -58,7 +59,7 @@ line and field.`,
 			}
 			switch {
 			case err != nil:
-				return usageError{err}
+				return commandline.Usage(err)
 			case o.frames != "":
 				return replay.Run(cmd.Context(), replay.Options{Path: o.frames, Stdin: stdin, Config: c}, stdout)
 			case o.status:
@@ -73,8 +74,7 @@ line and field.`,
 	f.BoolVar(&o.status, "status", false, "print how all nodes are, as the one that runs at --address finds them")
 	f.StringVarP(&o.output, "output", "o", string(show.AsTable), "of --status: table, wide, json or yaml")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says where the API is (default the pod's service account)")
-	f.StringVar(&o.format, "log-format", "text", "text or json")
-	f.StringVar(&o.level, "log-level", "info", "debug, info, warn or error")
+	o.log.Add(f)
 	o.over = config.AddFlags(f)
 	nested := explainCommand(stdout)
 	nested.Hidden = true // for who looks for it here
@@ -84,39 +84,24 @@ line and field.`,
 
 // run runs until it is told to stop.
 func (o *nodesFlags) run(ctx context.Context, c *config.Cluster, stderr io.Writer) error {
-	log, err := logger(stderr, o.format, o.level)
+	log, err := o.log.Open(stderr)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	klog.SetSlogLogger(log) // what client-go has to say
 	api, err := kubeclient.Config(kubeclient.Options{
 		Kubeconfig: o.kubeconfig, QPS: c.KubeAPIQPS, Burst: int(c.KubeAPIBurst), UserAgent: "jettison-cluster/" + version,
 	})
 	if err != nil {
-		return usageError{err}
+		return commandline.Usage(err)
 	}
 	return nodes.Run(ctx, nodes.Options{Config: c, API: api, Version: version, Log: log})
-}
-
-func logger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
-	}
-	o := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: want text or json", format)
 }
 
 func printStatus(ctx context.Context, address, output string, stdout *terminal.Screen) error {
 	format, err := show.ParseFormat(output)
 	if err != nil {
-		return usageError{err}
+		return commandline.Usage(err)
 	}
 	var s report.Status
 	if err := report.Ask(ctx, address, report.StatusPath, "", &s); err != nil {
@@ -137,14 +122,14 @@ and when it has to go. A pod is NAMESPACE/NAME, or NAME in the namespace default
 		Example: "  jettison-cluster explain node-1\n  jettison-cluster explain shop/web-0 -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return usageError{fmt.Errorf("explain wants one node or pod, got %d arguments: see %s --help", len(args), cmd.CommandPath())}
+				return commandline.Usage(fmt.Errorf("explain wants one node or pod, got %d arguments: see %s --help", len(args), cmd.CommandPath()))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := show.ParseFormat(output)
 			if err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			var e report.Explanation
 			if err := report.Ask(cmd.Context(), address, report.ExplainPath, args[0], &e); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/ask"
+	"jettison/internal/commandline"
 )
 
 func admitCommand(stdin *os.File, stdout, stderr io.Writer) *cobra.Command {
@@ -31,14 +32,14 @@ Exit codes: 0 the pod is admitted; 3 it is refused; 1 there is no answer; 2 bad 
 		Example: "  jettison admit -f pod.yaml\n" +
 			"  kubectl get pod web-1 -o json | jettison admit -f - -o json\n" +
 			"  jettison admit -f critical.yaml --preempt",
-		Args: noArguments,
+		Args: commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Format, err = formatOf(output); err != nil {
 				return err
 			}
 			if len(files) != 1 || files[0] == "" {
-				return usageError{errors.New("admit: name the pod's file with one -f, or - for standard input: see jettison admit --help")}
+				return commandline.Usage(errors.New("admit: name the pod's file with one -f, or - for standard input: see jettison admit --help"))
 			}
 			o.File = files[0]
 			if o.Socket, err = socketOf(cmd, stderr, o.Socket, path); err != nil {

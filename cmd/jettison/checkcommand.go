@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/check"
+	"jettison/internal/commandline"
 	"jettison/internal/terminal"
 )
 
@@ -24,7 +25,7 @@ one, by annotations and static manifests, and says what to do about them. It pri
 Exit code 1: something that jettison run cannot work without is missing, or a rung of the kill ladder is refused; the line on stderr says
 which.`,
 		Example: "  jettison check\n  jettison check --watch 10s\n  jettison check -o json | jq .rivals",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := formatOf(output)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/config"
 	"jettison/internal/settings"
 )
@@ -16,7 +17,7 @@ func configCommand(stdin *os.File, stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check a configuration file, print what holds, or a file to begin with",
-		Args:  noArguments,
+		Args:  commandline.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(configCheckCommand(stdin, stdout), configPrintCommand(stdout), configDefaultCommand(stdout))
@@ -35,13 +36,13 @@ Exit code 2: it is wrong; the line on stderr says file, line, field, and what.`,
 		Example: "  jettison config check /etc/jettison/config.yaml\n  jettison config check - < config.yaml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{fmt.Errorf("config check takes one file, or - for standard input: see %s --help", cmd.CommandPath())}
+				return commandline.Usage(fmt.Errorf("config check takes one file, or - for standard input: see %s --help", cmd.CommandPath()))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := settings.Check(cmd.Context(), args[0], stdin, stdout); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			return nil
 		},
@@ -60,14 +61,14 @@ A running agent that has not taken a change yet says so in its log and its state
 
 -o yaml prints a file of the agent's own that comes to the same, with the origins as comments.`,
 		Example: "  jettison config print\n  jettison config print -f new.yaml -o json",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(settings.Formats, output) {
-				return usageError{fmt.Errorf("--output %q: want one of %v", output, settings.Formats)}
+				return commandline.Usage(fmt.Errorf("--output %q: want one of %v", output, settings.Formats))
 			}
 			l, err := config.Find(cmd.Context(), places)
 			if err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			return settings.Print(l, output, stdout)
 		},
@@ -86,7 +87,7 @@ func configDefaultCommand(stdout io.Writer) *cobra.Command {
 		Long: `default prints a configuration file of the agent's own with every field. Each value in it is the default, so keep what you
 change: what a file does not set is the kubelet's, where the node has one, and else the default.`,
 		Example: "  jettison config default > /etc/jettison/config.yaml",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := io.WriteString(stdout, config.DefaultFile)
 			return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/nodedeschedule"
 	"jettison/internal/terminal"
 )
@@ -20,7 +21,7 @@ duplicates, failed ones, those that restart too often, are too old, or take memo
 kernel, and no cluster. What is not known of a pod keeps it. It stops none: the agent does, with deschedule: act in its configuration and no
 kubelet on the node. docs/descheduling.md has each strategy.`,
 		Example: "  jettison deschedule\n  jettison deschedule -o wide\n  jettison deschedule -o json",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := formatOf(output)
 			if err != nil {

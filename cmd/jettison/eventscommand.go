@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/events"
 	"jettison/internal/nearest"
 	"jettison/internal/terminal"
@@ -25,7 +26,7 @@ keeps them (the last 512). -f goes on with those that come; an agent that starts
 
 -o json prints them as the socket has them, a JSON object a line: docs/reference/socket.md. docs/reference/logs.md lists the keys.`,
 		Example: "  jettison events\n  jettison events -f --kind eviction --kind condition\n  jettison events --since 10m -o json | jq .message",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Format, err = formatOf(output); err != nil {
@@ -36,8 +37,8 @@ keeps them (the last 512). -f goes on with those that come; an agent that starts
 			}
 			for _, kind := range o.Kinds {
 				if !slices.Contains(events.Kinds, kind) {
-					return usageError{fmt.Errorf("--kind %.40q: want some of %s%s", kind, strings.Join(events.Kinds, ", "),
-						nearest.Question(kind, slices.Values(events.Kinds)))}
+					return commandline.Usage(fmt.Errorf("--kind %.40q: want some of %s%s", kind, strings.Join(events.Kinds, ", "),
+						nearest.Question(kind, slices.Values(events.Kinds))))
 				}
 			}
 			if o.Socket, err = socketOf(cmd, stderr, o.Socket, path); err != nil {

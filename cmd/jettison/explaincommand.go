@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/explain"
 	"jettison/internal/terminal"
 )
@@ -30,7 +31,7 @@ Where no agent answers, the pods are ranked by a look of this command's own, whi
 			"  jettison explain memory.available -o json | jq -r '.thresholds[0].ranking[0].pod'",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("explain takes at most one signal, got %d: see %s --help", len(args), cmd.CommandPath())}
+				return commandline.Usage(fmt.Errorf("explain takes at most one signal, got %d: see %s --help", len(args), cmd.CommandPath()))
 			}
 			return nil
 		},
@@ -48,7 +49,7 @@ Where no agent answers, the pods are ranked by a look of this command's own, whi
 			}
 			err = explain.Run(cmd.Context(), o, stdout, stderr)
 			if errors.Is(err, explain.ErrUnknownSignal) {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			return err
 		},

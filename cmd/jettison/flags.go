@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/config"
 	"jettison/internal/observe"
 	"jettison/internal/show"
@@ -51,7 +52,7 @@ func addConfig(cmd *cobra.Command, p *config.Places) {
 func (l *lookFlags) find(ctx context.Context) (err error) {
 	l.config.ProcMount = l.options.ProcMount
 	if l.options.Config, err = config.Find(ctx, l.config); err != nil {
-		return usageError{err}
+		return commandline.Usage(err)
 	}
 	l.options.Config.Socket = cmp.Or(l.socket, listensAt(l.options.Config.Config))
 	return nil
@@ -107,7 +108,7 @@ func (l *lookFlags) load(cmd *cobra.Command, stderr io.Writer) error {
 		most  time.Duration
 	}{{"watch", l.options.Watch, 10 * time.Minute}, {"wait", l.options.Wait, 10 * time.Minute}} {
 		if f.value <= 0 || f.value > f.most {
-			return usageError{fmt.Errorf("--%s %v: want more than 0 and at most %v", f.name, f.value, f.most)}
+			return commandline.Usage(fmt.Errorf("--%s %v: want more than 0 and at most %v", f.name, f.value, f.most))
 		}
 	}
 	return l.findOrSay(cmd, stderr)
@@ -130,7 +131,7 @@ func loadOrSalvage(ctx context.Context, path string) (c *config.Loaded, wrong, e
 	if c, err = config.Load(ctx, path); err == nil {
 		return c, nil, nil
 	}
-	wrong = usageError{err}
+	wrong = commandline.Usage(err)
 	c, ok := config.Salvage(ctx, path)
 	if ctx.Err() != nil || !ok {
 		return nil, nil, wrong
@@ -190,7 +191,7 @@ func addOutput(cmd *cobra.Command, output *string) {
 func formatOf(output string) (show.Format, error) {
 	format, err := show.ParseFormat(output)
 	if err != nil {
-		return "", usageError{err}
+		return "", commandline.Usage(err)
 	}
 	return format, nil
 }

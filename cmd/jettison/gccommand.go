@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/gcpass"
 	"jettison/internal/sources"
 	"jettison/internal/terminal"
@@ -39,7 +40,7 @@ print them with -o json, and gc.json: the time, the policy, and which pods there
 
 A step that failed, a runtime that does not answer or is slow, a malformed file or a policy that cannot be: exit code 1, after the rest.`,
 		Example: "  jettison gc --dry-run\n  jettison gc\n  jettison gc --yes -o json\n  jettison gc --dry-run --from node1 -o json",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Format, err = formatOf(output); err != nil {
@@ -50,7 +51,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 			}
 			var ok bool
 			if o.Trigger, ok = triggers[trigger]; !ok {
-				return usageError{fmt.Errorf("--trigger %q: want periodic or diskPressure", trigger)}
+				return commandline.Usage(fmt.Errorf("--trigger %q: want periodic or diskPressure", trigger))
 			}
 			if err = findForGC(cmd, stderr, &places, o.DryRun); err != nil {
 				return err
@@ -66,7 +67,7 @@ A step that failed, a runtime that does not answer or is slow, a malformed file 
 				o.StateDir = o.Config.StateDir
 			}
 			if o.Runtime, err = sources.Dial(places.options.Options); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			defer o.Runtime.Close()
 			return gcpass.Run(cmd.Context(), o, stdout)
@@ -95,7 +96,8 @@ func findForGC(cmd *cobra.Command, stderr io.Writer, places *lookFlags, dryRun b
 // confirm asks a person whether garbage is to be removed. Where nobody can answer, the flag has to say so.
 func confirm(stdin *os.File, stderr io.Writer) error {
 	if !terminal.Is(stdin) {
-		return usageError{errors.New("gc: it removes: say --yes, or --dry-run for the plan alone: standard input is no terminal to ask on")}
+		return commandline.Usage(
+			errors.New("gc: it removes: say --yes, or --dry-run for the plan alone: standard input is no terminal to ask on"))
 	}
 	_, _ = fmt.Fprint(stderr, "Remove dead containers, sandboxes, logs and unused images of this node? [y/N] ")
 	answer, _ := bufio.NewReader(stdin).ReadString('\n')

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/api"
+	"jettison/internal/commandline"
 	"jettison/internal/config"
 	"jettison/internal/terminal"
 )
@@ -32,10 +33,10 @@ at its next start only: stateDir says where it listens (socket.path).
 
 Exit codes: 0 it is; 1 it is not, or does not answer within --limit; 2 it does not, and its configuration is wrong.`,
 		Example: "  jettison health\n  jettison health --ready --limit 2s",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit <= 0 || limit > time.Minute {
-				return usageError{fmt.Errorf("--limit %v: want more than 0 and at most 1m", limit)}
+				return commandline.Usage(fmt.Errorf("--limit %v: want more than 0 and at most 1m", limit))
 			}
 			sockets, wrong := []string{socket}, error(nil)
 			if socket == "" {

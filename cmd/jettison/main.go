@@ -49,9 +49,9 @@ var version = "devel"
 
 // Exit codes.
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2 // bad usage or config
+	exitOK     = commandline.ExitOK
+	exitFailed = commandline.ExitFailed
+	exitUsage  = commandline.ExitUsage
 	// exitRefused is the answer of admit, which was printed.
 	exitRefused = 3
 )
@@ -67,25 +67,12 @@ func main() {
 	os.Exit(code)
 }
 
-// usageError is one that exits with exitUsage.
-type usageError struct{ error }
-
-// Unwrap gives the cause.
-func (e usageError) Unwrap() error { return e.error }
-
 // execute runs one command line and returns its exit code. An error is one line on stderr. Whatever is printed goes through
 // printable, here or in terminal.Screen: there is no other place that has to think of terminals.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	screen := terminal.New(stdout, os.Getenv("NO_COLOR") != "")
 	stderr = printable.Writer(stderr)
-	root := command(screen, stderr)
-	root.SetArgs(args)
-	err := commandline.Unknown(root, args)
-	if err != nil {
-		err = usageError{err}
-	} else {
-		err = root.ExecuteContext(ctx)
-	}
+	err := commandline.Execute(ctx, command(screen, stderr), args)
 	switch {
 	case err == nil:
 		return exitOK
@@ -99,11 +86,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else {
 		fmt.Fprintln(stderr, "jettison:", text)
 	}
-	var usage usageError
-	if errors.As(err, &usage) {
-		return exitUsage
-	}
-	return exitFailed
+	return commandline.ExitCode(err)
 }
 
 // logsJSON reports whether a command line asks for a log in JSON. What is wrong with another flag may keep that one from being parsed, and
@@ -128,38 +111,15 @@ removing garbage was not enough. Beside a kubelet disks are the kubelet's.
 
 Exit codes: 0 done; 1 failed; 2 bad usage or configuration; 3 refused (admit). An error is one line on stderr, of JSON
 where --log-format is json.`,
-		Example:       "  jettison status\n  jettison explain memory.available\n  jettison records --since 24h\n  jettison run --dry-run",
-		SilenceErrors: true, SilenceUsage: true, Version: version,
-		Args: cobra.ArbitraryArgs, // commandline.Unknown has seen to them
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  jettison status\n  jettison explain memory.available\n  jettison records --since 24h\n  jettison run --dry-run",
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{commandline.WrongFlag(cmd, err)} })
+	commandline.Root(root, version, stdout, stderr)
 	root.AddCommand(
 		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout, stderr), explainCommand(stdout, stderr),
 		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),
 		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout, stderr), snapshotCommand(stdout, stderr),
 		eventsCommand(stdout, stderr), uiCommand(stdout, stderr), healthCommand(stdout), configCommand(os.Stdin, stdout),
-		descheduleCommand(stdout, stderr), restoreCommand(stdout), versionCommand(stdout),
+		descheduleCommand(stdout, stderr), restoreCommand(stdout), commandline.Version(root.Name(), version, stdout),
 	)
 	return root
-}
-
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("%s takes no arguments, got %q: see %s --help", cmd.Name(), args[0], cmd.CommandPath())}
-	}
-	return nil
-}
-
-func versionCommand(stdout io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Example: "  jettison version", Args: noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(stdout, version)
-			return err
-		},
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/config"
 	"jettison/internal/records"
 	"jettison/internal/show"
@@ -35,7 +36,7 @@ Where nothing was recorded it says so; an ID that no record has, and a --file th
 			"  jettison records 20261121T070317\n  jettison records -o json | jq .outcome",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("records takes at most one ID, got %d: see %s --help", len(args), cmd.CommandPath())}
+				return commandline.Usage(fmt.Errorf("records takes at most one ID, got %d: see %s --help", len(args), cmd.CommandPath()))
 			}
 			return nil
 		},
@@ -48,13 +49,13 @@ Where nothing was recorded it says so; an ID that no record has, and a --file th
 				return err
 			}
 			if past.Last < 0 {
-				return usageError{fmt.Errorf("--last %d: want 0 (all) or more", past.Last)}
+				return commandline.Usage(fmt.Errorf("--last %d: want 0 (all) or more", past.Last))
 			}
 			if len(args) > 0 {
 				past.ID = args[0]
 			}
 			if past.ID != "" && (past.Follow || past.Pod != "" || since != "") {
-				return usageError{errors.New("records: an ID names one, so that --since, --pod and -f have nothing to choose")}
+				return commandline.Usage(errors.New("records: an ID names one, so that --since, --pod and -f have nothing to choose"))
 			}
 			if past.Named = past.File != ""; !past.Named {
 				c, wrong, err := loadOrSalvage(cmd.Context(), path)
@@ -91,7 +92,7 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, usageError{fmt.Errorf("--since %.40q: want a time with its zone (2026-11-21T07:00:00Z), or how long ago (36h)", text)}
+		return at, commandline.Usage(fmt.Errorf("--since %.40q: want a time with its zone (2026-11-21T07:00:00Z), or how long ago (36h)", text))
 	}
 	return at, nil
 }

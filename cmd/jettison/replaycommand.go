@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/config"
 	"jettison/internal/replay"
 )
@@ -31,7 +32,7 @@ A malformed frame, or a time that goes backwards, ends it with exit code 1 and t
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				err := fmt.Errorf("replay takes one file of frames, or - for standard input, got %d: see %s --help", len(args), cmd.CommandPath())
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			return nil
 		},
@@ -39,11 +40,11 @@ A malformed frame, or a time that goes backwards, ends it with exit code 1 and t
 			o := replay.Options{Path: args[0], Stdin: stdin}
 			var err error
 			if o.Policy, err = replay.Load(cmd.Context(), path, stderr); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			if other != "" {
 				if o.Than, err = replay.Load(cmd.Context(), other, stderr); err != nil {
-					return usageError{err}
+					return commandline.Usage(err)
 				}
 			}
 			return replay.Run(cmd.Context(), o, stdout, stderr)

@@ -9,6 +9,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/internal/beside"
+	"jettison/internal/commandline"
 	"jettison/internal/limits"
 	"jettison/internal/restore"
 	"jettison/internal/sources"
@@ -26,7 +27,7 @@ this. It needs root and no runtime, and does nothing while an agent runs. docs/u
 
 Exit code 1: something could not be put back; the error names it. It may be run again.`,
 		Example: "  jettison restore",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			wrong, err := flags.findOrSalvage(cmd.Context())
 			if err != nil {

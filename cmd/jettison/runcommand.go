@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/agent"
+	"jettison/internal/commandline"
 	"jettison/internal/config"
 	"jettison/internal/kill"
 	"jettison/internal/logpipe"
@@ -24,7 +25,8 @@ import (
 
 func runCommand(stderr io.Writer) *cobra.Command {
 	var places config.Places
-	var format, level, ladder string
+	var log commandline.Log
+	var ladder string
 	o := agent.Options{Version: version}
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -40,13 +42,13 @@ seen before and is down at the moment is waited for, at most 15 s); one YAML fil
 With --config, a kubelet's own KubeletConfiguration is taken as it is, and no other. "jettison config print" shows what holds.
 Beside a kubelet signals of disks and inodes only set conditions, unless the configuration says disk: act.`,
 		Example: "  jettison run\n  jettison run --config /var/lib/kubelet/config.yaml --dry-run",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hangup := make(chan os.Signal, 1)
 			signal.Notify(hangup, syscall.SIGHUP)
 			defer signal.Stop(hangup)
 			o.Hangup = hangup
-			pipe := logpipe.New(stderr, ownLine(format == "json"))
+			pipe := logpipe.New(stderr, ownLine(log.JSON()))
 			defer pipe.Close(time.Second)
 			o.LogDropped = pipe.Dropped
 			var err error
@@ -54,19 +56,19 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 			places.Waiting = func(why string) {
 				o.Log.Warn("waiting for the node's kubelet, for its configuration holds: nothing is watched until then", "evidence", why)
 			}
-			if o.Log, err = logger(pipe, format, level); err != nil {
-				return usageError{err}
+			if o.Log, err = log.Open(pipe); err != nil {
+				return err
 			}
 			if places.Record != "" {
 				if places.Record, err = filepath.Abs(places.Record); err != nil {
-					return usageError{err}
+					return commandline.Usage(err)
 				}
 			}
 			if o.Config, err = config.Find(cmd.Context(), places); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			if o.Ladder, err = kill.ParseLadder(ladder); err != nil {
-				return usageError{fmt.Errorf("--ladder: %w", err)}
+				return commandline.Usage(fmt.Errorf("--ladder: %w", err))
 			}
 			again := places // a kubelet that is not there is neither waited for nor missed: what holds stays
 			again.StateDir, again.Waiting = "", nil
@@ -78,7 +80,7 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 				return anew()
 			}
 			if wrong := (agent.ConfigError{}); errors.As(err, &wrong) {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			return err
 		},
@@ -88,8 +90,7 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 	f.StringVar(&places.Record, "record", "",
 		"record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
-	f.StringVar(&format, "log-format", "text", "text or json")
-	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	log.Add(f)
 	f.StringVar(&o.CgroupMount, "cgroup-mount", "/sys/fs/cgroup", "where the node's cgroup v2 hierarchy is mounted")
 	f.StringVar(&o.ProcMount, "proc-mount", "/proc", "where the node's /proc is mounted")
 	f.StringVar(&o.HostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
@@ -105,21 +106,6 @@ func defaultThresholds() string {
 		all = append(all, t.String())
 	}
 	return strings.Join(all, ", ")
-}
-
-func logger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
-	}
-	o := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: want text or json", format)
 }
 
 // ownLine makes a line of what the log has to say of itself.

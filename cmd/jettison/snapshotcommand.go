@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/bundle"
+	"jettison/internal/commandline"
 	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
@@ -28,13 +29,14 @@ be there yet, and only its owner may read it; - is standard output.`,
 			"  tar -xzOf node1.tar.gz jettison/state.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return usageError{fmt.Errorf("snapshot takes one file, or - for standard output, got %d: see %s --help", len(args), cmd.CommandPath())}
+				return commandline.Usage(
+					fmt.Errorf("snapshot takes one file, or - for standard output, got %d: see %s --help", len(args), cmd.CommandPath()))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if args[0] == "-" && stdout.Terminal() {
-				return usageError{errors.New("snapshot: standard output is a terminal, and the archive no text: name a file")}
+				return commandline.Usage(errors.New("snapshot: standard output is a terminal, and the archive no text: name a file"))
 			}
 			wrong, err := flags.findOrSalvage(cmd.Context())
 			if err != nil {

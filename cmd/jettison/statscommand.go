@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/observe"
 	"jettison/internal/show"
 	"jettison/internal/sources"
@@ -22,7 +23,7 @@ asked. A source that does not answer within --wait is absent from the output and
 
 -o json prints one Summary as the kubelet's Summary API has it (stats/v1alpha1). The sign - in the table: not known.`,
 		Example: "  jettison stats\n  jettison stats -o wide\n  jettison stats -o json --wait 30s",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := formatOf(output)
 			if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/status"
 	"jettison/internal/terminal"
 )
@@ -19,7 +20,7 @@ the last second; the last evictions; what is wrong, and what to do about it. Whe
 
 Exit codes: 0 the node is healthy; 1 it is not, and the last lines say why.`,
 		Example: "  jettison status\n  jettison status -o wide\n  jettison status -o json | jq .problems",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := formatOf(output)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/terminal"
 	"jettison/internal/top"
 )
@@ -28,7 +29,7 @@ The agent is not asked. The sign - : not known.
 On a terminal it goes on until q is typed; s or the arrow keys change what pods are sorted by, which is the column with a star. Elsewhere,
 and with -n 1, it prints once. What pods grow by is a difference, so that nothing is printed before --every has passed.`,
 		Example: "  jettison top\n  jettison top --sort growth --every 5s\n  jettison top -n 1 -o json | jq '.[0]'",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Format, err = formatOf(output); err != nil {
@@ -36,11 +37,11 @@ and with -n 1, it prints once. What pods grow by is a difference, so that nothin
 			}
 			switch {
 			case o.Times < 0:
-				return usageError{fmt.Errorf("-n %d: want 0 (until it is ended) or more", o.Times)}
+				return commandline.Usage(fmt.Errorf("-n %d: want 0 (until it is ended) or more", o.Times))
 			case o.Every < 100*time.Millisecond || o.Every > time.Hour:
-				return usageError{fmt.Errorf("--every %v: want 100ms to 1h", o.Every)}
+				return commandline.Usage(fmt.Errorf("--every %v: want 100ms to 1h", o.Every))
 			case !slices.Contains(top.Sorts(), o.Sort):
-				return usageError{fmt.Errorf("--sort %.40q: want one of %s", o.Sort, strings.Join(top.Sorts(), ", "))}
+				return commandline.Usage(fmt.Errorf("--sort %.40q: want one of %s", o.Sort, strings.Join(top.Sorts(), ", ")))
 			}
 			if err := flags.findOrSay(cmd, stderr); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/commandline"
 	"jettison/internal/terminal"
 	"jettison/internal/ui"
 )
@@ -22,10 +23,10 @@ reads the agent's socket as whoever starts it, and changes nothing. The history 
 
 The address has a key, for everybody on the machine can connect to loopback. From another machine, forward the port by the same number.`,
 		Example: "  jettison ui\n  jettison ui --listen 127.0.0.1:0\n  ssh -t -L 5388:127.0.0.1:5388 NODE jettison ui",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := ui.ParseListen(o.Listen); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			var err error
 			if o.Socket, err = socketOf(cmd, stderr, o.Socket, path); err != nil {

@@ -24,6 +24,7 @@ type stream interface {
 type conn struct {
 	fd          int
 	read, write time.Time // deadlines; zero: none
+	share       *share    // of a CPU; nil: it takes what it gets
 }
 
 // dial connects to a socket, within a limit.
@@ -56,8 +57,14 @@ func (c *conn) close() { unix.Close(c.fd) }
 func (c *conn) SetReadDeadline(t time.Time) error  { c.read = t; return nil }
 func (c *conn) SetWriteDeadline(t time.Time) error { c.write = t; return nil }
 
-// Read reads what is there, or waits for it.
+// Read reads what is there, or waits for it. After the deadline it reads nothing, whatever is there: who sends without end has one, too.
 func (c *conn) Read(b []byte) (int, error) {
+	if c.share != nil {
+		c.share.keep()
+	}
+	if !c.read.IsZero() && !time.Now().Before(c.read) {
+		return 0, os.ErrDeadlineExceeded
+	}
 	n, err := c.try(unix.POLLIN, c.read, func() (int, error) { return unix.Read(c.fd, b) })
 	if err == nil && n == 0 && len(b) > 0 {
 		err = io.EOF

@@ -8,6 +8,7 @@
 //	holds.go    HoldOffs: the pods that are kept out
 //	index.go    what the events told; Overlay: beside the runtime's lists
 //	conn.go     the connection
+//	share.go    how much of a CPU its thread may have
 //	wire.go     frames and messages
 //	decode.go   protobuf
 package nri
@@ -109,6 +110,7 @@ type Plugin struct {
 	updates chan Update
 
 	first, slow time.Duration // firstRetry and slowRetry, but in tests
+	share       *share        // of Run's thread; nil: it is kept by nobody, and has no priority
 
 	// Of Run's goroutine.
 	state     State
@@ -136,7 +138,11 @@ func New(o Options) (*Plugin, error) {
 	if o.Asker == nil {
 		o.Asker = anyone{}
 	}
-	return &Plugin{o: o, updates: make(chan Update, 1), first: firstRetry, slow: slowRetry, index: newIndex()}, nil
+	p := &Plugin{o: o, updates: make(chan Update, 1), first: firstRetry, slow: slowRetry, index: newIndex()}
+	if o.Thread != nil {
+		p.share = newShare()
+	}
+	return p, nil
 }
 
 // Updates has one slot: an Update that was not taken is replaced by the next, which holds all of it.
@@ -229,6 +235,7 @@ func (p *Plugin) session(ctx context.Context, c *conn) error {
 		c.close()
 	}()
 	p.state = State{}
+	c.share = p.share
 	w := newWire(c)
 	if err := w.register(name, position); err != nil {
 		return fmt.Errorf("register: %w", err)

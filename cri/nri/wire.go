@@ -127,11 +127,14 @@ func (a *assembly) read(r *bufio.Reader, length int) error {
 		a.skip -= dropped
 		length -= int(dropped)
 	}
-	if a.off == len(a.buf) {
+	switch {
+	case a.off == len(a.buf):
 		a.off, a.buf = 0, a.buf[:0]
 		if cap(a.buf) > keepBuffer {
 			a.buf = nil
 		}
+	case a.off > keepBuffer: // no frame has ended with a message for long: what was taken goes all the same
+		a.off, a.buf = 0, append([]byte(nil), a.buf[a.off:]...)
 	}
 	// Grown as bytes come, not as a header promises: a promise costs nothing.
 	for length > 0 {

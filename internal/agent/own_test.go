@@ -93,7 +93,7 @@ func TestOwnMemoryIsProtectedOnceNothingIsLeft(t *testing.T) {
 			t.Skip("no extended attributes here: ", err)
 		}
 		l.inCgroup(t)
-		l.b.left = limits.Left{Protection: true}
+		l.b.before.left = limits.Left{Protection: true}
 		l.b.protect(l.loop)
 		l.b.limit(l.loop)
 		if got := l.min(t, "agents"); got != "0" {

@@ -54,7 +54,7 @@ func (b *builder) unlimit(ctx context.Context, l *loop) {
 		return
 	}
 	r := limits.Mend(ctx, b.s.FS, b.o.Config.CgroupRoot, b.o.Config.WriteAllocatable, l.kubelet.Found, b.teller())
-	b.left = r.Left
+	b.before.left = r.Left
 	if r.Restored > 0 {
 		b.log.Info("put back what was written to cgroups of pods", "restored", r.Restored)
 	}
@@ -70,20 +70,20 @@ func (b *builder) limit(l *loop) {
 	if fields := limits.Told(capacity, l.reserved(capacity)); fields != nil {
 		b.log.Info("allocatable", fields...)
 	}
-	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS && b.left == (limits.Left{}) {
+	if b.o.DryRun || !c.WriteAllocatable && !c.MemoryQoS && b.before.left == (limits.Left{}) {
 		return
 	}
 	fs, err := cgroup.OpenTree(b.s.FS.Mount()) // its own: a pass may outlive what the others read
 	if err != nil {
 		b.log.Warn("nothing is written to cgroups of pods", "error", err)
-		if b.left.Protection { // it stays, and nothing is added to it
+		if b.before.left.Protection { // it stays, and nothing is added to it
 			l.upkeep.own = nil
 		}
 		return
 	}
 	l.upkeep.limits = limits.New(limits.Options{
 		FS: fs, CgroupRoot: c.CgroupRoot, Allocatable: c.WriteAllocatable, MemoryQoS: c.MemoryQoS, Factor: c.MemoryThrottlingFactor,
-		Left: b.left, Node: l.shares,
+		Left: b.before.left, Node: l.shares,
 		Self: strings.Trim(l.looks.Reader().Self(), "/"), Kubelet: b.kubelet, Objects: b.objects.All, Tell: b.teller(), Log: b.log,
 	})
 	b.closing(l.upkeep.limits.Close)

@@ -46,9 +46,10 @@ func (o Owner) reason(message string) string {
 		message)
 }
 
-// Follow keeps out pods that a DaemonSet has made in place of one that is kept out, by their UIDs: where a runtime hands on no labels their
-// objects tell whose they are. changed: some are kept out now that were not.
-func (h *HoldOffs) Follow(now time.Time, pods iter.Seq2[string, Owner]) (changed bool) {
+// Follow keeps out pods that a DaemonSet has made in place of one that is kept out: where a runtime hands on no labels their objects tell
+// whose they are. They are kept out by their names, which the runtime tells: who hands over objects may say anything of a UID that is to
+// come, and would keep out any pod. changed: some are kept out now that were not.
+func (h *HoldOffs) Follow(now time.Time, pods iter.Seq[Owner]) (changed bool) {
 	held := map[string]nri.Hold{}
 	for key, hold := range h.shared.All() {
 		if strings.HasPrefix(key, nri.ByDaemonSet) && now.Before(hold.Until) {
@@ -58,16 +59,17 @@ func (h *HoldOffs) Follow(now time.Time, pods iter.Seq2[string, Owner]) (changed
 	if len(held) == 0 {
 		return false
 	}
-	for uid, owner := range pods {
+	for owner := range pods {
 		hold, is := held[owner.key()]
 		if !is {
 			continue
 		}
-		if own := h.shared.All()[uid]; now.Before(own.Until) {
+		key := nri.PodKey(owner.Namespace, owner.Name)
+		if own := h.shared.All()[key]; now.Before(own.Until) {
 			continue
 		}
-		h.held[uid] = h.held[owner.key()]
-		h.shared.Set(now, uid, hold)
+		h.held[key] = h.held[owner.key()]
+		h.shared.Set(now, key, hold)
 		changed = true
 	}
 	return changed

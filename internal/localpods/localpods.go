@@ -91,6 +91,9 @@ func (r *Reader) Close() {
 type follower struct {
 	Options
 	timing
+	unread error // why the last pod of this connection that cannot be read cannot; nil: all could
+	lacks  bool  // that one cannot be read was said
+
 	tells bool   // the kubelet told all its pods, and nothing went wrong since
 	said  string // the last error
 }
@@ -136,6 +139,7 @@ func (f *follower) failed(err error) {
 
 // follow takes all pods and then what changes, until it is time to begin anew (nil), or something is wrong.
 func (f *follower) follow(ctx context.Context) error {
+	f.unread = nil
 	conn, err := grpc.NewClient("passthrough:///kubelet", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -161,6 +165,8 @@ func (f *follower) follow(ctx context.Context) error {
 			return nil
 		case err != nil:
 			return cmp.Or(cause, err)
+		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced && f.unread != nil && len(all) == 0:
+			return f.unread // none can be read
 		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced:
 			late.Stop()
 			if err := f.Store.SetKubelet(all); err != nil {
@@ -186,9 +192,19 @@ func (f *follower) told() {
 		f.Log.Info("the kubelet tells of its pods", "socket", f.Socket)
 	}
 	f.tells, f.said = true, ""
+	f.lacks = f.unread != nil
 }
 
-// take takes one event; before all is told into all. A pod that cannot be read ends it: all is asked for anew.
+// skip leaves out a pod that cannot be read, and says so once, until all are told and can be.
+func (f *follower) skip(err error) {
+	if f.unread = fmt.Errorf("a pod of the kubelet's: %w", err); !f.lacks {
+		f.lacks = true
+		f.Log.Warn("some of the kubelet's pods cannot be read, and are left out", "socket", f.Socket, "error", f.unread)
+	}
+}
+
+// take takes one event; before all is told into all. One pod that cannot be read, or is too large, costs none of the others its object:
+// tenants make pods.
 func (f *follower) take(event *podsv1alpha1.WatchPodsEvent, all []*v1.Pod, synced bool) ([]*v1.Pod, error) {
 	switch event.Type {
 	case podsv1alpha1.EventType_ADDED, podsv1alpha1.EventType_MODIFIED, podsv1alpha1.EventType_DELETED:
@@ -198,7 +214,7 @@ func (f *follower) take(event *podsv1alpha1.WatchPodsEvent, all []*v1.Pod, synce
 	pod, err := podjson.Protobuf(event.Pod)
 	switch {
 	case err != nil:
-		return all, fmt.Errorf("a pod of the kubelet's: %w", err)
+		f.skip(err)
 	case event.Type == podsv1alpha1.EventType_DELETED && synced:
 		f.Store.DropKubelet(string(pod.UID))
 	case synced:

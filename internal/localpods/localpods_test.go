@@ -126,7 +126,6 @@ func TestTheKubeletIsFollowed(t *testing.T) {
 	k.send <- nil
 	k.send <- event(t, added, "c", 4) // and it ends before it has told all
 	k.send <- nil
-	k.send <- &podsv1alpha1.WatchPodsEvent{Type: added, Pod: []byte{0xff}} // that is no pod: all is asked for anew
 	stop()
 	stop = serve(t, k, path)
 	defer stop()

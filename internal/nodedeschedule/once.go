@@ -35,19 +35,12 @@ const (
 // document is a plan as data. It has the names of the cluster's plans.
 type document struct {
 	Evictions []move  `json:"evictions"`
-	Skipped   []kept  `json:"skipped"`
+	Skipped   []move  `json:"skipped"`
 	Stopped   []ended `json:"stopped"`
 }
 
+// move is a pod that goes, or that should and does not.
 type move struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	Strategy  string `json:"strategy"`
-	Reason    string `json:"reason"`
-}
-
-type kept struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
@@ -127,12 +120,12 @@ func becomes(mode string, kubelet bool) string {
 
 func (o *Options) print(plan deschedule.Result, becomes func() string, stdout *terminal.Screen) error {
 	if o.Format.Data() {
-		d := document{Evictions: []move{}, Skipped: []kept{}, Stopped: []ended{}}
+		d := document{Evictions: []move{}, Skipped: []move{}, Stopped: []ended{}}
 		for _, e := range plan.Evictions {
 			d.Evictions = append(d.Evictions, move{e.Pod.Namespace, e.Pod.Name, e.Pod.UID, e.Strategy, e.Reason})
 		}
 		for _, k := range plan.Kept {
-			d.Skipped = append(d.Skipped, kept{k.Pod.Namespace, k.Pod.Name, k.Pod.UID, k.Strategy, k.Reason})
+			d.Skipped = append(d.Skipped, move{k.Pod.Namespace, k.Pod.Name, k.Pod.UID, k.Strategy, k.Reason})
 		}
 		if plan.Stopped != "" {
 			d.Stopped = append(d.Stopped, ended{deschedule.Shed, plan.Stopped})

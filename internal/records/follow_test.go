@@ -207,9 +207,10 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for after, want := range map[string][]string{
-		"":  {"gap ..b: " + brokenReason, "a back", "b back", "c back"},
-		"a": {"gap a..b: " + brokenReason, "b back", "c back"},
-		"b": {"c back"},
+		"":  {"gap ..c: " + brokenReason, "a back", "b back", "c back"},
+		"a": {"gap a..c: " + brokenReason, "b back", "c back"},
+		"b": {"gap b..c: " + brokenReason, "c back"}, // what came between was never told
+		"c": nil,
 	} {
 		if got, _ := said(t, k.queue, after); !slices.Equal(got, want) {
 			t.Errorf("after %q: %q, want %q", after, got, want)

@@ -266,7 +266,7 @@ const (
 func search(r io.ReaderAt, size, most int64, records int) (found, error) {
 	from := max(0, size-most)
 	out := found{last: map[string]place{}}
-	before, cut := "0", from > 0
+	before, broken, cut := "0", false, from > 0
 	err := lines(io.NewSectionReader(r, from, size-from), func(l line) {
 		id, mark := idOf(l.text)
 		switch {
@@ -277,12 +277,17 @@ func search(r io.ReaderAt, size, most int64, records int) (found, error) {
 			return
 		case id == "" && (len(l.text) > 0 || l.long):
 			out.lost.add(before, brokenReason)
+			broken = true
 			return
 		case id == "":
 			return
 		case mark != "":
 			out.lost.add(id, mark)
 			return
+		}
+		if broken && id > before { // what there was came after what is before it, and before this
+			out.lost.add(id, brokenReason)
+			broken = false
 		}
 		before = max(before, id)
 		if _, again := out.last[id]; !again {

@@ -3,6 +3,7 @@
 //
 //	list.go      List: the pods of a list, one by one
 //	pod.go       Pod, Manifest: one pod
+//	protobuf.go  how much memory one takes as a kubelet sends it
 //	asking.go    Asking: one that asks to be taken
 //	yaml.go      YAML: JSON of it
 //	guard.go     what would take too much time or memory, refused before it is decoded

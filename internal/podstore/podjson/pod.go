@@ -34,6 +34,9 @@ func Pod(raw []byte) (*v1.Pod, error) {
 // Protobuf decodes one pod as k8s.io/api marshals it, of who may say what a client may not: that a pod is static. Errors name the field.
 // What comes back is as of Pod.
 func Protobuf(raw []byte) (*v1.Pod, error) {
+	if n := decoded(raw); n > maxDecoded {
+		return nil, fmt.Errorf("%w: decoded it takes about %d MiB of memory", ErrTooLarge, n>>20)
+	}
 	p := &v1.Pod{}
 	if err := p.Unmarshal(raw); err != nil {
 		return nil, errors.New(clipLong(err.Error()))

@@ -1,0 +1,164 @@
+package nri
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// Who sends without end has a deadline as well as who sends nothing.
+func TestADeadlineHoldsWhileThereIsSomethingToRead(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	check(t, err)
+	ours, theirs := &conn{fd: fds[0]}, &conn{fd: fds[1]}
+	defer ours.close()
+	defer theirs.close()
+	_, err = theirs.Write([]byte("there is always more"))
+	check(t, err)
+	b := make([]byte, 5)
+	if n, err := ours.Read(b); n != 5 || err != nil {
+		t.Errorf("without a deadline: %d, %v", n, err)
+	}
+	check(t, ours.SetReadDeadline(time.Now().Add(time.Hour)))
+	if n, err := ours.Read(b); n != 5 || err != nil {
+		t.Errorf("before the deadline: %d, %v", n, err)
+	}
+	check(t, ours.SetReadDeadline(time.Now().Add(-time.Second)))
+	if n, err := ours.Read(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the deadline: %d bytes, %v", n, err)
+	}
+}
+
+// A thread with a priority rests when it had more than its share of a CPU, and only then.
+func TestTheShareOfACPU(t *testing.T) {
+	var used, rested time.Duration
+	s := &share{used: func() time.Duration { return used }, rest: func(d time.Duration) { rested += d }}
+	for _, c := range []struct {
+		elapsed, more time.Duration
+		rests         bool
+	}{
+		{0, 0, false}, // the first question after long
+		{window / 2, window / 2, false},
+		{window, window / 4, false},
+		{window, 100 * window, true}, // however long this test was interrupted
+		{10 * window, window, false},
+	} {
+		if c.elapsed > 0 {
+			s.since = time.Now().Add(-c.elapsed)
+		}
+		used, rested = used+c.more, 0
+		if s.keep(); rested > 0 != c.rests || rested > window {
+			t.Errorf("%v of CPU in %v: it rests %v", c.more, c.elapsed, rested)
+		}
+		s.had = used
+	}
+	if threadTime() <= 0 {
+		t.Error("a thread that runs had no CPU")
+	}
+}
+
+// A runtime that asks without end is answered, and leaves the CPU to others.
+func TestARuntimeThatAsksWithoutEnd(t *testing.T) {
+	socket := socketIn(t)
+	r := listen(t, socket)
+	p, err := New(Options{Socket: socket, Thread: func() {}})
+	check(t, err)
+	began, rests := time.Now(), make(chan time.Duration, 1)
+	if p.share == nil {
+		t.Fatal("a thread with a priority may have a CPU for itself")
+	}
+	p.share = &share{used: func() time.Duration { return time.Since(began) }, rest: func(d time.Duration) {
+		select {
+		case rests <- d:
+		default:
+		}
+	}}
+	run(t, p)
+	r.welcome()
+	for {
+		r.call("PostStartContainer", &api.PostStartContainerRequest{Pod: pod(1), Container: container(1, 1, 0)})
+		select {
+		case <-rests:
+			return
+		default:
+		}
+	}
+}
+
+// However messages lie in frames, no more is held than what was not taken yet.
+func TestFramesThatNeverEndWithAMessage(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	check(t, err)
+	ours, theirs := &conn{fd: fds[0]}, &conn{fd: fds[1]}
+	defer ours.close()
+	defer theirs.close()
+	w := newWire(ours)
+	body := make([]byte, 10<<10)
+	whole := rawMessage(1, typeRequest, body)
+	const half = 100
+	payload, most := whole[:half], 0
+	for i := range 2000 {
+		b := binary.BigEndian.AppendUint32(nil, pluginConn)
+		b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+		_, err := theirs.Write(append(b, payload...))
+		check(t, err)
+		if i == 0 {
+			payload = append(append([]byte(nil), whole[half:]...), whole[:half]...)
+			continue
+		}
+		m, err := w.next(time.Time{})
+		check(t, err)
+		if len(m.body) != len(body) {
+			t.Fatalf("message %d has %d bytes", i, len(m.body))
+		}
+		most = max(most, cap(w.in[pluginConn].buf))
+	}
+	if most > 4*keepBuffer {
+		t.Errorf("%d KiB are held", most>>10)
+	}
+}
+
+// A runtime that restarts a thousand times leaves no descriptor behind, and no thread but the plugin's own, which ends with it.
+func TestTheRuntimeRestartsAThousandTimes(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	socket := socketIn(t)
+	r := listen(t, socket)
+	tid := make(chan int, 1)
+	p, err := New(Options{Socket: socket, Thread: func() { tid <- unix.Gettid() }})
+	check(t, err)
+	p.first, p.slow = time.Microsecond, time.Microsecond
+	t.Run("", func(t *testing.T) {
+		run(t, p)
+		before := 0
+		for i := range 1000 {
+			r.accept()
+			check(t, r.c.Close())
+			if i == 10 {
+				before = entries(t, "/proc/self/fd")
+			}
+		}
+		if now := entries(t, "/proc/self/fd"); now > before+3 { // two of the next connection, and what the collector has not seen
+			t.Errorf("%d descriptors, %d at first", now, before)
+		}
+	})
+	task := filepath.Join("/proc/self/task", strconv.Itoa(<-tid))
+	for _, err := os.Stat(task); err == nil; _, err = os.Stat(task) { // it ends right after its goroutine
+		goruntime.Gosched()
+	}
+}
+
+func entries(t *testing.T, dir string) int {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	check(t, err)
+	return len(all)
+}

@@ -337,6 +337,13 @@ func TestReplaceWaitsForTheOther(t *testing.T) {
 		if ask(t, r, report.StatusPath, &s); !strings.Contains(s.Held, "kube-controller-manager, node n0") {
 			t.Errorf("%+v", s)
 		}
+		if len(s.Nodes) != 3 || s.Nodes[0].Health != "Ready" || s.Nodes[0].Heard == nil {
+			t.Errorf("while it does not act nodes are %+v", s.Nodes)
+		}
+		var e report.Explanation
+		if ask(t, r, report.ExplainPath+"?object=n0", &e); e.Node.Health != "Ready" {
+			t.Errorf("while it does not act node n0 is %+v", e.Node)
+		}
 		if n := len(a.writes()); n != 0 {
 			t.Errorf("%d writes", n)
 		}

@@ -235,6 +235,14 @@ func TestBackground(t *testing.T) {
 	}
 }
 
+// Whatever a pod is called, its event has a name that the API takes.
+func TestEventsOfPodsWithLongNames(t *testing.T) {
+	a := scripted(t, pod(strings.Repeat("p", 253), "n1"))
+	if _, log, err := run(t, a, old()); err != nil || len(a.told()) != 1 {
+		t.Errorf("%v: told %v, log %s", err, a.told(), log)
+	}
+}
+
 // A pod that the API keeps has others take its turn.
 func TestARefusedPodStaysForAWhile(t *testing.T) {
 	older := func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Hour) }

@@ -132,7 +132,7 @@ func (a *DefaultEvictorArgs) storageClasses() (out []string) {
 
 // keeps says why a pod may not be evicted: the first rule; empty: it may. It is the evictor's Filter.
 func (e *evictor) keeps(p *model.Pod) string {
-	if e.input.Pending[p.UID] {
+	if _, pending := e.input.Pending[p.UID]; pending {
 		return "its eviction goes on in the background"
 	}
 	if why, ok := e.input.Refused[p.UID]; ok {

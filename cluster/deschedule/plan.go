@@ -154,7 +154,7 @@ func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]stri
 	return p, p.build()
 }
 
-// pending counts evictions that go on in the background against the limits.
+// pending counts evictions that were asked for and go on in the background against the limits.
 func (p *planner) pending() {
 	if len(p.input.Pending) == 0 {
 		return

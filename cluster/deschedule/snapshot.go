@@ -23,7 +23,7 @@ type Snapshot struct {
 	Agents map[string]AgentLoad
 	// EvictedFrom is when a pod was last evicted from a node, as far as that is known: what agents told before does not count any more.
 	EvictedFrom map[string]time.Time
-	// Pending are pods whose eviction goes on in the background: they count against limits, and are not evicted again.
+	// Pending are pods whose eviction goes on in the background, and are not evicted again; true: it was asked for, and counts against limits.
 	Pending map[types.UID]bool
 	// Refused are pods whose eviction the API refused lately, with why: they stay.
 	Refused map[types.UID]string

@@ -32,19 +32,21 @@ type ZoneReport struct {
 	Rate            float64 // nodes a second that get one
 }
 
-// Report tells of all nodes that the last Step has seen, sorted by name.
+// Report tells of all nodes, sorted by name. Of one that no Step has seen yet it tells what the API says.
 func (c *Core) Report(now time.Time, seen Seen) []Report {
 	s := &step{Core: c, now: now, seen: seen}
 	var all []Report
 	waiting := map[string][]int{}
 	for _, name := range slices.Sorted(maps.Keys(seen.Nodes)) {
 		n, r := seen.Nodes[name], c.records[name]
-		if r == nil || r.uid != n.UID {
-			continue
-		}
 		v := view{node: n, record: r, counted: !s.excluded(n)}
-		if ready := condition(n, v1.NodeReady); ready != nil {
+		ready := condition(n, v1.NodeReady)
+		if ready != nil {
 			v.ready = ready.Status
+		}
+		if r == nil || r.uid != n.UID {
+			all = append(all, Report{Node: n, Zone: ZoneOf(n), Ready: v.ready, Heard: s.firstHeard(n, ready, seen.Leases[name])})
+			continue
 		}
 		if !r.silent.IsZero() {
 			v.ready = v1.ConditionUnknown

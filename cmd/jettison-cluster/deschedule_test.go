@@ -2,9 +2,41 @@ package main
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/klog/v2"
 )
+
+// What client-go has to say, as of the election, is in the log, in its form.
+func TestDescheduleLogsInOneForm(t *testing.T) {
+	defer klog.ClearLogger()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+	}))
+	defer api.Close()
+	path := filepath.Join(t.TempDir(), "conf")
+	text := `{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "` + api.URL + `"}}], contexts: [{name: c, context: {cluster: c}}],
+current-context: c}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	args := []string{"deschedule", "--policy", "../../internal/descheduling/testdata/policy.yaml", "--kubeconfig", path, "--log-json"}
+	if code := execute(t.Context(), args, nil, &stdout, &stderr); code != exitFailed {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+	klog.Info("said by client-go")
+	if !strings.Contains(stderr.String(), `"msg":"said by client-go"`) {
+		t.Errorf("the log is %s", stderr.String())
+	}
+}
 
 func TestDeschedule(t *testing.T) {
 	const dir = "../../internal/descheduling/testdata/"

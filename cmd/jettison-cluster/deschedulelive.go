@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"jettison/internal/cluster/descheduler"
 	"jettison/internal/cluster/kubeclient"
@@ -101,6 +102,7 @@ func (l *live) run(ctx context.Context, o *descheduling.Offline, stdout *termina
 	if l.json {
 		run.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
+	klog.SetSlogLogger(run.Log) // what client-go has to say
 	if l.elect {
 		run.Election = &l.election
 	}

@@ -115,6 +115,10 @@ func (a *api) event(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
 		a.t.Error(err)
 	}
+	if of, _ := e["metadata"].(map[string]any); len(fmt.Sprint(of["name"])) > 253 {
+		a.answer(w, metav1.Status{Status: "Failure", Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "metadata.name"})
+		return
+	}
 	a.mu.Lock()
 	a.events = append(a.events, e)
 	a.mu.Unlock()

@@ -235,6 +235,31 @@ func TestBackground(t *testing.T) {
 	}
 }
 
+// Whoever owns pods may annotate them as he likes: those that say of themselves that their eviction is under way, and that nobody has asked to
+// evict, are left alone, and cost others no turn.
+func TestWhoSaysThatHeGoesTakesNobodysTurn(t *testing.T) {
+	says := func(p *v1.Pod) { p.Annotations[requestOnly], p.Annotations[inProgress] = "", "" }
+	a := scripted(t, pod("p1", "n1", says), pod("p2", "n1", says), pod("p3", "n1"), pod("p4", "n2"))
+	policy := old()
+	policy.MaxNoOfPodsToEvictTotal, policy.MaxNoOfPodsToEvictPerNode = new(uint(2)), new(uint(1))
+	d, _ := cycler(t, a, policy)
+	if err := d.cycle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked := a.asked()
+	if slices.Sort(asked); !slices.Equal(asked, []string{"p3", "p4"}) {
+		t.Errorf("asked for %v", asked)
+	}
+}
+
+// Whatever a pod is called, its event has a name that the API takes.
+func TestEventsOfPodsWithLongNames(t *testing.T) {
+	a := scripted(t, pod(strings.Repeat("p", 253), "n1"))
+	if _, log, err := run(t, a, old()); err != nil || len(a.told()) != 1 {
+		t.Errorf("%v: told %v, log %s", err, a.told(), log)
+	}
+}
+
 // A pod that the API keeps has others take its turn.
 func TestARefusedPodStaysForAWhile(t *testing.T) {
 	older := func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Hour) }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record/util"
 
 	"jettison/cluster/deschedule"
 )
@@ -39,7 +39,7 @@ func (d *descheduler) event(ctx context.Context, now time.Time, e *deschedule.Ev
 	ctx, cancel := context.WithTimeout(ctx, eventLimit)
 	defer cancel()
 	_, err = d.write.EventsV1().Events(e.Namespace).Create(ctx, &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name + "." + strconv.FormatInt(now.UnixNano(), 16)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: util.GenerateEventName(e.Name, now.UnixNano())},
 		EventTime:  metav1.NewMicroTime(now), ReportingController: reporter, ReportingInstance: instance, Action: "Descheduled",
 		Reason: reason, Type: kind, Note: cut(note, mostNote),
 		Regarding: v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: e.Namespace, Name: e.Name, UID: e.UID},

@@ -67,11 +67,9 @@ func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) error {
 	return err
 }
 
-// ask is the request. It is made once: client-go would wait and ask again where the API says "later", which of a budget takes its time.
+// ask is the request.
 func (d *descheduler) ask(ctx context.Context, e *deschedule.Eviction) error {
-	err := d.write.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(e.Namespace).Resource("pods").Name(e.Name).
-		SubResource("eviction").MaxRetries(0).Body(&policyv1.Eviction{
-		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
+	err := kubeclient.Evict(ctx, d.write, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, Annotations: map[string]string{
 			"reason":       fmt.Sprintf("triggered by %s/%s: %s", e.Profile, e.Strategy, e.Reason),
 			"requested-by": reporter,
@@ -79,7 +77,7 @@ func (d *descheduler) ask(ctx context.Context, e *deschedule.Eviction) error {
 		DeleteOptions: &metav1.DeleteOptions{
 			GracePeriodSeconds: d.o.Policy.GracePeriodSeconds, Preconditions: &metav1.Preconditions{UID: &e.UID},
 		},
-	}).Do(ctx).Error()
+	})
 	if err != nil {
 		return fmt.Errorf("evict pod %s/%s: %w", e.Namespace, e.Name, err)
 	}

@@ -68,8 +68,8 @@ func (m *memory) fill(now time.Time, s *deschedule.Snapshot) {
 			going.DeletionTimestamp = &p.CreationTimestamp
 			s.Pods[i] = &going
 		}
-		if m.underway(now, p) {
-			s.Pending[p.UID] = true
+		if is, asked := m.underway(now, p); is {
+			s.Pending[p.UID] = asked
 		}
 		if r, ok := m.refusals[p.UID]; ok && now.Sub(r.at) < refusedFor {
 			s.Refused[p.UID] = fmt.Sprintf("the API refused its eviction %v ago: %s", now.Sub(r.at).Round(time.Second), r.why)
@@ -96,18 +96,16 @@ func forget[K comparable, V any](from map[K]V, over func(K, V) bool) {
 	}
 }
 
-// underway reports whether a pod's eviction goes on in the background: it says so itself, or was asked for lately.
-func (m *memory) underway(now time.Time, p *v1.Pod) bool {
+// underway reports whether a pod's eviction goes on in the background: it says so itself, or was asked for lately. asked: it was asked for.
+// What only says so may have been made to by whoever owns it.
+func (m *memory) underway(now time.Time, p *v1.Pod) (is, asked bool) {
 	_, may := p.Annotations[requestOnly]
 	_, says := p.Annotations[inProgress]
 	since, asked := m.pending[p.UID]
 	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 	if !may || ended || asked && !says && now.Sub(since) >= assumedFor {
 		delete(m.pending, p.UID)
-		return false
+		return false, false
 	}
-	if says && !asked {
-		m.pending[p.UID] = now
-	}
-	return says || asked
+	return says || asked, asked
 }

@@ -81,11 +81,16 @@ func fill(text string, n *v1.Node, escape func(string) string) string {
 	return strings.NewReplacer("{node}", escape(n.Name), "{providerID}", escape(n.Spec.ProviderID), "{address}", escape(address)).Replace(text)
 }
 
-// run runs a program. It has no shell and no environment but what it was given; it has to end with exit code 0.
+// run runs a program. It has no shell and no environment but what it was given; it has to end with exit code 0. What a node says of itself
+// must not become an option of it.
 func run(ctx context.Context, command []string, n *v1.Node) ([]byte, error) {
 	args := make([]string, 0, len(command))
 	for _, a := range command[1:] {
-		args = append(args, fill(a, n, func(s string) string { return s }))
+		is := fill(a, n, func(s string) string { return s })
+		if strings.HasPrefix(is, "-") && !strings.HasPrefix(a, "-") {
+			return nil, fmt.Errorf("%s: argument %q becomes %.64q, which it may take for an option: it is not asked", command[0], a, is)
+		}
+		args = append(args, is)
 	}
 	cmd := exec.CommandContext(ctx, command[0], args...)
 	cmd.WaitDelay = time.Second // for children that hold its output open

@@ -48,6 +48,23 @@ func TestAProgramIsAsked(t *testing.T) {
 	}
 }
 
+// An address is what a kubelet says, and a kubelet may be anybody's: the program takes it for no option.
+func TestWhatANodeSaysIsNoOption(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "check")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\ntest \"$1\" = --host=--force && echo dead\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hostile := node.DeepCopy()
+	hostile.Status.Addresses[1].Address = "--force"
+	dead, err := New([]string{path, "{address}"}, "", time.Minute)(t.Context(), hostile)
+	if dead || err == nil || !strings.Contains(err.Error(), `"{address}" becomes "--force"`) {
+		t.Errorf("%v %v", dead, err)
+	}
+	if dead, err := New([]string{path, "--host={address}"}, "", time.Minute)(t.Context(), hostile); !dead || err != nil {
+		t.Errorf("%v %v", dead, err)
+	}
+}
+
 // Likewise of a server.
 func TestAServerIsAsked(t *testing.T) {
 	answer, code := "", 200

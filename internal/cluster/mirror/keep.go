@@ -12,8 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxTolerations is how many lists of tolerations are shared among pods. Most pods have the same few.
-const maxTolerations = 4096
+// maxTolerations is how many lists of tolerations are shared among pods, and maxShared how long one may be, in bytes of keyOf. Most pods
+// have the same few; of those of others, and of pods that are gone, little is to be kept.
+const (
+	maxTolerations = 4096
+	maxShared      = 1 << 10
+)
 
 // keeper makes of objects what of them is kept. The mirror's lock is held while pods are kept.
 type keeper struct {
@@ -93,12 +97,15 @@ func (k *keeper) pod(p *v1.Pod) *v1.Pod {
 	}
 	key := keyOf(out.Spec.Tolerations)
 	shared, ok := k.tolerations[key]
-	if !ok {
-		if shared = out.Spec.Tolerations; len(k.tolerations) < maxTolerations {
-			k.tolerations[key] = shared
+	switch {
+	case ok:
+		out.Spec.Tolerations = shared
+	case len(key) <= maxShared:
+		if len(k.tolerations) >= maxTolerations {
+			clear(k.tolerations) // the usual ones are soon there again
 		}
+		k.tolerations[key] = out.Spec.Tolerations
 	}
-	out.Spec.Tolerations = shared
 	return out
 }
 

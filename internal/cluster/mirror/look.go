@@ -71,10 +71,3 @@ func (m *Mirror) TookPod(p *v1.Pod) {
 	defer m.mu.Unlock()
 	m.putPod(p)
 }
-
-// LostPod notes that a pod is gone.
-func (m *Mirror) LostPod(uid types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dropPod(uid)
-}

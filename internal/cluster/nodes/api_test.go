@@ -71,6 +71,7 @@ type api struct {
 	counted map[string]int
 	wrote   []write
 	budget  bool // a disruption budget lets no pod go
+	later   bool // and the API server says to ask again in ten seconds
 	// fault is asked before each request by a client of a name: 0: it is answered, -1: it hangs until the client gives up, else the status.
 	fault func(client string, r *http.Request) int
 }

@@ -153,6 +153,9 @@ func (a *api) evictPod(w http.ResponseWriter, r *http.Request, client, key strin
 			refused(w, http.StatusConflict, "uid")
 		case a.budget:
 			a.counted["refused evict"]++
+			if a.later {
+				w.Header().Set("Retry-After", "10")
+			}
 			refused(w, http.StatusTooManyRequests, "budget")
 		default:
 			a.gone(w, client, "evict", is, is.UID)

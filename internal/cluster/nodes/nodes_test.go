@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -336,6 +337,13 @@ func TestReplaceWaitsForTheOther(t *testing.T) {
 		if ask(t, r, report.StatusPath, &s); !strings.Contains(s.Held, "kube-controller-manager, node n0") {
 			t.Errorf("%+v", s)
 		}
+		if len(s.Nodes) != 3 || s.Nodes[0].Health != "Ready" || s.Nodes[0].Heard == nil {
+			t.Errorf("while it does not act nodes are %+v", s.Nodes)
+		}
+		var e report.Explanation
+		if ask(t, r, report.ExplainPath+"?object=n0", &e); e.Node.Health != "Ready" {
+			t.Errorf("while it does not act node n0 is %+v", e.Node)
+		}
 		if n := len(a.writes()); n != 0 {
 			t.Errorf("%d writes", n)
 		}
@@ -419,6 +427,46 @@ func TestABudgetIsRespected(t *testing.T) {
 		k.end()
 		end(r)
 	})
+}
+
+// However pods keep workers waiting, a node's taints do not wait for that: where the API server says to ask in ten seconds about a budget that it
+// has not looked at yet (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36.3), and where requests about pods hang.
+func TestPodsHoldNoNodeUp(t *testing.T) {
+	for _, how := range []string{"later", "hangs"} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(t)
+			a.budget, a.later = true, how == "later"
+			if how == "hangs" {
+				a.fault = func(_ string, r *http.Request) int {
+					if strings.HasSuffix(r.URL.Path, "/eviction") {
+						a.change(func() { a.counted["refused evict"]++ })
+						return -1
+					}
+					return 0
+				}
+			}
+			k := a.cluster(3, slices.Repeat([]int64{-1}, 2*workers)...)
+			r := a.start("a", func(c *config.Cluster) { c.RespectPDB = true })
+			k.live("n1", false)
+			most := workers
+			if how == "hangs" {
+				most = maxPods
+			}
+			a.await("asked", func() bool { return a.counted["refused evict"] >= most })
+			said := time.Now()
+			a.change(func() {
+				n := a.nodes["n2"].DeepCopy()
+				n.Status.Conditions = append(n.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
+				a.putNode(n)
+			})
+			a.await("tainted", func() bool { return a.hasTaint("n2", v1.TaintNodeDiskPressure, v1.TaintEffectNoSchedule) })
+			if took := time.Since(said); took > 100*time.Millisecond {
+				t.Errorf("%s: a node's taint comes after %v", how, took)
+			}
+			k.end()
+			end(r)
+		})
+	}
 }
 
 // Mode fence writes one taint, on a node that the check confirms dead, and takes it back when the node is back.

@@ -17,8 +17,11 @@ import (
 	"jettison/internal/cluster/writes"
 )
 
-// maxAsked are so many checks at once: they may take long, and keep workers from writing.
-const maxAsked = 8
+// maxAsked are so many checks at once, and maxPods so many writes of pods: they may take long, and keep workers from writing to nodes.
+const (
+	maxAsked = 8
+	maxPods  = 16
+)
 
 // task is done by a worker. What it returns is called by the loop.
 type task func(ctx context.Context) func()
@@ -33,6 +36,7 @@ type queue struct {
 	mark  []*lifecycle.Mark
 	ask   []fence.Node
 	asked int // that are waited for
+	pods  int // that are written now
 	// busy are the nodes that are written, or wait for it. Pods of theirs do not go before it is known what became of that.
 	busy  map[string]int
 	under map[string]bool // nodes that are written now
@@ -249,7 +253,7 @@ func (q *queue) nextAsk() task {
 // None goes by what was known before its time was up.
 func (q *queue) nextEvict() task {
 	l := q.loop
-	if len(q.evict) == 0 {
+	if len(q.evict) == 0 || q.pods >= maxPods {
 		return nil
 	}
 	fresh, unread := l.part.o.Mirror.Fresh(), false
@@ -274,9 +278,11 @@ func (q *queue) nextEvict() task {
 			i--
 			continue
 		}
+		q.pods++
 		return func(ctx context.Context) func() {
 			out, err := l.part.o.Writer.Evict(ctx, e)
 			return func() {
+				q.pods--
 				q.took(out)
 				l.evicted(e, err)
 				l.pods.End(l.clock.now(), e.UID, err == nil)
@@ -296,7 +302,7 @@ func tainted(n *v1.Node, by *v1.Taint) bool {
 // nextMark finds a pod that is to be marked, of a node that still is not ready.
 func (q *queue) nextMark() task {
 	l := q.loop
-	for i := 0; i < len(q.mark); i++ {
+	for i := 0; i < len(q.mark) && q.pods < maxPods; i++ {
 		m := q.mark[i]
 		if q.busy[m.Node] > 0 {
 			continue
@@ -307,9 +313,11 @@ func (q *queue) nextMark() task {
 			i--
 			continue
 		}
+		q.pods++
 		return func(ctx context.Context) func() {
 			out, err := l.part.o.Writer.Mark(ctx, m)
 			return func() {
+				q.pods--
 				q.took(out)
 				l.marked(m, err)
 				l.nodes.EndMark(l.clock.now(), *m, err == nil)

@@ -13,6 +13,7 @@ import (
 
 	"jettison/cluster/lifecycle"
 	"jettison/cluster/taint"
+	"jettison/internal/cluster/kubeclient"
 )
 
 // Pod is what came of a write to a pod.
@@ -102,7 +103,7 @@ func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (Pod, error) {
 func (w *Writer) evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
 	limited, cancel := limited(ctx)
 	defer cancel()
-	err := w.client.PolicyV1().Evictions(e.Namespace).Evict(limited, &policyv1.Eviction{
+	err := kubeclient.Evict(limited, w.client, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}},
 	})

@@ -1,0 +1,17 @@
+package kubeclient
+
+import (
+	"context"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Evict asks for an eviction, once. Where the API says "later", as of a disruption budget that it has not looked at yet, client-go would
+// wait for as long as it says, and ask again: whoever has more to do must not.
+func Evict(ctx context.Context, client kubernetes.Interface, e *policyv1.Eviction) error {
+	e.TypeMeta = metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"}
+	return client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(e.Namespace).Resource("pods").Name(e.Name).
+		SubResource("eviction").MaxRetries(0).Body(e).Do(ctx).Error()
+}

@@ -1,0 +1,46 @@
+package mirror
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func tolerant(uid string, t ...v1.Toleration) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)}, Spec: v1.PodSpec{NodeName: "n", Tolerations: t}}
+}
+
+// Whoever may make pods makes as many lists of tolerations as he likes, as long as he likes. Of pods that are gone little is kept, and pods
+// that have what most have go on sharing it.
+func TestTolerationsOfPodsThatAreGone(t *testing.T) {
+	m := New(Options{})
+	long := make([]v1.Toleration, 100)
+	for i := range long {
+		long[i] = v1.Toleration{Key: strings.Repeat("k", 200), Effect: v1.TaintEffectNoExecute}
+	}
+	for i := range 2 * maxTolerations {
+		long[0].Value = fmt.Sprint(i)
+		for _, p := range []*v1.Pod{tolerant("long", long...), tolerant("short", v1.Toleration{Key: fmt.Sprint(i)})} {
+			m.putPod(p)
+			m.dropPod(p.UID)
+		}
+	}
+	kept := 0
+	for key := range m.keep.tolerations {
+		kept += len(key)
+	}
+	if most := maxTolerations * 1 << 10; kept > most {
+		t.Errorf("%d bytes are kept, want %d at most", kept, most)
+	}
+	usual := v1.Toleration{Key: v1.TaintNodeNotReady, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
+	for _, uid := range []string{"a", "b"} {
+		m.putPod(tolerant(uid, usual))
+	}
+	if a, b := m.pod["a"].Spec.Tolerations, m.pod["b"].Spec.Tolerations; &a[0] != &b[0] {
+		t.Error("two pods with the same tolerations do not share them")
+	}
+}

@@ -33,15 +33,18 @@ const renewEvery = 10 * time.Minute
 // run follows until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	for pause := time.Duration(0); ctx.Err() == nil; {
-		heard := false
+		heard, began := false, time.Now()
 		stream, cancel := context.WithTimeout(ctx, renewEvery)
 		err := f.records.FollowRecords(stream, api.RecordsOptions{After: f.from(), Follow: true}, func(l *api.RecordsLine) error {
-			pause, heard = 0, true
+			heard = true
 			f.see(l.Record)
 			return f.hand(ctx, l)
 		})
 		renewed := stream.Err() != nil && heard
 		cancel()
+		if time.Since(began) > lastPause { // an agent that tells and hangs up at once is asked less and less often, too
+			pause = 0
+		}
 		switch {
 		case ctx.Err() != nil:
 			return

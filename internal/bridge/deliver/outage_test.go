@@ -294,6 +294,9 @@ func TestRecordsThatWentLongAgo(t *testing.T) {
 			w.away = true // it hangs up, and tells it anew
 		})
 		time.Sleep(time.Minute)
+		if n := is(w, func() int { return w.follows }); n > 20 {
+			t.Errorf("it is asked %d times in a minute", n)
+		}
 		w.set(func() { w.away = false })
 		time.Sleep(time.Minute)
 	})

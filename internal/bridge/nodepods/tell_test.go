@@ -257,8 +257,14 @@ func TestAWatchThatIsRefused(t *testing.T) {
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
 		tries := 0
 		from := &cache.ListWatch{
-			ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { tries++; return nil, refused },
-			WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { tries++; return nil, refused },
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				tries++
+				return nil, refused
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				tries++
+				return nil, refused
+			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var text strings.Builder

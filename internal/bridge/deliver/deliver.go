@@ -123,8 +123,8 @@ func (d *Deliverer) take(l *api.RecordsLine) {
 	}
 }
 
-// takeGap takes that records are missing. An agent tells that to each who asks: also to a follower that it has hung up on, and of records that
-// were the oldest of a file that is full.
+// takeGap takes that records are missing. An agent tells that to each who asks: also to a follower that it has hung up on, and of records
+// that were the oldest of a file that is full.
 func (d *Deliverer) takeGap(g *api.RecordsGap) {
 	event := verdict.Lost(time.Now(), d.o.Node, g)
 	switch {

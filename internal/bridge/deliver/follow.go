@@ -87,8 +87,8 @@ func (f *follower) see(r *api.Record) {
 	delete(f.running, r.ID)
 }
 
-// from is the ID after which there may be news: everything up to it is final. Empty: nothing is, or the clock was set back since, and what has
-// begun since has lower IDs. What is told once more makes nothing twice.
+// from is the ID after which there may be news: everything up to it is final. Empty: nothing is, or the clock was set back since, and what
+// has begun since has lower IDs. What is told once more makes nothing twice.
 func (f *follower) from() string {
 	if at, ok := verdict.BeganAt(f.newest); ok && at.After(time.Now()) {
 		return ""

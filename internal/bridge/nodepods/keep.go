@@ -7,8 +7,8 @@ import (
 	"jettison/internal/podstore/podjson"
 )
 
-// keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is judged. Of one that its author made too large
-// it is the least: a node has many, and the bridge little memory.
+// keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is judged. Of one that its author made too
+// large it is the least: a node has many, and the bridge little memory.
 func keep(p *v1.Pod) *v1.Pod {
 	out := podjson.FitOne(podjson.Trim(p))
 	out.ResourceVersion = p.ResourceVersion

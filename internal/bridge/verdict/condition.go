@@ -39,8 +39,8 @@ type NodeOptions struct {
 }
 
 // NodeConditions are those that the node's status should have by now and does not: nil where nothing is to be written. was are those that
-// it has, s what the agent has said last and heard when; a nil s: nothing, since then. Where there is no kubelet nothing is written: conditions
-// that are fresh beside a node that nobody vouches for would pretend that it is looked after.
+// it has, s what the agent has said last and heard when; a nil s: nothing, since then. Where there is no kubelet nothing is written:
+// conditions that are fresh beside a node that nobody vouches for would pretend that it is looked after.
 func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeCondition, o NodeOptions) []v1.NodeCondition {
 	switch {
 	case s == nil:
@@ -71,8 +71,8 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 	return out
 }
 
-// forsaken are conditions of a bridge before this one, to which the agent has not said anything yet: they are taken back once, for what they say
-// may be over for long. It is not known whether a kubelet is there, so no other is written.
+// forsaken are conditions of a bridge before this one, to which the agent has said nothing yet: they are taken back once, for what they
+// say may be over for long. It is not known whether there is a kubelet, so no other is written.
 func forsaken(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondition) {
 	if now.Sub(heard) <= SilentFor {
 		return nil

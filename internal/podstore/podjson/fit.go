@@ -66,9 +66,9 @@ type Fitted struct {
 	Left int // pods that are left out
 }
 
-// Fit has trimmed pods be no more than FitPods, of no more than FitMemory, in their order: who takes all of them or none is not to be made to
-// take none by one author, from whom an API server takes as much as he likes. The largest become Least first. Those that have ended are left
-// out first, and then the youngest. It changes none of them.
+// Fit has trimmed pods be no more than FitPods, of no more than FitMemory, in their order: who takes all of them or none is not to be made
+// to take none by one author, from whom an API server takes as much as he likes. The largest become Least first. Those that have ended are
+// left out first, and then the youngest. It changes none of them.
 func Fit(all []*v1.Pod) (fit []*v1.Pod, did Fitted) {
 	fit = make([]*v1.Pod, 0, len(all))
 	for _, p := range all {

@@ -23,6 +23,9 @@ first, or they write them again. It needs an operator's rights: to list nodes an
 			if err != nil {
 				return usageError{err}
 			}
+			if err := kube.LeaseNamespace(namespace); err != nil {
+				return usageError{err}
+			}
 			client, err := kube.New(c, version)
 			if err != nil {
 				return err

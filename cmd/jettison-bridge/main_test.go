@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -9,6 +11,12 @@ import (
 // What is wrong with a command line is one line, and exit code 2.
 func TestBadUsage(t *testing.T) {
 	t.Setenv("NODE_NAME", "")
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(kubeconfig, []byte("clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\ncontexts: [{name: c, context: "+
+		"{cluster: c}}]\ncurrent-context: c\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := "--kubeconfig=" + kubeconfig
 	for want, args := range map[string][]string{
 		`there is no command "walk"`:          {"walk"},
 		"unknown flag: --nope":                {"run", "--nope"},
@@ -17,6 +25,11 @@ func TestBadUsage(t *testing.T) {
 		`--log-format "xml"`:                  {"run", "--log-format=xml"},
 		"in no pod of a cluster name a":       {"run"},
 		"find the cluster's API by /nowhere:": {"cleanup", "--kubeconfig=/nowhere"},
+		"set NODE_NAME, or --node-name":       {"run", at},
+		`node name "N_1":`:                    {"run", at, "--node-name=N_1"},
+		"transition period -1s: want 0":       {"run", at, "--node-name=n", "--transition-period=-1s"},
+		`lease namespace "a/b":`:              {"run", at, "--node-name=n", "--lease-namespace=a/b"},
+		`lease namespace "a/c":`:              {"cleanup", at, "--lease-namespace=a/c"},
 	} {
 		var out, errs bytes.Buffer
 		if code := execute(t.Context(), args, &out, &errs); code != exitUsage || strings.Count(errs.String(), "\n") != 1 ||

@@ -38,6 +38,9 @@ The agent or the API may be away, at the start, too: what is to be told waits.`,
 			if o.API, err = kube.Config(kubeconfig); err != nil {
 				return usageError{err}
 			}
+			if err := o.Validate(); err != nil {
+				return usageError{err}
+			}
 			return bridge.Run(cmd.Context(), o)
 		},
 	}

@@ -199,6 +199,11 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 		{"one that runs is not ready", condition("Ready", "False", "x"), "no conditions but", nil},
 		{"another's disruption", condition("DisruptionTarget", "True", "PreemptionByScheduler"), "no conditions but", nil},
 		{"a condition less", `{"status": {"conditions": [{"$patch": "delete", "type": "PodScheduled"}]}}`, "no conditions but", nil},
+		{"a long message", evict(t, fields{"status": fields{"message": strings.Repeat("m", 5000)}}), "no long texts", nil},
+		{"a long record", evict(t, fields{"metadata": fields{"annotations": fields{"jettison/evicted": strings.Repeat("r", 129)}}}), "no long texts", nil},
+		{"a victim that had such an annotation", condition("DisruptionTarget", "True", "EvictionByJettison"), "", func(p *v1.Pod) {
+			p.Annotations = map[string]string{"jettison/evicted": strings.Repeat("r", 200)}
+		}},
 		{"one that has succeeded", evict(t, nil), "nothing but Failed", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }},
 		{"one that has failed", evict(t, nil), "ended without it", func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }},
 		{"a static pod's mirror", evict(t, nil), "a static pod", func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"} }},
@@ -257,6 +262,8 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 	}{
 		{"a condition of its own", patchNode(ctx, own, "n1", condition("JettisonMemoryPressure")), ""},
 		{"taken away again", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "JettisonMemoryPressure"}]}}`), ""},
+		{"one that nobody reads", patchNode(ctx, own, "n1", condition("JettisonOther")), "of the types Jettison*"},
+		{"a long one", patchNode(ctx, own, "n1", strings.Replace(condition("JettisonMemoryPressure"), `"m"`, `"`+strings.Repeat("m", 1025)+`"`, 1)), "no long texts"},
 		{"the kubelet's", patchNode(ctx, own, "n1", condition("MemoryPressure")), "of the types Jettison*"},
 		{"readiness", patchNode(ctx, own, "n1", condition("Ready")), "of the types Jettison*"},
 		{"readiness taken away", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "Ready"}]}}`), "but conditions"},
@@ -267,6 +274,11 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"its load", createLease(ctx, own, bridgeNamespace, "n1", map[string]string{"jettison/load": "{}"}), ""},
 		{"its load again", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{1}"}}}`), ""},
 		{"another annotation", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"a": "b"}}}`), "but jettison/load"},
+		{"a label of its load", load(bridgeNamespace, "n1", `{"metadata": {"labels": {"a": "b"}}}`), "no labels and finalizers"},
+		{"a finalizer", load(bridgeNamespace, "n1", `{"metadata": {"finalizers": ["a.b/c"]}}`), "no labels and finalizers"},
+		{"its node as owner", load(bridgeNamespace, "n1", ownerOf("Node", "n1")), ""},
+		{"another owner", load(bridgeNamespace, "n1", ownerOf("Node", "n2")), "no owner but its node"},
+		{"a long load", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "`+strings.Repeat("1", 5000)+`"}}}`), "no long texts"},
 		{"a holder", load(bridgeNamespace, "n1", `{"spec": {"holderIdentity": "me"}}`), "holds no lease"},
 		{"another's load", createLease(ctx, own, bridgeNamespace, "n2", nil), "of its own node's name"},
 		{"an event", event(nil), ""},
@@ -281,6 +293,11 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		}
 	}
 	hasNoRole(t, c, own, pod.Name)
+}
+
+// ownerOf is a patch that gives an object an owner.
+func ownerOf(kind, name string) string {
+	return fmt.Sprintf(`{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": %q, "name": %q, "uid": "u"}]}}`, kind, name)
 }
 
 // hasNoRole tries what no role lets a bridge do, and that it reads every pod.

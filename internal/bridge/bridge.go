@@ -47,7 +47,8 @@ type Options struct {
 	Log              *slog.Logger
 }
 
-func (o *Options) validate() error {
+// Validate says which of them is wrong.
+func (o *Options) Validate() error {
 	if o.Node == "" {
 		return errors.New("the node's name is not known: set NODE_NAME, or --node-name")
 	}
@@ -57,12 +58,15 @@ func (o *Options) validate() error {
 	if o.TransitionPeriod < 0 {
 		return fmt.Errorf("transition period %v: want 0 or more", o.TransitionPeriod)
 	}
-	return nil
+	if o.LeaseNamespace == "" {
+		return nil
+	}
+	return kube.LeaseNamespace(o.LeaseNamespace)
 }
 
 // Run ties the agent to the API until its context ends. Neither has to be there at the start, or to stay.
 func Run(ctx context.Context, o Options) error {
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return err
 	}
 	client, err := kube.New(o.API, o.Version)

@@ -379,6 +379,21 @@ func TestAPatchThatIsRefused(t *testing.T) {
 	c.await("the other is failed, and both are told of", func() bool { return failed(c.pods["shop/b"], r.ID) && len(c.events) == 4 })
 }
 
+// A record of a pod whose name no object of the API can have keeps no other from being told.
+func TestARecordOfAnOddPod(t *testing.T) {
+	c, a := newCluster(t), newAgent(t)
+	good, nowhere := running("good", "u3"), running("b", "u2")
+	nowhere.Namespace = ""
+	c.put(good)
+	start(t, c, a, nil)
+	a.tell(evicted(running("a/b", "u1"), 1, api.OutcomeBack))
+	a.tell(evicted(nowhere, 2, api.OutcomeBack))
+	r := evicted(good, 3, api.OutcomeBack)
+	a.tell(r)
+	c.await("the other is failed", func() bool { return failed(c.pods["shop/good"], r.ID) })
+	c.await("its event is there", func() bool { return c.events["shop/good."+strings.ToLower(r.ID)] != nil })
+}
+
 // What is older than an hour is no event any more; its pod is failed all the same.
 func TestAnEvictionOfLongAgo(t *testing.T) {
 	c, a := newCluster(t), newAgent(t)

@@ -57,7 +57,10 @@ type timing struct {
 	anew  time.Duration // until all are told anew: a kubelet drops events that its readers are too slow for (server.go Broadcast)
 }
 
-const maxMessage = 4 << 20 // bytes of one pod as the kubelet has it, its status included
+const (
+	maxMessage = 4 << 20 // bytes of one pod as the kubelet has it, its status included
+	gather     = 64      // how many pods are gathered until there has to be room for them
+)
 
 // Reader follows the kubelet in a goroutine of its own.
 type Reader struct {
@@ -96,6 +99,8 @@ type follower struct {
 
 	tells bool   // the kubelet told all its pods, and nothing went wrong since
 	said  string // the last error
+
+	fitted, before podjson.Fitted // what all were cut by, and the last time
 }
 
 func (f *follower) run(ctx context.Context) {
@@ -158,6 +163,7 @@ func (f *follower) follow(ctx context.Context) error {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	all, synced := []*v1.Pod{}, false
+	f.fitted = podjson.Fitted{}
 	for {
 		event, err := stream.Recv()
 		switch cause := context.Cause(ctx); {
@@ -169,6 +175,8 @@ func (f *follower) follow(ctx context.Context) error {
 			return f.unread // none can be read
 		case event.Type == podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE && !synced:
 			late.Stop()
+			all = f.fit(all)
+			f.cut()
 			if err := f.Store.SetKubelet(all); err != nil {
 				return err
 			}
@@ -203,6 +211,23 @@ func (f *follower) skip(err error) {
 	}
 }
 
+// fit cuts pods to what there is room for: a store that takes none for one that is too large would know nobody's priority.
+func (f *follower) fit(all []*v1.Pod) []*v1.Pod {
+	all, did := podjson.Fit(all)
+	f.fitted.Less += did.Less
+	f.fitted.Left += did.Left
+	return all
+}
+
+// cut says that pods were cut, when they were by more than before.
+func (f *follower) cut() {
+	if f.fitted.Less > f.before.Less || f.fitted.Left > f.before.Left {
+		f.Log.Warn("this node's pods are more than there is room for: of the largest it is known who they are, and of some nothing",
+			"pods", f.fitted.Less, "left", f.fitted.Left)
+	}
+	f.before = f.fitted
+}
+
 // take takes one event; before all is told into all. One pod that cannot be read, or is too large, costs none of the others its object:
 // tenants make pods.
 func (f *follower) take(event *podsv1alpha1.WatchPodsEvent, all []*v1.Pod, synced bool) ([]*v1.Pod, error) {
@@ -218,9 +243,11 @@ func (f *follower) take(event *podsv1alpha1.WatchPodsEvent, all []*v1.Pod, synce
 	case event.Type == podsv1alpha1.EventType_DELETED && synced:
 		f.Store.DropKubelet(string(pod.UID))
 	case synced:
-		return all, f.Store.UpdateKubelet(pod)
+		return all, f.Store.UpdateKubelet(podjson.FitOne(pod))
 	case event.Type != podsv1alpha1.EventType_DELETED:
-		all = append(all, pod)
+		if all = append(all, podjson.FitOne(pod)); len(all)%gather == 0 {
+			all = f.fit(all)
+		}
 	}
 	return all, nil
 }

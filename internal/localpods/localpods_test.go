@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"jettison/internal/podstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -153,6 +156,59 @@ func TestAllIsToldAnew(t *testing.T) {
 		if got := <-told; got != "all a=1" {
 			t.Errorf("told %q", got)
 		}
+	}
+}
+
+// known is the agent's store, and tells when it is told all.
+type known struct {
+	*podstore.Store
+	told chan error
+}
+
+func (k known) SetKubelet(pods []*v1.Pod) error {
+	err := k.Store.SetKubelet(pods)
+	k.told <- err
+	return err
+}
+
+// However large one author's pods are, everybody's are known.
+func TestOneAuthorsPodsHideNobodys(t *testing.T) {
+	dir, err := os.MkdirTemp("", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	store, k := known{podstore.New(), make(chan error)}, &kubelet{send: make(chan *podsv1alpha1.WatchPodsEvent)}
+	defer serve(t, k, path)()
+	var text strings.Builder
+	r := startWith(Options{Socket: path, Store: store, Log: slog.New(slog.NewTextHandler(&text, nil))},
+		timing{look: time.Millisecond, retry: time.Millisecond, sync: time.Minute, anew: time.Hour})
+	defer r.Close()
+	for i := range 100 {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(fmt.Sprint("big", i)), Namespace: "shop", Name: fmt.Sprint("big", i), Labels: map[string]string{},
+		}}
+		for l := range 1200 {
+			p.Labels[fmt.Sprint("l", l)] = strings.Repeat("x", 60)
+		}
+		raw, err := p.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.send <- &podsv1alpha1.WatchPodsEvent{Type: podsv1alpha1.EventType_ADDED, Pod: raw}
+	}
+	k.send <- event(t, podsv1alpha1.EventType_ADDED, "critical", 2000000000)
+	k.send <- &podsv1alpha1.WatchPodsEvent{Type: podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE}
+	if err := <-store.told; err != nil {
+		t.Error(err)
+	}
+	if all := store.Snapshot().Pods; len(all) != 101 || all["critical"] == nil {
+		t.Errorf("%d pods are known", len(all))
+	}
+	r.Close()
+	if !strings.Contains(text.String(), "more than there is room for") {
+		t.Error(text.String())
 	}
 }
 

@@ -32,6 +32,9 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 	nodes, leases := 0, 0
 	err := c.EachNode(ctx, func(n *v1.Node) error {
 		gone, err := conditions(ctx, c, n)
+		if kube.Means(err) == kube.NotFound { // the node went meanwhile, and its conditions with it
+			return nil
+		}
 		if err != nil {
 			failed = append(failed, err)
 			return ctx.Err()
@@ -43,11 +46,11 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 		return nil
 	})
 	if err != nil {
-		return errors.Join(append(failed, err)...)
+		failed = append(failed, err)
 	}
 	all, err := c.Leases(ctx, namespace)
 	if err != nil {
-		return errors.Join(append(failed, err)...)
+		failed = append(failed, err)
 	}
 	for i := range all {
 		l := &all[i]

@@ -3,12 +3,15 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"jettison/internal/bridge/verdict"
 )
@@ -18,6 +21,7 @@ type cluster struct {
 	nodes  []v1.Node
 	leases []coordinationv1.Lease
 	did    []string
+	list   error // of nodes
 }
 
 func (c *cluster) EachNode(_ context.Context, each func(*v1.Node) error) error {
@@ -26,10 +30,13 @@ func (c *cluster) EachNode(_ context.Context, each func(*v1.Node) error) error {
 			return err
 		}
 	}
-	return nil
+	return c.list
 }
 
 func (c *cluster) PatchNodeStatus(_ context.Context, name string, body []byte) (*v1.Node, error) {
+	if name == "went" {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, name)
+	}
 	if name == "bad" {
 		return nil, errors.New("patch nodes/status bad: no")
 	}
@@ -76,5 +83,23 @@ func TestRun(t *testing.T) {
 	}
 	if got := out.String(); got != "node a: conditions JettisonMemoryPressure are gone\n1 nodes and 1 leases were cleaned\n" {
 		t.Error(got)
+	}
+}
+
+// A list of nodes that fails leaves no Lease, and a node that went meanwhile is no failure.
+func TestTheRestIsCleanedAllTheSame(t *testing.T) {
+	for _, list := range []error{nil, errors.New("list nodes: no role")} {
+		c := &cluster{
+			nodes: []v1.Node{node("went", "JettisonMemoryPressure")}, list: list,
+			leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "jettison-system", Name: "a", Annotations: map[string]string{verdict.LoadAnnotation: "{}"},
+			}}},
+		}
+		var out strings.Builder
+		err := Run(t.Context(), c, "jettison-system", &out)
+		if fmt.Sprint(err) != fmt.Sprint(list) || strings.Join(c.did, "\n") != "delete jettison-system/a" ||
+			out.String() != "0 nodes and 1 leases were cleaned\n" {
+			t.Errorf("%v: %v, %v, %s", list, err, c.did, out.String())
+		}
 	}
 }

@@ -102,12 +102,8 @@ func (d *Deliverer) Run(ctx context.Context) {
 
 // take takes what the agent tells.
 func (d *Deliverer) take(l *api.RecordsLine) {
-	if g := l.Gap; g != nil {
-		d.o.Log.Error("records of evictions are lost: nothing can be said of them", "record", g.Until, "reason", g.Reason)
-		// An agent tells a gap to each who asks: also to a follower that it has hung up on.
-		if event := verdict.Lost(time.Now(), d.o.Node, g); event != nil && event.Name != d.gap {
-			d.lost, d.gap = append(d.lost, event), event.Name
-		}
+	if l.Gap != nil {
+		d.takeGap(l.Gap)
 	}
 	r := l.Record
 	if r == nil {
@@ -124,6 +120,19 @@ func (d *Deliverer) take(l *api.RecordsLine) {
 			d.o.Log.Error("too many evictions wait for the API: the oldest is given up", "record", d.entries[0].record.ID)
 			d.entries = slices.Delete(d.entries, 0, 1)
 		}
+	}
+}
+
+// takeGap takes that records are missing. An agent tells that to each who asks: also to a follower that it has hung up on, and of records
+// that were the oldest of a file that is full.
+func (d *Deliverer) takeGap(g *api.RecordsGap) {
+	event := verdict.Lost(time.Now(), d.o.Node, g)
+	switch {
+	case event == nil:
+		d.o.Log.Debug("the agent has no older records of evictions", "record", g.Until, "reason", g.Reason)
+	case event.Name != d.gap:
+		d.o.Log.Error("records of evictions are lost: nothing can be said of them", "record", g.Until, "reason", g.Reason)
+		d.lost, d.gap = append(d.lost, event), event.Name
 	}
 }
 

@@ -57,7 +57,9 @@ func (d *Deliverer) events(ctx context.Context) error {
 		}
 	}
 	for _, e := range d.entries {
-		if !e.status && e.told == (verdict.Verdict{}) && d.status { // what is said depends on what became of the pod
+		// What is said depends on what became of the pod. And an event names the record: an author who read that before his pod is failed could
+		// write it to the pod himself, as if it had been.
+		if !e.status && e.told.Act == verdict.Wait && d.status {
 			continue
 		}
 		for event := d.unsent(e); event != nil && !e.events.waits(time.Now()); event = d.unsent(e) {
@@ -93,8 +95,9 @@ func (d *Deliverer) send(ctx context.Context, event *v1.Event, again *retry) (se
 		*again = retry{}
 	case kube.NotFound:
 		d.o.Log.Info("an event is given up: its namespace goes", "event", event.Namespace+"/"+event.Name, "error", err)
-	case kube.Refused, kube.Changed:
-		again.failed(time.Now(), refusedPause, 0)
+	case kube.Refused, kube.Changed, kube.Failing: // this one alone, it may be: others, and statuses, do not wait for it
+		asked, _ := kube.AskAgain(err)
+		again.failed(time.Now(), refusedPause, asked)
 		d.o.Log.Warn("the API refuses an event: it is sent again", "event", event.Namespace+"/"+event.Name, "error", err)
 		return false, nil
 	default:

@@ -27,18 +27,30 @@ type follower struct {
 	said    bool
 }
 
+// renewEvery is how long one stream is followed: an agent that hangs for good keeps its own open though another has taken its place.
+const renewEvery = 10 * time.Minute
+
 // run follows until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	for pause := time.Duration(0); ctx.Err() == nil; {
-		err := f.records.FollowRecords(ctx, api.RecordsOptions{After: f.from(), Follow: true}, func(l *api.RecordsLine) error {
-			pause = 0
+		heard, began := false, time.Now()
+		stream, cancel := context.WithTimeout(ctx, renewEvery)
+		err := f.records.FollowRecords(stream, api.RecordsOptions{After: f.from(), Follow: true}, func(l *api.RecordsLine) error {
+			heard = true
 			f.see(l.Record)
 			return f.hand(ctx, l)
 		})
-		if ctx.Err() != nil {
-			return
+		renewed := stream.Err() != nil && heard
+		cancel()
+		if time.Since(began) > lastPause { // an agent that tells and hangs up at once is asked less and less often, too
+			pause = 0
 		}
-		if err != nil && !f.said {
+		switch {
+		case ctx.Err() != nil:
+			return
+		case renewed:
+			continue
+		case err != nil && !f.said:
 			f.said = true
 			f.log.Warn("the agent tells no records: what it has evicted is told when it does", "error", err)
 		}
@@ -75,8 +87,12 @@ func (f *follower) see(r *api.Record) {
 	delete(f.running, r.ID)
 }
 
-// from is the ID after which there may be news: everything up to it is final. Empty: nothing is.
+// from is the ID after which there may be news: everything up to it is final. Empty: nothing is, or the clock was set back since, and what
+// has begun since has lower IDs. What is told once more makes nothing twice.
 func (f *follower) from() string {
+	if at, ok := verdict.BeganAt(f.newest); ok && at.After(time.Now()) {
+		return ""
+	}
 	if len(f.running) == 0 {
 		return f.newest
 	}

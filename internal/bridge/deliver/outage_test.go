@@ -107,6 +107,90 @@ func TestOnePodThatCannotBeWritten(t *testing.T) {
 	})
 }
 
+// What the API fails at, or refuses, of one pod keeps no other waiting, and is not asked for all the time: whether it is the pod itself or its
+// event.
+func TestOnePodThatTheAPIFailsAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		what string
+		code int32
+	}{
+		"to get": {"get a", http.StatusInternalServerError}, "refuses to get": {"get a", http.StatusForbidden},
+		"to take its event": {"event a.", http.StatusInternalServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				n := 0
+				w.set(func() {
+					w.fault = func(what string) error {
+						if strings.HasPrefix(what, c.what) {
+							n++
+							return status(c.code)
+						}
+						return nil
+					}
+				})
+				a := w.runs("a")
+				if strings.HasPrefix(c.what, "get") {
+					w.set(func() { delete(w.pods, "a") }) // from the copy
+				}
+				w.evicted(a)
+				w.evicted(w.runs("b"))
+				time.Sleep(time.Second)
+				failed := is(w, func() []string { return slices.Clone(w.failed) })
+				_, told := is(w, func() map[string]*v1.Event { return w.events })["shop/b."+strings.ToLower(w.records[1].ID)]
+				if !slices.Contains(failed, "b") || !told {
+					t.Errorf("failed %v, events %v", failed, is(w, w.reasons))
+				}
+				time.Sleep(10 * time.Minute)
+				if n := is(w, func() int { return n }); n < 3 || n > 45 {
+					t.Errorf("it is asked %d times in ten minutes", n)
+				}
+				w.set(func() { w.fault = nil })
+			})
+		})
+	}
+}
+
+// A status that was taken back is mended when the API is back, however often that was tried in vain.
+func TestAStatusThatIsTakenBackWhileTheAPIIsAway(t *testing.T) {
+	during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		time.Sleep(30 * time.Second)
+		w.set(func() {
+			p := w.pods["a"].DeepCopy()
+			p.Status.Phase, p.Status.Reason = v1.PodRunning, ""
+			w.store(p)
+			w.fault = func(string) error { return errors.New("connection refused") }
+		})
+		time.Sleep(time.Hour)
+		w.set(func() { w.fault = nil })
+		time.Sleep(lastPause)
+		if p := is(w, func() *v1.Pod { return w.pods["a"] }); p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" {
+			t.Errorf("%s %s", p.Status.Phase, p.Status.Reason)
+		}
+	})
+}
+
+// The clock was set back, and the agent went and came: what it has evicted since has a lower ID than what it told before, and is told.
+func TestAClockThatWasSetBack(t *testing.T) {
+	during(t, func(w *world) {
+		p := w.runs("a")
+		w.set(func() {
+			r := *record(p, time.Now().Add(time.Hour))
+			w.records = append(w.records, &r)
+		})
+		time.Sleep(time.Second)
+		w.set(func() { w.away = true })
+		w.evicted(w.runs("b"))
+		time.Sleep(time.Minute)
+		w.set(func() { w.away = false })
+		time.Sleep(lastPause)
+		if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Equal(got, []string{"a", "b"}) || w.created != 4 {
+			t.Errorf("failed %v, %d events", got, w.created)
+		}
+	})
+}
+
 // While the API was away the pod was deleted, replaced, ended by itself, or has come back healthy: it is left alone, and what happened to it
 // is told.
 func TestWhatBecameOfAPodMeanwhile(t *testing.T) {
@@ -161,6 +245,20 @@ func TestAnAgentThatGoesAndComes(t *testing.T) {
 	})
 }
 
+// An agent that hangs for good keeps its streams open: the one in its place is heard all the same.
+func TestAnAgentInThePlaceOfOneThatHangs(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.hangs, w.away = true, true }) // who follows already is hung up on, and asks again
+		w.evicted(w.runs("a"))
+		time.Sleep(5 * time.Minute)
+		w.set(func() { w.hangs, w.away = false, false })
+		time.Sleep(renewEvery)
+		if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("failed %v", got)
+		}
+	})
+}
+
 // Records that are lost are an event of the node, once; where the API was away for so long that nobody wants to know, there is none.
 func TestAGapInTheRecords(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -186,6 +284,45 @@ func TestAGapInTheRecords(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A file of records that is full has lost its oldest ones at each start of a bridge: nobody has to do anything about it.
+func TestRecordsThatWentLongAgo(t *testing.T) {
+	log := during(t, func(w *world) {
+		w.set(func() {
+			w.gap = &api.RecordsGap{Until: time.Now().Add(-48 * time.Hour).UTC().Format("20060102T150405.000000Z"), Reason: "the file is bounded"}
+			w.away = true // it hangs up, and tells it anew
+		})
+		time.Sleep(time.Minute)
+		if n := is(w, func() int { return w.follows }); n > 20 {
+			t.Errorf("it is asked %d times in a minute", n)
+		}
+		w.set(func() { w.away = false })
+		time.Sleep(time.Minute)
+	})
+	if strings.Contains(log, "level=ERROR") {
+		t.Error(log)
+	}
+}
+
+// No event names a record before its pod is failed for it: its author could say first that it was.
+func TestNothingNamesARecordBeforeItsPodIsFailed(t *testing.T) {
+	during(t, func(w *world) {
+		p := w.runs("a")
+		dead := *record(p, time.Now())
+		clean := dead
+		dead.Cleaned, dead.Outcome, dead.Over = api.Stamp{}, api.OutcomeRunning, false
+		w.set(func() { w.records = append(w.records, &dead) })
+		time.Sleep(10 * time.Second)
+		if got := is(w, w.reasons); len(got) > 0 {
+			t.Errorf("events %v", got)
+		}
+		w.set(func() { w.records[0] = &clean })
+		time.Sleep(time.Second)
+		if got := is(w, w.reasons); len(got) != 2 || len(w.failed) != 1 {
+			t.Errorf("events %v, failed %v", got, w.failed)
+		}
+	})
 }
 
 // Whoever takes a status back again and again means it: that is said once, and then it is left.

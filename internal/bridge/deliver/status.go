@@ -47,7 +47,7 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 	now, r := time.Now(), e.record
 	pod := e.current(d.o.Pods.Pod(r.Pod.Namespace, r.Pod.Name))
 	if pod == nil && !e.gone && !old(r.Began.Time, synced) {
-		return true, d.fetch(ctx, e)
+		return d.fetch(ctx, e)
 	}
 	v := verdict.Judge(now, r, pod)
 	e.told = v
@@ -80,26 +80,29 @@ const settled = 5 * time.Minute
 // old tells that a pod which is not in the copy is gone for certain.
 func old(began, synced time.Time) bool { return !began.IsZero() && synced.Sub(began) > settled }
 
-// fetch asks the API for the pod itself.
-func (d *Deliverer) fetch(ctx context.Context, e *entry) error {
+// fetch asks the API for the pod itself. again: it has answered.
+func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error) {
 	r := e.record
 	if r.Pod.Name == "" { // the agent did not know it, so nobody can be asked
 		e.gone = true
-		return nil
+		return true, nil
 	}
 	pod, err := d.o.API.Pod(ctx, r.Pod.Namespace, r.Pod.Name)
 	switch kube.Means(err) {
 	case kube.None:
 		e.last, e.gone = pod, pod == nil
-		return nil
+		return true, nil
 	case kube.NotFound:
 		e.gone = true
-		return nil
+		return true, nil
 	case kube.Refused:
 		d.refused(e, "get", err)
-		return nil
+		return false, nil
+	case kube.Failing:
+		d.failing(e, "get", err)
+		return false, nil
 	}
-	return err
+	return false, err
 }
 
 // write does an act.
@@ -111,27 +114,27 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 			e.status = true
 			return false, nil
 		}
-		e.mends++
 	}
 	is, err := d.o.API.PatchPodStatus(ctx, r.Pod.Namespace, r.Pod.Name, verdict.Patch(now, v.Act, r, pod))
 	switch kube.Means(err) {
 	case kube.None:
 		e.last = is
 		e.patches = retry{}
+		if v.Act == verdict.Mend { // one that did not reach the API took nothing back
+			e.mends++
+		}
 		d.wrote(e, v)
 		return true, nil
 	case kube.Changed:
-		return true, d.fetch(ctx, e)
+		return d.fetch(ctx, e)
 	case kube.NotFound:
 		e.gone = true
 		return true, nil
 	case kube.Refused:
 		d.refused(e, v.Act.String(), err)
 		return false, nil
-	case kube.Failing: // it may be this pod alone, so others are not kept waiting
-		asked, _ := kube.AskAgain(err)
-		e.patches.failed(now, lastPause, asked)
-		d.o.Log.Warn("the API fails to take a pod's status: it is told again", append(d.fields(e), "what", v.Act.String(), "error", err)...)
+	case kube.Failing:
+		d.failing(e, v.Act.String(), err)
 		return false, nil
 	}
 	return false, err
@@ -166,6 +169,13 @@ func (d *Deliverer) done(e *entry, v verdict.Verdict) {
 func (d *Deliverer) refused(e *entry, what string, err error) {
 	e.patches.failed(time.Now(), refusedPause, 0)
 	d.o.Log.Error("the API refuses what is to be told: it is told again", append(d.fields(e), "what", what, "error", err)...)
+}
+
+// failing has an entry wait for an API that fails at its pod: it may be at this one alone, so others are not kept waiting.
+func (d *Deliverer) failing(e *entry, what string, err error) {
+	asked, _ := kube.AskAgain(err)
+	e.patches.failed(time.Now(), lastPause, asked)
+	d.o.Log.Warn("the API fails to take a pod's status: it is told again", append(d.fields(e), "what", what, "error", err)...)
 }
 
 // fields are those of a line about an entry.

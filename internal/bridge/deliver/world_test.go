@@ -31,6 +31,7 @@ type world struct {
 	records []*api.Record
 	gap     *api.RecordsGap
 	away    bool          // the agent
+	hangs   bool          // who asks it is not answered, and those stay so
 	news    chan struct{} // closed when the agent has something to say, or goes
 	follows int           // how often it was asked for records
 	again   int           // that the pods are to be told once more
@@ -113,36 +114,51 @@ const message = "The node was low on resource: memory. "
 
 // evicted tells that a pod was evicted, and that all of it is gone.
 func (w *world) evicted(p *v1.Pod) *api.Record {
-	now := api.Stamp{Time: time.Now()}
-	r := &api.Record{
-		Outcome: api.OutcomeBack, Signal: "memory.available", Threshold: "memory.available<100Mi", Message: message, StatusReason: "Evicted",
-		Disruption: true, Pod: api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, Began: now, Killed: now, Emptied: now,
-		Cleaned: now, Over: true,
-	}
+	r := record(p, time.Now())
 	w.set(func() {
-		r.ID = fmt.Sprintf("%s-%04x", now.Time.UTC().Format("20060102T150405.000000Z"), len(w.records))
+		r.ID = fmt.Sprintf("%s-%04x", r.ID, len(w.records))
 		w.records = append(w.records, r)
 	})
 	return r
 }
 
+// record is that of a pod which was evicted, and of which nothing is left.
+func record(p *v1.Pod, began time.Time) *api.Record {
+	at := api.Stamp{Time: began}
+	return &api.Record{
+		ID: began.UTC().Format("20060102T150405.000000Z"), Outcome: api.OutcomeBack, Signal: "memory.available",
+		Threshold: "memory.available<100Mi", Message: message, StatusReason: "Evicted", Disruption: true,
+		Pod: api.Victim{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name}, Began: at, Killed: at, Emptied: at, Cleaned: at, Over: true,
+	}
+}
+
 func (w *world) FollowRecords(ctx context.Context, o api.RecordsOptions, each func(*api.RecordsLine) error) error {
 	w.mu.Lock()
 	w.follows++
-	gap := w.gap
+	gap, hangs := w.gap, w.hangs
 	w.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if gap != nil && gap.Until > o.After {
 		if err := each(&api.RecordsLine{Gap: gap}); err != nil {
 			return err
 		}
 	}
 	told := map[string]*api.Record{}
-	for {
+	for synced := false; ; {
 		w.mu.Lock()
 		records, news, away := slices.Clone(w.records), w.news, w.away
 		w.mu.Unlock()
 		if away {
 			return errors.New("no agent")
+		}
+		if !synced {
+			synced = true
+			if err := each(&api.RecordsLine{Synced: true}); err != nil {
+				return err
+			}
 		}
 		for _, r := range records {
 			if r.ID <= o.After || told[r.ID] == r {

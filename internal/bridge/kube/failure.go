@@ -16,7 +16,7 @@ type Failure int
 const (
 	None     Failure = iota
 	Changed          // the object is another by now: get it, and judge anew
-	NotFound         // there is none, or its namespace is being deleted
+	NotFound         // there is none, none can have its name, or its namespace is being deleted
 	Refused          // by a role, a policy or a rule of the API; by a server that has just started, for it knows no roles yet
 	Failing          // the API server has a defect, or what it asks has: only this request may be concerned
 	Away             // nobody answers, or asks for time: no request will do better
@@ -26,6 +26,9 @@ const (
 func Means(err error) Failure {
 	if err == nil {
 		return None
+	}
+	if errors.Is(err, errNoName) {
+		return NotFound
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -44,8 +47,11 @@ func Means(err error) Failure {
 	return Refused
 }
 
+// longestWait is how long an API server is waited for that asks for more: what stands before it may ask for a day.
+const longestWait = 5 * time.Minute
+
 // AskAgain is when an API server asks to be asked again, from now on. !ok: it does not say.
 func AskAgain(err error) (after time.Duration, ok bool) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
-	return time.Duration(seconds) * time.Second, ok
+	return min(time.Duration(seconds)*time.Second, longestWait), ok
 }

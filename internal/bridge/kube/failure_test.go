@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 )
 
 // What an answer means for whoever asks again.
@@ -50,7 +51,28 @@ func TestMeans(t *testing.T) {
 	if after, ok := AskAgain(fmt.Errorf("wrapped: %w", apierrors.NewTooManyRequests("later", 7))); !ok || after != 7*time.Second {
 		t.Errorf("ask again after %v, %v", after, ok)
 	}
+	if after, ok := AskAgain(apierrors.NewTooManyRequests("tomorrow", 86400)); !ok || after != longestWait {
+		t.Errorf("ask again after %v, %v", after, ok)
+	}
 	if _, ok := AskAgain(errors.New("none")); ok {
 		t.Error("an error that says no time")
+	}
+}
+
+// Of a name that no object can have there is none: the API is not away, and need not be asked.
+func TestANameThatNoObjectHas(t *testing.T) {
+	c, err := New(&rest.Config{Host: "http://127.0.0.1:1"}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range [][2]string{{"", "a"}, {"a/b", "a"}, {"a", "../a"}, {"a", "b%2f"}, {"a", ".."}, {"..", "a"}} {
+		if _, err := c.Pod(t.Context(), name[0], name[1]); Means(err) != NotFound {
+			t.Errorf("get of %q: %v means %v", name, err, Means(err))
+		}
+	}
+	_, patch := c.PatchPodStatus(t.Context(), "a", "b/c", []byte("{}"))
+	create := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a/b", Name: "e"}})
+	if Means(patch) != NotFound || Means(create) != NotFound {
+		t.Errorf("patch: %v, create: %v", patch, create)
 	}
 }

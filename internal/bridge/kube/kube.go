@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -93,8 +94,14 @@ func New(c *rest.Config, version string) (*Client, error) {
 	return &out, nil
 }
 
+// errNoName is wrapped by the error of a request that cannot be made, for no object can have such a name.
+var errNoName = errors.New("no object has such a name")
+
 // do makes one request, once, and reads its answer into an object; nil: it is not read.
 func (c *Client) do(ctx context.Context, what string, request *rest.Request, into runtime.Object) error {
+	if err := request.Error(); err != nil {
+		return fmt.Errorf("%s: %w: %w", what, errNoName, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	result := request.MaxRetries(0).Do(ctx)

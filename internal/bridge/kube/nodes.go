@@ -3,12 +3,14 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // page is how many objects one answer to a list has at most.
@@ -69,6 +71,14 @@ func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
 			return nil
 		}
 	}
+}
+
+// LeaseNamespace says what is wrong with the name of the namespace where Leases are; nil: nothing.
+func LeaseNamespace(name string) error {
+	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+		return fmt.Errorf("lease namespace %.64q: %s", name, wrong[0])
+	}
+	return nil
 }
 
 // PatchLease applies a merge patch to a Lease.

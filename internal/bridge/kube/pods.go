@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,9 @@ func (c *Client) PodsOf(node string) cache.ListerWatcher {
 func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 	var out v1.Pod
 	o := object{resource: "pods", namespace: namespace, name: name}
+	if namespace == "" { // which the request finds out only when it is made
+		return nil, fmt.Errorf("get %v: %w", o, errNoName)
+	}
 	err := c.do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(name), &out)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -7,9 +7,10 @@ import (
 	"jettison/internal/podstore/podjson"
 )
 
-// keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is judged.
+// keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is judged. Of one that its author made too
+// large it is the least: a node has many, and the bridge little memory.
 func keep(p *v1.Pod) *v1.Pod {
-	out := podjson.Trim(p)
+	out := podjson.FitOne(podjson.Trim(p))
 	out.ResourceVersion = p.ResourceVersion
 	s := &out.Status
 	s.Message = p.Status.Message

@@ -66,14 +66,16 @@ const lasted = 2 * time.Minute
 // broke off ended, and begins anew where the server does not know that place any more.
 func (p *Pods) watch(ctx context.Context) {
 	r := cache.NewReflectorWithOptions(p.o.From, &v1.Pod{}, p.store, cache.ReflectorOptions{Name: "pods of this node"})
+	said := ""
 	for pause := time.Duration(0); ctx.Err() == nil; {
 		began := time.Now()
 		err := r.ListAndWatchWithContext(ctx)
 		if time.Since(began) >= lasted {
-			pause = 0
+			pause, said = 0, ""
 		}
 		pause = min(max(2*pause, firstPause), lastPause)
-		if ctx.Err() == nil && !ended(err) {
+		if ctx.Err() == nil && !ended(err) && said != err.Error() {
+			said = err.Error()
 			p.o.Log.Warn("the watch of this node's pods broke off and begins anew: what is known of them stays", "error", err)
 		}
 		sleep(ctx, jittered(pause))

@@ -11,12 +11,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/api"
+	"jettison/internal/podstore/podjson"
 )
 
 // Times of the telling.
 const (
 	// together is how long what changes is gathered: a pod that starts changes several times within a second.
 	together = 100 * time.Millisecond
+	// apart is that where each change has everything told anew: an author of large pods, who may change them all the time, is not to keep the
+	// agent busy.
+	apart = 5 * time.Second
 	// anew is the time between two times that everything is told, for what the agent may have lost without saying so.
 	anew = time.Minute
 	// fresh is how long after the watch was last heard what is known is told anew. A server sends a bookmark each minute; without one the
@@ -33,8 +37,9 @@ type teller struct {
 	log   *slog.Logger
 	again <-chan struct{}
 
-	version uint64 // of the agent's set of pods, as it said last
-	said    bool   // that it cannot be told was said
+	version uint64         // of the agent's set of pods, as it said last
+	said    bool           // that it cannot be told was said
+	fitted  podjson.Fitted // what all were cut by, as they were told last
 }
 
 // run tells until ctx ends.
@@ -47,7 +52,11 @@ func (t *teller) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.store.wake:
-			if !sleep(ctx, together) {
+			gather := together
+			if t.tight() {
+				gather = apart
+			}
+			if !sleep(ctx, gather) {
 				return
 			}
 		case <-t.again:
@@ -59,7 +68,7 @@ func (t *teller) run(ctx context.Context) {
 			}
 		}
 		next := anew
-		switch ok, err := t.tell(ctx, all); {
+		switch ok, err := t.tell(ctx, all || t.tight()); {
 		case err != nil:
 			all, pause = true, min(max(2*pause, firstPause), lastPause)
 			next = jittered(pause)
@@ -85,6 +94,8 @@ func (t *teller) tell(ctx context.Context, all bool) (ok bool, err error) {
 		}
 	}
 	if n.all {
+		pods, did := podjson.Fit(pods)
+		t.cut(did)
 		answer, err := t.agent.ReplacePods(ctx, pods)
 		t.version = answer.Version
 		return true, err
@@ -105,6 +116,22 @@ func (t *teller) tell(ctx context.Context, all bool) (ok bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// tight tells that pods were cut: beside these there is no room for more.
+func (t *teller) tight() bool { return t.fitted != podjson.Fitted{} }
+
+// cut says that pods are cut, when they are by more than before or no more.
+func (t *teller) cut(did podjson.Fitted) {
+	was := t.fitted
+	t.fitted = did
+	switch {
+	case did.Less > was.Less || did.Left > was.Left:
+		t.log.Warn("this node's pods are more than the agent has room for: of the largest it is told who they are, and of some nothing",
+			"pods", did.Less, "left", did.Left)
+	case did == (podjson.Fitted{}) && did != was:
+		t.log.Info("the agent has room for this node's pods again")
+	}
 }
 
 // unknown tells that the agent does not have the pod, or that it is not the bridge's to take away.

@@ -1,7 +1,9 @@
 package nodepods
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,11 +16,16 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"jettison/api"
+	"jettison/internal/podstore"
 )
 
 // listener is an agent that keeps what it is told.
@@ -177,6 +184,98 @@ func TestAnAgentThatIsAway(t *testing.T) {
 		time.Sleep(lastPause)
 		if got := l.heard(); len(got) == 0 || got[0] != "replace a" {
 			t.Errorf("%v", fmt.Sprint(got))
+		}
+	})
+}
+
+// crowded are pods of one author that no agent has room for whole, and one of somebody else's.
+func crowded(n, labels int) (all []any) {
+	for i := range n {
+		p := pod(fmt.Sprint("big", i))
+		p.Labels = map[string]string{}
+		for l := range labels {
+			p.Labels[fmt.Sprint("l", l)] = strings.Repeat("x", 60)
+		}
+		all = append(all, p)
+	}
+	critical := pod("critical")
+	critical.Spec.Priority = new(int32(2000000000))
+	return append(all, critical)
+}
+
+// takes is an agent that takes pods as the real one does, from a member of the socket's group.
+type takes struct{ store *podstore.Store }
+
+func (a takes) put(pods any, replace bool) (api.PutAnswer, error) {
+	text, err := json.Marshal(pods)
+	if err != nil {
+		return api.PutAnswer{}, err
+	}
+	n, version, err := a.store.Put(bytes.NewReader(text), replace, podstore.ByMember)
+	return api.PutAnswer{Pods: n, Version: version}, err
+}
+
+func (a takes) ReplacePods(_ context.Context, pods any) (api.PutAnswer, error) {
+	return a.put(pods, true)
+}
+func (a takes) PutPods(_ context.Context, pods any) (api.PutAnswer, error) { return a.put(pods, false) }
+func (a takes) DeletePod(_ context.Context, uid string) error {
+	return a.store.Delete(uid, podstore.ByMember)
+}
+
+// However large one author's pods are, the agent is told of everybody's.
+func TestOneAuthorsPodsHideNobodys(t *testing.T) {
+	for name, pods := range map[string][]any{"one that is too large": crowded(1, 16000), "many that are large": crowded(100, 1200)} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			s, a := newStore(nil), takes{podstore.New()}
+			var text strings.Builder
+			told := teller{agent: a, store: s, log: slog.New(slog.NewTextHandler(&text, nil))}
+			var beside sync.WaitGroup
+			beside.Go(func() { told.run(ctx) })
+			must(t, s.Replace(pods, "1"))
+			time.Sleep(together)
+			must(t, s.Add(pod("late")))
+			time.Sleep(apart)
+			synctest.Wait()
+			got := a.store.Snapshot().Pods
+			cancel()
+			beside.Wait()
+			if got["critical"] == nil || got["big0"] == nil || got["late"] == nil {
+				t.Errorf("%s: %d pods are known of %d\n%s", name, len(got), len(pods)+1, text.String())
+			}
+			if n := strings.Count(text.String(), "\n"); n > 1 {
+				t.Errorf("%s: said %d times: %s", name, n, text.String())
+			}
+		})
+	}
+}
+
+// A watch that is refused all the time is said once, and asked for less and less often.
+func TestAWatchThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
+		tries := 0
+		from := &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				tries++
+				return nil, refused
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				tries++
+				return nil, refused
+			},
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var text strings.Builder
+		p := New(Options{From: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+		var beside sync.WaitGroup
+		beside.Go(func() { p.Run(ctx) })
+		time.Sleep(time.Hour)
+		cancel()
+		beside.Wait()
+		if n := strings.Count(text.String(), "broke off"); n != 1 || tries < 20 || tries > 1000 {
+			t.Errorf("said %d times, tried %d times", n, tries)
 		}
 	})
 }

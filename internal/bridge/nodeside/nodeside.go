@@ -48,6 +48,8 @@ type Options struct {
 // Times of the loop.
 const (
 	lookEvery = 10 * time.Second // the agent's state is looked at, and whenever a condition changes
+	// renewEvery is how long one stream of events is followed: an agent that hangs keeps its own open though another has taken its place.
+	renewEvery = 10 * time.Minute
 	// The pauses after what failed double from the first to the last.
 	firstPause, lastPause = time.Second, time.Minute
 )
@@ -66,14 +68,14 @@ type Side struct {
 	wrote time.Time // when the load was
 	sent  map[string]time.Time
 	queue []*v1.Event // garbage collection's, not sent yet
-	away  time.Time   // nothing is asked before then
-	pause time.Duration
-	said  string // what went wrong, as it was said last
+	told  []part
 }
 
 // New makes a Side.
 func New(o Options) *Side {
-	return &Side{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event), sent: map[string]time.Time{}}
+	s := &Side{o: o, wake: make(chan struct{}, 1), found: make(chan *v1.Event), sent: map[string]time.Time{}}
+	s.told = s.parts()
+	return s
 }
 
 // Run tells until its context ends.
@@ -104,7 +106,8 @@ func (s *Side) listen(ctx context.Context) {
 	found, wake, o := s.found, s.wake, s.o // all that it may use here
 	var since uint64
 	for pause := time.Duration(0); ctx.Err() == nil; {
-		_ = o.Agent.Events(ctx, api.EventOptions{Since: since, Follow: true}, func(e api.Event) error {
+		stream, cancel := context.WithTimeout(ctx, renewEvery)
+		_ = o.Agent.Events(stream, api.EventOptions{Since: since, Follow: true}, func(e api.Event) error {
 			since, pause = e.Seq, 0
 			if e.Kind == api.EventCondition {
 				select {
@@ -123,6 +126,7 @@ func (s *Side) listen(ctx context.Context) {
 				return nil
 			}
 		}) // an agent that is away is told of by whoever looks
+		cancel()
 		pause = min(max(2*pause, firstPause), lastPause)
 		sleep(ctx, jittered(pause))
 	}

@@ -222,6 +222,75 @@ func TestConditionsAreTold(t *testing.T) {
 	})
 }
 
+// A bridge that comes to a node whose agent says nothing takes back what the one before it wrote, once, and writes nothing where nothing is.
+func TestConditionsOfABridgeBefore(t *testing.T) {
+	for was, want := range map[string]string{"": "", "MemoryPressure": "MemoryPressure=Unknown"} {
+		during(t, func(w *world) {
+			w.set(func() {
+				w.state = nil
+				if was != "" {
+					w.node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeConditionType(verdict.ConditionPrefix + was), Status: v1.ConditionTrue}}
+				}
+			})
+			time.Sleep(verdict.SilentFor)
+			if got := is(w, func() int { return len(w.asked) }); got > 0 {
+				t.Errorf("too soon: %d", got)
+			}
+			time.Sleep(time.Hour)
+			asked := is(w, func() map[string]int { return w.asked })
+			if got := is(w, w.conditions); got != want || asked["get node"]+asked["patch node"] > 2 || len(asked) > 2 {
+				t.Errorf("%q, asked %v", got, asked)
+			}
+		})
+	}
+}
+
+// What is refused of one part holds up no other: a condition is told at once though no event is taken.
+func TestARefusedEventHoldsUpNoCondition(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.state.Stopped = "it does not help"
+			w.fault = func(what string) error {
+				if strings.HasPrefix(what, "event") {
+					return status(http.StatusForbidden)
+				}
+				return nil
+			}
+		})
+		for i := range uint64(20) { // one of them falls into a pause
+			time.Sleep(7 * time.Minute)
+			w.set(func() {
+				w.state = &api.State{
+					Kubelet: true, Stopped: "it does not help", Conditions: []api.ConditionState{{Type: "MemoryPressure", Status: i%2 == 0}},
+				}
+			})
+			w.events <- api.Event{Seq: i + 1, Time: time.Now(), Kind: api.EventCondition}
+			want := "MemoryPressure=" + map[bool]string{true: "True", false: "False"}[i%2 == 0]
+			if got := is(w, w.conditions); !strings.Contains(got, want) {
+				t.Fatalf("%s, want %s", got, want)
+			}
+		}
+	})
+}
+
+// An API that says when it wants to be asked again is not asked before.
+func TestAnAPIThatAsksForTime(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.state = loaded(50)
+			w.fault = func(string) error { return apierrors.NewTooManyRequests("later", 240) }
+		})
+		time.Sleep(20 * time.Minute)
+		n := 0
+		for _, asked := range is(w, func() map[string]int { return w.asked }) {
+			n += asked
+		}
+		if n < 4 || n > 6 {
+			t.Errorf("it is asked %d times in twenty minutes", n)
+		}
+	})
+}
+
 // Whom it speaks to is said once, and whether they may not understand each other.
 func TestWhomItSpeaksTo(t *testing.T) {
 	for minor, want := range map[int]string{

@@ -14,43 +14,55 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
+// part is one thing that is told.
+type part struct {
+	what  string
+	tell  func(context.Context, time.Time) error
+	away  time.Time // it is not told before then
+	pause time.Duration
+	down  bool // nobody answered it, so nobody is asked before then
+	said  bool // that it fails
+}
+
+// parts are those that there are, in their order.
+func (s *Side) parts() []part {
+	return []part{{what: "conditions", tell: s.conditions}, {what: "load", tell: s.tellLoad}, {what: "events", tell: s.events}}
+}
+
 // tell writes what is due. What fails is told again after a pause that doubles, and holds up the rest if nobody answers.
 func (s *Side) tell(ctx context.Context) {
 	now := time.Now()
-	if now.Before(s.away) {
-		return
-	}
-	failed := ""
-	for _, part := range []struct {
-		what string
-		tell func(context.Context, time.Time) error
-	}{{"conditions", s.conditions}, {"load", s.tellLoad}, {"events", s.events}} {
-		err := part.tell(ctx, now)
-		if err == nil {
+	for i := range s.told {
+		p := &s.told[i]
+		switch {
+		case now.Before(p.away) && p.down:
+			return
+		case now.Before(p.away):
 			continue
 		}
+		err := p.tell(ctx, now)
 		if ctx.Err() != nil {
 			return
 		}
-		if failed = part.what; s.said != failed {
-			s.said = failed
-			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", part.what, "error", err)
+		if p.down = kube.Means(err) == kube.Away; err == nil {
+			p.away, p.pause, p.said = time.Time{}, 0, false
+			continue
 		}
-		if kube.Means(err) == kube.Away {
-			break
+		if !p.said {
+			p.said = true
+			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.what, "error", err)
+		}
+		asked, _ := kube.AskAgain(err)
+		p.pause = min(max(2*p.pause, firstPause), lastPause)
+		if p.away = now.Add(max(jittered(p.pause), asked)); p.down {
+			return
 		}
 	}
-	if failed == "" {
-		s.pause, s.away, s.said = 0, time.Time{}, ""
-		return
-	}
-	s.pause = min(max(2*s.pause, firstPause), lastPause)
-	s.away = now.Add(jittered(s.pause))
 }
 
 // conditions writes those of the node.
 func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
-	if s.state == nil || !s.state.Kubelet {
+	if s.state != nil && !s.state.Kubelet || s.state == nil && now.Sub(s.heard) <= verdict.SilentFor {
 		return nil
 	}
 	if s.node == nil {

@@ -39,10 +39,13 @@ type NodeOptions struct {
 }
 
 // NodeConditions are those that the node's status should have by now and does not: nil where nothing is to be written. was are those that
-// it has, s what the agent has said last and heard when; a nil s: nothing yet. Where there is no kubelet nothing is written: conditions
-// that are fresh beside a node that nobody vouches for would pretend that it is looked after.
+// it has, s what the agent has said last and heard when; a nil s: nothing, since then. Where there is no kubelet nothing is written:
+// conditions that are fresh beside a node that nobody vouches for would pretend that it is looked after.
 func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeCondition, o NodeOptions) []v1.NodeCondition {
-	if s == nil || !s.Kubelet {
+	switch {
+	case s == nil:
+		return forsaken(now, heard, was)
+	case !s.Kubelet:
 		return nil
 	}
 	var out []v1.NodeCondition
@@ -57,7 +60,8 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 			due = true
 		default:
 			c.LastTransitionTime = before.LastTransitionTime
-			due = due || before.Reason != c.Reason || now.Sub(before.LastHeartbeatTime.Time) >= HeartbeatEvery
+			since := now.Sub(before.LastHeartbeatTime.Time)
+			due = due || before.Reason != c.Reason || since >= HeartbeatEvery || since < 0 // the clock was set back
 		}
 		out = append(out, c)
 	}
@@ -67,12 +71,36 @@ func NodeConditions(now time.Time, s *api.State, heard time.Time, was []v1.NodeC
 	return out
 }
 
+// forsaken are conditions of a bridge before this one, to which the agent has said nothing yet: they are taken back once, for what they
+// say may be over for long. It is not known whether there is a kubelet, so no other is written.
+func forsaken(now, heard time.Time, was []v1.NodeCondition) (out []v1.NodeCondition) {
+	if now.Sub(heard) <= SilentFor {
+		return nil
+	}
+	for _, kind := range conditions {
+		c := conditionOf(was, ConditionPrefix+kind)
+		if c == nil || c.Status == v1.ConditionUnknown {
+			continue
+		}
+		at := metav1.NewTime(now.Truncate(time.Second))
+		out = append(out, v1.NodeCondition{
+			Type: c.Type, Status: v1.ConditionUnknown, Reason: reasonUnknown, Message: silent(heard), LastHeartbeatTime: at, LastTransitionTime: at,
+		})
+	}
+	return out
+}
+
+// silent says that the agent is.
+func silent(since time.Time) string {
+	return "jettison on this node has said nothing since " + since.UTC().Format(time.RFC3339)
+}
+
 // judgeCondition says what a condition is, and why.
 func judgeCondition(
 	now time.Time, s *api.State, heard time.Time, kind v1.NodeConditionType, o NodeOptions,
 ) (status v1.ConditionStatus, reason, message string) {
 	if now.Sub(heard) > SilentFor {
-		return v1.ConditionUnknown, reasonUnknown, "jettison on this node has said nothing since " + heard.UTC().Format(time.RFC3339)
+		return v1.ConditionUnknown, reasonUnknown, silent(heard)
 	}
 	for _, c := range s.Conditions {
 		if string(c.Type) == string(kind) && c.Status {
@@ -80,7 +108,7 @@ func judgeCondition(
 		}
 	}
 	for _, e := range s.Evicted {
-		if conditionFor(e.Signal) == kind && now.Sub(e.Time) < o.Period {
+		if since := now.Sub(e.Time); conditionFor(e.Signal) == kind && since < o.Period && since > -o.Period { // else the clock was set back
 			return v1.ConditionTrue, reasonEvicted, "jettison has evicted a pod of this node for " + string(e.Signal)
 		}
 	}

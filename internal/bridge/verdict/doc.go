@@ -6,7 +6,7 @@
 //	patch.go      Patch: what of a pod's status is written for it
 //	event.go      the events of a record
 //	finding.go    events of what else the agent found
-//	name.go       names of events, by which nothing is said twice
+//	name.go       names of events, by which nothing is said twice; when a record began, by its ID
 //	condition.go  conditions of the node
 //	load.go       what is told of the node's load
 package verdict

@@ -105,8 +105,8 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []
 
 // Lost is the event that records are missing: of evictions up to one's ID nothing can be said. nil: that was too long ago.
 func Lost(now time.Time, node string, gap *api.RecordsGap) *v1.Event {
-	at, err := time.Parse("20060102T150405", gap.Until[:min(len(gap.Until), 15)]) // an ID begins with its time
-	if err != nil {
+	at, ok := BeganAt(gap.Until)
+	if !ok {
 		at = now
 	}
 	if now.Sub(at) > EventsFor {

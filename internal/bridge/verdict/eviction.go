@@ -72,7 +72,7 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod) Verdict {
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 		return judgeTerminal(r, pod, ours)
 	}
-	if until := takenBackUntil(r); ours && now.Before(until) {
+	if until := takenBackUntil(r); ours && !passed(now, until, TakenBackFor) {
 		return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
 	}
 	if name := outlived(r, pod); name != "" {
@@ -172,7 +172,12 @@ func gone(now time.Time, r *api.Record) (gone bool, at time.Time) {
 		at = r.Began.Time
 	}
 	at = at.Add(UncleanFor)
-	return !now.Before(at), at
+	return passed(now, at, UncleanFor), at
+}
+
+// passed tells that an instant has, which was to come within a while when it was set: a clock that was set back since does not put it off.
+func passed(now, at time.Time, within time.Duration) bool {
+	return !now.Before(at) || at.Sub(now) > within
 }
 
 // takenBackUntil is when a pod is no longer left to its kubelet; zero: at no time is it.

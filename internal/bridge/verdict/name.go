@@ -21,3 +21,10 @@ func eventName(object string, parts ...string) string {
 func bucket(at time.Time) string {
 	return strconv.FormatInt(at.Unix()/int64(FindingsEvery/time.Second), 36)
 }
+
+// BeganAt is when the eviction of a record began, to the second, by the record's ID, which begins with it. !ok: this does not.
+func BeganAt(id string) (at time.Time, ok bool) {
+	const layout = "20060102T150405"
+	at, err := time.Parse(layout, id[:min(len(id), len(layout))])
+	return at, err == nil
+}

@@ -11,6 +11,7 @@
 //	bounds.go    how much of a client's pod the gate looks at
 //	quantity.go  ParseQuantity
 //	trim.go      Trim: what is kept; Size: how much memory it takes
+//	fit.go       Fit: all of a node's pods, in bounded memory
 package podjson
 
 import (

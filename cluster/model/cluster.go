@@ -125,6 +125,12 @@ func (c *Cluster) Namespace(name string) labels.Set {
 	return labels.Set{v1.LabelMetadataName: name}
 }
 
+// Known reports whether a namespace is one of the objects.
+func (c *Cluster) Known(namespace string) bool {
+	_, ok := c.spaces[namespace]
+	return ok
+}
+
 // In are the pods of a namespace that are on a node and have not ended.
 func (c *Cluster) In(namespace string) (out []*Pod) {
 	for _, p := range c.pods[namespace] {

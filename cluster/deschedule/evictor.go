@@ -38,6 +38,7 @@ type evictor struct {
 	namespaces labels.Selector // nil: any
 	nodes      []*model.Node   // that nodeFit may use
 	replicas   map[types.UID]uint
+	noted      bool // whom it keeps
 }
 
 func newEvictor(p *planner, profile *Profile) (*evictor, error) {
@@ -304,6 +305,10 @@ func asksForMore(s labels.Selector) bool {
 
 // protect notes all pods on the nodes that are looked at which the evictor keeps.
 func (r *run) protect() {
+	if r.evictor.noted {
+		return
+	}
+	r.evictor.noted = true
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
 			if why := r.evictor.keeps(p); why != "" {

@@ -5,6 +5,7 @@ SHELL := /bin/sh
 KERNEL ?= 6.12
 COUNT ?= 1
 RUN ?= .
+CLUSTERS ?= 2000
 OVERLAY ?= containerd
 DEB_ARCHES ?= amd64 arm64
 FUZZTIME ?= 60s
@@ -28,7 +29,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises smoke
+.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -52,6 +53,9 @@ e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RU
 
 scrapes: ## have metrics-server's client and Prometheus' parser read the agent's metrics; fetches 58 MB of modules, once
 	cd e2e/metricsserver && go vet ./... && go test ./...
+
+oracle: ## ask those whom jettison-cluster replaces the same questions: make oracle [CLUSTERS=2000]; fetches modules, once
+	cd e2e/descheduler && go vet ./... && JETTISON_CLUSTERS=$(CLUSTERS) go test -count=1 -v -timeout 60m ./...
 
 e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
 	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m

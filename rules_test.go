@@ -51,8 +51,9 @@ var mayImport = map[string][]string{
 	"deploy/oci":                  {"deploy/oci"},
 	"deploy/render":               {},
 	"e2e":                         {"e2e/", "api", "deploy/oci"},
-	"e2e/cluster/bridges":         {"internal/bridge"},                   // many of them in one process
-	"e2e/ui":                      {"e2e/", "api", "stats", "internal/"}, // a module of its own: it opens the page over the agent's own handlers
+	"e2e/cluster/bridges":         {"internal/bridge"},                    // many of them in one process
+	"e2e/descheduler":             {"cluster/", "internal/deschedpolicy"}, // a module of its own: it links the descheduler
+	"e2e/ui":                      {"e2e/", "api", "stats", "internal/"},  // a module of its own: it opens the page over the agent's own handlers
 }
 
 // pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.

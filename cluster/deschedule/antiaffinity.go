@@ -14,10 +14,7 @@ func antiAffinity(r *run, args any) {
 	among := func(p *model.Pod) bool { return wanted(p) && r.looked[p.Node] }
 nodes:
 	for _, n := range r.nodes {
-		for _, p := range sorted(running(n), firstToGo) {
-			if !wanted(p) {
-				continue
-			}
+		for _, p := range leaving(n, func(p *model.Pod) bool { return !p.Ended && p.Repels() && wanted(p) }) {
 			other := r.cluster.Offends(p, among)
 			if other == nil || !r.may(p) || !r.fits(p) {
 				continue

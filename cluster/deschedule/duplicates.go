@@ -1,8 +1,8 @@
 package deschedule
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -14,42 +14,69 @@ import (
 // group is pods that do the same: of one owner, with the same images. A pod of several owners is in the group of all of them together, so
 // it counts once.
 type group struct {
-	key    string
+	key    sameness
 	byNode map[*model.Node][]*model.Pod
 	count  int
 }
 
+// sameness is the same for pods of one namespace with the same owners and images: the first of each, sorted, and the others.
+type sameness struct{ namespace, kind, owner, image, others string }
+
 // duplicates evicts pods of one owner of which a node has more than its share, where another node has less.
 func duplicates(r *run, args any) {
 	a := args.(*RemoveDuplicatesArgs)
-	groups := map[string]*group{}
+	alike := map[sameness][]*model.Pod{} // node by node
 	for _, n := range r.nodes {
-		for _, p := range running(n) {
-			if len(p.OwnerReferences) == 0 || !a.Namespaces.match(p.Namespace) || ownerKind(p, a.ExcludeOwnerKinds) {
+		for _, p := range n.Pods {
+			if p.Ended || len(p.OwnerReferences) == 0 || !a.Namespaces.match(p.Namespace) || ownerKind(p, a.ExcludeOwnerKinds) ||
+				r.evictor.keeps(p) != "" {
 				continue
 			}
-			if r.evictor.keeps(p) != "" || r.evictor.late(p) != "" {
-				continue
-			}
-			key := sameness(p)
-			g := groups[key]
-			if g == nil {
-				g = &group{key: key, byNode: map[*model.Node][]*model.Pod{}}
-				groups[key] = g
-			}
-			g.byNode[n] = append(g.byNode[n], p)
-			g.count++
+			key := samenessOf(p)
+			alike[key] = append(alike[key], p)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		if r.thin(groups[key]) == full {
+	var groups []*group
+	for key, pods := range alike {
+		if company(pods) { // only of these the evictor is asked what it is asked last, which takes long
+			groups = append(groups, r.group(key, pods))
+		}
+	}
+	slices.SortFunc(groups, func(a, b *group) int { return a.key.compare(b.key) })
+	for _, g := range groups {
+		if r.thin(g) == full {
 			return
 		}
 	}
 }
 
-// sameness is the same for pods of one namespace with the same owners and images.
-func sameness(p *model.Pod) string {
+// company reports whether two of some pods, which are listed node by node, are on the same node.
+func company(pods []*model.Pod) bool {
+	for i := 1; i < len(pods); i++ {
+		if pods[i].Node == pods[i-1].Node {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) group(key sameness, pods []*model.Pod) *group {
+	g := &group{key: key, byNode: map[*model.Node][]*model.Pod{}}
+	for _, p := range pods {
+		if r.evictor.late(p) == "" {
+			g.byNode[p.Node] = append(g.byNode[p.Node], p)
+			g.count++
+		}
+	}
+	return g
+}
+
+func samenessOf(p *model.Pod) sameness {
+	out := sameness{namespace: p.Namespace}
+	if len(p.OwnerReferences) == 1 && len(p.Spec.Containers) == 1 { // as of most pods: there is nothing to sort
+		out.kind, out.owner, out.image = p.OwnerReferences[0].Kind, p.OwnerReferences[0].Name, p.Spec.Containers[0].Image
+		return out
+	}
 	var owners, images []string
 	for _, o := range p.OwnerReferences {
 		owners = append(owners, o.Kind+"/"+o.Name)
@@ -59,7 +86,13 @@ func sameness(p *model.Pod) string {
 	}
 	slices.Sort(owners)
 	slices.Sort(images)
-	return p.Namespace + " " + strings.Join(owners, ",") + " " + strings.Join(images, "#")
+	out.others = strings.Join(owners, ",") + " " + strings.Join(images, "#")
+	return out
+}
+
+func (s sameness) compare(other sameness) int {
+	return cmp.Or(strings.Compare(s.namespace, other.namespace), strings.Compare(s.kind, other.kind), strings.Compare(s.owner, other.owner),
+		strings.Compare(s.image, other.image), strings.Compare(s.others, other.others))
 }
 
 // thin evicts what is more than a node's share.
@@ -70,18 +103,18 @@ func (r *run) thin(g *group) outcome {
 	}
 	share := (g.count + targets - 1) / targets
 	here := func(n *model.Node) (count int) {
-		for _, p := range running(n) {
-			if sameness(p) == g.key && r.evictor.keeps(p) == "" {
+		for _, p := range n.Pods {
+			if !p.Ended && samenessOf(p) == g.key && r.evictor.keeps(p) == "" {
 				count++
 			}
 		}
 		return count
 	}
 	for _, n := range r.nodes {
-		pods := sorted(g.byNode[n], func(a, b *model.Pod) int { return firstToGo(b, a) }) // the one that is best kept first
-		if len(pods) < 2 || len(pods) <= share {
+		if len(g.byNode[n]) < 2 || len(g.byNode[n]) <= share {
 			continue
 		}
+		pods := sorted(g.byNode[n], func(a, b *model.Pod) int { return firstToGo(b, a) }) // the one that is best kept first
 		for _, p := range pods[share:] {
 			w := &wish{
 				pod:    p,

@@ -38,6 +38,19 @@ type wish struct {
 	undone string
 }
 
+// mostAgainst is how many nodes or domains an eviction is told to have been weighed against: of thousands nobody reads all.
+const mostAgainst = 10
+
+// weigh tells what a wish is weighed against: the first of so many, and how many more there are.
+func (w *wish) weigh(count int, line func(i int) string) {
+	for i := range min(count, mostAgainst) {
+		w.against = append(w.against, line(i))
+	}
+	if count > mostAgainst {
+		w.against = append(w.against, fmt.Sprintf("and %d more", count-mostAgainst))
+	}
+}
+
 // evict does what a strategy wishes, if no rule is against it.
 func (r *run) evict(w *wish) outcome {
 	pod := w.pod
@@ -50,14 +63,15 @@ func (r *run) evict(w *wish) outcome {
 	if by, ok := r.planner.kept[pod.Key()]; ok {
 		return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
 	}
-	to := r.cluster.Place(pod, r.packing, w.helps)
-	if w.helps != nil && to == nil {
-		if other, why := r.cluster.Fits(pod, r.cluster.Nodes); other == nil {
-			return r.skip(pod, "no other node takes its successor: %s", why)
+	var to *model.Node
+	if w.helps != nil {
+		if to = r.cluster.Place(pod, r.packing, w.helps); to == nil {
+			if other, why := r.cluster.Fits(pod, r.cluster.Nodes); other == nil {
+				return r.skip(pod, "no other node takes its successor: %s", why)
+			}
+			return r.skip(pod, "no node that takes its successor would be better: %s", w.undone)
 		}
-		return r.skip(pod, "no node that takes its successor would be better: %s", w.undone)
 	}
-	successor := r.successor(pod, to)
 	if out := r.limits(pod); out != evicted {
 		return out
 	}
@@ -65,6 +79,10 @@ func (r *run) evict(w *wish) outcome {
 		return r.skip(pod, "%s", refused)
 	}
 	r.count(pod)
+	if w.helps == nil {
+		to = r.cluster.Place(pod, r.packing, nil)
+	}
+	successor := r.successor(pod, to)
 	r.planner.evictions = append(r.planner.evictions, Eviction{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName, Profile: r.profile.Name, Strategy: r.strategy,
 		Reason: w.reason, Against: w.against, Pod: pod.Pod,

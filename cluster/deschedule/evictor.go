@@ -38,6 +38,7 @@ type evictor struct {
 	namespaces labels.Selector // nil: any
 	nodes      []*model.Node   // that nodeFit may use
 	replicas   map[types.UID]uint
+	noted      bool // whom it keeps
 }
 
 func newEvictor(p *planner, profile *Profile) (*evictor, error) {
@@ -230,7 +231,7 @@ func (e *evictor) claims(p *model.Pod) string {
 		if claim == nil {
 			return fmt.Sprintf("its claim %s is not known, and so may be of a protected storage class", v.ClaimName)
 		}
-		if claim.Spec.StorageClassName == nil {
+		if class := claim.Spec.StorageClassName; class == nil || *class == "" {
 			return fmt.Sprintf("its claim %s names no storage class, and so may be of a protected one", v.ClaimName)
 		}
 		if slices.Contains(classes, *claim.Spec.StorageClassName) {
@@ -278,7 +279,11 @@ func (e *evictor) arguments(p *model.Pod) string {
 
 // late says why a pod that may be evicted is not after all: the evictor's PreEvictionFilter, which is asked last.
 func (e *evictor) late(p *model.Pod) string {
-	if e.namespaces != nil && !e.namespaces.Matches(e.cluster.Namespace(p.Namespace)) {
+	switch {
+	case e.namespaces == nil:
+	case !e.cluster.Known(p.Namespace) && asksForMore(e.namespaces):
+		return "its namespace is not known, and with it whether its labels match the evictor's namespaceLabelSelector"
+	case !e.namespaces.Matches(e.cluster.Namespace(p.Namespace)):
 		return "its namespace does not match the evictor's namespaceLabelSelector"
 	}
 	if e.args.NodeFit {
@@ -292,8 +297,18 @@ func (e *evictor) late(p *model.Pod) string {
 	return ""
 }
 
+// asksForMore reports whether a selector asks for more labels of a namespace than that which every one has by its name.
+func asksForMore(s labels.Selector) bool {
+	requirements, _ := s.Requirements()
+	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != v1.LabelMetadataName })
+}
+
 // protect notes all pods on the nodes that are looked at which the evictor keeps.
 func (r *run) protect() {
+	if r.evictor.noted {
+		return
+	}
+	r.evictor.noted = true
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
 			if why := r.evictor.keeps(p); why != "" {

@@ -57,6 +57,8 @@ func TestEvictorCases(t *testing.T) {
 		{"EF22", some(pod("p", "n1", own, claims("foo"))), &DefaultEvictorArgs{IgnorePvcPods: true}, false, nil},
 		{"EF23", some(pod("p", "n1", own, claims("foo"))), pvc("standard"), false, nil},
 		{"EF25", some(pod("p", "n1", own, claims("missing"))), pvc("protected"), false, nil},
+		{"a claim without a class", some(pod("p", "n1", own, claims("none"))), pvc("protected"), false, nil},
+		{"a claim of the class of none", some(pod("p", "n1", own, claims("empty"))), pvc("protected"), false, nil},
 		{"EF26", some(pod("p", "n1", own, label("app", "foo"))), &DefaultEvictorArgs{IgnorePodsWithoutPDB: true}, false, nil},
 		{"EF28", some(pod("p", "n1", own, resources)), &DefaultEvictorArgs{PodProtections: PodProtections{ExtraEnabled: []string{PodsWithResourceClaims}}},
 			false, nil},
@@ -83,8 +85,10 @@ func judge(t *testing.T, args *DefaultEvictorArgs, nodes []*v1.Node, pods []*v1.
 	c := plan{evictor: args}
 	s := &Snapshot{}
 	s.Nodes, s.Pods = nodes, pods
-	s.Claims = []*v1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foo"},
-		Spec: v1.PersistentVolumeClaimSpec{StorageClassName: new("standard")}}}
+	for name, class := range map[string]*string{"foo": new("standard"), "none": nil, "empty": new("")} {
+		s.Claims = append(s.Claims, &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec: v1.PersistentVolumeClaimSpec{StorageClassName: class}})
+	}
 	p, err := newPlanner(c.policy(t), s, t0, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +114,18 @@ func TestPreEvictionCases(t *testing.T) {
 	small := cluster(node("n1"), sized("n2", 10, 16, 10), sized("n3", 10, 16, 10))
 	if _, late := judge(t, &DefaultEvictorArgs{NodeFit: true}, small, some(pod("p", "n1", request("cpu", 12), request("memory", 8)))); late == "" {
 		t.Error("EF32: fits")
+	}
+}
+
+// A namespace that is not among the objects has labels that nobody knows: a selector that asks for them does not let its pods go.
+func TestAPodOfANamespaceThatIsNotKnownStays(t *testing.T) {
+	free := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "protected", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	if _, late := judge(t, &DefaultEvictorArgs{NamespaceLabelSelector: free}, two(), some(pod("p", "n1"))); !strings.Contains(late, "not known") {
+		t.Errorf("got %q", late)
+	}
+	named := &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: "default"}}
+	if _, late := judge(t, &DefaultEvictorArgs{NamespaceLabelSelector: named}, two(), some(pod("p", "n1"))); late != "" {
+		t.Errorf("by its name, which every namespace has as a label: %q", late)
 	}
 }
 

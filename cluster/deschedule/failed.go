@@ -17,10 +17,7 @@ func failedPods(r *run, args any) {
 	wanted := a.filter()
 nodes:
 	for _, n := range r.nodes {
-		for _, p := range sorted(n.Pods, firstToGo) {
-			if p.Status.Phase != v1.PodFailed || !wanted(p) {
-				continue
-			}
+		for _, p := range leaving(n, func(p *model.Pod) bool { return p.Status.Phase == v1.PodFailed && wanted(p) }) {
 			why := a.why(p, r.now)
 			if why == "" || !r.may(p) || !r.fits(p) {
 				continue

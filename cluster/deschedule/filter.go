@@ -39,23 +39,13 @@ func (s *Selected) filter() func(*model.Pod) bool {
 	}
 }
 
-// running are the pods on a node that have not ended.
-func running(n *model.Node) (out []*model.Pod) {
-	for _, p := range n.Pods {
-		if !p.Ended {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 func ownerKind(p *model.Pod, kinds []string) bool {
 	return slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return slices.Contains(kinds, o.Kind) })
 }
 
-// statuses of a pod's containers, and of others where they count too.
-func statuses(p *model.Pod, init, ephemeral bool) (out []v1.ContainerStatus) {
-	out = append(out, p.Status.ContainerStatuses...)
+// statuses of a pod's containers, and of others where they count too. They are the pod's own where there are no others.
+func statuses(p *model.Pod, init, ephemeral bool) []v1.ContainerStatus {
+	out := slices.Clip(p.Status.ContainerStatuses)
 	if init {
 		out = append(out, p.Status.InitContainerStatuses...)
 	}

@@ -47,9 +47,9 @@ func lowNodeUtilization(r *run, args any) {
 				helps:  func(to *model.Node) bool { return to != from && m.takes(to, p) },
 				undone: "they would be over targetThresholds with it",
 			}
-			for _, n := range under {
-				w.against = append(w.against, fmt.Sprintf("%s is under thresholds: %s", n.Name, m.percents(n, low, false)))
-			}
+			w.weigh(len(under), func(i int) string {
+				return fmt.Sprintf("%s is under thresholds: %s", under[i].Name, m.percents(under[i], low, false))
+			})
 			return w
 		},
 	}

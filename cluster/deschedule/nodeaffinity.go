@@ -24,10 +24,9 @@ func nodeAffinity(r *run, args any) {
 func (r *run) affine(wanted func(*model.Pod) bool, judge func(*model.Pod) *wish) outcome {
 nodes:
 	for _, n := range r.nodes {
-		for _, p := range sorted(running(n), firstToGo) {
-			if !wanted(p) || p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
-				continue
-			}
+		for _, p := range leaving(n, func(p *model.Pod) bool {
+			return !p.Ended && p.Spec.Affinity != nil && p.Spec.Affinity.NodeAffinity != nil && wanted(p)
+		}) {
 			w := judge(p)
 			if w == nil || !r.may(p) || !r.fits(p) {
 				continue

@@ -14,7 +14,16 @@ import (
 // firstToGo orders pods: the lowest priority first (none before any), then BestEffort, Burstable, Guaranteed, then those that do not ask to
 // stay (pkg/descheduler/pod/pods.go, 0.36.0). Equals have an order of this project's: the youngest first, then by name.
 func firstToGo(a, b *model.Pod) int {
-	return cmp.Or(byPriority(a, b), cmp.Compare(class(a.Pod), class(b.Pod)), cmp.Compare(asks(a), asks(b)), youngest(a, b))
+	if c := byPriority(a, b); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(class(a.Pod), class(b.Pod)); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(asks(a), asks(b)); c != 0 {
+		return c
+	}
+	return youngest(a, b)
 }
 
 func byPriority(a, b *model.Pod) int {
@@ -38,12 +47,26 @@ func asks(p *model.Pod) int {
 }
 
 func youngest(a, b *model.Pod) int {
-	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Key(), b.Key()))
+	if c := b.CreationTimestamp.Compare(a.CreationTimestamp.Time); c != 0 {
+		return c
+	}
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 func sorted(pods []*model.Pod, by func(a, b *model.Pod) int) []*model.Pod {
 	out := slices.Clone(pods)
 	slices.SortFunc(out, by)
+	return out
+}
+
+// leaving are those pods on a node that are asked for, the first to go first.
+func leaving(n *model.Node, asked func(*model.Pod) bool) (out []*model.Pod) {
+	for _, p := range n.Pods {
+		if asked(p) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, firstToGo)
 	return out
 }
 

@@ -32,6 +32,8 @@ type planner struct {
 	perOwner     map[types.UID]time.Time // the last eviction of one of its pods
 	capped       bool                    // a limit or a pause has kept a pod: there may be more to do later
 
+	before map[string]Load // of what the plan begins with
+
 	use   *use                     // real use; nil: there are no figures
 	ended map[*run]map[string]uint // evictions of a run by node
 
@@ -151,7 +153,11 @@ func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]stri
 			p.looked[n] = true
 		}
 	}
-	return p, p.build()
+	if err := p.build(); err != nil {
+		return nil, err
+	}
+	p.before = loads(p.cluster, p.named())
+	return p, nil
 }
 
 // pending counts evictions that were asked for and go on in the background against the limits.
@@ -245,8 +251,7 @@ func (p *planner) result() *Result {
 	slices.SortFunc(out.Skipped, func(a, b Skip) int {
 		return strings.Compare(a.Namespace+"\x00"+a.Name, b.Namespace+"\x00"+b.Name)
 	})
-	named := p.named()
-	out.Before, out.After = loads(model.New(&p.input.Objects), named), loads(p.cluster, named)
+	out.Before, out.After = p.before, loads(p.cluster, p.named())
 	return out
 }
 

@@ -36,8 +36,9 @@ nodes:
 }
 
 func (a *TooManyRestartsArgs) restarts(p *model.Pod) (sum int64) {
-	for _, c := range statuses(p, a.IncludingInitContainers, false) {
-		sum += int64(c.RestartCount)
+	containers := statuses(p, a.IncludingInitContainers, false)
+	for i := range containers {
+		sum += int64(containers[i].RestartCount)
 	}
 	return sum
 }

@@ -19,8 +19,8 @@ func topologySpread(r *run, args any) {
 	spaces := map[string][]*model.Constraint{}
 	seen := map[string]bool{}
 	for _, n := range r.nodes {
-		for _, p := range running(n) {
-			if !wanted(p) {
+		for _, p := range n.Pods {
+			if p.Ended || !wanted(p) {
 				continue
 			}
 			for _, k := range p.Constraints() {
@@ -100,14 +100,12 @@ func (s *spreading) move(domains map[string]int) outcome {
 
 // candidates are the pods of a domain that may go: first those that no selector or affinity ties to nodes, then the first to go.
 func (s *spreading) candidates(domain string) (out []*model.Pod) {
-	for _, n := range s.nodes {
-		if at, ok := s.k.Domain(n); !ok || at != domain || s.full[n] {
+	for _, p := range s.cluster.Counted(s.namespace, s.k) {
+		if at, ok := s.k.Domain(p.Node); !ok || at != domain || !s.looked[p.Node] || s.full[p.Node] {
 			continue
 		}
-		for _, p := range running(n) {
-			if p.Namespace == s.namespace && !s.tried[p] && s.k.Counts(p) && s.wanted(p) && s.may(p) && s.fits(p) {
-				out = append(out, p)
-			}
+		if !s.tried[p] && s.wanted(p) && s.may(p) && s.fits(p) {
+			out = append(out, p)
 		}
 	}
 	tied := func(p *model.Pod) int {
@@ -126,9 +124,8 @@ func (s *spreading) wish(p *model.Pod, domain string, domains map[string]int, le
 		reason: fmt.Sprintf("%s=%s has %d pods of its spread constraint, the least is %d, maxSkew %d", s.k.Key, domain, domains[domain], least,
 			s.k.MaxSkew),
 	}
-	for _, name := range slices.Sorted(maps.Keys(domains)) {
-		w.against = append(w.against, fmt.Sprintf("%s=%s: %d", s.k.Key, name, domains[name]))
-	}
+	names := slices.Sorted(maps.Keys(domains))
+	w.weigh(len(names), func(i int) string { return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i], domains[names[i]]) })
 	if s.fit {
 		w.helps = func(to *model.Node) bool {
 			at, ok := s.k.Domain(to)

@@ -15,10 +15,10 @@ func nodeTaints(r *run, args any) {
 	wanted := a.filter()
 nodes:
 	for _, n := range r.nodes {
-		for _, p := range sorted(running(n), firstToGo) {
-			if !wanted(p) {
-				continue
-			}
+		if !slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool { return a.counts(&t) }) {
+			continue
+		}
+		for _, p := range leaving(n, func(p *model.Pod) bool { return !p.Ended && wanted(p) }) {
 			t := model.Untolerated(n.Node, p.Spec.Tolerations, a.counts)
 			if t == nil || !r.may(p) || !r.fits(p) {
 				continue

@@ -258,7 +258,7 @@ func (r *run) drain(d *drain) {
 	d.open(d.to)
 nodes:
 	for _, n := range d.from {
-		pods := slices.DeleteFunc(sorted(running(n), firstToGo), func(p *model.Pod) bool { return !d.wanted(p) || !r.may(p) })
+		pods := leaving(n, func(p *model.Pod) bool { return !p.Ended && d.wanted(p) && r.may(p) })
 		for _, p := range pods {
 			if !d.goesOn(n) || d.exhausted() != "" {
 				break

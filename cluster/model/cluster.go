@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,9 +27,12 @@ type Cluster struct {
 	byName  map[string]*Node
 	spaces  map[string]labels.Set // labels of namespaces that are known
 	pods    map[string][]*Pod     // by namespace
-	anti    []*Pod                // with required anti-affinity
+	anti    map[about][]*Pod      // with required anti-affinity, by what it is about
 	claims  map[string]*v1.PersistentVolumeClaim
 	volumes map[string]*v1.PersistentVolume
+
+	index   index
+	domains map[string]int // how many domains nodes make, by what a constraint says of nodes
 }
 
 // Node is a node and the pods on it.
@@ -48,11 +52,12 @@ type Pod struct {
 	// Replaces is the pod of the snapshot in whose place this one was made in a plan; nil: this one is in the snapshot.
 	Replaces *Pod
 
-	Requests []Amount
-	required nodeaffinity.RequiredNodeAffinity
-	anti     []term
-	affinity []term
-	spread   []*Constraint
+	Requests  []Amount
+	required  nodeaffinity.RequiredNodeAffinity
+	preferred *nodeaffinity.PreferredSchedulingTerms // nil: it prefers none
+	anti      []term
+	affinity  []term
+	spread    []*Constraint
 }
 
 // Key is namespace/name.
@@ -62,7 +67,8 @@ func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 func New(o *Objects) *Cluster {
 	c := &Cluster{
 		byName: make(map[string]*Node, len(o.Nodes)), spaces: make(map[string]labels.Set, len(o.Namespaces)), pods: map[string][]*Pod{},
-		claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
+		anti: map[about][]*Pod{}, claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
+		domains: map[string]int{},
 	}
 	for _, n := range o.Nodes {
 		if c.byName[n.Name] == nil {
@@ -80,11 +86,18 @@ func New(o *Objects) *Cluster {
 	for _, v := range o.Volumes {
 		c.volumes[v.Name] = v
 	}
-	pods := slices.Clone(o.Pods)
-	slices.SortStableFunc(pods, byKey)
-	for i, p := range pods {
-		if i == 0 || byKey(pods[i-1], p) != 0 {
-			c.Put(c.Pod(p), c.byName[p.Spec.NodeName])
+	bySpace := map[string][]*v1.Pod{}
+	for _, p := range o.Pods {
+		bySpace[p.Namespace] = append(bySpace[p.Namespace], p)
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(bySpace)) {
+		pods := bySpace[namespace]
+		slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
+		c.pods[namespace] = make([]*Pod, 0, len(pods))
+		for i, p := range pods {
+			if i == 0 || pods[i-1].Name != p.Name {
+				c.Put(c.Pod(p), c.byName[p.Spec.NodeName])
+			}
 		}
 	}
 	return c
@@ -101,6 +114,10 @@ func (c *Cluster) Pod(p *v1.Pod) *Pod {
 		Requests: requests(p), required: nodeaffinity.GetRequiredNodeAffinity(p),
 	}
 	if a := p.Spec.Affinity; a != nil {
+		if n := a.NodeAffinity; n != nil && len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
+			// One that cannot be read prefers none.
+			pod.preferred, _ = nodeaffinity.NewPreferredSchedulingTerms(n.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
 		if a.PodAntiAffinity != nil {
 			pod.anti = terms(p, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
@@ -125,10 +142,16 @@ func (c *Cluster) Namespace(name string) labels.Set {
 	return labels.Set{v1.LabelMetadataName: name}
 }
 
-// In are the pods of a namespace that are on a node and have not ended.
-func (c *Cluster) In(namespace string) (out []*Pod) {
-	for _, p := range c.pods[namespace] {
-		if p.Node != nil && !p.Ended {
+// Known reports whether a namespace is one of the objects.
+func (c *Cluster) Known(namespace string) bool {
+	_, ok := c.spaces[namespace]
+	return ok
+}
+
+// Counted are the pods of a namespace that are on a node and that a constraint counts.
+func (c *Cluster) Counted(namespace string, k *Constraint) (out []*Pod) {
+	for _, p := range c.selected(namespace, &k.pick) {
+		if p.Node != nil && k.Counts(p) {
 			out = append(out, p)
 		}
 	}
@@ -137,18 +160,20 @@ func (c *Cluster) In(namespace string) (out []*Pod) {
 
 // Pods are all pods, those on no node included, by namespace and name.
 func (c *Cluster) Pods() (out []*Pod) {
-	for _, pods := range c.pods {
-		out = append(out, pods...)
+	for _, namespace := range slices.Sorted(maps.Keys(c.pods)) {
+		from := len(out)
+		out = append(out, c.pods[namespace]...)
+		slices.SortFunc(out[from:], func(a, b *Pod) int { return strings.Compare(a.Name, b.Name) })
 	}
-	slices.SortFunc(out, func(a, b *Pod) int { return byKey(a.Pod, b.Pod) })
 	return out
 }
 
 // Put puts a pod on a node; nil: it waits for one.
 func (c *Cluster) Put(p *Pod, n *Node) {
 	c.pods[p.Namespace] = append(c.pods[p.Namespace], p)
-	if len(p.anti) > 0 {
-		c.anti = append(c.anti, p)
+	c.index.put(p)
+	for _, what := range p.repels() {
+		c.anti[what] = append(c.anti[what], p)
 	}
 	p.Node = n
 	if n != nil {
@@ -161,14 +186,18 @@ func (c *Cluster) Put(p *Pod, n *Node) {
 func (c *Cluster) Remove(p *Pod) {
 	if n := p.Node; n != nil {
 		n.count(p, -1)
-		n.Pods = slices.DeleteFunc(n.Pods, func(other *Pod) bool { return other == p })
+		n.Pods = without(n.Pods, p)
 	}
-	drop := func(other *Pod) bool { return other == p }
-	c.pods[p.Namespace] = slices.DeleteFunc(c.pods[p.Namespace], drop)
-	if len(p.anti) > 0 {
-		c.anti = slices.DeleteFunc(c.anti, drop)
+	c.pods[p.Namespace] = without(c.pods[p.Namespace], p)
+	c.index.remove(p)
+	for _, what := range p.repels() {
+		c.anti[what] = without(c.anti[what], p)
 	}
 	p.Node = nil
+}
+
+func without(pods []*Pod, p *Pod) []*Pod {
+	return slices.DeleteFunc(pods, func(other *Pod) bool { return other == p })
 }
 
 // Without does something while a pod is not there.

@@ -8,6 +8,7 @@
 //
 //	cluster.go   Cluster, Node, Pod: who is where
 //	resources.go what is requested of what there is
+//	index.go     pods by their labels and their owners
 //	terms.go     affinity between pods
 //	spread.go    spread constraints
 //	volumes.go   where the volumes of a pod are

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1"
@@ -11,7 +13,8 @@ import (
 type Question struct {
 	c      *Cluster
 	pod    *Pod
-	keeps  map[place]*Pod // where a pod is that this one may not be with, or that may not be with it
+	keeps  map[place]*Pod // where a pod is that this one may not be with, or that may not be with it; of several the first by name
+	keys   []string       // of keeps, sorted
 	wants  []wanted
 	spread []spreadCount
 	claims []*v1.PersistentVolumeClaim
@@ -28,34 +31,31 @@ type wanted struct {
 // spreadCount is a hard constraint and how full its domains are.
 type spreadCount struct {
 	*Constraint
-	domains map[string]int
+	domains map[string]int // those with pods
 	least   int
 	self    int // 1: the constraint counts the pod itself
 }
 
 // Ask prepares the questions about a pod, which is thought away from where it is.
 func (c *Cluster) Ask(p *Pod) *Question {
-	q := &Question{c: c, pod: p, keeps: map[place]*Pod{}, ports: hostPorts(p.Pod)}
+	q := &Question{c: c, pod: p, ports: hostPorts(p.Pod)}
 	q.claims, _ = c.Claims(p.Pod)
-	for _, other := range c.anti {
-		if other == p || other.Node == nil || other.Ended {
-			continue
-		}
-		for i := range other.anti {
-			if t := &other.anti[i]; t.about(c, p) {
-				if where, ok := at(other.Node, t.key); ok {
-					q.keeps[where] = other
-				}
+	if len(c.anti) > 0 {
+		for _, namespace := range []string{p.Namespace, ""} {
+			q.repelled(c.anti[about{namespace: namespace}])
+			for key, value := range p.Labels {
+				q.repelled(c.anti[about{namespace, key, value}])
 			}
 		}
 	}
 	for i := range p.anti {
 		p.anti[i].each(c, func(other *Pod, where place) {
 			if other != p {
-				q.keeps[where] = other
+				q.keep(other, where)
 			}
 		})
 	}
+	slices.Sort(q.keys)
 	for i := range p.affinity {
 		q.wants = append(q.wants, c.want(p, &p.affinity[i]))
 	}
@@ -65,6 +65,36 @@ func (c *Cluster) Ask(p *Pod) *Question {
 		}
 	}
 	return q
+}
+
+// repelled notes where pods are that do not want this one with them.
+func (q *Question) repelled(by []*Pod) {
+	for _, other := range by {
+		if other == q.pod || other.Node == nil || other.Ended {
+			continue
+		}
+		for i := range other.anti {
+			if t := &other.anti[i]; t.about(q.c, q.pod) {
+				if where, ok := at(other.Node, t.key); ok {
+					q.keep(other, where)
+				}
+			}
+		}
+	}
+}
+
+func (q *Question) keep(other *Pod, where place) {
+	was := q.keeps[where]
+	if was != nil && byKey(was.Pod, other.Pod) <= 0 {
+		return
+	}
+	if q.keeps == nil {
+		q.keeps = map[place]*Pod{}
+	}
+	q.keeps[where] = other
+	if !slices.Contains(q.keys, where.key) {
+		q.keys = append(q.keys, where.key)
+	}
 }
 
 func (c *Cluster) want(p *Pod, t *term) wanted {
@@ -79,13 +109,18 @@ func (c *Cluster) want(p *Pod, t *term) wanted {
 }
 
 func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
-	domains := k.Domains(c, p.Namespace, c.Nodes)
-	if p.Node != nil && k.Counts(p) {
-		if domain, ok := k.Domain(p.Node); ok {
-			domains[domain]--
+	s := spreadCount{Constraint: k, domains: map[string]int{}}
+	for _, other := range c.selected(p.Namespace, &k.pick) {
+		if other == p || other.Node == nil || !k.Counts(other) {
+			continue
+		}
+		if domain, ok := k.Domain(other.Node); ok {
+			s.domains[domain]++
 		}
 	}
-	s := spreadCount{Constraint: k, domains: domains, least: k.Least(domains)}
+	if len(s.domains) == c.domainsOf(k) { // else one has none
+		s.least = k.Least(s.domains)
+	}
 	if k.Selector.Matches(labels.Set(p.Labels)) {
 		s.self = 1
 	}
@@ -120,11 +155,9 @@ func (q *Question) Refuses(n *Node) string {
 
 // others says what other pods have against a node.
 func (q *Question) others(n *Node) string {
-	for where, other := range q.keeps {
-		if n.Labels[where.key] == where.value {
-			if _, ok := n.Labels[where.key]; ok {
-				return "anti-affinity keeps it from where " + other.Key() + " is"
-			}
+	for _, key := range q.keys {
+		if where, ok := at(n, key); ok && q.keeps[where] != nil {
+			return "anti-affinity keeps it from where " + q.keeps[where].Key() + " is"
 		}
 	}
 	for i := range q.wants {
@@ -222,6 +255,9 @@ func untolerated(n *v1.Node, tolerations []v1.Toleration) *v1.Taint {
 
 // Untolerated is the first of those taints of a node that count which no toleration is for; nil: none.
 func Untolerated(n *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint) bool) *v1.Taint {
+	if len(n.Spec.Taints) == 0 {
+		return nil
+	}
 	t, found := corev1.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, tolerations, counts, true)
 	if !found {
 		return nil

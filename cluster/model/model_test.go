@@ -188,3 +188,57 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 }
+
+// Of several pods that keep one from a node it is always the same that is named: the first by name.
+func TestRefusesNamesTheFirstByName(t *testing.T) {
+	const anti = `affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+  {labelSelector: {matchLabels: {app: there}}, topologyKey: topology.kubernetes.io/zone},
+  {labelSelector: {matchLabels: {app: there}}, topologyKey: kubernetes.io/hostname}]}}`
+	o := &Objects{Nodes: []*v1.Node{node("n1", "a")}}
+	for _, name := range []string{"a", "b", "c"} {
+		o.Pods = append(o.Pods, read[v1.Pod](t, "metadata: {name: "+name+", namespace: x, labels: {app: there}}\nspec: {nodeName: n1}"))
+	}
+	c := New(o)
+	p := read[v1.Pod](t, "metadata: {name: new, namespace: x, labels: {app: new}}\nspec: {"+anti+"}")
+	for range 20 {
+		if got := c.Ask(c.Pod(p)).Refuses(c.Find("n1")); got != "anti-affinity keeps it from where x/a is" {
+			t.Fatalf("got %q", got)
+		}
+	}
+}
+
+// What the cluster has been asked for once is right after pods have come and gone.
+func TestTheIndexFollowsThePods(t *testing.T) {
+	made := func(name, app string) *v1.Pod {
+		return read[v1.Pod](t, fmt.Sprintf("metadata: {name: %s, namespace: x, labels: {app: %s}, ownerReferences: [{kind: R, name: o, uid: u}]}",
+			name, app))
+	}
+	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a")}, Pods: []*v1.Pod{made("a", "web"), made("b", "db")}})
+	found := func() (out string) {
+		s, err := metav1.ParseToLabelSelector("app=web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := pickBy(selectorOf(s))
+		for _, p := range c.selected("x", &by) {
+			out += p.Name
+		}
+		out += " "
+		for _, p := range c.ownedBy("x", &metav1.OwnerReference{Kind: "R", Name: "o", UID: "u"}) {
+			out += p.Name
+		}
+		return out
+	}
+	if got := found(); got != "a ab" {
+		t.Errorf("got %q", got)
+	}
+	added := c.Pod(made("c", "web"))
+	c.Put(added, c.Find("n1"))
+	if got := found(); got != "ac abc" {
+		t.Errorf("once one has come: %q", got)
+	}
+	c.Remove(added)
+	if got := found(); got != "a ab" {
+		t.Errorf("once it has gone: %q", got)
+	}
+}

@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // Packing is which nodes a scheduler likes.
@@ -111,10 +110,11 @@ func (c *Cluster) scores(p *Pod, nodes []*Node, packing Packing) []float64 {
 			}
 		}
 	}
+	mostTaints, mostAffinity, mostCrowd := highest(taints), highest(affinity), highest(crowd)
 	out := make([]float64, len(nodes))
 	for i, n := range nodes {
-		out[i] = weightTaints*reverse(taints, i) + weightAffinity*share(affinity, i) + weightSpread*reverse(crowd, i) +
-			weightResources*c.fullness(p, n, packing)
+		out[i] = weightTaints*(100-share(taints[i], mostTaints)) + weightAffinity*share(affinity[i], mostAffinity) +
+			weightSpread*(100-share(crowd[i], mostCrowd)) + weightResources*c.fullness(p, n, packing)
 	}
 	return out
 }
@@ -126,14 +126,13 @@ func highest(values []float64) (most float64) {
 	return most
 }
 
-func share(values []float64, i int) float64 {
-	if most := highest(values); most > 0 {
-		return values[i] / most * 100
+// share of the most, in percent.
+func share(value, most float64) float64 {
+	if most <= 0 {
+		return 0
 	}
-	return 0
+	return value / most * 100
 }
-
-func reverse(values []float64, i int) float64 { return 100 - share(values, i) }
 
 // fullness likes what a node has left once the pod is there, or what it has not.
 func (c *Cluster) fullness(p *Pod, n *Node, packing Packing) float64 {
@@ -178,12 +177,14 @@ func (c *Cluster) crowd(p *Pod, nodes []*Node) []float64 {
 	if soft || owner == nil {
 		return out
 	}
-	for i, n := range nodes {
-		for _, other := range n.Pods {
-			if other != p && !other.Ended && other.Namespace == p.Namespace && other.OwnedBy(owner) {
-				out[i]++
-			}
+	count := map[*Node]float64{}
+	for _, other := range c.ownedBy(p.Namespace, owner) {
+		if other != p && other.Node != nil && !other.Ended && other.OwnedBy(owner) {
+			count[other.Node]++
 		}
+	}
+	for i, n := range nodes {
+		out[i] = count[n]
 	}
 	return out
 }
@@ -200,16 +201,8 @@ func (p *Pod) OwnedBy(owner *metav1.OwnerReference) bool {
 
 // Preference is the sum of the weights of those of a pod's preferred terms that a node matches.
 func (p *Pod) Preference(n *Node) int64 {
-	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+	if p.preferred == nil {
 		return 0
 	}
-	preferred := p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-	if len(preferred) == 0 {
-		return 0
-	}
-	t, err := nodeaffinity.NewPreferredSchedulingTerms(preferred)
-	if err != nil {
-		return 0
-	}
-	return t.Score(n.Node)
+	return p.preferred.Score(n.Node)
 }

@@ -25,7 +25,14 @@ func ValueOf(name v1.ResourceName, q resource.Quantity) int64 {
 
 // requests of a pod, its sidecars and its overhead included, without those of nothing.
 func requests(p *v1.Pod) (out []Amount) {
-	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+	var list v1.ResourceList
+	if s := &p.Spec; len(s.Containers) == 1 && len(s.InitContainers) == 0 && s.Overhead == nil && s.Resources == nil {
+		list = s.Containers[0].Resources.Requests // there is nothing to add up, and no need of a list of its own for each pod
+	} else {
+		list = resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	}
+	out = make([]Amount, 0, len(list))
+	for name, q := range list {
 		if value := ValueOf(name, q); value > 0 && name != v1.ResourcePods {
 			out = append(out, Amount{name, value})
 		}

@@ -3,6 +3,8 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,6 +21,8 @@ type Constraint struct {
 	Hard       bool
 	Selector   labels.Selector
 
+	pick        pick
+	nodes       string // what it says of nodes: the same for constraints of which the same nodes count, and make the same domains
 	required    nodeaffinity.RequiredNodeAffinity
 	affinity    bool // nodes that the pod's affinity leaves out do not count
 	taints      bool // nodes whose taints the pod does not tolerate do not count
@@ -27,9 +31,10 @@ type Constraint struct {
 
 // constraint reads one of a pod. Defaults are the API's: nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
 func constraint(p *Pod, in *v1.TopologySpreadConstraint) *Constraint {
+	selector := withKeys(selectorOf(in.LabelSelector), p.Labels, in.MatchLabelKeys, true)
 	c := &Constraint{
 		Key: in.TopologyKey, MaxSkew: int(in.MaxSkew), Hard: in.WhenUnsatisfiable != v1.ScheduleAnyway,
-		Selector: withKeys(selectorOf(in.LabelSelector), p.Labels, in.MatchLabelKeys, true),
+		Selector: selector, pick: pickBy(selector),
 		required: p.required, tolerations: p.Spec.Tolerations,
 		affinity: in.NodeAffinityPolicy == nil || *in.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
 		taints:   in.NodeTaintsPolicy != nil && *in.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
@@ -48,7 +53,8 @@ func constraint(p *Pod, in *v1.TopologySpreadConstraint) *Constraint {
 		nodes = append(nodes, p.Spec.Tolerations)
 	}
 	text, _ := json.Marshal(nodes) // of the API's own types
-	c.Identity = fmt.Sprintf("%s|%d|%d|%t|%s|%t|%t|%s", c.Key, c.MaxSkew, c.MinDomains, c.Hard, c.Selector, c.affinity, c.taints, text)
+	c.nodes = fmt.Sprintf("%s|%t|%t|%s", c.Key, c.affinity, c.taints, text)
+	c.Identity = fmt.Sprintf("%d|%d|%t|%s|%s", c.MaxSkew, c.MinDomains, c.Hard, c.Selector, c.nodes)
 	return c
 }
 
@@ -72,22 +78,39 @@ func (k *Constraint) Domain(n *Node) (string, bool) {
 	return value, true
 }
 
-// Domains is how many pods of a namespace a constraint counts in each of its domains that the nodes make. Those that are being deleted do
-// not count.
+// Domains is how many pods of a namespace a constraint counts in each of its domains that some nodes make, which are sorted by name. Those
+// that are being deleted do not count.
 func (k *Constraint) Domains(c *Cluster, namespace string, nodes []*Node) map[string]int {
-	out, where := map[string]int{}, make(map[*Node]string, len(nodes))
+	out := map[string]int{}
 	for _, n := range nodes {
 		if domain, ok := k.Domain(n); ok {
 			out[domain] += 0
-			where[n] = domain
 		}
 	}
-	for _, p := range c.pods[namespace] {
-		if domain, ok := where[p.Node]; ok && k.Counts(p) {
+	for _, p := range c.Counted(namespace, k) {
+		if _, ok := slices.BinarySearchFunc(nodes, p.Node.Name, func(n *Node, name string) int { return strings.Compare(n.Name, name) }); !ok {
+			continue
+		}
+		if domain, ok := k.Domain(p.Node); ok {
 			out[domain]++
 		}
 	}
 	return out
+}
+
+// domainsOf is how many domains the nodes make that count for a constraint.
+func (c *Cluster) domainsOf(k *Constraint) int {
+	if count, ok := c.domains[k.nodes]; ok {
+		return count
+	}
+	values := map[string]bool{}
+	for _, n := range c.Nodes {
+		if domain, ok := k.Domain(n); ok {
+			values[domain] = true
+		}
+	}
+	c.domains[k.nodes] = len(values)
+	return len(values)
 }
 
 // Counts reports whether a constraint counts a pod that is on a node.

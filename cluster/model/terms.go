@@ -12,7 +12,7 @@ import (
 // term is one of a pod's terms about other pods: a selector, the namespaces it counts in, and the label of nodes that says what is
 // together.
 type term struct {
-	selector   labels.Selector
+	pick
 	namespaces []string
 	spaces     labels.Selector // of namespaces, beside those named; nil: none
 	key        string
@@ -26,7 +26,7 @@ func terms(p *v1.Pod, in []v1.PodAffinityTerm) []term {
 		selector := selectorOf(t.LabelSelector)
 		selector = withKeys(selector, p.Labels, t.MatchLabelKeys, true)
 		selector = withKeys(selector, p.Labels, t.MismatchLabelKeys, false)
-		made := term{selector: selector, namespaces: t.Namespaces, key: t.TopologyKey}
+		made := term{pick: pickBy(selector), namespaces: t.Namespaces, key: t.TopologyKey}
 		if t.NamespaceSelector != nil {
 			made.spaces = selectorOf(t.NamespaceSelector)
 		}
@@ -86,13 +86,19 @@ func at(n *Node, key string) (place, bool) {
 
 // each calls do for each pod that a term is about and that is on a node with its label.
 func (t *term) each(c *Cluster, do func(*Pod, place)) {
+	t.visit(c, func(p *Pod) {
+		if where, ok := at(p.Node, t.key); ok {
+			do(p, where)
+		}
+	})
+}
+
+// visit calls do for each pod that a term is about, that is on a node and has not ended.
+func (t *term) visit(c *Cluster, do func(*Pod)) {
 	visit := func(namespace string) {
-		for _, p := range c.pods[namespace] {
-			if p.Node == nil || p.Ended || !t.about(c, p) {
-				continue
-			}
-			if where, ok := at(p.Node, t.key); ok {
-				do(p, where)
+		for _, p := range c.selected(namespace, &t.pick) {
+			if p.Node != nil && !p.Ended && t.about(c, p) {
+				do(p)
 			}
 		}
 	}
@@ -107,6 +113,30 @@ func (t *term) each(c *Cluster, do func(*Pod, place)) {
 	}
 }
 
+// about is what some term may be about: pods of a namespace (empty: of those that it selects) with one value of a label, or whatever their
+// labels.
+type about struct{ namespace, key, value string }
+
+// repels are what a pod's own anti-affinity is about, each once.
+func (p *Pod) repels() (out []about) {
+	for i := range p.anti {
+		t := &p.anti[i]
+		namespaces := t.namespaces
+		if t.spaces != nil {
+			namespaces = append(slices.Clone(namespaces), "")
+		}
+		for _, namespace := range namespaces {
+			if what := (about{namespace, t.label, t.value}); !slices.Contains(out, what) {
+				out = append(out, what)
+			}
+		}
+	}
+	return out
+}
+
+// Repels reports whether a pod has required anti-affinity of its own.
+func (p *Pod) Repels() bool { return len(p.anti) > 0 }
+
 // Offends is the pod that another one's own required anti-affinity keeps it from being with, among those it is with; nil: none. One on the
 // same node is with it whatever the labels. Only terms of the pod itself count, and only pods that match: it is the question of the
 // descheduler (pkg/utils/predicates.go, 0.36.0), with the namespaces and labels that the API has gained since.
@@ -114,16 +144,14 @@ func (c *Cluster) Offends(p *Pod, among func(*Pod) bool) *Pod {
 	var first *Pod
 	for i := range p.anti {
 		t := &p.anti[i]
-		for namespace := range c.pods {
-			for _, other := range c.pods[namespace] {
-				if other == p || other.Node == nil || other.Ended || !t.about(c, other) || !among(other) || !together(p.Node, other.Node, t.key) {
-					continue
-				}
-				if first == nil || byKey(other.Pod, first.Pod) < 0 {
-					first = other
-				}
+		t.visit(c, func(other *Pod) {
+			if other == p || !among(other) || !together(p.Node, other.Node, t.key) {
+				return
 			}
-		}
+			if first == nil || byKey(other.Pod, first.Pod) < 0 {
+				first = other
+			}
+		})
 	}
 	return first
 }

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pick is a selector, and a label with a value that all have whom it matches; label empty: there is no such.
+type pick struct {
+	selector     labels.Selector
+	label, value string
+}
+
+func pickBy(s labels.Selector) pick {
+	out := pick{selector: s}
+	requirements, _ := s.Requirements()
+	for i := range requirements {
+		r := &requirements[i]
+		values := r.ValuesUnsorted()
+		switch r.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			if len(values) == 1 {
+				out.label, out.value = r.Key(), values[0]
+				return out
+			}
+		}
+	}
+	return out
+}
+
+// index finds pods without a look at all of a namespace. What it is asked for the first time it makes then, and keeps from then on.
+type index struct {
+	labels map[string]map[string]map[string][]*Pod // by namespace, label, value
+	owners map[string]map[types.UID][]*Pod         // by namespace, UID
+}
+
+// selected are the pods of a namespace that a selector may match, in the order in which they came.
+func (c *Cluster) selected(namespace string, s *pick) []*Pod {
+	if s.label == "" {
+		return c.pods[namespace]
+	}
+	byLabel := c.index.labels[namespace]
+	if byLabel == nil {
+		if c.index.labels == nil {
+			c.index.labels = map[string]map[string]map[string][]*Pod{}
+		}
+		byLabel = map[string]map[string][]*Pod{}
+		c.index.labels[namespace] = byLabel
+	}
+	byValue := byLabel[s.label]
+	if byValue == nil {
+		byValue = map[string][]*Pod{}
+		byLabel[s.label] = byValue
+		for _, p := range c.pods[namespace] {
+			if value, ok := p.Labels[s.label]; ok {
+				byValue[value] = append(byValue[value], p)
+			}
+		}
+	}
+	return byValue[s.value]
+}
+
+// ownedBy are the pods of a namespace that an owner of a UID has.
+func (c *Cluster) ownedBy(namespace string, owner *metav1.OwnerReference) []*Pod {
+	byOwner := c.index.owners[namespace]
+	if byOwner == nil {
+		if c.index.owners == nil {
+			c.index.owners = map[string]map[types.UID][]*Pod{}
+		}
+		byOwner = map[types.UID][]*Pod{}
+		c.index.owners[namespace] = byOwner
+		for _, p := range c.pods[namespace] {
+			for _, uid := range ownersOf(p.Pod) {
+				byOwner[uid] = append(byOwner[uid], p)
+			}
+		}
+	}
+	return byOwner[owner.UID]
+}
+
+// ownersOf are the UIDs of a pod's owners, each once.
+func ownersOf(p *v1.Pod) (out []types.UID) {
+	for i := range p.OwnerReferences {
+		if uid := p.OwnerReferences[i].UID; !slices.Contains(out, uid) {
+			out = append(out, uid)
+		}
+	}
+	return out
+}
+
+func (x *index) put(p *Pod) {
+	for label, byValue := range x.labels[p.Namespace] {
+		if value, ok := p.Labels[label]; ok {
+			byValue[value] = append(byValue[value], p)
+		}
+	}
+	if byOwner := x.owners[p.Namespace]; byOwner != nil {
+		for _, uid := range ownersOf(p.Pod) {
+			byOwner[uid] = append(byOwner[uid], p)
+		}
+	}
+}
+
+func (x *index) remove(p *Pod) {
+	for label, byValue := range x.labels[p.Namespace] {
+		if value, ok := p.Labels[label]; ok {
+			byValue[value] = without(byValue[value], p)
+		}
+	}
+	if byOwner := x.owners[p.Namespace]; byOwner != nil {
+		for _, uid := range ownersOf(p.Pod) {
+			byOwner[uid] = without(byOwner[uid], p)
+		}
+	}
+}

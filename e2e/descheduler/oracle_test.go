@@ -1,0 +1,181 @@
+package descheduler
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// clusters is how many random clusters are compared: JETTISON_CLUSTERS, or enough for a goal of 2,000. JETTISON_SEED is where they begin.
+func clusters() (from, to int) {
+	count := 2000
+	if n, err := strconv.Atoi(os.Getenv("JETTISON_CLUSTERS")); err == nil {
+		count = n
+	}
+	from, _ = strconv.Atoi(os.Getenv("JETTISON_SEED"))
+	return from, from + count
+}
+
+// tally is what was counted of one strategy, or of some together.
+type tally struct {
+	clusters, same, evictions int
+	by                        map[string]int // differing evictions, by improvement
+	unexplained               int
+}
+
+// Every difference between what the descheduler evicts and what a plan does is of one of the improvements, whose rule is checked.
+func TestPlansDifferFromTheDeschedulerByImprovementsOnly(t *testing.T) {
+	tallies := map[string]*tally{}
+	from, to := clusters()
+	for seed := from; seed < to; seed++ {
+		alone := ""
+		if k := seed % (len(strategies) + 3); k < len(strategies) {
+			alone = strategies[k]
+		}
+		r := rand.New(rand.NewPCG(uint64(seed), 19))
+		s := randomCluster(r)
+		c := compare(t, seed, s, randomPolicy(r, alone))
+		name := alone
+		if name == "" {
+			name = "together"
+		}
+		if tallies[name] == nil {
+			tallies[name] = &tally{by: map[string]int{}}
+		}
+		c.judge(tallies[name])
+	}
+	report(t, tallies)
+}
+
+// judge finds the differences of one cluster, and the improvement of each.
+func (c *comparison) judge(n *tally) {
+	n.clusters++
+	n.evictions += len(c.plan)
+	if slices.Equal(c.plan, c.cycle) {
+		n.same++
+		return
+	}
+	theirs, ours := keys(c.cycle), keys(c.plan)
+	if maps.Equal(theirs, ours) && c.unordered() {
+		n.same++
+		return
+	}
+	c.prepare()
+	var lines []string
+	note := func(sign string, w went, by, why string) {
+		if by == "" {
+			by = "UNEXPLAINED"
+			n.unexplained++
+		} else {
+			n.by[by]++
+		}
+		lines = append(lines, fmt.Sprintf("  %s %s %s: %s (%s)", sign, w.pod, w.strategy, by, why))
+	}
+	seen := map[went]bool{}
+	for _, w := range c.cycle {
+		if !ours[w] && !seen[w] {
+			seen[w] = true
+			by := c.kept(w)
+			if c.stays[w.pod] = by != ""; by == "" {
+				delete(c.stays, w.pod)
+			}
+			note("-", w, by, c.why(w.pod))
+		}
+	}
+	for i, w := range c.plan {
+		if !theirs[w] {
+			note("+", w, c.added(i), c.result.Evictions[i].Reason+"; to "+c.result.Evictions[i].To)
+		}
+	}
+	if len(lines) == 0 {
+		c.order(n)
+		return
+	}
+	if text := strings.Join(lines, "\n"); strings.Contains(text, "UNEXPLAINED") {
+		c.Errorf("seed %d:\n%s", c.seed, text)
+		c.dump()
+	}
+}
+
+// order finds the improvement by which the same pods go in another order: the first that goes later is one that could not go when it was
+// its turn.
+func (c *comparison) order(n *tally) {
+	for i, w := range c.cycle {
+		if c.plan[i] == w {
+			continue
+		}
+		by := c.kept(w)
+		if by == "" {
+			n.unexplained++
+			c.Errorf("seed %d: UNEXPLAINED order: %v, there %v", c.seed, c.plan, c.cycle)
+			c.dump()
+			return
+		}
+		n.by[by]++
+		return
+	}
+}
+
+// unordered reports whether the descheduler's order is none: its duplicates and its spread go over maps.
+func (c *comparison) unordered() bool {
+	return slices.ContainsFunc(c.plan, func(w went) bool { return balances[w.strategy] && !strings.HasSuffix(w.strategy, "NodeUtilization") })
+}
+
+// dump writes the cluster and the policy of a difference, where JETTISON_DUMP names a directory: jettison-cluster deschedule reads them.
+func (c *comparison) dump() {
+	dir := os.Getenv("JETTISON_DUMP")
+	if dir == "" {
+		return
+	}
+	var objects strings.Builder
+	add := func(kind, version string, o any) {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			c.Fatal(err)
+		}
+		fmt.Fprintf(&objects, "---\napiVersion: %s\nkind: %s\n%s", version, kind, text)
+	}
+	for _, n := range c.s.Nodes {
+		add("Node", "v1", n)
+	}
+	for _, p := range c.s.Pods {
+		add("Pod", "v1", p)
+	}
+	for _, b := range c.s.Budgets {
+		add("PodDisruptionBudget", "policy/v1", b)
+	}
+	policy, err := yaml.Marshal(c.ours)
+	if err != nil {
+		c.Fatal(err)
+	}
+	for name, text := range map[string]string{"objects": objects.String(), "policy": string(policy)} {
+		if err := os.WriteFile(fmt.Sprintf("%s/%d-%s.yaml", dir, c.seed, name), []byte(text), 0o600); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+func report(t *testing.T, tallies map[string]*tally) {
+	all := &tally{by: map[string]int{}}
+	for _, name := range slices.Sorted(maps.Keys(tallies)) {
+		n := tallies[name]
+		t.Logf("%-45s %5d clusters, %5d the same, %5d evictions, %3d unexplained", name, n.clusters, n.same, n.evictions, n.unexplained)
+		for _, by := range slices.Sorted(maps.Keys(n.by)) {
+			t.Logf("    %5d %s", n.by[by], by)
+			all.by[by] += n.by[by]
+		}
+		all.clusters, all.same, all.evictions = all.clusters+n.clusters, all.same+n.same, all.evictions+n.evictions
+		all.unexplained += n.unexplained
+	}
+	t.Logf("all: %d clusters, %d the same, %d evictions, %d unexplained differences", all.clusters, all.same, all.evictions, all.unexplained)
+	for _, by := range slices.Sorted(maps.Keys(all.by)) {
+		t.Logf("    %5d %s", all.by[by], by)
+	}
+}

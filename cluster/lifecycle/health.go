@@ -111,18 +111,19 @@ func (s *step) came(name string) (beat, lease time.Time) {
 	return s.past(beat), s.past(lease)
 }
 
-// firstHeard is when a node was heard of that nobody has watched: by the API server's stamp on its lease, or on the status that its kubelet
-// wrote. Where there is no stamp it is now, as upstream has it, or of a node that has never said anything its creation.
+// firstHeard is when a node was heard of that nobody has watched: by the API server's stamp on its lease, on the status that its kubelet
+// wrote, or on the node itself, whose name's lease may be that of another one. Where there is no lease it is now, as upstream has it, or of
+// a node that has never said anything its creation.
 func (s *step) firstHeard(n *v1.Node, ready *v1.NodeCondition, lease *coordination.Lease) time.Time {
-	var heard time.Time
+	heard := s.past(n.CreationTimestamp.Time)
 	switch {
 	case lease != nil:
-		heard = s.stamped(lease.ManagedFields)
+		heard = latest(heard, s.stamped(lease.ManagedFields))
 	case ready != nil:
 		return s.now
 	}
 	if ready == nil {
-		return latest(heard, s.past(n.CreationTimestamp.Time))
+		return heard
 	}
 	for i := range n.ManagedFields {
 		if f := &n.ManagedFields[i]; f.Manager == "kubelet" && f.Subresource == "status" && f.Time != nil {

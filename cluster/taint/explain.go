@@ -29,7 +29,7 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 			t.TimeAdded = &metav1.Time{Time: at}
 		}
 		v := Verdict{Taint: t, Toleration: first(&t, p.Spec.Tolerations)}
-		at, _, ever := deadline([]v1.Taint{t}, p.Spec.Tolerations)
+		at, _, ever := deadline([]v1.Taint{t}, p, now)
 		if v.Forever = !ever; ever {
 			v.Deadline = at
 		}

@@ -3,8 +3,8 @@
 // not say otherwise. It has no client, no clock and no goroutine: Step is told what is seen and answers with who has to go; whoever deletes
 // tells End how that went.
 //
-// A deadline is never remembered: it follows from the taints' TimeAdded and the pod's tolerations as they are now, so that a restart
-// changes none, and each change of either does.
+// A deadline is never remembered: it follows from the taints' TimeAdded, the pod's creation and its tolerations as they are now, so that a
+// restart changes none, and each change of them does.
 //
 //	taint.go   Config, Core, Seen, Actions, Step
 //	due.go     when a pod has to go
@@ -151,7 +151,7 @@ func (s *step) node(n *v1.Node) {
 		if Leaves(p) {
 			continue
 		}
-		at, by, ever := deadline(taints, p.Spec.Tolerations)
+		at, by, ever := deadline(taints, p, s.now)
 		switch {
 		case !ever:
 		case at.After(s.now):

@@ -124,7 +124,8 @@ func keyOf(all []v1.Toleration) string {
 
 func podOf(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, CreationTimestamp: p.CreationTimestamp,
+		DeletionTimestamp: p.DeletionTimestamp,
 	}}
 	out.Spec.NodeName, out.Spec.Tolerations, out.Status.Phase = p.Spec.NodeName, p.Spec.Tolerations, p.Status.Phase
 	for i := range p.Status.Conditions {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,5 +43,13 @@ func TestTolerationsOfPodsThatAreGone(t *testing.T) {
 	}
 	if a, b := m.pod["a"].Spec.Tolerations, m.pod["b"].Spec.Tolerations; &a[0] != &b[0] {
 		t.Error("two pods with the same tolerations do not share them")
+	}
+}
+
+// A pod's deadline counts from its creation where a taint is older: without it each pod that comes would go at once.
+func TestThatAPodWasMadeIsKept(t *testing.T) {
+	made := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	if kept := podOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: made}}); !kept.CreationTimestamp.Equal(&made) {
+		t.Errorf("it keeps %v, and it was made at %v", kept.CreationTimestamp, made)
 	}
 }

@@ -97,11 +97,14 @@ func lease(t *testing.T, name string, w map[string][]string) object {
 	return object{"metadata": meta, "spec": object{"renewTime": when(t, first(w, "renew", "+0s"))}}
 }
 
-// pod reads: pod NAME on=NODE [ready=T] [tol=key[:seconds]] [phase=P] [going] [uid=U]; a toleration of * is of any taint.
+// pod reads: pod NAME on=NODE [ready=T] [tol=key[:seconds]] [phase=P] [going] [uid=U] [created=+0s]; a toleration of * is of any taint.
 func pod(t *testing.T, name string, w map[string][]string) object {
 	meta := object{"name": name, "namespace": "default", "uid": first(w, "uid", "u-"+name)}
 	if _, going := w["going"]; going {
 		meta["deletionTimestamp"] = when(t, "+0s")
+	}
+	if s := first(w, "created", ""); s != "" {
+		meta["creationTimestamp"] = when(t, s)
 	}
 	status, tolerations := object{"phase": first(w, "phase", "Running")}, []any{}
 	if r := first(w, "ready", ""); r != "" {

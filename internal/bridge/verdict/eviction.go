@@ -118,9 +118,10 @@ func judgeTerminal(r *api.Record, pod *v1.Pod, ours bool) Verdict {
 		return Verdict{Act: Over, Why: "it has ended already"}
 	case s.Phase == v1.PodSucceeded:
 		return Verdict{Act: Over, Why: "it has succeeded"}
-	case s.Reason != reasonOf(r) || s.Message != r.Message:
+	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "":
 		return Verdict{Act: Mend, Why: "the reason was lost"}
 	}
+	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and goes by that.
 	return Verdict{Act: Held}
 }
 

@@ -120,6 +120,9 @@ func TestJudge(t *testing.T) {
 		"started in the second of the kill":     {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
 		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(time.Second), false)), Over},
 		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(time.Second), true)), Over},
+		"failed, and its kubelet evicts it":     {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Held},
+		"failed, and its deadline is over":      {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Held},
+		"failed, and the message is lost":       {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Mend},
 		"started after, and marked": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
 			startedAt(killed.Add(time.Second), false)(p)
 			target(v1.ConditionTrue, ReasonTarget)(p)

@@ -47,6 +47,12 @@ func cleaned(r *api.Record) {
 	r.Cleaned = api.Stamp{Time: now.Add(-8 * time.Second)}
 }
 
+// stopped is of one that was stopped gently, which took a while.
+func stopped(r *api.Record) {
+	cleaned(r)
+	r.Killed, r.Emptied.Time = api.Stamp{}, now.Add(-time.Second)
+}
+
 func longSince(r *api.Record) {
 	cleaned(r)
 	r.Killed.Time = now.Add(-TakenBackFor)
@@ -118,13 +124,15 @@ func TestJudge(t *testing.T) {
 		"being deleted":                         {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Over},
 		"started before":                        {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
 		"started in the second of the kill":     {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
-		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(time.Second), false)), Over},
-		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(time.Second), true)), Over},
+		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), false)), Over},
+		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), true)), Over},
+		"started while others were stopped":     {recordOf(api.OutcomeBack, stopped), podOf(startedAt(killed.Add(2*time.Second), false)), Fail},
+		"seen to start while they were stopped": {recordOf(api.OutcomeBack, func(r *api.Record) { stopped(r); r.Restarted = killed.Add(2 * time.Second) }), podOf(nil), Fail},
 		"failed, and its kubelet evicts it":     {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Held},
 		"failed, and its deadline is over":      {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Held},
 		"failed, and the message is lost":       {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Mend},
 		"started after, and marked": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
-			startedAt(killed.Add(time.Second), false)(p)
+			startedAt(killed.Add(2*time.Second), false)(p)
 			target(v1.ConditionTrue, ReasonTarget)(p)
 		}), Unmark},
 		"started after a stop that goes on": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),

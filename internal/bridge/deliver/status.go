@@ -47,9 +47,10 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 	now, r := time.Now(), e.record
 	pod := e.current(d.o.Pods.Pod(r.Pod.Namespace, r.Pod.Name))
 	if pod == nil && !e.gone && !old(r.Began.Time, synced) {
-		return true, d.fetch(ctx, e)
+		err = d.fetch(ctx, e)
+		return !e.patches.waits(time.Now()), err
 	}
-	v := verdict.Judge(now, r, pod)
+	v := verdict.Judge(now, r, pod, e.wrote)
 	e.told = v
 	switch v.Act {
 	case verdict.Over:
@@ -62,6 +63,7 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 		e.status = now.Sub(e.held) >= HoldFor
 		return false, nil
 	case verdict.Wait:
+		e.held = time.Time{}
 		return false, nil
 	}
 	if !d.status {
@@ -106,12 +108,11 @@ func (d *Deliverer) fetch(ctx context.Context, e *entry) error {
 func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod *v1.Pod) (again bool, err error) {
 	now, r := time.Now(), e.record
 	if v.Act == verdict.Mend {
-		if e.held = (time.Time{}); e.mends >= mendings {
+		if e.held = (time.Time{}); !e.mending(pod) {
 			d.o.Log.Error("the pod's status is taken back again and again: it stays as it is", append(d.fields(e), "reason", v.Why)...)
 			e.status = true
 			return false, nil
 		}
-		e.mends++
 	}
 	is, err := d.o.API.PatchPodStatus(ctx, r.Pod.Namespace, r.Pod.Name, verdict.Patch(now, v.Act, r, pod))
 	switch kube.Means(err) {
@@ -121,7 +122,8 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 		d.wrote(e, v)
 		return true, nil
 	case kube.Changed:
-		return true, d.fetch(ctx, e)
+		err = d.fetch(ctx, e)
+		return !e.patches.waits(time.Now()), err
 	case kube.NotFound:
 		e.gone = true
 		return true, nil
@@ -141,11 +143,13 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 func (d *Deliverer) wrote(e *entry, v verdict.Verdict) {
 	switch v.Act {
 	case verdict.Mend:
-		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends", e.mends)...)
-		if e.mends > 1 { // whoever takes it back is not fought with
-			e.patches.until = time.Now().Add(jittered(firstPause << min(e.mends, 5)))
+		mends := e.mends + e.reasons
+		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends", mends)...)
+		if e.wrote = time.Now(); mends > 1 { // whoever takes it back is not fought with
+			e.patches.until = e.wrote.Add(jittered(firstPause << min(mends, 5)))
 		}
 	case verdict.Fail:
+		e.wrote = time.Now()
 		d.o.Log.Info("the pod is failed", append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
 	case verdict.Mark:
 		d.o.Log.Info("the pod is marked as about to be disrupted", d.fields(e)...)

@@ -138,21 +138,36 @@ func TestJudge(t *testing.T) {
 		"started after a stop that goes on": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),
 			podOf(startedAt(now, false)), Mark},
 	} {
-		got := Judge(now, c.record, c.pod)
+		got := Judge(now, c.record, c.pod, time.Time{})
 		if said := got.Why != ""; got.Act != c.want || said != (got.Act == Over || got.Act == Mend) && got.Act != Unmark && got.Act != Wait {
 			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Why, c.want)
 		}
 	}
 }
 
+// One that was made Failed long after the kill, for the API was away, is left to its kubelet as long as one that was at once.
+func TestWhatWasFailedLateIsLeftToItsKubelet(t *testing.T) {
+	r, wrote := recordOf(api.OutcomeBack, longSince), now.Add(-time.Second)
+	for name, pod := range map[string]*v1.Pod{
+		"taken back": podOf(mine(v1.PodRunning, "")), "started anew": podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }),
+	} {
+		if v := Judge(now, r, pod, wrote); v.Act != Wait || !v.At.Equal(wrote.Add(TakenBackFor)) {
+			t.Errorf("%s: %v until %v", name, v.Act, v.At)
+		}
+	}
+	if v := Judge(wrote.Add(TakenBackFor), r, podOf(mine(v1.PodRunning, "")), wrote); v.Act != Mend {
+		t.Error(v.Act)
+	}
+}
+
 // A dead victim whose sandbox stays is looked at again when it is waited for no longer.
 func TestADeadVictimIsNotWaitedForForEver(t *testing.T) {
 	r := recordOf(api.OutcomeRunning, emptied)
-	v := Judge(now, r, podOf(target(v1.ConditionTrue, ReasonTarget)))
+	v := Judge(now, r, podOf(target(v1.ConditionTrue, ReasonTarget)), time.Time{})
 	if want := r.Emptied.Time.Add(UncleanFor); v.Act != Wait || !v.At.Equal(want) {
 		t.Fatalf("%v until %v, want %v", v.Act, v.At, want)
 	}
-	if v = Judge(v.At, r, podOf(nil)); v.Act != Fail {
+	if v = Judge(v.At, r, podOf(nil), time.Time{}); v.Act != Fail {
 		t.Error(v.Act)
 	}
 }

@@ -53,7 +53,8 @@ type Record struct {
 	Outcome      Outcome   `json:"outcome"`
 	Error        string    `json:"error,omitempty"`
 	HoldOffUntil time.Time `json:"holdOffUntil,omitzero"` // until when the pod is not let in again; zero: it was not held off
-	// Restarted is when the first container of the pod was made that was seen to run after its end began; zero: none was, within an hour.
+	// Restarted is when the first container of the pod was made that was seen to run after its end; zero: none was, within an hour. The end is
+	// when no process was left, or when it began where that is not known.
 	Restarted time.Time `json:"restarted,omitzero"`
 	Over      bool      `json:"over,omitempty"`   // no more comes of it, but for Restarted and what is known of Squeeze
 	DryRun    bool      `json:"dryRun,omitempty"` // nothing was done: this is what an agent with --dry-run would have done

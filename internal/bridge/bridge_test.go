@@ -287,9 +287,10 @@ func TestAStatusThatIsTakenBack(t *testing.T) {
 			r := evicted(pod, 1, api.OutcomeBack)
 			r.Killed.Time = time.Now().Add(-verdict.TakenBackFor) // until then it is its kubelet's
 			a.tell(r)
-			start(t, c, a, nil)
-			for n := 1; n <= 3; n++ {
+			for n := 1; n <= 3; n++ { // another one does not know when it was made Failed
+				stop := start(t, c, a, nil)
 				c.await("the pod is failed", func() bool { return failed(c.pods["shop/web"], r.ID) && c.counted["PATCH namespaces status"] == n })
+				stop()
 				back := c.pod("shop/web").DeepCopy()
 				change(back)
 				c.put(back)

@@ -15,7 +15,7 @@ const (
 	mostFollow = 64
 )
 
-// follow has a pod watched for containers that start after its end began. Who tells a cluster of the eviction has to know: a pod that has
+// follow has a pod watched for containers that start after its end. Who tells a cluster of the eviction has to know: a pod that has
 // come back is not to be called failed.
 func (v *Evictions) follow(r *api.Record) {
 	if r.DryRun {
@@ -59,7 +59,14 @@ func (v *Evictions) OnPods(now time.Time, pods read.Index) {
 			delete(v.returns, uid)
 			continue
 		}
-		if at := startedAfter(pods[uid], r.EndBegan().Time); !at.IsZero() {
+		if !r.Emptied.Known() && !r.Over {
+			continue // what is started anew while others of the pod are still being stopped ends with these
+		}
+		end := r.EndBegan().Time
+		if r.Emptied.Known() {
+			end = r.Emptied.Time
+		}
+		if at := startedAfter(pods[uid], end); !at.IsZero() {
 			r.Restarted = at
 			v.o.Keeper.Update(r)
 			delete(v.returns, uid)

@@ -44,6 +44,10 @@ func TestARecordTellsEachStep(t *testing.T) {
 		r.Annotations["starved_resource"] != "memory" || r.Message == "" {
 		t.Errorf("at the choice: %+v", r)
 	}
+	again := cri.Container{ID: "again", State: cri.Running, Running: true, CreatedAt: r.Began.Time.Add(time.Millisecond)}
+	if f.OnPods(time.Now(), holding(again)); !f.last().Restarted.IsZero() {
+		t.Errorf("what is started anew while it is being stopped ends with it: %+v", f.last())
+	}
 	f.Runtime.Change(func() { f.Runtime.Hang = nil })
 	f.Populated(nodetest.Pod, false)
 	f.take()

@@ -17,6 +17,9 @@ const (
 	HoldFor = time.Minute
 	// mendings is how often what is taken back is written again. Whoever takes it back more often than that means it.
 	mendings = 20
+	// reasonMendings is how often a reason is that is taken away. A kubelet that had done with the pod when it was made Failed says what it
+	// last knew of it, every ten seconds and for good (pkg/kubelet/status/status_manager.go needsReconcile, v1.36.3).
+	reasonMendings = 3
 	// The pauses after what failed double from the first to the last.
 	firstPause, lastPause = 500 * time.Millisecond, 30 * time.Second
 	// refusedPause is the last one after what is refused: who installs a role or a policy may do so later.
@@ -34,8 +37,18 @@ type entry struct {
 	sent    map[string]bool // events that the API has, by name
 	patches retry
 	events  retry
+	wrote   time.Time // when the pod was last made Failed; zero: not by this process
 	held    time.Time // since when the pod has been as it should be; zero: it is not
-	mends   int
+	mends   int       // of its phase
+	reasons int       // mends of its reason alone
+}
+
+// mending is how often the pod's status was mended for what is wrong with it now, and how often it is at most.
+func (e *entry) mending(pod *v1.Pod) (n *int, most int) {
+	if pod.Status.Phase == v1.PodFailed {
+		return &e.reasons, reasonMendings
+	}
+	return &e.mends, mendings
 }
 
 // retry says when something that failed is tried again.

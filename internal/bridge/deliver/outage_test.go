@@ -329,7 +329,7 @@ func TestNothingNamesARecordBeforeItsPodIsFailed(t *testing.T) {
 func TestAStatusThatIsAlwaysTakenBack(t *testing.T) {
 	log := during(t, func(w *world) {
 		w.evicted(w.runs("a"))
-		for range 3 * mendings {
+		for range 4 * mendings { // each time it is left to its kubelet for a minute
 			time.Sleep(20 * time.Second)
 			w.set(func() {
 				p := w.pods["a"].DeepCopy()
@@ -361,5 +361,47 @@ func TestAStatusThatStays(t *testing.T) {
 		if n := is(w, func() int { return w.patched }); n != 1 {
 			t.Errorf("it is written %d times", n)
 		}
+	})
+}
+
+// What is taken back and comes to be as it was has to stay so from then on.
+func TestAStatusThatComesAndGoes(t *testing.T) {
+	during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		as := func(phase v1.PodPhase, reason, message string) {
+			p := w.pods["a"].DeepCopy()
+			p.Status.Phase, p.Status.Reason, p.Status.Message = phase, reason, message
+			w.store(p)
+		}
+		time.Sleep(50 * time.Second)
+		w.set(func() { as(v1.PodRunning, "", "") })
+		time.Sleep(5 * time.Second)
+		w.set(func() { as(v1.PodFailed, "Evicted", message) })
+		time.Sleep(10 * time.Second)
+		w.set(func() { as(v1.PodFailed, "", "") })
+		time.Sleep(time.Second)
+		if n := is(w, func() int { return w.patched }); n != 2 {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+}
+
+// A role that is missing is asked for once, and then later.
+func TestARoleThatIsMissing(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.fault = func(what string) error {
+				if strings.HasPrefix(what, "get ") {
+					return status(http.StatusForbidden)
+				}
+				return nil
+			}
+		})
+		w.evicted(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "gone", UID: "u"}})
+		time.Sleep(100 * time.Millisecond)
+		if n := is(w, func() int { return len(w.asked) }); n > 2 { // for the version, too
+			t.Errorf("asked %d times at once", n)
+		}
+		w.set(func() { w.fault = nil })
 	})
 }

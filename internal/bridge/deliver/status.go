@@ -49,7 +49,7 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 	if pod == nil && !e.gone && !old(r.Began.Time, synced) {
 		return d.fetch(ctx, e)
 	}
-	v := verdict.Judge(now, r, pod)
+	v := verdict.Judge(now, r, pod, e.wrote)
 	e.told = v
 	switch v.Act {
 	case verdict.Over:
@@ -62,6 +62,7 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 		e.status = now.Sub(e.held) >= HoldFor
 		return false, nil
 	case verdict.Wait:
+		e.held = time.Time{}
 		return false, nil
 	}
 	if !d.status {
@@ -108,8 +109,9 @@ func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error)
 // write does an act.
 func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod *v1.Pod) (again bool, err error) {
 	now, r := time.Now(), e.record
+	mended, most := e.mending(pod)
 	if v.Act == verdict.Mend {
-		if e.held = (time.Time{}); e.mends >= mendings {
+		if e.held = (time.Time{}); *mended >= most {
 			d.o.Log.Error("the pod's status is taken back again and again: it stays as it is", append(d.fields(e), "reason", v.Why)...)
 			e.status = true
 			return false, nil
@@ -121,7 +123,7 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 		e.last = is
 		e.patches = retry{}
 		if v.Act == verdict.Mend { // one that did not reach the API took nothing back
-			e.mends++
+			*mended++
 		}
 		d.wrote(e, v)
 		return true, nil
@@ -144,11 +146,13 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 func (d *Deliverer) wrote(e *entry, v verdict.Verdict) {
 	switch v.Act {
 	case verdict.Mend:
-		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends", e.mends)...)
-		if e.mends > 1 { // whoever takes it back is not fought with
-			e.patches.until = time.Now().Add(jittered(firstPause << min(e.mends, 5)))
+		mends := e.mends + e.reasons
+		d.o.Log.Warn("the pod's status was mended", append(d.fields(e), "reason", v.Why, "mends", mends)...)
+		if e.wrote = time.Now(); mends > 1 { // whoever takes it back is not fought with
+			e.patches.until = e.wrote.Add(jittered(firstPause << min(mends, 5)))
 		}
 	case verdict.Fail:
+		e.wrote = time.Now()
 		d.o.Log.Info("the pod is failed", append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
 	case verdict.Mark:
 		d.o.Log.Info("the pod is marked as about to be disrupted", d.fields(e)...)

@@ -28,8 +28,8 @@ const mirror = v1.MirrorPodAnnotationKey
 // must not keep its owner from making another. Until then the scheduler would hand out its host ports and devices twice.
 const UncleanFor = time.Minute
 
-// TakenBackFor is how long after the kill a pod that was made Failed and is not so any more is left to its kubelet. That has seen the
-// change and tears the pod down as soon as what it is about with it has ended; until then it writes what it has in memory
+// TakenBackFor is how long after the kill, and after it was made Failed, a pod that is not so any more is left to its kubelet. That has
+// seen the change and tears the pod down as soon as what it is about with it has ended; until then it writes what it has in memory
 // (pkg/kubelet/status status_manager.go syncBatch and mergePodStatus, v1.36.3), and who writes against that has the pod's owner make one
 // pod after another.
 const TakenBackFor = time.Minute
@@ -63,8 +63,9 @@ type Verdict struct {
 	At time.Time
 }
 
-// Judge says what is due for a record. pod is what the API has by its namespace and name; nil: nothing.
-func Judge(now time.Time, r *api.Record, pod *v1.Pod) Verdict {
+// Judge says what is due for a record. pod is what the API has by its namespace and name; nil: nothing. wrote is when it was last made
+// Failed for the record; zero: it was not, or nobody knows.
+func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
 	if why := closed(r, pod); why != "" {
 		return Verdict{Act: Over, Why: why}
 	}
@@ -72,7 +73,7 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod) Verdict {
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 		return judgeTerminal(r, pod, ours)
 	}
-	if until := takenBackUntil(r); ours && !passed(now, until, TakenBackFor) {
+	if until := takenBackUntil(r, wrote); ours && !passed(now, until, TakenBackFor) {
 		return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
 	}
 	if name := outlived(r, pod); name != "" {
@@ -118,9 +119,10 @@ func judgeTerminal(r *api.Record, pod *v1.Pod, ours bool) Verdict {
 		return Verdict{Act: Over, Why: "it has ended already"}
 	case s.Phase == v1.PodSucceeded:
 		return Verdict{Act: Over, Why: "it has succeeded"}
-	case s.Reason != reasonOf(r) || s.Message != r.Message:
+	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "":
 		return Verdict{Act: Mend, Why: "the reason was lost"}
 	}
+	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and goes by that.
 	return Verdict{Act: Held}
 }
 
@@ -180,22 +182,13 @@ func passed(now, at time.Time, within time.Duration) bool {
 	return !now.Before(at) || at.Sub(now) > within
 }
 
-// takenBackUntil is when a pod is no longer left to its kubelet; zero: at no time is it.
-func takenBackUntil(r *api.Record) time.Time {
-	at := killedAt(r)
-	if at == nil {
-		return time.Time{}
+// takenBackUntil is when a pod is no longer left to its kubelet; in the past: at no time is it.
+func takenBackUntil(r *api.Record, wrote time.Time) time.Time {
+	at := r.EndBegan().Time
+	if wrote.After(at) {
+		at = wrote
 	}
 	return at.Add(TakenBackFor)
-}
-
-// killedAt is when its end began; nil: it has not, or nobody knows when.
-func killedAt(r *api.Record) *time.Time {
-	at := r.EndBegan().Time
-	if at.IsZero() {
-		return nil
-	}
-	return &at
 }
 
 func condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {

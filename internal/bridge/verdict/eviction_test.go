@@ -47,6 +47,12 @@ func cleaned(r *api.Record) {
 	r.Cleaned = api.Stamp{Time: now.Add(-8 * time.Second)}
 }
 
+// stopped is of one that was stopped gently, which took a while.
+func stopped(r *api.Record) {
+	cleaned(r)
+	r.Killed, r.Emptied.Time = api.Stamp{}, now.Add(-time.Second)
+}
+
 func longSince(r *api.Record) {
 	cleaned(r)
 	r.Killed.Time = now.Add(-TakenBackFor)
@@ -107,47 +113,67 @@ func TestJudge(t *testing.T) {
 		}), podOf(mine(v1.PodRunning, "")), Mend},
 		"dead, its sandbox is there, clock set back": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(time.Hour) }),
 			podOf(nil), Fail},
-		"failed, taken back, and started anew": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
-		"failed, taken back, and lives":        {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
-		"failed for another record":            {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
-		"failed by its kubelet":                {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
-		"succeeded":                            {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Over},
-		"undying":                              {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"undying, marked by another":           {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Over},
-		"undying and not marked":               {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Over},
-		"abandoned":                            {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
-		"abandoned when it was dead":           {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
-		"a dry run":                            {recordOf(api.OutcomeDryRun, nil), podOf(nil), Over},
-		"gone":                                 {recordOf(api.OutcomeBack, cleaned), nil, Over},
-		"another UID":                          {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Over},
-		"a mirror":                             {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirror: "x"} }), Over},
-		"being deleted":                        {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Over},
-		"started before":                       {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
-		"started in the second of the kill":    {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
-		"started after":                        {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(time.Second), false)), Over},
-		"started after, and died again":        {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(time.Second), true)), Over},
+		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
+		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
+		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
+		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
+		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Over},
+		"undying":                               {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"undying, marked by another":            {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionTrue, "other")), Over},
+		"undying and not marked":                {recordOf(api.OutcomeUndying, nil), podOf(target(v1.ConditionFalse, ReasonTarget)), Over},
+		"abandoned":                             {recordOf(api.OutcomeAbandoned, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Unmark},
+		"abandoned when it was dead":            {recordOf(api.OutcomeAbandoned, func(r *api.Record) { r.Emptied.Time = now.Add(-time.Hour) }), podOf(nil), Fail},
+		"a dry run":                             {recordOf(api.OutcomeDryRun, nil), podOf(nil), Over},
+		"gone":                                  {recordOf(api.OutcomeBack, cleaned), nil, Over},
+		"another UID":                           {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.UID = "v" }), Over},
+		"a mirror":                              {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Annotations = map[string]string{mirror: "x"} }), Over},
+		"being deleted":                         {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), Over},
+		"started before":                        {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(-time.Second), false)), Fail},
+		"started in the second of the kill":     {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed, false)), Fail},
+		"started after":                         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), false)), Over},
+		"started after, and died again":         {recordOf(api.OutcomeBack, cleaned), podOf(startedAt(killed.Add(2*time.Second), true)), Over},
+		"started while others were stopped":     {recordOf(api.OutcomeBack, stopped), podOf(startedAt(killed.Add(2*time.Second), false)), Fail},
+		"seen to start while they were stopped": {recordOf(api.OutcomeBack, func(r *api.Record) { stopped(r); r.Restarted = killed.Add(2 * time.Second) }), podOf(nil), Fail},
+		"failed, and its kubelet evicts it":     {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Held},
+		"failed, and its deadline is over":      {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Held},
+		"failed, and the message is lost":       {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Mend},
 		"started after, and marked": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
-			startedAt(killed.Add(time.Second), false)(p)
+			startedAt(killed.Add(2*time.Second), false)(p)
 			target(v1.ConditionTrue, ReasonTarget)(p)
 		}), Unmark},
 		"started after a stop that goes on": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Began, r.Killed = api.Stamp{}, api.Stamp{} }),
 			podOf(startedAt(now, false)), Mark},
 	} {
-		got := Judge(now, c.record, c.pod)
+		got := Judge(now, c.record, c.pod, time.Time{})
 		if said := got.Why != ""; got.Act != c.want || said != (got.Act == Over || got.Act == Mend) && got.Act != Unmark && got.Act != Wait {
 			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Why, c.want)
 		}
 	}
 }
 
+// One that was made Failed long after the kill, for the API was away, is left to its kubelet as long as one that was at once.
+func TestWhatWasFailedLateIsLeftToItsKubelet(t *testing.T) {
+	r, wrote := recordOf(api.OutcomeBack, longSince), now.Add(-time.Second)
+	for name, pod := range map[string]*v1.Pod{
+		"taken back": podOf(mine(v1.PodRunning, "")), "started anew": podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }),
+	} {
+		if v := Judge(now, r, pod, wrote); v.Act != Wait || !v.At.Equal(wrote.Add(TakenBackFor)) {
+			t.Errorf("%s: %v until %v", name, v.Act, v.At)
+		}
+	}
+	if v := Judge(wrote.Add(TakenBackFor), r, podOf(mine(v1.PodRunning, "")), wrote); v.Act != Mend {
+		t.Error(v.Act)
+	}
+}
+
 // A dead victim whose sandbox stays is looked at again when it is waited for no longer.
 func TestADeadVictimIsNotWaitedForForEver(t *testing.T) {
 	r := recordOf(api.OutcomeRunning, emptied)
-	v := Judge(now, r, podOf(target(v1.ConditionTrue, ReasonTarget)))
+	v := Judge(now, r, podOf(target(v1.ConditionTrue, ReasonTarget)), time.Time{})
 	if want := r.Emptied.Time.Add(UncleanFor); v.Act != Wait || !v.At.Equal(want) {
 		t.Fatalf("%v until %v, want %v", v.Act, v.At, want)
 	}
-	if v = Judge(v.At, r, podOf(nil)); v.Act != Fail {
+	if v = Judge(v.At, r, podOf(nil), time.Time{}); v.Act != Fail {
 		t.Error(v.Act)
 	}
 }

@@ -2,8 +2,8 @@ package podjson
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// What each element of a list takes when it is decoded, at least as much as the largest of them: v1.Container, v1.ContainerStatus; v1.Volume
-// with its source; what else there are lists of. Lists within these take about so many times their text.
+// What each element of a list takes when it is decoded, at least as much as the largest of them: v1.Container, v1.ContainerStatus;
+// v1.Volume with its source; what else there are lists of. Lists within these take about so many times their text.
 const (
 	ofContainer = 1300
 	ofVolume    = 400
@@ -11,8 +11,8 @@ const (
 	perByte     = 8
 )
 
-// Numbers of fields (k8s.io/api/core/v1 generated.proto, v0.37): of a Pod, of its spec, of an ephemeral container what it has in common with
-// the others, and of these the arguments, up to which there are texts alone, and the environment.
+// Numbers of fields (k8s.io/api/core/v1 generated.proto, v0.37): of a Pod, of its spec, of an ephemeral container what it has in common
+// with the others, and of these the arguments, up to which there are texts alone, and the environment.
 const (
 	podMeta, podSpec, podStatus                                    = 1, 2, 3
 	specVolumes, specContainers, specInitContainers, specEphemeral = 1, 2, 20, 34

@@ -64,11 +64,11 @@ func (h *HoldOffs) Follow(now time.Time, pods iter.Seq[Owner]) (changed bool) {
 		if !is {
 			continue
 		}
-		key := nri.PodKey(owner.Namespace, owner.Name)
-		if own := h.shared.All()[key]; now.Before(own.Until) {
+		key, was := nri.PodKey(owner.Namespace, owner.Name), h.held[owner.key()]
+		if own := h.shared.All()[key]; now.Before(own.Until) || was.owner.Name == owner.Name { // the one that was evicted, by its UID
 			continue
 		}
-		h.held[key] = h.held[owner.key()]
+		h.held[key] = was
 		h.shared.Set(now, key, hold)
 		changed = true
 	}

@@ -19,8 +19,6 @@ import (
 
 	"jettison/api"
 	"jettison/e2e/build"
-	"jettison/internal/records"
-	"jettison/stats"
 )
 
 // trialsOfMoments is how many pods are evicted at each moment, where JETTISON_TRIALS does not say.
@@ -214,16 +212,26 @@ func (c *Cluster) allRun(app string, count int) (out []v1.Pod) {
 }
 
 // stateFile is the agent's, on its node.
-const stateFile = "/var/lib/jettison/" + records.StateFile
+const stateFile = "/var/lib/jettison/state.json"
 
 // keptOut has the agent on the node keep pods out, as after their evictions: a new one finds that in what the one before it has left.
 func (c *Cluster) keptOut(n *Node, pods []v1.Pod) {
 	c.t.Helper()
-	state := records.State{Version: records.StateVersion, Time: time.Now()}
+	type holdOff struct {
+		UID    string    `json:"uid"`
+		Until  time.Time `json:"until"`
+		Reason string    `json:"reason"`
+		Times  int       `json:"times"`
+		Signal string    `json:"signal"`
+	}
+	var state struct {
+		Version  int       `json:"version"`
+		Time     time.Time `json:"time"`
+		HoldOffs []holdOff `json:"holdOffs"`
+	}
+	state.Version, state.Time = 2, time.Now()
 	for _, p := range pods {
-		state.HoldOffs = append(state.HoldOffs, records.HoldOff{
-			UID: string(p.UID), Until: time.Now().Add(4 * time.Minute), Times: 5, Signal: stats.SignalMemoryAvailable, Reason: "it was evicted",
-		})
+		state.HoldOffs = append(state.HoldOffs, holdOff{string(p.UID), time.Now().Add(4 * time.Minute), "it was evicted", 5, "memory.available"})
 	}
 	text, err := json.Marshal(&state)
 	if err != nil {

@@ -149,7 +149,7 @@ func TestASystemdNode(t *testing.T) {
 		}
 	}
 	s.says("the runtime tells of its pods as they come and go", 1)
-	if _, err := s.Start(s.ctx, "/var/log/reloads.log", "/bin/sh", "-c", "while sleep 1; do systemctl daemon-reload && echo reloaded; done"); err != nil {
+	if _, err := s.Start(s.ctx, "/var/log/reloads.log", "/bin/sh", "-c", "while sleep 5; do systemctl daemon-reload && echo reloaded; done"); err != nil {
 		t.Fatal(err)
 	}
 	s.until("systemd has read its units anew", func() error { return s.reads("/var/log/reloads.log", "reloaded") })

@@ -1,0 +1,540 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// nodeAccount is who jettison-cluster nodes is.
+var nodeAccount = account{"jettison-cluster", "jettison-cluster-nodes"}
+
+// Taints of silent nodes.
+var unreachable = []string{"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"}
+
+// installNodes applies the manifests as an operator does, waits until the roles hold, and builds the program.
+func installNodes(t testing.TB, c *Cluster) (program string) {
+	t.Helper()
+	c.own()
+	c.defaultAccount()
+	if out, err := c.Kubectl(t.Context(), "", "apply", "-k", filepath.Join(moduleRoot(t), "deploy/cluster")); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.may(nodeAccount, "patch", "", "nodes", "")
+	c.may(nodeAccount, "watch", "coordination.k8s.io", "leases", v1.NamespaceNodeLease)
+	c.may(nodeAccount, "create", "coordination.k8s.io", "leases", nodeAccount.namespace)
+	return buildCluster(t)
+}
+
+// defaultAccount makes the service account of pods that name none, where no controller does.
+func (c *Cluster) defaultAccount() {
+	c.t.Helper()
+	of := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	_, err := c.Client.CoreV1().ServiceAccounts("default").Create(c.t.Context(), of, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		c.t.Fatal(err)
+	}
+}
+
+// nodesArgs are those of the program with its shipped configuration, but faster.
+func nodesArgs(t testing.TB, more ...string) []string {
+	return append([]string{
+		"nodes", "--config=" + filepath.Join(moduleRoot(t), "deploy/cluster/config.yaml"), "--node-monitor-grace-period=8s", "--node-eviction-rate=10",
+		"--mode=replace", "--replace-quiet=1s",
+	}, more...)
+}
+
+// nodesStatus is what it says of itself and all nodes.
+type nodesStatus struct {
+	Held  string
+	Nodes []struct{ Name, Health string }
+}
+
+// status asks a replica. Only one that leads answers.
+func (r *replica) status() (s nodesStatus, complaint string, ok bool) {
+	r.c.t.Helper()
+	out, complaint, code := command(r.c.t, r.program, "nodes", "--status", "--address="+r.address, "-o", "json")
+	if code != 0 {
+		return s, complaint, false
+	}
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		r.c.t.Fatalf("%v: %s", err, out)
+	}
+	return s, "", true
+}
+
+// leads waits until one of these replicas leads.
+func (c *Cluster) leads(of ...*replica) (leader *replica) {
+	c.t.Helper()
+	c.Eventually(startDeadline, "a replica leads", func(context.Context) error {
+		last := ""
+		for _, r := range of {
+			_, complaint, ok := r.status()
+			if ok {
+				leader = r
+				return nil
+			}
+			last = complaint
+		}
+		return fmt.Errorf("%s", last)
+	})
+	return leader
+}
+
+// executes is since when a node has its taint that evicts.
+func executes(n *v1.Node) time.Time {
+	for _, t := range n.Spec.Taints {
+		if t.Effect == v1.TaintEffectNoExecute && t.TimeAdded != nil {
+			return t.TimeAdded.Time
+		}
+	}
+	return time.Time{}
+}
+
+// A node falls silent: it is Unknown and gets its taints, and each of its pods goes when it has tolerated them for as long as it does. Between
+// two of them the leader is killed, and the other replica goes on: each pod is deleted once, none before its time. The node comes back after
+// its pods have gone, another one before.
+func TestANodeFallsSilent(t *testing.T) {
+	log, args := audited(t)
+	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
+	program := installNodes(t, c)
+	m := c.members("a", "b", "c")
+	soon, going := c.place("soon", "a", 3, 0), c.place("going", "a", 3, 600)
+	late, ever := c.place("late", "a", 45, 0), c.place("ever", "a", forever, 0)
+	neighbour := c.place("neighbour", "c", 0, 0)
+	c.podsRun("soon", "going", "late", "ever", "neighbour")
+	one := c.replica(program, "one", nodeAccount, nodesArgs(t)...)
+	two := c.replica(program, "two", nodeAccount, nodesArgs(t)...)
+	leader := c.leads(one, two)
+	other := one
+	if leader == one {
+		other = two
+	}
+	if _, complaint, ok := other.status(); ok || !strings.Contains(complaint, "ask the leader, ") {
+		t.Errorf("the one that follows says %q", complaint)
+	}
+
+	m.fall("a")
+	fell := time.Now()
+	tainted := executes(c.taintsAre("a", unreachable...))
+	t.Logf("tainted %.1f s after it fell silent", tainted.Sub(fell).Seconds())
+	for _, what := range []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"} {
+		n, err := c.Client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil || !slices.ContainsFunc(n.Status.Conditions, func(x v1.NodeCondition) bool {
+			return string(x.Type) == what && x.Status == v1.ConditionUnknown && x.Reason == "NodeStatusUnknown"
+		}) {
+			t.Errorf("condition %s: %v, %v", what, n.Status.Conditions, err)
+		}
+	}
+	if at := c.podGone(soon); at.Before(tainted.Add(3 * time.Second)) {
+		t.Errorf("it goes %v after the taint", at.Sub(tainted))
+	}
+	c.goes(going)
+	c.podStays(late)
+	if podReady(c.podStays(ever)) {
+		t.Error("a pod of a silent node is ready")
+	}
+	explains(t, leader, "default/late", tainted.Add(45*time.Second))
+
+	c.Kill(leader.name)
+	at := c.podGone(late)
+	t.Logf("the replica of one that was killed deletes %.1f s after the deadline", at.Sub(tainted.Add(45*time.Second)).Seconds())
+	if at.Before(tainted.Add(45 * time.Second)) {
+		t.Errorf("it goes %v after the taint", at.Sub(tainted))
+	}
+	c.leads(other)
+	m.rise("a")
+	c.taintsAre("a")
+	c.podGone(going)
+	c.podStays(ever)
+	c.podsRun("ever")
+
+	comesBackBefore(t, c, m)
+	c.podStays(neighbour)
+	c.Again(leader.name)
+	began := time.Now()
+	other.stop()
+	c.leads(leader)
+	// Without the Lease being given back it is 15 s.
+	took := time.Since(began)
+	if t.Logf("a leader that is stopped is followed after %.1f s", took.Seconds()); took > 10*time.Second {
+		t.Error("it has not given its Lease back")
+	}
+	deleted := only(log.wrote(nodeAccount), "delete")
+	if want := []string{"delete pods going 200", "delete pods late 200", "delete pods soon 200"}; !slices.Equal(deleted, want) {
+		t.Errorf("it has deleted %q, want %q", deleted, want)
+	}
+}
+
+// A leader that hangs between taint and delete, and goes on when another leads: it writes nothing any more, and knows whom to ask.
+func TestALeaderThatHangs(t *testing.T) {
+	log, args := audited(t)
+	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
+	program := installNodes(t, c)
+	m := c.members("a", "b", "c")
+	late, later := c.place("late", "a", 40, 0), c.place("later", "a", 70, 0)
+	c.podsRun("late", "later")
+	one := c.replica(program, "one", nodeAccount, nodesArgs(t)...)
+	two := c.replica(program, "two", nodeAccount, nodesArgs(t)...)
+	leader := c.leads(one, two)
+	other := one
+	if leader == one {
+		other = two
+	}
+	m.fall("a")
+	tainted := executes(c.taintsAre("a", unreachable...))
+	c.Pause(leader.name)
+	paused := time.Now()
+	if at := c.podGone(late); at.Before(tainted.Add(40 * time.Second)) {
+		t.Errorf("it goes %v after the taint", at.Sub(tainted))
+	}
+	c.Resume(leader.name)
+	c.podGone(later)
+	c.Eventually(startDeadline, "the one that hung follows", func(context.Context) error {
+		if _, complaint, ok := leader.status(); ok || !strings.Contains(complaint, "ask the leader, ") {
+			return fmt.Errorf("it leads: %v, it says %q", ok, complaint)
+		}
+		return nil
+	})
+	known := false
+	for _, r := range log.of(nodeAccount.user()) {
+		known = known || r.by(leader.identity)
+		if r.by(leader.identity) && r.writes() && r.ObjectRef.Resource != "leases" && r.RequestReceivedTimestamp.After(paused) {
+			t.Errorf("another leads, and the one that hung asks: %v", r)
+		}
+	}
+	if !known {
+		t.Error("the log does not know it")
+	}
+	if deleted := only(log.wrote(nodeAccount), "delete"); !slices.Equal(deleted, []string{"delete pods late 200", "delete pods later 200"}) {
+		t.Errorf("they have deleted %q", deleted)
+	}
+	c.leads(other)
+}
+
+// goes waits until a pod is being deleted, and the API says why.
+func (c *Cluster) goes(p *v1.Pod) {
+	c.t.Helper()
+	c.Eventually(startDeadline, "pod "+p.Name+" goes", func(ctx context.Context) error {
+		is, err := c.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		marked := slices.ContainsFunc(is.Status.Conditions, func(x v1.PodCondition) bool {
+			return x.Type == v1.DisruptionTarget && x.Status == v1.ConditionTrue && x.Reason == "DeletionByTaintManager"
+		})
+		if is.DeletionTimestamp == nil || !marked {
+			return fmt.Errorf("deleted %v, conditions %v", is.DeletionTimestamp, is.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// explains checks what a replica says of a pod's end.
+func explains(t *testing.T, r *replica, pod string, deadline time.Time) {
+	t.Helper()
+	out, complaint, code := command(t, r.program, "explain", pod, "--address="+r.address, "-o", "json")
+	var e struct {
+		Pods []struct{ Deadline *time.Time }
+	}
+	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil {
+		t.Fatalf("explain %s: %d: %s %v", pod, code, complaint, err)
+	}
+	if len(e.Pods) != 1 || e.Pods[0].Deadline == nil || !e.Pods[0].Deadline.Equal(deadline) {
+		t.Errorf("explain %s: %s, want the deadline %v", pod, out, deadline)
+	}
+}
+
+// comesBackBefore has node b fall silent and come back before the time of a pod of its is up.
+func comesBackBefore(t *testing.T, c *Cluster, m *members) {
+	t.Helper()
+	before := c.place("before", "b", 20, 0)
+	c.podsRun("before")
+	m.fall("b")
+	tainted := executes(c.taintsAre("b", unreachable...))
+	m.rise("b")
+	c.taintsAre("b")
+	c.Eventually(startDeadline, "it is said that nothing comes of it", func(ctx context.Context) error {
+		events, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=before"})
+		if err != nil {
+			return err
+		}
+		var found []string
+		for _, e := range events.Items {
+			if e.Message == "Cancelling deletion of Pod default/before" && e.Reason == "TaintManagerEviction" {
+				return nil
+			}
+			found = append(found, e.Message)
+		}
+		return fmt.Errorf("events %q", found)
+	})
+	<-time.After(time.Until(tainted.Add(21 * time.Second)))
+	c.podStays(before)
+}
+
+// Mode observe says what it would write, and writes nothing at all: no Lease, no event, nothing to nodes and pods.
+func TestObservingWritesNothing(t *testing.T) {
+	log, args := audited(t)
+	c := Start(t, Options{Args: map[string][]string{APIServer: args}})
+	program := installNodes(t, c)
+	m := c.members("a", "b", "c")
+	c.place("p", "a", 0, 0)
+	c.place("q", "c", 0, 0)
+	c.podsRun("p")
+	c.podsRun("q")
+	eye := c.replica(program, "eye", nodeAccount, nodesArgs(t, "--mode=observe")...)
+	m.fall("a", "c")
+	if out, err := c.Kubectl(t.Context(), "", "taint", "node", "c", "maintenance=now:NoExecute"); err != nil {
+		t.Fatal(out, err)
+	}
+	before := c.versions()
+	for _, want := range []string{"what=status node=a", "what=taints node=a", "what=stamp node=c", "what=evict pod=default/q"} {
+		c.Eventually(startDeadline, "it says "+want, func(context.Context) error {
+			if !strings.Contains(eye.log(), want) {
+				return fmt.Errorf("its log is %s", eye.log())
+			}
+			return nil
+		})
+	}
+	if s, complaint, ok := eye.status(); !ok || len(s.Nodes) != 3 || s.Nodes[0].Health != "Unknown" || s.Nodes[1].Health != "Ready" {
+		t.Errorf("%s, %+v", complaint, s.Nodes)
+	}
+	if after := c.versions(); after != before {
+		t.Errorf("objects were\n%s\nand are\n%s", before, after)
+	}
+	for _, r := range log.of(nodeAccount.user()) {
+		if r.writes() || r.ResponseStatus.Code >= 400 && r.ResponseStatus.Code != http.StatusNotFound {
+			t.Errorf("it asks: %v (%d)", r, r.ResponseStatus.Code)
+		}
+	}
+}
+
+// versions are those of all nodes and pods.
+func (c *Cluster) versions() string {
+	c.t.Helper()
+	out, err := c.Kubectl(c.t.Context(), "", "get", "nodes,pods", "-A", "-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return out
+}
+
+// checks answers what is asked about dead nodes, and counts that.
+type checks struct {
+	mu      sync.Mutex
+	answers map[string]string // by node; absent: an error
+	asked   map[string]int
+}
+
+func (k *checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	node := r.URL.Query().Get("node")
+	k.asked[node]++
+	answer, ok := k.answers[node]
+	if !ok {
+		w.WriteHeader(http.StatusInternalServerError)
+		answer = "dead"
+	}
+	fmt.Fprintln(w, answer)
+}
+
+func (k *checks) often(name string, n int) func(context.Context) error {
+	return func(context.Context) error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.asked[name] < n {
+			return fmt.Errorf("%v", k.asked)
+		}
+		return nil
+	}
+}
+
+// Mode fence beside a kube-controller-manager that has its own controllers: of the nodes that are silent only the one that the check confirms
+// dead is taken out of service, which frees its pods, and it is put back when it is there again. A taint of somebody else's stays.
+//
+// Mode replace does not begin beside it, and begins once it is quiet.
+func TestBesideTheControllerManager(t *testing.T) {
+	log, args := audited(t)
+	c := Start(t, Options{Controllers: "*", Args: map[string][]string{
+		APIServer: args, ControllerManager: {"--node-monitor-grace-period=8s", "--node-monitor-period=1s", "--node-eviction-rate=10"},
+	}})
+	program := installNodes(t, c)
+	m := c.members("alive", "dead", "failing", "foreign", "odd", "u", "v", "w", "x", "y", "z")
+	stuck, held := c.place("stuck", "dead", 0, 600), c.place("held", "alive", 0, 600)
+	c.podsRun("stuck", "held")
+	k := &checks{answers: map[string]string{"dead": "dead since noon", "foreign": "alive", "alive": "alive", "odd": "deadly"}, asked: map[string]int{}}
+	server := httptest.NewServer(k)
+	t.Cleanup(server.Close)
+	fence := c.replica(program, "fence", nodeAccount,
+		nodesArgs(t, "--mode=fence", "--fence-url="+server.URL+"/?node={node}", "--fence-after=1s", "--fence-every=1s")...)
+	m.fall("alive", "dead", "failing", "foreign", "odd")
+	foreign := "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+	if out, err := c.Kubectl(t.Context(), "", "taint", "node", "foreign", foreign); err != nil {
+		t.Fatal(out, err)
+	}
+	c.taintsAre("dead", append([]string{"node.kubernetes.io/out-of-service=jettison:NoExecute"}, unreachable...)...)
+	for _, name := range []string{"alive", "failing", "odd"} {
+		c.Eventually(startDeadline, name+" was asked about again and again", k.often(name, 3))
+		c.taintsAre(name, unreachable...)
+	}
+	c.podGone(stuck) // by the pod garbage collector
+	if is, err := c.Client.CoreV1().Pods("default").Get(t.Context(), "held", metav1.GetOptions{}); err != nil || is.UID != held.UID {
+		t.Errorf("a pod of a node that is not out of service is gone: %v", err)
+	}
+	m.rise("dead", "foreign")
+	c.taintsAre("dead")
+	c.taintsAre("foreign", foreign)
+	fence.stop()
+	if wrote, want := log.wrote(nodeAccount), []string{"patch nodes dead 200", "patch nodes dead 200"}; !slices.Equal(wrote, want) {
+		t.Errorf("it has written %q, want %q", wrote, want)
+	}
+	if n := k.asked["foreign"] + k.asked["w"]; n != 0 {
+		t.Errorf("nodes that are out of service already, or ready, were asked about %d times", n)
+	}
+
+	m.fall("w")
+	c.taintsAre("w", unreachable...)
+	rival := c.replica(program, "rival", nodeAccount, nodesArgs(t, "--replace-quiet=30s")...)
+	said := func(what string) {
+		t.Helper()
+		c.Eventually(startDeadline, "it says: "+what, func(context.Context) error {
+			if !strings.Contains(rival.log(), what) {
+				return fmt.Errorf("its log is %s", rival.log())
+			}
+			return nil
+		})
+	}
+	said("it does not act: another controller does the same")
+	if s, complaint, ok := rival.status(); !ok || !strings.Contains(s.Held, "kube-controller-manager") || len(s.Nodes) == 0 {
+		t.Errorf("%s: %+v", complaint, s)
+	}
+	m.rise("w")
+	c.taintsAre("w") // by the other
+	if wrote := log.wrote(nodeAccount); len(wrote) != 2 {
+		t.Errorf("it has written %q", wrote)
+	}
+	m.fall("x")
+	c.taintsAre("x", unreachable...)
+	c.Kill(ControllerManager)
+	said("no other controller writes taints of nodes any more: it acts")
+	m.rise("x")
+	c.taintsAre("x")
+	if wrote := log.wrote(nodeAccount); len(wrote) < 3 {
+		t.Errorf("it has written %q", wrote)
+	}
+}
+
+// With respectPDB a pod that has to go is evicted as its budget allows: at once where that does no harm, once there is no budget any more, or
+// deleted when the time for that is over. Conditions that bridges post become taints, and go with them.
+func TestBudgetsAndPressure(t *testing.T) {
+	log, args := audited(t)
+	c := Start(t, Options{Controllers: MostControllers, Args: map[string][]string{APIServer: args}})
+	program := installNodes(t, c)
+	m := c.members("a", "b", "c")
+	var pods []*v1.Pod
+	for name, least := range map[string]int32{"free": 1, "kept": 2, "lifted": 2} {
+		c.budget(name, least)
+		pods = append(pods, c.place(name+"-1", "a", 1, 0), c.place(name+"-2", "b", 1, 0))
+		c.podsRun(name+"-1", name+"-2")
+		c.Eventually(startDeadline, "budget "+name+" is known", func(ctx context.Context) error {
+			b, err := c.Client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, name, metav1.GetOptions{})
+			if err == nil && b.Status.CurrentHealthy != 2 {
+				err = fmt.Errorf("its status is %+v", b.Status)
+			}
+			return err
+		})
+	}
+	of := map[string]*v1.Pod{}
+	for _, p := range pods {
+		of[p.Name] = p
+	}
+	pressed(t, c, "b", time.Now().Add(-20*time.Minute)) // of a bridge that is gone
+	const limit = 45 * time.Second
+	r := c.replica(program, "r", nodeAccount, nodesArgs(t, "--respect-pdb", "--pdb-timeout="+limit.String())...)
+	c.leads(r)
+	pressed(t, c, "c", time.Now())
+	c.taintsAre("c", "status-taint.cluster-autoscaler.kubernetes.io/jettison-memory-pressure:PreferNoSchedule")
+	c.taintsAre("b")
+	if err := patchNode(t.Context(), c.Client, "c", `{"status": {"conditions": [{"type": "JettisonMemoryPressure", "status": "False"}]}}`); err != nil {
+		t.Fatal(err)
+	}
+	c.taintsAre("c")
+
+	m.fall("a")
+	tainted := executes(c.taintsAre("a", unreachable...))
+	c.podGone(of["free-1"])
+	asked := func(pod, how string) {
+		t.Helper()
+		c.Eventually(startDeadline, "the eviction of "+pod+" was answered "+how, func(context.Context) error {
+			if wrote := log.wrote(nodeAccount); !slices.Contains(wrote, "create pods/eviction "+pod+" "+how) {
+				return fmt.Errorf("it has written %q", wrote)
+			}
+			return nil
+		})
+	}
+	asked("kept-1", "429")
+	asked("lifted-1", "429")
+	if err := c.Client.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "lifted", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.podGone(of["lifted-1"])
+	if at := c.podGone(of["kept-1"]); at.Before(tainted.Add(time.Second + limit)) {
+		t.Errorf("a budget keeps a pod for %v, want %v", at.Sub(tainted), limit)
+	}
+	wrote := log.wrote(nodeAccount)
+	for _, want := range []string{"create pods/eviction free-1 201", "create pods/eviction lifted-1 201"} {
+		if !slices.Contains(wrote, want) {
+			t.Errorf("no %s: %q", want, wrote)
+		}
+	}
+	if deleted := only(wrote, "delete"); !slices.Equal(deleted, []string{"delete pods kept-1 200"}) {
+		t.Errorf("it has deleted %q", deleted)
+	}
+	for _, name := range []string{"free-2", "kept-2", "lifted-2"} {
+		c.podStays(of[name])
+	}
+}
+
+// budget makes a disruption budget of namespace default for the pods whose label app is its name.
+func (c *Cluster) budget(name string, least int32) {
+	c.t.Helper()
+	available := intstr.FromInt32(least)
+	_, err := c.Client.PolicyV1().PodDisruptionBudgets("default").Create(c.t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &available, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// pressed posts what a bridge posts of a node under memory pressure, with a heartbeat of this time.
+func pressed(t *testing.T, c *Cluster, node string, at time.Time) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []v1.NodeCondition{{
+		Type: "JettisonMemoryPressure", Status: v1.ConditionTrue, Reason: "r", LastHeartbeatTime: metav1.NewTime(at), LastTransitionTime: metav1.NewTime(at),
+	}}}})
+	if err == nil {
+		err = patchNode(t.Context(), c.Client, node, string(text))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

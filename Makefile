@@ -6,6 +6,7 @@ KERNEL ?= 6.12
 COUNT ?= 1
 RUN ?= .
 CLUSTERS ?= 2000
+TIMELINES ?= 1000
 OVERLAY ?= containerd
 DEB_ARCHES ?= amd64 arm64
 FUZZTIME ?= 60s
@@ -54,8 +55,9 @@ e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RU
 scrapes: ## have metrics-server's client and Prometheus' parser read the agent's metrics; fetches 58 MB of modules, once
 	cd e2e/metricsserver && go vet ./... && go test ./...
 
-oracle: ## ask those whom jettison-cluster replaces the same questions: make oracle [CLUSTERS=2000]; fetches modules, once
+oracle: ## ask those whom jettison-cluster replaces the same questions: make oracle [CLUSTERS=2000] [TIMELINES=1000]; fetches modules, once
 	cd e2e/descheduler && go vet ./... && JETTISON_CLUSTERS=$(CLUSTERS) go test -count=1 -v -timeout 60m ./...
+	cd e2e/oracle && go vet ./... && JETTISON_TIMELINES=$(TIMELINES) go test -count=1 -v -timeout 120m ./...
 
 e2e-kubelet: deps ## compare with a real kubelet, run on the node (building it takes minutes, once): make e2e-kubelet [KERNEL=6.1]
 	JETTISON_KUBELET=1 JETTISON_KERNEL=$(KERNEL) go test ./e2e -count=$(COUNT) -parallel 1 -run '^TestKubelet' -v -timeout 60m

@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 	"e2e":                         {"e2e/", "api", "deploy/oci"},
 	"e2e/cluster/bridges":         {"internal/bridge"},                    // many of them in one process
 	"e2e/descheduler":             {"cluster/", "internal/deschedpolicy"}, // a module of its own: it links the descheduler
+	"e2e/oracle":                  {"cluster", "cluster/", "internal/"},   // a module of its own: it links kube-controller-manager's controllers
 	"e2e/ui":                      {"e2e/", "api", "stats", "internal/"},  // a module of its own: it opens the page over the agent's own handlers
 }
 

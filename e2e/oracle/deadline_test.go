@@ -1,0 +1,276 @@
+package oracle
+
+import (
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// habits are ways of upstream's taint eviction that an improvement has done away with.
+type habits int
+
+const (
+	anyPhase  habits = 1 << iota // pods that are finished or going are deleted, too
+	fromNow                      // time begins when a pod and its node's taints are looked at, whatever TimeAdded says
+	onceSet                      // a timer that is set stays
+	byName                       // timers are of names
+	nodeless                     // timers outlive the node
+	allHabits = 1<<iota - 1
+)
+
+// improvements name what has done away with a habit.
+var improvements = map[habits]string{
+	anyPhase: byFinished, fromNow: byAdded, onceSet: byChange, byName: byUID, nodeless: byNodeGone,
+}
+
+// present is a taint that evicts, and since when it is there.
+type present struct {
+	v1.Taint
+	since time.Duration
+}
+
+// never is later than all of a timeline.
+const never = 1000 * time.Hour
+
+// timer is a pod that goes some time.
+type timer struct {
+	node string
+	fire time.Duration
+}
+
+// model is a taint eviction with some of the habits. With none it is the core, with all it is upstream's, and which of them it takes to get
+// from one to the other is why they differ. The habits are facts of pkg/controller/tainteviction, 1.36.3.
+type model struct {
+	*world
+	habits
+	timers map[string]timer // by namespace/name
+	taints map[string][]present
+	sights map[string]time.Duration // by node's UID and taint: since when one without TimeAdded is there
+	looks  map[string]time.Duration // by pod's UID and taint: when they were seen together first
+	gone   map[types.UID]time.Duration
+	nodes0 map[string]*v1.Node // as they were
+	pods0  map[string]*v1.Pod
+}
+
+// predict plays a timeline's changes.
+func predict(line *timeline, changes []change, h habits) map[types.UID]time.Duration {
+	m := &model{world: newWorld(), habits: h, sights: map[string]time.Duration{}, gone: map[types.UID]time.Duration{}}
+	line.begin(m)
+	m.begin()
+	m.step(0)
+	perform(m.world, changes, line.end, m.begin, m.step, m.next)
+	return m.gone
+}
+
+func (m *model) has(h habits) bool { return m.habits&h != 0 }
+
+// begin forgets everything: it is started.
+func (m *model) begin() {
+	m.timers, m.taints, m.looks = map[string]timer{}, map[string][]present{}, map[string]time.Duration{}
+	m.nodes0, m.pods0 = map[string]*v1.Node{}, map[string]*v1.Pod{}
+}
+
+// next is when the next timer fires.
+func (m *model) next() (at time.Time) {
+	for _, t := range m.timers {
+		if fire := start.Add(t.fire); at.IsZero() || fire.Before(at) {
+			at = fire
+		}
+	}
+	return at
+}
+
+func (m *model) step(at time.Duration) {
+	m.now = at
+	m.nodesChanged()
+	m.podsChanged()
+	m.nodes0, m.pods0 = maps.Clone(m.nodes), maps.Clone(m.pods)
+	for key, t := range m.timers {
+		if t.fire > at {
+			continue
+		}
+		if delete(m.timers, key); m.pods[key] != nil {
+			m.gone[m.pods[key].UID] = at
+			m.dropPod(key)
+			delete(m.pods0, key)
+		}
+	}
+}
+
+func (m *model) nodesChanged() {
+	for name := range m.nodes0 {
+		if m.nodes[name] == nil {
+			delete(m.taints, name)
+			m.cancel(name, !m.has(nodeless))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+		n, old := m.nodes[name], m.nodes0[name]
+		if old != nil && old.UID == n.UID && equality.Semantic.DeepEqual(evicting(old), evicting(n)) {
+			continue
+		}
+		m.taints[name] = m.present(n)
+		m.cancel(name, len(m.taints[name]) == 0)
+		for key, p := range m.pods {
+			if p.Spec.NodeName == name && len(m.taints[name]) > 0 {
+				m.judge(key, p)
+			}
+		}
+	}
+}
+
+// cancel stops the timers of a node's pods, if it is so.
+func (m *model) cancel(node string, so bool) {
+	maps.DeleteFunc(m.timers, func(_ string, t timer) bool { return so && t.node == node })
+}
+
+func evicting(n *v1.Node) []v1.Taint {
+	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t v1.Taint) bool { return t.Effect != v1.TaintEffectNoExecute })
+}
+
+// present are the taints of a node that evict. One without TimeAdded is there since it was seen first.
+func (m *model) present(n *v1.Node) (out []present) {
+	there := map[string]bool{}
+	for _, t := range evicting(n) {
+		key := string(n.UID) + " " + t.Key
+		if _, seen := m.sights[key]; !seen {
+			m.sights[key] = m.now
+		}
+		there[key] = true
+		since := m.sights[key]
+		if t.TimeAdded != nil {
+			since = t.TimeAdded.Sub(start)
+		}
+		out = append(out, present{t, since})
+	}
+	for _, key := range []string{maintenance, v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {
+		if key = string(n.UID) + " " + key; !there[key] {
+			delete(m.sights, key)
+		}
+	}
+	return out
+}
+
+func (m *model) podsChanged() {
+	for key, old := range m.pods0 {
+		if p := m.pods[key]; p == nil || p.UID != old.UID && !m.has(byName) {
+			delete(m.timers, key)
+		}
+	}
+	for key, p := range m.pods {
+		old := m.pods0[key]
+		if old == nil || old.UID != p.UID || old.Spec.NodeName != p.Spec.NodeName ||
+			!equality.Semantic.DeepEqual(old.Spec.Tolerations, p.Spec.Tolerations) || leaves(old) != leaves(p) && !m.has(anyPhase) {
+			m.judge(key, p)
+		}
+	}
+}
+
+func leaves(p *v1.Pod) bool { return p.DeletionTimestamp != nil || p.Status.Phase == v1.PodSucceeded }
+
+// judge sets a pod's timer.
+func (m *model) judge(key string, p *v1.Pod) {
+	taints := m.taints[p.Spec.NodeName]
+	if leaves(p) && !m.has(anyPhase) {
+		delete(m.timers, key)
+		return
+	}
+	if len(taints) == 0 {
+		return
+	}
+	fire := never
+	for _, t := range taints {
+		i := slices.IndexFunc(p.Spec.Tolerations, func(o v1.Toleration) bool { return o.ToleratesTaint(klog.Logger{}, &t.Taint, false) })
+		if i < 0 {
+			m.timers[key] = timer{p.Spec.NodeName, m.now}
+			return
+		}
+		if seconds := p.Spec.Tolerations[i].TolerationSeconds; seconds != nil {
+			fire = min(fire, m.base(p, t)+time.Duration(*seconds)*time.Second)
+		}
+	}
+	_, set := m.timers[key]
+	switch {
+	case fire == never:
+		delete(m.timers, key)
+	case !set || !m.has(onceSet):
+		m.timers[key] = timer{p.Spec.NodeName, max(fire, m.now)}
+	}
+}
+
+// base is when a pod's time with a taint begins.
+func (m *model) base(p *v1.Pod, t present) time.Duration {
+	key := string(p.UID) + " " + t.Key
+	if _, seen := m.looks[key]; !seen {
+		m.looks[key] = m.now
+	}
+	switch {
+	case m.has(fromNow) && m.has(onceSet):
+		return m.now
+	case m.has(fromNow):
+		return m.looks[key]
+	}
+	return max(t.since, p.CreationTimestamp.Sub(start)) // one that came later has its time from then on
+}
+
+// deletion is a pod that goes at different times.
+type deletion struct {
+	uid          types.UID
+	ours, theirs time.Duration // 0: it does not
+	why          string        // empty: unexplained
+	more         bool          // it takes more than one habit
+}
+
+// deletions finds the pods that go at different times with the core and with upstream's controller, and the improvements that they belong
+// to: of those habits, as few as it takes, that make the core do as upstream does, the first that makes a difference by itself.
+func deletions(line *timeline, changes []change, ours, theirs map[types.UID]time.Duration) (out []deletion) {
+	predicted := map[habits]map[types.UID]time.Duration{}
+	as := func(h habits) map[types.UID]time.Duration {
+		if predicted[h] == nil {
+			predicted[h] = predict(line, changes, h)
+		}
+		return predicted[h]
+	}
+	all := maps.Clone(ours)
+	maps.Copy(all, theirs)
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		x, y := ours[uid], theirs[uid]
+		if together(x, y, line.end) {
+			continue
+		}
+		d := deletion{uid: uid, ours: x, theirs: y}
+		var found habits
+		for h := habits(1); h <= allHabits; h++ {
+			if together(as(h)[uid], y, line.end) && (found == 0 || bits.OnesCount(uint(h)) < bits.OnesCount(uint(found))) {
+				found = h
+			}
+		}
+		d.more = bits.OnesCount(uint(found)) > 1
+		first := found & -found
+		for h := first; h != 0 && h <= allHabits; h <<= 1 {
+			if found&h != 0 && !together(as(h)[uid], x, line.end) {
+				first = h
+				break
+			}
+		}
+		d.why = improvements[first]
+		out = append(out, d)
+	}
+	return out
+}
+
+// together reports whether two times of a deletion are the same, but for the second that TimeAdded does not have, and for what is after the
+// end.
+func together(x, y, end time.Duration) bool {
+	const most = 1200 * time.Millisecond
+	if x == 0 || y == 0 {
+		return max(x, y) == 0 || max(x, y) > end-2*most
+	}
+	return (x - y).Abs() <= most
+}

@@ -1,0 +1,164 @@
+package oracle
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// What of an object is filmed.
+const (
+	ready     = "Ready"
+	evicts    = "NoExecute taints"
+	schedules = "NoSchedule taints"
+	excludes  = "excluded"
+	labelled  = "labels"
+	onNode    = "node"
+	doubted   = "doubt"
+
+	gone = "gone"
+)
+
+// pressures are the conditions that silence changes beside Ready.
+var pressures = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
+
+// facet is one thing that an object is.
+type facet struct{ object, what string }
+
+func nodeIs(name, what string) facet { return facet{"Node/" + name, what} }
+func podIs(key, what string) facet   { return facet{"Pod/" + key, what} }
+
+// frame is what it is from a time on.
+type frame struct {
+	at    time.Duration
+	value string
+}
+
+// film is what everything was. What lasts for no time was not.
+type film map[facet][]frame
+
+func (f film) set(at time.Duration, k facet, value string) {
+	list := f[k]
+	for len(list) > 0 && list[len(list)-1].at >= at {
+		list = list[:len(list)-1]
+	}
+	if len(list) == 0 || list[len(list)-1].value != value {
+		list = append(list, frame{at, value})
+	}
+	f[k] = list
+}
+
+// is what something is at a time; empty: nothing yet.
+func (f film) is(k facet, at time.Duration) string {
+	i, _ := slices.BinarySearchFunc(f[k], at+1, func(e frame, at time.Duration) int { return cmp.Compare(e.at, at) })
+	if i == 0 {
+		return ""
+	}
+	return f[k][i-1].value
+}
+
+// changed reports whether something became something else between two times.
+func (f film) changed(k facet, from, to time.Duration) bool {
+	return slices.ContainsFunc(f[k], func(e frame) bool { return e.at >= from && e.at <= to })
+}
+
+func (f film) seeNode(at time.Duration, name string, n *v1.Node) {
+	if n == nil {
+		for k := range f {
+			if k.object == "Node/"+name {
+				f.set(at, k, gone)
+			}
+		}
+		return
+	}
+	for _, t := range append([]v1.NodeConditionType{v1.NodeReady}, pressures...) {
+		status := ""
+		if c := condition(n, t); c != nil {
+			status = string(c.Status)
+		}
+		f.set(at, nodeIs(name, string(t)), status)
+	}
+	f.set(at, nodeIs(name, evicts), taintsWith(n, v1.TaintEffectNoExecute))
+	f.set(at, nodeIs(name, schedules), taintsWith(n, v1.TaintEffectNoSchedule))
+	_, excluded := n.Labels["node.kubernetes.io/exclude-disruption"]
+	f.set(at, nodeIs(name, excludes), map[bool]string{true: "yes", false: "no"}[excluded])
+	f.set(at, nodeIs(name, labelled), n.Labels["beta.kubernetes.io/os"])
+}
+
+// taintsWith are the keys of a node's taints with an effect, but for those that people set.
+func taintsWith(n *v1.Node, effect v1.TaintEffect) string {
+	var keys []string
+	for _, t := range n.Spec.Taints {
+		if t.Effect == effect && t.Key != maintenance {
+			keys = append(keys, strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
+		}
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, ",")
+}
+
+func (f film) seePod(at time.Duration, key string, p *v1.Pod) {
+	if p == nil {
+		f.set(at, podIs(key, ready), gone)
+		f.set(at, podIs(key, onNode), gone)
+		return
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady {
+			f.set(at, podIs(key, ready), string(c.Status))
+		}
+	}
+	f.set(at, podIs(key, onNode), p.Spec.NodeName)
+}
+
+// run is for how long something differs.
+type run struct {
+	facet
+	from, to     time.Duration
+	ours, theirs string // at first
+}
+
+// differences are the runs that are longer than both need to notice: those of Ready first, then those of the taints that evict, since what
+// differs there has others differ.
+func differences(ours, theirs film, end, slack time.Duration) (out []run) {
+	all := maps.Clone(ours)
+	maps.Copy(all, theirs)
+	for k := range all {
+		times := []time.Duration{end}
+		for _, e := range slices.Concat(ours[k], theirs[k]) {
+			times = append(times, min(e.at, end))
+		}
+		slices.Sort(times)
+		differs, r := false, run{}
+		for _, at := range times {
+			x, y := ours.is(k, at), theirs.is(k, at)
+			switch {
+			case differs && (x == y || at == end):
+				if differs, r.to = false, at; r.to-r.from > slack {
+					out = append(out, r)
+				}
+			case !differs && x != y && at < end:
+				differs, r = true, run{facet: k, from: at, ours: x, theirs: y}
+			}
+		}
+	}
+	rank := func(r run) int {
+		switch {
+		case strings.HasPrefix(r.object, "Pod/"):
+			return 3
+		case r.what == ready:
+			return 0
+		case r.what == evicts:
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(out, func(a, b run) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.from, b.from), cmp.Compare(a.object+a.what, b.object+b.what))
+	})
+	return out
+}

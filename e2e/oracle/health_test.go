@@ -1,0 +1,187 @@
+package oracle
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The improvements that a difference may belong to. docs/cluster.md has each of them.
+const (
+	byRestart  = "a restart takes no taint away and starts no clock anew"
+	byClock    = "a heartbeat that goes back is a sign of life"
+	byTimer    = "a change is acted on as it comes, a deadline when it is there"
+	byDoubt    = "silence of everything is doubted"
+	byRecord   = "records go with their nodes"
+	byQueue    = "tokens are for nodes that need a taint, in the order in which they failed"
+	byOne      = "a zone whose rate was 0 goes on, also where that is at 1 a second"
+	byExcluded = "a zone whose nodes are all excluded keeps its rate"
+	byKubelet  = "a start marks no pods of a node that speaks"
+	byAdded    = "deadlines follow TimeAdded"
+	byChange   = "deadlines follow every change of taints or tolerations"
+	byFinished = "pods that are finished or going are left alone"
+	byUID      = "a pod is deleted by its UID"
+	byNodeGone = "pods of a node that is gone are not the taints' affair"
+)
+
+// One side of a comparison.
+const (
+	here = iota
+	there
+	sides
+)
+
+// comparison is the first half of one timeline, and what both have made of it.
+type comparison struct {
+	testing.TB
+	line   *timeline
+	films  [sides]film
+	tokens [sides]map[string][]time.Duration
+	rates  [sides]map[string][]rate // by zone
+	down   [sides][]frame           // whether all zones are
+	found  []finding
+}
+
+// finding is a difference, and the improvement that it belongs to; empty: none.
+type finding struct {
+	run
+	why string
+}
+
+func compare(t testing.TB, line *timeline, o *ours, u *theirs) *comparison {
+	c := &comparison{TB: t, line: line, films: [sides]film{o.film, u.film}, tokens: [sides]map[string][]time.Duration{o.tokens, u.tokens}}
+	c.judgeZones()
+	for _, r := range differences(o.film, u.film, line.end, c.slack()) {
+		if r.object != "" && r.what != onNode && r.what != excludes {
+			c.found = append(c.found, finding{r, c.explain(r)})
+		}
+	}
+	return c
+}
+
+// slack is how much later upstream may be for no other reason than that it looks every so often: one look later it hears of a node; one
+// more and it takes the lease for renewed that it forgets at each heartbeat; one more and it notices that nothing came.
+func (c *comparison) slack() time.Duration { return 3*c.line.config.NodeMonitorPeriod + time.Second }
+
+func (c *comparison) explain(r run) string {
+	name, isNode := strings.CutPrefix(r.object, "Node/")
+	switch {
+	case !isNode:
+		return c.pod(r, strings.TrimPrefix(r.object, "Pod/"))
+	case r.what == ready:
+		return c.health(r, name)
+	case r.what == evicts:
+		return c.evicted(r, name)
+	}
+	return c.because(name, r.from) // conditions and their taints follow Ready
+}
+
+// because is why a node's condition Ready differs at about a time; empty: it does not.
+func (c *comparison) because(name string, at time.Duration) string {
+	for _, f := range c.found {
+		if f.facet == nodeIs(name, ready) && f.from <= at+c.slack() && f.to >= at-c.slack() {
+			return f.why
+		}
+	}
+	return ""
+}
+
+// health is why the two take a node for silent at different times.
+func (c *comparison) health(r run, name string) string {
+	const unknown = "Unknown"
+	grace, slack := c.line.config.NodeMonitorGracePeriod, c.slack()
+	late := there // the one that does not say yet that it is silent
+	if r.ours != unknown {
+		late = here
+	}
+	if r.theirs == unknown && c.line.happened(clockBack, "Node/"+name, r.from-2*grace-slack, r.from) {
+		return byClock
+	}
+	// Its clocks have begun anew, as often as it takes.
+	covered, why := r.from, ""
+	for _, e := range c.resets(late) {
+		if e.at <= covered+slack && e.at+grace+slack > covered {
+			if covered = e.at + grace + slack; why == "" {
+				why = c.reset(late, e)
+			}
+		}
+	}
+	if covered < r.to {
+		return ""
+	}
+	return why
+}
+
+// resets are when the clocks of one of the two began anew: at a start of upstream's, and when all zones were down until then.
+func (c *comparison) resets(side int) (out []frame) {
+	for _, e := range c.down[side] {
+		if e.value == "no" && e.at > 0 {
+			out = append(out, e)
+		}
+	}
+	for _, t := range c.line.troubles {
+		if t.what == restarted && side == there {
+			out = append(out, frame{t.at, restarted})
+		}
+	}
+	slices.SortFunc(out, func(a, b frame) int { return cmp.Compare(a.at, b.at) })
+	return out
+}
+
+func (c *comparison) reset(side int, e frame) string {
+	if e.value == restarted {
+		return byRestart
+	}
+	return c.disordered(side, e.at)
+}
+
+// disordered is why one of the two has taken all zones for down until a time, and the other has not.
+func (c *comparison) disordered(side int, until time.Duration) string {
+	list := c.down[side]
+	i := slices.IndexFunc(list, func(e frame) bool { return e.at == until })
+	from := time.Duration(0)
+	if i > 0 {
+		from = list[i-1].at
+	}
+	other := c.down[sides-1-side]
+	if until-from <= c.slack() || slices.ContainsFunc(other, func(e frame) bool { return (e.at - until).Abs() <= c.slack() }) {
+		return byTimer
+	}
+	return c.anyBecause(from, until)
+}
+
+// anyBecause is why any node's condition Ready differs between two times.
+func (c *comparison) anyBecause(from, to time.Duration) string {
+	for _, f := range c.found {
+		if f.what == ready && strings.HasPrefix(f.object, "Node/") && f.from <= to && f.to >= from {
+			return f.why
+		}
+	}
+	return ""
+}
+
+// pod is why a pod is marked by one of the two.
+func (c *comparison) pod(r run, key string) string {
+	node := c.films[here].is(podIs(key, onNode), r.from)
+	if why := c.because(node, r.from); why != "" {
+		return why
+	}
+	says := func(side int) string { return c.films[side].is(nodeIs(node, ready), r.from) }
+	arrived := c.line.happened(replaced, r.object, r.from-c.slack(), r.from)
+	switch {
+	case r.what != ready:
+	case r.theirs == "False" && c.line.happened(clockBack, "Node/"+node, r.from-2*c.line.config.NodeMonitorGracePeriod-c.slack(), r.from):
+		return byClock // however short it took the node for silent
+	case r.theirs == "False" && c.line.begun(r.from-c.slack(), r.from) && says(there) != "True":
+		return byKubelet // whether it knows of the node when it comes to the pod is chance
+	case r.ours == "False" && c.line.begun(r.from-c.slack(), r.from) && says(here) == "Unknown":
+		return byRestart // one that was marked by nobody before
+	case arrived && c.films[here].changed(nodeIs(node, ready), r.from-c.slack(), r.from+c.slack()):
+		return byTimer
+	case r.theirs == "False" && c.line.happened(removed, "Node/"+node, 0, r.from):
+		return byRecord
+	}
+	return ""
+}

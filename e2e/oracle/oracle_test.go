@@ -1,0 +1,143 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// timelines is which are compared: JETTISON_TIMELINES is how many, 1,000 where it is not set, JETTISON_SEED where they begin.
+func timelines() (from, to int) {
+	count := 1000
+	if n, err := strconv.Atoi(os.Getenv("JETTISON_TIMELINES")); err == nil {
+		count = n
+	}
+	from, _ = strconv.Atoi(os.Getenv("JETTISON_SEED"))
+	return from, from + count
+}
+
+// tally is what has come of all timelines.
+type tally struct {
+	mu                         sync.Mutex
+	by                         map[string]int // differences, by improvement
+	played, same               int
+	states, deleted, differing int
+	more, unexplained          int
+}
+
+// Every difference between what upstream's controllers do and what the cores do is of one of the improvements, whose rule is checked.
+func TestTheCoresDifferFromUpstreamByImprovementsOnly(t *testing.T) {
+	all := &tally{by: map[string]int{}}
+	from, to := timelines()
+	var next atomic.Int64
+	next.Store(int64(from))
+	t.Run("timelines", func(t *testing.T) {
+		for worker := range runtime.GOMAXPROCS(0) {
+			t.Run(strconv.Itoa(worker), func(t *testing.T) {
+				t.Parallel()
+				for seed := int(next.Add(1) - 1); seed < to; seed = int(next.Add(1) - 1) {
+					all.play(t, newTimeline(seed))
+				}
+			})
+		}
+	})
+	t.Logf("%d timelines, %d the same; %d states of nodes and pods, %d deletions; %d differences, %d unexplained", all.played, all.same,
+		all.states, all.deleted, all.differing, all.unexplained)
+	for _, why := range slices.Sorted(maps.Keys(all.by)) {
+		t.Logf("%6d %s", all.by[why], why)
+	}
+	t.Logf("%6d of the deletions take two of them or more, and count as the first", all.more)
+}
+
+// play plays a timeline with both, and counts.
+func (a *tally) play(t *testing.T, line *timeline) {
+	o := play(line)
+	for _, wrong := range o.healthy() {
+		t.Errorf("seed %d: %s", line.seed, wrong)
+	}
+	c := compare(t, line, o, upstream(t, line, line.changes, lifecycles))
+	changes := o.heard()
+	ours := evict(line, changes)
+	for uid, at := range predict(line, changes, 0) {
+		if ours[uid] != at {
+			t.Errorf("seed %d: %s goes at %v, and is due at %v", line.seed, uid, ours[uid], at)
+		}
+	}
+	theirs := upstream(t, line, changes, evictions).gone
+	pods := deletions(line, changes, ours, theirs)
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.played++; len(c.found)+len(pods) == 0 {
+		a.same++
+	}
+	for _, frames := range o.film {
+		a.states += len(frames)
+	}
+	a.deleted += len(ours)
+	a.differing += len(c.found) + len(pods)
+	var lines []string
+	for _, f := range c.found {
+		a.count(f.why, f.String(), &lines)
+	}
+	for _, d := range pods {
+		if d.more {
+			a.more++
+		}
+		a.count(d.why, fmt.Sprintf("  pod %s goes here at %v, there at %v", d.uid, d.ours, d.theirs), &lines)
+	}
+	if len(lines) > 0 {
+		t.Errorf("seed %d:\n%s\n%s", line.seed, strings.Join(lines, "\n"), c.story())
+	}
+}
+
+// count counts a difference, and notes one that nothing explains.
+func (a *tally) count(why, text string, unexplained *[]string) {
+	if why != "" {
+		a.by[why]++
+		return
+	}
+	a.unexplained++
+	*unexplained = append(*unexplained, text)
+}
+
+// story is what happens in a timeline, and what both make of it.
+func (c *comparison) story() string {
+	var out strings.Builder
+	for _, trouble := range c.line.troubles {
+		fmt.Fprintf(&out, "  %v %s %s\n", trouble.at, trouble.object, trouble.what)
+	}
+	for _, name := range c.line.names {
+		fmt.Fprintf(&out, "  %s zone %s", name, c.line.zones[name])
+		for _, s := range c.line.lives[name] {
+			fmt.Fprintf(&out, " %v-%v:%s", s.from, s.to, [...]string{"alive", "notReady", "silent"}[s.is])
+		}
+		out.WriteString("\n")
+		for _, what := range []string{ready, evicts} {
+			fmt.Fprintf(&out, "    %s: here %v there %v\n", what, c.films[here][nodeIs(name, what)], c.films[there][nodeIs(name, what)])
+		}
+	}
+	for zone, rates := range c.rates[here] {
+		fmt.Fprintf(&out, "  zone %s: here %v tokens %v\n    there %v tokens %v\n", zone, rates, c.tokens[here][zone], c.rates[there][zone],
+			c.tokens[there][zone])
+	}
+	for _, f := range c.found {
+		fmt.Fprintln(&out, f)
+	}
+	return out.String()
+}

@@ -1,0 +1,208 @@
+package oracle
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// look is how finely a difference is looked at.
+const look = 500 * time.Millisecond
+
+// rate is how many nodes of a zone are tainted a second from a time on.
+type rate struct {
+	at       time.Duration
+	perS     float64
+	excluded bool // no node of it counts
+}
+
+// judgeZones finds the rates of both from how the nodes were with each of them.
+func (c *comparison) judgeZones() {
+	for side := range sides {
+		f := c.films[side]
+		var times []time.Duration
+		for k, frames := range f {
+			if k.what == ready && strings.HasPrefix(k.object, "Node/") || k.what == excludes || k.what == doubted {
+				for _, e := range frames {
+					times = append(times, e.at)
+				}
+			}
+		}
+		slices.Sort(times)
+		c.rates[side] = map[string][]rate{}
+		for _, at := range slices.Compact(times) {
+			c.judge(side, at)
+		}
+	}
+}
+
+// judge finds the rates of one of the two at a time.
+func (c *comparison) judge(side int, at time.Duration) {
+	f := c.films[side]
+	up, not, zones := map[string]int{}, map[string]int{}, map[string]bool{}
+	for _, name := range c.line.names {
+		zone := c.line.zones[name]
+		zones[zone] = true
+		switch is := f.is(nodeIs(name, ready), at); {
+		case is == gone || is == "" || f.is(nodeIs(name, excludes), at) == "yes":
+		case is == "True":
+			up[zone]++
+		default:
+			not[zone]++
+		}
+	}
+	counted, full := 0, 0
+	for zone := range zones {
+		if up[zone]+not[zone] > 0 {
+			counted++
+		}
+		if up[zone] == 0 && not[zone] > 0 {
+			full++
+		}
+	}
+	all := "no"
+	if counted > 0 && counted == full {
+		all = "yes"
+	}
+	c.down[side] = append(c.down[side], frame{at, all})
+	for zone := range zones {
+		r := rate{at, c.rateOf(up[zone], not[zone]), up[zone]+not[zone] == 0}
+		if all == "yes" || f.is(facet{what: doubted}, at) == "yes" {
+			r.perS = 0
+		}
+		list := c.rates[side][zone]
+		if len(list) == 0 || list[len(list)-1].perS != r.perS || list[len(list)-1].excluded != r.excluded {
+			c.rates[side][zone] = append(list, r)
+		}
+	}
+	if n := len(c.down[side]); n > 1 && c.down[side][n-2].value == all {
+		c.down[side] = c.down[side][:n-1]
+	}
+}
+
+// rateOf is that of a zone by its nodes, as documented (facts of 1.36.3: ComputeZoneState, ReducedQPSFunc).
+func (c *comparison) rateOf(up, not int) float64 {
+	config := c.line.config
+	switch {
+	case up == 0 || not <= 2 || float32(not)/float32(up+not) < config.UnhealthyZoneThreshold:
+		return config.NodeEvictionRate
+	case up+not > int(config.LargeClusterSizeThreshold):
+		return config.SecondaryNodeEvictionRate
+	}
+	return 0
+}
+
+// rateAt is a zone's rate at a time, with since when it is that.
+func (c *comparison) rateAt(side int, zone string, at time.Duration) rate {
+	list := c.rates[side][zone]
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i].at <= at {
+			return list[i]
+		}
+	}
+	return rate{}
+}
+
+// evicted is why only one of the two has a NoExecute taint on a node. Whoever has none must have a reason at each moment, beside what it
+// needs to notice; the first is the difference's.
+func (c *comparison) evicted(r run, name string) (why string) {
+	if c.films[there].is(nodeIs(name, evicts), r.from) == "" && c.line.begun(r.from-c.slack(), r.from) &&
+		c.films[there].is(nodeIs(name, evicts), r.from-c.slack()) != "" {
+		why = byRestart // it has taken the taint away
+	}
+	excused := r.from
+	for at := r.from; at < r.to; at += look {
+		x, y := c.films[here].is(nodeIs(name, evicts), at), c.films[there].is(nodeIs(name, evicts), at)
+		reason := ""
+		switch {
+		case x == "":
+			reason = c.excuse(here, name, at)
+		case y == "":
+			reason = c.excuse(there, name, at)
+		default: // each has another one
+			reason = c.because(name, at)
+		}
+		switch {
+		case reason != "":
+			if excused = at; why == "" {
+				why = reason
+			}
+		case at-excused > c.slack():
+			c.Logf("seed %d: no reason at %v: %s here %q there %q", c.line.seed, at, name, x, y)
+			return ""
+		}
+	}
+	return why
+}
+
+// excuse is why one of the two does not taint a node at a time.
+func (c *comparison) excuse(side int, name string, at time.Duration) string {
+	zone, slack := c.line.zones[name], c.slack()
+	if is := c.films[side].is(nodeIs(name, ready), at); is != "False" && is != "Unknown" {
+		return c.because(name, at)
+	}
+	r := c.rateAt(side, zone, at)
+	switch {
+	case side == here && c.films[here].is(facet{what: doubted}, at) == "yes":
+		return byDoubt
+	case c.rateAt(there, zone, at).excluded && side == here:
+		return byExcluded // there its queue, and the token in it, is a new one at each look
+	case r.perS == 0:
+		return c.stopped(side, zone, at)
+	case side == there && r.perS == 1 && c.wasStopped(zone, at):
+		return byOne // there a limiter of 0 says that its rate is 1, and stays (client-go, flowcontrol.NewFakeNeverRateLimiter)
+	}
+	gap := time.Duration(float64(time.Second)/r.perS) + c.line.config.NodeMonitorPeriod + 2*step
+	if slices.ContainsFunc(c.tokens[side][zone], func(t time.Duration) bool { return t <= at && at <= t+gap }) {
+		return byQueue
+	}
+	if r.at > 0 && at-r.at <= gap+slack { // a rate that is new begins without a token where the old one had none
+		return byQueue
+	}
+	return ""
+}
+
+// stopped is why one of the two has the rate 0 in a zone at a time.
+func (c *comparison) stopped(side int, zone string, at time.Duration) string {
+	other := sides - 1 - side
+	near := func(d time.Duration) bool { return c.rateAt(other, zone, at+d).perS == 0 }
+	if near(0) || near(c.slack()) || near(-c.slack()) {
+		return byTimer // both have: one came before that, the other after
+	}
+	mine := c.rateAt(side, zone, at)
+	if why := c.anyBecause(mine.at-c.slack(), at+c.slack()); why != "" {
+		return why
+	}
+	if end := c.until(side, zone, at); end-mine.at <= c.slack() {
+		return byTimer
+	}
+	return ""
+}
+
+// wasStopped reports whether upstream's rate of a zone was 0 since it was started.
+func (c *comparison) wasStopped(zone string, at time.Duration) bool {
+	return slices.ContainsFunc(c.rates[there][zone], func(r rate) bool {
+		return r.perS == 0 && r.at <= at && !c.line.begun(c.until(there, zone, r.at), at)
+	})
+}
+
+// until is when a zone's rate of a time ends.
+func (c *comparison) until(side int, zone string, at time.Duration) time.Duration {
+	for _, r := range c.rates[side][zone] {
+		if r.at > at {
+			return r.at
+		}
+	}
+	return c.line.end
+}
+
+// String is how a finding is told.
+func (f finding) String() string {
+	why := f.why
+	if why == "" {
+		why = "UNEXPLAINED"
+	}
+	return "  " + f.object + " " + f.what + " " + f.from.String() + " to " + f.to.String() + " here " + strconv.Quote(f.ours) + " there " +
+		strconv.Quote(f.theirs) + ": " + why
+}

@@ -64,8 +64,7 @@ func (r *reactor) besieged(besieged bool, count int) (out []outcome) {
 	if besieged {
 		const log = "/var/log/besiege.log"
 		r.shell("rm -f " + log)
-		// What they take themselves of the one CPU of a node that is emulated would keep the pod from leaking.
-		pid, err := r.Start(r.ctx, log, "nice", "-n", "19", "/usr/local/bin/workload", "besiege", guestapi.AgentSocket)
+		pid, err := r.Start(r.ctx, log, "/usr/local/bin/workload", "besiege", guestapi.AgentSocket)
 		if err != nil {
 			r.t.Fatal(err)
 		}

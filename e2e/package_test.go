@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,9 +19,13 @@ func installed(t *testing.T, version, config string) *service {
 	t.Helper()
 	s := &service{startNodeWith(t, vm.Options{Systemd: true})}
 	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("the service's log:\n" + s.shell("journalctl --unit=jettison --no-pager --lines=60; systemctl status --no-pager jettison || true"))
+		if !t.Failed() {
+			return
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is over
+		defer cancel()
+		log, err := s.Shell(ctx, "journalctl --unit=jettison --output=cat --no-pager --lines=60; systemctl status --no-pager jettison || true")
+		t.Logf("the service's log (%v):\n%s", err, log)
 	})
 	s.dpkg("--install", s.bring(version))
 	if state := s.shell("systemctl is-enabled jettison; systemctl is-active jettison; true"); state != "disabled\ninactive\n" {

@@ -94,27 +94,23 @@ func ownersOf(p *v1.Pod) (out []types.UID) {
 }
 
 func (x *index) put(p *Pod) {
-	for label, byValue := range x.labels[p.Namespace] {
-		if value, ok := p.Labels[label]; ok {
-			byValue[value] = append(byValue[value], p)
-		}
-	}
-	if byOwner := x.owners[p.Namespace]; byOwner != nil {
-		for _, uid := range ownersOf(p.Pod) {
-			byOwner[uid] = append(byOwner[uid], p)
-		}
-	}
+	x.change(p, func(pods []*Pod) []*Pod { return append(pods, p) })
 }
 
 func (x *index) remove(p *Pod) {
+	x.change(p, func(pods []*Pod) []*Pod { return without(pods, p) })
+}
+
+// change changes each list that a pod belongs to.
+func (x *index) change(p *Pod, how func([]*Pod) []*Pod) {
 	for label, byValue := range x.labels[p.Namespace] {
 		if value, ok := p.Labels[label]; ok {
-			byValue[value] = without(byValue[value], p)
+			byValue[value] = how(byValue[value])
 		}
 	}
 	if byOwner := x.owners[p.Namespace]; byOwner != nil {
 		for _, uid := range ownersOf(p.Pod) {
-			byOwner[uid] = without(byOwner[uid], p)
+			byOwner[uid] = how(byOwner[uid])
 		}
 	}
 }

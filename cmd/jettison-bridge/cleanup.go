@@ -7,6 +7,7 @@ import (
 
 	"jettison/internal/bridge/cleanup"
 	"jettison/internal/bridge/kube"
+	"jettison/internal/commandline"
 )
 
 func cleanupCommand(stdout io.Writer) *cobra.Command {
@@ -17,14 +18,14 @@ func cleanupCommand(stdout io.Writer) *cobra.Command {
 		Long: `cleanup takes the conditions Jettison* from every node, and deletes the Leases that tell their load. Take the bridges away
 first, or they write them again. It needs an operator's rights: to list nodes and patch their status, to list and delete leases.`,
 		Example: "  jettison-bridge cleanup --kubeconfig ~/.kube/config",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := kube.Config(kubeconfig)
 			if err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			if err := kube.LeaseNamespace(namespace); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			client, err := kube.New(c, version)
 			if err != nil {

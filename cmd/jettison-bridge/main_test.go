@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"jettison/internal/commandline"
 )
 
 // What is wrong with a command line is one line, and exit code 2.
@@ -18,21 +20,21 @@ func TestBadUsage(t *testing.T) {
 	}
 	at := "--kubeconfig=" + kubeconfig
 	for want, args := range map[string][]string{
-		`there is no command "walk"`:          {"walk"},
-		"unknown flag: --nope":                {"run", "--nope"},
-		"run takes no arguments, got":         {"run", "x"},
-		`--log-level "loud"`:                  {"run", "--log-level=loud"},
-		`--log-format "xml"`:                  {"run", "--log-format=xml"},
-		"in no pod of a cluster name a":       {"run"},
-		"find the cluster's API by /nowhere:": {"cleanup", "--kubeconfig=/nowhere"},
-		"set NODE_NAME, or --node-name":       {"run", at},
-		`node name "N_1":`:                    {"run", at, "--node-name=N_1"},
-		"transition period -1s: want 0":       {"run", at, "--node-name=n", "--transition-period=-1s"},
-		`lease namespace "a/b":`:              {"run", at, "--node-name=n", "--lease-namespace=a/b"},
-		`lease namespace "a/c":`:              {"cleanup", at, "--lease-namespace=a/c"},
+		`unknown command "walk": see jettison-bridge --help`: {"walk"},
+		"unknown flag: --nope":                               {"run", "--nope"},
+		"run takes no arguments, got":                        {"run", "x"},
+		`--log-level "loud"`:                                 {"run", "--log-level=loud"},
+		`--log-format "xml"`:                                 {"run", "--log-format=xml"},
+		"in no pod of a cluster name a":                      {"run"},
+		"find the cluster's API by /nowhere:":                {"cleanup", "--kubeconfig=/nowhere"},
+		"set NODE_NAME, or --node-name":                      {"run", at},
+		`node name "N_1":`:                                   {"run", at, "--node-name=N_1"},
+		"transition period -1s: want 0":                      {"run", at, "--node-name=n", "--transition-period=-1s"},
+		`lease namespace "a/b":`:                             {"run", at, "--node-name=n", "--lease-namespace=a/b"},
+		`lease namespace "a/c":`:                             {"cleanup", at, "--lease-namespace=a/c"},
 	} {
 		var out, errs bytes.Buffer
-		if code := execute(t.Context(), args, &out, &errs); code != exitUsage || strings.Count(errs.String(), "\n") != 1 ||
+		if code := execute(t.Context(), args, &out, &errs); code != commandline.ExitUsage || strings.Count(errs.String(), "\n") != 1 ||
 			!strings.Contains(errs.String(), want) || out.Len() > 0 {
 			t.Errorf("%v: exit code %d, %q, %q, want %q", args, code, errs.String(), out.String(), want)
 		}
@@ -42,7 +44,7 @@ func TestBadUsage(t *testing.T) {
 func TestHelpAndVersion(t *testing.T) {
 	for want, args := range map[string][]string{"devel\n": {"--version"}, "ties the agent of one node": {}, "cleanup": {"--help"}} {
 		var out, errs bytes.Buffer
-		if code := execute(t.Context(), args, &out, &errs); code != exitOK || errs.Len() > 0 || !strings.Contains(out.String(), want) {
+		if code := execute(t.Context(), args, &out, &errs); code != commandline.ExitOK || errs.Len() > 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, out.String(), errs.String())
 		}
 	}

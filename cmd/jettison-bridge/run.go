@@ -29,17 +29,17 @@ reason Evicted, with the condition DisruptionTarget, events of pods and of the n
 JettisonDiskPressure and JettisonPIDPressure, and the node's load on a Lease. It stores nothing: the agent's records are the queue.
 The agent or the API may be away, at the start, too: what is to be told waits.`,
 		Example: "  jettison-bridge run\n  jettison-bridge run --evicted-status=false",
-		Args:    noArguments,
+		Args:    commandline.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Log, err = log.Open(stderr); err != nil {
-				return usageError{err}
+				return err
 			}
 			klog.SetSlogLogger(o.Log) // what client-go has to say
 			if o.API, err = kube.Config(kubeconfig); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			if err := o.Validate(); err != nil {
-				return usageError{err}
+				return commandline.Usage(err)
 			}
 			return bridge.Run(cmd.Context(), o)
 		},

@@ -40,9 +40,9 @@ func (e *Election) Check() error {
 	return nil
 }
 
-// tryEvery is the pause between two tries. client-go makes it up to 2.2 times as long (leaderelection.JitterFactor), and a follower that
-// takes a Lease over which was given back is to need no longer than RetryPeriod.
-func (e *Election) tryEvery() time.Duration { return e.RetryPeriod * 2 / 5 }
+// tryEvery is the pause between two tries. client-go makes it up to 2.2 times as long (leaderelection.JitterFactor), and a follower sees a
+// renewal up to one pause late and a Lease that has run out up to another: both together are to take no longer than RetryPeriod.
+func (e *Election) tryEvery() time.Duration { return e.RetryPeriod * 5 / 22 }
 
 // RequestTimeout is what a request of the election may take, so that one that hangs costs no leadership.
 func (e *Election) RequestTimeout() time.Duration { return max(time.Second, e.RenewDeadline/2) }

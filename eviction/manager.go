@@ -207,13 +207,11 @@ func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 		d.Reason = "one victim a step"
 		return d
 	}
+	m.lookAgain(now, in.Summary)
 	for _, i := range m.order {
 		w := &m.watched[i]
 		o := m.observe(now, in.Summary, w)
 		w.due = o.OK && o.Short(w.enough(o.Capacity)) // not observed is no reason to kill
-		if o.OK {
-			w.observed, w.limit = o, w.Value.Of(o.Capacity)
-		}
 		switch {
 		case w.asked && !o.OK:
 			d.Reason = "it is not known what was reclaimed for " + string(w.Signal)
@@ -223,4 +221,15 @@ func (m *Manager) Reclaimed(now time.Time, in Input) Decision {
 	}
 	m.decide(now, in, &d, true)
 	return d
+}
+
+// lookAgain notes what is observed in the middle of a step, of thresholds that ask for nothing too: what a victim has returned is judged by
+// all of its signal, and a soft one must not have a hard one wait by what was seen before.
+func (m *Manager) lookAgain(now time.Time, s *stats.Summary) {
+	for i := range m.watched {
+		w := &m.watched[i]
+		if o := m.observe(now, s, w); o.OK {
+			w.observed, w.limit = o, w.Value.Of(o.Capacity)
+		}
+	}
 }

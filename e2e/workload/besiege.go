@@ -6,8 +6,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"runtime"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Clients of besiege. One that was cut off comes again after that on average: what is tried is that they are slow, not that they are quick,
@@ -25,6 +29,9 @@ const (
 func besiege(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want a socket")
+	}
+	if err := yielding(); err != nil {
+		return err
 	}
 	half := func(size int) []byte {
 		return fmt.Appendf(nil, "POST /v1/admit HTTP/1.1\r\nHost: j\r\nContent-Length: %d\r\n\r\n%s", size,
@@ -59,4 +66,19 @@ func besiege(args []string) error {
 	}
 	fmt.Println("besieged")
 	select {}
+}
+
+// yielding has the program run at nice 19: clients have another CPU than the pod that leaks, or none that it wants, and a node that is
+// emulated has one. Nice is of a thread, and the next program begins with that of the one that starts it.
+func yielding() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const least, raw = 19, 1 // the system call's result is 20 less it
+	if nice, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err != nil || nice == raw {
+		return err
+	}
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, least); err != nil {
+		return err
+	}
+	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
 }

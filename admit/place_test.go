@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -34,13 +35,22 @@ func TestManyPortsAreLookedAtOnce(t *testing.T) {
 		{append(ports("10.1", 80), v1.ContainerPort{HostPort: 80}), true},
 		{append(ports("10.1", 80), v1.ContainerPort{HostPort: 80, Protocol: v1.ProtocolUDP}), false},
 	} {
-		began := time.Now()
+		began := worked(t)
 		r := Admit(pod("asks", c.list), NodeState{Pods: []Held{other}})
 		if r.Admit == c.want || c.want && r.Reason != "NodePorts" {
 			t.Errorf("%+v, taken: %v", r, c.want)
 		}
-		if d := time.Since(began); d > 5*time.Second {
+		if d := worked(t) - began; d > 20*time.Second { // each with each takes minutes
 			t.Errorf("took %v", d)
 		}
 	}
+}
+
+// worked is how long this program has had a CPU: how busy the machine is does not count.
+func worked(t *testing.T) time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(now.Nano())
 }

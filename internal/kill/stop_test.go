@@ -296,11 +296,11 @@ func TestRemoveIsRepeated(t *testing.T) {
 		}
 	})
 	r.Change(func() { r.Fail["ListPodSandbox"] = status.Error(codes.Unavailable, "down") })
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := v.Remove(ctx, c); err != nil {
+	if err := v.Remove(t.Context(), c); err != nil {
 		t.Errorf("its sandboxes are known, and it looks for others: %v", err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
 	v = &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}, since: Now()}
 	if err := v.Remove(ctx, c); err == nil || !strings.Contains(err.Error(), "remove what pod u left") {
 		t.Errorf("got %v", err)

@@ -76,7 +76,9 @@ func (s *step) writeTaints(v *view) {
 	}
 	added := metav1.Time{Time: s.now}
 	for i := range c.add {
-		c.add[i].TimeAdded = &added
+		if c.add[i].TimeAdded == nil {
+			c.add[i].TimeAdded = &added
+		}
 	}
 	for _, list := range [][]v1.Taint{c.add, c.remove} {
 		slices.SortFunc(list, func(a, b v1.Taint) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect)) })
@@ -108,8 +110,23 @@ func (s *step) executes(c *change, v *view) (drawn bool) {
 		c.want(v1.TaintNodeNotReady, v1.TaintEffectNoExecute, false)
 		c.want(v1.TaintNodeUnreachable, v1.TaintEffectNoExecute, false)
 	case key != "" && has(v.node, opposite, v1.TaintEffectNoExecute):
-		c.want(key, v1.TaintEffectNoExecute, true)
-		c.want(opposite, v1.TaintEffectNoExecute, false)
+		c.swap(opposite, key, s.now)
 	}
 	return false
+}
+
+// swap has a node have one of the two taints that evict in place of the other. It has not been ready in between, so that its pods have borne
+// that since the one that goes was added: a node that is now silent and now not ready would else keep them for ever. (Upstream's timers of
+// pods, which remember when they began, have the same effect until a restart: pkg/controller/tainteviction/taint_eviction.go
+// processPodOnNode, 1.36.)
+func (c *change) swap(from, to string, now time.Time) {
+	c.want(to, v1.TaintEffectNoExecute, true)
+	c.want(from, v1.TaintEffectNoExecute, false)
+	at := slices.IndexFunc(c.node.Spec.Taints, func(t v1.Taint) bool { return t.Key == from && t.Effect == v1.TaintEffectNoExecute })
+	since := c.node.Spec.Taints[at].TimeAdded
+	for i := range c.add {
+		if t := &c.add[i]; t.Key == to && t.Effect == v1.TaintEffectNoExecute && !since.IsZero() && !since.After(now) {
+			t.TimeAdded = since.DeepCopy()
+		}
+	}
 }

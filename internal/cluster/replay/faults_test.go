@@ -72,6 +72,9 @@ func (w *world) renew() {
 		}
 		stamp := metav1.Time{Time: w.now}
 		renew := metav1.MicroTime{Time: w.now.Add(w.skew[name])}
+		if was := w.state.leases[name]; was != nil && was.Spec.RenewTime.Equal(&renew) {
+			continue // an API server writes nothing where nothing has changed
+		}
 		w.state.leases[name] = &coordination.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &stamp}}},
 			Spec:       coordination.LeaseSpec{RenewTime: &renew},

@@ -241,3 +241,33 @@ func TestTheFirstTokenWaits(t *testing.T) {
 		t.Errorf("%+v", out.Taints)
 	}
 }
+
+// A node that is now silent and now not ready swaps one taint for the other: its pods have borne that since the first, as long as that is a
+// time and a past one.
+func TestATaintThatIsSwappedKeepsItsTime(t *testing.T) {
+	before, later := metav1.NewTime(start.Add(-time.Hour)), metav1.NewTime(start.Add(time.Hour))
+	for name, c := range map[string]struct{ had, want *metav1.Time }{
+		"a past one": {&before, &before},
+		"none":       {nil, nil},
+		"to come":    {&later, nil},
+	} {
+		all := nodes(3, 1)
+		n := all["n003"]
+		n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute, TimeAdded: c.had}}
+		core := New(defaults())
+		core.Step(start, seen(all))
+		core.End(start, n.Name, n.UID, WriteTaints, false)
+		now := start.Add(2 * time.Second)
+		out := core.Step(now, seen(all))
+		if len(out.Taints) != 1 || len(out.Taints[0].Add) != 2 || len(out.Taints[0].Remove) != 1 {
+			t.Fatalf("%s: %+v", name, out.Taints)
+		}
+		got, want := out.Taints[0].Add[0], metav1.NewTime(now)
+		if c.want != nil {
+			want = *c.want
+		}
+		if got.Key != v1.TaintNodeNotReady || got.Effect != v1.TaintEffectNoExecute || !got.TimeAdded.Equal(&want) {
+			t.Errorf("%s: %v of %v, want %v", name, got.Key, got.TimeAdded, want)
+		}
+	}
+}

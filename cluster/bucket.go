@@ -64,6 +64,15 @@ func (b *Bucket) Take(now time.Time) bool {
 	return true
 }
 
+// Again notes that what the last token was taken for is done only now: the next one is due an interval later.
+func (b *Bucket) Again(now time.Time) {
+	if b.rate > 0 && b.rate < NoLimit {
+		if ready := now.Add(interval(b.rate)); ready.After(b.ready) {
+			b.ready = ready
+		}
+	}
+}
+
 // Nth is when the nth token from now on is there, n from 1; the zero time: none will be, at this rate.
 func (b *Bucket) Nth(now time.Time, n int) time.Time {
 	next := b.Next(now)

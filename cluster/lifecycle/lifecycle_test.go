@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -268,6 +269,56 @@ func TestATaintThatIsSwappedKeepsItsTime(t *testing.T) {
 		}
 		if got.Key != v1.TaintNodeNotReady || got.Effect != v1.TaintEffectNoExecute || !got.TimeAdded.Equal(&want) {
 			t.Errorf("%s: %v of %v, want %v", name, got.Key, got.TimeAdded, want)
+		}
+	}
+}
+
+// The rate is that of taints, not of tokens: of two nodes that fall together the one whose writes fail at first does not get its taint right
+// before or after the other, whichever write it is that succeeds; and one whose writes never succeed holds up the other for a while only.
+func TestTheRateHoldsWhereWritesFail(t *testing.T) {
+	for fails := range 12 {
+		core, all := New(defaults()), nodes(5, 2)
+		var tried []struct {
+			node string
+			at   time.Time
+		}
+		failed, done := 0, map[string]time.Time{}
+		for now := start; now.Before(start.Add(5 * time.Minute)); now = now.Add(250 * time.Millisecond) {
+			for name := range all { // all live
+				n := all[name].DeepCopy()
+				n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(now)
+				all[name] = n
+			}
+			for _, w := range core.Step(now, seen(all)).Taints {
+				executes := slices.ContainsFunc(w.Add, func(t v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute })
+				ok := !executes || w.Node != "n005" || failed >= fails
+				if core.End(now, w.Node, w.UID, WriteTaints, ok); executes {
+					tried = append(tried, struct {
+						node string
+						at   time.Time
+					}{w.Node, now})
+				}
+				if !ok {
+					failed++
+					continue
+				}
+				n := all[w.Node].DeepCopy()
+				n.Spec.Taints = append(n.Spec.Taints, w.Add...)
+				if all[w.Node] = n; executes {
+					done[w.Node] = now
+				}
+			}
+		}
+		for i := 1; i < len(tried); i++ {
+			if apart := tried[i].at.Sub(tried[i-1].at); tried[i].node != tried[i-1].node && apart < 10*time.Second {
+				t.Errorf("after %d failures: %s is written %v after %s", fails, tried[i].node, apart, tried[i-1].node)
+			}
+		}
+		if at := done["n006"]; at.IsZero() || at.Sub(start) > 40*time.Second {
+			t.Errorf("%d failures of the other's: tainted after %v", fails, at.Sub(start))
+		}
+		if done["n005"].IsZero() {
+			t.Errorf("after %d failures: not tainted", fails)
 		}
 	}
 }

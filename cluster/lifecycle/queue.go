@@ -47,7 +47,8 @@ func (s *step) waits(v *view) bool {
 }
 
 // drawTokens gives tokens to nodes that wait for one, in each zone in the order in which they failed. None is given for a node whose write
-// could not be made now. While the rate of a zone is 0 one that was given for a write that has failed is void.
+// could not be made now. A write that failed is tried again on its token, which counts from then, until another node has had one since: the
+// rate is that of taints, not of tokens. While the rate of a zone is 0 one that was given for a write that has failed is void.
 func (s *step) drawTokens() {
 	waiting := map[string][]*view{}
 	for i := range s.views {
@@ -56,10 +57,8 @@ func (s *step) drawTokens() {
 		if s.zones[key].bucket.Rate() == 0 {
 			v.record.drawn = false
 		}
-		if !s.waits(v) {
-			continue
-		}
-		if s.zones[key].waiting++; !v.record.drawn {
+		if s.waits(v) {
+			s.zones[key].waiting++
 			waiting[key] = append(waiting[key], v)
 		}
 	}
@@ -67,16 +66,27 @@ func (s *step) drawTokens() {
 		slices.SortFunc(queue, func(a, b *view) int {
 			return cmp.Or(a.record.failed.Compare(b.record.failed), cmp.Compare(a.node.Name, b.node.Name))
 		})
-		bucket := s.zones[key].bucket
+		z := s.zones[key]
 		for _, v := range queue {
-			if next := v.record.writes[WriteTaints].Next(s.now); next.IsZero() || next.After(s.now) {
-				continue
+			switch r := v.record; {
+			case !s.writable(v):
+			case r.drawn && z.taker == v.node.UID:
+				z.bucket.Again(s.now)
+			case z.bucket.Take(s.now):
+				r.drawn, z.taker = true, v.node.UID
+			default:
+				r.drawn = false
+				s.again(z.bucket.Next(s.now))
 			}
-			if !bucket.Take(s.now) {
-				s.again(bucket.Next(s.now))
-				break
-			}
-			v.record.drawn = true
 		}
 	}
+}
+
+// writable reports whether a node's taints may be written in this step: its conditions come before them.
+func (s *step) writable(v *view) bool {
+	may := func(kind Kind) bool {
+		next := v.record.writes[kind].Next(s.now)
+		return !next.IsZero() && !next.After(s.now)
+	}
+	return may(WriteTaints) && (len(v.changed) == 0 || may(WriteStatus))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
 
 	"jettison/cluster"
@@ -32,6 +33,7 @@ const labelControlPlane = "node-role.kubernetes.io/control-plane"
 // zone is what is remembered of one, as long as a node is in it.
 type zone struct {
 	bucket *cluster.Bucket
+	taker  types.UID // of the node that has had the last token
 	state  ZoneState
 	tally
 }

@@ -80,7 +80,7 @@ const (
 	bootDeadline    = 60 * time.Second
 	runtimeDeadline = 90 * time.Second
 	callDeadline    = 60 * time.Second
-	podDeadline     = 3 * time.Minute // a runtime writes a large pod's parts to its disk many times
+	podDeadline     = 8 * time.Minute // a runtime writes a large pod's parts to its disk many times
 	importDeadline  = 5 * time.Minute
 )
 

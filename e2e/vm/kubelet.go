@@ -24,8 +24,9 @@ const (
 	StaticPods     = "/etc/kubernetes/manifests/"
 )
 
-// kubeletDeadline: it makes a key pair and measures the machine before it answers, 15 s under emulation.
-const kubeletDeadline = 3 * time.Minute
+// kubeletDeadline: it makes a key pair and measures the machine before it answers, 15 s under emulation, and beside a hundred pods a new one
+// needs minutes.
+const kubeletDeadline = 8 * time.Minute
 
 // kubeletConfig of a kubelet that runs static pods by itself, without an API server. Nothing is pulled and nothing evicted
 // unless a scenario asks for it.
@@ -158,7 +159,7 @@ func (n *Node) RunManyStatic(ctx context.Context, objects []*v1.Pod) (pods []*Po
 			return nil, err
 		}
 		for _, pod := range pods[first:] {
-			if err := n.eventually(ctx, time.Second, 4*kubeletDeadline, pod.String()+" runs", pod.find); err != nil {
+			if err := n.eventually(ctx, time.Second, 2*kubeletDeadline, pod.String()+" runs", pod.find); err != nil {
 				return nil, fmt.Errorf("%w\n%s", err, n.KubeletLog(20))
 			}
 		}

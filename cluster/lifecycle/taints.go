@@ -122,11 +122,11 @@ func (s *step) executes(c *change, v *view) (drawn bool) {
 func (c *change) swap(from, to string, now time.Time) {
 	c.want(to, v1.TaintEffectNoExecute, true)
 	c.want(from, v1.TaintEffectNoExecute, false)
-	at := slices.IndexFunc(c.node.Spec.Taints, func(t v1.Taint) bool { return t.Key == from && t.Effect == v1.TaintEffectNoExecute })
-	since := c.node.Spec.Taints[at].TimeAdded
-	for i := range c.add {
-		if t := &c.add[i]; t.Key == to && t.Effect == v1.TaintEffectNoExecute && !since.IsZero() && !since.After(now) {
-			t.TimeAdded = since.DeepCopy()
-		}
+	of := func(key string) func(v1.Taint) bool {
+		return func(t v1.Taint) bool { return t.Key == key && t.Effect == v1.TaintEffectNoExecute }
+	}
+	since := c.node.Spec.Taints[slices.IndexFunc(c.node.Spec.Taints, of(from))].TimeAdded
+	if !since.IsZero() && !since.After(now) {
+		c.add[slices.IndexFunc(c.add, of(to))].TimeAdded = since.DeepCopy()
 	}
 }

@@ -115,8 +115,8 @@ func (s *step) executes(c *change, v *view) (drawn bool) {
 	return false
 }
 
-// swap has a node have one of the two taints that evict in place of the other. It has not been ready in between, so that its pods have borne
-// that since the one that goes was added: a node that is now silent and now not ready would else keep them for ever. (Upstream's timers of
+// swap has a node have one of the two taints that evict in place of the other. It has not been ready in between: its pods have borne that
+// since the one that goes was added, and a node that is now silent and now not ready would else keep them for ever. (Upstream's timers of
 // pods, which remember when they began, have the same effect until a restart: pkg/controller/tainteviction/taint_eviction.go
 // processPodOnNode, 1.36.)
 func (c *change) swap(from, to string, now time.Time) {

@@ -71,7 +71,11 @@ func (r *Report) head(width int) []terminal.Line {
 			parts = append(parts, "dry run")
 		}
 		if g := s.Gate; g != nil && g.Asked {
-			parts = append(parts, fmt.Sprintf("gate: %d in, %d refused", g.Admitted, g.Refused))
+			line := fmt.Sprintf("gate: %d in, %d refused", g.Admitted, g.Refused)
+			if g.HeldOff > 0 {
+				line += fmt.Sprintf(", %d held off", g.HeldOff)
+			}
+			parts = append(parts, line)
 		}
 	}
 	parts = append(parts, "runtime "+s.Runtime.Endpoint)

@@ -31,6 +31,7 @@ func short() *Report {
 	}
 	s := &api.State{
 		Time: now, Version: "v1.2.3", Runtime: api.RuntimeState{Endpoint: "unix:///run/containerd/containerd.sock"}, Kubelet: true, Disk: "observe",
+		Gate: &api.GateState{Asked: true, Admitted: 112, HeldOff: 2},
 		Conditions: []api.ConditionState{
 			{Type: "DiskPressure", Reason: "KubeletHasNoDiskPressure"},
 			{Type: "MemoryPressure", Status: true, Reason: "KubeletHasInsufficientMemory", LastTransitionTime: &earlier},

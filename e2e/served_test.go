@@ -130,10 +130,12 @@ func (n *node) scrape(b *testing.B) (stop func() (answers int)) {
 	done, answers := make(chan struct{}), 0
 	for range scrapers {
 		all.Go(func() {
+			client := n.AgentClient()
+			defer client.CloseIdleConnections()
 			tick := time.NewTicker(time.Second)
 			defer tick.Stop()
 			for {
-				if _, err := n.AskAgent(n.ctx, api.PathMetrics); err != nil {
+				if _, err := vm.Ask(n.ctx, client, api.PathMetrics); err != nil {
 					b.Error(err)
 				}
 				mu.Lock()

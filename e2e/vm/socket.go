@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -22,11 +24,32 @@ func (n *Node) API() *api.Client {
 
 // AskAgent is what the agent answers at a path of its socket.
 func (n *Node) AskAgent(ctx context.Context, path string) ([]byte, error) {
+	c := n.AgentClient()
+	defer c.CloseIdleConnections()
+	return Ask(ctx, c, path)
+}
+
+// dialLimit is for one try to connect. QEMU takes one connection at a time and forgets others, which the kernel would try again after
+// one, three, seven seconds.
+const dialLimit = 500 * time.Millisecond
+
+// AgentClient is a client of the agent's socket that keeps its connection, as those do that read metrics. Its owner closes it.
+func (n *Node) AgentClient() *http.Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		for {
+			conn, err := (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, "tcp", n.address[guestapi.PortAgent])
+			if err == nil || ctx.Err() != nil || !os.IsTimeout(err) {
+				return conn, err
+			}
+		}
+	}
+	return &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1, DialContext: dial}}
+}
+
+// Ask is what the agent answers at a path, by one of its clients.
+func Ask(ctx context.Context, c *http.Client, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", n.address[guestapi.PortAgent])
-	}}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jettison"+path, nil)
 	if err != nil {
 		return nil, err

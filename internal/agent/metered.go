@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"sync"
 	"time"
 
 	"jettison/eviction"
@@ -14,17 +15,37 @@ type meter struct {
 	o     Options
 	shown *shown
 	parts *metrics.Parts // nil until the agent has parts; set before the loop runs, and published with its first State
+
+	mu   sync.Mutex
+	of   *publication // that text is of; nil: none was written yet
+	at   time.Time    // when it was
+	text []byte
 }
 
-// metrics are the families as text. events counts those that readers were too slow for.
+// metrics are the families as text, which nobody changes. events counts those that readers were too slow for. However many ask, they are
+// written once for each State that was published, or once a second where the loop publishes none: for each reader anew, that would take the
+// CPU from a kill on a small node.
 func (m *meter) metrics(events uint64) []byte {
+	p := m.shown.latest()
+	if p.state == nil {
+		return m.write(p, events)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); m.of != p || now.Sub(m.at) >= fresh {
+		m.of, m.at, m.text = p, now, m.write(p, events)
+	}
+	return m.text
+}
+
+func (m *meter) write(p *publication, events uint64) []byte {
 	in := metrics.Inputs{
 		Version: m.o.Version, Events: events, Proc: cmp.Or(m.o.ProcMount, "/proc"),
 	}
 	if m.o.LogDropped != nil {
 		in.LogLines = m.o.LogDropped()
 	}
-	if p := m.shown.latest(); p.state != nil {
+	if p.state != nil {
 		in.Now, in.Parts = p.now, m.parts
 	}
 	return metrics.Write(&in)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/lister"
+	"jettison/internal/metrics"
 	"jettison/stats/read"
 )
 
@@ -178,5 +180,31 @@ func TestAPortThatIsTaken(t *testing.T) {
 	}
 	if text := l.Text(); !strings.Contains(text, "nothing is served on the network yet") {
 		t.Error(text)
+	}
+}
+
+// Metrics are written once for each State that was published, however many read them, and anew once the loop has hung for a second.
+func TestMetricsAreWrittenOnceAState(t *testing.T) {
+	s := newShown(Options{}, "")
+	m := &meter{shown: s}
+	if a, b := m.metrics(0), m.metrics(0); len(a) == 0 || &a[0] == &b[0] {
+		t.Error("nothing is published yet, and the text is kept")
+	}
+	publish := func() {
+		state := &api.State{Time: time.Now()}
+		s.last.Store(&publication{state: state, now: &metrics.Now{State: state}, next: make(chan struct{})})
+	}
+	publish()
+	a, b := m.metrics(1), m.metrics(2)
+	if &a[0] != &b[0] {
+		t.Error("written twice")
+	}
+	publish()
+	if b = m.metrics(2); &a[0] == &b[0] || bytes.Equal(a, b) {
+		t.Error("not written for a newer State")
+	}
+	m.at = m.at.Add(-fresh)
+	if c := m.metrics(2); &b[0] == &c[0] {
+		t.Error("not written a second later")
 	}
 }

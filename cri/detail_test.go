@@ -232,6 +232,41 @@ func TestDetailsAreRefreshed(t *testing.T) {
 	}
 }
 
+// Where the runtime tells of each change, the containers that it told of are asked about at the next List, and others when their details are
+// ten minutes old; once it tells no more, when they are a minute old.
+func TestDetailsOfContainersThatAreToldOfAreRefreshed(t *testing.T) {
+	r := critest.Start(t)
+	for _, id := range []string{"a", "b"} {
+		r.Containers = append(r.Containers, &runtimev1.Container{Id: id, State: runtimev1.ContainerState_CONTAINER_RUNNING})
+		r.Info[id] = crioContainer
+	}
+	l := NewLister(dial(t, r.Endpoint()))
+	start := time.Unix(1e6, 0)
+	now := start
+	l.now = func() time.Time { return now }
+	for i, c := range []struct {
+		at      time.Duration
+		told    bool
+		changed map[string]bool
+		want    int
+	}{
+		{0, true, nil, 2},
+		{refreshAge, true, nil, 0},
+		{refreshAge + time.Second, true, map[string]bool{"b": true, "gone": true}, 1},
+		{refreshAge + 2*time.Second, true, nil, 0},
+		{refreshTold, true, nil, 1}, // a
+		{refreshTold + refreshAge + time.Second, true, nil, 1}, // b
+		{refreshTold + 3*refreshAge, false, nil, 2},
+	} {
+		now = start.Add(c.at)
+		before := r.Calls("ContainerStatus")
+		l.Told(c.told, c.changed)
+		if _, err := l.List(t.Context()); err != nil || r.Calls("ContainerStatus")-before != c.want {
+			t.Errorf("list %d, at %v: %d calls, want %d, %v", i, c.at, r.Calls("ContainerStatus")-before, c.want, err)
+		}
+	}
+}
+
 // A sandbox's details are asked for again when they are ten minutes old, and not before.
 func TestDetailsOfSandboxesAreRefreshedLess(t *testing.T) {
 	r := critest.Start(t)

@@ -17,9 +17,11 @@ type Listing struct {
 
 // How often details are asked for again. They can change in place (the kubelet resizes pods), and a verbose status costs a
 // call of about 0.5 ms: List asks for a bounded number, and so takes at most 16 ms more than one that asks for none.
-// What a sandbox was made of hardly does, and its status is twice as dear.
+// What a sandbox was made of hardly does, and its status is twice as dear; nor does what a container was where the runtime tells of each
+// change (see Told).
 const (
 	refreshAge     = time.Minute
+	refreshTold    = 10 * time.Minute
 	refreshSandbox = 10 * time.Minute
 	refreshMax     = 32
 	// retryAge is how long a status that was not answered in time is left alone: it costs its whole deadline.
@@ -34,6 +36,7 @@ type Lister struct {
 	now        func() time.Time
 	sandboxes  map[string]*known[sandboxDetail]
 	containers map[string]*known[containerDetail]
+	told       bool // the runtime tells of each change
 }
 
 // known is what a status said of one sandbox or container.
@@ -61,9 +64,20 @@ func NewLister(c *Client) *Lister {
 	return &Lister{client: c, now: time.Now}
 }
 
+// Told says whether the runtime tells of each change of what it has. Then only the containers that it has told of since the last List are
+// asked about as soon as any are, and others each ten minutes.
+func (l *Lister) Told(told bool, changed map[string]bool) {
+	l.told = told
+	for id := range changed {
+		if k := l.containers[id]; k != nil {
+			k.asked = time.Time{}
+		}
+	}
+}
+
 // List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
-// minute (of sandboxes: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request,
+// minute (of sandboxes, and after Told: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request,
 // and for how they ended;
 // 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
 // is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
@@ -127,7 +141,10 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 			return sandboxDetailOf(res), l.client.link.wrap("ask status of", err)
 		})
 	}
-	containers := map[string]*known[containerDetail]{}
+	containers, old := map[string]*known[containerDetail]{}, refreshAge
+	if l.told {
+		old = refreshTold
+	}
 	for _, c := range now.Containers {
 		k := carry(l.containers, c.ID)
 		if c.State == Exited && !k.answered && !ready[c.SandboxID] {
@@ -137,7 +154,7 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		k.dead = c.State == Exited
 		ended := k.dead && k.answered && k.state != Exited && ready[c.SandboxID] // how is not known yet
 		wanted := !k.dead || !k.answered || ended
-		asks = k.due(asks, c.State, wanted, now.Time, refreshAge, func(ctx context.Context, verbose bool) (containerDetail, error) {
+		asks = k.due(asks, c.State, wanted, now.Time, old, func(ctx context.Context, verbose bool) (containerDetail, error) {
 			res, err := l.client.containerStatus(ctx, c.ID, verbose && !ended)
 			detail := containerDetailOf(res)
 			if ended {

@@ -7,6 +7,7 @@ package lister
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,9 @@ type Lister struct {
 	updates chan Update      // one slot: the newest answer replaces one that was not taken
 	done    chan struct{}    // closed when Run has returned
 	told    atomic.Bool      // the runtime tells of its pods as they come and go
+
+	mu      sync.Mutex
+	changed map[string]bool // IDs of containers that it has told of since the last list was begun
 }
 
 // New makes a Lister. listed may be nil.
@@ -54,6 +58,31 @@ func (l *Lister) Updates() <-chan Update { return l.updates }
 
 // Told says whether the runtime tells of its pods as they come and go.
 func (l *Lister) Told(told bool) { l.told.Store(told) }
+
+// Changed says which containers, by their IDs, are not what they were when they were listed.
+func (l *Lister) Changed(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(map[string]bool, len(ids))
+	}
+	for _, id := range ids {
+		l.changed[id] = true
+	}
+}
+
+// list lists, with what was told until now.
+func (l *Lister) list(ctx context.Context) (cri.Listing, error) {
+	l.mu.Lock()
+	changed := l.changed
+	l.changed = nil
+	l.mu.Unlock()
+	l.client.Told(l.told.Load(), changed)
+	return l.client.List(ctx)
+}
 
 // Ask has the runtime listed as soon as possible. It never blocks.
 func (l *Lister) Ask() {
@@ -85,7 +114,7 @@ func (l *Lister) Start(ctx context.Context) (wait func()) {
 func (l *Lister) run(ctx context.Context) {
 	defer close(l.done)
 	for {
-		listing, err := l.client.List(ctx)
+		listing, err := l.list(ctx)
 		if ctx.Err() != nil {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/cri/nri"
 	"jettison/stats/read"
 )
 
@@ -65,6 +66,50 @@ func TestWhenTheNextListComes(t *testing.T) {
 		l.Told(c.told)
 		if got := l.next(c.err, c.pods); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// What the runtime tells anew of a container has its status asked for at the next list: it may have been resized.
+func TestAContainerThatIsToldOfAnewIsAskedAbout(t *testing.T) {
+	runtime := critest.Start(t)
+	runtime.Sandboxes = []*runtimev1.PodSandbox{{Id: "s", Metadata: &runtimev1.PodSandboxMetadata{Uid: uid, Name: "pod"}, CreatedAt: 1}}
+	for _, id := range []string{"a", "b"} {
+		runtime.Containers = append(runtime.Containers, &runtimev1.Container{
+			Id: id, PodSandboxId: "s", State: runtimev1.ContainerState_CONTAINER_RUNNING,
+		})
+	}
+	client, err := cri.Dial(runtime.Endpoint(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	p := NewPods(New(client, nil), nil, func(read.Index) {})
+	pod := func(ids ...string) *cri.Listing {
+		l := &cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: uid, Ready: true}}}
+		for _, id := range ids {
+			l.Containers = append(l.Containers, cri.Container{ID: id, SandboxID: "s", State: cri.Running, Running: true})
+		}
+		return l
+	}
+	both, same := pod("a", "b"), "nothing is told"
+	for _, c := range []struct {
+		what string
+		pods nri.Pods
+		want int
+	}{
+		{"at first", nri.Pods{uid: both}, 2},
+		{same, nil, 0},
+		{"the same", nri.Pods{uid: both}, 0},
+		{"another state of the pod", nri.Pods{uid: pod("a", "b")}, 2},
+		{same, nil, 0},
+	} {
+		if c.pods != nil {
+			p.OnTold(c.pods, true)
+		}
+		before := runtime.Calls("ContainerStatus")
+		if _, err := p.list(t.Context()); err != nil || runtime.Calls("ContainerStatus")-before != c.want {
+			t.Errorf("%s: %d statuses, want %d, %v", c.what, runtime.Calls("ContainerStatus")-before, c.want, err)
 		}
 	}
 }

@@ -31,6 +31,19 @@ func (t *told) take(now nri.Pods) read.Index {
 	return next
 }
 
+// changes are the containers of pods that were told of anew: what a list knew of them may have changed, as by a resize.
+func (t *told) changes(now nri.Pods) (ids []string) {
+	for uid, l := range now {
+		if t.of[uid] == l {
+			continue
+		}
+		for i := range l.Containers {
+			ids = append(ids, l.Containers[i].ID)
+		}
+	}
+	return ids
+}
+
 // stops remembers the sandboxes that have been stopped or removed since they were told of, and reports whether there is one. all: now is
 // all that the runtime has.
 func (t *told) stops(now nri.Pods, all bool) (some bool) {

@@ -77,8 +77,8 @@ func (l *Lister) Told(told bool, changed map[string]bool) {
 
 // List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
-// minute (of sandboxes, and after Told: ten), and once for those of containers that have exited in a ready sandbox, for they count in its pod's request,
-// and for how they ended;
+// minute (of sandboxes, and after Told: ten), and once for those of containers that have exited in a ready sandbox, for they count in its
+// pod's request, and for how they ended;
 // 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
 // is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
 // be listed for their size is Refused, and none keeps those of others from being listed (see listInParts). Of pods without a ready

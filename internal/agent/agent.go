@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	defer s.Close()
 	ring := eventlog.NewRing(time.Now())
 	o.Log = slog.New(eventlog.NewHandler(ring, o.Log.Handler()))
-	refused := protect.Self()
+	refused := protect.Self(o.Config.Pprof)
 	// Before the first list: either takes megabytes, and what a list has left is given back later.
 	pacer := pace.New(pace.MeasureFill(pace.Cores()), pace.Cores())
 	b, ran := newBuilder(o, s, ring), false

@@ -8,6 +8,7 @@ package protect
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -25,9 +26,13 @@ const (
 	gcPercent = 30
 )
 
-// Self makes the kernel's OOM killer look elsewhere first and bounds the Go heap. Each step that is refused is an error of its own,
-// in words: the agent runs without it, less safely.
-func Self() (refused []error) {
+// Self makes the kernel's OOM killer look elsewhere first and bounds the Go heap. profiled: somebody may ask what the heap is made of. Each
+// step that is refused is an error of its own, in words: the agent runs without it, less safely.
+func Self(profiled bool) (refused []error) {
+	if !profiled {
+		// Each stack that is sampled has a page of a table of 1.4 MB for itself (runtime/mprof.go buckHashSize, Go 1.26).
+		runtime.MemProfileRate = 0
+	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}

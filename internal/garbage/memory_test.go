@@ -116,7 +116,7 @@ func TestDeadContainersFitTheMemory(t *testing.T) {
 
 // collectAndMeasure lists and looks as the agent does, both at once, and prints what it came to.
 func collectAndMeasure(t *testing.T, endpoint string) {
-	protect.Self() // what is refused is no matter: the heap's bounds are not
+	protect.Self(false) // what is refused is no matter: the heap's bounds are not
 	before := resident(t, "RssAnon:")
 	client, err := cri.Dial(endpoint, "")
 	if err != nil {

@@ -105,7 +105,7 @@ func TestHostileStatusesFitTheMemory(t *testing.T) {
 
 // listAndMeasure lists as the agent does, a few times, and prints what it came to.
 func listAndMeasure(t *testing.T, endpoint string) {
-	protect.Self() // what is refused is no matter: the heap's bounds are not
+	protect.Self(false) // what is refused is no matter: the heap's bounds are not
 	before := resident(t, "VmRSS:")
 	client, err := cri.Dial(endpoint, "")
 	if err != nil {

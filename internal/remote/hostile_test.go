@@ -50,7 +50,7 @@ func (largest) Remote(path string) (http.HandlerFunc, string) {
 
 // listens is the process that is measured. At each line of its standard input it says what it has, and ends when that does.
 func listens(t *testing.T) {
-	protect.Self() // what is refused is no matter: the heap's bounds are not
+	protect.Self(false) // what is refused is no matter: the heap's bounds are not
 	s, err := Listen(Options{Listen: "127.0.0.1:0", Reads: largest{}})
 	if err != nil {
 		t.Fatal(err)

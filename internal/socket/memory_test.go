@@ -33,7 +33,7 @@ const memoryMore = 36 << 20
 
 // serve is the process that is measured. It ends when its standard input does.
 func serve(t *testing.T, path string) {
-	protect.Self() // what is refused is no matter: the heap's bounds are not
+	protect.Self(false) // what is refused is no matter: the heap's bounds are not
 	pods := podstore.New()
 	state := strings.Repeat("s", 300<<10) // a large one: a hundred pods that are evicted, and their messages
 	gid := fmt.Sprint(memberGID)

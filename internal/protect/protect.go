@@ -33,8 +33,8 @@ func Self(profiled bool) (refused []error) {
 		// Each stack that is sampled has a page of a table of 1.4 MB for itself (runtime/mprof.go buckHashSize, Go 1.26).
 		runtime.MemProfileRate = 0
 	}
-	// A heap of some MiB is in pages of 2 MiB for the most part where the kernel gives these by itself (transparent_hugepage/enabled is "always"
-	// on Debian), and what is given back of one is not free.
+	// A heap of some MiB is in pages of 2 MiB for the most part where the kernel gives these by itself, as Debian's do
+	// (transparent_hugepage/enabled is "always"), and what is given back of one is not free.
 	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
 		refused = append(refused, fmt.Errorf("have no huge pages: %w", err))
 	}

@@ -16,7 +16,8 @@ import (
 type habits int
 
 const (
-	anyPhase  habits = 1 << iota // pods that are finished or going are deleted, too
+	anew      habits = 1 << iota // a taint that is swapped for the other is a new one
+	anyPhase                     // pods that are finished or going are deleted, too
 	fromNow                      // time begins when a pod and its node's taints are looked at, whatever TimeAdded says
 	onceSet                      // a timer that is set stays
 	byName                       // timers are of names
@@ -26,7 +27,7 @@ const (
 
 // improvements name what has done away with a habit.
 var improvements = map[habits]string{
-	anyPhase: byFinished, fromNow: byAdded, onceSet: byChange, byName: byUID, nodeless: byNodeGone,
+	anew: bySwap, anyPhase: byFinished, fromNow: byAdded, onceSet: byChange, byName: byUID, nodeless: byNodeGone,
 }
 
 // present is a taint that evicts, and since when it is there.
@@ -34,6 +35,9 @@ type present struct {
 	v1.Taint
 	since time.Duration
 }
+
+// other is the taint that each of the two is swapped for.
+var other = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachable, v1.TaintNodeUnreachable: v1.TaintNodeNotReady}
 
 // never is later than all of a timeline.
 const never = 1000 * time.Hour
@@ -52,6 +56,7 @@ type model struct {
 	timers map[string]timer // by namespace/name
 	taints map[string][]present
 	sights map[string]time.Duration // by node's UID and taint: since when one without TimeAdded is there
+	swaps  map[string]time.Duration // likewise: since when one is there that was swapped for the other
 	looks  map[string]time.Duration // by pod's UID and taint: when they were seen together first
 	gone   map[types.UID]time.Duration
 	nodes0 map[string]*v1.Node // as they were
@@ -60,7 +65,9 @@ type model struct {
 
 // predict plays a timeline's changes.
 func predict(line *timeline, changes []change, h habits) map[types.UID]time.Duration {
-	m := &model{world: newWorld(), habits: h, sights: map[string]time.Duration{}, gone: map[types.UID]time.Duration{}}
+	m := &model{
+		world: newWorld(), habits: h, sights: map[string]time.Duration{}, swaps: map[string]time.Duration{}, gone: map[types.UID]time.Duration{},
+	}
 	line.begin(m)
 	m.begin()
 	m.step(0)
@@ -141,17 +148,24 @@ func (m *model) present(n *v1.Node) (out []present) {
 		key := string(n.UID) + " " + t.Key
 		if _, seen := m.sights[key]; !seen {
 			m.sights[key] = m.now
+			if _, was := m.sights[string(n.UID)+" "+other[t.Key]]; was {
+				m.swaps[key] = m.now
+			}
 		}
 		there[key] = true
 		since := m.sights[key]
 		if t.TimeAdded != nil {
 			since = t.TimeAdded.Sub(start)
 		}
+		if at, swapped := m.swaps[key]; swapped && m.has(anew) {
+			since = at
+		}
 		out = append(out, present{t, since})
 	}
 	for _, key := range []string{maintenance, v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {
 		if key = string(n.UID) + " " + key; !there[key] {
 			delete(m.sights, key)
+			delete(m.swaps, key)
 		}
 	}
 	return out

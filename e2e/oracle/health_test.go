@@ -20,6 +20,7 @@ const (
 	byExcluded = "a zone whose nodes are all excluded keeps its rate"
 	byKubelet  = "a start marks no pods of a node that speaks"
 	byAdded    = "deadlines follow TimeAdded"
+	bySwap     = "a taint that is swapped for the other keeps its time"
 	byChange   = "deadlines follow every change of taints or tolerations"
 	byFinished = "pods that are finished or going are left alone"
 	byUID      = "a pod is deleted by its UID"

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,7 +112,7 @@ func (c *comparison) evicted(r run, name string) (why string) {
 		c.films[there].is(nodeIs(name, evicts), r.from-c.slack()) != "" {
 		why = byRestart // it has taken the taint away
 	}
-	excused := r.from
+	excused, late := r.from, ""
 	for at := r.from; at < r.to; at += look {
 		x, y := c.films[here].is(nodeIs(name, evicts), at), c.films[there].is(nodeIs(name, evicts), at)
 		reason := ""
@@ -123,17 +124,23 @@ func (c *comparison) evicted(r run, name string) (why string) {
 		default: // each has another one
 			reason = c.because(name, at)
 		}
+		brief := ""
+		if reason == "" {
+			brief = c.briefly(name, at)
+		}
 		switch {
 		case reason != "":
 			if excused = at; why == "" {
 				why = reason
 			}
+		case brief != "":
+			excused, late = at, brief
 		case at-excused > c.slack():
 			c.Logf("seed %d: no reason at %v: %s here %q there %q", c.line.seed, at, name, x, y)
 			return ""
 		}
 	}
-	return why
+	return cmp.Or(why, late)
 }
 
 // excuse is why one of the two does not taint a node at a time.

@@ -75,6 +75,9 @@ func (a *tally) play(t *testing.T, line *timeline) {
 		t.Errorf("seed %d: %s", line.seed, wrong)
 	}
 	c := compare(t, line, o, upstream(t, line, line.changes, lifecycles))
+	for _, wrong := range c.paced() {
+		t.Errorf("seed %d: %s", line.seed, wrong)
+	}
 	changes := o.heard()
 	ours := evict(line, changes)
 	for uid, at := range predict(line, changes, 0) {

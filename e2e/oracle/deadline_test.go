@@ -16,7 +16,8 @@ import (
 type habits int
 
 const (
-	anyPhase  habits = 1 << iota // pods that are finished or going are deleted, too
+	anew      habits = 1 << iota // a taint that is swapped for the other is a new one
+	anyPhase                     // pods that are finished or going are deleted, too
 	fromNow                      // time begins when a pod and its node's taints are looked at, whatever TimeAdded says
 	onceSet                      // a timer that is set stays
 	byName                       // timers are of names
@@ -26,7 +27,7 @@ const (
 
 // improvements name what has done away with a habit.
 var improvements = map[habits]string{
-	anyPhase: byFinished, fromNow: byAdded, onceSet: byChange, byName: byUID, nodeless: byNodeGone,
+	anew: bySwap, anyPhase: byFinished, fromNow: byAdded, onceSet: byChange, byName: byUID, nodeless: byNodeGone,
 }
 
 // present is a taint that evicts, and since when it is there.
@@ -35,32 +36,33 @@ type present struct {
 	since time.Duration
 }
 
+// other is the taint that each of the two is swapped for.
+var other = map[string]string{v1.TaintNodeNotReady: v1.TaintNodeUnreachable, v1.TaintNodeUnreachable: v1.TaintNodeNotReady}
+
 // never is later than all of a timeline.
 const never = 1000 * time.Hour
-
-// timer is a pod that goes some time.
-type timer struct {
-	node string
-	fire time.Duration
-}
 
 // model is a taint eviction with some of the habits. With none it is the core, with all it is upstream's, and which of them it takes to get
 // from one to the other is why they differ. The habits are facts of pkg/controller/tainteviction, 1.36.3.
 type model struct {
 	*world
 	habits
-	timers map[string]timer // by namespace/name
+	timers map[string]time.Duration // when a pod goes, by namespace/name
 	taints map[string][]present
 	sights map[string]time.Duration // by node's UID and taint: since when one without TimeAdded is there
+	swaps  map[string]time.Duration // likewise: since when one is there that was swapped for the other
 	looks  map[string]time.Duration // by pod's UID and taint: when they were seen together first
 	gone   map[types.UID]time.Duration
+	opens  time.Duration       // when it looks for the first time since it was started
 	nodes0 map[string]*v1.Node // as they were
 	pods0  map[string]*v1.Pod
 }
 
 // predict plays a timeline's changes.
 func predict(line *timeline, changes []change, h habits) map[types.UID]time.Duration {
-	m := &model{world: newWorld(), habits: h, sights: map[string]time.Duration{}, gone: map[types.UID]time.Duration{}}
+	m := &model{
+		world: newWorld(), habits: h, sights: map[string]time.Duration{}, swaps: map[string]time.Duration{}, gone: map[types.UID]time.Duration{},
+	}
 	line.begin(m)
 	m.begin()
 	m.step(0)
@@ -70,29 +72,38 @@ func predict(line *timeline, changes []change, h habits) map[types.UID]time.Dura
 
 func (m *model) has(h habits) bool { return m.habits&h != 0 }
 
-// begin forgets everything: it is started.
+// begin forgets everything: it is started. Upstream looks whether its caches are filled every 100 ms (client-go, syncedPollPeriod), and its
+// time begins then.
 func (m *model) begin() {
-	m.timers, m.taints, m.looks = map[string]timer{}, map[string][]present{}, map[string]time.Duration{}
+	m.timers, m.taints, m.looks = map[string]time.Duration{}, map[string][]present{}, map[string]time.Duration{}
 	m.nodes0, m.pods0 = map[string]*v1.Node{}, map[string]*v1.Pod{}
+	if m.opens = m.now; m.has(fromNow) {
+		m.opens += step
+	}
 }
 
 // next is when the next timer fires.
 func (m *model) next() (at time.Time) {
-	for _, t := range m.timers {
-		if fire := start.Add(t.fire); at.IsZero() || fire.Before(at) {
-			at = fire
+	if m.now < m.opens {
+		return start.Add(m.opens)
+	}
+	for _, fire := range m.timers {
+		if at.IsZero() || start.Add(fire).Before(at) {
+			at = start.Add(fire)
 		}
 	}
 	return at
 }
 
 func (m *model) step(at time.Duration) {
-	m.now = at
+	if m.now = at; at < m.opens {
+		return
+	}
 	m.nodesChanged()
 	m.podsChanged()
 	m.nodes0, m.pods0 = maps.Clone(m.nodes), maps.Clone(m.pods)
-	for key, t := range m.timers {
-		if t.fire > at {
+	for key, fire := range m.timers {
+		if fire > at {
 			continue
 		}
 		if delete(m.timers, key); m.pods[key] != nil {
@@ -125,9 +136,11 @@ func (m *model) nodesChanged() {
 	}
 }
 
-// cancel stops the timers of a node's pods, if it is so.
+// cancel stops the timers of the pods that are on a node, if it is so.
 func (m *model) cancel(node string, so bool) {
-	maps.DeleteFunc(m.timers, func(_ string, t timer) bool { return so && t.node == node })
+	maps.DeleteFunc(m.timers, func(key string, _ time.Duration) bool {
+		return so && m.pods[key] != nil && m.pods[key].Spec.NodeName == node
+	})
 }
 
 func evicting(n *v1.Node) []v1.Taint {
@@ -141,17 +154,24 @@ func (m *model) present(n *v1.Node) (out []present) {
 		key := string(n.UID) + " " + t.Key
 		if _, seen := m.sights[key]; !seen {
 			m.sights[key] = m.now
+			if _, was := m.sights[string(n.UID)+" "+other[t.Key]]; was {
+				m.swaps[key] = m.now
+			}
 		}
 		there[key] = true
 		since := m.sights[key]
 		if t.TimeAdded != nil {
 			since = t.TimeAdded.Sub(start)
 		}
+		if at, swapped := m.swaps[key]; swapped && m.has(anew) {
+			since = at
+		}
 		out = append(out, present{t, since})
 	}
 	for _, key := range []string{maintenance, v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {
 		if key = string(n.UID) + " " + key; !there[key] {
 			delete(m.sights, key)
+			delete(m.swaps, key)
 		}
 	}
 	return out
@@ -188,7 +208,7 @@ func (m *model) judge(key string, p *v1.Pod) {
 	for _, t := range taints {
 		i := slices.IndexFunc(p.Spec.Tolerations, func(o v1.Toleration) bool { return o.ToleratesTaint(klog.Logger{}, &t.Taint, false) })
 		if i < 0 {
-			m.timers[key] = timer{p.Spec.NodeName, m.now}
+			m.timers[key] = m.now
 			return
 		}
 		if seconds := p.Spec.Tolerations[i].TolerationSeconds; seconds != nil {
@@ -200,7 +220,7 @@ func (m *model) judge(key string, p *v1.Pod) {
 	case fire == never:
 		delete(m.timers, key)
 	case !set || !m.has(onceSet):
-		m.timers[key] = timer{p.Spec.NodeName, max(fire, m.now)}
+		m.timers[key] = max(fire, m.now)
 	}
 }
 

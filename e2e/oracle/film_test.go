@@ -122,9 +122,9 @@ type run struct {
 	ours, theirs string // at first
 }
 
-// differences are the runs that are longer than both need to notice: those of Ready first, then those of the taints that evict, since what
-// differs there has others differ.
-func differences(ours, theirs film, end, slack time.Duration) (out []run) {
+// differences are the runs of what differs: those of Ready first, then those of the taints that evict, since what differs there has others
+// differ.
+func differences(ours, theirs film, end time.Duration) (out []run) {
 	all := maps.Clone(ours)
 	maps.Copy(all, theirs)
 	for k := range all {
@@ -138,9 +138,8 @@ func differences(ours, theirs film, end, slack time.Duration) (out []run) {
 			x, y := ours.is(k, at), theirs.is(k, at)
 			switch {
 			case differs && (x == y || at == end):
-				if differs, r.to = false, at; r.to-r.from > slack {
-					out = append(out, r)
-				}
+				differs, r.to = false, at
+				out = append(out, r)
 			case !differs && x != y && at < end:
 				differs, r = true, run{facet: k, from: at, ours: x, theirs: y}
 			}

@@ -20,6 +20,7 @@ const (
 	byExcluded = "a zone whose nodes are all excluded keeps its rate"
 	byKubelet  = "a start marks no pods of a node that speaks"
 	byAdded    = "deadlines follow TimeAdded"
+	bySwap     = "a taint that is swapped for the other keeps its time"
 	byChange   = "deadlines follow every change of taints or tolerations"
 	byFinished = "pods that are finished or going are left alone"
 	byUID      = "a pod is deleted by its UID"
@@ -42,6 +43,7 @@ type comparison struct {
 	rates  [sides]map[string][]rate // by zone
 	down   [sides][]frame           // whether all zones are
 	found  []finding
+	brief  []finding // differences of Ready that are none: no longer than upstream needs to notice
 }
 
 // finding is a difference, and the improvement that it belongs to; empty: none.
@@ -53,12 +55,21 @@ type finding struct {
 func compare(t testing.TB, line *timeline, o *ours, u *theirs) *comparison {
 	c := &comparison{TB: t, line: line, films: [sides]film{o.film, u.film}, tokens: [sides]map[string][]time.Duration{o.tokens, u.tokens}}
 	c.judgeZones()
-	for _, r := range differences(o.film, u.film, line.end, c.slack()) {
-		if r.object != "" && r.what != onNode && r.what != excludes {
+	for _, r := range differences(o.film, u.film, line.end) {
+		if r.to-r.from <= c.slack() {
+			c.short(r)
+		} else if r.object != "" && r.what != onNode && r.what != excludes {
 			c.found = append(c.found, finding{r, c.explain(r)})
 		}
 	}
 	return c
+}
+
+// short notes a difference that is none: what else differs may follow from it.
+func (c *comparison) short(r run) {
+	if name, isNode := strings.CutPrefix(r.object, "Node/"); isNode && r.what == ready {
+		c.brief = append(c.brief, finding{r, cmp.Or(c.health(r, name), byTimer)})
+	}
 }
 
 // slack is how much later upstream may be for no other reason than that it looks every so often: one look later it hears of a node; one
@@ -82,6 +93,17 @@ func (c *comparison) explain(r run) string {
 func (c *comparison) because(name string, at time.Duration) string {
 	for _, f := range c.found {
 		if f.facet == nodeIs(name, ready) && f.from <= at+c.slack() && f.to >= at-c.slack() {
+			return f.why
+		}
+	}
+	return ""
+}
+
+// briefly is why a node's condition Ready differs at a time, or did until upstream's last pass over taints, for no longer than it needs to
+// notice; empty: it does not.
+func (c *comparison) briefly(name string, at time.Duration) string {
+	for _, f := range c.brief {
+		if f.facet == nodeIs(name, ready) && f.from <= at && at <= f.to+2*step {
 			return f.why
 		}
 	}

@@ -113,7 +113,7 @@ func (o *ours) taint(now time.Time, w *lifecycle.Taints) {
 			return slices.ContainsFunc(w.Remove, same) || slices.ContainsFunc(w.Add, same)
 		})
 		for _, t := range w.Add {
-			t.TimeAdded = new(stamp(now.Sub(start)))
+			t.TimeAdded = new(stamp(t.TimeAdded.Sub(start)))
 			n.Spec.Taints = append(n.Spec.Taints, t)
 		}
 	}

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,6 +105,33 @@ func (c *comparison) rateAt(side int, zone string, at time.Duration) rate {
 	return rate{}
 }
 
+// paced checks the core's tokens: that there is none where its nodes ask for a rate of 0, and that those of a zone are as far apart as the
+// rates between them say.
+func (c *comparison) paced() (wrong []string) {
+	for zone, tokens := range c.tokens[here] {
+		for i, at := range tokens {
+			switch {
+			case c.rateAt(here, zone, at).perS == 0:
+				wrong = append(wrong, "zone "+zone+" has a node tainted at "+at.String()+", at a rate of 0")
+			case i == 0 || c.line.begun(tokens[i-1], at): // a start knows of those tokens only that taints still tell of
+			case c.earned(zone, tokens[i-1], at) < 0.999:
+				wrong = append(wrong, "zone "+zone+" has nodes tainted at "+tokens[i-1].String()+" and "+at.String()+", too close for its rates")
+			}
+		}
+	}
+	return wrong
+}
+
+// earned is how many tokens the core's rates of a zone make between two times.
+func (c *comparison) earned(zone string, from, to time.Duration) (tokens float64) {
+	for from < to {
+		next := min(to, c.until(here, zone, from))
+		tokens += c.rateAt(here, zone, from).perS * (next - from).Seconds()
+		from = next
+	}
+	return tokens
+}
+
 // evicted is why only one of the two has a NoExecute taint on a node. Whoever has none must have a reason at each moment, beside what it
 // needs to notice; the first is the difference's.
 func (c *comparison) evicted(r run, name string) (why string) {
@@ -111,7 +139,7 @@ func (c *comparison) evicted(r run, name string) (why string) {
 		c.films[there].is(nodeIs(name, evicts), r.from-c.slack()) != "" {
 		why = byRestart // it has taken the taint away
 	}
-	excused := r.from
+	excused, late := r.from, ""
 	for at := r.from; at < r.to; at += look {
 		x, y := c.films[here].is(nodeIs(name, evicts), at), c.films[there].is(nodeIs(name, evicts), at)
 		reason := ""
@@ -123,17 +151,23 @@ func (c *comparison) evicted(r run, name string) (why string) {
 		default: // each has another one
 			reason = c.because(name, at)
 		}
+		brief := ""
+		if reason == "" {
+			brief = c.briefly(name, at)
+		}
 		switch {
 		case reason != "":
 			if excused = at; why == "" {
 				why = reason
 			}
+		case brief != "":
+			excused, late = at, brief
 		case at-excused > c.slack():
 			c.Logf("seed %d: no reason at %v: %s here %q there %q", c.line.seed, at, name, x, y)
 			return ""
 		}
 	}
-	return why
+	return cmp.Or(why, late)
 }
 
 // excuse is why one of the two does not taint a node at a time.

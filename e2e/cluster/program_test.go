@@ -182,6 +182,7 @@ type request struct {
 	}
 	ObjectRef                struct{ Resource, Subresource, Namespace, Name string }
 	ResponseStatus           struct{ Code int }
+	RequestURI               string
 	RequestReceivedTimestamp time.Time
 }
 
@@ -216,7 +217,7 @@ func audited(t testing.TB) (a *audit, args []string) {
 	text := `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
-rules: [{level: Metadata, userGroups: ["system:serviceaccounts"]}]
+rules: [{level: Metadata, userGroups: ["system:serviceaccounts"]}, {level: Metadata, users: ["system:kube-controller-manager"]}]
 `
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

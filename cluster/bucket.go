@@ -8,11 +8,16 @@ import (
 // NoLimit is the rate from which a bucket limits nothing, a second: what is done takes an API call, and none is faster.
 const NoLimit = 1000
 
-// Bucket hands out one token at a time: so many a second, and none are saved up. A rate of 0 hands out none. Two that are handed out by one
-// bucket are 1/rate apart, whatever happens to the rate between them.
+// mostLate is how late a token may be taken for which somebody waits without the next one being later for it. Whoever takes them comes a
+// little late each time, and of many a second those that this costs add up: at 20 a second a tenth of the rate is 5 ms.
+const mostLate = 500 * time.Millisecond
+
+// Bucket hands out one token at a time: so many a second, and none are saved up but those that were waited for, of the last mostLate. A rate
+// of 0 hands out none. Those that one bucket hands out within any time are rate*(time+mostLate)+1 at most, whatever happens to the rate.
 type Bucket struct {
-	rate  float64
-	ready time.Time // when the next token may be taken, at this rate
+	rate    float64
+	ready   time.Time // when the next token may be taken, at this rate
+	awaited bool      // somebody waits for it
 }
 
 // NewBucket makes one that has a token, or will have it when one that was taken at last has been made up for. The zero time: none was.
@@ -44,7 +49,7 @@ func (b *Bucket) SetRate(now time.Time, rate float64) {
 		return
 	}
 	had := b.rate > 0 && !now.Before(b.ready)
-	b.rate = rate
+	b.rate, b.awaited = rate, false
 	switch {
 	case had || rate == 0:
 		b.ready = now
@@ -59,10 +64,17 @@ func (b *Bucket) Take(now time.Time) bool {
 	case b.rate <= 0 || b.rate < NoLimit && now.Before(b.ready):
 		return false
 	case b.rate < NoLimit:
-		b.ready = now.Add(interval(b.rate))
+		from := now
+		if b.awaited {
+			from = now.Add(-min(mostLate, now.Sub(b.ready)))
+		}
+		b.ready = from.Add(interval(b.rate))
 	}
 	return true
 }
+
+// Await notes whether somebody waits for the next token.
+func (b *Bucket) Await(someone bool) { b.awaited = someone }
 
 // Again notes that what the last token was taken for is done only now: the next one is due an interval later.
 func (b *Bucket) Again(now time.Time) {

@@ -322,3 +322,57 @@ func TestTheRateHoldsWhereWritesFail(t *testing.T) {
 		}
 	}
 }
+
+// Steps come late, each by as much as two tokens are apart: as many nodes are tainted as the rate allows. What nobody came for a long time is
+// lost but for half a second, and of what nobody waited for nothing is saved.
+func TestTheRateIsMetWhereStepsAreLate(t *testing.T) {
+	config := defaults()
+	config.NodeEvictionRate, config.NodeMonitorGracePeriod = 20, time.Hour // they do not fall silent
+	c, all := New(config), nodes(200, 0)
+	now := start
+	c.Step(now, seen(all))
+	given := func(late time.Duration) (n int) {
+		now = now.Add(late)
+		out := c.Step(now, seen(all))
+		for i := range out.Taints {
+			w := &out.Taints[i]
+			if w.Evicted {
+				n++
+				is := all[w.Node].DeepCopy()
+				is.Spec.Taints = w.Add
+				all[w.Node] = is
+			}
+			c.End(now, w.Node, w.UID, WriteTaints, true)
+		}
+		return n
+	}
+	fall := func(from, to int) {
+		for i := from; i < to; i++ {
+			is := all[fmt.Sprintf("n%03d", i)].DeepCopy()
+			is.Status.Conditions[0].Status = v1.ConditionFalse
+			all[is.Name] = is
+		}
+	}
+	fall(0, 100)
+	sum := given(time.Minute)
+	if sum != 1 {
+		t.Errorf("%d are tainted at once, want 1", sum)
+	}
+	for range 40 {
+		sum += given(100 * time.Millisecond)
+	}
+	if sum != 81 {
+		t.Errorf("%d are tainted within 4 s, want 81", sum)
+	}
+	if n := given(5 * time.Second); n != 11 {
+		t.Errorf("%d are tainted after nobody came for five seconds, want 11", n)
+	}
+	for range 20 {
+		given(50 * time.Millisecond)
+	}
+	given(100 * time.Millisecond)
+	fall(100, 110)
+	if n := given(5 * time.Second); n != 1 {
+		t.Errorf("%d are tainted at once after a pause, want 1", n)
+	}
+}

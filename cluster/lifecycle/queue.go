@@ -62,6 +62,7 @@ func (s *step) drawTokens() {
 			waiting[key] = append(waiting[key], v)
 		}
 	}
+	left := map[string]bool{}
 	for key, queue := range waiting {
 		slices.SortFunc(queue, func(a, b *view) int {
 			return cmp.Or(a.record.failed.Compare(b.record.failed), cmp.Compare(a.node.Name, b.node.Name))
@@ -75,10 +76,13 @@ func (s *step) drawTokens() {
 			case z.bucket.Take(s.now):
 				r.drawn, z.taker = true, v.node.UID
 			default:
-				r.drawn = false
+				r.drawn, left[key] = false, true
 				s.again(z.bucket.Next(s.now))
 			}
 		}
+	}
+	for key, z := range s.zones {
+		z.bucket.Await(left[key])
 	}
 }
 

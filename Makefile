@@ -11,6 +11,7 @@ OVERLAY ?= containerd
 DEB_ARCHES ?= amd64 arm64
 FUZZTIME ?= 60s
 BENCH ?= .
+NODES ?= 1000
 BENCH_REACT := ^Benchmark(React|FullSpeed|Mayhem|Idle)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
@@ -30,7 +31,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises smoke
+.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -67,6 +68,10 @@ e2e-cluster: deps parts-cluster ## on a real control plane, whose node runs in Q
 
 bench-cluster: parts-cluster ## what bridges cost a cluster, 100 and 1,000 of them; 40 minutes: make bench-cluster [BENCH=1000]
 	go test ./e2e/cluster -run '^$$' -bench '^BenchmarkBridges$$/$(BENCH)' -benchtime 1x -v -timeout 120m
+
+bench-nodes: parts-cluster ## node controllers beside kube-controller-manager's, 1,000 nodes, 16 minutes: make bench-nodes [NODES=5000]
+	go test ./e2e/cluster -run '^$$' -bench '^BenchmarkNodes$$/^$(NODES)$$' -benchtime 1x -v -timeout 120m
+	go test ./cluster/lifecycle -run '^$$' -bench '^BenchmarkDefaultRates$$' -benchtime 1x -v
 
 KIND = cd e2e/kind && GOFLAGS= go tool kind
 

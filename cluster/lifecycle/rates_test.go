@@ -211,7 +211,7 @@ func allowed(due []time.Time, nodes int, c Config) (out []time.Time) {
 // BenchmarkDefaultRates lets nodes die of 5,000, in virtual time at the default rates: when the nth of a zone gets its NoExecute taint, beside
 // when the rates allow it, and what a step costs.
 func BenchmarkDefaultRates(b *testing.B) {
-	const nodes = 1000
+	const nodes = 5000
 	for what, dies := range map[string]func(i int) bool{
 		"a-tenth": func(i int) bool { return i%10 == 0 }, "a-zone": func(i int) bool { return i%3 == 0 }, "all": func(int) bool { return true },
 	} {

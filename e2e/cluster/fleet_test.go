@@ -84,6 +84,11 @@ func newFleet(t testing.TB, c *Cluster, nodes, pods int, grace time.Duration) *f
 	}
 	f.each(f.nodes, func(ctx context.Context, s *sailor) error { return f.join(ctx, s, pods) })
 	f.sail()
+	// To make them may take longer than a node may be silent.
+	began := time.Now()
+	if n := f.await(f.nodes, scaleSettle, func(s *sailor) bool { return s.renewed.After(began) }); n < nodes {
+		t.Fatalf("of %d nodes %d renew within %v: the machine does not bear them", nodes, n, scaleSettle)
+	}
 	return f
 }
 
@@ -354,6 +359,7 @@ func (f *fleet) await(all []*sailor, limit time.Duration, holds func(*sailor) bo
 		select {
 		case <-f.wakeUp:
 			time.Sleep(50 * time.Millisecond) // others come with it
+		case <-time.After(time.Second): // renewals wake nobody
 		case <-late:
 			return n
 		case <-f.t.Context().Done():

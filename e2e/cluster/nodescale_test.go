@@ -278,12 +278,14 @@ func (s *scale) doom(x *controller) {
 	g := s.gale(x, what)
 	s.f.fall(s.f.nodes)
 	limit := scaleGrace + 5*time.Minute
-	if n := s.f.await(s.f.nodes, limit, func(n *sailor) bool { return !n.unknown.IsZero() }); n < len(s.f.nodes) {
-		s.b.Errorf("%s, %s: %d are Unknown", x.name, what, n)
-	}
+	found := s.f.await(s.f.nodes, limit, func(n *sailor) bool { return !n.unknown.IsZero() })
+	s.say(x, what+": Unknown within five minutes", "%d", found)
 	s.f.mu.Lock()
 	var unknown []time.Duration
 	for _, n := range s.f.nodes {
+		if n.unknown.IsZero() {
+			continue
+		}
 		unknown = append(unknown, n.unknown.Sub(n.renewed.Add(scaleGrace)))
 	}
 	s.f.mu.Unlock()

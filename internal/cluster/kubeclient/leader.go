@@ -44,6 +44,10 @@ func (e *Election) Check() error {
 // renewal up to one pause late and a Lease that has run out up to another: both together are to take no longer than RetryPeriod.
 func (e *Election) tryEvery() time.Duration { return e.RetryPeriod * 5 / 22 }
 
+// renewAfter is how old a renewal is at least when the next one is made: the one that leads tries as often as the others, and its tries
+// would else be most of what is asked of the API at rest.
+func (e *Election) renewAfter() time.Duration { return e.RetryPeriod - e.tryEvery() }
+
 // RequestTimeout is what a request of the election may take, so that one that hangs costs no leadership.
 func (e *Election) RequestTimeout() time.Duration { return max(time.Second, e.RenewDeadline/2) }
 
@@ -113,7 +117,7 @@ func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
 	t := &term{leader: l, work: work, resign: cancel}
 	defer t.end()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, stop: t.end, Interface: &resourcelock.LeaseLock{
+		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, fresh: l.election.renewAfter(), stop: t.end, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: l.election.Namespace, Name: l.election.Name},
 			Client:     l.leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: l.identity},

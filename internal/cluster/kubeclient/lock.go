@@ -46,6 +46,7 @@ type lock struct {
 	resourcelock.Interface
 	hold     *hold
 	deadline time.Duration // after the last renewal the work has to have ended
+	fresh    time.Duration // after a renewal the next one may wait for so long
 	stop     func()        // ends the work, and returns when it has ended
 }
 
@@ -64,6 +65,9 @@ func (l *lock) write(record *resourcelock.LeaderElectionRecord, write func() err
 		l.hold.renew(time.Time{})
 		l.stop()
 		return write()
+	}
+	if l.hold.left() > l.deadline-l.fresh {
+		return nil // a leader has to renew much less often than followers have to look
 	}
 	began := time.Now()
 	err := write()

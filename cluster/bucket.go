@@ -12,8 +12,9 @@ const NoLimit = 1000
 // little late each time, and of many a second those that this costs add up: at 20 a second a tenth of the rate is 5 ms.
 const mostLate = 500 * time.Millisecond
 
-// Bucket hands out one token at a time: so many a second, and none are saved up but those that were waited for, of the last mostLate. A rate
-// of 0 hands out none. Those that one bucket hands out within any time are rate*(time+mostLate)+1 at most, whatever happens to the rate.
+// Bucket hands out one token at a time: so many a second, and none are saved up but those that were waited for, of the last mostLate. A
+// rate of 0 hands out none. Those that one bucket hands out within any time are rate*(time+mostLate)+1 at most, whatever happens to the
+// rate.
 type Bucket struct {
 	rate    float64
 	ready   time.Time // when the next token may be taken, at this rate

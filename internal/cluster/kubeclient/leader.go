@@ -117,11 +117,12 @@ func (l *Leader) stand(ctx context.Context, work func(context.Context)) error {
 	t := &term{leader: l, work: work, resign: cancel}
 	defer t.end()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, fresh: l.election.renewAfter(), stop: t.end, Interface: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: l.election.Namespace, Name: l.election.Name},
-			Client:     l.leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: l.identity},
-		}},
+		Lock: &lock{hold: l.hold, deadline: l.election.RenewDeadline, fresh: l.election.renewAfter(), stop: t.end,
+			Interface: &resourcelock.LeaseLock{
+				LeaseMeta:  metav1.ObjectMeta{Namespace: l.election.Namespace, Name: l.election.Name},
+				Client:     l.leases,
+				LockConfig: resourcelock.ResourceLockConfig{Identity: l.identity},
+			}},
 		LeaseDuration: l.election.LeaseDuration, RenewDeadline: l.election.RenewDeadline, RetryPeriod: l.election.tryEvery(),
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: t.run, OnStoppedLeading: func() {}, OnNewLeader: l.leads,

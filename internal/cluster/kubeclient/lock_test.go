@@ -1,0 +1,53 @@
+package kubeclient
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// written counts what is written of a Lease.
+type written struct {
+	resourcelock.Interface
+	updates int
+}
+
+func (l *written) Identity() string { return "me" }
+
+func (l *written) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+	l.updates++
+	return nil
+}
+
+// A leader that tries more often than it has to renews only when the last time is old enough, however long it has led; it gives its Lease back
+// at once, and takes it anew at once.
+func TestALeaderRenewsOnlyWhatIsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, stopped := &written{}, 0
+		l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, fresh: 1500 * time.Millisecond, stop: func() { stopped++ }}
+		try := func(holder string) {
+			t.Helper()
+			if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 41 { // 20 s of tries
+			try("me")
+			if left := l.hold.left(); left < l.deadline-l.fresh {
+				t.Fatalf("it leads for %v more, want %v at least", left, l.deadline-l.fresh)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		if api.updates != 14 {
+			t.Errorf("renewed %d times in 20 s, want 14", api.updates)
+		}
+		try("")
+		try("me")
+		if api.updates != 16 || stopped != 1 {
+			t.Errorf("%d writes, want 16; stopped %d times", api.updates, stopped)
+		}
+	})
+}

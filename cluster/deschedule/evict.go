@@ -58,6 +58,7 @@ func (r *run) evict(w *wish) outcome {
 		// The successor of one that was evicted would be evicted in its turn, and so would the next.
 		r.planner.kept[pod.Replaces.Key()] = r.strategy
 		r.again = true
+		r.back(pod)
 		return kept
 	}
 	if by, ok := r.planner.kept[pod.Key()]; ok {
@@ -100,6 +101,18 @@ func (r *run) evict(w *wish) outcome {
 		r.cluster.Put(successor, to)
 	}
 	return evicted
+}
+
+// back has a pod be where it was in the place of its successor, as it will be in the plan that is made anew: whoever is in nobody's way but the
+// successor's is not kept, too.
+func (r *run) back(successor *model.Pod) {
+	was := successor.Replaces
+	n := r.cluster.Find(was.Spec.NodeName)
+	if r.use != nil {
+		r.use.move(successor, was, n)
+	}
+	r.cluster.Remove(successor)
+	r.cluster.Put(was, n)
 }
 
 // skip notes the first rule that kept a pod.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,6 +203,29 @@ func sound(t *testing.T, seed int, s *Snapshot, r *Result) {
 				t.Errorf("seed %d: %s has %d of %d %s", seed, n.Name, is, whole, name)
 			}
 		}
+	}
+}
+
+// Of two that would be in each other's way on the only node for both one goes, and the other stays: one kept is enough.
+func TestNoMoreAreKeptThanHaveTo(t *testing.T) {
+	// n3 has no zone, so a scheduler lets pods that keep apart by zone meet there, and the strategy evicts them for it.
+	shy := []edit{label("app", "a"), repels("app", "a", "zone")}
+	away := []func(*v1.Node){nodeLabel("zone", "a"), taint("t", "v", v1.TaintEffectNoSchedule)}
+	s := &Snapshot{}
+	s.Nodes = cluster(node("n1", away...), node("n2", append(away, nodeLabel("zone", "b"))...), node("n3"))
+	s.Pods = some(pod("first", "n1", append(shy, priority(100))...), pod("second", "n2", append(shy, priority(200))...))
+	policy := &Policy{Profiles: []Profile{{Name: "p"}}}
+	policy.Profiles[0].Enable(PodLifeTime, &PodLifeTimeArgs{MaxPodLifeTimeSeconds: new(uint(600))})
+	policy.Profiles[0].Enable(InterPodAntiAffinity, &AntiAffinityArgs{})
+	if err := policy.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Plan(policy, s, t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(names(r), []string{"second"}) || !strings.Contains(why(r, "first"), "would be evicted again") {
+		t.Errorf("%v %v", names(r), r.Skipped)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -304,7 +305,8 @@ func TestStrategiesEvict(t *testing.T) {
 		},
 		{
 			app: "old", strategy: "PodLifeTime", args: "{maxPodLifeTimeSeconds: 1}", replicas: 2, evicts: 2,
-			lies: func(on map[string]int) bool { return on["a"]+on["b"]+on["c"] == 2 },
+			happens: func(*descheduling, string) { time.Sleep(3 * time.Second) }, // ages are in whole seconds
+			lies:    func(on map[string]int) bool { return on["a"]+on["b"]+on["c"] == 2 },
 		},
 	} {
 		t.Run(s.app, func(t *testing.T) { d.tries(t, &s) })

@@ -64,13 +64,11 @@ func (m *members) join(names ...string) {
 		room := v1.ResourceList{
 			v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourcePods: resource.MustParse("110"),
 		}
-		node, err := m.c.Client.CoreV1().Nodes().Create(m.t.Context(), &v1.Node{
+		_, err := m.c.Client.CoreV1().Nodes().Create(m.t.Context(), &v1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
 		}, metav1.CreateOptions{})
-		if err == nil {
-			node.Status.Capacity, node.Status.Allocatable = room, room
-			node.Status.Conditions = healthy()
-			_, err = m.c.Client.CoreV1().Nodes().UpdateStatus(m.t.Context(), node, metav1.UpdateOptions{})
+		if err == nil { // by a patch: controllers have their say about a new node, too
+			err = m.status(m.t.Context(), name, &v1.NodeStatus{Capacity: room, Allocatable: room, Conditions: healthy()})
 		}
 		if err == nil {
 			now := metav1.NowMicro()
@@ -150,11 +148,20 @@ func (m *members) heartbeat(ctx context.Context, n *v1.Node) error {
 	if err != nil || isTrue(n, v1.NodeReady) {
 		return err
 	}
-	text, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": healthy()}})
+	return m.status(ctx, n.Name, &v1.NodeStatus{Conditions: healthy()})
+}
+
+// status posts what is set of a node's status.
+func (m *members) status(ctx context.Context, name string, is *v1.NodeStatus) error {
+	posted := map[string]any{"conditions": is.Conditions}
+	if is.Capacity != nil {
+		posted["capacity"], posted["allocatable"] = is.Capacity, is.Allocatable
+	}
+	text, err := json.Marshal(map[string]any{"status": posted})
 	if err != nil {
 		return err
 	}
-	return patchNode(ctx, m.c.Client, n.Name, string(text))
+	return patchNode(ctx, m.c.Client, name, string(text))
 }
 
 func isTrue(n *v1.Node, kind v1.NodeConditionType) bool {

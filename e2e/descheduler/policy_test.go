@@ -2,7 +2,9 @@ package descheduler
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -159,11 +161,12 @@ func (c *chooser) thresholds(from, to int) deschedule.Thresholds {
 func (c *chooser) low() any {
 	a := &deschedule.LowNodeUtilizationArgs{Thresholds: c.thresholds(10, 30), TargetThresholds: deschedule.Thresholds{},
 		UseDeviationThresholds: c.one(4), NumberOfNodes: c.IntN(6) / 5}
-	for name, low := range a.Thresholds {
-		a.TargetThresholds[name] = low + float64(c.IntN(40))
+	names := slices.Sorted(maps.Keys(a.Thresholds)) // a seed is to give the same policy again
+	for _, name := range names {
+		a.TargetThresholds[name] = a.Thresholds[name] + float64(c.IntN(40))
 	}
 	if a.UseDeviationThresholds {
-		for name := range a.Thresholds {
+		for _, name := range names {
 			a.Thresholds[name], a.TargetThresholds[name] = float64(5+c.IntN(10)), float64(5+c.IntN(10))
 		}
 	}

@@ -92,17 +92,23 @@ func TestAContainerThatIsToldOfAnewIsAskedAbout(t *testing.T) {
 		}
 		return l
 	}
-	both, same := pod("a", "b"), "nothing is told"
+	p.OnListed(Update{Pods: read.NewIndex(*pod("a"))})
+	limit, both, same := uint64(5), pod("a", "b"), "nothing is told"
+	resized := pod("a", "b")
+	resized.Containers[0].MemoryLimit = &limit
 	for _, c := range []struct {
 		what string
 		pods nri.Pods
 		want int
 	}{
-		{"at first", nri.Pods{uid: both}, 2},
+		{"at first", nil, 2}, // of both nothing is known
+		{"what is told at first, b was not listed", nri.Pods{uid: both}, 1},
 		{same, nil, 0},
 		{"the same", nri.Pods{uid: both}, 0},
 		{"another state of the pod", nri.Pods{uid: pod("a", "b")}, 2},
 		{same, nil, 0},
+		{"events are lost", nri.Pods{}, 0},
+		{"and come again", nri.Pods{uid: resized}, 2},
 	} {
 		if c.pods != nil {
 			p.OnTold(c.pods, true)

@@ -31,18 +31,31 @@ func (t *told) take(now nri.Pods) read.Index {
 	return next
 }
 
-// changes are the containers of pods that were told of anew: what a list knew of them may have changed, as by a resize.
-func (t *told) changes(now nri.Pods) (ids []string) {
+// changes are the containers of pods that were told of anew: what a list knew of them may have changed, as by a resize. When the runtime
+// begins to tell, or does again, and tells of all that it has, these are the ones that are not what was listed last.
+func (t *told) changes(now nri.Pods, listed read.Index) (ids []string) {
 	for uid, l := range now {
 		if t.of[uid] == l {
 			continue
 		}
 		for i := range l.Containers {
-			ids = append(ids, l.Containers[i].ID)
+			if c := &l.Containers[i]; len(t.of) > 0 || !isListed(c, listed[uid]) {
+				ids = append(ids, c.ID)
+			}
 		}
 	}
 	return ids
 }
+
+// isListed reports whether a container is in a list as it is told of.
+func isListed(c *cri.Container, in *read.Pod) bool {
+	return in != nil && slices.ContainsFunc(in.Containers, func(l cri.Container) bool {
+		return l.ID == c.ID && same(l.MemoryLimit, c.MemoryLimit) && same(l.CPUShares, c.CPUShares) &&
+			same(l.OOMScoreAdj, c.OOMScoreAdj) && maps.Equal(l.Unified, c.Unified)
+	})
+}
+
+func same[V comparable](a, b *V) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // stops remembers the sandboxes that have been stopped or removed since they were told of, and reports whether there is one. all: now is
 // all that the runtime has.

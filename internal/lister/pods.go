@@ -96,7 +96,7 @@ func (p *Pods) OnTold(pods nri.Pods, all bool) {
 	if p.fromEvents.stops(pods, all) {
 		p.Ask() // the list knows more of what is left
 	}
-	p.Changed(p.fromEvents.changes(pods))
+	p.Changed(p.fromEvents.changes(pods, p.fromList))
 	p.fromEvents.take(pods)
 	p.counted = time.Time{}
 	p.join()

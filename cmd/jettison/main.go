@@ -39,6 +39,7 @@ import (
 	"jettison/internal/commandline"
 	"jettison/internal/kill"
 	"jettison/internal/printable"
+	"jettison/internal/protect"
 	"jettison/internal/show"
 	"jettison/internal/status"
 	"jettison/internal/terminal"
@@ -60,6 +61,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == kill.VictimCommand {
 		kill.BeVictim(os.Args[2:])
 		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "run" { // which stays
+		_ = protect.SmallPages() // it says so again, or lives with them
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)

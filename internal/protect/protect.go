@@ -1,6 +1,7 @@
 // Package protect keeps the agent itself alive when its node is at its worst.
 //
 //	protect.go   Self, Lock: the process
+//	pages.go     SmallPages: it is run without huge ones
 //	memory.go    Memory: its memory, in its cgroup and those above
 //	oomgroup.go  Apart: others' commands in its container
 package protect
@@ -33,10 +34,8 @@ func Self(profiled bool) (refused []error) {
 		// Each stack that is sampled has a page of a table of 1.4 MB for itself (runtime/mprof.go buckHashSize, Go 1.26).
 		runtime.MemProfileRate = 0
 	}
-	// A heap of some MiB is in pages of 2 MiB for the most part where the kernel gives these by itself, as Debian's do
-	// (transparent_hugepage/enabled is "always"), and what is given back of one is not free.
-	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
-		refused = append(refused, fmt.Errorf("have no huge pages: %w", err))
+	if err := noHugePages(); err != nil {
+		refused = append(refused, err)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)

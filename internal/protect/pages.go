@@ -25,8 +25,8 @@ func SmallPages() error {
 	return err
 }
 
-// noHugePages has none from now on. Where the kernel gives them by itself, as Debian's do (transparent_hugepage/enabled is "always"), a heap
-// of some MiB lies in them for the most part, and what is given back of one is not free.
+// noHugePages has none from now on. Where the kernel gives them by itself, as Debian's do (transparent_hugepage/enabled is "always"), a
+// heap of some MiB lies in them for the most part, and what is given back of one is not free.
 func noHugePages() error {
 	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("have no huge pages: %w", err)

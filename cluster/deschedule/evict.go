@@ -103,8 +103,8 @@ func (r *run) evict(w *wish) outcome {
 	return evicted
 }
 
-// back has a pod be where it was in the place of its successor, as it will be in the plan that is made anew: whoever is in nobody's way but the
-// successor's is not kept, too.
+// back has a pod be where it was in the place of its successor, as it will be in the plan that is made anew: whoever is in nobody's way
+// but the successor's is not kept, too.
 func (r *run) back(successor *model.Pod) {
 	was := successor.Replaces
 	n := r.cluster.Find(was.Spec.NodeName)

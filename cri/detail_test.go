@@ -254,7 +254,7 @@ func TestDetailsOfContainersThatAreToldOfAreRefreshed(t *testing.T) {
 		{refreshAge, true, nil, 0},
 		{refreshAge + time.Second, true, map[string]bool{"b": true, "gone": true}, 1},
 		{refreshAge + 2*time.Second, true, nil, 0},
-		{refreshTold, true, nil, 1}, // a
+		{refreshTold, true, nil, 1},                            // a
 		{refreshTold + refreshAge + time.Second, true, nil, 1}, // b
 		{refreshTold + 3*refreshAge, false, nil, 2},
 	} {

@@ -282,6 +282,44 @@ func TestARefusedPodStaysForAWhile(t *testing.T) {
 	}
 }
 
+// A webhook or a policy that says no keeps its pods, whatever code it has, and costs no other its turn; one that cannot be asked ends a cycle as
+// any failure of the API does.
+func TestWhoSaysNoKeepsItsPodsAlone(t *testing.T) {
+	for _, c := range []struct {
+		code   int32
+		reason metav1.StatusReason
+		text   string
+		want   []string
+	}{
+		{http.StatusBadRequest, metav1.StatusReasonBadRequest, `admission webhook "w" denied the request without explanation`, []string{"a", "b", "c", "d"}},
+		{http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "w" denied the request: no`, []string{"a", "b", "c", "d"}},
+		{http.StatusNotFound, metav1.StatusReasonNotFound, `admission webhook "w" denied the request: no`, []string{"a", "b", "c", "d"}},
+		{http.StatusConflict, metav1.StatusReasonConflict, `admission webhook "w" denied the request: no`, []string{"a", "b", "c", "d"}},
+		{http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, `admission webhook "w" denied the request: no`, []string{"a", "b", "c", "d"}},
+		{http.StatusInternalServerError, metav1.StatusReasonInternalError, `admission webhook "w" denied the request: no`, []string{"a", "b", "c", "d"}},
+		{http.StatusUnauthorized, metav1.StatusReasonUnauthorized, `ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, []string{"a", "b", "c", "d"}},
+		{http.StatusInternalServerError, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "w": no`, []string{"a", "b", "c"}},
+	} {
+		var pods []*v1.Pod
+		for i, name := range []string{"a", "b", "c", "d"} { // the oldest goes first
+			pods = append(pods, pod(name, "n1", func(p *v1.Pod) { p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Duration(4-i) * time.Hour) }))
+		}
+		a := scripted(t, pods...)
+		for _, name := range []string{"a", "b", "c"} {
+			a.answers[name] = failure(c.code, c.reason, c.text)
+		}
+		d, _ := cycler(t, a, old())
+		err := d.cycle(t.Context())
+		got := a.asked()
+		if slices.Sort(got); !slices.Equal(got, c.want) || (err == nil) != (len(c.want) == 4) {
+			t.Errorf("%d %s: asked for %v, want %v; %v", c.code, c.text, got, c.want, err)
+		}
+		if _, kept := d.memory.refusals["u-a"]; kept != (len(c.want) == 4) {
+			t.Errorf("%d %s: it is kept: %v", c.code, c.text, kept)
+		}
+	}
+}
+
 // The metrics API, the agents' Leases and a Prometheus give figures; what cannot be had stops what goes by it, and nothing else.
 func TestFigures(t *testing.T) {
 	a := scripted(t)

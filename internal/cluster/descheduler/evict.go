@@ -51,7 +51,7 @@ func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) error {
 		d.count(e, resultBackground)
 		d.o.Log.Info("evicted in the background", fields...)
 		return nil
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !denied(err):
 		d.o.Log.Info("a pod was gone before it was evicted", fields...)
 		return nil
 	}
@@ -96,6 +96,9 @@ func refused(err error) bool {
 	if !errors.As(err, &status) {
 		return false
 	}
+	if denied(err) {
+		return true
+	}
 	switch s := status.Status(); s.Code {
 	case http.StatusTooManyRequests:
 		return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
@@ -105,6 +108,15 @@ func refused(err error) bool {
 		return strings.Contains(s.Message, "more than one PodDisruptionBudget")
 	}
 	return false
+}
+
+// denied reports whether a webhook or a policy has said no, which may give any code (k8s.io/apiserver
+// pkg/admission/plugin/webhook/errors/statuserror.go, pkg/admission/plugin/policy/validating/dispatcher.go, v1.36). Where a webhook cannot be
+// asked the API server says otherwise: the next eviction would fail, too.
+func denied(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "admission webhook ") && strings.Contains(text, " denied the request") ||
+		strings.Contains(text, "ValidatingAdmissionPolicy ") && strings.Contains(text, " denied request")
 }
 
 func (d *descheduler) count(e *deschedule.Eviction, result string) {

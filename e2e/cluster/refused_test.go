@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// trial is a pod whose eviction every webhook refuses.
+const trial = "trial"
+
+// guard is a validating webhook on evictions. It refuses those of pods of an app with a code; 0: the code is the API server's own.
+type guard struct {
+	t       testing.TB
+	refuses map[string]int32
+}
+
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+		g.t.Errorf("a review: %v %+v", err, review)
+		return
+	}
+	app, _, _ := strings.Cut(review.Request.Name, "-")
+	code, refused := g.refuses[app]
+	refused = refused || review.Request.Name == trial
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: !refused}
+	if refused {
+		review.Response.Result = &metav1.Status{Message: "not now", Code: code}
+	}
+	review.Request = nil
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(review); err != nil {
+		g.t.Error(err)
+	}
+}
+
+// guarded has evictions asked of a webhook, by a certificate of the cluster's authority, and returns it. Where it cannot be asked nobody goes.
+func (d *descheduling) guarded(refuses map[string]int32) *httptest.Server {
+	d.t.Helper()
+	p, err := d.ca.server("127.0.0.1")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(p.cert, p.key)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(&guard{d.t, refuses})
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	s.StartTLS()
+	d.t.Cleanup(s.Close)
+	url, never, fail, few := s.URL, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Fail, int32(5)
+	_, err = d.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(d.t.Context(),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "guard"},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "guard.example.org", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: d.ca.pair.cert},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"}},
+				}},
+				SideEffects: &never, FailurePolicy: &fail, TimeoutSeconds: &few, AdmissionReviewVersions: []string{"v1"},
+			}},
+		}, metav1.CreateOptions{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	// It is asked of the next eviction or of a later one: a pod that nobody wants to evict tells.
+	d.place(trial, "a", 0, 0)
+	d.Eventually(startDeadline, "the webhook is asked", func(ctx context.Context) error {
+		err := d.Client.PolicyV1().Evictions("default").Evict(ctx, &policyv1.Eviction{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: trial}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+		})
+		if err == nil || !strings.Contains(err.Error(), "admission webhook") {
+			return fmt.Errorf("it is not: %w", err)
+		}
+		return nil
+	})
+	return s
+}
+
+// answers are how each eviction that was asked for was answered, by app.
+func (d *descheduling) answers() map[string][]int {
+	out := map[string][]int{}
+	for _, r := range d.log.of(deschedulerAccount.user()) {
+		if r.Verb == "create" && r.ObjectRef.Subresource == "eviction" {
+			app, _, _ := strings.Cut(r.ObjectRef.Name, "-")
+			out[app] = append(out[app], r.ResponseStatus.Code)
+		}
+	}
+	return out
+}
+
+// noted has a policy tell of evictions that failed.
+func (d *descheduling) noted(policy string) string {
+	d.t.Helper()
+	text, err := os.ReadFile(policy)
+	if err == nil {
+		err = os.WriteFile(policy, append(text, "evictionFailureEventNotification: true\n"...), 0o600)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return policy
+}
+
+// A webhook refuses some evictions, each app's with another code: the others go all the same, and who was refused is not asked for again soon.
+func TestAWebhookRefuses(t *testing.T) {
+	d := startDescheduling(t, "a")
+	refuses := map[string]int32{"plain": 0, "denied": 403, "later": 429, "broken": 500, "gone": 404, "another": 409}
+	// The youngest goes first: all that are refused come before those that go.
+	for _, app := range append([]string{"web"}, slices.Sorted(maps.Keys(refuses))...) {
+		d.Deploy(app, 4, "sleep")
+		d.Available(app, 4)
+	}
+	d.guarded(refuses)
+	d.members.join("b")
+	d.kubectl("taint", "node", "a", "test/away=yes:NoSchedule")
+	policy := d.noted(d.policy("RemovePodsViolatingNodeTaints", "{}", ""))
+	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-json")
+	d.lie("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 4 })
+	cycles := func() int { return strings.Count(r.log(), `"planned and asked for"`) }
+	before := cycles()
+	d.Eventually(startDeadline, "three more cycles", func(context.Context) error {
+		if now := cycles(); now < before+3 {
+			return fmt.Errorf("%d of %d", now, before+3)
+		}
+		return nil
+	})
+	answers := d.answers()
+	for app, code := range refuses {
+		want := slices.Repeat([]int{max(int(code), http.StatusBadRequest)}, 4)
+		if !slices.Equal(answers[app], want) {
+			t.Errorf("%s: evictions were answered %v, want %v", app, answers[app], want)
+		}
+		if on, err := d.where(t.Context(), app); err != nil || on["a"] != 4 {
+			t.Errorf("%s: %v %v", app, on, err)
+		}
+	}
+	if !slices.Equal(answers["web"], slices.Repeat([]int{http.StatusCreated}, 4)) {
+		t.Errorf("those that go: %v", answers["web"])
+	}
+	events, err := d.Client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=EvictionFailed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events.Items) != 4*len(refuses) {
+		t.Errorf("%d events of evictions that failed", len(events.Items))
+	}
+}
+
+// Where evictions fail one after the other a cycle ends after three; with an interval the next one waits longer. Once the API answers again
+// all goes on, and no pod is evicted twice, whether the API server was away meanwhile or not.
+func TestTheAPIFails(t *testing.T) {
+	d := startDescheduling(t, "a")
+	d.Deploy("web", 6, "sleep")
+	d.Available("web", 6)
+	webhook := d.guarded(nil)
+	d.members.join("b")
+	d.kubectl("taint", "node", "a", "test/away=yes:NoSchedule")
+	policy := d.policy("RemovePodsViolatingNodeTaints", "{}", "")
+	webhook.Close() // which has all evictions fail
+	_, log, code := command(t, d.program, "deschedule", "--policy="+policy, "--kubeconfig="+d.conf)
+	if got := d.answers()["web"]; code != 1 || !slices.Equal(got, slices.Repeat([]int{http.StatusInternalServerError}, 3)) {
+		t.Errorf("exit code %d, answers %v: %s", code, got, log)
+	}
+	r := d.replica(d.program, "one", deschedulerAccount, "deschedule", "--policy="+policy, "--descheduling-interval=2s", "--log-json")
+	failed := func(times int) {
+		t.Helper()
+		d.Eventually(startDeadline, "cycles fail", func(context.Context) error {
+			if n := strings.Count(r.log(), `"a cycle of descheduling failed"`); n < times {
+				return fmt.Errorf("%d of %d", n, times)
+			}
+			return nil
+		})
+	}
+	failed(2)
+	if got := len(d.answers()["web"]); got > 3+3*2 {
+		t.Errorf("%d evictions were asked for in two cycles that failed", got-3)
+	}
+	d.Kill(APIServer)
+	failed(3) // the plan is of what was last seen
+	d.Again(APIServer)
+	d.kubectl("delete", "validatingwebhookconfiguration", "guard")
+	d.lie("web", "off the tainted node", func(on map[string]int) bool { return on["b"] == 6 })
+	done := 0
+	for _, code := range d.answers()["web"] {
+		if code == http.StatusCreated {
+			done++
+		}
+	}
+	if done != 6 {
+		t.Errorf("%d evictions of 6 pods", done)
+	}
+}

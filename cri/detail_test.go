@@ -233,7 +233,7 @@ func TestDetailsAreRefreshed(t *testing.T) {
 }
 
 // Where the runtime tells of each change, the containers that it told of are asked about at the next List, and others when their details are
-// ten minutes old; once it tells no more, when they are a minute old.
+// five minutes old; once it tells no more, when they are a minute old. One whose status fails is asked about again soon.
 func TestDetailsOfContainersThatAreToldOfAreRefreshed(t *testing.T) {
 	r := critest.Start(t)
 	for _, id := range []string{"a", "b"} {
@@ -251,15 +251,20 @@ func TestDetailsOfContainersThatAreToldOfAreRefreshed(t *testing.T) {
 		want    int
 	}{
 		{0, true, nil, 2},
+		{refreshAge - time.Second, true, map[string]bool{"a": true}, 1}, // and fails
 		{refreshAge, true, nil, 0},
-		{refreshAge + time.Second, true, map[string]bool{"b": true, "gone": true}, 1},
-		{refreshAge + 2*time.Second, true, nil, 0},
-		{refreshTold, true, nil, 1},                            // a
-		{refreshTold + refreshAge + time.Second, true, nil, 1}, // b
-		{refreshTold + 3*refreshAge, false, nil, 2},
+		{refreshAge - time.Second + retryAge, true, nil, 1},
+		{2 * refreshAge, true, map[string]bool{"b": true, "gone": true}, 1},
+		{2*refreshAge + time.Second, true, nil, 0},
+		{refreshAge + retryAge + refreshTold, true, nil, 1}, // a
+		{2*refreshAge + refreshTold, true, nil, 1},          // b
+		{4*refreshAge + refreshTold, false, nil, 2},
 	} {
 		now = start.Add(c.at)
 		before := r.Calls("ContainerStatus")
+		if r.Change(func() { r.Fail = nil }); i == 1 {
+			r.Change(func() { r.Fail = map[string]error{"ContainerStatus": status.Error(codes.Unavailable, "busy")} })
+		}
 		l.Told(c.told, c.changed)
 		if _, err := l.List(t.Context()); err != nil || r.Calls("ContainerStatus")-before != c.want {
 			t.Errorf("list %d, at %v: %d calls, want %d, %v", i, c.at, r.Calls("ContainerStatus")-before, c.want, err)

@@ -42,6 +42,7 @@ func TestHowARunningContainerEndedIsAskedFor(t *testing.T) {
 	l := NewLister(dial(t, r.Endpoint()))
 	now := time.Now()
 	l.now = func() time.Time { return now }
+	l.Told(true, nil) // whose events do not say it
 	if _, err := l.List(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,11 @@ type Listing struct {
 
 // How often details are asked for again. They can change in place (the kubelet resizes pods), and a verbose status costs a
 // call of about 0.5 ms: List asks for a bounded number, and so takes at most 16 ms more than one that asks for none.
-// What a sandbox was made of hardly does, and its status is twice as dear; nor does what a container was where the runtime tells of each
-// change (see Told).
+// What a sandbox was made of hardly does, and its status is twice as dear. Where the runtime tells of changes (see Told) only those are
+// missed that another NRI plugin makes by itself: no plugin is told of them (containerd 2.4.2 internal/nri/nri.go applyUpdates).
 const (
 	refreshAge     = time.Minute
-	refreshTold    = 10 * time.Minute
+	refreshTold    = 5 * time.Minute
 	refreshSandbox = 10 * time.Minute
 	refreshMax     = 32
 	// retryAge is how long a status that was not answered in time is left alone: it costs its whole deadline.
@@ -47,6 +47,7 @@ type known[D any] struct {
 	late      int            // verbose answers in a row that did not come in time
 	plain     time.Time      // until then the plain one is asked for, because of those
 	dead      bool           // a container that has exited: what was known of it stays true, and what was not has time
+	changed   bool           // the runtime has told of it since it was answered
 	state     ContainerState // as listed when that answer was asked for
 	asked     time.Time      // the last time, answered or not; zero: never
 	notBefore time.Time      // it is not asked again earlier
@@ -65,19 +66,19 @@ func NewLister(c *Client) *Lister {
 }
 
 // Told says whether the runtime tells of each change of what it has. Then only the containers that it has told of since the last List are
-// asked about as soon as any are, and others each ten minutes.
+// asked about as soon as any are, and others each five minutes.
 func (l *Lister) Told(told bool, changed map[string]bool) {
 	l.told = told
 	for id := range changed {
 		if k := l.containers[id]; k != nil {
-			k.asked = time.Time{}
+			k.changed = true
 		}
 	}
 }
 
 // List asks for all sandboxes and all containers, and for the details of those that are new: containers unless they have
 // exited, and again when one starts. Of the others that are alive, it asks again for the details that are older than a
-// minute (of sandboxes, and after Told: ten), and once for those of containers that have exited in a ready sandbox, for they count in its
+// minute (of sandboxes: ten; after Told: five), and once for those of containers that have exited in a ready sandbox, for they count in its
 // pod's request, and for how they ended;
 // 32 of all these at most. A sandbox or container that goes away between two calls, or whose status fails,
 // is left without details, or with those known: that is no error, and a later List asks again. A sandbox of which the containers cannot
@@ -153,8 +154,11 @@ func (l *Lister) remember(now Listing) (asks []ask) {
 		containers[c.ID] = k
 		k.dead = c.State == Exited
 		ended := k.dead && k.answered && k.state != Exited && ready[c.SandboxID] // how is not known yet
-		wanted := !k.dead || !k.answered || ended
-		asks = k.due(asks, c.State, wanted, now.Time, old, func(ctx context.Context, verbose bool) (containerDetail, error) {
+		wanted, age := !k.dead || !k.answered || ended, old
+		if ended { // events do not tell how
+			age = refreshAge
+		}
+		asks = k.due(asks, c.State, wanted, now.Time, age, func(ctx context.Context, verbose bool) (containerDetail, error) {
 			res, err := l.client.containerStatus(ctx, c.ID, verbose && !ended)
 			detail := containerDetailOf(res)
 			if ended {
@@ -180,10 +184,14 @@ func carry[D any](old map[string]*known[D], id string) *known[D] {
 func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Time, old time.Duration,
 	status func(ctx context.Context, verbose bool) (D, error)) []ask {
 	urgent := !k.dead && (!k.answered || k.state != state)
-	if now.Before(k.notBefore) || !urgent && (!alive || now.Sub(k.asked) < old) {
+	if now.Before(k.notBefore) || !urgent && (!alive || !k.changed && now.Sub(k.asked) < old) {
 		return asks
 	}
-	return append(asks, ask{k.asked, urgent, func(ctx context.Context, limit time.Duration) error {
+	asked := k.asked
+	if k.changed {
+		asked = time.Time{}
+	}
+	return append(asks, ask{asked, urgent, func(ctx context.Context, limit time.Duration) error {
 		end, hurried := ctx.Deadline()
 		hurried = hurried && time.Until(end) < limit
 		within, cancel := context.WithTimeout(ctx, limit)
@@ -203,12 +211,14 @@ func (k *known[D]) due(asks []ask, state ContainerState, alive bool, now time.Ti
 		}
 		k.asked = now
 		if err == nil {
-			k.detail, k.answered, k.state = detail, true, state
+			k.detail, k.answered, k.state, k.changed = detail, true, state, false
 			if verbose {
 				k.late = 0
 			}
 		} else if late {
 			k.hung(now, verbose)
+		} else if k.changed {
+			k.notBefore = now.Add(retryAge)
 		}
 		return err
 	}})

@@ -20,6 +20,11 @@ func TestAProgramRunsAnewWithSmallPages(t *testing.T) {
 		if err := SmallPages(); err != nil {
 			t.Fatal(err)
 		}
+		during := -1
+		WithHugePages(func() { during, _ = unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0) })
+		if after, _ := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0); during != 0 || after != 1 {
+			t.Errorf("without huge pages: %d while it has them, %d after that", during, after)
+		}
 		_, _ = os.Stdout.WriteString("small " + strings.Join(os.Args[1:], " ") + "\n")
 		return
 	}

@@ -45,8 +45,10 @@ func (e *Election) Check() error {
 func (e *Election) tryEvery() time.Duration { return e.RetryPeriod * 5 / 22 }
 
 // renewAfter is how old a renewal is at least when the next one is made: the one that leads tries as often as the others, and its tries
-// would else be most of what is asked of the API at rest.
-func (e *Election) renewAfter() time.Duration { return e.RetryPeriod - e.tryEvery() }
+// would else be most of what is asked of the API at rest. Most of the deadline is left for renewals that fail.
+func (e *Election) renewAfter() time.Duration {
+	return min(e.RetryPeriod-e.tryEvery(), e.RenewDeadline/4)
+}
 
 // RequestTimeout is what a request of the election may take, so that one that hangs costs no leadership.
 func (e *Election) RequestTimeout() time.Duration { return max(time.Second, e.RenewDeadline/2) }

@@ -50,6 +50,16 @@ type lock struct {
 	stop     func()        // ends the work, and returns when it has ended
 }
 
+// Get reads the Lease. Where it names another holder this replica leads no more: somebody has deleted it, or written to it, while it did.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() && l.hold.left() > 0 {
+		l.hold.renew(time.Time{})
+		l.stop()
+	}
+	return record, raw, err
+}
+
 // Create makes the Lease.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.write(&record, func() error { return l.Interface.Create(ctx, record) })

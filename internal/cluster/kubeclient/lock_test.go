@@ -13,9 +13,14 @@ import (
 type written struct {
 	resourcelock.Interface
 	updates int
+	holder  string
 }
 
 func (l *written) Identity() string { return "me" }
+
+func (l *written) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.holder}, nil, nil
+}
 
 func (l *written) Update(context.Context, resourcelock.LeaderElectionRecord) error {
 	l.updates++
@@ -50,4 +55,23 @@ func TestALeaderRenewsOnlyWhatIsOld(t *testing.T) {
 			t.Errorf("%d writes, want 16; stopped %d times", api.updates, stopped)
 		}
 	})
+}
+
+// A leader that sees that another has its Lease, as where somebody has deleted it, ends its work at once.
+func TestALeaderWhoseLeaseIsAnothersEnds(t *testing.T) {
+	api, stopped := &written{holder: "me"}, 0
+	l := &lock{Interface: api, hold: newHold(), deadline: 10 * time.Second, stop: func() { stopped++ }}
+	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		holder  string
+		stopped int
+		leads   bool
+	}{{"me", 0, true}, {"", 0, true}, {"another", 1, false}, {"another", 1, false}} {
+		api.holder = c.holder
+		if _, _, err := l.Get(t.Context()); err != nil || stopped != c.stopped || (l.hold.left() > 0) != c.leads {
+			t.Errorf("held by %q: stopped %d times, leads for %v, %v", c.holder, stopped, l.hold.left(), err)
+		}
+	}
 }

@@ -44,6 +44,8 @@ type planner struct {
 	again     bool              // one was added to kept: the plan is made anew
 
 	successors map[string]string // pods that were made in the plan, with those of the snapshot that they stand for
+
+	watch Watch // nil: nobody wants to know
 }
 
 // run is one strategy of one profile in a plan.
@@ -63,28 +65,43 @@ const (
 	mostPlans = 200
 )
 
+// Watch is called when a strategy of a profile begins, and what it returns when that ends, so that whoever has a clock can tell how long
+// strategies take. There are as many times of each as there are passes.
+type Watch func(profile, strategy string) (end func())
+
 // Plan finds the evictions that a policy asks for. The policy has been completed. An error is one of policy and snapshot together: a
 // priority class that is not there.
 func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
-	plans := 0
-	p, err := settle(policy, s, now, lookAhead, &plans)
+	return Watched(policy, s, now, nil)
+}
+
+// Watched is Plan for somebody who wants to know when strategies begin and end.
+func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, error) {
+	p, err := settle(policy, s, now, lookAhead, &work{watch: watch})
 	if err != nil {
 		return nil, err
 	}
 	return p.result(), nil
 }
 
+// work is what the plans that one is settled from have in common.
+type work struct {
+	plans int // that were made
+	watch Watch
+}
+
 // settle makes plans until one is stable: planning again on what it leads to gives nothing. What would evict a successor keeps the pod that
 // it is of, and the plan is made anew; what else there is to do by then is added to the plan.
-func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, plans *int) (*planner, error) {
+func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, w *work) (*planner, error) {
 	kept := map[string]string{}
 	for {
 		p, err := newPlanner(policy, s, now, kept)
 		if err != nil {
 			return nil, err
 		}
+		p.watch = w.watch
 		p.passes()
-		if *plans++; *plans >= mostPlans {
+		if w.plans++; w.plans >= mostPlans {
 			return p, nil
 		}
 		if p.again {
@@ -93,7 +110,7 @@ func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, plans *int) (
 		if ahead == 0 || len(p.evictions) == 0 || p.capped {
 			return p, nil
 		}
-		next, err := settle(policy, p.leads(), now, ahead-1, plans)
+		next, err := settle(policy, p.leads(), now, ahead-1, w)
 		if err != nil {
 			return nil, err
 		}
@@ -207,18 +224,26 @@ func (p *planner) passes() {
 	for {
 		before := len(p.evictions)
 		for _, r := range p.runs {
-			switch known := plugins[r.strategy]; {
-			case len(p.nodes) == 0:
-				r.stop("there is no ready node that the policy's nodeSelector selects")
-			case known.points&balancePoint != 0 && len(p.nodes) < 2:
-				r.stop("one ready node: there is no other to balance with")
-			case !p.full(r):
-				known.run(r, r.args)
-			}
+			r.once()
 		}
 		if len(p.evictions) == before || p.again {
 			return
 		}
+	}
+}
+
+// once goes over one strategy.
+func (r *run) once() {
+	if r.watch != nil {
+		defer r.watch(r.profile.Name, r.strategy)()
+	}
+	switch known := plugins[r.strategy]; {
+	case len(r.nodes) == 0:
+		r.stop("there is no ready node that the policy's nodeSelector selects")
+	case known.points&balancePoint != 0 && len(r.nodes) < 2:
+		r.stop("one ready node: there is no other to balance with")
+	case !r.full(r):
+		known.run(r, r.args)
 	}
 }
 

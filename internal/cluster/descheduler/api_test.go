@@ -33,7 +33,8 @@ type api struct {
 }
 
 func newAPI(t *testing.T) *api {
-	a := &api{t: t, objects: map[string][]any{}, answers: map[string]func() metav1.Status{}, lists: map[string]metav1.Status{}, raw: map[string]string{}}
+	a := &api{t: t, objects: map[string][]any{}, answers: map[string]func() metav1.Status{}, lists: map[string]metav1.Status{},
+		raw: map[string]string{"/version": fmt.Sprintf(`{"gitVersion":"v1.%d.0"}`, builtWith)}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a

@@ -16,7 +16,9 @@ const mostFailures = 3
 func (d *descheduler) cycle(ctx context.Context) error {
 	began := d.now()
 	defer func() { d.metrics.loop.Observe(d.now().Sub(began).Seconds()) }()
-	plan, err := d.plan(ctx, began)
+	spent := durations{}
+	defer d.metrics.took(spent)
+	plan, err := d.plan(ctx, began, spent)
 	if err != nil {
 		return err
 	}
@@ -29,7 +31,11 @@ func (d *descheduler) cycle(ctx context.Context) error {
 	}
 	failures, done := 0, 0
 	for i := range plan.Evictions {
-		switch err := d.evict(ctx, &plan.Evictions[i]); {
+		e := &plan.Evictions[i]
+		end := spent.watch(d.now)(e.Profile, e.Strategy)
+		err := d.evict(ctx, e)
+		end()
+		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("deschedule: ended after %d of %d evictions: %w", done, len(plan.Evictions), context.Cause(ctx))
 		case err == nil:
@@ -46,14 +52,14 @@ func (d *descheduler) cycle(ctx context.Context) error {
 	return nil
 }
 
-// plan is the plan of now.
-func (d *descheduler) plan(ctx context.Context, now time.Time) (*deschedule.Result, error) {
+// plan is the plan of now. What its strategies take is added to spent.
+func (d *descheduler) plan(ctx context.Context, now time.Time, spent durations) (*deschedule.Result, error) {
 	s := d.source.snapshot()
 	d.memory.fill(now, s)
 	for _, err := range d.figures.fill(ctx, now, s) {
 		d.o.Log.Warn("figures of real use are missing", "error", err)
 	}
-	plan, err := deschedule.Plan(d.o.Policy, s, now)
+	plan, err := deschedule.Watched(d.o.Policy, s, now, spent.watch(d.now))
 	if err != nil {
 		return nil, fmt.Errorf("deschedule: plan: %w", err)
 	}

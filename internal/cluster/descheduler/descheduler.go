@@ -10,6 +10,7 @@
 //	figures.go     real use: the metrics API, Prometheus, the nodes' own agents
 //	events.go      events of pods
 //	metrics.go     what is counted, and where that is told
+//	version.go     whether the API server's version is near enough
 package descheduler
 
 import (
@@ -21,6 +22,7 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -89,6 +91,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if d.write, err = kubeclient.New(api, "deschedule", requestLimit); err != nil {
 		return err
+	}
+	if err := supported(ctx, discovery.ToServerVersionInterfaceWithContext(d.write.Discovery())); err != nil && ctx.Err() == nil {
+		o.Log.Warn("this cluster's version may not be supported", "error", err)
 	}
 	read, err := kubeclient.New(o.API, "read", 0)
 	if err != nil {

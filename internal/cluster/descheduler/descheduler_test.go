@@ -220,17 +220,17 @@ func TestBackground(t *testing.T) {
 			t.Errorf("%s: %v, want %v", result, got, want)
 		}
 	}
-	plan, err := d.plan(t.Context(), *now)
+	plan, err := d.plan(t.Context(), *now, durations{})
 	if err != nil || len(plan.Evictions) != 0 {
 		t.Errorf("%v: %+v", err, plan.Evictions)
 	}
 	*now = now.Add(assumedFor)
-	if plan, err = d.plan(t.Context(), *now); err != nil || len(plan.Evictions) != 4 { // and the others are there still
+	if plan, err = d.plan(t.Context(), *now, durations{}); err != nil || len(plan.Evictions) != 4 { // and the others are there still
 		t.Errorf("%v: %+v", err, plan.Evictions)
 	}
 	d.o.Policy.MaxNoOfPodsToEvictTotal = new(uint(3))
 	d.memory.requested(*now, a.objects["pods"][0].(*v1.Pod))
-	if plan, err = d.plan(t.Context(), *now); err != nil || len(plan.Evictions) != 2 {
+	if plan, err = d.plan(t.Context(), *now, durations{}); err != nil || len(plan.Evictions) != 2 {
 		t.Errorf("%v: %+v", err, plan.Evictions)
 	}
 }
@@ -371,16 +371,63 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// Each strategy of each profile has one duration a cycle, of planning it and of its evictions. The clock goes on by a second each time it is
+// looked at.
+func TestTimeOfStrategies(t *testing.T) {
+	policy := old()
+	other := deschedule.Profile{Name: "other"}
+	other.Enable(deschedule.RemoveFailedPods, &deschedule.RemoveFailedPodsArgs{})
+	other.Enable(deschedule.RemoveDuplicates, &deschedule.RemoveDuplicatesArgs{})
+	policy.Profiles = append(policy.Profiles, other)
+	d, now := cycler(t, scripted(t, pod("p1", "n1")), policy)
+	d.now = func() time.Time {
+		*now = now.Add(time.Second)
+		return *now
+	}
+	for range 2 {
+		if err := d.cycle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, err := d.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != "descheduler_strategy_duration_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			key := labels["profile"] + "/" + labels["strategy"]
+			took[key] = m.GetHistogram().GetSampleSum()
+			if n := m.GetHistogram().GetSampleCount(); n != 2 {
+				t.Errorf("%s: %d durations in 2 cycles", key, n)
+			}
+		}
+	}
+	failed := took["other/RemoveFailedPods"]
+	if len(took) != 3 || failed < 2 || took["other/RemoveDuplicates"] != failed || took["default/PodLifeTime"] <= failed {
+		t.Errorf("%v", took)
+	}
+}
+
 // Metrics have the names of 0.36.0, and readiness comes with the first look at the cluster.
 func TestMetricsAndHealth(t *testing.T) {
 	m := newMetrics("v1")
 	m.evicted.WithLabelValues(resultSuccess, "PodLifeTime", "p", "ns", "n1").Inc()
 	m.loop.Observe(0.3)
+	m.took(durations{part{"PodLifeTime", "p"}: 300 * time.Millisecond})
 	server := httptest.NewServer(m.handler())
 	defer server.Close()
 	if text := get(t, server.URL+"/metrics", http.StatusOK); !strings.Contains(text,
 		`descheduler_pods_evicted_total{namespace="ns",node="n1",profile="p",result="success",strategy="PodLifeTime"} 1`) ||
-		!strings.Contains(text, `descheduler_loop_duration_seconds_bucket{le="0.5"} 1`) || !strings.Contains(text, "descheduler_build_info{") {
+		!strings.Contains(text, `descheduler_loop_duration_seconds_bucket{le="0.5"} 1`) ||
+		!strings.Contains(text, `descheduler_strategy_duration_seconds_bucket{profile="p",strategy="PodLifeTime",le="0.5"} 1`) || !strings.Contains(text, "descheduler_build_info{") {
 		t.Errorf("%s", text)
 	}
 	get(t, server.URL+"/readyz", http.StatusServiceUnavailable)

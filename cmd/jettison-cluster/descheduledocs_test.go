@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"jettison/cluster/deschedule"
+)
+
+// example is what docs/descheduling.md shows of a strategy.
+type example struct {
+	entry  string // of the policy
+	args   []string
+	output string // its first lines
+}
+
+// examples are those of the page, by the strategy that is their heading.
+func examples(t *testing.T, page string) map[string]*example {
+	out := map[string]*example{}
+	for _, section := range strings.Split(page, "\n### ")[1:] {
+		section, _, _ = strings.Cut(section, "\n## ")
+		name, text, _ := strings.Cut(section, "\n")
+		parts := strings.Split(text, "```")
+		if len(parts) != 5 {
+			t.Errorf("%s: %d blocks, want the policy's entry and what it does", name, len(parts)/2)
+			continue
+		}
+		e := &example{entry: strings.TrimPrefix(parts[1], "yaml\n")}
+		var command string
+		command, e.output, _ = strings.Cut(strings.TrimPrefix(parts[3], "\n"), "\n")
+		words := strings.Fields(command)
+		if len(words) < 3 || words[0] != "$" || words[1] != "jettison-cluster" {
+			t.Errorf("%s: no command: %q", name, command)
+			continue
+		}
+		e.args = words[2:]
+		out[name] = e
+	}
+	return out
+}
+
+// Every strategy has an example on its page, which does what the page says.
+func TestTheExamplesOfTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/descheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("../../docs/examples/descheduling")
+	files, err := filepath.Glob("*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := examples(t, string(page))
+	for _, name := range deschedule.Names() {
+		if name == deschedule.DefaultEvictor {
+			continue
+		}
+		e := found[name]
+		if e == nil {
+			t.Errorf("%s has no example", name)
+			continue
+		}
+		delete(found, name)
+		file := strings.ToLower(name) + ".yaml"
+		files = slices.DeleteFunc(files, func(f string) bool { return f == file })
+		policy, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !slices.Contains(e.args, file) || !strings.Contains(string(policy), "  "+strings.ReplaceAll(strings.TrimSpace(e.entry), "\n", "\n  ")+"\n") {
+			t.Errorf("%s: the page runs %v, and shows\n%sof\n%s", name, e.args, e.entry, policy)
+		}
+		var stdout, stderr bytes.Buffer
+		code := execute(t.Context(), e.args, nil, &stdout, &stderr)
+		if code != exitOK || stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), e.output) {
+			t.Errorf("%s: %d, %s\nthe page has\n%s\nand it prints\n%s", name, code, stderr.String(), e.output, stdout.String())
+		}
+		if lines := strings.Split(e.output, "\n"); len(lines) < 3 || !strings.Contains(lines[2], " "+name+" ") {
+			t.Errorf("%s: the page shows no eviction by it:\n%s", name, e.output)
+		}
+	}
+	if len(found) > 0 || !slices.Equal(files, []string{"objects.yaml"}) {
+		t.Errorf("no strategies: sections %v, files %v", found, files)
+	}
+}
+
+// The whole policy that the page shows is the file that it is of.
+func TestThePolicyOfTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/descheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := os.ReadFile("../../docs/examples/descheduling/podlifetime.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "\n```yaml\n"+string(policy)+"```\n") {
+		t.Errorf("the page does not show\n%s", policy)
+	}
+}

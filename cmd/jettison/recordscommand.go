@@ -30,7 +30,8 @@ docs/reference/formats.md has the file's format.
 namespace/name, its name or its UID. -f goes on: each eviction is printed when it begins, and once more when its outcome is known.
 
 -o json prints the records as they lie in the file, a JSON object a line. What cannot be read of the file is named on stderr.
-Where nothing was recorded it says so; an ID that no record has, and a --file that is not there, end it with exit code 1.`,
+Where nothing was recorded, or none matches, it says so; an ID that no record has, a --file that is not there, and a file of which no
+line is a record end it with exit code 1.`,
 		Example: "  jettison records\n  jettison records --last 10\n" +
 			"  jettison records --since 24h --pod shop/web\n  jettison records -f\n" +
 			"  jettison records 20261121T070317\n  jettison records -o json | jq .outcome",

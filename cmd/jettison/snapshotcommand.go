@@ -25,7 +25,7 @@ its errors.txt and on stderr.
 
 It has names of pods. It has no environment, no file or log of a pod, and of the configuration no value that may be a secret. FILE must not
 be there yet, and only its owner may read it; - is standard output.`,
-		Example: "  jettison snapshot node1.tar.gz\n  kubectl exec -n jettison jettison-x7k2p -- /jettison snapshot - > node1.tar.gz\n" +
+		Example: "  jettison snapshot node1.tar.gz\n  kubectl exec -n kube-system ds/jettison -- /jettison snapshot - > node1.tar.gz\n" +
 			"  tar -xzOf node1.tar.gz jettison/state.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {

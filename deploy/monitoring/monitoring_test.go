@@ -19,6 +19,7 @@ import (
 var alerts = []string{
 	"JettisonDown", "JettisonEvictionStorm", "JettisonBreakerOpen", "JettisonIneffective", "JettisonBlind", "JettisonOOMBeforeEviction",
 	"JettisonSlow", "JettisonConfigRefused", "JettisonGateLost", "JettisonPrioritiesUnknown",
+	"JettisonHung", "JettisonDryRun", "JettisonRuntimeLost",
 }
 
 type rule struct {
@@ -194,7 +195,7 @@ func TestPromtool(t *testing.T) {
 			t.Errorf("promtool: %v\n%s\n%s", err, out, text[1])
 		}
 	}
-	tests := read(t, "alerts_test.yaml")
+	tests := read(t, "alerts_test.yaml") + read(t, "alerts_day_test.yaml")
 	for _, name := range alerts {
 		if !strings.Contains(tests, "alertname: "+name) {
 			t.Errorf("%s is not tested", name)

@@ -25,6 +25,7 @@ const readBytes = 2 * maxBytes
 type List struct {
 	Records  []api.Record // each once, as it was written last, in the order in which evictions began
 	Warnings []string     // what could not be read, one line each
+	Foreign  int          // lines that are no records, where none is one
 }
 
 // Read reads the end of a file of records. What is corrupt is skipped and counted. An error: the file cannot be read, with
@@ -61,6 +62,9 @@ func parse(r io.Reader, cut bool) (*List, error) {
 			p.list.Warnings = append(p.list.Warnings, fmt.Sprintf(format, args...))
 		}
 	}
+	if !p.known {
+		p.list.Foreign = p.corrupt
+	}
 	warn(cut, "only the end of the file was read, it is larger than it should be")
 	warn(p.corrupt > 0, "%d lines are no records and were skipped", p.corrupt)
 	warn(p.torn, "the last line is not whole and was skipped: it is being written, or the agent died while it wrote")
@@ -75,6 +79,7 @@ type parser struct {
 	within         bool           // the next line most likely is the end of one
 	torn           bool           // the last line is not whole
 	corrupt, newer int            // lines
+	known          bool           // one line at least is a record
 }
 
 func (p *parser) line(l line) {
@@ -86,6 +91,7 @@ func (p *parser) line(l line) {
 		return
 	}
 	rec, ok := decode(l)
+	p.known = p.known || ok
 	switch {
 	case !ok && l.torn:
 		p.torn = true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 )
@@ -44,7 +45,7 @@ func (f Format) Encode(to io.Writer, v any, several bool) error {
 		return err
 	}
 	if f == AsYAML {
-		document, err := yaml.JSONToYAML(text.Bytes())
+		document, err := yaml.JSONToYAML(escaped(text.Bytes()))
 		if err != nil {
 			return err
 		}
@@ -56,6 +57,19 @@ func (f Format) Encode(to io.Writer, v any, several bool) error {
 	}
 	_, err := to.Write(text.Bytes())
 	return err
+}
+
+// escaped is JSON with escapes for what a YAML document may not hold as it is. It stands in strings alone, where they mean the same.
+func escaped(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if r >= 0x7f && r < 0xa0 || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 // EncodeIndented is Encode of one value, whose JSON is indented.

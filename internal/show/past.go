@@ -38,10 +38,13 @@ func (q *Past) Print(ctx context.Context, stdout *terminal.Screen, stderr io.Wri
 	if err != nil {
 		return err
 	}
+	if list.Foreign > 0 && !q.Follow {
+		return fmt.Errorf("records: none of %d lines in %s is a record", list.Foreign, q.File)
+	}
 	for _, w := range list.Warnings {
 		fmt.Fprintf(stderr, "jettison: records: %s: %s\n", q.File, w)
 	}
-	all := list.Records
+	all, total := list.Records, len(list.Records)
 	if q.ID != "" {
 		r, err := pick(all, q.ID)
 		if err != nil {
@@ -58,7 +61,7 @@ func (q *Past) Print(ctx context.Context, stdout *terminal.Screen, stderr io.Wri
 	}
 	switch {
 	case len(all) == 0 && !q.Format.Data() && !q.Follow:
-		_, err := fmt.Fprintf(stdout, "nothing was recorded in %s\n", q.File)
+		_, err := fmt.Fprintln(stdout, q.nothing(total))
 		return err
 	case len(all) > 0 || !q.Format.Data():
 		if err := q.list(stdout, all, true); err != nil {
@@ -87,6 +90,21 @@ func (q *Past) read() (*records.List, error) {
 func (q *Past) wants(r *api.Record) bool {
 	pod := &r.Pod
 	return !r.Began.Time.Before(q.Since) && (q.Pod == "" || q.Pod == pod.UID || q.Pod == pod.Name || q.Pod == pod.Title())
+}
+
+// nothing says why none of so many records is listed.
+func (q *Past) nothing(total int) string {
+	if total == 0 {
+		return "nothing was recorded in " + q.File
+	}
+	var by []string
+	if q.Pod != "" {
+		by = append(by, "--pod "+OneLine(q.Pod))
+	}
+	if !q.Since.IsZero() {
+		by = append(by, "--since")
+	}
+	return fmt.Sprintf("none of %d records matches %s in %s", total, strings.Join(by, " and "), q.File)
 }
 
 // list prints some, with the names of the columns or without.

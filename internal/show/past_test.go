@@ -101,3 +101,40 @@ func TestFollow(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// No match is not an empty file, and a file of something else is no file of records.
+func TestWhatIsSaidWhereNothingIsListed(t *testing.T) {
+	const record = `{"version":1,"id":"a","pod":{"uid":"u","namespace":"shop","name":"web"},"began":{"time":"2026-11-21T08:00:00Z"},` +
+		`"ranking":{},"outcome":"back"}` + "\n"
+	const lost = `{"version":1,"id":"b","pod":{},"began":{},"ranking":{},"outcome":"lost"}` + "\n"
+	for name, c := range map[string]struct {
+		text       string
+		past       Past
+		says, fail string
+	}{
+		"another pod":        {record, Past{Pod: "shop/db"}, "none of 1 records matches --pod shop/db in FILE\n", ""},
+		"long ago":           {record, Past{Since: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)}, "none of 1 records matches --since in FILE\n", ""},
+		"both":               {record, Past{Pod: "x\x1b", Since: time.Now()}, "none of 1 records matches --pod x\\u001b and --since in FILE\n", ""},
+		"as data":            {record, Past{Pod: "shop/db", Format: AsJSON}, "", ""},
+		"empty":              {"", Past{Pod: "shop/db"}, "nothing was recorded in FILE\n", ""},
+		"another file":       {"a\nb\nc\n", Past{}, "", "none of 3 lines in FILE is a record"},
+		"another, as data":   {"a\n", Past{Format: AsJSON}, "", "none of 1 lines in FILE is a record"},
+		"another, by pod":    {"a\n", Past{Pod: "x"}, "", "none of 1 lines in FILE is a record"},
+		"the first, half":    {`{"version":1`, Past{}, "nothing was recorded in FILE\n", ""},
+		"lost, and no other": {"a\n" + lost, Past{}, "nothing was recorded in FILE\n", ""},
+	} {
+		file := filepath.Join(t.TempDir(), "records.jsonl")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.past.File = file
+		var out strings.Builder
+		err := c.past.Print(t.Context(), terminal.Fixed(&out, 0), io.Discard)
+		if want := strings.ReplaceAll(c.says, "FILE", file); out.String() != want {
+			t.Errorf("%s: %q, want %q", name, out.String(), want)
+		}
+		if c.fail == "" && err != nil || c.fail != "" && (err == nil || err.Error() != "records: "+strings.ReplaceAll(c.fail, "FILE", file)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

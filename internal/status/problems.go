@@ -2,9 +2,13 @@ package status
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"jettison/api"
 	"jettison/internal/show"
@@ -23,16 +27,45 @@ type Problem struct {
 func (r *Report) findProblems(down, blind error) {
 	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
 	if down != nil {
-		add("the agent does not answer: nobody is evicted here: "+show.OneLine(down.Error()),
-			"start it (systemctl start jettison, or its DaemonSet), and see its log")
+		what := "the agent does not answer: nobody is evicted here: "
+		if !nobodyListens(down) {
+			what = "what the agent does is not known: "
+		}
+		add(what+show.OneLine(down.Error()), aboutSilence(down))
 	}
 	if blind != nil {
-		add("this node cannot be read: "+show.OneLine(blind.Error()), "run this command as root; jettison check says what is missing")
+		do := "jettison check says what is missing"
+		if errors.Is(blind, os.ErrPermission) {
+			do = "run this command as root; " + do
+		}
+		add("this node cannot be read: "+show.OneLine(blind.Error()), do)
 	}
 	if r.State != nil {
-		r.ofState(down == nil)
+		r.ofState(down)
 	}
 	r.Healthy = !slices.ContainsFunc(r.Problems, func(p Problem) bool { return !p.Advice })
+}
+
+// nobodyListens reports whether the agent does not run, by why it was not heard. Any other cause leaves open whether it evicts.
+func nobodyListens(down error) bool {
+	return errors.Is(down, syscall.ENOENT) || errors.Is(down, syscall.ECONNREFUSED)
+}
+
+// aboutSilence is what to do about an agent that was not heard.
+func aboutSilence(down error) string {
+	var refused *api.StatusError
+	says := errors.As(down, &refused)
+	switch {
+	case nobodyListens(down):
+		return "start it (systemctl start jettison, or its DaemonSet), and see its log"
+	case errors.Is(down, errNoSocket):
+		return "see its log, and set socket"
+	case errors.Is(down, os.ErrPermission), says && (refused.Status == http.StatusForbidden || refused.Status == http.StatusUnauthorized):
+		return "run this command as root or as a member of socketGroup"
+	case errors.Is(down, api.ErrMalformed), says && refused.Status != http.StatusServiceUnavailable:
+		return "see that agent and command are of one version: upgrade both"
+	}
+	return "see its log (journalctl -u jettison, or its pod's), and /proc/pressure: it may be starved"
 }
 
 // blame says what is wrong with the configuration that this command has read, where the agent has not said so of its own.
@@ -50,11 +83,12 @@ const mendFile = "mend it before the agent starts anew, for it will not start wi
 // Problems are what is wrong with a node by what its agent says, and what should be known.
 func Problems(s *api.State) []Problem {
 	r := &Report{State: s, Problems: []Problem{}}
-	r.ofState(true)
+	r.ofState(nil)
 	return r.Problems
 }
 
-func (r *Report) ofState(agent bool) {
+// ofState says what is wrong by a state: the agent's, or where it was not heard (down: why) the command's own.
+func (r *Report) ofState(down error) {
 	s := r.State
 	add := func(what, do string) { r.Problems = append(r.Problems, Problem{What: what, Do: do}) }
 	if s.Runtime.Lost {
@@ -66,8 +100,12 @@ func (r *Report) ofState(agent bool) {
 		}
 	}
 	for _, m := range s.Met {
-		if !agent {
-			add(fmt.Sprintf("%s is %s, beyond its threshold of %s, and no agent acts", m.Signal, m.Observed, m.Threshold), "")
+		acts := "no agent acts"
+		if !nobodyListens(down) {
+			acts = "whether an agent acts is not known"
+		}
+		if down != nil {
+			add(fmt.Sprintf("%s is %s, beyond its threshold of %s, and %s", m.Signal, m.Observed, m.Threshold, acts), "")
 		}
 	}
 	if s.Stopped != "" {

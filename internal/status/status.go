@@ -21,6 +21,8 @@ import (
 // ErrUnhealthy: something is wrong. The report was printed, and says what.
 var ErrUnhealthy = errors.New("the node is not healthy")
 
+var errNoSocket = errors.New("no socket is configured, so that the agent cannot be asked")
+
 // apart is the time between the two looks that a slope is taken of.
 const apart = time.Second
 
@@ -105,7 +107,7 @@ func (o Options) report(ctx context.Context) (*Report, error) {
 // ask asks the agent.
 func (o Options) ask(ctx context.Context) (*api.State, error) {
 	if o.Look.Config.Socket == "" {
-		return nil, errors.New("no socket is configured, so that the agent cannot be asked: set socket")
+		return nil, errNoSocket
 	}
 	return api.New(api.Options{Socket: o.Look.Config.Socket, Limit: askLimit}).State(ctx)
 }

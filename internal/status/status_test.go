@@ -2,9 +2,12 @@ package status
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -159,6 +162,55 @@ func TestWithoutAnAgent(t *testing.T) {
 		s.Close()
 		if !strings.Contains(out.String(), "memory.available ") {
 			t.Errorf("no signals in\n%s", out.String())
+		}
+	}
+}
+
+// That nobody is evicted is said only where nothing listens: an agent that may not be asked, or is slow, evicts all the same.
+func TestOnlyWhereNothingListensNobodyIsEvicted(t *testing.T) {
+	wrap := func(err error) error { return fmt.Errorf("ask the agent: %w", err) }
+	const none, unknown = "nobody is evicted here", "what the agent does is not known"
+	for name, c := range map[string]struct {
+		down       error
+		what, do   string
+		beyond     string
+		mayNotStay string
+	}{
+		"no socket":        {wrap(syscall.ENOENT), none, "start it", "no agent acts", unknown},
+		"no listener":      {wrap(syscall.ECONNREFUSED), none, "start it", "no agent acts", unknown},
+		"permission":       {wrap(syscall.EACCES), unknown, "as root or as a member of socketGroup", "not known", none},
+		"forbidden":        {wrap(&api.StatusError{Status: 403, Text: "no"}), unknown, "as root or as a member of socketGroup", "not known", none},
+		"slow":             {wrap(context.DeadlineExceeded), unknown, "starved", "not known", none},
+		"busy":             {wrap(&api.StatusError{Status: 503, Text: "try again"}), unknown, "see its log", "not known", none},
+		"another version":  {wrap(api.ErrMalformed), unknown, "upgrade both", "not known", none},
+		"another's answer": {wrap(&api.StatusError{Status: 404, Text: "no such path"}), unknown, "upgrade both", "not known", none},
+		"hung up":          {wrap(io.EOF), unknown, "see its log", "not known", none},
+		"none configured":  {errNoSocket, unknown, "set socket", "not known", none},
+	} {
+		r := &Report{State: &api.State{Met: []api.MetState{{Signal: stats.SignalMemoryAvailable}}}}
+		r.findProblems(c.down, nil)
+		if len(r.Problems) < 2 || r.Healthy {
+			t.Fatalf("%s: %+v", name, r.Problems)
+		}
+		first, all := r.Problems[0], fmt.Sprint(r.Problems)
+		if !strings.Contains(first.What, c.what) || !strings.Contains(first.Do, c.do) || strings.Contains(all, c.mayNotStay) {
+			t.Errorf("%s: %+v", name, first)
+		}
+		if strings.Contains(all, "start it") != (c.what == none) || !strings.Contains(r.Problems[1].What, c.beyond) {
+			t.Errorf("%s: %s", name, all)
+		}
+	}
+}
+
+// To be root is advised where that is what was missing.
+func TestRootIsAdvisedWhereItHelps(t *testing.T) {
+	for err, want := range map[error]bool{
+		syscall.EPERM: true, syscall.EACCES: true, syscall.ENOENT: false, syscall.EIO: false, context.DeadlineExceeded: false,
+	} {
+		r := &Report{}
+		r.findProblems(syscall.ECONNREFUSED, fmt.Errorf("read: %w", err))
+		if do := r.Problems[1].Do; strings.Contains(do, "as root") != want || !strings.Contains(do, "jettison check") {
+			t.Errorf("%v: %q", err, do)
 		}
 	}
 }

@@ -111,8 +111,8 @@ func refused(err error) bool {
 }
 
 // denied reports whether a webhook or a policy has said no, which may give any code (k8s.io/apiserver
-// pkg/admission/plugin/webhook/errors/statuserror.go, pkg/admission/plugin/policy/validating/dispatcher.go, v1.36). Where a webhook cannot be
-// asked the API server says otherwise: the next eviction would fail, too.
+// pkg/admission/plugin/webhook/errors/statuserror.go, pkg/admission/plugin/policy/validating/dispatcher.go, v1.36). Where a webhook
+// cannot be asked the API server says otherwise: the next eviction would fail, too.
 func denied(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "admission webhook ") && strings.Contains(text, " denied the request") ||

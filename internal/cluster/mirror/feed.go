@@ -154,7 +154,11 @@ func (f leaseFeed) Transformer() cache.TransformFunc { return f.m.keep.transform
 // putLease puts a Lease in its place. The lock is held.
 func (m *Mirror) putLease(l *coordination.Lease) {
 	l = m.keep.lease(l)
-	if was := m.lease[l.Name]; was == nil || !was.Spec.RenewTime.Equal(l.Spec.RenewTime) {
+	was := m.lease[l.Name]
+	if was != nil && was.UID == l.UID && older(l.ResourceVersion, was.ResourceVersion) {
+		return
+	}
+	if was == nil || !was.Spec.RenewTime.Equal(l.Spec.RenewTime) {
 		m.renew[l.Name] = time.Now()
 	}
 	m.lease[l.Name] = l

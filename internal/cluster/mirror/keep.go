@@ -79,7 +79,7 @@ func Rival(n *v1.Node, rivals []string) (manager string, at time.Time) {
 }
 
 func (k *keeper) lease(l *coordination.Lease) *coordination.Lease {
-	out := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}}
+	out := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.Name, UID: l.UID, ResourceVersion: l.ResourceVersion}}
 	out.Spec.RenewTime = l.Spec.RenewTime
 	for i := range l.ManagedFields {
 		if f := &l.ManagedFields[i]; f.Time != nil {

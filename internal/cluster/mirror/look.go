@@ -65,6 +65,13 @@ func (m *Mirror) TookNode(n *v1.Node) {
 	m.putNode(n)
 }
 
+// TookLease takes a Lease likewise.
+func (m *Mirror) TookLease(l *coordination.Lease) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.putLease(l)
+}
+
 // TookPod takes a pod likewise.
 func (m *Mirror) TookPod(p *v1.Pod) {
 	m.mu.Lock()

@@ -68,6 +68,7 @@ type api struct {
 	log     []logged // what watches have to tell
 	expired int      // watches from a version below it get 410
 	drops   int      // raised: all watches end
+	behind  string   // what is said of the node, or the Lease, of that name no watch tells
 	counted map[string]int
 	wrote   []write
 	budget  bool // a disruption budget lets no pod go
@@ -81,6 +82,7 @@ type logged struct {
 	kind    string // nodes, pods, leases
 	how     string
 	object  any
+	name    string
 }
 
 // write is one that was done.
@@ -149,7 +151,7 @@ func (a *api) putNode(n *v1.Node) {
 	}
 	n.ResourceVersion = a.next()
 	a.nodes[n.Name] = n
-	a.log = append(a.log, logged{a.version, "nodes", how, n})
+	a.log = append(a.log, logged{a.version, "nodes", how, n, n.Name})
 }
 
 // visible is what the field selector of pods is.
@@ -173,7 +175,7 @@ func (a *api) putPod(p *v1.Pod) {
 		how = "DELETED"
 	}
 	a.pods[key] = p
-	a.log = append(a.log, logged{a.version, "pods", how, p})
+	a.log = append(a.log, logged{a.version, "pods", how, p, ""})
 }
 
 // putLease renews, as the API server stamps it.
@@ -186,7 +188,7 @@ func (a *api) putLease(l *coordination.Lease) {
 	l.ResourceVersion = a.next()
 	a.leases[key] = l
 	if l.Namespace == v1.NamespaceNodeLease {
-		a.log = append(a.log, logged{a.version, "leases", how, l})
+		a.log = append(a.log, logged{a.version, "leases", how, l, l.Name})
 	}
 }
 
@@ -217,6 +219,8 @@ func verbOf(r *http.Request, parts int) string {
 		return "WATCH"
 	case r.Method == "GET" && parts == 1 && q.Get("limit") == "1":
 		return "PROBE"
+	case r.Method == "GET" && parts == 1 && strings.HasPrefix(q.Get("fieldSelector"), "metadata.name="):
+		return "FIND"
 	case r.Method == "GET" && parts == 1:
 		return "LIST"
 	}
@@ -257,8 +261,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
 	switch verb + " " + parts[0] {
 	case "WATCH nodes", "WATCH pods", "WATCH leases":
 		a.watch(w, r, parts[0])
-	case "LIST nodes", "LIST pods", "LIST leases", "PROBE leases":
-		a.list(w, parts[0])
+	case "LIST nodes", "LIST pods", "LIST leases", "PROBE leases", "FIND leases":
+		a.list(w, parts[0], strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="))
 	case "GET nodes":
 		a.get(w, func() any { return known(a.nodes[parts[1]]) })
 	case "GET pods":
@@ -300,7 +304,8 @@ func (a *api) get(w http.ResponseWriter, find func() any) {
 	refused(w, http.StatusNotFound, "none of that name")
 }
 
-func (a *api) list(w http.ResponseWriter, kind string) {
+// list lists objects of a kind. only is a Lease's name; empty: all.
+func (a *api) list(w http.ResponseWriter, kind, only string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	meta := metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}
@@ -322,7 +327,7 @@ func (a *api) list(w http.ResponseWriter, kind string) {
 	case "leases":
 		out := coordination.LeaseList{ListMeta: meta}
 		for _, key := range slices.Sorted(maps.Keys(a.leases)) {
-			if a.leases[key].Namespace == v1.NamespaceNodeLease {
+			if l := a.leases[key]; l.Namespace == v1.NamespaceNodeLease && (only == "" || l.Name == only) {
 				out.Items = append(out.Items, *a.leases[key])
 			}
 		}
@@ -350,7 +355,7 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, kind string) {
 		a.mu.Lock()
 		var out []logged
 		for _, e := range a.log {
-			if e.version > since && e.kind == kind {
+			if e.version > since && e.kind == kind && (a.behind == "" || e.name != a.behind) {
 				out = append(out, e)
 			}
 		}

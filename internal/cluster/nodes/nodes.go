@@ -106,7 +106,11 @@ func (p *parts) run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	p.o.Writer = writes.New(writer, o.Config.Budget())
+	again, err := kubeclient.New(o.API, "reads-again", 0) // a write waits for no read of another
+	if err != nil {
+		return err
+	}
+	p.o.Writer = writes.New(writer, again, o.Config.Budget())
 	var client kubernetes.Interface
 	if client, err = kubeclient.New(api, "events", 0); err != nil {
 		return err

@@ -207,6 +207,56 @@ func TestANodeThatDies(t *testing.T) {
 	})
 }
 
+// A watch that tells of other nodes and is behind with one: what it has not told of is asked before anything follows from it.
+func TestAWatchThatIsBehind(t *testing.T) {
+	t.Run("a lease", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(t)
+			k := a.cluster(3, -1)
+			r := a.start("a", nil)
+			time.Sleep(25 * time.Second)
+			a.change(func() { a.behind = "n1" })
+			time.Sleep(5 * time.Minute)
+			for _, w := range a.writes() {
+				t.Errorf("%v: %s, of a cluster that lives", w.at.Sub(a.began), w.what)
+			}
+			if a.count("FIND leases") == 0 {
+				t.Error("the lease of n1 was not asked for")
+			}
+			k.live("n1", false)
+			a.await("tainted", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) })
+			k.end()
+			end(r)
+		})
+	})
+	t.Run("a taint", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(t)
+			k := a.cluster(3, 30)
+			r := a.start("a", nil)
+			taint := func(all ...v1.Taint) {
+				n := a.nodes["n1"].DeepCopy()
+				n.Spec.Taints = all
+				a.putNode(n)
+			}
+			time.Sleep(25 * time.Second)
+			added := metav1.Now()
+			a.change(func() { taint(v1.Taint{Key: "k", Effect: v1.TaintEffectNoExecute, TimeAdded: &added}) })
+			time.Sleep(20 * time.Second)
+			a.change(func() {
+				a.behind = "n1"
+				taint()
+			})
+			time.Sleep(time.Minute)
+			for _, w := range a.writes("delete", "condition") {
+				t.Errorf("%v: %s, whose node has no taint any more", w.at.Sub(added.Time), w.what)
+			}
+			k.end()
+			end(r)
+		})
+	})
+}
+
 // What a kubelet says of its node is acted on at once, not at a next pass.
 func TestAConditionIsActedOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,6 +46,7 @@ type queue struct {
 // nodeJob is what one step has decided of a node.
 type nodeJob struct {
 	was    *v1.Node
+	lease  *coordination.Lease // as it was then; nil: there was none
 	status *lifecycle.Status
 	labels *lifecycle.Labels
 	taints *lifecycle.Taints
@@ -62,7 +64,7 @@ func (q *queue) nodes(v *mirror.View, done *lifecycle.Actions, gone *taint.Actio
 	var order []string
 	of := func(name string) *nodeJob {
 		if jobs[name] == nil {
-			jobs[name] = &nodeJob{was: v.Nodes[name]}
+			jobs[name] = &nodeJob{was: v.Nodes[name], lease: v.Leases[name]}
 			order = append(order, name)
 		}
 		return jobs[name]
@@ -147,7 +149,7 @@ func (q *queue) nextNode() task {
 
 // write is what is written of a job.
 func (j *nodeJob) write() *writes.Node {
-	out := &writes.Node{Was: j.was}
+	out := &writes.Node{Was: j.was, Lease: j.lease}
 	if j.status != nil {
 		out.Status = j.status.Conditions
 	}
@@ -188,6 +190,12 @@ func (j *nodeJob) write() *writes.Node {
 
 // settleNode notes what came of a write.
 func (q *queue) settleNode(j *nodeJob, out writes.Written) {
+	if out.Heard != nil {
+		q.loop.part.o.Mirror.TookLease(out.Heard)
+		q.loop.part.o.Log.Info("a node is not silent: it has renewed its lease, and the watch is behind", "node", j.was.Name)
+		q.doneNode(j, writes.Written{}) // it was not begun
+		return
+	}
 	if out.Is != nil {
 		q.loop.part.o.Mirror.TookNode(out.Is)
 	}
@@ -272,7 +280,7 @@ func (q *queue) nextEvict() task {
 			continue
 		}
 		q.evict = slices.Delete(q.evict, i, i+1)
-		if p := l.part.o.Mirror.Pod(e.UID); p == nil || taint.Leaves(p) || !tainted(l.part.o.Mirror.Node(e.Node), &e.Taint) {
+		if p := l.part.o.Mirror.Pod(e.UID); p == nil || taint.Leaves(p) || !writes.Tainted(l.part.o.Mirror.Node(e.Node), &e.Taint) {
 			l.pods.End(l.clock.now(), e.UID, true)
 			l.plan.moved = true
 			i--
@@ -283,6 +291,12 @@ func (q *queue) nextEvict() task {
 			out, err := l.part.o.Writer.Evict(ctx, e)
 			return func() {
 				q.pods--
+				if out.Node != nil {
+					l.part.o.Mirror.TookNode(out.Node)
+					l.pods.End(l.clock.now(), e.UID, true)
+					l.plan.moved = true
+					return
+				}
 				q.took(out)
 				l.evicted(e, err)
 				l.pods.End(l.clock.now(), e.UID, err == nil)
@@ -291,12 +305,6 @@ func (q *queue) nextEvict() task {
 		}
 	}
 	return nil
-}
-
-func tainted(n *v1.Node, by *v1.Taint) bool {
-	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
-		return t.Key == by.Key && t.Value == by.Value && t.Effect == by.Effect
-	})
 }
 
 // nextMark finds a pod that is to be marked, of a node that still is not ready.

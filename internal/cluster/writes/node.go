@@ -5,25 +5,29 @@ import (
 	"errors"
 	"fmt"
 
+	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // Node is what is written to a node, in this order.
 type Node struct {
-	Was    *v1.Node           // as it was decided about
-	Status []v1.NodeCondition // that change; none: it is not written
-	Labels map[string]string  // that are set
-	Taints []v1.Taint         // all that it is to have
-	Taint  bool               // Taints are to be written
+	Was    *v1.Node            // as it was decided about
+	Lease  *coordination.Lease // of that name, as it was then; nil: there was none
+	Status []v1.NodeCondition  // that change; none: it is not written
+	Labels map[string]string   // that are set
+	Taints []v1.Taint          // all that it is to have
+	Taint  bool                // Taints are to be written
 }
 
 // Written is what came of it.
 type Written struct {
-	Is                     *v1.Node // as the API has answered last; nil: it has not
-	Status, Labels, Taints error    // of each part that was to be written
+	Is                     *v1.Node            // as the API has answered last; nil: it has not
+	Heard                  *coordination.Lease // set where the node is not silent after all: nothing was written
+	Status, Labels, Taints error               // of each part that was to be written
 }
 
 // errUnsaid is of taints that were not written since the conditions that they follow from could not be.
@@ -42,6 +46,11 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out Written) {
 		return err
 	}
 	if len(n.Status) > 0 {
+		if out.Heard, out.Status = w.heard(ctx, n); out.Heard != nil {
+			return out
+		}
+	}
+	if len(n.Status) > 0 && out.Status == nil {
 		body := object{Metadata: metadata{n.Was.UID, version, nil}, Status: map[string]any{"conditions": n.Status}}
 		out.Status = took(w.patchNode(ctx, n.Was.Name, types.StrategicMergePatchType, &body, "status"))
 	}
@@ -64,6 +73,26 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out Written) {
 		}
 	}
 	return out
+}
+
+// heard reads a silent node's Lease from where it is written: a watch may be behind, and nobody knows by how much; the patch's version
+// cannot tell, since whoever renews a Lease leaves the node as it is. nil: it was not renewed since it was decided that the node is silent.
+// It is listed, not gotten, since that is what reading it by a watch asks of a role.
+func (w *Writer) heard(ctx context.Context, n *Node) (*coordination.Lease, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	all, err := w.again.CoordinationV1().Leases(v1.NamespaceNodeLease).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", n.Was.Name).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the lease of node %s: %w", n.Was.Name, err)
+	}
+	for i := range all.Items {
+		if is := &all.Items[i]; is.Name == n.Was.Name && (n.Lease == nil || !is.Spec.RenewTime.Equal(n.Lease.Spec.RenewTime)) {
+			return is, nil
+		}
+	}
+	return nil, nil
 }
 
 func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, body *object, part ...string) (*v1.Node, error) {

@@ -3,6 +3,7 @@ package writes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,8 +19,9 @@ import (
 
 // Pod is what came of a write to a pod.
 type Pod struct {
-	Is   *v1.Pod // as the API has answered; nil: it has not
-	Gone bool    // there is none of this UID any more
+	Is   *v1.Pod  // as the API has answered; nil: it has not
+	Gone bool     // there is none of this UID any more
+	Node *v1.Node // its node, where that has not the taint any more for which the pod was to go: it stays
 }
 
 // What DisruptionTarget says of pods that taints drive away (pkg/controller/tainteviction/taint_eviction.go, 1.36.3).
@@ -35,9 +37,17 @@ func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (Pod, error) {
 	})
 }
 
-// Evict has a pod go: it is told why, and deleted. Where disruption budgets are asked, and the time for that is not over, it is evicted
-// instead, and an error that is Budgeted says that it may not go yet.
+// Evict has a pod go, if its node still has the taint, which is read from where it is written: a watch may be behind. The pod is told why,
+// and deleted. Where disruption budgets are asked, and the time for that is not over, it is evicted instead, and an error that is Budgeted
+// says that it may not go yet.
 func (w *Writer) Evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
+	n, err := w.node(ctx, e.Node)
+	if err != nil {
+		return Pod{}, err
+	}
+	if !Tainted(n, &e.Taint) {
+		return Pod{Node: n}, nil
+	}
 	if w.budget > 0 && time.Now().Before(e.Deadline.Add(w.budget)) {
 		return w.evict(ctx, e)
 	}
@@ -52,6 +62,23 @@ func (w *Writer) Evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
 		return is, nil
 	}
 	return w.delete(ctx, e)
+}
+
+func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	n, err := w.again.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// Tainted reports whether a node has a taint of that key, value and effect.
+func Tainted(n *v1.Node, by *v1.Taint) bool {
+	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
+		return t.Key == by.Key && t.Value == by.Value && t.Effect == by.Effect
+	})
 }
 
 // condition writes one of a pod's conditions.

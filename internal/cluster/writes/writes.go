@@ -26,13 +26,14 @@ const limit = 10 * time.Second
 // Writer writes. It may be used by any goroutine.
 type Writer struct {
 	client kubernetes.Interface
+	again  kubernetes.Interface // reads what a write follows from
 	budget time.Duration // how long disruption budgets are asked; 0: they are not
 }
 
-// New makes a Writer. While budget lasts after a pod's deadline it is evicted as its disruption budgets allow, then deleted; 0: it is
-// deleted.
-func New(client kubernetes.Interface, budget time.Duration) *Writer {
-	return &Writer{client: client, budget: budget}
+// New makes a Writer that writes by one client, and by another reads again what a write follows from. While budget lasts after a pod's
+// deadline it is evicted as its disruption budgets allow, then deleted; 0: it is deleted.
+func New(client, again kubernetes.Interface, budget time.Duration) *Writer {
+	return &Writer{client: client, again: again, budget: budget}
 }
 
 // object is a patch. Only fields that are set are in it.

@@ -118,11 +118,7 @@ func (b *Budgets) Spend(p *v1.Pod) (refused string) {
 		return ""
 	}
 	if len(budgets) > 1 {
-		var names []string
-		for _, one := range budgets {
-			names = append(names, one.Name)
-		}
-		return fmt.Sprintf("several disruption budgets are about it, which the eviction API refuses: %s", strings.Join(names, ", "))
+		return "several disruption budgets are about it, which the eviction API refuses: " + namesOf(budgets)
 	}
 	one := budgets[0]
 	if !healthyPod(p) && one.letsUnhealthyGo() {
@@ -137,6 +133,21 @@ func (b *Budgets) Spend(p *v1.Pod) (refused string) {
 	}
 	one.left--
 	return ""
+}
+
+// mostNames is how many budgets a reason names: whoever makes them may make any number.
+const mostNames = 10
+
+func namesOf(budgets []*budget) string {
+	var names []string
+	for _, one := range budgets[:min(len(budgets), mostNames)] {
+		names = append(names, one.Name)
+	}
+	text := strings.Join(names, ", ")
+	if more := len(budgets) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func (b *budget) letsUnhealthyGo() bool {

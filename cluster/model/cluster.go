@@ -125,8 +125,11 @@ func (c *Cluster) Pod(p *v1.Pod) *Pod {
 			pod.affinity = terms(p, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
 	}
-	for i := range p.Spec.TopologySpreadConstraints {
-		pod.spread = append(pod.spread, constraint(pod, &p.Spec.TopologySpreadConstraints[i]))
+	if constraints := p.Spec.TopologySpreadConstraints; len(constraints) > 0 {
+		said := sayingsOf(p)
+		for i := range constraints {
+			pod.spread = append(pod.spread, constraint(pod, &constraints[i], &said))
+		}
 	}
 	return pod
 }

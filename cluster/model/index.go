@@ -84,13 +84,39 @@ func (c *Cluster) ownedBy(namespace string, owner *metav1.OwnerReference) []*Pod
 }
 
 // ownersOf are the UIDs of a pod's owners, each once.
-func ownersOf(p *v1.Pod) (out []types.UID) {
+func ownersOf(p *v1.Pod) []types.UID {
+	var out distinct[types.UID]
 	for i := range p.OwnerReferences {
-		if uid := p.OwnerReferences[i].UID; !slices.Contains(out, uid) {
-			out = append(out, uid)
+		out.add(p.OwnerReferences[i].UID)
+	}
+	return out.list
+}
+
+// distinct is a list without repetitions. Of a few it is looked through; a tenant may have given a pod any number.
+type distinct[T comparable] struct {
+	list []T
+	seen map[T]bool // nil: they are few
+}
+
+const few = 16
+
+func (d *distinct[T]) add(v T) {
+	if d.seen == nil && len(d.list) < few {
+		if !slices.Contains(d.list, v) {
+			d.list = append(d.list, v)
+		}
+		return
+	}
+	if d.seen == nil {
+		d.seen = make(map[T]bool, 2*few)
+		for _, is := range d.list {
+			d.seen[is] = true
 		}
 	}
-	return out
+	if !d.seen[v] {
+		d.seen[v] = true
+		d.list = append(d.list, v)
+	}
 }
 
 func (x *index) put(p *Pod) {

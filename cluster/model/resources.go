@@ -15,9 +15,16 @@ type Amount struct {
 	Value int64
 }
 
+// mostOf is as much as an Amount may be: more than any node has, and so little that those of a node's pods can be added up. The API takes
+// requests of up to 2^63 of whatever, and pods that name their node themselves.
+const mostOf = 1 << 50
+
 // ValueOf is a quantity as Amount has it.
 func ValueOf(name v1.ResourceName, q resource.Quantity) int64 {
-	if name == v1.ResourceCPU {
+	switch {
+	case name != v1.ResourceCPU && q.CmpInt64(mostOf) >= 0, name == v1.ResourceCPU && q.CmpInt64(mostOf/1000) >= 0:
+		return mostOf
+	case name == v1.ResourceCPU:
 		return q.MilliValue()
 	}
 	return q.Value()

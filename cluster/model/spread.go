@@ -1,6 +1,7 @@
 package model
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -29,8 +30,32 @@ type Constraint struct {
 	tolerations []v1.Toleration
 }
 
+// sayings are what a pod says of nodes, as short texts that are the same where it says the same: it may be as long as a pod may be, and
+// there may be as many constraints as it has room for.
+type sayings struct{ affinity, tolerations string }
+
+func sayingsOf(p *v1.Pod) (out sayings) {
+	var required *v1.NodeSelector
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		required = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	if len(p.Spec.NodeSelector) > 0 || required != nil {
+		out.affinity = digest(p.Spec.NodeSelector, required)
+	}
+	if len(p.Spec.Tolerations) > 0 {
+		out.tolerations = digest(p.Spec.Tolerations)
+	}
+	return out
+}
+
+func digest(of ...any) string {
+	text, _ := json.Marshal(of) // of the API's own types
+	sum := sha256.Sum256(text)
+	return string(sum[:])
+}
+
 // constraint reads one of a pod. Defaults are the API's: nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
-func constraint(p *Pod, in *v1.TopologySpreadConstraint) *Constraint {
+func constraint(p *Pod, in *v1.TopologySpreadConstraint, s *sayings) *Constraint {
 	selector := withKeys(selectorOf(in.LabelSelector), p.Labels, in.MatchLabelKeys, true)
 	c := &Constraint{
 		Key: in.TopologyKey, MaxSkew: int(in.MaxSkew), Hard: in.WhenUnsatisfiable != v1.ScheduleAnyway,
@@ -42,18 +67,14 @@ func constraint(p *Pod, in *v1.TopologySpreadConstraint) *Constraint {
 	if in.MinDomains != nil && c.Hard {
 		c.MinDomains = int(*in.MinDomains)
 	}
-	var nodes []any
+	affinity, tolerations := "", ""
 	if c.affinity {
-		nodes = append(nodes, p.Spec.NodeSelector)
-		if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-			nodes = append(nodes, a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-		}
+		affinity = s.affinity
 	}
 	if c.taints {
-		nodes = append(nodes, p.Spec.Tolerations)
+		tolerations = s.tolerations
 	}
-	text, _ := json.Marshal(nodes) // of the API's own types
-	c.nodes = fmt.Sprintf("%s|%t|%t|%s", c.Key, c.affinity, c.taints, text)
+	c.nodes = fmt.Sprintf("%s|%t|%x|%t|%x", c.Key, c.affinity, affinity, c.taints, tolerations)
 	c.Identity = fmt.Sprintf("%d|%d|%t|%s|%s", c.MaxSkew, c.MinDomains, c.Hard, c.Selector, c.nodes)
 	return c
 }

@@ -118,7 +118,8 @@ func (t *term) visit(c *Cluster, do func(*Pod)) {
 type about struct{ namespace, key, value string }
 
 // repels are what a pod's own anti-affinity is about, each once.
-func (p *Pod) repels() (out []about) {
+func (p *Pod) repels() []about {
+	var out distinct[about]
 	for i := range p.anti {
 		t := &p.anti[i]
 		namespaces := t.namespaces
@@ -126,12 +127,10 @@ func (p *Pod) repels() (out []about) {
 			namespaces = append(slices.Clone(namespaces), "")
 		}
 		for _, namespace := range namespaces {
-			if what := (about{namespace, t.label, t.value}); !slices.Contains(out, what) {
-				out = append(out, what)
-			}
+			out.add(about{namespace, t.label, t.value})
 		}
 	}
-	return out
+	return out.list
 }
 
 // Repels reports whether a pod has required anti-affinity of its own.

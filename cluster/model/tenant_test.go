@@ -1,0 +1,76 @@
+package model
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A pod may have as many spread constraints as its object has room for, and a node affinity as long: what a plan keeps of it is no more
+// than a few of its objects.
+func TestManyConstraintsOfALongAffinity(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}
+	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+			{Key: "k", Operator: v1.NodeSelectorOpNotIn, Values: strings.Split(strings.Repeat("v,", 100_000), ",")}}}}}}}
+	for i := range 500 {
+		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, v1.TopologySpreadConstraint{
+			MaxSkew: 1, TopologyKey: fmt.Sprint("k", i), LabelSelector: &metav1.LabelSelector{}})
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	c := New(&Objects{Pods: []*v1.Pod{p}})
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 100<<20 {
+		t.Errorf("%d MiB for one pod", took>>20)
+	}
+	runtime.KeepAlive(c)
+}
+
+// Constraints say the same of the same nodes, or they do not, whatever else pods say of themselves.
+func TestConstraintsThatSayTheSame(t *testing.T) {
+	make := func(zone string, honor bool) *Constraint {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}
+		p.Spec.NodeSelector = map[string]string{"zone": zone}
+		in := v1.TopologySpreadConstraint{MaxSkew: 1, TopologyKey: "host", LabelSelector: &metav1.LabelSelector{}}
+		if !honor {
+			in.NodeAffinityPolicy = new(v1.NodeInclusionPolicyIgnore)
+		}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{in}
+		return New(&Objects{Pods: []*v1.Pod{p}}).Pods()[0].Constraints()[0]
+	}
+	a := make("a", true).Identity
+	if a != make("a", true).Identity || a == make("b", true).Identity || a == make("a", false).Identity ||
+		make("a", false).Identity != make("b", false).Identity {
+		t.Errorf("%s", a)
+	}
+}
+
+// A pod may have anti-affinity terms by the ten thousand.
+func TestThousandsOfTerms(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}, Spec: v1.PodSpec{NodeName: "n"}}
+	var terms []v1.PodAffinityTerm
+	for i := range 20_000 {
+		terms = append(terms, v1.PodAffinityTerm{TopologyKey: "host", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprint("k", i): "v"}}})
+	}
+	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}}
+	began := time.Now()
+	c := New(&Objects{Nodes: []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, Pods: []*v1.Pod{p}})
+	c.Remove(c.Pods()[0])
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if len(c.anti) > 0 {
+		for what, pods := range c.anti {
+			if len(pods) > 0 {
+				t.Fatalf("%v is left of %v", pods, what)
+			}
+		}
+	}
+}

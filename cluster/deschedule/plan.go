@@ -77,7 +77,7 @@ func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
 
 // Watched is Plan for somebody who wants to know when strategies begin and end.
 func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, error) {
-	p, err := settle(policy, s, now, lookAhead, &work{watch: watch})
+	p, err := settle(policy, s, now, nil, lookAhead, &work{watch: watch})
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +91,9 @@ type work struct {
 }
 
 // settle makes plans until one is stable: planning again on what it leads to gives nothing. What would evict a successor keeps the pod that
-// it is of, and the plan is made anew; what else there is to do by then is added to the plan.
-func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, w *work) (*planner, error) {
+// it is of, and the plan is made anew; what else there is to do by then is added to the plan. after is the plan whose evictions were before
+// and count against limits, too; nil: there is none.
+func settle(policy *Policy, s *Snapshot, now time.Time, after *planner, ahead int, w *work) (*planner, error) {
 	kept := map[string]string{}
 	for {
 		p, err := newPlanner(policy, s, now, kept)
@@ -100,6 +101,7 @@ func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, w *work) (*pl
 			return nil, err
 		}
 		p.watch = w.watch
+		p.follow(after)
 		p.passes()
 		if w.plans++; w.plans >= mostPlans {
 			return p, nil
@@ -110,7 +112,7 @@ func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, w *work) (*pl
 		if ahead == 0 || len(p.evictions) == 0 || p.capped {
 			return p, nil
 		}
-		next, err := settle(policy, p.leads(), now, ahead-1, w)
+		next, err := settle(policy, p.leads(), now, p, ahead-1, w)
 		if err != nil {
 			return nil, err
 		}
@@ -138,9 +140,32 @@ func (p *planner) add(next *planner) {
 	if len(next.evictions) == 0 {
 		return
 	}
+	for key, why := range next.skipped {
+		if _, kept := p.skipped[key]; !kept && p.successors[key] == "" {
+			p.skipped[key] = why
+		}
+	}
+	for _, s := range next.stopped {
+		if s.Reason == limitTotal && !slices.Contains(p.stopped, s) {
+			p.stopped = append(p.stopped, s)
+		}
+	}
 	p.evictions = append(p.evictions, next.evictions...)
 	maps.Copy(p.successors, next.successors)
 	p.cluster, p.budgets, p.use = next.cluster, next.budgets, next.use
+	p.capped = p.capped || next.capped
+}
+
+// follow has the evictions of the plan that this one is made after count against limits and pauses.
+func (p *planner) follow(after *planner) {
+	if after == nil {
+		return
+	}
+	p.total, p.perNode, p.perNamespace = after.total, maps.Clone(after.perNode), maps.Clone(after.perNamespace)
+	p.perOwner = maps.Clone(after.perOwner)
+	for i, r := range p.runs {
+		p.ended[r] = maps.Clone(after.ended[after.runs[i]])
+	}
 }
 
 func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string) (*planner, error) {

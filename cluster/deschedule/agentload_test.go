@@ -97,11 +97,7 @@ func TestPrometheusFigures(t *testing.T) {
 		args: &LowNodeUtilizationArgs{Thresholds: Thresholds{MetricResource: 30}, TargetThresholds: Thresholds{MetricResource: 50},
 			MetricsUtilization: &MetricsUtilization{Source: PrometheusMetrics, Prometheus: &PrometheusQuery{Query: "q"}}},
 		edit: func(_ *Policy, s *Snapshot) {
-			s.NodeUse = map[string]v1.ResourceList{}
-			for name, percent := range map[string]int64{"n1": 80, "n2": 10} {
-				list := sized("", 0, 0, percent).Status.Capacity
-				s.NodeUse[name] = v1.ResourceList{MetricResource: list[v1.ResourcePods]}
-			}
+			s.Queried = map[string]map[string]int64{"q": {"n1": 80, "n2": 10}}
 		}}
 	r := p.run(t)
 	if len(r.Evictions) != 1 || r.Evictions[0].Reason != "n1 is over targetThresholds: MetricResource 80.0% of 50% (Prometheus)" {

@@ -178,7 +178,8 @@ func TestASingleNodeHasItsStrategies(t *testing.T) {
 func TestOwnersHaveAPause(t *testing.T) {
 	pause := func(p *Policy, s *Snapshot) {
 		p.OwnerPause = &metav1.Duration{Duration: 10 * time.Minute}
-		s.Evicted = []Past{{Owner: "ReplicaSetgone", At: t0.Add(-5 * time.Minute)}, {Owner: "ReplicaSetlong", At: t0.Add(-15 * time.Minute)}}
+		s.Evicted = []Past{{"default", "ReplicaSetgone", t0.Add(-5 * time.Minute)}, {"default", "ReplicaSetlong", t0.Add(-15 * time.Minute)},
+			{"tenant", "ReplicaSetreplicaset-1", t0}} // of another namespace: it is nobody's there
 	}
 	p := old(func(p *plan) {
 		p.edit = pause

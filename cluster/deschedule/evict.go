@@ -115,9 +115,9 @@ func (r *run) back(successor *model.Pod) {
 	r.cluster.Put(was, n)
 }
 
-// skip notes the first rule that kept a pod.
+// skip notes the first rule that kept a pod. Of a successor, which is not there yet, nothing is told.
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
-	if _, ok := r.skipped[pod.Key()]; !ok {
+	if _, ok := r.skipped[pod.Key()]; !ok && pod.Replaces == nil {
 		r.skipped[pod.Key()] = fmt.Sprintf(format, args...)
 	}
 	return kept
@@ -141,10 +141,11 @@ func (r *run) limits(pod *model.Pod) outcome {
 		return r.skip(pod, limitNamespace)
 	}
 	if pause := p.OwnerPause; pause != nil && pause.Duration > 0 {
-		for _, owner := range pod.OwnerReferences {
-			if last, ok := r.perOwner[owner.UID]; ok && r.now.Sub(last) < pause.Duration {
+		for i := range pod.OwnerReferences {
+			if last, ok := r.perOwner[ownerOf(pod, i)]; ok && r.now.Sub(last) < pause.Duration {
+				o := &pod.OwnerReferences[i]
 				r.capped = true
-				return r.skip(pod, "another pod of its owner %s %s was evicted less than ownerPause %v ago", owner.Kind, owner.Name, pause.Duration)
+				return r.skip(pod, "another pod of its owner %s %s was evicted less than ownerPause %v ago", o.Kind, o.Name, pause.Duration)
 			}
 		}
 	}
@@ -155,10 +156,13 @@ func (r *run) count(pod *model.Pod) {
 	r.total++
 	r.perNode[pod.Node.Name]++
 	r.perNamespace[pod.Namespace]++
-	for _, owner := range pod.OwnerReferences {
-		r.perOwner[owner.UID] = r.now
+	for i := range pod.OwnerReferences {
+		r.perOwner[ownerOf(pod, i)] = r.now
 	}
 }
+
+// next is what the names of successors end with: no pod of a cluster is called so.
+const next = "+next"
 
 // successor is the pod that its owner makes in the place of one that is evicted; nil: nobody does. A pod without an owner is not made
 // again, and one that has ended has been already.
@@ -167,9 +171,9 @@ func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
 		return nil
 	}
 	made := *pod.Pod
-	made.Name += "-next"
+	made.Name += next
 	if made.UID != "" {
-		made.UID += types.UID("-next")
+		made.UID += types.UID(next)
 	}
 	made.CreationTimestamp, made.DeletionTimestamp = metav1.NewTime(r.now), nil
 	made.Spec.NodeName = ""
@@ -177,7 +181,7 @@ func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
 	if to == nil {
 		made.Status.Phase = v1.PodPending
 	}
-	next := r.cluster.Pod(&made)
-	next.Replaces = pod
-	return next
+	successor := r.cluster.Pod(&made)
+	successor.Replaces = pod
+	return successor
 }

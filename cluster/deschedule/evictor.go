@@ -2,6 +2,7 @@ package deschedule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,8 +38,8 @@ type evictor struct {
 	selector   labels.Selector
 	namespaces labels.Selector // nil: any
 	nodes      []*model.Node   // that nodeFit may use
-	replicas   map[types.UID]uint
-	noted      bool // whom it keeps
+	replicas   map[owner]uint  // where minReplicas asks
+	noted      bool            // whom it keeps
 }
 
 func newEvictor(p *planner, profile *Profile) (*evictor, error) {
@@ -46,7 +47,7 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 	if !ok {
 		args = setDefaults(new(DefaultEvictorArgs)).(*DefaultEvictorArgs)
 	}
-	e := &evictor{planner: p, args: args, protected: args.protections(), replicas: map[types.UID]uint{}}
+	e := &evictor{planner: p, args: args, protected: args.protections(), replicas: map[owner]uint{}}
 	var err error
 	if e.priority, err = p.threshold(args.PriorityThreshold); err != nil {
 		return nil, err
@@ -70,8 +71,8 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 	}
 	if args.MinReplicas > 1 {
 		for _, pod := range p.cluster.Pods() {
-			for _, owner := range pod.OwnerReferences {
-				e.replicas[owner.UID]++
+			for _, o := range ownersOf(pod) {
+				e.replicas[o]++
 			}
 		}
 	}
@@ -139,6 +140,9 @@ func (e *evictor) keeps(p *model.Pod) string {
 	if why, ok := e.input.Refused[p.UID]; ok {
 		return why
 	}
+	if p.DeletionTimestamp != nil {
+		return "it is being deleted already"
+	}
 	if _, ok := p.Annotations[evictAnnotation]; ok {
 		return ""
 	}
@@ -151,8 +155,6 @@ func (e *evictor) keeps(p *model.Pod) string {
 		return "it is a mirror pod"
 	case named && source != "api":
 		return "it is a static pod"
-	case p.DeletionTimestamp != nil:
-		return "it is being deleted already"
 	}
 	for _, rule := range []func(*model.Pod) string{
 		e.critical, e.bare, e.local, e.daemon, e.claims, e.budget, e.resourceClaims, e.arguments,
@@ -162,6 +164,33 @@ func (e *evictor) keeps(p *model.Pod) string {
 		}
 	}
 	return ""
+}
+
+// owner of pods. It is of their namespace, whatever a reference says that names another one's UID.
+type owner struct {
+	namespace string
+	uid       types.UID
+}
+
+// ownerOf is what one of a pod's references names. Without a UID, as in a file that was written by hand, it is told by kind and name.
+func ownerOf(p *model.Pod, i int) owner {
+	o := &p.OwnerReferences[i]
+	if o.UID == "" {
+		return owner{p.Namespace, types.UID(o.Kind + "/" + o.Name)}
+	}
+	return owner{p.Namespace, o.UID}
+}
+
+// ownersOf are those of a pod, each once.
+func ownersOf(p *model.Pod) []owner {
+	if len(p.OwnerReferences) == 1 {
+		return []owner{ownerOf(p, 0)}
+	}
+	all := map[owner]bool{}
+	for i := range p.OwnerReferences {
+		all[ownerOf(p, i)] = true
+	}
+	return slices.Collect(maps.Keys(all))
 }
 
 func has(m map[string]string, key string) bool {
@@ -261,8 +290,9 @@ func (e *evictor) arguments(p *model.Pod) string {
 		return "its labels do not match the evictor's labelSelector"
 	}
 	if least := e.args.MinReplicas; least > 1 && len(p.OwnerReferences) == 1 {
-		if owner := p.OwnerReferences[0]; e.replicas[owner.UID] < least {
-			return fmt.Sprintf("its owner %s %s has %d pods, fewer than minReplicas %d", owner.Kind, owner.Name, e.replicas[owner.UID], least)
+		if count := e.replicas[ownerOf(p, 0)]; count < least {
+			o := &p.OwnerReferences[0]
+			return fmt.Sprintf("its owner %s %s has %d pods, fewer than minReplicas %d", o.Kind, o.Name, count, least)
 		}
 	}
 	if age := e.args.MinPodAge; age != nil {

@@ -37,7 +37,7 @@ func (a *RemoveFailedPodsArgs) why(p *model.Pod, now time.Time) string {
 	why := []string{"failed"}
 	if least := a.MinPodLifetimeSeconds; least != nil {
 		age := max(now.Sub(p.CreationTimestamp.Time), 0)
-		if uint(age.Seconds()) < *least {
+		if *least > 0 && p.CreationTimestamp.IsZero() || uint(age.Seconds()) < *least {
 			return ""
 		}
 		why = append(why, fmt.Sprintf("age %v >= minPodLifetimeSeconds %v", age.Truncate(time.Second), time.Duration(*least)*time.Second))

@@ -88,16 +88,16 @@ func (r *run) judged(m *meter, by *MetricsUtilization, t Thresholds) []*model.No
 }
 
 // unmeasured says of which node a figure of real use is missing; empty: of none.
-func (p *planner) unmeasured(names []v1.ResourceName) string {
+func (p *planner) unmeasured(m *meter) string {
 	for _, n := range p.nodes {
-		for _, name := range names {
+		for _, name := range m.names {
 			if name == v1.ResourcePods || ofAgent(name) {
 				continue
 			}
-			if p.use == nil {
+			if m.real == nil {
 				return "there are no figures of real use"
 			}
-			if _, ok := p.use.nodes[n.Name][name]; !ok {
+			if _, ok := m.real.nodes[n.Name][name]; !ok {
 				return fmt.Sprintf("there is no figure of what %s really uses of %s", n.Name, name)
 			}
 		}

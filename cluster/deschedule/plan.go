@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/cluster/model"
 )
@@ -29,13 +28,14 @@ type planner struct {
 	total        uint
 	perNode      map[string]uint
 	perNamespace map[string]uint
-	perOwner     map[types.UID]time.Time // the last eviction of one of its pods
-	capped       bool                    // a limit or a pause has kept a pod: there may be more to do later
+	perOwner     map[owner]time.Time // the last eviction of one of its pods
+	capped       bool                // a limit or a pause has kept a pod: there may be more to do later
 
 	before map[string]Load // of what the plan begins with
 
-	use   *use                     // real use; nil: there are no figures
-	ended map[*run]map[string]uint // evictions of a run by node
+	use     *use                     // real use; nil: there are no figures
+	queried map[string]*use          // the answers to queries
+	ended   map[*run]map[string]uint // evictions of a run by node
 
 	evictions []Eviction
 	skipped   map[string]string // by the key of a pod
@@ -171,14 +171,14 @@ func (p *planner) follow(after *planner) {
 func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string) (*planner, error) {
 	p := &planner{
 		policy: policy, now: now, input: s, cluster: model.New(&s.Objects), perNode: map[string]uint{}, perNamespace: map[string]uint{},
-		perOwner: map[types.UID]time.Time{}, skipped: map[string]string{}, kept: kept, successors: map[string]string{},
+		perOwner: map[owner]time.Time{}, skipped: map[string]string{}, kept: kept, successors: map[string]string{},
 		looked: map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
 	}
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
-	p.use = newUse(s)
+	p.use, p.queried = newUse(s), answers(s)
 	for _, e := range s.Evicted {
-		if e.At.After(p.perOwner[e.Owner]) {
-			p.perOwner[e.Owner] = e.At
+		if of := (owner{e.Namespace, e.Owner}); e.At.After(p.perOwner[of]) {
+			p.perOwner[of] = e.At
 		}
 	}
 	p.pending()

@@ -41,12 +41,12 @@ func podLifeTime(r *run, args any) {
 	}
 }
 
-// why says what of a pod matches; empty: something does not. Ages are in whole seconds.
+// why says what of a pod matches; empty: something does not. Ages are in whole seconds; without a creation time a pod has none.
 func (a *PodLifeTimeArgs) why(p *model.Pod, now time.Time) string {
 	var why []string
 	if most := a.MaxPodLifeTimeSeconds; most != nil {
 		age := now.Sub(p.CreationTimestamp.Time)
-		if age < 0 || uint(age.Seconds()) <= *most {
+		if age < 0 || p.CreationTimestamp.IsZero() || uint(age.Seconds()) <= *most {
 			return ""
 		}
 		why = append(why, fmt.Sprintf("age %v > maxPodLifeTimeSeconds %v", age.Truncate(time.Second), time.Duration(*most)*time.Second))

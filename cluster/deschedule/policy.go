@@ -163,6 +163,13 @@ func (p *Policy) Figures() (out Figures) {
 	return out
 }
 
+// Idle reports whether a policy enables no strategy. It is a policy all the same.
+func (p *Policy) Idle() bool {
+	return !slices.ContainsFunc(p.Profiles, func(p Profile) bool {
+		return len(p.Plugins.Deschedule.Enabled)+len(p.Plugins.Balance.Enabled) > 0
+	})
+}
+
 // Enable adds a strategy to a profile, at its extension point.
 func (p *Profile) Enable(name string, args any) {
 	p.PluginConfig = append(p.PluginConfig, PluginConfig{Name: name, Args: args})

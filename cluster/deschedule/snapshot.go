@@ -19,6 +19,8 @@ type Snapshot struct {
 	// NodeUse and PodUse are figures of real use, by the name of a node and by namespace/name of a pod; nil: there are none.
 	NodeUse map[string]v1.ResourceList
 	PodUse  map[string]v1.ResourceList
+	// Queried are the answers to Prometheus queries, in percent: by query, by the name of a node.
+	Queried map[string]map[string]int64
 	// Agents are what the nodes' own agents tell, by the name of a node.
 	Agents map[string]AgentLoad
 	// EvictedFrom is when a pod was last evicted from a node, as far as that is known: what agents told before does not count any more.
@@ -33,8 +35,9 @@ type Snapshot struct {
 
 // Past is an eviction that was.
 type Past struct {
-	Owner types.UID
-	At    time.Time
+	Namespace string
+	Owner     types.UID
+	At        time.Time
 }
 
 // Eviction is one that a plan makes.

@@ -36,6 +36,19 @@ func newUse(s *Snapshot) *use {
 	return &use{figures(s.NodeUse), figures(s.PodUse)}
 }
 
+// answers are those to queries, as figures of MetricResource. Of pods they tell nothing.
+func answers(s *Snapshot) map[string]*use {
+	out := make(map[string]*use, len(s.Queried))
+	for query, nodes := range s.Queried {
+		u := &use{nodes: make(map[string]map[v1.ResourceName]int64, len(nodes))}
+		for node, percent := range nodes {
+			u.nodes[node] = map[v1.ResourceName]int64{MetricResource: percent}
+		}
+		out[query] = u
+	}
+	return out
+}
+
 // move takes a pod's figures off its node; its successor is taken to use as much where it is.
 func (u *use) move(p, successor *model.Pod, to *model.Node) {
 	figures := u.pods[p.Key()]
@@ -341,7 +354,7 @@ func (r *run) measured(m *meter, by *MetricsUtilization) (missing string) {
 	}
 	m.real, m.source = r.use, "metrics API"
 	if by.Source == PrometheusMetrics {
-		m.source = "Prometheus"
+		m.real, m.source = r.queried[by.Prometheus.Query], "Prometheus"
 	}
-	return r.unmeasured(m.names)
+	return r.unmeasured(m)
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -61,7 +60,7 @@ func (f *figures) fill(ctx context.Context, now time.Time, s *deschedule.Snapsho
 			errs = append(errs, err)
 		}
 	}
-	if f.api || len(f.queries) > 0 {
+	if f.api {
 		s.NodeUse, s.PodUse = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
 	}
 	if f.api {
@@ -188,16 +187,18 @@ func (f *figures) prometheus(ctx context.Context, now time.Time, query string, s
 	if a.Status != "success" || a.Data.Type != "vector" {
 		return wrong(fmt.Errorf("%s: status %q, type %q: %s: want a vector", response.Status, a.Status, a.Data.Type, a.Error))
 	}
+	told := make(map[string]int64, len(a.Data.Result))
+	if s.Queried == nil {
+		s.Queried = map[string]map[string]int64{}
+	}
+	s.Queried[query] = told
 	for _, r := range a.Data.Result {
 		node, text := r.Metric["instance"], fmt.Sprint(r.Value[1])
 		share, err := strconv.ParseFloat(text, 64)
 		if node == "" || err != nil || !(share >= 0 && share <= 1) {
 			return wrong(fmt.Errorf("instance %q has %s: want a share from 0 to 1", node, text))
 		}
-		if s.NodeUse[node] == nil {
-			s.NodeUse[node] = v1.ResourceList{}
-		}
-		s.NodeUse[node][deschedule.MetricResource] = *resource.NewQuantity(int64(share*100), resource.DecimalSI)
+		told[node] = int64(share * 100)
 	}
 	return nil
 }

@@ -28,26 +28,32 @@ type refusal struct {
 	why string
 }
 
+// owner of pods, which is of their namespace.
+type owner struct {
+	namespace string
+	uid       types.UID
+}
+
 // memory is what cycles leave. It belongs to the cycles.
 type memory struct {
 	gone     map[types.UID]time.Time
 	refusals map[types.UID]refusal
 	pending  map[types.UID]time.Time // in the background, since when
-	owners   map[types.UID]time.Time
+	owners   map[owner]time.Time
 	nodes    map[string]time.Time // the last eviction from a node
 }
 
 func newMemory() *memory {
 	return &memory{
 		gone: map[types.UID]time.Time{}, refusals: map[types.UID]refusal{}, pending: map[types.UID]time.Time{},
-		owners: map[types.UID]time.Time{}, nodes: map[string]time.Time{},
+		owners: map[owner]time.Time{}, nodes: map[string]time.Time{},
 	}
 }
 
 func (m *memory) evicted(now time.Time, p *v1.Pod) {
 	m.gone[p.UID], m.nodes[p.Spec.NodeName] = now, now
-	for _, owner := range p.OwnerReferences {
-		m.owners[owner.UID] = now
+	for _, o := range p.OwnerReferences {
+		m.owners[owner{p.Namespace, o.UID}] = now
 	}
 }
 
@@ -78,10 +84,10 @@ func (m *memory) fill(now time.Time, s *deschedule.Snapshot) {
 	forget(m.gone, func(uid types.UID, at time.Time) bool { return !there[uid] && now.Sub(at) >= lagLimit })
 	forget(m.refusals, func(uid types.UID, r refusal) bool { return !there[uid] || now.Sub(r.at) >= refusedFor })
 	forget(m.pending, func(uid types.UID, _ time.Time) bool { return !there[uid] })
-	forget(m.owners, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= pastFor })
+	forget(m.owners, func(_ owner, at time.Time) bool { return now.Sub(at) >= pastFor })
 	forget(m.nodes, func(_ string, at time.Time) bool { return now.Sub(at) >= pastFor })
-	for owner, at := range m.owners {
-		s.Evicted = append(s.Evicted, deschedule.Past{Owner: owner, At: at})
+	for of, at := range m.owners {
+		s.Evicted = append(s.Evicted, deschedule.Past{Namespace: of.namespace, Owner: of.uid, At: at})
 	}
 	for node, at := range m.nodes {
 		s.EvictedFrom[node] = at

@@ -29,27 +29,40 @@ func (d *descheduler) cycle(ctx context.Context) error {
 		d.o.Log.Info("planned", "evictions", len(plan.Evictions), "kept", len(plan.Skipped), "dryRun", true)
 		return descheduling.Print(plan, d.o.Format, d.o.Stdout)
 	}
-	failures, done := 0, 0
+	count, err := d.carryOut(ctx, plan, spent)
+	if err != nil {
+		return err
+	}
+	d.o.Log.Info("planned and asked for", "evictions", len(plan.Evictions), "evicted", count[evicted], "background", count[background],
+		"refused", count[refused]+count[forbidden], "gone", count[gone], "failed", count[failed], "kept", len(plan.Skipped),
+		"took", d.now().Sub(began))
+	if count[forbidden] > 0 && count[forbidden] == len(plan.Evictions) {
+		return fmt.Errorf("deschedule: none of %d evictions may be asked for: the right to create pods/eviction is missing", count[forbidden])
+	}
+	return nil
+}
+
+// carryOut asks for the evictions of a plan, and counts what became of them.
+func (d *descheduler) carryOut(ctx context.Context, plan *deschedule.Result, spent durations) (count map[fate]int, err error) {
+	count = map[fate]int{}
+	failures := 0
 	for i := range plan.Evictions {
 		e := &plan.Evictions[i]
 		end := spent.watch(d.now)(e.Profile, e.Strategy)
-		err := d.evict(ctx, e)
+		is, err := d.evict(ctx, e)
 		end()
-		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("deschedule: ended after %d of %d evictions: %w", done, len(plan.Evictions), context.Cause(ctx))
-		case err == nil:
+		count[is]++
+		done := count[evicted] + count[background]
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("deschedule: ended after %d of %d evictions: %w", done, len(plan.Evictions), context.Cause(ctx))
+		}
+		if err == nil {
 			failures = 0
-			done++
-		default:
-			if failures++; failures >= mostFailures {
-				return fmt.Errorf("deschedule: %d evictions in a row failed, %d of %d are done: %w", failures, done, len(plan.Evictions), err)
-			}
+		} else if failures++; failures >= mostFailures {
+			return nil, fmt.Errorf("deschedule: %d evictions in a row failed, %d of %d are done: %w", failures, done, len(plan.Evictions), err)
 		}
 	}
-	d.o.Log.Info("planned and asked for", "evictions", len(plan.Evictions), "evicted", done, "kept", len(plan.Skipped),
-		"took", d.now().Sub(began))
-	return nil
+	return count, nil
 }
 
 // plan is the plan of now. What its strategies take is added to spent.

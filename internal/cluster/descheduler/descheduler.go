@@ -99,8 +99,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if o.Policy.Idle() {
+		o.Log.Warn("the policy enables no strategy: nobody is evicted")
+	}
 	d.figures = newFigures(d.write, o.Policy, o.LeaseNamespace)
-	d.source = newSource(read)
+	d.source = newSource(read, o.Log)
 	defer d.source.close(cancel)
 	if err := d.source.sync(ctx); err != nil {
 		if ctx.Err() != nil {

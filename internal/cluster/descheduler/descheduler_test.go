@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +17,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -189,7 +192,7 @@ func cycler(t *testing.T, a *api, policy *deschedule.Policy) (*descheduler, *tim
 	d.now = func() time.Time { return now }
 	ctx, cancel := context.WithCancel(t.Context())
 	read := client(t, a)
-	d.write, d.source = read, newSource(read)
+	d.write, d.source = read, newSource(read, d.o.Log)
 	d.figures = newFigures(read, policy, "jettison-system")
 	t.Cleanup(func() { d.source.close(cancel) })
 	if err := d.source.sync(ctx); err != nil {
@@ -356,9 +359,9 @@ func TestFigures(t *testing.T) {
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "read the load of node n2: annotation jettison/load: ") {
 		t.Errorf("%v", errs)
 	}
-	cpu, mine, share := s.NodeUse["n1"]["cpu"], s.PodUse["shop/a"]["cpu"], s.NodeUse["n2"][deschedule.MetricResource]
-	if cpu.MilliValue() != 3000 || mine.MilliValue() != 1500 || share.Value() != 62 || token != "Bearer t" || query != "q" {
-		t.Errorf("%v %v %v, token %q, query %q", cpu.String(), mine.String(), share.String(), token, query)
+	cpu, mine, share := s.NodeUse["n1"]["cpu"], s.PodUse["shop/a"]["cpu"], s.Queried["q"]["n2"]
+	if cpu.MilliValue() != 3000 || mine.MilliValue() != 1500 || share != 62 || token != "Bearer t" || query != "q" {
+		t.Errorf("%v %v %v, token %q, query %q", cpu.String(), mine.String(), share, token, query)
 	}
 	if got := s.Agents["n1"].Percent[deschedule.AgentMemorySome]; got != 40 || len(s.Agents) != 1 {
 		t.Errorf("%+v", s.Agents)
@@ -434,4 +437,53 @@ func TestMetricsAndHealth(t *testing.T) {
 	m.ready.Store(true)
 	get(t, server.URL+"/readyz", http.StatusOK)
 	get(t, server.URL+"/healthz", http.StatusOK)
+}
+
+// What a cycle says that it did is what was done.
+func TestACycleCountsWhatBecameOfItsEvictions(t *testing.T) {
+	a := scripted(t, pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1", inBackground))
+	a.answers["a"] = failure(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "w" denied the request: no`)
+	a.answers["b"] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+	a.answers["d"] = failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, backgroundText)
+	_, log, err := run(t, a, old())
+	if err != nil || !strings.Contains(log, "evictions=4 evicted=1 background=1 refused=1 gone=1 failed=0") {
+		t.Errorf("%v: %s", err, log)
+	}
+}
+
+// Who may evict nobody is told so at the end of a Job; who may in some namespaces has their pods evicted.
+func TestTheRightToEvictIsMissing(t *testing.T) {
+	forbid := failure(http.StatusForbidden, metav1.StatusReasonForbidden, `pods "a" is forbidden: User "system:serviceaccount:kube-system:d" `+
+		`cannot create resource "pods/eviction" in API group "" in the namespace "shop"`)
+	a := scripted(t, pod("a", "n1"), pod("b", "n1"))
+	a.answers["a"] = forbid
+	if _, log, err := run(t, a, old()); err != nil || len(a.asked()) != 2 {
+		t.Errorf("%v: %v\n%s", err, a.asked(), log)
+	}
+	a.answers["b"] = forbid
+	if _, log, err := run(t, a, old()); err == nil || !strings.Contains(err.Error(), "none of 2 evictions may be asked for") {
+		t.Errorf("%v\n%s", err, log)
+	}
+}
+
+// What can be read no more after the first look is logged, and not with every try.
+func TestALostViewIsSaid(t *testing.T) {
+	a := scripted(t)
+	var log bytes.Buffer
+	s := newSource(client(t, a), slog.New(slog.NewTextHandler(&log, nil)))
+	for range 3 {
+		s.onError("pods", apierrors.NewForbidden(v1.Resource("pods"), "", errors.New("no")))
+	}
+	s.onError("nodes", apierrors.NewResourceExpired("too old"))
+	s.onError("nodes", io.EOF)
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "resource=pods") {
+		t.Errorf("%s", text)
+	}
+}
+
+// A policy that cannot do anything is one line at the start.
+func TestAnIdlePolicyIsSaid(t *testing.T) {
+	if _, log, err := run(t, scripted(t), &deschedule.Policy{}); err != nil || !strings.Contains(log, "the policy enables no strategy") {
+		t.Errorf("%v: %s", err, log)
+	}
 }

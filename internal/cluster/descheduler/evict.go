@@ -31,9 +31,21 @@ const (
 	resultBackground = "background"
 )
 
+// fate is what became of an eviction that was asked for.
+type fate int
+
+const (
+	failed     fate = iota // with an error that says how
+	evicted                // it is being deleted
+	background             // that goes on in the background
+	gone                   // it was before
+	refused                // a budget, a webhook or a policy keeps it
+	forbidden              // this program may not evict it
+)
+
 // evict asks for one eviction. An error is one that the next one would likely have, too: a pod that a budget or a webhook keeps, or that is
 // another one by now, is none.
-func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) error {
+func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) (fate, error) {
 	fields := fieldsOf(e)
 	err := d.ask(ctx, e)
 	now := d.now()
@@ -43,28 +55,31 @@ func (d *descheduler) evict(ctx context.Context, e *deschedule.Eviction) error {
 		d.count(e, resultSuccess)
 		d.o.Log.Info("evicted", fields...)
 		d.event(ctx, now, e, nil)
-		return nil
+		return evicted, nil
 	case errors.Is(err, kubeclient.ErrNotLeading) || ctx.Err() != nil:
-		return err
-	case background(e.Pod, err):
+		return failed, err
+	case goesOn(e.Pod, err):
 		d.memory.requested(now, e.Pod)
 		d.count(e, resultBackground)
 		d.o.Log.Info("evicted in the background", fields...)
-		return nil
+		return background, nil
 	case (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !denied(err):
 		d.o.Log.Info("a pod was gone before it was evicted", fields...)
-		return nil
+		return gone, nil
 	}
 	d.count(e, resultError)
 	d.o.Log.Warn("a pod was not evicted", append(fields, "error", err)...)
 	if f := d.o.Policy.EvictionFailureEventNotification; f != nil && *f {
 		d.event(ctx, now, e, err)
 	}
-	if refused(err) {
-		d.memory.refused(now, e.Pod, err)
-		return nil
+	if !isAnswer(err) {
+		return failed, err
 	}
-	return err
+	d.memory.refused(now, e.Pod, err)
+	if mayNot(err) {
+		return forbidden, nil
+	}
+	return refused, nil
 }
 
 // ask is the request.
@@ -84,14 +99,20 @@ func (d *descheduler) ask(ctx context.Context, e *deschedule.Eviction) error {
 	return nil
 }
 
-// background reports whether an eviction goes on by itself.
-func background(p *v1.Pod, err error) bool {
+// goesOn reports whether an eviction goes on by itself.
+func goesOn(p *v1.Pod, err error) bool {
 	_, may := p.Annotations[requestOnly]
 	return may && apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), backgroundText)
 }
 
-// refused reports whether an answer is about this pod: a budget, a webhook or a policy keeps it.
-func refused(err error) bool {
+// mayNot reports whether it is the right to evict that lacks, here or everywhere (k8s.io/apiserver
+// pkg/endpoints/handlers/responsewriters/errors.go, v1.36).
+func mayNot(err error) bool {
+	return apierrors.IsForbidden(err) && !denied(err) && strings.Contains(err.Error(), "cannot create resource \"pods/eviction\"")
+}
+
+// isAnswer reports whether an answer is about this pod: a budget, a webhook or a policy keeps it.
+func isAnswer(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false

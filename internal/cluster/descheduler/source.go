@@ -2,11 +2,15 @@ package descheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -22,18 +26,23 @@ import (
 
 // source keeps the cluster's objects.
 type source struct {
+	log     *slog.Logger
 	factory informers.SharedInformerFactory
 	kinds   map[string]cache.SharedIndexInformer // by resource
 
 	mu     sync.Mutex
 	denied context.CancelCauseFunc // ends the first look where it may not look; nil: it is over
 	failed map[string]error        // why a resource could not be read last
+	said   map[string]time.Time    // when that was logged last
 }
 
+// saidEvery is how often it is logged that a resource cannot be read: it is tried again and again, and plans go by what was there last.
+const saidEvery = time.Minute
+
 // newSource makes one that reads nothing yet.
-func newSource(client kubernetes.Interface) *source {
+func newSource(client kubernetes.Interface, log *slog.Logger) *source {
 	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
-	s := &source{factory: f, failed: map[string]error{}, kinds: map[string]cache.SharedIndexInformer{
+	s := &source{log: log, factory: f, failed: map[string]error{}, said: map[string]time.Time{}, kinds: map[string]cache.SharedIndexInformer{
 		"nodes": f.Core().V1().Nodes().Informer(), "pods": f.Core().V1().Pods().Informer(), "namespaces": f.Core().V1().Namespaces().Informer(),
 		"persistentvolumeclaims": f.Core().V1().PersistentVolumeClaims().Informer(),
 		"persistentvolumes":      f.Core().V1().PersistentVolumes().Informer(),
@@ -46,11 +55,19 @@ func newSource(client kubernetes.Interface) *source {
 	return s
 }
 
-// onError notes what keeps a resource from being read. Where it is a right that lacks, the first look need not wait.
+// onError notes what keeps a resource from being read. Where it is a right that lacks, the first look need not wait. That a watch ends, or
+// is too old to go on, is no error: it begins anew.
 func (s *source) onError(name string, err error) {
+	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed[name] = err
+	if now := time.Now(); s.denied == nil && now.Sub(s.said[name]) >= saidEvery {
+		s.said[name] = now
+		s.log.Warn("a resource of the cluster cannot be read: plans go by what was there last", "resource", name, "error", err)
+	}
 	if s.denied != nil && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {
 		s.denied(fmt.Errorf("read %s of the cluster: %w", name, err))
 	}

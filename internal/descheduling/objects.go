@@ -44,10 +44,6 @@ type raw struct {
 
 // metrics is a NodeMetrics or a PodMetrics of metrics.k8s.io.
 type metrics struct {
-	Metadata struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-	} `json:"metadata"`
 	Usage      v1.ResourceList `json:"usage"`
 	Containers []struct {
 		Usage v1.ResourceList `json:"usage"`
@@ -57,6 +53,9 @@ type metrics struct {
 // read adds the objects of a file: JSON documents, YAML documents, lists in either.
 func (o *objects) read(text []byte, name string) error {
 	trimmed := bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
+	if bytes.HasPrefix(trimmed, []byte("\xff\xfe")) || bytes.HasPrefix(trimmed, []byte("\xfe\xff")) {
+		return fmt.Errorf("objects %s: the file is UTF-16, as PowerShell writes what a command prints: want UTF-8", name)
+	}
 	if len(trimmed) == 0 {
 		return fmt.Errorf("objects %s: the file is empty: want what \"kubectl get nodes,pods,... -A -o json\" prints", name)
 	}
@@ -74,7 +73,7 @@ func (o *objects) read(text []byte, name string) error {
 			return nil
 		}
 		if err == nil {
-			err = o.add(document, "", 0)
+			err = o.add(document, metav1.TypeMeta{}, 0)
 		}
 		if err != nil {
 			return fmt.Errorf("objects %s: document %d: %w", name, number, err)
@@ -100,8 +99,8 @@ func (o *objects) yamlDocuments(text []byte) func() (json.RawMessage, error) {
 // deepest is how deep lists may lie in lists.
 const deepest = 4
 
-// add adds an object or a list. kind is what a list of one kind says of its items, which then need not say it.
-func (o *objects) add(document json.RawMessage, kind string, depth int) error {
+// add adds an object or a list. of is what a list of one kind says of its items, which then need not say it.
+func (o *objects) add(document json.RawMessage, of metav1.TypeMeta, depth int) error {
 	if depth > deepest {
 		return errors.New("lists in lists in lists: want a List of objects")
 	}
@@ -110,17 +109,17 @@ func (o *objects) add(document json.RawMessage, kind string, depth int) error {
 		if err := json.Unmarshal(document, &items); err != nil {
 			return err
 		}
-		return o.addAll(items, kind, depth)
+		return o.addAll(items, of, depth)
 	}
 	var r raw
 	if err := json.Unmarshal(document, &r); err != nil {
 		return fmt.Errorf("no object of the API: %w", err)
 	}
 	if r.Kind == "" {
-		r.Kind = kind
+		r.TypeMeta = of
 	}
-	if of, ok := strings.CutSuffix(r.Kind, "List"); ok {
-		return o.addAll(r.Items, of, depth)
+	if kind, ok := strings.CutSuffix(r.Kind, "List"); ok {
+		return o.addAll(r.Items, metav1.TypeMeta{Kind: kind, APIVersion: r.APIVersion}, depth)
 	}
 	if r.Kind == "" {
 		return errors.New("kind is missing: want a v1 List, or objects of the API")
@@ -131,66 +130,81 @@ func (o *objects) add(document json.RawMessage, kind string, depth int) error {
 	return nil
 }
 
-func (o *objects) addAll(items []json.RawMessage, kind string, depth int) error {
+func (o *objects) addAll(items []json.RawMessage, of metav1.TypeMeta, depth int) error {
 	for i, item := range items {
-		if err := o.add(item, kind, depth+1); err != nil {
+		if err := o.add(item, of, depth+1); err != nil {
 			return fmt.Errorf("item %d: %w", i+1, err)
 		}
 	}
 	return nil
 }
 
-// one decodes an object and adds it to those of its kind.
-func one[T any](to *[]*T, document json.RawMessage) error {
-	v := new(T)
+// one decodes an object of a namespace and adds it to those of its kind.
+func one[T any, O interface {
+	*T
+	metav1.Object
+}](to *[]O, document json.RawMessage, namespace string) error {
+	v := O(new(T))
 	if err := json.Unmarshal(document, v); err != nil {
 		return err
 	}
+	v.SetNamespace(namespace)
 	*to = append(*to, v)
 	return nil
 }
 
+// used are the kinds that plans are made of, with their groups and whether they are of a namespace: others have kinds of these names, too
+// (a Node of longhorn.io).
+var used = map[string]struct {
+	group      string
+	namespaced bool
+}{
+	"Node": {"", false}, "Pod": {"", true}, "Namespace": {"", false}, "PersistentVolumeClaim": {"", true}, "PersistentVolume": {"", false},
+	"PriorityClass": {"scheduling.k8s.io", false}, "PodDisruptionBudget": {"policy", true}, "Lease": {"coordination.k8s.io", true},
+	"NodeMetrics": {"metrics.k8s.io", false}, "PodMetrics": {"metrics.k8s.io", true},
+}
+
 func (o *objects) object(r *raw, document json.RawMessage) error {
-	group, _, _ := strings.Cut(r.APIVersion, "/")
-	key := r.Kind + " " + r.Metadata.Namespace + "/" + r.Metadata.Name
 	if r.Metadata.Name == "" {
 		return errors.New("metadata.name is missing")
 	}
+	group, _, named := strings.Cut(r.APIVersion, "/")
+	kind, ok := used[r.Kind]
+	if !ok || named && group != kind.group || r.APIVersion == "v1" && kind.group != "" {
+		o.unused[r.Kind]++
+		return nil
+	}
+	if kind.namespaced && r.Metadata.Namespace == "" {
+		r.Metadata.Namespace = v1.NamespaceDefault // as for kubectl
+	}
+	key := r.Kind + " " + r.Metadata.Namespace + "/" + r.Metadata.Name
 	if o.seen[key] {
 		return errors.New("it is there twice")
 	}
 	o.seen[key] = true
-	switch {
-	case r.Kind == "Node":
-		return one(&o.Nodes, document)
-	case r.Kind == "Pod":
-		return o.pod(document)
-	case r.Kind == "Namespace":
-		return one(&o.Namespaces, document)
-	case r.Kind == "PersistentVolumeClaim":
-		return one(&o.Claims, document)
-	case r.Kind == "PersistentVolume":
-		return one(&o.Volumes, document)
-	case r.Kind == "PriorityClass":
-		return one[schedulingv1.PriorityClass](&o.Classes, document)
-	case r.Kind == "PodDisruptionBudget":
-		return one[policyv1.PodDisruptionBudget](&o.Budgets, document)
-	case r.Kind == "Lease" && r.Metadata.Namespace == leaseNamespace && r.Metadata.Annotations[LoadAnnotation] != "":
+	space := r.Metadata.Namespace
+	switch r.Kind {
+	case "Node":
+		return one(&o.Nodes, document, space)
+	case "Pod":
+		return one(&o.Pods, document, space)
+	case "Namespace":
+		return one(&o.Namespaces, document, space)
+	case "PersistentVolumeClaim":
+		return one(&o.Claims, document, space)
+	case "PersistentVolume":
+		return one(&o.Volumes, document, space)
+	case "PriorityClass":
+		return one[schedulingv1.PriorityClass](&o.Classes, document, space)
+	case "PodDisruptionBudget":
+		return one[policyv1.PodDisruptionBudget](&o.Budgets, document, space)
+	case "NodeMetrics", "PodMetrics":
+		return o.metrics(r, document)
+	}
+	if space == leaseNamespace && r.Metadata.Annotations[LoadAnnotation] != "" {
 		return o.load(r)
-	case group == "metrics.k8s.io" && (r.Kind == "NodeMetrics" || r.Kind == "PodMetrics"):
-		return o.metrics(r.Kind, document)
 	}
 	o.unused[r.Kind]++
-	return nil
-}
-
-func (o *objects) pod(document json.RawMessage) error {
-	if err := one(&o.Pods, document); err != nil {
-		return err
-	}
-	if p := o.Pods[len(o.Pods)-1]; p.Namespace == "" {
-		p.Namespace = v1.NamespaceDefault
-	}
 	return nil
 }
 
@@ -206,7 +220,7 @@ func (o *objects) load(r *raw) error {
 	return nil
 }
 
-func (o *objects) metrics(kind string, document json.RawMessage) error {
+func (o *objects) metrics(r *raw, document json.RawMessage) error {
 	var m metrics
 	if err := json.Unmarshal(document, &m); err != nil {
 		return err
@@ -214,8 +228,8 @@ func (o *objects) metrics(kind string, document json.RawMessage) error {
 	if o.NodeUse == nil {
 		o.NodeUse, o.PodUse = map[string]v1.ResourceList{}, map[string]v1.ResourceList{}
 	}
-	if kind == "NodeMetrics" {
-		o.NodeUse[m.Metadata.Name] = m.Usage
+	if r.Kind == "NodeMetrics" {
+		o.NodeUse[r.Metadata.Name] = m.Usage
 		return nil
 	}
 	sum := v1.ResourceList{}
@@ -229,7 +243,7 @@ func (o *objects) metrics(kind string, document json.RawMessage) error {
 			sum[name] = total
 		}
 	}
-	o.PodUse[m.Metadata.Namespace+"/"+m.Metadata.Name] = sum
+	o.PodUse[r.Metadata.Namespace+"/"+r.Metadata.Name] = sum
 	return nil
 }
 
@@ -264,11 +278,27 @@ func PastEvictions(pods []*v1.Pod) (out []deschedule.Past) {
 				continue
 			}
 			for _, owner := range p.OwnerReferences {
-				out = append(out, deschedule.Past{Owner: owner.UID, At: c.LastTransitionTime.Time})
+				out = append(out, deschedule.Past{Namespace: p.Namespace, Owner: owner.UID, At: c.LastTransitionTime.Time})
 			}
 		}
 	}
 	return out
+}
+
+// elsewhere is how many pods are on nodes that are not among the objects, and the first of them.
+func (o *objects) elsewhere() (count int, such *v1.Pod) {
+	known := map[string]bool{"": true}
+	for _, n := range o.Nodes {
+		known[n.Name] = true
+	}
+	for _, p := range o.Pods {
+		if !known[p.Spec.NodeName] {
+			if count++; count == 1 {
+				such = p
+			}
+		}
+	}
+	return count, such
 }
 
 // leftOut names the kinds of objects that are not used, with how many there are; empty: none.

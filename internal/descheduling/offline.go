@@ -47,6 +47,8 @@ func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
 			return err
 		}
 	}
+	noteIdle(policy, o.Policy, stderr)
+	noteIdle(other, o.Diff, stderr)
 	snapshot, err := o.snapshot(stderr)
 	if err != nil {
 		return err
@@ -63,6 +65,17 @@ func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
 		return UsageError{fmt.Errorf("policy %s: %w", o.Diff, err)}
 	}
 	return printDiff(plan, second, o, stdout)
+}
+
+func noteIdle(p *deschedule.Policy, name string, stderr io.Writer) {
+	if p != nil && p.Idle() {
+		note(stderr, "policy %s enables no strategy: it evicts nobody", name)
+	}
+}
+
+// note says something in one line, whatever names are in it.
+func note(stderr io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule:", show.OneLine(fmt.Sprintf(format, args...)))
 }
 
 // ReadPolicy reads the policy alone. What is wrong with it is a UsageError.
@@ -95,7 +108,14 @@ func (o *Offline) snapshot(stderr io.Writer) (*deschedule.Snapshot, error) {
 		return nil, err
 	}
 	if left := all.leftOut(); left != "" {
-		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule: objects of these kinds change no plan, and are left out:", left)
+		note(stderr, "objects of these kinds change no plan, and are left out: %s", left)
+	}
+	if len(all.Pods) == 0 {
+		note(stderr, "there is no Pod among the objects")
+	}
+	if count, such := all.elsewhere(); count > 0 {
+		note(stderr, "%d pods are left alone, whose nodes are not among the objects, such as %s/%s on %s", count, such.Namespace, such.Name,
+			such.Spec.NodeName)
 	}
 	return &all.Snapshot, nil
 }
@@ -129,7 +149,7 @@ func Migrate(path string, stdin io.Reader, stdout, stderr io.Writer) error {
 		return UsageError{err}
 	}
 	for _, note := range notes {
-		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: no successor:", note)
+		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: no successor:", show.OneLine(note))
 	}
 	_, err = stdout.Write(policy)
 	return err

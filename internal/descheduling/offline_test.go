@@ -143,12 +143,13 @@ func TestDiff(t *testing.T) {
 
 func TestWrongObjects(t *testing.T) {
 	for text, want := range map[string]string{
-		"":            "the file is empty",
-		"{}":          "document 1: kind is missing",
-		"{":           "document 1: unexpected EOF",
-		"kind: Pod\n": "document 1: Pod : metadata.name is missing",
-		"a: [\n":      "document 1:",
-		"[3]":         "document 1: item 1: no object of the API",
+		"":              "the file is empty",
+		"\xff\xfe{\x00": "the file is UTF-16",
+		"{}":            "document 1: kind is missing",
+		"{":             "document 1: unexpected EOF",
+		"kind: Pod\n":   "document 1: Pod : metadata.name is missing",
+		"a: [\n":        "document 1:",
+		"[3]":           "document 1: item 1: no object of the API",
 		`{"kind":"List","items":[{"kind":"Node","metadata":{"name":"a"}},{"kind":"Node","metadata":{"name":"a"}}]}`: "item 2: Node a: it is there twice",
 		`{"kind":"Pod","metadata":{"name":"a"}}`:                                         "there is no Node among them",
 		`{"kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"priority":"x"}}`: "Pod b/a: json: cannot unmarshal string",
@@ -206,5 +207,78 @@ func TestLoadsOfAgents(t *testing.T) {
 		if _, err := AgentLoad(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// beside is what is said beside a plan of objects.
+func beside(t *testing.T, text string) string {
+	t.Helper()
+	_, stderr, err := run(t, func(o *Offline) { o.From, o.Stdin = []string{"-"}, strings.NewReader(text) })
+	if err != nil {
+		t.Error(err)
+	}
+	return stderr
+}
+
+// Kinds of other groups have the names of those that plans are made of, and lists as the API itself gives them have items without kinds.
+func TestKindsOfOtherGroups(t *testing.T) {
+	for text, want := range map[string][3]int{ // nodes, pods, figures of nodes
+		`{"kind":"Node","apiVersion":"longhorn.io/v1beta2","metadata":{"name":"a","namespace":"longhorn-system"}}
+{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"},"status":{"allocatable":{"cpu":"4"}}}`: {1, 0, 0},
+		`{"kind":"NodeList","apiVersion":"longhorn.io/v1beta2","items":[{"metadata":{"name":"b"}}]}{"kind":"Node","metadata":{"name":"a"}}`: {1, 0, 0},
+		`{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1beta1","items":[{"metadata":{"name":"a"},"usage":{"cpu":"1"}}]}
+{"kind":"Node","metadata":{"name":"a"}}`: {1, 0, 1},
+		`{"kind":"Ingress","apiVersion":"extensions/v1beta1","metadata":{"name":"i"}}{"kind":"Ingress","apiVersion":"networking.k8s.io/v1",
+"metadata":{"name":"i"}}{"kind":"Node","metadata":{"name":"a"}}`: {1, 0, 0},
+	} {
+		all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+		if err := all.read([]byte(text), "t"); err != nil {
+			t.Error(err)
+		}
+		if got := [3]int{len(all.Nodes), len(all.Pods), len(all.NodeUse)}; got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// Whatever is of a namespace and names none is of the one that kubectl takes it to.
+func TestObjectsWithoutNamespace(t *testing.T) {
+	all := &objects{seen: map[string]bool{}, unused: map[string]int{}}
+	if err := all.read([]byte(`{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"}}
+{"kind":"PodDisruptionBudget","metadata":{"name":"b"}}{"kind":"PersistentVolumeClaim","metadata":{"name":"c"}}
+{"kind":"PodMetrics","metadata":{"name":"p"}}`), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if all.Nodes[0].Namespace != "" || all.Pods[0].Namespace != "default" || all.Budgets[0].Namespace != "default" ||
+		all.Claims[0].Namespace != "default" || all.PodUse["default/p"] == nil {
+		t.Errorf("%+v", all)
+	}
+	if err := all.read([]byte(`{"kind":"Pod","metadata":{"name":"p","namespace":"default"}}`), "t"); err == nil {
+		t.Error("it is taken twice")
+	}
+}
+
+// Whoever names objects writes no lines.
+func TestNotesAreOneLine(t *testing.T) {
+	if text := beside(t, `{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"}}{"kind":"K\nforged","metadata":{"name":"k"}}`); strings.Count(text, "\n") != 1 {
+		t.Errorf("%q", text)
+	}
+}
+
+// A plan without evictions tells where that can only be a mistake.
+func TestPlansOfNothing(t *testing.T) {
+	if text := beside(t, `{"kind":"Node","metadata":{"name":"n"}}`); !strings.Contains(text, "there is no Pod among the objects") {
+		t.Errorf("%q", text)
+	}
+	if text := beside(t, `{"kind":"Node","metadata":{"name":"n"}}{"kind":"Pod","metadata":{"name":"p"},"spec":{"nodeName":"N"}}`); !strings.Contains(text,
+		"1 pods are left alone, whose nodes are not among the objects, such as default/p on N\n") {
+		t.Errorf("%q", text)
+	}
+	file := filepath.Join(t.TempDir(), "idle.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nprofiles:\n- name: p\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, text, err := run(t, func(o *Offline) { o.Policy = file }); err != nil || !strings.Contains(text, "idle.yaml enables no strategy: it evicts nobody") {
+		t.Errorf("%v: %q", err, text)
 	}
 }

@@ -1,8 +1,10 @@
 package deschedpolicy
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +42,18 @@ func TestWrongPolicies(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %s", c.text, err, c.want)
 		}
+	}
+}
+
+// The extension point that the descheduler's own README and tests spell otherwise than its API is read, as what it is: on in any case.
+func TestSpellingOfTheREADME(t *testing.T) {
+	profile := "profiles:\n- name: a\n  plugins:\n    %s:\n      enabled: [%s]\n"
+	p, err := Decode(fmt.Appendf(nil, head+profile, "preEvictionFilter", "DefaultEvictor"), "p")
+	if err != nil || !slices.Equal(p.Profiles[0].Plugins.PreEvictionFilter.Enabled, []string{"DefaultEvictor"}) {
+		t.Errorf("%v %+v", err, p)
+	}
+	if _, err := Decode(fmt.Appendf(nil, head+profile, "Deschedule", "PodLifeTime"), "p"); err == nil {
+		t.Error("a field that is not there is read") // there it is silently nothing
 	}
 }
 

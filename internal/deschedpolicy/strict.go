@@ -76,6 +76,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 var (
 	durationType = reflect.TypeFor[metav1.Duration]()
 	configType   = reflect.TypeFor[deschedule.PluginConfig]()
+	pluginsType  = reflect.TypeFor[deschedule.Plugins]()
 	jsonType     = reflect.TypeFor[json.Unmarshaler]()
 	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
@@ -126,7 +127,11 @@ func (s *strict) structure(n *yaml.Node, t reflect.Type, path []string) {
 		delete(fields, "args")
 	}
 	s.mapping(n, path, func(key, value *yaml.Node, path []string) {
-		if field, ok := fields[key.Value]; ok {
+		field, ok := fields[key.Value]
+		if t == pluginsType && key.Value == "preEvictionFilter" { // as the descheduler's own README spells it
+			field, ok = fields["preevictionfilter"]
+		}
+		if ok {
 			s.check(value, field, path)
 			return
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -81,5 +83,18 @@ func TestDeschedule(t *testing.T) {
 		if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
 			t.Errorf("%v: %d\n%s\n%s", c.args, code, stdout.String(), stderr.String())
 		}
+	}
+}
+
+// Whatever a plan is made of, whoever ends the command need not wait for it.
+func TestAPlanCanBeEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	hangs, end := io.Pipe()
+	t.Cleanup(func() { _ = end.Close() })
+	var stdout, stderr bytes.Buffer
+	code := execute(ctx, []string{"deschedule", "--policy", "-", "--from", "objects.yaml"}, hangs, &stdout, &stderr)
+	if code != exitFailed || !strings.Contains(stderr.String(), "it was ended before it was done") {
+		t.Errorf("%d: %s", code, stderr.String())
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +55,7 @@ them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real u
 			if name := l.changed(cmd.Flags()); name != "" {
 				return commandline.Usage(fmt.Errorf("deschedule: --%s is for a cluster, and --from for files", name))
 			}
-			return asUsage(o.Run(stdout, stderr))
+			return asUsage(until(cmd.Context(), func() error { return o.Run(stdout, stderr) }))
 		},
 	}
 	f := cmd.Flags()
@@ -66,6 +67,18 @@ them; NodeMetrics and PodMetrics of metrics.k8s.io where a policy goes by real u
 	l.add(f)
 	cmd.AddCommand(migrateCommand(stdin, stdout, stderr))
 	return cmd
+}
+
+// until does what asks no context, and does not wait for it once that ends: the process does, too.
+func until(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return errors.New("deschedule: it was ended before it was done")
+	}
 }
 
 // offlineFlags checks what cannot be left to the flags themselves.

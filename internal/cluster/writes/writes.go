@@ -27,7 +27,7 @@ const limit = 10 * time.Second
 type Writer struct {
 	client kubernetes.Interface
 	again  kubernetes.Interface // reads what a write follows from
-	budget time.Duration // how long disruption budgets are asked; 0: they are not
+	budget time.Duration        // how long disruption budgets are asked; 0: they are not
 }
 
 // New makes a Writer that writes by one client, and by another reads again what a write follows from. While budget lasts after a pod's

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -258,9 +259,19 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
 	a.mu.Lock()
 	a.counted[verb+" "+parts[0]]++
 	a.mu.Unlock()
-	switch verb + " " + parts[0] {
-	case "WATCH nodes", "WATCH pods", "WATCH leases":
+	if verb == "WATCH" {
 		a.watch(w, r, parts[0])
+		return
+	}
+	out := httptest.NewRecorder() // nobody waits for who reads the answer while the lock is held
+	a.respond(out, r, client, namespace, verb, parts)
+	maps.Copy(w.Header(), out.Header())
+	w.WriteHeader(out.Code)
+	_, _ = w.Write(out.Body.Bytes())
+}
+
+func (a *api) respond(w http.ResponseWriter, r *http.Request, client, namespace, verb string, parts []string) {
+	switch verb + " " + parts[0] {
 	case "LIST nodes", "LIST pods", "LIST leases", "PROBE leases", "FIND leases":
 		a.list(w, parts[0], strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="))
 	case "GET nodes":

@@ -19,6 +19,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -33,6 +34,9 @@ import (
 
 // Rivals are the names by which managedFields know programs that have the same controllers: the user agent up to its slash.
 var Rivals = []string{"kube-controller-manager", "k3s", "rke2", "kubelite", "k0s", "hyperkube", "openshift-kube-controller-manager"}
+
+// readGap is how often watches are read. What they say is so much later at most.
+const readGap = 20 * time.Millisecond
 
 // Options of Run.
 type Options struct {
@@ -72,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 
 // newParts makes what reads, and who is elected.
 func newParts(o *Options) (*parts, error) {
-	reads, err := kubeclient.New(o.API, "reads", 0)
+	reads, err := kubeclient.New(kubeclient.Gathered(o.API, readGap), "reads", 0)
 	if err != nil {
 		return nil, err
 	}

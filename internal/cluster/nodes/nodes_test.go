@@ -71,6 +71,7 @@ func end(replicas ...*replica) {
 		r.stop()
 		r.cut()
 	}
+	time.Sleep(readGap) // until then an end of a connection may be unread
 	synctest.Wait()
 }
 

@@ -75,6 +75,8 @@ type api struct {
 	later   bool // and the API server says to ask again in ten seconds
 	// fault is asked before each request by a client of a name: 0: it is answered, -1: it hangs until the client gives up, else the status.
 	fault func(client string, r *http.Request) int
+	// busy is asked, too: such a request is to be made again in a second.
+	busy func(*http.Request) bool
 }
 
 type logged struct {
@@ -236,8 +238,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
 		}
 	}
 	a.mu.Lock()
-	fault := a.fault
+	fault, busy := a.fault, a.busy
 	a.mu.Unlock()
+	if busy != nil && busy(r) {
+		w.Header().Set("Retry-After", "1")
+		refused(w, http.StatusTooManyRequests, "too many requests")
+		return
+	}
 	if fault != nil {
 		switch status := fault(client, r); status {
 		case 0:

@@ -257,6 +257,67 @@ func TestAWatchThatIsBehind(t *testing.T) {
 	})
 }
 
+// Between the look at a Lease and the write that its node is silent it is waited for nothing: the API server may say "later".
+func TestANodeThatComesBackWhileTheAPIIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3)
+		r := a.start("a", nil)
+		time.Sleep(25 * time.Second)
+		k.live("n1", false)
+		a.change(func() {
+			a.busy = func(r *http.Request) bool { return r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/n1/status") }
+		})
+		time.Sleep(50 * time.Second) // it was silent at 70 s, and is not at 75
+		k.live("n1", true)
+		k.renew()
+		time.Sleep(500 * time.Millisecond)
+		a.change(func() { a.busy = nil })
+		time.Sleep(time.Minute)
+		for _, w := range a.writes("status") {
+			t.Errorf("%v: %s, which renewed %v ago", w.at.Sub(a.began), w.what, w.at.Sub(w.leased))
+		}
+		k.end()
+		end(r)
+	})
+}
+
+// A taint that somebody sets, or takes away, between what is decided and what is written is not written over, also where labels are written.
+func TestATaintOfOthersIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3)
+		r := a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		set := false
+		a.change(func() {
+			n := a.nodes["n1"].DeepCopy()
+			n.Labels[v1.LabelOSStable], n.Spec.Unschedulable = "linux", true
+			a.putNode(n)
+			a.fault = func(_ string, r *http.Request) int {
+				if r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/n1") && !set {
+					set = true
+					a.change(func() {
+						n := a.nodes["n1"].DeepCopy()
+						n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "theirs", Effect: v1.TaintEffectNoSchedule})
+						a.putNode(n)
+					})
+				}
+				return 0
+			}
+		})
+		time.Sleep(time.Minute)
+		a.change(func() {
+			if !a.hasTaint("n1", "theirs", v1.TaintEffectNoSchedule) || !a.hasTaint("n1", v1.TaintNodeUnschedulable, v1.TaintEffectNoSchedule) ||
+				a.nodes["n1"].Labels["beta.kubernetes.io/os"] != "linux" {
+				t.Errorf("%+v %v", a.nodes["n1"].Spec, a.nodes["n1"].Labels)
+			}
+		})
+		k.end()
+		end(r)
+	})
+}
+
 // What a kubelet says of its node is acted on at once, not at a next pass.
 func TestAConditionIsActedOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -86,8 +86,9 @@ func (w *Writer) condition(ctx context.Context, namespace, name string, uid type
 	limited, cancel := limited(ctx)
 	defer cancel()
 	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
-	is, err := w.client.CoreV1().Pods(namespace).Patch(limited, name, types.StrategicMergePatchType, body.text(), metav1.PatchOptions{},
-		"status")
+	is := &v1.Pod{}
+	err := once(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(namespace).Resource("pods").Name(name).
+		SubResource("status").Body(body.text()).Do(limited).Into(is)
 	if err == nil {
 		return Pod{Is: is}, nil
 	}
@@ -116,7 +117,8 @@ func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (Pod, error) {
 	limited, cancel := limited(ctx)
 	defer cancel()
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}}
-	answer, err := w.client.CoreV1().RESTClient().Delete().Namespace(e.Namespace).Resource("pods").Name(e.Name).Body(&o).Do(limited).Get()
+	answer, err := once(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource("pods").Name(e.Name).Body(&o).
+		Do(limited).Get()
 	if err != nil {
 		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace, e.Name, err))
 	}

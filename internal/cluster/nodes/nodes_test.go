@@ -257,6 +257,73 @@ func TestAWatchThatIsBehind(t *testing.T) {
 	})
 }
 
+// A pod that waits for its deletion stays where its node has lost the taint meanwhile, and has got it anew: its time begins again. So it does
+// where a watch has told neither.
+func TestATaintThatIsSetAnewWhileAPodWaits(t *testing.T) {
+	for name, behind := range map[string]string{"as the watch tells": "", "behind the watch": "n1"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t)
+				k := a.cluster(2, 30)
+				a.change(func() {
+					for i := range 40 {
+						p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprint("crowd", i), UID: types.UID(fmt.Sprint("crowd", i))}}
+						p.Spec.NodeName, p.Status.Phase = "n0", v1.PodRunning
+						a.putPod(p)
+					}
+				})
+				r := a.start("a", nil)
+				set := func(node string, all ...v1.Taint) {
+					n := a.nodes[node].DeepCopy()
+					n.Spec.Taints = all
+					a.putNode(n)
+				}
+				now := func() v1.Taint {
+					added := metav1.Now()
+					return v1.Taint{Key: "k", Effect: v1.TaintEffectNoExecute, TimeAdded: &added}
+				}
+				time.Sleep(15 * time.Second)
+				a.change(func() { set("n1", now()) })
+				time.Sleep(29 * time.Second)
+				a.change(func() {
+					set("n0", now())
+					a.fault = func(_ string, r *http.Request) int {
+						if strings.Contains(r.URL.Path, "/crowd") {
+							return -1 // they keep all who write
+						}
+						return 0
+					}
+				})
+				time.Sleep(3 * time.Second)
+				a.change(func() {
+					a.behind = behind
+					set("n1")
+				})
+				time.Sleep(2 * time.Second)
+				anew := time.Now()
+				a.change(func() { set("n1", now()) })
+				time.Sleep(11 * time.Second)
+				a.change(func() { a.fault = nil })
+				time.Sleep(time.Minute)
+				goes := false
+				for _, w := range a.writes("delete") {
+					if w.what != "delete d/n1-p0" {
+						continue
+					}
+					if goes = true; w.at.Sub(anew) < 29*time.Second {
+						t.Errorf("%s %v after its node got the taint, which it tolerates for 30 s", w.what, w.at.Sub(anew))
+					}
+				}
+				if !goes {
+					t.Error("it stays")
+				}
+				k.end()
+				end(r)
+			})
+		})
+	}
+}
+
 // Between the look at a Lease and the write that its node is silent it is waited for nothing: the API server may say "later".
 func TestANodeThatComesBackWhileTheAPIIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -280,7 +280,8 @@ func (q *queue) nextEvict() task {
 			continue
 		}
 		q.evict = slices.Delete(q.evict, i, i+1)
-		if p := l.part.o.Mirror.Pod(e.UID); p == nil || taint.Leaves(p) || !writes.Tainted(l.part.o.Mirror.Node(e.Node), &e.Taint) {
+		p, n := l.part.o.Mirror.Pod(e.UID), l.part.o.Mirror.Node(e.Node)
+		if p == nil || n == nil || taint.Leaves(p) || !l.pods.Due(l.clock.now(), n, p) {
 			l.pods.End(l.clock.now(), e.UID, true)
 			l.plan.moved = true
 			i--
@@ -288,7 +289,7 @@ func (q *queue) nextEvict() task {
 		}
 		q.pods++
 		return func(ctx context.Context) func() {
-			out, err := l.part.o.Writer.Evict(ctx, e)
+			out, err := l.part.o.Writer.Evict(ctx, e, n)
 			return func() {
 				q.pods--
 				if out.Node != nil {

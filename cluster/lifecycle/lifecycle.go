@@ -68,6 +68,8 @@ type Seen struct {
 	Read   time.Time                      // since when neither nodes nor leases may have changed without being seen
 	// Came is when a node's heartbeat, and its lease, came to be as they are, by the clock that the step's time is of; nil: just now.
 	Came func(node string) (beat, lease time.Time)
+	// Ahead is by how much the API server's clock, of which its stamps are, is before that of the step's time; below 0: it is behind.
+	Ahead time.Duration
 }
 
 // Kind of a write.

@@ -122,7 +122,7 @@ func (a *api) cluster(nodes int, seconds ...int64) *kubelets {
 
 func (k *kubelets) renew() {
 	k.a.change(func() {
-		now := metav1.NewTime(time.Now().Truncate(time.Second))
+		now := metav1.NewTime(time.Now().Add(k.a.clock).Truncate(time.Second))
 		micro := metav1.NowMicro()
 		for name, alive := range k.alive {
 			if !alive {
@@ -320,6 +320,33 @@ func TestATaintThatIsSetAnewWhileAPodWaits(t *testing.T) {
 				k.end()
 				end(r)
 			})
+		})
+	}
+}
+
+// The clock of a replica is a minute before the API server's: no node that lives is Unknown for it, and one that dies is when its time is up.
+func TestAClockThatIsWrong(t *testing.T) {
+	for _, wrong := range []time.Duration{-70 * time.Second, 70 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(t)
+			a.clock = wrong
+			k := a.cluster(3, -1)
+			r := a.start("a", nil)
+			time.Sleep(25 * time.Second)
+			for _, w := range a.writes() {
+				t.Errorf("the API server's clock is at %v: %v: %s, of a cluster that lives", wrong, w.at.Sub(a.began), w.what)
+			}
+			k.live("n1", false)
+			time.Sleep(time.Second)
+			r.stop()
+			r.cut()
+			r = a.start("b", nil)
+			a.await("silent", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoSchedule) })
+			if after := time.Since(a.began.Add(20 * time.Second)); after < 49*time.Second || after > 55*time.Second {
+				t.Errorf("the API server's clock is at %v: silent %v after it renewed last", wrong, after)
+			}
+			k.end()
+			end(r)
 		})
 	}
 }

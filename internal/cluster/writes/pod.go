@@ -38,8 +38,8 @@ func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (Pod, error) {
 }
 
 // Evict has a pod go, if its node still has the taints that it was known to have, which are read from where they are written: a watch may
-// be behind. The pod is told why, and deleted. Where disruption budgets are asked, and the time for that is not over, it is evicted instead,
-// and an error that is Budgeted says that it may not go yet.
+// be behind. The pod is told why, and deleted. Where disruption budgets are asked, and the time for that is not over, it is evicted
+// instead, and an error that is Budgeted says that it may not go yet.
 func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (Pod, error) {
 	n, err := w.node(ctx, e.Node)
 	if err != nil {

@@ -19,7 +19,7 @@ type Verdict struct {
 func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 	for _, t := range c.evicting(now, n) {
 		v := Verdict{Taint: t, Toleration: first(&t, p.Spec.Tolerations)}
-		at, _, ever := deadline([]v1.Taint{t}, p, now)
+		at, _, ever := deadline(n, []v1.Taint{t}, p, now)
 		if v.Forever = !ever; ever {
 			v.Deadline = at
 		}
@@ -30,7 +30,7 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 
 // Due reports whether a pod has to go now by what is known of its node, which may be newer than what the last Step has seen.
 func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
-	at, _, ever := deadline(c.evicting(now, n), p, now)
+	at, _, ever := deadline(n, c.evicting(now, n), p, now)
 	return ever && !at.After(now)
 }
 

@@ -151,7 +151,7 @@ func (s *step) node(n *v1.Node) {
 		if Leaves(p) {
 			continue
 		}
-		at, by, ever := deadline(taints, p, s.now)
+		at, by, ever := deadline(n, taints, p, s.now)
 		switch {
 		case !ever:
 		case at.After(s.now):

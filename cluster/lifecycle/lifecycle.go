@@ -210,7 +210,7 @@ func (s *step) again(at time.Time) { cluster.Earliest(&s.out.Next, at) }
 func (s *step) forget() {
 	for name, r := range s.records {
 		if n := s.seen.Nodes[name]; n == nil || n.UID != r.uid {
-			s.event(name, r.uid, "RemovingNode", "Node %s event: Removing Node %s from Controller", name, name)
+			s.event(name, r.uid, ReasonRemoved, "Node %s event: Removing Node %s from Controller", name, name)
 			delete(s.records, name)
 		}
 	}
@@ -223,15 +223,22 @@ func (s *step) event(name string, uid types.UID, reason, format string, args ...
 	})
 }
 
+// Reasons of events of nodes.
+const (
+	ReasonRegistered = "RegisteredNode"
+	ReasonNotReady   = "NodeNotReady"
+	ReasonRemoved    = "RemovingNode"
+)
+
 // announce says what has become of a node.
 func (s *step) announce(v *view) {
 	name := v.node.Name
 	if v.record.first {
-		s.event(name, v.node.UID, "RegisteredNode", "Node %s event: Registered Node %s in Controller", name, name)
+		s.event(name, v.node.UID, ReasonRegistered, "Node %s event: Registered Node %s in Controller", name, name)
 	}
 	if v.fell && !v.record.said {
 		v.record.said = true
-		s.event(name, v.node.UID, "NodeNotReady", "Node %s status is now: NodeNotReady", name)
+		s.event(name, v.node.UID, ReasonNotReady, "Node %s status is now: NodeNotReady", name)
 	}
 }
 

@@ -197,7 +197,7 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 	cluster.Earliest(&l.plan.due, gone.Next)
 	l.queue.nodes(v, l.met, gone, fenced)
 	l.queue.podsOf(l.met, gone)
-	l.part.events.say(nodeComponent, l.met.Events)
+	l.part.events.say(nodeComponent, l.queue.held.hold(l.met))
 	l.part.events.say(taintComponent, gone.Events)
 }
 

@@ -220,6 +220,13 @@ func TestAWatchThatIsBehind(t *testing.T) {
 			for _, w := range a.writes() {
 				t.Errorf("%v: %s, of a cluster that lives", w.at.Sub(a.began), w.what)
 			}
+			a.change(func() {
+				for _, e := range a.events {
+					if e.Reason == "NodeNotReady" {
+						t.Errorf("%s %s: %s, of a cluster that lives", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+					}
+				}
+			})
 			if a.count("FIND leases") == 0 {
 				t.Error("the lease of n1 was not asked for")
 			}

@@ -41,6 +41,7 @@ type queue struct {
 	// busy are the nodes that are written, or wait for it. Pods of theirs do not go before it is known what became of that.
 	busy  map[string]int
 	under map[string]bool // nodes that are written now
+	held  held
 }
 
 // nodeJob is what one step has decided of a node.
@@ -55,7 +56,7 @@ type nodeJob struct {
 }
 
 func newQueue(l *loop) *queue {
-	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{}}
+	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{}, held: newHeld()}
 }
 
 // nodes queues what is to be written to nodes. fenced may be nil.
@@ -192,12 +193,16 @@ func (j *nodeJob) write() *writes.Node {
 func (q *queue) settleNode(j *nodeJob, out writes.Written) {
 	if out.Heard != nil {
 		q.loop.part.o.Mirror.TookLease(out.Heard)
+		let(q.held.nodes, j.was.Name)
 		q.loop.part.o.Log.Info("a node is not silent: it has renewed its lease, and the watch is behind", "node", j.was.Name)
 		q.doneNode(j, writes.Written{}) // it was not begun
 		return
 	}
 	if out.Is != nil {
 		q.loop.part.o.Mirror.TookNode(out.Is)
+	}
+	if j.status != nil {
+		q.loop.part.events.say(nodeComponent, let(q.held.nodes, j.was.Name))
 	}
 	q.loop.told(j, out)
 	q.doneNode(j, out)
@@ -319,6 +324,7 @@ func (q *queue) nextMark() task {
 		q.mark = slices.Delete(q.mark, i, i+1)
 		if n := l.part.o.Mirror.Node(m.Node); l.part.o.Mirror.Pod(m.UID) == nil || n == nil || isReady(n) {
 			l.nodes.EndMark(l.clock.now(), *m, true)
+			let(q.held.pods, m.UID)
 			i--
 			continue
 		}
@@ -329,6 +335,9 @@ func (q *queue) nextMark() task {
 				q.pods--
 				q.took(out)
 				l.marked(m, err)
+				if told := let(q.held.pods, m.UID); err == nil {
+					l.part.events.say(nodeComponent, told)
+				}
 				l.nodes.EndMark(l.clock.now(), *m, err == nil)
 				l.plan.moved = l.plan.moved || err != nil
 			}

@@ -105,6 +105,7 @@ type Taints struct {
 	Remove  []v1.Taint // key and effect
 	Evicted bool       // it is a NoExecute taint of a node that had none: a token of its zone was taken for it
 	Failed  time.Time  // since when the node is not ready; zero: it is
+	Fallen  bool       // its NoExecute taint goes since all zones fell: not before it is written which nodes did
 }
 
 // Mark is a pod whose condition Ready becomes False, if it is not.

@@ -85,6 +85,7 @@ func (s *step) writeTaints(v *view) {
 	}
 	s.out.Taints = append(s.out.Taints, Taints{
 		Node: v.node.Name, UID: v.node.UID, Add: c.add, Remove: c.remove, Evicted: drawn, Failed: v.record.failed,
+		Fallen: v.record.clear && v.ready != v1.ConditionTrue,
 	})
 }
 

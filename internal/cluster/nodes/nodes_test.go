@@ -419,6 +419,40 @@ func TestATaintOfOthersIsKept(t *testing.T) {
 	})
 }
 
+// Where one node lives of all, and the watch of Leases is behind, it looks as if all were dead: those that are keep their taints, and their pods
+// go when their time is up, since the Lease of the one is read again before anything follows of that.
+func TestTheLastNodeThatLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3, 300)
+		r := a.start("a", nil)
+		time.Sleep(25 * time.Second)
+		k.live("n0", false)
+		k.live("n2", false)
+		a.await("tainted", func() bool {
+			return a.hasTaint("n0", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) && a.hasTaint("n2", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute)
+		})
+		time.Sleep(15 * time.Second)
+		a.change(func() { a.behind = "n1" })
+		at := time.Now()
+		time.Sleep(10 * time.Minute)
+		for _, w := range a.writes("taints", "status") {
+			if w.at.After(at) {
+				t.Errorf("%v: %s: %+v", w.at.Sub(at), w.what, w.is.Spec.Taints)
+			}
+		}
+		if got := len(a.writes("delete")); got != 2 {
+			t.Errorf("%d pods are deleted, want 2", got)
+		}
+		a.change(func() { a.behind = "" })
+		time.Sleep(time.Minute)
+		k.live("n1", false)
+		a.await("disorder", func() bool { return len(a.nodes["n0"].Spec.Taints) == 1 && len(a.nodes["n2"].Spec.Taints) == 1 })
+		k.end()
+		end(r)
+	})
+}
+
 // What a kubelet says of its node is acted on at once, not at a next pass.
 func TestAConditionIsActedOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -39,9 +39,10 @@ type queue struct {
 	asked int // that are waited for
 	pods  int // that are written now
 	// busy are the nodes that are written, or wait for it. Pods of theirs do not go before it is known what became of that.
-	busy  map[string]int
-	under map[string]bool // nodes that are written now
-	held  held
+	busy     map[string]int
+	under    map[string]bool // nodes that are written now
+	silences int             // jobs that write that a node is silent
+	held     held
 }
 
 // nodeJob is what one step has decided of a node.
@@ -92,6 +93,9 @@ func (q *queue) nodes(v *mirror.View, done *lifecycle.Actions, gone *taint.Actio
 		q.ask = append(q.ask, fenced.Ask...)
 	}
 	for _, name := range order {
+		if jobs[name].status != nil {
+			q.silences++
+		}
 		q.node = append(q.node, jobs[name])
 		q.busy[name]++
 	}
@@ -125,7 +129,7 @@ func (q *queue) next() task {
 func (q *queue) nextNode() task {
 	for i := 0; i < len(q.node); i++ {
 		j := q.node[i]
-		if q.under[j.was.Name] {
+		if q.under[j.was.Name] || j.fallen() && q.silences > 0 {
 			continue
 		}
 		q.node = slices.Delete(q.node, i, i+1)
@@ -147,6 +151,9 @@ func (q *queue) nextNode() task {
 	}
 	return nil
 }
+
+// fallen reports whether a job follows from the silence of other nodes.
+func (j *nodeJob) fallen() bool { return j.taints != nil && j.taints.Fallen && j.status == nil }
 
 // write is what is written of a job.
 func (j *nodeJob) write() *writes.Node {
@@ -196,6 +203,12 @@ func (q *queue) settleNode(j *nodeJob, out writes.Written) {
 		let(q.held.nodes, j.was.Name)
 		q.loop.part.o.Log.Info("a node is not silent: it has renewed its lease, and the watch is behind", "node", j.was.Name)
 		q.doneNode(j, writes.Written{}) // it was not begun
+		q.node = slices.DeleteFunc(q.node, func(other *nodeJob) bool {
+			if other.fallen() {
+				q.doneNode(other, writes.Written{}) // not all are silent
+			}
+			return other.fallen()
+		})
 		return
 	}
 	if out.Is != nil {
@@ -215,6 +228,7 @@ func (q *queue) doneNode(j *nodeJob, out writes.Written) {
 		delete(q.busy, name)
 	}
 	if j.status != nil {
+		q.silences--
 		l.nodes.End(now, name, uid, lifecycle.WriteStatus, out.Status == nil)
 	}
 	if j.labels != nil {

@@ -58,8 +58,11 @@ func swapped(n *v1.Node, t *v1.Taint, p *v1.Pod, since time.Time, long time.Dura
 		return time.Time{}
 	}
 	turned := n.Status.Conditions[i].LastTransitionTime.Time
+	if !turned.After(since) || turned.After(now) {
+		return time.Time{} // as of most
+	}
 	other := first(&v1.Taint{Key: key, Effect: t.Effect}, p.Spec.Tolerations)
-	if other == nil || !turned.After(since) || turned.After(now) {
+	if other == nil {
 		return time.Time{}
 	}
 	end := turned.Add(long)

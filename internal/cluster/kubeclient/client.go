@@ -2,6 +2,7 @@
 //
 //	client.go  where the API is, and clients of it
 //	gather.go  connections that are read seldom
+//	date.go    what time it is there
 //	evict.go   an eviction that is asked for once
 //	guard.go   no write by who does not lead
 //	leader.go  Leader: one replica acts, and has stopped before another begins

@@ -76,6 +76,9 @@ type api struct {
 	later   bool // and the API server says to ask again in ten seconds
 	// fault is asked before each request by a client of a name: 0: it is answered, -1: it hangs until the client gives up, else the status.
 	fault func(client string, r *http.Request) int
+	// busy is asked, too: such a request is to be made again in a second.
+	busy  func(*http.Request) bool
+	clock time.Duration // what the API server's is before everybody's
 }
 
 type logged struct {
@@ -237,8 +240,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
 		}
 	}
 	a.mu.Lock()
-	fault := a.fault
+	fault, busy, clock := a.fault, a.busy, a.clock
 	a.mu.Unlock()
+	w.Header().Set("Date", time.Now().Add(clock).UTC().Format(http.TimeFormat))
+	if busy != nil && busy(r) {
+		w.Header().Set("Retry-After", "1")
+		refused(w, http.StatusTooManyRequests, "too many requests")
+		return
+	}
 	if fault != nil {
 		switch status := fault(client, r); status {
 		case 0:

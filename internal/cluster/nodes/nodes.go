@@ -61,6 +61,7 @@ type parts struct {
 	events  *events
 	metrics *metrics
 	asks    chan func(*loop)
+	dates   kubeclient.Dates
 	beat    atomic.Int64       // when the loop went round last, nanoseconds since 1970; 0: it does not run
 	leader  *kubeclient.Leader // nil: this replica acts without being elected
 }
@@ -76,11 +77,11 @@ func Run(ctx context.Context, o Options) error {
 
 // newParts makes what reads, and who is elected.
 func newParts(o *Options) (*parts, error) {
-	reads, err := kubeclient.New(kubeclient.Gathered(o.API, readGap), "reads", 0)
+	p := &parts{asks: make(chan func(*loop)), metrics: newMetrics(o.Version)}
+	reads, err := kubeclient.New(p.dates.Dated(kubeclient.Gathered(o.API, readGap)), "reads", 0)
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{asks: make(chan func(*loop)), metrics: newMetrics(o.Version)}
 	p.o = looked{Config: o.Config, Log: o.Log, Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
 	p.o.Check = fencing.New(o.Config.FenceCommand, o.Config.FenceURL, o.Config.FenceTimeout)
 	elects := o.Config.LeaderElect && o.Config.Mode != config.Observe

@@ -92,6 +92,11 @@ func (r *run) evict(w *wish) outcome {
 		r.use.move(pod, successor, to)
 	}
 	r.cluster.Remove(pod)
+	if successor == nil && r.replicas != nil {
+		for _, owner := range pod.OwnerReferences {
+			r.replicas[owner.UID]--
+		}
+	}
 	if successor != nil {
 		r.successors[successor.Key()] = pod.Key()
 		if to != nil {

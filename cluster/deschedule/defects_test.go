@@ -202,3 +202,13 @@ func TestWhatANodeDoesNotSayDoesNotRefuse(t *testing.T) {
 		t.Errorf("%v %v", names(r), r.Skipped)
 	}
 }
+
+// The same where a limit lets one go in a cycle: each would be the next in its turn. The oracle found it: seed 2728, other/o3-1.
+func TestALimitHidesNobodyWhoWouldGoForEver(t *testing.T) {
+	p := old(func(p *plan) {
+		p.args, p.limits, p.pods = &PodLifeTimeArgs{States: []string{"Running"}}, &limits{1, -1, -1}, many(3, "p", "n1")
+	})
+	if r := p.run(t); len(r.Evictions) != 0 || !strings.Contains(why(r, "p0"), "for ever") {
+		t.Errorf("%v %v", names(r), r.Skipped)
+	}
+}

@@ -51,6 +51,9 @@ func (w *wish) weigh(count int, line func(i int) string) {
 	}
 }
 
+// forEver is why a pod stays whose successor would be evicted again by a strategy.
+const forEver = "its successor would be evicted again by %s: that would go on for ever"
+
 // evict does what a strategy wishes, if no rule is against it.
 func (r *run) evict(w *wish) outcome {
 	pod := w.pod
@@ -62,7 +65,7 @@ func (r *run) evict(w *wish) outcome {
 		return kept
 	}
 	if by, ok := r.planner.kept[pod.Key()]; ok {
-		return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
+		return r.skip(pod, forEver, by)
 	}
 	var to *model.Node
 	if w.helps != nil {

@@ -57,13 +57,6 @@ const forEver = "its successor would be evicted again by %s: that would go on fo
 // evict does what a strategy wishes, if no rule is against it.
 func (r *run) evict(w *wish) outcome {
 	pod := w.pod
-	if pod.Replaces != nil {
-		// The successor of one that was evicted would be evicted in its turn, and so would the next.
-		r.planner.kept[pod.Replaces.Key()] = r.strategy
-		r.again = true
-		r.back(pod)
-		return kept
-	}
 	if by, ok := r.planner.kept[pod.Key()]; ok {
 		return r.skip(pod, forEver, by)
 	}
@@ -75,6 +68,13 @@ func (r *run) evict(w *wish) outcome {
 			}
 			return r.skip(pod, "no node that takes its successor would be better: %s", w.undone)
 		}
+	}
+	if pod.Replaces != nil {
+		// The successor of one that was evicted would be evicted in its turn, and so would the next.
+		r.planner.kept[pod.Replaces.Key()] = r.strategy
+		r.again = true
+		r.back(pod)
+		return kept
 	}
 	if out := r.limits(pod); out != evicted {
 		return out
@@ -123,9 +123,9 @@ func (r *run) back(successor *model.Pod) {
 	r.cluster.Put(was, n)
 }
 
-// skip notes the first rule that kept a pod.
+// skip notes the first rule that kept a pod of the snapshot.
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
-	if _, ok := r.skipped[pod.Key()]; !ok {
+	if _, ok := r.skipped[pod.Key()]; !ok && pod.Replaces == nil {
 		r.skipped[pod.Key()] = fmt.Sprintf(format, args...)
 	}
 	return kept

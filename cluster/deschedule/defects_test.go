@@ -217,10 +217,12 @@ func TestALimitHidesNobodyWhoWouldGoForEver(t *testing.T) {
 // o0-2 was kept by LowNodeUtilization, which never moves its successor.
 func TestWhomNobodyMovesMayGo(t *testing.T) {
 	often := func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 200}} }
-	p := plan{strategy: TooManyRestarts, args: &TooManyRestartsArgs{PodRestartThreshold: 100}, nodes: cluster(node("n1", nodeLabel("disk", "ssd")), node("n2")),
-		pods: many(4, "p", "n1", request("cpu", 300), selects("disk", "ssd"), often),
+	p := plan{strategy: TooManyRestarts, args: &TooManyRestartsArgs{PodRestartThreshold: 100},
+		nodes: cluster(node("n1", nodeLabel("disk", "ssd")), node("n2")),
+		pods:  many(4, "p", "n1", request("cpu", 300), selects("disk", "ssd"), often),
 		edit: func(p *Policy, _ *Snapshot) {
-			p.Profiles[0].Enable(LowNodeUtilization, &LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 20}, TargetThresholds: Thresholds{"cpu": 50}})
+			p.Profiles[0].Enable(LowNodeUtilization,
+				&LowNodeUtilizationArgs{Thresholds: Thresholds{"cpu": 20}, TargetThresholds: Thresholds{"cpu": 50}})
 			if err := p.Complete(); err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/descheduler/pkg/api"
+	nodeutil "sigs.k8s.io/descheduler/pkg/descheduler/node"
 	"sigs.k8s.io/descheduler/pkg/framework/plugins/nodeutilization"
 
 	"jettison/cluster/deschedule"
@@ -325,11 +326,12 @@ func (c *comparison) has(strategy string) bool {
 	})
 }
 
-// anywhere is one of the nodes that take a pod.
+// anywhere is one of the nodes that take a pod, or its own unless its selector or required affinity leaves that out.
 func anywhere(r *rand.Rand, s *deschedule.Snapshot, pod string) string {
 	p := find(s, pod)
 	for _, i := range r.Perm(len(s.Nodes)) {
-		if n := s.Nodes[i]; n.Name == p.Spec.NodeName || refuses(s, p, n) == "" {
+		n := s.Nodes[i]
+		if own := n.Name == p.Spec.NodeName && nodeutil.PodMatchNodeSelector(p, n); own || refuses(s, p, n) == "" {
 			return n.Name
 		}
 	}

@@ -51,18 +51,14 @@ func (w *wish) weigh(count int, line func(i int) string) {
 	}
 }
 
+// forEver is why a pod stays whose successor would be evicted again by a strategy.
+const forEver = "its successor would be evicted again by %s: that would go on for ever"
+
 // evict does what a strategy wishes, if no rule is against it.
 func (r *run) evict(w *wish) outcome {
 	pod := w.pod
-	if pod.Replaces != nil {
-		// The successor of one that was evicted would be evicted in its turn, and so would the next.
-		r.planner.kept[pod.Replaces.Key()] = r.strategy
-		r.again = true
-		r.back(pod)
-		return kept
-	}
 	if by, ok := r.planner.kept[pod.Key()]; ok {
-		return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
+		return r.skip(pod, forEver, by)
 	}
 	var to *model.Node
 	if w.helps != nil {
@@ -72,6 +68,13 @@ func (r *run) evict(w *wish) outcome {
 			}
 			return r.skip(pod, "no node that takes its successor would be better: %s", w.undone)
 		}
+	}
+	if pod.Replaces != nil {
+		// The successor of one that was evicted would be evicted in its turn, and so would the next.
+		r.planner.kept[pod.Replaces.Key()] = r.strategy
+		r.again = true
+		r.back(pod)
+		return kept
 	}
 	if out := r.limits(pod); out != evicted {
 		return out
@@ -92,6 +95,11 @@ func (r *run) evict(w *wish) outcome {
 		r.use.move(pod, successor, to)
 	}
 	r.cluster.Remove(pod)
+	if successor == nil && r.replicas != nil {
+		for _, owner := range pod.OwnerReferences {
+			r.replicas[owner.UID]--
+		}
+	}
 	if successor != nil {
 		r.successors[successor.Key()] = pod.Key()
 		if to != nil {
@@ -115,9 +123,9 @@ func (r *run) back(successor *model.Pod) {
 	r.cluster.Put(was, n)
 }
 
-// skip notes the first rule that kept a pod.
+// skip notes the first rule that kept a pod of the snapshot.
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
-	if _, ok := r.skipped[pod.Key()]; !ok {
+	if _, ok := r.skipped[pod.Key()]; !ok && pod.Replaces == nil {
 		r.skipped[pod.Key()] = fmt.Sprintf(format, args...)
 	}
 	return kept

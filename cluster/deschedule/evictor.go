@@ -37,8 +37,7 @@ type evictor struct {
 	selector   labels.Selector
 	namespaces labels.Selector // nil: any
 	nodes      []*model.Node   // that nodeFit may use
-	replicas   map[types.UID]uint
-	noted      bool // whom it keeps
+	noted      bool            // whom it keeps
 }
 
 func newEvictor(p *planner, profile *Profile) (*evictor, error) {
@@ -46,7 +45,7 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 	if !ok {
 		args = setDefaults(new(DefaultEvictorArgs)).(*DefaultEvictorArgs)
 	}
-	e := &evictor{planner: p, args: args, protected: args.protections(), replicas: map[types.UID]uint{}}
+	e := &evictor{planner: p, args: args, protected: args.protections()}
 	var err error
 	if e.priority, err = p.threshold(args.PriorityThreshold); err != nil {
 		return nil, err
@@ -69,13 +68,22 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 		}
 	}
 	if args.MinReplicas > 1 {
-		for _, pod := range p.cluster.Pods() {
-			for _, owner := range pod.OwnerReferences {
-				e.replicas[owner.UID]++
-			}
-		}
+		p.countReplicas()
 	}
 	return e, nil
+}
+
+// countReplicas counts the pods of each owner, once for all evictors.
+func (p *planner) countReplicas() {
+	if p.replicas != nil {
+		return
+	}
+	p.replicas = map[types.UID]uint{}
+	for _, pod := range p.cluster.Pods() {
+		for _, owner := range pod.OwnerReferences {
+			p.replicas[owner.UID]++
+		}
+	}
 }
 
 // threshold is the priority that protects. A class that the snapshot does not hold is an error, as it is for the API server.

@@ -129,6 +129,16 @@ func TestAPodOfANamespaceThatIsNotKnownStays(t *testing.T) {
 	}
 }
 
+// A pod that has failed is not made again: once it has gone its owner has one less. The oracle found it: seed 7125, o0-3.
+func TestWhatIsNotMadeAgainIsNoReplica(t *testing.T) {
+	often := func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 200}} }
+	p := plan{strategy: TooManyRestarts, args: &TooManyRestartsArgs{PodRestartThreshold: 100}, evictor: &DefaultEvictorArgs{MinReplicas: 3},
+		nodes: two(), pods: some(pod("a", "n1", often), pod("b", "n1", often, phase(v1.PodFailed)), pod("c", "n2", often))}
+	if r := p.run(t); !slices.Equal(names(r), []string{"a", "b"}) || !strings.Contains(why(r, "c"), "2 pods, fewer than minReplicas 3") {
+		t.Errorf("%v %v", names(r), r.Skipped)
+	}
+}
+
 func TestLimitCases(t *testing.T) {
 	for id, c := range map[string]struct {
 		limits limits

@@ -30,6 +30,7 @@ type planner struct {
 	perNode      map[string]uint
 	perNamespace map[string]uint
 	perOwner     map[types.UID]time.Time // the last eviction of one of its pods
+	replicas     map[types.UID]uint      // pods by owner, those of the plan included; nil: no evictor asks for them
 	capped       bool                    // a limit or a pause has kept a pod: there may be more to do later
 
 	before map[string]Load // of what the plan begins with

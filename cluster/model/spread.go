@@ -30,12 +30,12 @@ type Constraint struct {
 }
 
 // constraint reads one of a pod. Defaults are the API's: nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
-func constraint(p *Pod, in *v1.TopologySpreadConstraint) *Constraint {
+func constraint(p *v1.Pod, required nodeaffinity.RequiredNodeAffinity, in *v1.TopologySpreadConstraint) *Constraint {
 	selector := withKeys(selectorOf(in.LabelSelector), p.Labels, in.MatchLabelKeys, true)
 	c := &Constraint{
 		Key: in.TopologyKey, MaxSkew: int(in.MaxSkew), Hard: in.WhenUnsatisfiable != v1.ScheduleAnyway,
 		Selector: selector, pick: pickBy(selector),
-		required: p.required, tolerations: p.Spec.Tolerations,
+		required: required, tolerations: p.Spec.Tolerations,
 		affinity: in.NodeAffinityPolicy == nil || *in.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
 		taints:   in.NodeTaintsPolicy != nil && *in.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
 	}

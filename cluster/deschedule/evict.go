@@ -36,6 +36,8 @@ type wish struct {
 	// takes the successor helps, the pod stays, and undone is why.
 	helps  func(to *model.Node) bool
 	undone string
+	// tell fills in reason and against where that takes long: only of a pod that goes; nil: they are there.
+	tell func(*wish)
 }
 
 // mostAgainst is how many nodes or domains an eviction is told to have been weighed against: of thousands nobody reads all.
@@ -61,8 +63,10 @@ func (r *run) evict(w *wish) outcome {
 		r.back(pod)
 		return kept
 	}
-	if by, ok := r.planner.kept[pod.Key()]; ok {
-		return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
+	if len(r.planner.kept) > 0 {
+		if by, ok := r.planner.kept[pod.Key()]; ok {
+			return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
+		}
 	}
 	var to *model.Node
 	if w.helps != nil {
@@ -78,6 +82,9 @@ func (r *run) evict(w *wish) outcome {
 	}
 	if refused := r.budgets.Spend(pod.Pod); refused != "" {
 		return r.skip(pod, "%s", refused)
+	}
+	if w.tell != nil {
+		w.tell(w)
 	}
 	r.count(pod)
 	if w.helps == nil {
@@ -117,8 +124,8 @@ func (r *run) back(successor *model.Pod) {
 
 // skip notes the first rule that kept a pod.
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
-	if _, ok := r.skipped[pod.Key()]; !ok {
-		r.skipped[pod.Key()] = fmt.Sprintf(format, args...)
+	if _, ok := r.skipped[pod]; !ok {
+		r.skipped[pod] = fmt.Sprintf(format, args...)
 	}
 	return kept
 }

@@ -89,7 +89,7 @@ func judge(t *testing.T, args *DefaultEvictorArgs, nodes []*v1.Node, pods []*v1.
 		s.Claims = append(s.Claims, &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Spec: v1.PersistentVolumeClaimSpec{StorageClassName: class}})
 	}
-	p, err := newPlanner(c.policy(t), s, t0, nil)
+	p, err := newPlanner(c.policy(t), s, t0, nil, model.NewTemplates())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package deschedule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -38,7 +39,7 @@ type planner struct {
 	ended map[*run]map[string]uint // evictions of a run by node
 
 	evictions []Eviction
-	skipped   map[string]string // by the key of a pod
+	skipped   map[*model.Pod]string
 	stopped   []Stop
 	kept      map[string]string // pods that are not evicted because that would go on for ever, with the strategy that would go on
 	again     bool              // one was added to kept: the plan is made anew
@@ -77,7 +78,7 @@ func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
 
 // Watched is Plan for somebody who wants to know when strategies begin and end.
 func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, error) {
-	p, err := settle(policy, s, now, lookAhead, &work{watch: watch})
+	p, err := settle(policy, s, now, lookAhead, &work{watch: watch, templates: model.NewTemplates()})
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +87,9 @@ func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, 
 
 // work is what the plans that one is settled from have in common.
 type work struct {
-	plans int // that were made
-	watch Watch
+	plans     int // that were made
+	watch     Watch
+	templates *model.Templates
 }
 
 // settle makes plans until one is stable: planning again on what it leads to gives nothing. What would evict a successor keeps the pod that
@@ -95,7 +97,7 @@ type work struct {
 func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, w *work) (*planner, error) {
 	kept := map[string]string{}
 	for {
-		p, err := newPlanner(policy, s, now, kept)
+		p, err := newPlanner(policy, s, now, kept, w.templates)
 		if err != nil {
 			return nil, err
 		}
@@ -143,10 +145,10 @@ func (p *planner) add(next *planner) {
 	p.cluster, p.budgets, p.use = next.cluster, next.budgets, next.use
 }
 
-func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string) (*planner, error) {
+func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string, templates *model.Templates) (*planner, error) {
 	p := &planner{
-		policy: policy, now: now, input: s, cluster: model.New(&s.Objects), perNode: map[string]uint{}, perNamespace: map[string]uint{},
-		perOwner: map[types.UID]time.Time{}, skipped: map[string]string{}, kept: kept, successors: map[string]string{},
+		policy: policy, now: now, input: s, cluster: model.NewOf(&s.Objects, templates), perNode: map[string]uint{}, perNamespace: map[string]uint{},
+		perOwner: map[types.UID]time.Time{}, skipped: map[*model.Pod]string{}, kept: kept, successors: map[string]string{},
 		looked: map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
 	}
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
@@ -266,15 +268,21 @@ func (r *run) stop(format string, args ...any) {
 // result of a plan.
 func (p *planner) result() *Result {
 	out := &Result{Evictions: p.evictions, Stopped: p.settled(), Leads: p.leads()}
-	for _, e := range p.evictions {
-		delete(p.skipped, e.Namespace+"/"+e.Name)
+	skipped := map[string]string{}
+	for pod, why := range p.skipped {
+		if _, named := skipped[pod.Key()]; !named || pod.Replaces == nil { // a successor may have the name of another one
+			skipped[pod.Key()] = why
+		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(p.skipped)) {
+	for i := range p.evictions {
+		delete(skipped, p.evictions[i].Namespace+"/"+p.evictions[i].Name)
+	}
+	for key, why := range skipped {
 		namespace, name, _ := strings.Cut(key, "/")
-		out.Skipped = append(out.Skipped, Skip{namespace, name, p.skipped[key]})
+		out.Skipped = append(out.Skipped, Skip{namespace, name, why})
 	}
 	slices.SortFunc(out.Skipped, func(a, b Skip) int {
-		return strings.Compare(a.Namespace+"\x00"+a.Name, b.Namespace+"\x00"+b.Name)
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	out.Before, out.After = p.before, loads(p.cluster, p.named())
 	return out

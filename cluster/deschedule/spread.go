@@ -119,13 +119,12 @@ func (s *spreading) candidates(domain string) (out []*model.Pod) {
 }
 
 func (s *spreading) wish(p *model.Pod, domain string, domains map[string]int, least int) *wish {
-	w := &wish{
-		pod: p,
-		reason: fmt.Sprintf("%s=%s has %d pods of its spread constraint, the least is %d, maxSkew %d", s.k.Key, domain, domains[domain], least,
-			s.k.MaxSkew),
-	}
-	names := slices.Sorted(maps.Keys(domains))
-	w.weigh(len(names), func(i int) string { return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i], domains[names[i]]) })
+	w := &wish{pod: p, tell: func(w *wish) {
+		w.reason = fmt.Sprintf("%s=%s has %d pods of its spread constraint, the least is %d, maxSkew %d", s.k.Key, domain, domains[domain], least,
+			s.k.MaxSkew)
+		names := slices.Sorted(maps.Keys(domains))
+		w.weigh(len(names), func(i int) string { return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i], domains[names[i]]) })
+	}}
 	if s.fit {
 		w.helps = func(to *model.Node) bool {
 			at, ok := s.k.Domain(to)

@@ -17,6 +17,8 @@ type group struct {
 	key    sameness
 	byNode map[*model.Node][]*model.Pod
 	count  int
+	here   map[*model.Node]int // of all, whatever the evictor says last, on the nodes that are looked at
+	as     int                 // of so many changes of the cluster
 }
 
 // sameness is the same for pods of one namespace with the same owners and images: the first of each, sorted, and the others.
@@ -26,6 +28,7 @@ type sameness struct{ namespace, kind, owner, image, others string }
 func duplicates(r *run, args any) {
 	a := args.(*RemoveDuplicatesArgs)
 	alike := map[sameness][]*model.Pod{} // node by node
+	as := r.cluster.Changes()
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
 			if p.Ended || len(p.OwnerReferences) == 0 || !a.Namespaces.match(p.Namespace) || ownerKind(p, a.ExcludeOwnerKinds) ||
@@ -39,7 +42,7 @@ func duplicates(r *run, args any) {
 	var groups []*group
 	for key, pods := range alike {
 		if company(pods) { // only of these the evictor is asked what it is asked last, which takes long
-			groups = append(groups, r.group(key, pods))
+			groups = append(groups, r.group(key, pods, as))
 		}
 	}
 	slices.SortFunc(groups, func(a, b *group) int { return a.key.compare(b.key) })
@@ -60,9 +63,10 @@ func company(pods []*model.Pod) bool {
 	return false
 }
 
-func (r *run) group(key sameness, pods []*model.Pod) *group {
-	g := &group{key: key, byNode: map[*model.Node][]*model.Pod{}}
+func (r *run) group(key sameness, pods []*model.Pod, as int) *group {
+	g := &group{key: key, byNode: map[*model.Node][]*model.Pod{}, here: map[*model.Node]int{}, as: as}
 	for _, p := range pods {
+		g.here[p.Node]++
 		if r.evictor.late(p) == "" {
 			g.byNode[p.Node] = append(g.byNode[p.Node], p)
 			g.count++
@@ -103,6 +107,9 @@ func (r *run) thin(g *group) outcome {
 	}
 	share := (g.count + targets - 1) / targets
 	here := func(n *model.Node) (count int) {
+		if r.looked[n] && !n.ChangedSince(g.as) {
+			return g.here[n]
+		}
 		for _, p := range n.Pods {
 			if !p.Ended && samenessOf(p) == g.key && r.evictor.keeps(p) == "" {
 				count++

@@ -58,15 +58,15 @@ func (r *run) evict(w *wish) outcome {
 	pod := w.pod
 	if pod.Replaces != nil {
 		// The successor of one that was evicted would be evicted in its turn, and so would the next.
-		r.planner.kept[pod.Replaces.Key()] = r.strategy
+		r.keep(pod.Replaces.Key(), r.strategy)
 		r.again = true
 		r.back(pod)
 		return kept
 	}
-	if len(r.planner.kept) > 0 {
-		if by, ok := r.planner.kept[pod.Key()]; ok {
-			return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
-		}
+	key := pod.Key()
+	r.wishes(key)
+	if by, ok := r.planner.kept[key]; ok {
+		return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
 	}
 	var to *model.Node
 	if w.helps != nil {
@@ -126,6 +126,7 @@ func (r *run) back(successor *model.Pod) {
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
 	if _, ok := r.skipped[pod]; !ok {
 		r.skipped[pod] = fmt.Sprintf(format, args...)
+		r.planner.noted = append(r.planner.noted, pod)
 	}
 	return kept
 }
@@ -162,10 +163,16 @@ func (r *run) count(pod *model.Pod) {
 	r.total++
 	r.perNode[pod.Node.Name]++
 	r.perNamespace[pod.Namespace]++
+	m := made{run: r, node: pod.Node.Name, namespace: pod.Namespace}
 	for _, owner := range pod.OwnerReferences {
+		at, known := r.perOwner[owner.UID]
+		m.owners = append(m.owners, pause{owner.UID, at, known})
 		r.perOwner[owner.UID] = r.now
 	}
+	r.planner.made = append(r.planner.made, m)
 }
+
+func successorOf(name string) string { return name + "-next" }
 
 // successor is the pod that its owner makes in the place of one that is evicted; nil: nobody does. A pod without an owner is not made
 // again, and one that has ended has been already.
@@ -174,7 +181,7 @@ func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
 		return nil
 	}
 	made := *pod.Pod
-	made.Name += "-next"
+	made.Name = successorOf(made.Name)
 	if made.UID != "" {
 		made.UID += types.UID("-next")
 	}

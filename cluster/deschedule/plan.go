@@ -44,6 +44,8 @@ type planner struct {
 	kept      map[string]string // pods that are not evicted because that would go on for ever, with the strategy that would go on
 	again     bool              // one was added to kept: the plan is made anew
 
+	rewinder
+
 	successors map[string]string // pods that were made in the plan, with those of the snapshot that they stand for
 
 	watch Watch // nil: nobody wants to know
@@ -96,12 +98,15 @@ type work struct {
 // it is of, and the plan is made anew; what else there is to do by then is added to the plan.
 func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, w *work) (*planner, error) {
 	kept := map[string]string{}
+	var p *planner
 	for {
-		p, err := newPlanner(policy, s, now, kept, w.templates)
-		if err != nil {
-			return nil, err
+		if p == nil || !p.rewind() {
+			var err error
+			if p, err = newPlanner(policy, s, now, kept, w.templates); err != nil {
+				return nil, err
+			}
+			p.watch = w.watch
 		}
-		p.watch = w.watch
 		p.passes()
 		if w.plans++; w.plans >= mostPlans {
 			return p, nil
@@ -128,7 +133,7 @@ func (p *planner) undone(next *planner) (undone bool) {
 	for i := range next.evictions {
 		e := &next.evictions[i]
 		if of, ok := p.successors[e.Namespace+"/"+e.Name]; ok {
-			p.kept[of] = e.Strategy
+			p.keep(of, e.Strategy)
 			undone = true
 		}
 	}
@@ -147,8 +152,8 @@ func (p *planner) add(next *planner) {
 
 func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string, templates *model.Templates) (*planner, error) {
 	p := &planner{
-		policy: policy, now: now, input: s, cluster: model.NewOf(&s.Objects, templates), perNode: map[string]uint{}, perNamespace: map[string]uint{},
-		perOwner: map[types.UID]time.Time{}, skipped: map[*model.Pod]string{}, kept: kept, successors: map[string]string{},
+		policy: policy, now: now, input: s, cluster: model.New(&s.Objects, templates), perNode: map[string]uint{}, perNamespace: map[string]uint{},
+		perOwner: map[types.UID]time.Time{}, skipped: map[*model.Pod]string{}, kept: kept, rewinder: rewinder{wished: map[string]int{}}, successors: map[string]string{},
 		looked: map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
 	}
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
@@ -224,9 +229,13 @@ func (p *planner) passes() {
 		r.protect()
 	}
 	for {
-		before := len(p.evictions)
-		for _, r := range p.runs {
-			r.once()
+		before, from := len(p.evictions), 0
+		if m := p.resumed; m != nil {
+			before, from, p.resumed = m.pass, m.run, nil
+		}
+		for i := from; i < len(p.runs); i++ {
+			p.mark(before, i)
+			p.runs[i].once()
 		}
 		if len(p.evictions) == before || p.again {
 			return

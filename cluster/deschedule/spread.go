@@ -17,13 +17,17 @@ func topologySpread(r *run, args any) {
 	a := args.(*SpreadArgs)
 	wanted := a.filter()
 	spaces := map[string][]*model.Constraint{}
-	seen := map[string]bool{}
+	seen, read := map[string]bool{}, map[*model.Constraint]bool{}
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || !wanted(p) {
+			if len(p.Constraints()) == 0 || p.Ended || !wanted(p) { // whether it has any is the quickest to see
 				continue
 			}
 			for _, k := range p.Constraints() {
+				if read[k] {
+					continue // another pod of its owner has it
+				}
+				read[k] = true
 				if id := p.Namespace + "|" + k.Identity; a.covers(k) && !seen[id] {
 					seen[id] = true
 					spaces[p.Namespace] = append(spaces[p.Namespace], k)

@@ -33,7 +33,9 @@ type Cluster struct {
 	templates *Templates
 	index     index
 	room      room
-	domains   map[string]int // how many domains nodes make, by what a constraint says of nodes
+	moves     []move
+	changes   int
+	layouts   map[string]*layout // by what a constraint says of nodes
 }
 
 // Node is a node and the pods on it.
@@ -45,6 +47,8 @@ type Node struct {
 	requested amounts
 	running   int // pods that have not ended
 	ready     bool
+	place     int // in Cluster.Nodes
+	changed   int // Cluster.Changes after the last of the node
 	kin       int // pods of the owner that a search is about; 0 but for that time
 }
 
@@ -62,15 +66,16 @@ type Pod struct {
 // Key is namespace/name.
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// New makes a cluster of objects. Of two nodes or pods of one name the later is left out.
-func New(o *Objects) *Cluster { return NewOf(o, NewTemplates()) }
-
-// NewOf is New with templates that other clusters have, too.
-func NewOf(o *Objects, templates *Templates) *Cluster {
+// New makes a cluster of objects, with templates that other clusters may have, too; nil: with its own. Of two nodes or pods of one name the
+// later is left out.
+func New(o *Objects, templates *Templates) *Cluster {
+	if templates == nil {
+		templates = NewTemplates()
+	}
 	c := &Cluster{
 		byName: make(map[string]*Node, len(o.Nodes)), spaces: make(map[string]labels.Set, len(o.Namespaces)), pods: map[string][]*Pod{},
 		anti: map[about][]*Pod{}, claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
-		templates: templates, domains: map[string]int{},
+		templates: templates, layouts: map[string]*layout{},
 	}
 	for _, n := range o.Nodes {
 		if c.byName[n.Name] == nil {
@@ -79,6 +84,9 @@ func NewOf(o *Objects, templates *Templates) *Cluster {
 		}
 	}
 	slices.SortFunc(c.Nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	for i, n := range c.Nodes {
+		n.place = i
+	}
 	for _, ns := range o.Namespaces {
 		c.spaces[ns.Name] = ns.Labels
 	}
@@ -117,7 +125,7 @@ func (c *Cluster) fill(in []*v1.Pod) {
 		}
 	}
 	for i := range pods {
-		c.Put(&pods[i], pods[i].Node)
+		c.put(&pods[i], pods[i].Node)
 	}
 }
 
@@ -174,29 +182,47 @@ func (c *Cluster) Pods() (out []*Pod) {
 
 // Put puts a pod on a node; nil: it waits for one.
 func (c *Cluster) Put(p *Pod, n *Node) {
+	c.moves = append(c.moves, move{pod: p, was: p.Node, to: n, put: true})
+	c.put(p, n)
+}
+
+func (c *Cluster) put(p *Pod, n *Node) {
 	c.pods[p.Namespace] = append(c.pods[p.Namespace], p)
 	c.index.put(p)
-	for _, what := range p.repels {
-		c.anti[what] = append(c.anti[what], p)
-	}
+	c.repel(p)
 	p.Node = n
 	if n != nil {
 		n.Pods = append(n.Pods, p)
 		n.count(p, 1)
+		c.change(n)
+	}
+}
+
+func (c *Cluster) repel(p *Pod) {
+	for _, what := range p.repels {
+		c.anti[what] = append(c.anti[what], p)
+	}
+}
+
+func (c *Cluster) unrepel(p *Pod) {
+	for _, what := range p.repels {
+		c.anti[what] = without(c.anti[what], p)
 	}
 }
 
 // Remove takes a pod away for good.
 func (c *Cluster) Remove(p *Pod) {
+	m := move{pod: p, was: p.Node, onNode: -1, inSpace: slices.Index(c.pods[p.Namespace], p)}
 	if n := p.Node; n != nil {
 		n.count(p, -1)
+		m.onNode = slices.Index(n.Pods, p)
 		n.Pods = without(n.Pods, p)
+		c.change(n)
 	}
+	c.moves = append(c.moves, m)
 	c.pods[p.Namespace] = without(c.pods[p.Namespace], p)
 	c.index.remove(p)
-	for _, what := range p.repels {
-		c.anti[what] = without(c.anti[what], p)
-	}
+	c.unrepel(p)
 	p.Node = nil
 }
 
@@ -206,6 +232,17 @@ func without(pods []*Pod, p *Pod) []*Pod {
 	}
 	return pods
 }
+
+func (c *Cluster) change(n *Node) {
+	c.changes++
+	n.changed = c.changes
+}
+
+// Changes is how often the pods on some node were others than before.
+func (c *Cluster) Changes() int { return c.changes }
+
+// ChangedSince reports whether the pods on a node are others than after so many changes.
+func (n *Node) ChangedSince(changes int) bool { return n.changed > changes }
 
 // Without does something while a pod is not there.
 func (c *Cluster) Without(p *Pod, do func()) {

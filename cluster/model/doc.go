@@ -8,6 +8,7 @@
 //
 //	cluster.go   Cluster, Node, Pod: who is where
 //	template.go  what pods of one owner have in common
+//	undo.go      back to who was where
 //	resources.go what is requested of what there is
 //	index.go     pods by their labels and their owners
 //	terms.go     affinity between pods

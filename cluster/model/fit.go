@@ -119,7 +119,7 @@ func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
 			s.domains[domain]++
 		}
 	}
-	if len(s.domains) == c.domainsOf(k) { // else one has none
+	if len(s.domains) == len(c.layoutOf(k).names) { // else one has none
 		s.least = k.Least(s.domains)
 	}
 	if k.Selector.Matches(labels.Set(p.Labels)) {

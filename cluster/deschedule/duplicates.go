@@ -27,12 +27,12 @@ type sameness struct{ namespace, kind, owner, image, others string }
 // duplicates evicts pods of one owner of which a node has more than its share, where another node has less.
 func duplicates(r *run, args any) {
 	a := args.(*RemoveDuplicatesArgs)
-	alike := map[sameness][]*model.Pod{} // node by node
 	as := r.cluster.Changes()
+	together, alike := r.together(), map[sameness][]*model.Pod{} // node by node
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || len(p.OwnerReferences) == 0 || !a.Namespaces.match(p.Namespace) || ownerKind(p, a.ExcludeOwnerKinds) ||
-				r.evictor.keeps(p) != "" {
+			if p.Ended || len(p.OwnerReferences) == 0 || !together[kinOf(p)] || !a.Namespaces.match(p.Namespace) ||
+				ownerKind(p, a.ExcludeOwnerKinds) || r.evictor.keeps(p) != "" {
 				continue
 			}
 			key := samenessOf(p)
@@ -51,6 +51,38 @@ func duplicates(r *run, args any) {
 			return
 		}
 	}
+}
+
+// kin is the first owner of a pod, by kind and name.
+type kin struct{ namespace, kind, name string }
+
+func kinOf(p *model.Pod) kin {
+	first := &p.OwnerReferences[0]
+	for i := range p.OwnerReferences {
+		if o := &p.OwnerReferences[i]; cmp.Or(strings.Compare(o.Kind, first.Kind), strings.Compare(o.Name, first.Name)) < 0 {
+			first = o
+		}
+	}
+	return kin{p.Namespace, first.Kind, first.Name}
+}
+
+// together are those of whom two are on one node: of others, which are most, there is nothing more to know.
+func (r *run) together() map[kin]bool {
+	out, here := map[kin]bool{}, map[kin]bool{}
+	for _, n := range r.nodes {
+		clear(here)
+		for _, p := range n.Pods {
+			if p.Ended || len(p.OwnerReferences) == 0 {
+				continue
+			}
+			k := kinOf(p)
+			if here[k] {
+				out[k] = true
+			}
+			here[k] = true
+		}
+	}
+	return out
 }
 
 // company reports whether two of some pods, which are listed node by node, are on the same node.
@@ -144,7 +176,7 @@ func (r *run) thin(g *group) outcome {
 
 // targets is how many nodes there are for the pods of a group that have company on theirs. A pod that only one node is for has no choice.
 func (r *run) targets(g *group) int {
-	found := map[*model.Node]bool{}
+	found, fit := make([]bool, len(r.nodes)), make([]int, 0, len(r.nodes))
 	asked := map[string]bool{}
 	for _, n := range r.nodes {
 		if len(g.byNode[n]) < 2 {
@@ -156,20 +188,26 @@ func (r *run) targets(g *group) int {
 				continue
 			}
 			asked[terms] = true
-			var fit []*model.Node
-			for _, to := range r.nodes {
+			fit = fit[:0]
+			for i, to := range r.nodes {
 				if p.Belongs(to) && model.Untolerated(to.Node, p.Spec.Tolerations, model.Keeps) == nil {
-					fit = append(fit, to)
+					fit = append(fit, i)
 				}
 			}
 			if len(fit) > 1 {
-				for _, to := range fit {
-					found[to] = true
+				for _, i := range fit {
+					found[i] = true
 				}
 			}
 		}
 	}
-	return len(found)
+	count := 0
+	for _, is := range found {
+		if is {
+			count++
+		}
+	}
+	return count
 }
 
 // placement is the same for pods of which the same nodes are asked.

@@ -60,6 +60,7 @@ type Pod struct {
 	Replaces *Pod
 	Ended    bool // Succeeded or Failed: it takes no room
 
+	requests *amounts
 	*template
 }
 
@@ -102,7 +103,13 @@ func New(o *Objects, templates *Templates) *Cluster {
 
 // fill puts pods on their nodes, by namespace and name. Lists are made as long as they will be, next to each other.
 func (c *Cluster) fill(in []*v1.Pod) {
-	spaces := map[string][]*v1.Pod{}
+	spaces, count := map[string][]*v1.Pod{}, map[string]int{}
+	for _, p := range in {
+		count[p.Namespace]++
+	}
+	for namespace, n := range count {
+		spaces[namespace] = make([]*v1.Pod, 0, n)
+	}
 	for _, p := range in {
 		spaces[p.Namespace] = append(spaces[p.Namespace], p)
 	}
@@ -140,7 +147,8 @@ func (c *Cluster) Pod(p *v1.Pod) *Pod {
 }
 
 func (c *Cluster) pod(p *v1.Pod) Pod {
-	return Pod{Pod: p, Ended: p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed, template: c.templates.of(p)}
+	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	return Pod{Pod: p, Ended: ended, requests: c.templates.requested(p), template: c.templates.of(p)}
 }
 
 // Find is the node of a name; nil: there is none.
@@ -264,7 +272,7 @@ func (n *Node) count(p *Pod, sign int64) {
 		return
 	}
 	n.running += int(sign)
-	for _, a := range p.requests {
+	for _, a := range *p.requests {
 		n.requested.add(a.Name, sign*a.Value)
 	}
 }

@@ -305,7 +305,4 @@ func Untolerated(n *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint)
 }
 
 // Belongs reports whether a node is one of those that a pod's node selector and required affinity leave in.
-func (p *Pod) Belongs(n *Node) bool {
-	match, err := p.required.Match(n.Node)
-	return err == nil && match
-}
+func (p *Pod) Belongs(n *Node) bool { return p.has(n) }

@@ -40,7 +40,7 @@ type index struct {
 	owners map[string]map[types.UID][]*Pod         // by namespace, UID
 }
 
-// selected are the pods of a namespace that a selector may match, in the order in which they came.
+// selected are the pods of a namespace that a selector may match, in no order.
 func (c *Cluster) selected(namespace string, s *pick) []*Pod {
 	if s.label == "" {
 		return c.pods[namespace]

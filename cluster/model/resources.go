@@ -113,7 +113,7 @@ func (n *Node) lacks(p *Pod) v1.ResourceName {
 	if most, ok := n.Allocatable(v1.ResourcePods); ok && int64(n.running)+1 > most {
 		return v1.ResourcePods
 	}
-	for _, a := range p.requests {
+	for _, a := range *p.requests {
 		if there, _ := n.Allocatable(a.Name); n.Requested(a.Name)+a.Value > there {
 			return a.Name
 		}

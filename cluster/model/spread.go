@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // Constraint is a topology spread constraint of a pod.
@@ -20,20 +19,20 @@ type Constraint struct {
 	Selector   labels.Selector
 
 	pick        pick
-	nodes       string // what it says of nodes: the same for constraints of which the same nodes count, and make the same domains
-	required    nodeaffinity.RequiredNodeAffinity
-	affinity    bool // nodes that the pod's affinity leaves out do not count
-	taints      bool // nodes whose taints the pod does not tolerate do not count
+	nodes       string    // what it says of nodes: the same for constraints of which the same nodes count, and make the same domains
+	of          *template // of whose pods it is
+	affinity    bool      // nodes that the pod's affinity leaves out do not count
+	taints      bool      // nodes whose taints the pod does not tolerate do not count
 	tolerations []v1.Toleration
 }
 
 // constraint reads one of a pod. Defaults are the API's: nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
-func constraint(p *v1.Pod, required nodeaffinity.RequiredNodeAffinity, in *v1.TopologySpreadConstraint) *Constraint {
+func constraint(p *v1.Pod, of *template, in *v1.TopologySpreadConstraint) *Constraint {
 	selector := withKeys(selectorOf(in.LabelSelector), p.Labels, in.MatchLabelKeys, true)
 	c := &Constraint{
 		Key: in.TopologyKey, MaxSkew: int(in.MaxSkew), Hard: in.WhenUnsatisfiable != v1.ScheduleAnyway,
 		Selector: selector, pick: pickBy(selector),
-		required: required, tolerations: p.Spec.Tolerations,
+		of: of, tolerations: p.Spec.Tolerations,
 		affinity: in.NodeAffinityPolicy == nil || *in.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
 		taints:   in.NodeTaintsPolicy != nil && *in.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
 	}
@@ -65,10 +64,8 @@ func (k *Constraint) Domain(n *Node) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	if k.affinity {
-		if match, err := k.required.Match(n.Node); err != nil || !match {
-			return "", false
-		}
+	if k.affinity && !k.of.has(n) {
+		return "", false
 	}
 	if k.taints && untolerated(n.Node, k.tolerations) != nil {
 		return "", false

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/binary"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,11 +11,12 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// template is what a scheduler asks about a pod. Pods of one owner are made of the same, so it is read of one of them and kept once.
+// template is what a scheduler asks about a pod, beside what it requests. Pods of one owner are made of the same, so it is read of one of them and kept once.
 type template struct {
 	of        *v1.Pod // that it was read of
-	requests  amounts
 	required  nodeaffinity.RequiredNodeAffinity
+	leaves    bool                                   // required may leave out nodes
+	known, in []uint64                               // by Node.place, a bit each: whether it was asked about a node, and has it in
 	preferred *nodeaffinity.PreferredSchedulingTerms // nil: it prefers none
 	anti      []term
 	repels    []about // what anti is about, each once
@@ -22,29 +24,52 @@ type template struct {
 	spread    []*Constraint
 }
 
-// Templates are those that were read. Nothing of them changes, so that clusters may share them.
+// Templates are those that were read. Clusters of the same nodes may share them.
 type Templates struct {
-	byOwner map[types.UID]*template // of the first pod of each owner
-	buffer  amounts
+	byOwner  map[types.UID]*template // of the first pod of each owner
+	requests map[string]*amounts     // of which there are few in a cluster, by their text
+	nothing  template                // of those that ask nothing
+	buffer   amounts
+	text     []byte
 }
 
 // NewTemplates makes some of which none was read.
-func NewTemplates() *Templates { return &Templates{byOwner: map[types.UID]*template{}} }
+func NewTemplates() *Templates {
+	return &Templates{byOwner: map[types.UID]*template{}, requests: map[string]*amounts{}}
+}
+
+// requested is what a pod requests.
+func (t *Templates) requested(p *v1.Pod) *amounts {
+	t.buffer, t.text = requests(t.buffer[:0], p), t.text[:0]
+	for i := range t.buffer {
+		a := &t.buffer[i]
+		t.text = append(binary.LittleEndian.AppendUint64(t.text, uint64(a.Value)), a.Name...)
+		t.text = append(t.text, 0)
+	}
+	known := t.requests[string(t.text)]
+	if known == nil {
+		made := slices.Clone(t.buffer)
+		known = &made
+		t.requests[string(t.text)] = known
+	}
+	return known
+}
 
 // of is the template of a pod.
 func (t *Templates) of(p *v1.Pod) *template {
+	if asksNothing(&p.Spec) {
+		return &t.nothing
+	}
 	var known *template
 	owner := types.UID("")
 	if len(p.OwnerReferences) > 0 {
 		owner = p.OwnerReferences[0].UID
 		known = t.byOwner[owner]
 	}
-	t.buffer = requests(t.buffer[:0], p)
-	if known != nil && slices.Equal(known.requests, t.buffer) && alike(known.of, p) {
+	if known != nil && alike(known.of, p) {
 		return known
 	}
 	made := readTemplate(p)
-	made.requests = slices.Clone(t.buffer)
 	if known == nil && owner != "" {
 		t.byOwner[owner] = made
 	}
@@ -54,9 +79,6 @@ func (t *Templates) of(p *v1.Pod) *template {
 // alike reports whether two pods ask the same of nodes and of other pods.
 func alike(a, b *v1.Pod) bool {
 	x, y := &a.Spec, &b.Spec
-	if asksNothing(x) && asksNothing(y) {
-		return true
-	}
 	return a.Namespace == b.Namespace && maps.Equal(x.NodeSelector, y.NodeSelector) && reflect.DeepEqual(x.Tolerations, y.Tolerations) &&
 		reflect.DeepEqual(x.Affinity, y.Affinity) && reflect.DeepEqual(x.TopologySpreadConstraints, y.TopologySpreadConstraints) &&
 		(!byLabels(x) || maps.Equal(a.Labels, b.Labels))
@@ -79,14 +101,10 @@ func byLabels(s *v1.PodSpec) bool {
 	return slices.ContainsFunc(s.TopologySpreadConstraints, func(k v1.TopologySpreadConstraint) bool { return len(k.MatchLabelKeys) > 0 })
 }
 
-// readTemplate reads all but what is requested.
 func readTemplate(p *v1.Pod) *template {
-	t := &template{of: p}
-	if asksNothing(&p.Spec) {
-		return t
-	}
-	t.required = nodeaffinity.GetRequiredNodeAffinity(p)
+	t := &template{of: p, required: nodeaffinity.GetRequiredNodeAffinity(p), leaves: len(p.Spec.NodeSelector) > 0}
 	if a := p.Spec.Affinity; a != nil {
+		t.leaves = t.leaves || a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 		if n := a.NodeAffinity; n != nil && len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 			// One that cannot be read prefers none.
 			t.preferred, _ = nodeaffinity.NewPreferredSchedulingTerms(n.PreferredDuringSchedulingIgnoredDuringExecution)
@@ -100,7 +118,25 @@ func readTemplate(p *v1.Pod) *template {
 		}
 	}
 	for i := range p.Spec.TopologySpreadConstraints {
-		t.spread = append(t.spread, constraint(p, t.required, &p.Spec.TopologySpreadConstraints[i]))
+		t.spread = append(t.spread, constraint(p, t, &p.Spec.TopologySpreadConstraints[i]))
 	}
 	return t
+}
+
+// has reports whether a node is one of those that required leaves in. To ask it takes long, and is done once.
+func (t *template) has(n *Node) bool {
+	if !t.leaves {
+		return true
+	}
+	word, bit := n.place/64, uint64(1)<<(n.place%64)
+	if word >= len(t.known) {
+		t.known, t.in = append(t.known, make([]uint64, word+1-len(t.known))...), append(t.in, make([]uint64, word+1-len(t.in))...)
+	}
+	if t.known[word]&bit == 0 {
+		t.known[word] |= bit
+		if match, err := t.required.Match(n.Node); err == nil && match {
+			t.in[word] |= bit
+		}
+	}
+	return t.in[word]&bit != 0
 }

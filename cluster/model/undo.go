@@ -14,11 +14,8 @@ type move struct {
 // Moves is how often pods were put somewhere or taken away since the cluster was made.
 func (c *Cluster) Moves() int { return len(c.moves) }
 
-// Undo has all be where it was after so many moves, in the same order.
+// Undo has all be where it was after so many moves, in the same order on nodes and in namespaces.
 func (c *Cluster) Undo(moves int) {
-	if len(c.moves) == moves {
-		return
-	}
 	for len(c.moves) > moves {
 		m := &c.moves[len(c.moves)-1]
 		if m.put {
@@ -28,13 +25,13 @@ func (c *Cluster) Undo(moves int) {
 		}
 		c.moves = c.moves[:len(c.moves)-1]
 	}
-	c.index = index{} // it is made again, in the order of the namespaces' lists
 }
 
 // unput takes a pod from the ends of lists: whoever came later has gone by now.
 func (c *Cluster) unput(m *move) {
 	p := m.pod
 	c.pods[p.Namespace] = c.pods[p.Namespace][:len(c.pods[p.Namespace])-1]
+	c.index.remove(p)
 	c.unrepel(p)
 	if n := m.to; n != nil {
 		n.count(p, -1)
@@ -48,6 +45,7 @@ func (c *Cluster) unremove(m *move) {
 	p := m.pod
 	if m.inSpace >= 0 {
 		c.pods[p.Namespace] = slices.Insert(c.pods[p.Namespace], m.inSpace, p)
+		c.index.put(p)
 		c.repel(p)
 	}
 	p.Node = m.was

@@ -31,7 +31,7 @@ func duplicates(r *run, args any) {
 	together, alike := r.together(), map[sameness][]*model.Pod{} // node by node
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || len(p.OwnerReferences) == 0 || !together[kinOf(p)] || !a.Namespaces.match(p.Namespace) ||
+			if p.Ended || p.Kin == 0 || !together[p.Kin] || !a.Namespaces.match(p.Namespace) ||
 				ownerKind(p, a.ExcludeOwnerKinds) || r.evictor.keeps(p) != "" {
 				continue
 			}
@@ -53,33 +53,16 @@ func duplicates(r *run, args any) {
 	}
 }
 
-// kin is the first owner of a pod, by kind and name.
-type kin struct{ namespace, kind, name string }
-
-func kinOf(p *model.Pod) kin {
-	first := &p.OwnerReferences[0]
-	for i := range p.OwnerReferences {
-		if o := &p.OwnerReferences[i]; cmp.Or(strings.Compare(o.Kind, first.Kind), strings.Compare(o.Name, first.Name)) < 0 {
-			first = o
-		}
-	}
-	return kin{p.Namespace, first.Kind, first.Name}
-}
-
-// together are those of whom two are on one node: of others, which are most, there is nothing more to know.
-func (r *run) together() map[kin]bool {
-	out, here := map[kin]bool{}, map[kin]bool{}
-	for _, n := range r.nodes {
-		clear(here)
+// together are those of whom two are on one node, by Kin: of others, which are most, there is nothing more to know.
+func (r *run) together() []bool {
+	out, last := make([]bool, r.cluster.Kins()+1), make([]int32, r.cluster.Kins()+1) // the last node where there is one
+	for i, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || len(p.OwnerReferences) == 0 {
+			if p.Ended || p.Kin == 0 {
 				continue
 			}
-			k := kinOf(p)
-			if here[k] {
-				out[k] = true
-			}
-			here[k] = true
+			out[p.Kin] = out[p.Kin] || last[p.Kin] == int32(i+1)
+			last[p.Kin] = int32(i + 1)
 		}
 	}
 	return out

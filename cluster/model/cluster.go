@@ -59,6 +59,8 @@ type Pod struct {
 	// Replaces is the pod of the snapshot in whose place this one was made in a plan; nil: this one is in the snapshot.
 	Replaces *Pod
 	Ended    bool // Succeeded or Failed: it takes no room
+	// Kin is the same for pods of a namespace whose first owner by kind and name is the same, and from 1 to Kins; 0: it has none.
+	Kin int32
 
 	requests *amounts
 	*template
@@ -148,8 +150,11 @@ func (c *Cluster) Pod(p *v1.Pod) *Pod {
 
 func (c *Cluster) pod(p *v1.Pod) Pod {
 	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
-	return Pod{Pod: p, Ended: ended, requests: c.templates.requested(p), template: c.templates.of(p)}
+	return Pod{Pod: p, Ended: ended, Kin: c.templates.kin(p), requests: c.templates.requested(p), template: c.templates.of(p)}
 }
+
+// Kins is how many there are.
+func (c *Cluster) Kins() int { return len(c.templates.kins) }
 
 // Find is the node of a name; nil: there is none.
 func (c *Cluster) Find(name string) *Node { return c.byName[name] }

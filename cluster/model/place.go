@@ -126,6 +126,14 @@ func (c *Cluster) scores(p *Pod, nodes []*Node, packing Packing) []float64 {
 type room struct {
 	fit                             []*Node
 	taints, affinity, crowd, scores []float64
+	nodes                           []bool
+}
+
+// asked is false for each node.
+func (r *room) asked(nodes int) []bool {
+	r.nodes = slices.Grow(r.nodes[:0], nodes)[:nodes]
+	clear(r.nodes)
+	return r.nodes
 }
 
 func zeroes(from *[]float64, count int) []float64 {

@@ -107,7 +107,7 @@ func (c *Cluster) layoutOf(k *Constraint) *layout {
 // not count.
 func (k *Constraint) Domains(c *Cluster, namespace string, nodes []*Node) map[string]int {
 	l := c.layoutOf(k)
-	counts, asked := make([]int, len(l.names)), make([]bool, len(c.Nodes))
+	counts, asked := make([]int, len(l.names)), c.room.asked(len(c.Nodes))
 	for i := range counts {
 		counts[i] = -1 // none of the nodes is there
 	}

@@ -1,10 +1,12 @@
 package model
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,14 +30,37 @@ type template struct {
 type Templates struct {
 	byOwner  map[types.UID]*template // of the first pod of each owner
 	requests map[string]*amounts     // of which there are few in a cluster, by their text
-	nothing  template                // of those that ask nothing
+	kins     map[kin]int32
+	nothing  template // of those that ask nothing
 	buffer   amounts
 	text     []byte
 }
 
 // NewTemplates makes some of which none was read.
 func NewTemplates() *Templates {
-	return &Templates{byOwner: map[types.UID]*template{}, requests: map[string]*amounts{}}
+	return &Templates{byOwner: map[types.UID]*template{}, requests: map[string]*amounts{}, kins: map[kin]int32{}}
+}
+
+// kin is an owner by what people call it.
+type kin struct{ namespace, kind, name string }
+
+func (t *Templates) kin(p *v1.Pod) int32 {
+	if len(p.OwnerReferences) == 0 {
+		return 0
+	}
+	first := &p.OwnerReferences[0]
+	for i := range p.OwnerReferences {
+		if o := &p.OwnerReferences[i]; cmp.Or(strings.Compare(o.Kind, first.Kind), strings.Compare(o.Name, first.Name)) < 0 {
+			first = o
+		}
+	}
+	key := kin{p.Namespace, first.Kind, first.Name}
+	number, ok := t.kins[key]
+	if !ok {
+		number = int32(len(t.kins) + 1)
+		t.kins[key] = number
+	}
+	return number
 }
 
 // requested is what a pod requests.

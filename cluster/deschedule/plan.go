@@ -152,8 +152,9 @@ func (p *planner) add(next *planner) {
 
 func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string, templates *model.Templates) (*planner, error) {
 	p := &planner{
-		policy: policy, now: now, input: s, cluster: model.New(&s.Objects, templates), perNode: map[string]uint{}, perNamespace: map[string]uint{},
-		perOwner: map[types.UID]time.Time{}, skipped: map[*model.Pod]string{}, kept: kept, rewinder: rewinder{wished: map[string]int{}}, successors: map[string]string{},
+		policy: policy, now: now, input: s, cluster: model.New(&s.Objects, templates),
+		perNode: map[string]uint{}, perNamespace: map[string]uint{}, perOwner: map[types.UID]time.Time{},
+		skipped: map[*model.Pod]string{}, kept: kept, successors: map[string]string{}, rewinder: rewinder{wished: map[string]int{}},
 		looked: map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
 	}
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)

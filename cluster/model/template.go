@@ -13,7 +13,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// template is what a scheduler asks about a pod, beside what it requests. Pods of one owner are made of the same, so it is read of one of them and kept once.
+// template is what a scheduler asks about a pod, beside what it requests. Pods of one owner are made of the same, so it is read of one of
+// them and kept once.
 type template struct {
 	of        *v1.Pod // that it was read of
 	required  nodeaffinity.RequiredNodeAffinity

@@ -36,8 +36,8 @@ type live struct {
 	flags []string
 }
 
-// gcPercent is how much garbage may lie beside the cluster's objects, in percent of them. They are most of the memory, and little more comes
-// once they are read: with Go's 100 there would be room for as much again, for nothing.
+// gcPercent is how much garbage may lie beside the cluster's objects, in percent of them. They are most of the memory, and little more
+// comes once they are read: with Go's 100 there would be room for as much again, for nothing.
 const gcPercent = 40
 
 func (l *live) add(f *pflag.FlagSet) {

@@ -13,6 +13,7 @@
 //	explain_test.go  the improvements, each with the rule that is checked
 //	oracle_test.go   the comparison
 //	scale_test.go    time and memory of both by size
+//	program_test.go  time and memory of both programs
 package descheduler
 
 import (

@@ -36,6 +36,8 @@ type wish struct {
 	// takes the successor helps, the pod stays, and undone is why.
 	helps  func(to *model.Node) bool
 	undone string
+	// tell fills in reason and against where that takes long: only of a pod that goes; nil: they are there.
+	tell func(*wish)
 }
 
 // mostAgainst is how many nodes or domains an eviction is told to have been weighed against: of thousands nobody reads all.
@@ -57,7 +59,11 @@ const forEver = "its successor would be evicted again by %s: that would go on fo
 // evict does what a strategy wishes, if no rule is against it.
 func (r *run) evict(w *wish) outcome {
 	pod := w.pod
-	if by, ok := r.planner.kept[pod.Key()]; ok {
+	key := pod.Key()
+	if pod.Replaces == nil {
+		r.wishes(key)
+	}
+	if by, ok := r.planner.kept[key]; ok {
 		return r.skip(pod, forEver, by)
 	}
 	var to *model.Node
@@ -71,7 +77,7 @@ func (r *run) evict(w *wish) outcome {
 	}
 	if pod.Replaces != nil {
 		// The successor of one that was evicted would be evicted in its turn, and so would the next.
-		r.planner.kept[pod.Replaces.Key()] = r.strategy
+		r.keep(pod.Replaces.Key(), r.strategy)
 		r.again = true
 		r.back(pod)
 		return kept
@@ -81,6 +87,9 @@ func (r *run) evict(w *wish) outcome {
 	}
 	if refused := r.budgets.Spend(pod.Pod); refused != "" {
 		return r.skip(pod, "%s", refused)
+	}
+	if w.tell != nil {
+		w.tell(w)
 	}
 	r.count(pod)
 	if w.helps == nil {
@@ -96,6 +105,7 @@ func (r *run) evict(w *wish) outcome {
 	}
 	r.cluster.Remove(pod)
 	if successor == nil && r.replicas != nil {
+		r.planner.made[len(r.planner.made)-1].gone = true
 		for _, owner := range pod.OwnerReferences {
 			r.replicas[owner.UID]--
 		}
@@ -125,8 +135,9 @@ func (r *run) back(successor *model.Pod) {
 
 // skip notes the first rule that kept a pod of the snapshot.
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
-	if _, ok := r.skipped[pod.Key()]; !ok && pod.Replaces == nil {
-		r.skipped[pod.Key()] = fmt.Sprintf(format, args...)
+	if _, ok := r.skipped[pod]; !ok && pod.Replaces == nil {
+		r.skipped[pod] = fmt.Sprintf(format, args...)
+		r.planner.noted = append(r.planner.noted, pod)
 	}
 	return kept
 }
@@ -163,10 +174,16 @@ func (r *run) count(pod *model.Pod) {
 	r.total++
 	r.perNode[pod.Node.Name]++
 	r.perNamespace[pod.Namespace]++
+	m := made{run: r, node: pod.Node.Name, namespace: pod.Namespace}
 	for _, owner := range pod.OwnerReferences {
+		at, known := r.perOwner[owner.UID]
+		m.owners = append(m.owners, pause{owner.UID, at, known})
 		r.perOwner[owner.UID] = r.now
 	}
+	r.planner.made = append(r.planner.made, m)
 }
+
+func successorOf(name string) string { return name + "-next" }
 
 // successor is the pod that its owner makes in the place of one that is evicted; nil: nobody does. A pod without an owner is not made
 // again, and one that has ended has been already.
@@ -175,7 +192,7 @@ func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
 		return nil
 	}
 	made := *pod.Pod
-	made.Name += "-next"
+	made.Name = successorOf(made.Name)
 	if made.UID != "" {
 		made.UID += types.UID("-next")
 	}

@@ -139,6 +139,11 @@ func (a *DefaultEvictorArgs) storageClasses() (out []string) {
 	return out
 }
 
+var rules = []func(*evictor, *model.Pod) string{
+	(*evictor).critical, (*evictor).bare, (*evictor).local, (*evictor).daemon, (*evictor).claims, (*evictor).budget,
+	(*evictor).resourceClaims, (*evictor).arguments,
+}
+
 // keeps says why a pod may not be evicted: the first rule; empty: it may. It is the evictor's Filter.
 func (e *evictor) keeps(p *model.Pod) string {
 	if _, pending := e.input.Pending[p.UID]; pending {
@@ -162,10 +167,8 @@ func (e *evictor) keeps(p *model.Pod) string {
 	case p.DeletionTimestamp != nil:
 		return "it is being deleted already"
 	}
-	for _, rule := range []func(*model.Pod) string{
-		e.critical, e.bare, e.local, e.daemon, e.claims, e.budget, e.resourceClaims, e.arguments,
-	} {
-		if why := rule(p); why != "" {
+	for _, rule := range rules {
+		if why := rule(e, p); why != "" {
 			return why
 		}
 	}

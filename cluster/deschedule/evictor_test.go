@@ -89,7 +89,7 @@ func judge(t *testing.T, args *DefaultEvictorArgs, nodes []*v1.Node, pods []*v1.
 		s.Claims = append(s.Claims, &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Spec: v1.PersistentVolumeClaimSpec{StorageClassName: class}})
 	}
-	p, err := newPlanner(c.policy(t), s, t0, nil)
+	p, err := newPlanner(c.policy(t), s, t0, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestSortCase(t *testing.T) {
 		pod("p11", "n1", bu), pod("p12", "n1", bu, no))
 	s := &Snapshot{}
 	s.Nodes, s.Pods = two(), pods
-	c := model.New(&s.Objects)
+	c := model.New(&s.Objects, nil)
 	var got []string
 	for _, p := range sorted(c.Nodes[0].Pods, firstToGo) {
 		got = append(got, p.Name)

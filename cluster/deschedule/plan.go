@@ -1,6 +1,7 @@
 package deschedule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -39,10 +40,12 @@ type planner struct {
 	ended map[*run]map[string]uint // evictions of a run by node
 
 	evictions []Eviction
-	skipped   map[string]string // by the key of a pod
+	skipped   map[*model.Pod]string
 	stopped   []Stop
 	kept      map[string]string // pods that are not evicted because that would go on for ever, with the strategy that would go on
 	again     bool              // one was added to kept: the plan is made anew
+
+	rewinder
 
 	successors map[string]string // pods that were made in the plan, with those of the snapshot that they stand for
 
@@ -78,7 +81,7 @@ func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
 
 // Watched is Plan for somebody who wants to know when strategies begin and end.
 func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, error) {
-	p, err := settle(policy, s, now, lookAhead, &work{watch: watch})
+	p, err := settle(policy, s, now, lookAhead, &work{watch: watch, templates: model.NewTemplates()})
 	if err != nil {
 		return nil, err
 	}
@@ -87,20 +90,24 @@ func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, 
 
 // work is what the plans that one is settled from have in common.
 type work struct {
-	plans int // that were made
-	watch Watch
+	plans     int // that were made
+	watch     Watch
+	templates *model.Templates
 }
 
 // settle makes plans until one is stable: planning again on what it leads to gives nothing. What would evict a successor keeps the pod that
 // it is of, and the plan is made anew; what else there is to do by then is added to the plan.
 func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, w *work) (*planner, error) {
 	kept := map[string]string{}
+	var p *planner
 	for {
-		p, err := newPlanner(policy, s, now, kept)
-		if err != nil {
-			return nil, err
+		if p == nil || !p.rewind() {
+			var err error
+			if p, err = newPlanner(policy, s, now, kept, w.templates); err != nil {
+				return nil, err
+			}
+			p.watch = w.watch
 		}
-		p.watch = w.watch
 		p.passes()
 		if w.plans++; w.plans >= mostPlans {
 			return p, nil
@@ -127,7 +134,7 @@ func (p *planner) undone(next *planner) (undone bool) {
 	for i := range next.evictions {
 		e := &next.evictions[i]
 		if of, ok := p.successors[e.Namespace+"/"+e.Name]; ok {
-			p.kept[of] = e.Strategy
+			p.keep(of, e.Strategy)
 			undone = true
 		}
 	}
@@ -144,10 +151,11 @@ func (p *planner) add(next *planner) {
 	p.cluster, p.budgets, p.use = next.cluster, next.budgets, next.use
 }
 
-func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string) (*planner, error) {
+func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string, templates *model.Templates) (*planner, error) {
 	p := &planner{
-		policy: policy, now: now, input: s, cluster: model.New(&s.Objects), perNode: map[string]uint{}, perNamespace: map[string]uint{},
-		perOwner: map[types.UID]time.Time{}, skipped: map[string]string{}, kept: kept, successors: map[string]string{},
+		policy: policy, now: now, input: s, cluster: model.New(&s.Objects, templates),
+		perNode: map[string]uint{}, perNamespace: map[string]uint{}, perOwner: map[types.UID]time.Time{},
+		skipped: map[*model.Pod]string{}, kept: kept, successors: map[string]string{}, rewinder: rewinder{wished: map[string]int{}},
 		looked: map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
 	}
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
@@ -223,9 +231,13 @@ func (p *planner) passes() {
 		r.protect()
 	}
 	for {
-		before := len(p.evictions)
-		for _, r := range p.runs {
-			r.once()
+		before, from := len(p.evictions), 0
+		if m := p.resumed; m != nil {
+			before, from, p.resumed = m.pass, m.run, nil
+		}
+		for i := from; i < len(p.runs); i++ {
+			p.mark(before, i)
+			p.runs[i].once()
 		}
 		if len(p.evictions) == before || p.again {
 			return
@@ -267,15 +279,21 @@ func (r *run) stop(format string, args ...any) {
 // result of a plan.
 func (p *planner) result() *Result {
 	out := &Result{Evictions: p.evictions, Stopped: p.settled(), Leads: p.leads()}
-	for _, e := range p.evictions {
-		delete(p.skipped, e.Namespace+"/"+e.Name)
+	skipped := map[string]string{}
+	for pod, why := range p.skipped {
+		if _, named := skipped[pod.Key()]; !named || pod.Replaces == nil { // a successor may have the name of another one
+			skipped[pod.Key()] = why
+		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(p.skipped)) {
+	for i := range p.evictions {
+		delete(skipped, p.evictions[i].Namespace+"/"+p.evictions[i].Name)
+	}
+	for key, why := range skipped {
 		namespace, name, _ := strings.Cut(key, "/")
-		out.Skipped = append(out.Skipped, Skip{namespace, name, p.skipped[key]})
+		out.Skipped = append(out.Skipped, Skip{namespace, name, why})
 	}
 	slices.SortFunc(out.Skipped, func(a, b Skip) int {
-		return strings.Compare(a.Namespace+"\x00"+a.Name, b.Namespace+"\x00"+b.Name)
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	out.Before, out.After = p.before, loads(p.cluster, p.named())
 	return out

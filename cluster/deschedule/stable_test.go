@@ -190,13 +190,13 @@ func sound(t *testing.T, seed int, s *Snapshot, r *Result) {
 			t.Errorf("seed %d: %s is evicted and kept", seed, skip.Name)
 		}
 	}
-	if c := model.New(&s.Objects); len(s.Budgets) > 0 {
+	if c := model.New(&s.Objects, nil); len(s.Budgets) > 0 {
 		if left := model.NewBudgets(c, s.Budgets).Left()[0].Status.DisruptionsAllowed; spent > left {
 			t.Errorf("seed %d: %d evictions of a budget of %d", seed, spent, left)
 		}
 	}
-	before := model.New(&s.Objects)
-	for _, n := range model.New(&r.Leads.Objects).Nodes {
+	before := model.New(&s.Objects, nil)
+	for _, n := range model.New(&r.Leads.Objects, nil).Nodes {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods} {
 			whole, _ := n.Allocatable(name)
 			if is := n.Requested(name); is > whole && is > before.Find(n.Name).Requested(name) {

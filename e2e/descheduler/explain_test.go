@@ -346,7 +346,7 @@ func (c *comparison) place(s *deschedule.Snapshot, pod string) string {
 			packing = model.Fuller
 		}
 	}
-	cluster := model.New(&s.Objects)
+	cluster := model.New(&s.Objects, nil)
 	for _, p := range cluster.Pods() {
 		if p.Key() == pod {
 			if n := cluster.Place(p, packing, nil); n != nil {

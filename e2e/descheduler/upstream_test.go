@@ -14,6 +14,7 @@
 //	follow_test.go   what follows from the improvements, where more than one is at work
 //	oracle_test.go   the comparison
 //	scale_test.go    time and memory of both by size
+//	program_test.go  time and memory of both programs
 package descheduler
 
 import (

@@ -93,6 +93,7 @@ type work struct {
 	plans     int // that were made
 	watch     Watch
 	templates *model.Templates
+	anew      bool // each is made from its beginning, as a test of rewind asks for
 }
 
 // settle makes plans until one is stable: planning again on what it leads to gives nothing. What would evict a successor keeps the pod that
@@ -101,7 +102,7 @@ func settle(policy *Policy, s *Snapshot, now time.Time, ahead int, w *work) (*pl
 	kept := map[string]string{}
 	var p *planner
 	for {
-		if p == nil || !p.rewind() {
+		if p == nil || w.anew || !p.rewind() {
 			var err error
 			if p, err = newPlanner(policy, s, now, kept, w.templates); err != nil {
 				return nil, err

@@ -1,6 +1,7 @@
 package deschedule
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -169,6 +170,46 @@ func TestPlansAreStable(t *testing.T) {
 	t.Logf("%d clusters, %d evictions, %d plans that are not stable", clusters(), evictions, unstable)
 	if evictions == 0 {
 		t.Error("nothing is evicted at all")
+	}
+}
+
+// A plan that is rewound is the one that is made from its beginning.
+func TestAPlanIsRewoundToWhatItWas(t *testing.T) {
+	again := 0
+	for seed := range clusters() {
+		r := rand.New(rand.NewPCG(uint64(seed), 3))
+		s, p := randomCluster(r), randomPolicy(r)
+		p.Profiles[0].PluginConfig[0].Args.(*DefaultEvictorArgs).MinReplicas = uint(r.IntN(4))
+		switch r.IntN(4) {
+		case 0:
+			p.MaxNoOfPodsToEvictPerNode = new(uint(1 + r.IntN(2)))
+		case 1:
+			p.MaxNoOfPodsToEvictPerNamespace = new(uint(3 + r.IntN(4)))
+		}
+		if err := p.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		plan := func(anew bool) string {
+			w := &work{templates: model.NewTemplates(), anew: anew}
+			made, err := settle(p, s, t0, lookAhead, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if anew && w.plans > 2 {
+				again++
+			}
+			text, err := json.Marshal(made.result())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.NewReplacer(`"Evictions":null`, `"Evictions":[]`, `"Stopped":null`, `"Stopped":[]`).Replace(string(text))
+		}
+		if rewound, anew := plan(false), plan(true); rewound != anew {
+			t.Errorf("seed %d: rewound\n%s\nand anew\n%s", seed, rewound, anew)
+		}
+	}
+	if again == 0 {
+		t.Error("no plan was made more than once")
 	}
 }
 

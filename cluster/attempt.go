@@ -35,6 +35,9 @@ func (a *Attempt) End(now time.Time, ok bool) {
 	a.fails++
 }
 
+// Failed reports whether it has failed since it was made last.
+func (a *Attempt) Failed() bool { return a.fails > 0 }
+
 // Next is when it may be made again; the zero time: it is under way, and its end is waited for.
 func (a *Attempt) Next(now time.Time) time.Time {
 	switch {

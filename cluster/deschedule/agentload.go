@@ -2,6 +2,7 @@ package deschedule
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,7 +39,9 @@ type AgentLoad struct {
 // AgentLoadAge is how old such figures may be. An agent tells them every five minutes at the least.
 const AgentLoadAge = 11 * time.Minute
 
-func ofAgent(name v1.ResourceName) bool { return slices.Contains(agentNames, name) }
+func ofAgent(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), "jettison/") && slices.Contains(agentNames, name)
+}
 
 // agent is a figure of a node, in hundredths of a percent. One that is too old, of the future, or of before the last eviction from the node
 // is not known: it tells of pods that are gone.

@@ -12,6 +12,7 @@
 //	validate.go    defaults, and what a policy may not say
 //	snapshot.go    Snapshot, Result
 //	plan.go        Plan: passes over the strategies until nothing moves
+//	rewind.go      a plan that is made anew begins where it differs
 //	evict.go       one eviction: limits, budgets, where its successor goes
 //	evictor.go     DefaultEvictor: who is protected
 //	order.go       who goes first

@@ -17,6 +17,8 @@ type group struct {
 	key    sameness
 	byNode map[*model.Node][]*model.Pod
 	count  int
+	here   map[*model.Node]int // of all, whatever the evictor says last, on the nodes that are looked at
+	as     int                 // of so many changes of the cluster
 }
 
 // sameness is the same for pods of one namespace with the same owners and images: the first of each, sorted, and the others.
@@ -25,11 +27,12 @@ type sameness struct{ namespace, kind, owner, image, others string }
 // duplicates evicts pods of one owner of which a node has more than its share, where another node has less.
 func duplicates(r *run, args any) {
 	a := args.(*RemoveDuplicatesArgs)
-	alike := map[sameness][]*model.Pod{} // node by node
+	as := r.cluster.Changes()
+	together, alike := r.together(), map[sameness][]*model.Pod{} // node by node
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || len(p.OwnerReferences) == 0 || !a.Namespaces.match(p.Namespace) || ownerKind(p, a.ExcludeOwnerKinds) ||
-				r.evictor.keeps(p) != "" {
+			if p.Ended || p.Kin == 0 || !together[p.Kin] || !a.Namespaces.match(p.Namespace) ||
+				ownerKind(p, a.ExcludeOwnerKinds) || r.evictor.keeps(p) != "" {
 				continue
 			}
 			key := samenessOf(p)
@@ -39,7 +42,7 @@ func duplicates(r *run, args any) {
 	var groups []*group
 	for key, pods := range alike {
 		if company(pods) { // only of these the evictor is asked what it is asked last, which takes long
-			groups = append(groups, r.group(key, pods))
+			groups = append(groups, r.group(key, pods, as))
 		}
 	}
 	slices.SortFunc(groups, func(a, b *group) int { return a.key.compare(b.key) })
@@ -48,6 +51,21 @@ func duplicates(r *run, args any) {
 			return
 		}
 	}
+}
+
+// together are those of whom two are on one node, by Kin: of others, which are most, there is nothing more to know.
+func (r *run) together() []bool {
+	out, last := make([]bool, r.cluster.Kins()+1), make([]int32, r.cluster.Kins()+1) // the last node where there is one
+	for i, n := range r.nodes {
+		for _, p := range n.Pods {
+			if p.Ended || p.Kin == 0 {
+				continue
+			}
+			out[p.Kin] = out[p.Kin] || last[p.Kin] == int32(i+1)
+			last[p.Kin] = int32(i + 1)
+		}
+	}
+	return out
 }
 
 // company reports whether two of some pods, which are listed node by node, are on the same node.
@@ -60,9 +78,10 @@ func company(pods []*model.Pod) bool {
 	return false
 }
 
-func (r *run) group(key sameness, pods []*model.Pod) *group {
-	g := &group{key: key, byNode: map[*model.Node][]*model.Pod{}}
+func (r *run) group(key sameness, pods []*model.Pod, as int) *group {
+	g := &group{key: key, byNode: map[*model.Node][]*model.Pod{}, here: map[*model.Node]int{}, as: as}
 	for _, p := range pods {
+		g.here[p.Node]++
 		if r.evictor.late(p) == "" {
 			g.byNode[p.Node] = append(g.byNode[p.Node], p)
 			g.count++
@@ -103,6 +122,9 @@ func (r *run) thin(g *group) outcome {
 	}
 	share := (g.count + targets - 1) / targets
 	here := func(n *model.Node) (count int) {
+		if r.looked[n] && !n.ChangedSince(g.as) {
+			return g.here[n]
+		}
 		for _, p := range n.Pods {
 			if !p.Ended && samenessOf(p) == g.key && r.evictor.keeps(p) == "" {
 				count++
@@ -137,7 +159,7 @@ func (r *run) thin(g *group) outcome {
 
 // targets is how many nodes there are for the pods of a group that have company on theirs. A pod that only one node is for has no choice.
 func (r *run) targets(g *group) int {
-	found := map[*model.Node]bool{}
+	found, fit := make([]bool, len(r.nodes)), make([]int, 0, len(r.nodes))
 	asked := map[string]bool{}
 	for _, n := range r.nodes {
 		if len(g.byNode[n]) < 2 {
@@ -149,20 +171,26 @@ func (r *run) targets(g *group) int {
 				continue
 			}
 			asked[terms] = true
-			var fit []*model.Node
-			for _, to := range r.nodes {
+			fit = fit[:0]
+			for i, to := range r.nodes {
 				if p.Belongs(to) && model.Untolerated(to.Node, p.Spec.Tolerations, model.Keeps) == nil {
-					fit = append(fit, to)
+					fit = append(fit, i)
 				}
 			}
 			if len(fit) > 1 {
-				for _, to := range fit {
-					found[to] = true
+				for _, i := range fit {
+					found[i] = true
 				}
 			}
 		}
 	}
-	return len(found)
+	count := 0
+	for _, is := range found {
+		if is {
+			count++
+		}
+	}
+	return count
 }
 
 // placement is the same for pods of which the same nodes are asked.

@@ -36,6 +36,8 @@ type wish struct {
 	// takes the successor helps, the pod stays, and undone is why.
 	helps  func(to *model.Node) bool
 	undone string
+	// tell fills in reason and against where that takes long: only of a pod that goes; nil: they are there.
+	tell func(*wish)
 }
 
 // mostAgainst is how many nodes or domains an eviction is told to have been weighed against: of thousands nobody reads all.
@@ -51,18 +53,18 @@ func (w *wish) weigh(count int, line func(i int) string) {
 	}
 }
 
+// forEver is why a pod stays whose successor would be evicted again by a strategy.
+const forEver = "its successor would be evicted again by %s: that would go on for ever"
+
 // evict does what a strategy wishes, if no rule is against it.
 func (r *run) evict(w *wish) outcome {
 	pod := w.pod
-	if pod.Replaces != nil {
-		// The successor of one that was evicted would be evicted in its turn, and so would the next.
-		r.planner.kept[pod.Replaces.Key()] = r.strategy
-		r.again = true
-		r.back(pod)
-		return kept
+	key := pod.Key()
+	if pod.Replaces == nil {
+		r.wishes(key)
 	}
-	if by, ok := r.planner.kept[pod.Key()]; ok {
-		return r.skip(pod, "its successor would be evicted again by %s: that would go on for ever", by)
+	if by, ok := r.planner.kept[key]; ok {
+		return r.skip(pod, forEver, by)
 	}
 	var to *model.Node
 	if w.helps != nil {
@@ -73,11 +75,21 @@ func (r *run) evict(w *wish) outcome {
 			return r.skip(pod, "no node that takes its successor would be better: %s", w.undone)
 		}
 	}
+	if pod.Replaces != nil {
+		// The successor of one that was evicted would be evicted in its turn, and so would the next.
+		r.keep(pod.Replaces.Key(), r.strategy)
+		r.again = true
+		r.back(pod)
+		return kept
+	}
 	if out := r.limits(pod); out != evicted {
 		return out
 	}
 	if refused := r.budgets.Spend(pod.Pod); refused != "" {
 		return r.skip(pod, "%s", refused)
+	}
+	if w.tell != nil {
+		w.tell(w)
 	}
 	r.count(pod)
 	if w.helps == nil {
@@ -92,6 +104,12 @@ func (r *run) evict(w *wish) outcome {
 		r.use.move(pod, successor, to)
 	}
 	r.cluster.Remove(pod)
+	if successor == nil && r.replicas != nil {
+		r.planner.made[len(r.planner.made)-1].gone = true
+		for _, o := range ownersOf(pod) {
+			r.replicas[o]--
+		}
+	}
 	if successor != nil {
 		r.successors[successor.Key()] = pod.Key()
 		if to != nil {
@@ -115,10 +133,11 @@ func (r *run) back(successor *model.Pod) {
 	r.cluster.Put(was, n)
 }
 
-// skip notes the first rule that kept a pod. Of a successor, which is not there yet, nothing is told.
+// skip notes the first rule that kept a pod of the snapshot. Of a successor, which is not there yet, nothing is told.
 func (r *run) skip(pod *model.Pod, format string, args ...any) outcome {
-	if _, ok := r.skipped[pod.Key()]; !ok && pod.Replaces == nil {
-		r.skipped[pod.Key()] = fmt.Sprintf(format, args...)
+	if _, ok := r.skipped[pod]; !ok && pod.Replaces == nil {
+		r.skipped[pod] = fmt.Sprintf(format, args...)
+		r.planner.noted = append(r.planner.noted, pod)
 	}
 	return kept
 }
@@ -156,12 +175,18 @@ func (r *run) count(pod *model.Pod) {
 	r.total++
 	r.perNode[pod.Node.Name]++
 	r.perNamespace[pod.Namespace]++
-	for i := range pod.OwnerReferences {
-		r.perOwner[ownerOf(pod, i)] = r.now
+	m := made{run: r, node: pod.Node.Name, namespace: pod.Namespace}
+	for _, o := range ownersOf(pod) {
+		at, known := r.perOwner[o]
+		m.owners = append(m.owners, pause{o, at, known})
+		r.perOwner[o] = r.now
 	}
+	r.planner.made = append(r.planner.made, m)
 }
 
-// next is what the names of successors end with: no pod of a cluster is called so.
+// successorOf is the name of a pod's successor: no pod of a cluster is called so.
+func successorOf(name string) string { return name + next }
+
 const next = "+next"
 
 // successor is the pod that its owner makes in the place of one that is evicted; nil: nobody does. A pod without an owner is not made
@@ -171,7 +196,7 @@ func (r *run) successor(pod *model.Pod, to *model.Node) *model.Pod {
 		return nil
 	}
 	made := *pod.Pod
-	made.Name += next
+	made.Name = successorOf(made.Name)
 	if made.UID != "" {
 		made.UID += types.UID(next)
 	}

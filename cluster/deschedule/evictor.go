@@ -38,7 +38,6 @@ type evictor struct {
 	selector   labels.Selector
 	namespaces labels.Selector // nil: any
 	nodes      []*model.Node   // that nodeFit may use
-	replicas   map[owner]uint  // where minReplicas asks
 	noted      bool            // whom it keeps
 }
 
@@ -47,7 +46,7 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 	if !ok {
 		args = setDefaults(new(DefaultEvictorArgs)).(*DefaultEvictorArgs)
 	}
-	e := &evictor{planner: p, args: args, protected: args.protections(), replicas: map[owner]uint{}}
+	e := &evictor{planner: p, args: args, protected: args.protections()}
 	var err error
 	if e.priority, err = p.threshold(args.PriorityThreshold); err != nil {
 		return nil, err
@@ -70,13 +69,22 @@ func newEvictor(p *planner, profile *Profile) (*evictor, error) {
 		}
 	}
 	if args.MinReplicas > 1 {
-		for _, pod := range p.cluster.Pods() {
-			for _, o := range ownersOf(pod) {
-				e.replicas[o]++
-			}
-		}
+		p.countReplicas()
 	}
 	return e, nil
+}
+
+// countReplicas counts the pods of each owner, once for all evictors.
+func (p *planner) countReplicas() {
+	if p.replicas != nil {
+		return
+	}
+	p.replicas = map[owner]uint{}
+	for _, pod := range p.cluster.Pods() {
+		for _, o := range ownersOf(pod) {
+			p.replicas[o]++
+		}
+	}
 }
 
 // threshold is the priority that protects. A class that the snapshot does not hold is an error, as it is for the API server.
@@ -132,6 +140,11 @@ func (a *DefaultEvictorArgs) storageClasses() (out []string) {
 	return out
 }
 
+var rules = []func(*evictor, *model.Pod) string{
+	(*evictor).critical, (*evictor).bare, (*evictor).local, (*evictor).daemon, (*evictor).claims, (*evictor).budget,
+	(*evictor).resourceClaims, (*evictor).arguments,
+}
+
 // keeps says why a pod may not be evicted: the first rule; empty: it may. It is the evictor's Filter.
 func (e *evictor) keeps(p *model.Pod) string {
 	if _, pending := e.input.Pending[p.UID]; pending {
@@ -156,10 +169,8 @@ func (e *evictor) keeps(p *model.Pod) string {
 	case named && source != "api":
 		return "it is a static pod"
 	}
-	for _, rule := range []func(*model.Pod) string{
-		e.critical, e.bare, e.local, e.daemon, e.claims, e.budget, e.resourceClaims, e.arguments,
-	} {
-		if why := rule(p); why != "" {
+	for _, rule := range rules {
+		if why := rule(e, p); why != "" {
 			return why
 		}
 	}

@@ -89,7 +89,7 @@ func judge(t *testing.T, args *DefaultEvictorArgs, nodes []*v1.Node, pods []*v1.
 		s.Claims = append(s.Claims, &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Spec: v1.PersistentVolumeClaimSpec{StorageClassName: class}})
 	}
-	p, err := newPlanner(c.policy(t), s, t0, nil)
+	p, err := newPlanner(c.policy(t), s, t0, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +126,16 @@ func TestAPodOfANamespaceThatIsNotKnownStays(t *testing.T) {
 	named := &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: "default"}}
 	if _, late := judge(t, &DefaultEvictorArgs{NamespaceLabelSelector: named}, two(), some(pod("p", "n1"))); late != "" {
 		t.Errorf("by its name, which every namespace has as a label: %q", late)
+	}
+}
+
+// A pod that has failed is not made again: once it has gone its owner has one less. The oracle found it: seed 7125, o0-3.
+func TestWhatIsNotMadeAgainIsNoReplica(t *testing.T) {
+	often := func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 200}} }
+	p := plan{strategy: TooManyRestarts, args: &TooManyRestartsArgs{PodRestartThreshold: 100}, evictor: &DefaultEvictorArgs{MinReplicas: 3},
+		nodes: two(), pods: some(pod("a", "n1", often), pod("b", "n1", often, phase(v1.PodFailed)), pod("c", "n2", often))}
+	if r := p.run(t); !slices.Equal(names(r), []string{"a", "b"}) || !strings.Contains(why(r, "c"), "2 pods, fewer than minReplicas 3") {
+		t.Errorf("%v %v", names(r), r.Skipped)
 	}
 }
 
@@ -174,7 +184,7 @@ func TestSortCase(t *testing.T) {
 		pod("p11", "n1", bu), pod("p12", "n1", bu, no))
 	s := &Snapshot{}
 	s.Nodes, s.Pods = two(), pods
-	c := model.New(&s.Objects)
+	c := model.New(&s.Objects, nil)
 	var got []string
 	for _, p := range sorted(c.Nodes[0].Pods, firstToGo) {
 		got = append(got, p.Name)

@@ -43,13 +43,16 @@ func lowNodeUtilization(r *run, args any) {
 		wish: func(p *model.Pod) *wish {
 			from := p.Node
 			w := &wish{
-				pod: p, reason: fmt.Sprintf("%s is over targetThresholds: %s", from.Name, m.percents(from, high, true)),
+				pod:    p,
 				helps:  func(to *model.Node) bool { return to != from && m.takes(to, p) },
 				undone: "they would be over targetThresholds with it",
 			}
-			w.weigh(len(under), func(i int) string {
-				return fmt.Sprintf("%s is under thresholds: %s", under[i].Name, m.percents(under[i], low, false))
-			})
+			w.tell = func(w *wish) {
+				w.reason = fmt.Sprintf("%s is over targetThresholds: %s", from.Name, m.percents(from, high, true))
+				w.weigh(len(under), func(i int) string {
+					return fmt.Sprintf("%s is under thresholds: %s", under[i].Name, m.percents(under[i], low, false))
+				})
+			}
 			return w
 		},
 	}

@@ -1,6 +1,7 @@
 package deschedule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -29,6 +30,7 @@ type planner struct {
 	perNode      map[string]uint
 	perNamespace map[string]uint
 	perOwner     map[owner]time.Time // the last eviction of one of its pods
+	replicas     map[owner]uint      // pods by owner, those of the plan included; nil: no evictor asks for them
 	capped       bool                // a limit or a pause has kept a pod: there may be more to do later
 
 	before map[string]Load // of what the plan begins with
@@ -38,10 +40,12 @@ type planner struct {
 	ended   map[*run]map[string]uint // evictions of a run by node
 
 	evictions []Eviction
-	skipped   map[string]string // by the key of a pod
+	skipped   map[*model.Pod]string
 	stopped   []Stop
 	kept      map[string]string // pods that are not evicted because that would go on for ever, with the strategy that would go on
 	again     bool              // one was added to kept: the plan is made anew
+
+	rewinder
 
 	successors map[string]string // pods that were made in the plan, with those of the snapshot that they stand for
 
@@ -77,7 +81,7 @@ func Plan(policy *Policy, s *Snapshot, now time.Time) (*Result, error) {
 
 // Watched is Plan for somebody who wants to know when strategies begin and end.
 func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, error) {
-	p, err := settle(policy, s, now, nil, lookAhead, &work{watch: watch})
+	p, err := settle(policy, s, now, nil, lookAhead, &work{watch: watch, templates: model.NewTemplates()})
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +90,10 @@ func Watched(policy *Policy, s *Snapshot, now time.Time, watch Watch) (*Result, 
 
 // work is what the plans that one is settled from have in common.
 type work struct {
-	plans int // that were made
-	watch Watch
+	plans     int // that were made
+	watch     Watch
+	templates *model.Templates
+	anew      bool // each is made from its beginning, as a test of rewind asks for
 }
 
 // settle makes plans until one is stable: planning again on what it leads to gives nothing. What would evict a successor keeps the pod that
@@ -95,13 +101,16 @@ type work struct {
 // and count against limits, too; nil: there is none.
 func settle(policy *Policy, s *Snapshot, now time.Time, after *planner, ahead int, w *work) (*planner, error) {
 	kept := map[string]string{}
+	var p *planner
 	for {
-		p, err := newPlanner(policy, s, now, kept)
-		if err != nil {
-			return nil, err
+		if p == nil || w.anew || !p.rewind() {
+			var err error
+			if p, err = newPlanner(policy, s, now, kept, w.templates); err != nil {
+				return nil, err
+			}
+			p.watch = w.watch
+			p.follow(after)
 		}
-		p.watch = w.watch
-		p.follow(after)
 		p.passes()
 		if w.plans++; w.plans >= mostPlans {
 			return p, nil
@@ -128,7 +137,7 @@ func (p *planner) undone(next *planner) (undone bool) {
 	for i := range next.evictions {
 		e := &next.evictions[i]
 		if of, ok := p.successors[e.Namespace+"/"+e.Name]; ok {
-			p.kept[of] = e.Strategy
+			p.keep(of, e.Strategy)
 			undone = true
 		}
 	}
@@ -140,9 +149,13 @@ func (p *planner) add(next *planner) {
 	if len(next.evictions) == 0 {
 		return
 	}
-	for key, why := range next.skipped {
-		if _, kept := p.skipped[key]; !kept && p.successors[key] == "" {
-			p.skipped[key] = why
+	known := make(map[string]bool, len(p.skipped))
+	for pod := range p.skipped {
+		known[pod.Key()] = true
+	}
+	for pod, why := range next.skipped {
+		if key := pod.Key(); !known[key] && p.successors[key] == "" {
+			p.skipped[pod] = why
 		}
 	}
 	for _, s := range next.stopped {
@@ -168,10 +181,11 @@ func (p *planner) follow(after *planner) {
 	}
 }
 
-func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string) (*planner, error) {
+func newPlanner(policy *Policy, s *Snapshot, now time.Time, kept map[string]string, templates *model.Templates) (*planner, error) {
 	p := &planner{
-		policy: policy, now: now, input: s, cluster: model.New(&s.Objects), perNode: map[string]uint{}, perNamespace: map[string]uint{},
-		perOwner: map[owner]time.Time{}, skipped: map[string]string{}, kept: kept, successors: map[string]string{},
+		policy: policy, now: now, input: s, cluster: model.New(&s.Objects, templates),
+		perNode: map[string]uint{}, perNamespace: map[string]uint{}, perOwner: map[owner]time.Time{},
+		skipped: map[*model.Pod]string{}, kept: kept, successors: map[string]string{}, rewinder: rewinder{wished: map[string]int{}},
 		looked: map[*model.Node]bool{}, ended: map[*run]map[string]uint{},
 	}
 	p.budgets = model.NewBudgets(p.cluster, s.Budgets)
@@ -247,9 +261,13 @@ func (p *planner) passes() {
 		r.protect()
 	}
 	for {
-		before := len(p.evictions)
-		for _, r := range p.runs {
-			r.once()
+		before, from := len(p.evictions), 0
+		if m := p.resumed; m != nil {
+			before, from, p.resumed = m.pass, m.run, nil
+		}
+		for i := from; i < len(p.runs); i++ {
+			p.mark(before, i)
+			p.runs[i].once()
 		}
 		if len(p.evictions) == before || p.again {
 			return
@@ -291,15 +309,19 @@ func (r *run) stop(format string, args ...any) {
 // result of a plan.
 func (p *planner) result() *Result {
 	out := &Result{Evictions: p.evictions, Stopped: p.settled(), Leads: p.leads()}
-	for _, e := range p.evictions {
-		delete(p.skipped, e.Namespace+"/"+e.Name)
+	skipped := map[string]string{}
+	for pod, why := range p.skipped {
+		skipped[pod.Key()] = why
 	}
-	for _, key := range slices.Sorted(maps.Keys(p.skipped)) {
+	for i := range p.evictions {
+		delete(skipped, p.evictions[i].Namespace+"/"+p.evictions[i].Name)
+	}
+	for key, why := range skipped {
 		namespace, name, _ := strings.Cut(key, "/")
-		out.Skipped = append(out.Skipped, Skip{namespace, name, p.skipped[key]})
+		out.Skipped = append(out.Skipped, Skip{namespace, name, why})
 	}
 	slices.SortFunc(out.Skipped, func(a, b Skip) int {
-		return strings.Compare(a.Namespace+"\x00"+a.Name, b.Namespace+"\x00"+b.Name)
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	out.Before, out.After = p.before, loads(p.cluster, p.named())
 	return out

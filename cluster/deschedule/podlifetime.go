@@ -35,10 +35,33 @@ func podLifeTime(r *run, args any) {
 		return firstToGo(a, b)
 	})
 	for _, p := range old {
+		if a.anyAge() && r.returns(p) { // a limit that the others reach would hide it
+			r.skip(p, forEver, r.strategy)
+			continue
+		}
 		if r.evict(&wish{pod: p, reason: reasons[p]}) == full {
 			return
 		}
 	}
+}
+
+// anyAge reports whether a pod matches as soon as it runs, if its owner's others do.
+func (a *PodLifeTimeArgs) anyAge() bool {
+	return a.MaxPodLifeTimeSeconds == nil && len(a.Conditions) == 0 && len(a.ExitCodes) == 0 &&
+		slices.Contains(a.States, string(v1.PodRunning))
+}
+
+// returns reports whether a pod's successor is one that may be evicted as soon as it runs.
+func (r *run) returns(p *model.Pod) bool {
+	if len(p.OwnerReferences) == 0 || p.Ended || r.evictor.args.MinPodAge != nil {
+		return false
+	}
+	to := r.cluster.Place(p, r.packing, nil)
+	if to == nil || !r.looked[to] || !r.evictor.args.NodeFit {
+		return to != nil && r.looked[to]
+	}
+	q := r.cluster.Ask(p)
+	return slices.ContainsFunc(r.evictor.nodes, func(n *model.Node) bool { return n != to && q.Refuses(n) == "" })
 }
 
 // why says what of a pod matches; empty: something does not. Ages are in whole seconds; without a creation time a pod has none.

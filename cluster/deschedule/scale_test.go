@@ -56,14 +56,14 @@ func TestAPlanTakesLittleOfEachPod(t *testing.T) {
 	}
 	s := &Snapshot{Objects: model.Objects{Nodes: p.nodes, Pods: p.pods}}
 	allocations := testing.AllocsPerRun(3, func() {
-		if _, err := newPlanner(policy, s, t0, map[string]string{}); err != nil {
+		if _, err := newPlanner(policy, s, t0, map[string]string{}, model.NewTemplates()); err != nil {
 			t.Fatal(err)
 		}
 	})
 	if each := allocations / float64(len(p.pods)); each > 4 {
 		t.Errorf("a model takes %.1f allocations a pod", each)
 	}
-	made, err := newPlanner(policy, s, t0, map[string]string{})
+	made, err := newPlanner(policy, s, t0, map[string]string{}, model.NewTemplates())
 	if err != nil {
 		t.Fatal(err)
 	}

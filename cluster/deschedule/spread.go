@@ -17,13 +17,17 @@ func topologySpread(r *run, args any) {
 	a := args.(*SpreadArgs)
 	wanted := a.filter()
 	spaces := map[string][]*model.Constraint{}
-	seen := map[string]bool{}
+	seen, read := map[string]bool{}, map[*model.Constraint]bool{}
 	for _, n := range r.nodes {
 		for _, p := range n.Pods {
-			if p.Ended || !wanted(p) {
+			if len(p.Constraints()) == 0 || p.Ended || !wanted(p) { // whether it has any is the quickest to see
 				continue
 			}
 			for _, k := range p.Constraints() {
+				if read[k] {
+					continue // another pod of its owner has it
+				}
+				read[k] = true
 				if id := p.Namespace + "|" + k.Identity; a.covers(k) && !seen[id] {
 					seen[id] = true
 					spaces[p.Namespace] = append(spaces[p.Namespace], k)
@@ -119,13 +123,12 @@ func (s *spreading) candidates(domain string) (out []*model.Pod) {
 }
 
 func (s *spreading) wish(p *model.Pod, domain string, domains map[string]int, least int) *wish {
-	w := &wish{
-		pod: p,
-		reason: fmt.Sprintf("%s=%s has %d pods of its spread constraint, the least is %d, maxSkew %d", s.k.Key, domain, domains[domain], least,
-			s.k.MaxSkew),
-	}
-	names := slices.Sorted(maps.Keys(domains))
-	w.weigh(len(names), func(i int) string { return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i], domains[names[i]]) })
+	w := &wish{pod: p, tell: func(w *wish) {
+		w.reason = fmt.Sprintf("%s=%s has %d pods of its spread constraint, the least is %d, maxSkew %d", s.k.Key, domain, domains[domain], least,
+			s.k.MaxSkew)
+		names := slices.Sorted(maps.Keys(domains))
+		w.weigh(len(names), func(i int) string { return fmt.Sprintf("%s=%s: %d", s.k.Key, names[i], domains[names[i]]) })
+	}}
 	if s.fit {
 		w.helps = func(to *model.Node) bool {
 			at, ok := s.k.Domain(to)

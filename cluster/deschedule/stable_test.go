@@ -1,6 +1,7 @@
 package deschedule
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -172,6 +173,50 @@ func TestPlansAreStable(t *testing.T) {
 	}
 }
 
+// A plan that is rewound is the one that is made from its beginning.
+func TestAPlanIsRewoundToWhatItWas(t *testing.T) {
+	again := 0
+	for seed := range clusters() {
+		r := rand.New(rand.NewPCG(uint64(seed), 3))
+		s, p := randomCluster(r), randomPolicy(r)
+		p.Profiles[0].PluginConfig[0].Args.(*DefaultEvictorArgs).MinReplicas = uint(r.IntN(4))
+		switch r.IntN(6) {
+		case 0:
+			p.MaxNoOfPodsToEvictPerNode = new(uint(1 + r.IntN(2)))
+		case 1:
+			p.MaxNoOfPodsToEvictPerNamespace = new(uint(3 + r.IntN(4)))
+		case 2:
+			p.MaxNoOfPodsToEvictTotal = new(uint(1 + r.IntN(8)))
+		case 3:
+			p.OwnerPause = &metav1.Duration{Duration: time.Minute}
+		}
+		if err := p.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		plan := func(anew bool) string {
+			w := &work{templates: model.NewTemplates(), anew: anew}
+			made, err := settle(p, s, t0, nil, lookAhead, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if anew && w.plans > 2 {
+				again++
+			}
+			text, err := json.Marshal(made.result())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.NewReplacer(`"Evictions":null`, `"Evictions":[]`, `"Stopped":null`, `"Stopped":[]`).Replace(string(text))
+		}
+		if rewound, anew := plan(false), plan(true); rewound != anew {
+			t.Errorf("seed %d: rewound\n%s\nand anew\n%s", seed, rewound, anew)
+		}
+	}
+	if again == 0 {
+		t.Error("no plan was made more than once")
+	}
+}
+
 // sound: every pod goes once, none that is kept goes, budgets hold, and nobody is put on a node that is then too full.
 func sound(t *testing.T, seed int, s *Snapshot, r *Result) {
 	t.Helper()
@@ -190,13 +235,13 @@ func sound(t *testing.T, seed int, s *Snapshot, r *Result) {
 			t.Errorf("seed %d: %s is evicted and kept", seed, skip.Name)
 		}
 	}
-	if c := model.New(&s.Objects); len(s.Budgets) > 0 {
+	if c := model.New(&s.Objects, nil); len(s.Budgets) > 0 {
 		if left := model.NewBudgets(c, s.Budgets).Left()[0].Status.DisruptionsAllowed; spent > left {
 			t.Errorf("seed %d: %d evictions of a budget of %d", seed, spent, left)
 		}
 	}
-	before := model.New(&s.Objects)
-	for _, n := range model.New(&r.Leads.Objects).Nodes {
+	before := model.New(&s.Objects, nil)
+	for _, n := range model.New(&r.Leads.Objects, nil).Nodes {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods} {
 			whole, _ := n.Allocatable(name)
 			if is := n.Requested(name); is > whole && is > before.Find(n.Name).Requested(name) {

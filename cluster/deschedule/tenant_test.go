@@ -81,7 +81,7 @@ func TestSuccessorsAreNobodysNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(model.New(&r.Leads.Objects).Pods()); got != len(s.Pods) {
+		if got := len(model.New(&r.Leads.Objects, nil).Pods()); got != len(s.Pods) {
 			t.Errorf("%s: %d pods, and then %d", other, len(s.Pods), got)
 		}
 		for _, skip := range r.Skipped {

@@ -115,7 +115,7 @@ func (s *step) came(name string) (beat, lease time.Time) {
 // wrote, or on the node itself, whose name's lease may be that of another one. Where there is no lease it is now, as upstream has it, or of
 // a node that has never said anything its creation.
 func (s *step) firstHeard(n *v1.Node, ready *v1.NodeCondition, lease *coordination.Lease) time.Time {
-	heard := s.past(n.CreationTimestamp.Time)
+	heard := s.stamp(n.CreationTimestamp.Time)
 	switch {
 	case lease != nil:
 		heard = latest(heard, s.stamped(lease.ManagedFields))
@@ -127,7 +127,7 @@ func (s *step) firstHeard(n *v1.Node, ready *v1.NodeCondition, lease *coordinati
 	}
 	for i := range n.ManagedFields {
 		if f := &n.ManagedFields[i]; f.Manager == "kubelet" && f.Subresource == "status" && f.Time != nil {
-			heard = latest(heard, s.past(f.Time.Time))
+			heard = latest(heard, s.stamp(f.Time.Time))
 		}
 	}
 	return heard
@@ -137,7 +137,7 @@ func (s *step) firstHeard(n *v1.Node, ready *v1.NodeCondition, lease *coordinati
 func (s *step) stamped(fields []metav1.ManagedFieldsEntry) (at time.Time) {
 	for i := range fields {
 		if t := fields[i].Time; t != nil {
-			at = latest(at, s.past(t.Time))
+			at = latest(at, s.stamp(t.Time))
 		}
 	}
 	if at.IsZero() {

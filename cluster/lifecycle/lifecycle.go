@@ -68,6 +68,8 @@ type Seen struct {
 	Read   time.Time                      // since when neither nodes nor leases may have changed without being seen
 	// Came is when a node's heartbeat, and its lease, came to be as they are, by the clock that the step's time is of; nil: just now.
 	Came func(node string) (beat, lease time.Time)
+	// Ahead is by how much the API server's clock, of which its stamps are, is before that of the step's time; below 0: it is behind.
+	Ahead time.Duration
 }
 
 // Kind of a write.
@@ -103,6 +105,7 @@ type Taints struct {
 	Remove  []v1.Taint // key and effect
 	Evicted bool       // it is a NoExecute taint of a node that had none: a token of its zone was taken for it
 	Failed  time.Time  // since when the node is not ready; zero: it is
+	Fallen  bool       // its NoExecute taint goes since all zones fell: not before it is written which nodes did
 }
 
 // Mark is a pod whose condition Ready becomes False, if it is not.
@@ -208,7 +211,7 @@ func (s *step) again(at time.Time) { cluster.Earliest(&s.out.Next, at) }
 func (s *step) forget() {
 	for name, r := range s.records {
 		if n := s.seen.Nodes[name]; n == nil || n.UID != r.uid {
-			s.event(name, r.uid, "RemovingNode", "Node %s event: Removing Node %s from Controller", name, name)
+			s.event(name, r.uid, ReasonRemoved, "Node %s event: Removing Node %s from Controller", name, name)
 			delete(s.records, name)
 		}
 	}
@@ -221,15 +224,22 @@ func (s *step) event(name string, uid types.UID, reason, format string, args ...
 	})
 }
 
+// Reasons of events of nodes.
+const (
+	ReasonRegistered = "RegisteredNode"
+	ReasonNotReady   = "NodeNotReady"
+	ReasonRemoved    = "RemovingNode"
+)
+
 // announce says what has become of a node.
 func (s *step) announce(v *view) {
 	name := v.node.Name
 	if v.record.first {
-		s.event(name, v.node.UID, "RegisteredNode", "Node %s event: Registered Node %s in Controller", name, name)
+		s.event(name, v.node.UID, ReasonRegistered, "Node %s event: Registered Node %s in Controller", name, name)
 	}
 	if v.fell && !v.record.said {
 		v.record.said = true
-		s.event(name, v.node.UID, "NodeNotReady", "Node %s status is now: NodeNotReady", name)
+		s.event(name, v.node.UID, ReasonNotReady, "Node %s status is now: NodeNotReady", name)
 	}
 }
 

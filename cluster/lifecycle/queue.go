@@ -46,7 +46,19 @@ func (s *step) waits(v *view) bool {
 		!(s.config.LeaveExcluded && !v.counted)
 }
 
-// drawTokens gives tokens to nodes that wait for one, in each zone in the order in which they failed. None is given for a node whose write
+// order is that of nodes that wait for a token: that in which they failed, but those whose write has failed come last. Else a few that
+// nobody lets be tainted would have all tokens of a zone, try by try.
+func order(a, b *record, nodes int) int {
+	late := func(r *record) int {
+		if r.writes[WriteTaints].Failed() || r.writes[WriteStatus].Failed() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(late(a), late(b)), a.failed.Compare(b.failed), nodes)
+}
+
+// drawTokens gives tokens to nodes that wait for one, in each zone in their order. None is given for a node whose write
 // could not be made now. A write that failed is tried again on its token, which counts from then, until another node has had one since: the
 // rate is that of taints, not of tokens. While the rate of a zone is 0 one that was given for a write that has failed is void.
 func (s *step) drawTokens() {
@@ -65,7 +77,7 @@ func (s *step) drawTokens() {
 	left := map[string]bool{}
 	for key, queue := range waiting {
 		slices.SortFunc(queue, func(a, b *view) int {
-			return cmp.Or(a.record.failed.Compare(b.record.failed), cmp.Compare(a.node.Name, b.node.Name))
+			return order(a.record, b.record, cmp.Compare(a.node.Name, b.node.Name))
 		})
 		z := s.zones[key]
 		for _, v := range queue {

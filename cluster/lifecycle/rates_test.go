@@ -281,3 +281,39 @@ func (s *sea) compare(b *testing.B, zone string, due []time.Time, size int) {
 	}
 	b.Logf("%s: at most %v from when it is allowed", zone, worst)
 }
+
+// Nodes whose taints cannot be written, as a webhook may forbid it, do not keep those that failed after them from theirs.
+func TestNodesThatCannotBeTaintedKeepNobodyWaiting(t *testing.T) {
+	c, all := New(defaults()), nodes(20, 8)
+	forbidden := map[string]bool{"n020": true, "n021": true, "n022": true, "n023": true, "n024": true}
+	for name := range forbidden {
+		all[name].Spec.Taints = []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoSchedule}}
+	}
+	now, tainted := start, map[string]bool{}
+	for now.Before(start.Add(10 * time.Minute)) {
+		out := c.Step(now, seen(all))
+		for _, w := range out.Taints {
+			ok := !forbidden[w.Node]
+			if c.End(now, w.Node, w.UID, WriteTaints, ok); !ok {
+				continue
+			}
+			n := all[w.Node].DeepCopy()
+			n.Spec.Taints = append(n.Spec.Taints, w.Add...)
+			all[w.Node] = n
+			tainted[w.Node] = tainted[w.Node] || w.Evicted
+		}
+		next := now.Add(5 * time.Second)
+		if !out.Next.IsZero() && out.Next.Before(next) {
+			next = out.Next
+		}
+		now = next
+		for _, n := range all {
+			n.Status.Conditions[0].LastHeartbeatTime = metav1.Time{Time: now}
+		}
+	}
+	for _, name := range []string{"n025", "n026", "n027"} {
+		if !tainted[name] {
+			t.Errorf("%s has no NoExecute taint after ten minutes", name)
+		}
+	}
+}

@@ -58,6 +58,14 @@ func (s *step) past(at time.Time) time.Time {
 	return at
 }
 
+// stamp is a time of the API server's by the step's clock.
+func (s *step) stamp(at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return s.past(at.Add(-s.seen.Ahead))
+}
+
 // condition finds a node's condition; nil: it has none of the type.
 func condition(n *v1.Node, t v1.NodeConditionType) *v1.NodeCondition {
 	for i := range n.Status.Conditions {

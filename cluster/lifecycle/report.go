@@ -63,7 +63,7 @@ func (c *Core) Report(now time.Time, seen Seen) []Report {
 	}
 	for key, queue := range waiting {
 		slices.SortFunc(queue, func(a, b int) int {
-			return cmp.Or(all[a].Failed.Compare(all[b].Failed), cmp.Compare(a, b))
+			return order(c.records[all[a].Node.Name], c.records[all[b].Node.Name], cmp.Compare(a, b))
 		})
 		for i, at := range queue {
 			all[at].Place = i + 1

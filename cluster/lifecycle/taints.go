@@ -85,6 +85,7 @@ func (s *step) writeTaints(v *view) {
 	}
 	s.out.Taints = append(s.out.Taints, Taints{
 		Node: v.node.Name, UID: v.node.UID, Add: c.add, Remove: c.remove, Evicted: drawn, Failed: v.record.failed,
+		Fallen: v.record.clear && v.ready != v1.ConditionTrue,
 	})
 }
 
@@ -118,7 +119,7 @@ func (s *step) executes(c *change, v *view) (drawn bool) {
 // swap has a node have one of the two taints that evict in place of the other. It has not been ready in between: its pods have borne that
 // since the one that goes was added, and a node that is now silent and now not ready would else keep them for ever. (Upstream's timers of
 // pods, which remember when they began, have the same effect until a restart: pkg/controller/tainteviction/taint_eviction.go
-// processPodOnNode, 1.36.)
+// processPodOnNode, 1.36.) What that means for a pod that bears one of them for longer than the other is taint's to say.
 func (c *change) swap(from, to string, now time.Time) {
 	c.want(to, v1.TaintEffectNoExecute, true)
 	c.want(from, v1.TaintEffectNoExecute, false)

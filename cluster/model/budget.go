@@ -16,6 +16,7 @@ import (
 // (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, 1.36).
 type Budgets struct {
 	bySpace map[string][]*budget
+	spent   []*budget // one for each disruption, in order
 }
 
 type budget struct {
@@ -132,6 +133,7 @@ func (b *Budgets) Spend(p *v1.Pod) (refused string) {
 			one.Name, one.Status.CurrentHealthy, one.Status.ExpectedPods, one.Status.DesiredHealthy)
 	}
 	one.left--
+	b.spent = append(b.spent, one)
 	return ""
 }
 
@@ -148,6 +150,17 @@ func namesOf(budgets []*budget) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// Spent is how many disruptions were taken off budgets.
+func (b *Budgets) Spent() int { return len(b.spent) }
+
+// Undo gives back all but so many.
+func (b *Budgets) Undo(spent int) {
+	for _, one := range b.spent[spent:] {
+		one.left++
+	}
+	b.spent = b.spent[:spent]
 }
 
 func (b *budget) letsUnhealthyGo() bool {

@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // Objects are what a cluster is made of. They are read and never changed.
@@ -31,8 +30,12 @@ type Cluster struct {
 	claims  map[string]*v1.PersistentVolumeClaim
 	volumes map[string]*v1.PersistentVolume
 
-	index   index
-	domains map[string]int // how many domains nodes make, by what a constraint says of nodes
+	templates *Templates
+	index     index
+	room      room
+	moves     []move
+	changes   int
+	layouts   map[string]*layout // by what a constraint says of nodes
 }
 
 // Node is a node and the pods on it.
@@ -40,43 +43,53 @@ type Node struct {
 	*v1.Node
 	Pods []*Pod // those that have ended included, in the order of their names
 
-	requested map[v1.ResourceName]int64
+	whole     amounts // of the node, for pods
+	requested amounts
 	running   int // pods that have not ended
+	ready     bool
+	place     int // in Cluster.Nodes
+	changed   int // Cluster.Changes after the last of the node
+	kin       int // pods of the owner that a search is about; 0 but for that time
 }
 
 // Pod is a pod, where it is, and what a scheduler asks about it.
 type Pod struct {
 	*v1.Pod
-	Node  *Node // nil: on none that is known
-	Ended bool  // Succeeded or Failed: it takes no room
+	Node *Node // nil: on none that is known
 	// Replaces is the pod of the snapshot in whose place this one was made in a plan; nil: this one is in the snapshot.
 	Replaces *Pod
+	Ended    bool // Succeeded or Failed: it takes no room
+	// Kin is the same for pods of a namespace whose first owner by kind and name is the same, and from 1 to Kins; 0: it has none.
+	Kin int32
 
-	Requests  []Amount
-	required  nodeaffinity.RequiredNodeAffinity
-	preferred *nodeaffinity.PreferredSchedulingTerms // nil: it prefers none
-	anti      []term
-	affinity  []term
-	spread    []*Constraint
+	requests *amounts
+	*template
 }
 
 // Key is namespace/name.
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// New makes a cluster of objects. Of two nodes or pods of one name the later is left out.
-func New(o *Objects) *Cluster {
+// New makes a cluster of objects, with templates that other clusters may have, too; nil: with its own. Of two nodes or pods of one name the
+// later is left out.
+func New(o *Objects, templates *Templates) *Cluster {
+	if templates == nil {
+		templates = NewTemplates()
+	}
 	c := &Cluster{
 		byName: make(map[string]*Node, len(o.Nodes)), spaces: make(map[string]labels.Set, len(o.Namespaces)), pods: map[string][]*Pod{},
 		anti: map[about][]*Pod{}, claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
-		domains: map[string]int{},
+		templates: templates, layouts: map[string]*layout{},
 	}
 	for _, n := range o.Nodes {
 		if c.byName[n.Name] == nil {
-			node := &Node{Node: n, requested: map[v1.ResourceName]int64{}}
+			node := &Node{Node: n, whole: allocatable(n), ready: ready(n)}
 			c.byName[n.Name], c.Nodes = node, append(c.Nodes, node)
 		}
 	}
 	slices.SortFunc(c.Nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	for i, n := range c.Nodes {
+		n.place = i
+	}
 	for _, ns := range o.Namespaces {
 		c.spaces[ns.Name] = ns.Labels
 	}
@@ -86,21 +99,43 @@ func New(o *Objects) *Cluster {
 	for _, v := range o.Volumes {
 		c.volumes[v.Name] = v
 	}
-	bySpace := map[string][]*v1.Pod{}
-	for _, p := range o.Pods {
-		bySpace[p.Namespace] = append(bySpace[p.Namespace], p)
+	c.fill(o.Pods)
+	return c
+}
+
+// fill puts pods on their nodes, by namespace and name. Lists are made as long as they will be, next to each other.
+func (c *Cluster) fill(in []*v1.Pod) {
+	spaces, count := map[string][]*v1.Pod{}, map[string]int{}
+	for _, p := range in {
+		count[p.Namespace]++
 	}
-	for _, namespace := range slices.Sorted(maps.Keys(bySpace)) {
-		pods := bySpace[namespace]
-		slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
-		c.pods[namespace] = make([]*Pod, 0, len(pods))
-		for i, p := range pods {
-			if i == 0 || pods[i-1].Name != p.Name {
-				c.Put(c.Pod(p), c.byName[p.Spec.NodeName])
-			}
+	for namespace, n := range count {
+		spaces[namespace] = make([]*v1.Pod, 0, n)
+	}
+	for _, p := range in {
+		spaces[p.Namespace] = append(spaces[p.Namespace], p)
+	}
+	pods, here := make([]Pod, 0, len(in)), map[*Node]int{}
+	for _, namespace := range slices.Sorted(maps.Keys(spaces)) {
+		list := spaces[namespace]
+		slices.SortStableFunc(list, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
+		list = slices.CompactFunc(list, func(a, b *v1.Pod) bool { return a.Name == b.Name })
+		c.pods[namespace] = make([]*Pod, 0, len(list))
+		for _, p := range list {
+			n := c.byName[p.Spec.NodeName]
+			pods = append(pods, c.pod(p))
+			pods[len(pods)-1].Node = n
+			here[n]++
 		}
 	}
-	return c
+	for n, count := range here {
+		if n != nil {
+			n.Pods = make([]*Pod, 0, count)
+		}
+	}
+	for i := range pods {
+		c.put(&pods[i], pods[i].Node)
+	}
 }
 
 func byKey(a, b *v1.Pod) int {
@@ -109,30 +144,17 @@ func byKey(a, b *v1.Pod) int {
 
 // Pod makes a pod of its object, on no node yet.
 func (c *Cluster) Pod(p *v1.Pod) *Pod {
-	pod := &Pod{
-		Pod: p, Ended: p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
-		Requests: requests(p), required: nodeaffinity.GetRequiredNodeAffinity(p),
-	}
-	if a := p.Spec.Affinity; a != nil {
-		if n := a.NodeAffinity; n != nil && len(n.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
-			// One that cannot be read prefers none.
-			pod.preferred, _ = nodeaffinity.NewPreferredSchedulingTerms(n.PreferredDuringSchedulingIgnoredDuringExecution)
-		}
-		if a.PodAntiAffinity != nil {
-			pod.anti = terms(p, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-		}
-		if a.PodAffinity != nil {
-			pod.affinity = terms(p, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-		}
-	}
-	if constraints := p.Spec.TopologySpreadConstraints; len(constraints) > 0 {
-		said := sayingsOf(p)
-		for i := range constraints {
-			pod.spread = append(pod.spread, constraint(pod, &constraints[i], &said))
-		}
-	}
-	return pod
+	made := c.pod(p)
+	return &made
 }
+
+func (c *Cluster) pod(p *v1.Pod) Pod {
+	ended := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	return Pod{Pod: p, Ended: ended, Kin: c.templates.kin(p), requests: c.templates.requested(p), template: c.templates.of(p)}
+}
+
+// Kins is how many there are.
+func (c *Cluster) Kins() int { return len(c.templates.kins) }
 
 // Find is the node of a name; nil: there is none.
 func (c *Cluster) Find(name string) *Node { return c.byName[name] }
@@ -173,35 +195,67 @@ func (c *Cluster) Pods() (out []*Pod) {
 
 // Put puts a pod on a node; nil: it waits for one.
 func (c *Cluster) Put(p *Pod, n *Node) {
+	c.moves = append(c.moves, move{pod: p, was: p.Node, to: n, put: true})
+	c.put(p, n)
+}
+
+func (c *Cluster) put(p *Pod, n *Node) {
 	c.pods[p.Namespace] = append(c.pods[p.Namespace], p)
 	c.index.put(p)
-	for _, what := range p.repels() {
-		c.anti[what] = append(c.anti[what], p)
-	}
+	c.repel(p)
 	p.Node = n
 	if n != nil {
 		n.Pods = append(n.Pods, p)
 		n.count(p, 1)
+		c.change(n)
+	}
+}
+
+func (c *Cluster) repel(p *Pod) {
+	for _, what := range p.repels {
+		c.anti[what] = append(c.anti[what], p)
+	}
+}
+
+func (c *Cluster) unrepel(p *Pod) {
+	for _, what := range p.repels {
+		c.anti[what] = without(c.anti[what], p)
 	}
 }
 
 // Remove takes a pod away for good.
 func (c *Cluster) Remove(p *Pod) {
+	m := move{pod: p, was: p.Node, onNode: -1, inSpace: slices.Index(c.pods[p.Namespace], p)}
 	if n := p.Node; n != nil {
 		n.count(p, -1)
+		m.onNode = slices.Index(n.Pods, p)
 		n.Pods = without(n.Pods, p)
+		c.change(n)
 	}
+	c.moves = append(c.moves, m)
 	c.pods[p.Namespace] = without(c.pods[p.Namespace], p)
 	c.index.remove(p)
-	for _, what := range p.repels() {
-		c.anti[what] = without(c.anti[what], p)
-	}
+	c.unrepel(p)
 	p.Node = nil
 }
 
 func without(pods []*Pod, p *Pod) []*Pod {
-	return slices.DeleteFunc(pods, func(other *Pod) bool { return other == p })
+	if i := slices.Index(pods, p); i >= 0 {
+		return slices.Delete(pods, i, i+1)
+	}
+	return pods
 }
+
+func (c *Cluster) change(n *Node) {
+	c.changes++
+	n.changed = c.changes
+}
+
+// Changes is how often the pods on some node were others than before.
+func (c *Cluster) Changes() int { return c.changes }
+
+// ChangedSince reports whether the pods on a node are others than after so many changes.
+func (n *Node) ChangedSince(changes int) bool { return n.changed > changes }
 
 // Without does something while a pod is not there.
 func (c *Cluster) Without(p *Pod, do func()) {
@@ -223,14 +277,16 @@ func (n *Node) count(p *Pod, sign int64) {
 		return
 	}
 	n.running += int(sign)
-	for _, a := range p.Requests {
-		n.requested[a.Name] += sign * a.Value
+	for _, a := range *p.requests {
+		n.requested.add(a.Name, sign*a.Value)
 	}
 }
 
 // Ready reports whether a node may be thought of at all: a condition Ready that is not True says no, none says yes, as the descheduler
 // counts (pkg/descheduler/node/node.go, 0.36.0).
-func (n *Node) Ready() bool {
+func (n *Node) Ready() bool { return n.ready }
+
+func ready(n *v1.Node) bool {
 	for i := range n.Status.Conditions {
 		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady && c.Status != v1.ConditionTrue {
 			return false

@@ -7,6 +7,8 @@
 // PodTopologySpread, VolumeBinding and VolumeZone as far as claims and volumes are known.
 //
 //	cluster.go   Cluster, Node, Pod: who is where
+//	template.go  what pods of one owner have in common
+//	undo.go      back to who was where
 //	resources.go what is requested of what there is
 //	index.go     pods by their labels and their owners
 //	terms.go     affinity between pods

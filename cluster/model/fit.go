@@ -2,6 +2,7 @@ package model
 
 import (
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -118,7 +119,7 @@ func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
 			s.domains[domain]++
 		}
 	}
-	if len(s.domains) == c.domainsOf(k) { // else one has none
+	if len(s.domains) == len(c.layoutOf(k).names) { // else one has none
 		s.least = k.Least(s.domains)
 	}
 	if k.Selector.Matches(labels.Set(p.Labels)) {
@@ -127,57 +128,97 @@ func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
 	return s
 }
 
+// refusal is why a node does not take a pod. Most are of no interest to anybody, so it is put into words only for who wants to read it.
+type refusal struct {
+	why   string // empty: the node takes it
+	whom  *Pod   // of another pod
+	what  string // of a resource, a claim, a label
+	taint *v1.Taint
+}
+
+const (
+	isNotReady   = "the node is not ready"
+	isCordoned   = "the node is cordoned"
+	leftOut      = "its node selector or affinity leaves the node out"
+	hasTaint     = "it does not tolerate the taint %s"
+	hasNotEnough = "the node has not enough %s"
+	hasNoPort    = "a port of the node that it wants is taken by %s"
+	hasNoVolume  = "the node does not reach the volume of its claim %s"
+	keptAway     = "anti-affinity keeps it from where %s is"
+	isNotWithAny = "nobody is there whom its affinity wants"
+	hasNoLabel   = "the node has no label %s, which it is spread by"
+	tooMany      = "it would be more than %s's maxSkew allows"
+)
+
+func (r *refusal) String() string {
+	what := r.what
+	switch {
+	case r.whom != nil:
+		what = r.whom.Key()
+	case r.taint != nil:
+		what = r.taint.ToString()
+	}
+	return strings.Replace(r.why, "%s", what, 1)
+}
+
 // Refuses says why a node does not take the pod; empty: it takes it. The node that the pod is on is asked as if it were not there.
 func (q *Question) Refuses(n *Node) string {
+	r := q.refuses(n)
+	return r.String()
+}
+
+func (q *Question) takes(n *Node) bool { return q.refuses(n).why == "" }
+
+func (q *Question) refuses(n *Node) refusal {
 	switch {
-	case !n.Ready():
-		return "the node is not ready"
+	case !n.ready:
+		return refusal{why: isNotReady}
 	case n.Spec.Unschedulable:
-		return "the node is cordoned"
+		return refusal{why: isCordoned}
 	}
-	if match, err := q.pod.required.Match(n.Node); err != nil || !match {
-		return "its node selector or affinity leaves the node out"
+	if !q.pod.Belongs(n) {
+		return refusal{why: leftOut}
 	}
 	if t := untolerated(n.Node, q.pod.Spec.Tolerations); t != nil {
-		return "it does not tolerate the taint " + t.ToString()
+		return refusal{why: hasTaint, taint: t}
 	}
 	if name := q.lacks(n); name != "" {
-		return "the node has not enough " + string(name)
+		return refusal{why: hasNotEnough, what: string(name)}
 	}
 	if other := q.taken(n); other != nil {
-		return "a port of the node that it wants is taken by " + other.Key()
+		return refusal{why: hasNoPort, whom: other}
 	}
 	if claim := q.c.outOfReach(q.claims, n); claim != "" {
-		return "the node does not reach the volume of its claim " + claim
+		return refusal{why: hasNoVolume, what: claim}
 	}
 	return q.others(n)
 }
 
 // others says what other pods have against a node.
-func (q *Question) others(n *Node) string {
+func (q *Question) others(n *Node) refusal {
 	for _, key := range q.keys {
 		if where, ok := at(n, key); ok && q.keeps[where] != nil {
-			return "anti-affinity keeps it from where " + q.keeps[where].Key() + " is"
+			return refusal{why: keptAway, whom: q.keeps[where]}
 		}
 	}
 	for i := range q.wants {
 		w := &q.wants[i]
 		where, ok := at(n, w.key)
 		if !ok || !w.self && !w.there[where] {
-			return "nobody is there whom its affinity wants"
+			return refusal{why: isNotWithAny}
 		}
 	}
 	for i := range q.spread {
 		s := &q.spread[i]
 		domain, ok := n.Labels[s.Key]
 		if !ok {
-			return "the node has no label " + s.Key + ", which it is spread by"
+			return refusal{why: hasNoLabel, what: s.Key}
 		}
 		if s.domains[domain]+s.self-s.least > s.MaxSkew {
-			return "it would be more than " + s.Key + "'s maxSkew allows"
+			return refusal{why: tooMany, what: s.Key}
 		}
 	}
-	return ""
+	return refusal{}
 }
 
 // lacks is Node.lacks with the pod itself thought away.
@@ -255,18 +296,13 @@ func untolerated(n *v1.Node, tolerations []v1.Toleration) *v1.Taint {
 
 // Untolerated is the first of those taints of a node that count which no toleration is for; nil: none.
 func Untolerated(n *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint) bool) *v1.Taint {
-	if len(n.Spec.Taints) == 0 {
-		return nil
+	for i := range n.Spec.Taints {
+		if t := &n.Spec.Taints[i]; counts(t) && !corev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, t, true) {
+			return t
+		}
 	}
-	t, found := corev1.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, tolerations, counts, true)
-	if !found {
-		return nil
-	}
-	return &t
+	return nil
 }
 
 // Belongs reports whether a node is one of those that a pod's node selector and required affinity leave in.
-func (p *Pod) Belongs(n *Node) bool {
-	match, err := p.required.Match(n.Node)
-	return err == nil && match
-}
+func (p *Pod) Belongs(n *Node) bool { return p.has(n) }

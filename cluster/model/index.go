@@ -1,6 +1,7 @@
 package model
 
 import (
+	"iter"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -39,7 +40,7 @@ type index struct {
 	owners map[string]map[types.UID][]*Pod         // by namespace, UID
 }
 
-// selected are the pods of a namespace that a selector may match, in the order in which they came.
+// selected are the pods of a namespace that a selector may match, in no order.
 func (c *Cluster) selected(namespace string, s *pick) []*Pod {
 	if s.label == "" {
 		return c.pods[namespace]
@@ -75,7 +76,7 @@ func (c *Cluster) ownedBy(namespace string, owner *metav1.OwnerReference) []*Pod
 		byOwner = map[types.UID][]*Pod{}
 		c.index.owners[namespace] = byOwner
 		for _, p := range c.pods[namespace] {
-			for _, uid := range ownersOf(p.Pod) {
+			for uid := range ownersOf(p.Pod) {
 				byOwner[uid] = append(byOwner[uid], p)
 			}
 		}
@@ -84,12 +85,24 @@ func (c *Cluster) ownedBy(namespace string, owner *metav1.OwnerReference) []*Pod
 }
 
 // ownersOf are the UIDs of a pod's owners, each once.
-func ownersOf(p *v1.Pod) []types.UID {
-	var out distinct[types.UID]
-	for i := range p.OwnerReferences {
-		out.add(p.OwnerReferences[i].UID)
+func ownersOf(p *v1.Pod) iter.Seq[types.UID] {
+	return func(yield func(types.UID) bool) {
+		if len(p.OwnerReferences) > few {
+			var owners distinct[types.UID]
+			for i := range p.OwnerReferences {
+				owners.add(p.OwnerReferences[i].UID)
+			}
+			slices.Values(owners.list)(yield)
+			return
+		}
+		for i := range p.OwnerReferences {
+			uid := p.OwnerReferences[i].UID
+			before := func(o metav1.OwnerReference) bool { return o.UID == uid }
+			if !slices.ContainsFunc(p.OwnerReferences[:i], before) && !yield(uid) {
+				return
+			}
+		}
 	}
-	return out.list
 }
 
 // distinct is a list without repetitions. Of a few it is looked through; a tenant may have given a pod any number.
@@ -135,7 +148,7 @@ func (x *index) change(p *Pod, how func([]*Pod) []*Pod) {
 		}
 	}
 	if byOwner := x.owners[p.Namespace]; byOwner != nil {
-		for _, uid := range ownersOf(p.Pod) {
+		for uid := range ownersOf(p.Pod) {
 			byOwner[uid] = how(byOwner[uid])
 		}
 	}

@@ -88,7 +88,7 @@ func TestRefuses(t *testing.T) {
 				read[v1.PersistentVolumeClaim](t, "metadata: {name: d, namespace: x, annotations: {volume.kubernetes.io/selected-node: n2}}\nspec: {volumeName: w}"),
 			},
 			Volumes: []*v1.PersistentVolume{read[v1.PersistentVolume](t, "metadata: {name: v, labels: {topology.kubernetes.io/zone: b}}")},
-		})
+		}, nil)
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "x", Labels: map[string]string{"app": "new"}}, Spec: *read[v1.PodSpec](t, c.pod)}
 		got := cl.Ask(cl.Pod(p)).Refuses(cl.Find("n1"))
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
@@ -105,7 +105,7 @@ spec: {nodeName: n1, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnore
 	c := New(&Objects{
 		Nodes: []*v1.Node{node("n1", "a"), node("n2", "a")}, Pods: []*v1.Pod{shy},
 		Namespaces: []*v1.Namespace{read[v1.Namespace](t, "metadata: {name: loud, labels: {loud: \"yes\"}}")},
-	})
+	}, nil)
 	for namespace, want := range map[string]string{"loud": "n2", "quiet": "n1"} {
 		p := c.Pod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: namespace}})
 		if got, _ := c.Fits(p, c.Nodes); got.Name != want {
@@ -116,7 +116,7 @@ spec: {nodeName: n1, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnore
 
 func TestPlace(t *testing.T) {
 	busy := read[v1.Pod](t, "metadata: {name: busy, namespace: x}\nspec: {nodeName: n1, containers: [{resources: {requests: {cpu: 1}}}]}")
-	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a"), node("n2", "a")}, Pods: []*v1.Pod{busy}})
+	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a"), node("n2", "a")}, Pods: []*v1.Pod{busy}}, nil)
 	p := c.Pod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "x"}})
 	if got := c.Place(p, Emptier, nil); got.Name != "n2" {
 		t.Errorf("%s", got.Name)
@@ -131,7 +131,7 @@ func TestPlace(t *testing.T) {
 	for i := range 300 {
 		many.Nodes = append(many.Nodes, node(fmt.Sprintf("n%03d", i), "a"))
 	}
-	c = New(many)
+	c = New(many, nil)
 	if one, two := c.Place(c.Pod(p.Pod), Emptier, nil), c.Place(c.Pod(p.Pod), Emptier, nil); one != two {
 		t.Errorf("the same pod goes to %s and %s", one.Name, two.Name)
 	}
@@ -148,7 +148,7 @@ func TestBudgets(t *testing.T) {
 	}
 	pods := []*v1.Pod{pod("a", v1.PodRunning, v1.ConditionTrue), pod("b", v1.PodRunning, ""), pod("c", v1.PodRunning, v1.ConditionFalse),
 		pod("d", v1.PodPending, ""), pod("e", v1.PodFailed, "")}
-	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a")}, Pods: pods})
+	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a")}, Pods: pods}, nil)
 	spec := policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}}
 	for _, one := range []struct {
 		name  string
@@ -198,7 +198,7 @@ func TestRefusesNamesTheFirstByName(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		o.Pods = append(o.Pods, read[v1.Pod](t, "metadata: {name: "+name+", namespace: x, labels: {app: there}}\nspec: {nodeName: n1}"))
 	}
-	c := New(o)
+	c := New(o, nil)
 	p := read[v1.Pod](t, "metadata: {name: new, namespace: x, labels: {app: new}}\nspec: {"+anti+"}")
 	for range 20 {
 		if got := c.Ask(c.Pod(p)).Refuses(c.Find("n1")); got != "anti-affinity keeps it from where x/a is" {
@@ -213,7 +213,7 @@ func TestTheIndexFollowsThePods(t *testing.T) {
 		return read[v1.Pod](t, fmt.Sprintf("metadata: {name: %s, namespace: x, labels: {app: %s}, ownerReferences: [{kind: R, name: o, uid: u}]}",
 			name, app))
 	}
-	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a")}, Pods: []*v1.Pod{made("a", "web"), made("b", "db")}})
+	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a")}, Pods: []*v1.Pod{made("a", "web"), made("b", "db")}}, nil)
 	found := func() (out string) {
 		s, err := metav1.ParseToLabelSelector("app=web")
 		if err != nil {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"hash/fnv"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +39,7 @@ const (
 // all); nil: none takes it. Of nodes that are liked equally it is the first by name.
 func (c *Cluster) Place(p *Pod, packing Packing, wanted func(*Node) bool) *Node {
 	q := c.Ask(p)
-	var fit []*Node
+	fit := c.room.fit[:0]
 	enough := enoughOf(len(c.Nodes))
 	from := 0
 	if len(c.Nodes) > enoughNodes { // the scheduler goes round; here the same pod is always answered the same
@@ -48,12 +49,13 @@ func (c *Cluster) Place(p *Pod, packing Packing, wanted func(*Node) bool) *Node 
 	}
 	for i := range c.Nodes {
 		n := c.Nodes[(from+i)%len(c.Nodes)]
-		if (wanted == nil || wanted(n)) && q.Refuses(n) == "" {
+		if (wanted == nil || wanted(n)) && q.takes(n) {
 			if fit = append(fit, n); len(fit) == enough {
 				break
 			}
 		}
 	}
+	c.room.fit = fit
 	if len(fit) < 2 {
 		return first(fit)
 	}
@@ -85,21 +87,22 @@ func enoughOf(nodes int) int {
 
 // Fits is a node other than the pod's own that takes it, among some, and why the last one asked did not.
 func (c *Cluster) Fits(p *Pod, among []*Node) (found *Node, why string) {
-	q := c.Ask(p)
+	q, r := c.Ask(p), refusal{}
 	for _, n := range among {
 		if n == p.Node {
 			continue
 		}
-		if why = q.Refuses(n); why == "" {
+		if r = q.refuses(n); r.why == "" {
 			return n, ""
 		}
 	}
-	return nil, why
+	return nil, r.String()
 }
 
 // scores of nodes that take a pod, each part from 0 to 100 before it is weighed.
 func (c *Cluster) scores(p *Pod, nodes []*Node, packing Packing) []float64 {
-	taints, affinity, crowd := make([]float64, len(nodes)), make([]float64, len(nodes)), c.crowd(p, nodes)
+	taints, affinity, crowd := zeroes(&c.room.taints, len(nodes)), zeroes(&c.room.affinity, len(nodes)), zeroes(&c.room.crowd, len(nodes))
+	c.crowd(p, nodes, crowd)
 	for i, n := range nodes {
 		affinity[i] = float64(p.Preference(n))
 		for j := range n.Spec.Taints {
@@ -111,12 +114,32 @@ func (c *Cluster) scores(p *Pod, nodes []*Node, packing Packing) []float64 {
 		}
 	}
 	mostTaints, mostAffinity, mostCrowd := highest(taints), highest(affinity), highest(crowd)
-	out := make([]float64, len(nodes))
+	out := zeroes(&c.room.scores, len(nodes))
 	for i, n := range nodes {
 		out[i] = weightTaints*(100-share(taints[i], mostTaints)) + weightAffinity*share(affinity[i], mostAffinity) +
 			weightSpread*(100-share(crowd[i], mostCrowd)) + weightResources*c.fullness(p, n, packing)
 	}
 	return out
+}
+
+// room is for what one search after another needs for itself.
+type room struct {
+	fit                             []*Node
+	taints, affinity, crowd, scores []float64
+	nodes                           []bool
+}
+
+// asked is false for each node.
+func (r *room) asked(nodes int) []bool {
+	r.nodes = slices.Grow(r.nodes[:0], nodes)[:nodes]
+	clear(r.nodes)
+	return r.nodes
+}
+
+func zeroes(from *[]float64, count int) []float64 {
+	*from = slices.Grow((*from)[:0], count)[:count]
+	clear(*from)
+	return *from
 }
 
 func highest(values []float64) (most float64) {
@@ -142,7 +165,7 @@ func (c *Cluster) fullness(p *Pod, n *Node, packing Packing) float64 {
 		if !ok || whole <= 0 {
 			continue
 		}
-		used := n.requested[name]
+		used := n.Requested(name)
 		if p.Node != n {
 			used += p.Request(name)
 		}
@@ -158,35 +181,34 @@ func (c *Cluster) fullness(p *Pod, n *Node, packing Packing) float64 {
 	return 100 - sum/float64(known)
 }
 
-// crowd is how many pods are where a node is that the pod is to be spread from: by its own soft constraints, or where it has none by the
+// crowd adds how many pods are where a node is that the pod is to be spread from: by its own soft constraints, or where it has none by the
 // node for those of one owner, as the scheduler's system defaults have it.
-func (c *Cluster) crowd(p *Pod, nodes []*Node) []float64 {
-	out := make([]float64, len(nodes))
-	soft := false
+func (c *Cluster) crowd(p *Pod, nodes []*Node, to []float64) {
 	for _, k := range p.spread {
-		soft = true
 		s := c.spreadOf(p, k)
 		for i, n := range nodes {
-			out[i] += float64(s.domains[n.Labels[k.Key]])
+			to[i] += float64(s.domains[n.Labels[k.Key]])
 		}
 	}
-	owner := metav1.GetControllerOf(p.Pod)
+	owner := metav1.GetControllerOfNoCopy(p.Pod)
 	if owner == nil && len(p.OwnerReferences) > 0 {
 		owner = &p.OwnerReferences[0]
 	}
-	if soft || owner == nil {
-		return out
+	if len(p.spread) > 0 || owner == nil {
+		return
 	}
-	count := map[*Node]float64{}
-	for _, other := range c.ownedBy(p.Namespace, owner) {
-		if other != p && other.Node != nil && !other.Ended && other.OwnedBy(owner) {
-			count[other.Node]++
+	count := func(plus int) {
+		for _, other := range c.ownedBy(p.Namespace, owner) {
+			if other != p && other.Node != nil && !other.Ended && other.OwnedBy(owner) {
+				other.Node.kin += plus
+			}
 		}
 	}
+	count(1)
 	for i, n := range nodes {
-		out[i] = count[n]
+		to[i] = float64(n.kin)
 	}
-	return out
+	count(-1)
 }
 
 // OwnedBy reports whether an owner is one of a pod's.

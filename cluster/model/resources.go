@@ -30,15 +30,50 @@ func ValueOf(name v1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// requests of a pod, its sidecars and its overhead included, without those of nothing.
-func requests(p *v1.Pod) (out []Amount) {
+// amounts are of one resource each.
+type amounts []Amount
+
+// of is the amount of a resource, and whether there is one. There are few: a look at each is less than a hash.
+func (a amounts) of(name v1.ResourceName) (int64, bool) {
+	for i := range a {
+		if a[i].Name == name {
+			return a[i].Value, true
+		}
+	}
+	return 0, false
+}
+
+func (a *amounts) add(name v1.ResourceName, value int64) {
+	for i := range *a {
+		if (*a)[i].Name == name {
+			(*a)[i].Value += value
+			return
+		}
+	}
+	*a = append(*a, Amount{name, value})
+}
+
+// allocatable is what a node has for pods. One that says nothing of what is allocatable has its capacity.
+func allocatable(n *v1.Node) amounts {
+	list := n.Status.Allocatable
+	if len(list) == 0 {
+		list = n.Status.Capacity
+	}
+	out := make(amounts, 0, len(list))
+	for name, q := range list {
+		out = append(out, Amount{name, ValueOf(name, q)})
+	}
+	return out
+}
+
+// requests of a pod, its sidecars and its overhead included, without those of nothing, added to what is empty and may have room.
+func requests(out amounts, p *v1.Pod) amounts {
 	var list v1.ResourceList
 	if s := &p.Spec; len(s.Containers) == 1 && len(s.InitContainers) == 0 && s.Overhead == nil && s.Resources == nil {
 		list = s.Containers[0].Resources.Requests // there is nothing to add up, and no need of a list of its own for each pod
 	} else {
 		list = resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	}
-	out = make([]Amount, 0, len(list))
 	for name, q := range list {
 		if value := ValueOf(name, q); value > 0 && name != v1.ResourcePods {
 			out = append(out, Amount{name, value})
@@ -53,12 +88,8 @@ func (p *Pod) Request(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1
 	}
-	for _, a := range p.Requests {
-		if a.Name == name {
-			return a.Value
-		}
-	}
-	return 0
+	value, _ := p.requests.of(name)
+	return value
 }
 
 // Requested is what the pods on a node request of a resource, those that have ended aside.
@@ -66,29 +97,22 @@ func (n *Node) Requested(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return int64(n.running)
 	}
-	return n.requested[name]
+	value, _ := n.requested.of(name)
+	return value
 }
 
 // Resources are the names of what pods on a node request.
 func (n *Node) Resources() (out []v1.ResourceName) {
-	for name, value := range n.requested {
-		if value > 0 {
-			out = append(out, name)
+	for _, a := range n.requested {
+		if a.Value > 0 {
+			out = append(out, a.Name)
 		}
 	}
 	return out
 }
 
-// Allocatable is what there is of a resource for pods, and whether that is known. A node that says nothing of what is allocatable has its
-// capacity.
-func (n *Node) Allocatable(name v1.ResourceName) (int64, bool) {
-	list := n.Status.Allocatable
-	if len(list) == 0 {
-		list = n.Status.Capacity
-	}
-	q, ok := list[name]
-	return ValueOf(name, q), ok
-}
+// Allocatable is what there is of a resource for pods, and whether that is known.
+func (n *Node) Allocatable(name v1.ResourceName) (int64, bool) { return n.whole.of(name) }
 
 // lacks names the first resource of which a node has not enough for a pod; empty: it has room. What a node does not say of the number of
 // pods it takes does not refuse one; any other resource that it does not name it has not.
@@ -96,8 +120,8 @@ func (n *Node) lacks(p *Pod) v1.ResourceName {
 	if most, ok := n.Allocatable(v1.ResourcePods); ok && int64(n.running)+1 > most {
 		return v1.ResourcePods
 	}
-	for _, a := range p.Requests {
-		if there, _ := n.Allocatable(a.Name); n.requested[a.Name]+a.Value > there {
+	for _, a := range *p.requests {
+		if there, _ := n.Allocatable(a.Name); n.Requested(a.Name)+a.Value > there {
 			return a.Name
 		}
 	}

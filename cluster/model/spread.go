@@ -4,12 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // Constraint is a topology spread constraint of a pod.
@@ -23,10 +20,10 @@ type Constraint struct {
 	Selector   labels.Selector
 
 	pick        pick
-	nodes       string // what it says of nodes: the same for constraints of which the same nodes count, and make the same domains
-	required    nodeaffinity.RequiredNodeAffinity
-	affinity    bool // nodes that the pod's affinity leaves out do not count
-	taints      bool // nodes whose taints the pod does not tolerate do not count
+	nodes       string    // what it says of nodes: the same for constraints of which the same nodes count, and make the same domains
+	of          *template // of whose pods it is
+	affinity    bool      // nodes that the pod's affinity leaves out do not count
+	taints      bool      // nodes whose taints the pod does not tolerate do not count
 	tolerations []v1.Toleration
 }
 
@@ -55,12 +52,12 @@ func digest(of ...any) string {
 }
 
 // constraint reads one of a pod. Defaults are the API's: nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
-func constraint(p *Pod, in *v1.TopologySpreadConstraint, s *sayings) *Constraint {
+func constraint(p *v1.Pod, of *template, in *v1.TopologySpreadConstraint, s *sayings) *Constraint {
 	selector := withKeys(selectorOf(in.LabelSelector), p.Labels, in.MatchLabelKeys, true)
 	c := &Constraint{
 		Key: in.TopologyKey, MaxSkew: int(in.MaxSkew), Hard: in.WhenUnsatisfiable != v1.ScheduleAnyway,
 		Selector: selector, pick: pickBy(selector),
-		required: p.required, tolerations: p.Spec.Tolerations,
+		of: of, tolerations: p.Spec.Tolerations,
 		affinity: in.NodeAffinityPolicy == nil || *in.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor,
 		taints:   in.NodeTaintsPolicy != nil && *in.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor,
 	}
@@ -88,10 +85,8 @@ func (k *Constraint) Domain(n *Node) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	if k.affinity {
-		if match, err := k.required.Match(n.Node); err != nil || !match {
-			return "", false
-		}
+	if k.affinity && !k.of.has(n) {
+		return "", false
 	}
 	if k.taints && untolerated(n.Node, k.tolerations) != nil {
 		return "", false
@@ -99,39 +94,65 @@ func (k *Constraint) Domain(n *Node) (string, bool) {
 	return value, true
 }
 
-// Domains is how many pods of a namespace a constraint counts in each of its domains that some nodes make, which are sorted by name. Those
-// that are being deleted do not count.
-func (k *Constraint) Domains(c *Cluster, namespace string, nodes []*Node) map[string]int {
-	out := map[string]int{}
-	for _, n := range nodes {
-		if domain, ok := k.Domain(n); ok {
-			out[domain] += 0
-		}
+// layout is which domains nodes make.
+type layout struct {
+	names []string
+	of    []int // by Node.place: a place in names; -1: the node does not count
+}
+
+// layoutOf is that of all nodes. Constraints that say the same of nodes have it in common.
+func (c *Cluster) layoutOf(k *Constraint) *layout {
+	if l, ok := c.layouts[k.nodes]; ok {
+		return l
 	}
-	for _, p := range c.Counted(namespace, k) {
-		if _, ok := slices.BinarySearchFunc(nodes, p.Node.Name, func(n *Node, name string) int { return strings.Compare(n.Name, name) }); !ok {
+	l := &layout{of: make([]int, len(c.Nodes))}
+	places := map[string]int{}
+	for i, n := range c.Nodes {
+		domain, ok := k.Domain(n)
+		if !ok {
+			l.of[i] = -1
 			continue
 		}
-		if domain, ok := k.Domain(p.Node); ok {
-			out[domain]++
+		at, known := places[domain]
+		if !known {
+			at = len(l.names)
+			places[domain], l.names = at, append(l.names, domain)
+		}
+		l.of[i] = at
+	}
+	c.layouts[k.nodes] = l
+	return l
+}
+
+// Domains is how many pods of a namespace a constraint counts in each of its domains that some nodes make. Those that are being deleted do
+// not count.
+func (k *Constraint) Domains(c *Cluster, namespace string, nodes []*Node) map[string]int {
+	l := c.layoutOf(k)
+	counts, asked := make([]int, len(l.names)), c.room.asked(len(c.Nodes))
+	for i := range counts {
+		counts[i] = -1 // none of the nodes is there
+	}
+	for _, n := range nodes {
+		asked[n.place] = true
+		if domain := l.of[n.place]; domain >= 0 {
+			counts[domain] = 0
+		}
+	}
+	for _, p := range c.selected(namespace, &k.pick) {
+		if p.Node == nil || !asked[p.Node.place] || !k.Counts(p) {
+			continue
+		}
+		if domain := l.of[p.Node.place]; domain >= 0 {
+			counts[domain]++
+		}
+	}
+	out := make(map[string]int, len(counts))
+	for i, count := range counts {
+		if count >= 0 {
+			out[l.names[i]] = count
 		}
 	}
 	return out
-}
-
-// domainsOf is how many domains the nodes make that count for a constraint.
-func (c *Cluster) domainsOf(k *Constraint) int {
-	if count, ok := c.domains[k.nodes]; ok {
-		return count
-	}
-	values := map[string]bool{}
-	for _, n := range c.Nodes {
-		if domain, ok := k.Domain(n); ok {
-			values[domain] = true
-		}
-	}
-	c.domains[k.nodes] = len(values)
-	return len(values)
 }
 
 // Counts reports whether a constraint counts a pod that is on a node.

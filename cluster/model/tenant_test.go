@@ -25,7 +25,7 @@ func TestManyConstraintsOfALongAffinity(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	c := New(&Objects{Pods: []*v1.Pod{p}})
+	c := New(&Objects{Pods: []*v1.Pod{p}}, nil)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 100<<20 {
 		t.Errorf("%d MiB for one pod", took>>20)
@@ -43,7 +43,7 @@ func TestConstraintsThatSayTheSame(t *testing.T) {
 			in.NodeAffinityPolicy = new(v1.NodeInclusionPolicyIgnore)
 		}
 		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{in}
-		return New(&Objects{Pods: []*v1.Pod{p}}).Pods()[0].Constraints()[0]
+		return New(&Objects{Pods: []*v1.Pod{p}}, nil).Pods()[0].Constraints()[0]
 	}
 	a := make("a", true).Identity
 	if a != make("a", true).Identity || a == make("b", true).Identity || a == make("a", false).Identity ||
@@ -61,7 +61,7 @@ func TestThousandsOfTerms(t *testing.T) {
 	}
 	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}}
 	began := time.Now()
-	c := New(&Objects{Nodes: []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, Pods: []*v1.Pod{p}})
+	c := New(&Objects{Nodes: []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, Pods: []*v1.Pod{p}}, nil)
 	c.Remove(c.Pods()[0])
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("took %v", took)

@@ -117,11 +117,11 @@ func (t *term) visit(c *Cluster, do func(*Pod)) {
 // labels.
 type about struct{ namespace, key, value string }
 
-// repels are what a pod's own anti-affinity is about, each once.
-func (p *Pod) repels() []about {
+// aboutOf are what terms are about, each once.
+func aboutOf(terms []term) []about {
 	var out distinct[about]
-	for i := range p.anti {
-		t := &p.anti[i]
+	for i := range terms {
+		t := &terms[i]
 		namespaces := t.namespaces
 		if t.spaces != nil {
 			namespaces = append(slices.Clone(namespaces), "")

@@ -17,6 +17,25 @@ type Verdict struct {
 
 // Explain tells of each NoExecute taint of a node what it means for a pod on it, in the order in which the node has them.
 func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
+	for _, t := range c.evicting(now, n) {
+		v := Verdict{Taint: t, Toleration: first(&t, p.Spec.Tolerations)}
+		at, _, ever := deadline(n, []v1.Taint{t}, p, now)
+		if v.Forever = !ever; ever {
+			v.Deadline = at
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// Due reports whether a pod has to go now by what is known of its node, which may be newer than what the last Step has seen.
+func (c *Core) Due(now time.Time, n *v1.Node, p *v1.Pod) bool {
+	at, _, ever := deadline(n, c.evicting(now, n), p, now)
+	return ever && !at.After(now)
+}
+
+// evicting are the taints of a node that evict, each with since when it is there, as far as the last Step has seen them.
+func (c *Core) evicting(now time.Time, n *v1.Node) (out []v1.Taint) {
 	for _, t := range n.Spec.Taints {
 		if t.Effect != v1.TaintEffectNoExecute {
 			continue
@@ -28,12 +47,7 @@ func (c *Core) Explain(now time.Time, n *v1.Node, p *v1.Pod) (out []Verdict) {
 			}
 			t.TimeAdded = &metav1.Time{Time: at}
 		}
-		v := Verdict{Taint: t, Toleration: first(&t, p.Spec.Tolerations)}
-		at, _, ever := deadline([]v1.Taint{t}, p, now)
-		if v.Forever = !ever; ever {
-			v.Deadline = at
-		}
-		out = append(out, v)
+		out = append(out, t)
 	}
 	return out
 }

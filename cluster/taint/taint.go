@@ -65,7 +65,7 @@ type Actions struct {
 // Core remembers what cannot be seen. It is for one goroutine.
 type Core struct {
 	config  Config
-	pending map[types.UID]*timer
+	pending map[types.UID]timer
 	sights  map[sight]time.Time
 	writes  map[types.UID]*cluster.Attempt // deletions, by the pods' UIDs
 	stamps  map[types.UID]*cluster.Attempt // by the nodes' UIDs
@@ -78,7 +78,7 @@ type timer struct{ namespace, name string }
 // New makes a Core that has seen nothing.
 func New(c Config) *Core {
 	return &Core{
-		config: c, pending: map[types.UID]*timer{}, sights: map[sight]time.Time{}, writes: map[types.UID]*cluster.Attempt{},
+		config: c, pending: map[types.UID]timer{}, sights: map[sight]time.Time{}, writes: map[types.UID]*cluster.Attempt{},
 		stamps: map[types.UID]*cluster.Attempt{}, buckets: map[string]*cluster.Bucket{},
 	}
 }
@@ -90,8 +90,8 @@ type step struct {
 	seen   Seen
 	out    *Actions
 	due    []candidate
-	waits  map[types.UID]*timer // pods with a deadline to come
-	here   map[types.UID]bool   // pods that still have a reason to go
+	waits  map[types.UID]timer // pods with a deadline to come
+	here   map[types.UID]bool  // pods that still have a reason to go
 	sights map[sight]time.Time
 	// stamped are the nodes with taints that are to be stamped.
 	stamped map[types.UID]bool
@@ -106,8 +106,9 @@ type candidate struct {
 // Step looks at everything. Time must not go back.
 func (c *Core) Step(now time.Time, seen Seen) *Actions {
 	s := &step{
-		Core: c, now: now, seen: seen, out: &Actions{}, waits: map[types.UID]*timer{}, here: map[types.UID]bool{}, sights: map[sight]time.Time{},
-		stamped: map[types.UID]bool{},
+		Core: c, now: now, seen: seen, out: &Actions{}, sights: map[sight]time.Time{}, stamped: map[types.UID]bool{},
+		// Of 5,000 nodes that are tainted these are most of what a step costs: mostly they are as large as they were.
+		waits: make(map[types.UID]timer, len(c.pending)), here: make(map[types.UID]bool, len(c.pending)+len(c.writes)),
 	}
 	names := make([]string, 0, len(seen.Nodes))
 	for name := range seen.Nodes {
@@ -151,12 +152,12 @@ func (s *step) node(n *v1.Node) {
 		if Leaves(p) {
 			continue
 		}
-		at, by, ever := deadline(taints, p, s.now)
+		at, by, ever := deadline(n, taints, p, s.now)
 		switch {
 		case !ever:
 		case at.After(s.now):
 			s.here[p.UID] = true
-			s.waits[p.UID] = &timer{p.Namespace, p.Name}
+			s.waits[p.UID] = timer{p.Namespace, p.Name}
 			cluster.Earliest(&s.out.Next, at)
 		default:
 			s.here[p.UID] = true
@@ -192,7 +193,7 @@ func (s *step) evict() {
 		}
 		attempt.Begin(s.now)
 		s.out.Evict = append(s.out.Evict, c.Eviction)
-		s.say(c.UID, &timer{c.Namespace, c.Name}, "Marking for deletion Pod %s/%s")
+		s.say(c.UID, timer{c.Namespace, c.Name}, "Marking for deletion Pod %s/%s")
 	}
 }
 
@@ -222,7 +223,7 @@ func (s *step) cancel() {
 	}
 }
 
-func (s *step) say(uid types.UID, t *timer, format string) {
+func (s *step) say(uid types.UID, t timer, format string) {
 	s.out.Events = append(s.out.Events, cluster.Event{
 		Kind: "Pod", Namespace: t.namespace, Name: t.name, UID: uid, Type: v1.EventTypeNormal, Reason: "TaintManagerEviction",
 		Message: fmt.Sprintf(format, t.namespace, t.name),

@@ -66,3 +66,51 @@ func TestATaintWithoutATimeIsStamped(t *testing.T) {
 		}
 	}
 }
+
+// A node was not ready for an hour, and is silent now: the taint that came in the place of the other has its time, for pods that bear either as
+// long. One that bears the first for ever, or for longer, has its time for the second from then on.
+func TestATaintThatCameInThePlaceOfAnother(t *testing.T) {
+	toleration := func(key string, seconds int64) v1.Toleration {
+		out := v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
+		if seconds >= 0 {
+			out.TolerationSeconds = &seconds
+		}
+		return out
+	}
+	began, turned := start.Add(-time.Hour), start.Add(-time.Minute)
+	for name, c := range map[string]struct {
+		turned       time.Time
+		first, other int64 // seconds for not-ready, unreachable; below 0: for ever
+		want         time.Time
+	}{
+		"for ever, then a time":             {turned, -1, 300, turned.Add(5 * time.Minute)},
+		"for longer, then a time":           {turned, 7200, 300, turned.Add(5 * time.Minute)},
+		"for longer, and that ends first":   {turned, 3600, 300, start},
+		"either for as long":                {turned, 300, 300, began.Add(5 * time.Minute)},
+		"for less, then for longer":         {turned, 60, 7200, began.Add(2 * time.Hour)},
+		"nobody knows since when":           {time.Time{}, -1, 300, began.Add(5 * time.Minute)},
+		"since a time to come, as it seems": {start.Add(time.Hour), -1, 300, began.Add(5 * time.Minute)},
+	} {
+		s, n, p := one(&metav1.Time{Time: began})
+		n.Spec.Taints[0].Key = v1.TaintNodeUnreachable
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: c.turned}}}
+		p.Spec.Tolerations = []v1.Toleration{toleration(v1.TaintNodeNotReady, c.first), toleration(v1.TaintNodeUnreachable, c.other)}
+		core := New(Config{})
+		out := core.Step(start, s)
+		got := out.Next
+		if len(out.Evict) == 1 {
+			got = out.Evict[0].Deadline
+		}
+		if !got.Equal(c.want) {
+			t.Errorf("%s: it has to go at %v, want %v", name, got.Sub(start), c.want.Sub(start))
+		}
+		if why := core.Explain(start, n, p); len(why) != 1 || !why[0].Deadline.Equal(c.want) {
+			t.Errorf("%s: %+v", name, why)
+		}
+		// A taint that was there from the beginning of the silence is not in the place of another.
+		n.Status.Conditions[0].LastTransitionTime.Time = began.Add(-time.Minute)
+		if why := core.Explain(start, n, p); !why[0].Deadline.Equal(began.Add(time.Duration(c.other) * time.Second)) {
+			t.Errorf("%s: from the beginning: %+v", name, why)
+		}
+	}
+}

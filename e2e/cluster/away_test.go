@@ -35,7 +35,7 @@ func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 	c.Pause(APIServer)
 	n.leak(t, all[3].UID, "60Mi")
 	c.evicted(n, 4)
-	if _, err := n.Shell(t.Context(), "pkill -9 -x jettison-bridge"); err != nil {
+	if err := n.signal(t.Context(), "KILL", "jettison-bridge"); err != nil {
 		t.Fatal(err)
 	}
 	c.Resume(APIServer)

@@ -54,7 +54,7 @@ func startDescheduling(t testing.TB, nodes ...string) *descheduling {
 func (d *descheduling) policy(strategy, args, app string) (path string) {
 	d.t.Helper()
 	point, selector := "deschedule", ""
-	if slices.Contains([]string{"RemoveDuplicates", "LowNodeUtilization", "RemovePodsViolatingTopologySpreadConstraint"}, strategy) {
+	if slices.Contains([]string{"RemoveDuplicates", "LowNodeUtilization", "HighNodeUtilization", "RemovePodsViolatingTopologySpreadConstraint"}, strategy) {
 		point = "balance"
 	}
 	if app != "" {
@@ -308,6 +308,20 @@ func TestStrategiesEvict(t *testing.T) {
 			happens: func(*descheduling, string) { time.Sleep(3 * time.Second) }, // ages are in whole seconds
 			lies:    func(on map[string]int) bool { return on["a"]+on["b"]+on["c"] == 2 },
 		},
+		{
+			app: "away", strategy: "RemovePodsViolatingNodeTaints", args: "{}", replicas: 2, evicts: 2,
+			happens: func(d *descheduling, _ string) { d.kubectl("taint", "node", "a", "test/away=yes:NoSchedule") },
+			lies:    func(on map[string]int) bool { return on["b"]+on["c"] == 2 },
+		},
+		{ // the last: the scheduler fills nodes from then on, as the strategy is for
+			app: "fill", strategy: "HighNodeUtilization", args: "{thresholds: {cpu: 30}}", replicas: 2, request: "300m", evicts: 2,
+			happens: func(d *descheduling, _ string) {
+				d.fills()
+				d.deploy(&strategyCase{app: "anchor", replicas: 1, request: "1500m", spec: func(s *v1.PodSpec) { s.NodeName = "b" }})
+				d.lie("anchor", "on b", func(on map[string]int) bool { return on["b"] == 1 })
+			},
+			lies: func(on map[string]int) bool { return on["b"] == 2 },
+		},
 	} {
 		t.Run(s.app, func(t *testing.T) { d.tries(t, &s) })
 	}
@@ -315,6 +329,38 @@ func TestStrategiesEvict(t *testing.T) {
 		return !strings.HasSuffix(s, " 201")
 	}) {
 		t.Errorf("not all was done: %q", refusals)
+	}
+}
+
+// fills has a scheduler that puts pods where most is taken.
+func (d *descheduling) fills() {
+	d.t.Helper()
+	config := filepath.Join(d.t.TempDir(), "scheduler.yaml")
+	text := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: %s, qps: 1000, burst: 2000}
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {score: {disabled: [{name: NodeResourcesBalancedAllocation}, {name: PodTopologySpread}]}}
+    pluginConfig:
+      - name: NodeResourcesFit
+        args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+`, d.path(Scheduler+".conf"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	i := d.find(Scheduler)
+	if err := d.processes[i].stop(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.processes = slices.Delete(d.processes, i, i+1)
+	err := d.run(d.t.Context(), part{
+		name: Scheduler, ready: d.Cluster.answers(d.url(Scheduler) + "/readyz"),
+		argv: slices.Concat([]string{d.bin + "/" + Scheduler}, d.asUser(Scheduler), []string{"--config=" + config}),
+	})
+	if err != nil {
+		d.t.Fatal(err)
 	}
 }
 
@@ -350,6 +396,7 @@ func (d *descheduling) tries(t *testing.T, s *strategyCase) {
 	d.podGone(noisy)
 	d.lie(app, "nowhere", func(on map[string]int) bool { return len(on) == 0 })
 	d.kubectl("label", "node", "b", "disk-")
+	d.kubectl("patch", "node", "a", "-p", `{"spec": {"taints": null}}`)
 }
 
 // deploy makes a case's Deployment.

@@ -238,7 +238,7 @@ func (c *Cluster) keptOut(n *Node, pods []v1.Pod) {
 		c.t.Fatal(err)
 	}
 	ctx, agent := c.t.Context(), c.podsOf("kube-system", "app.kubernetes.io/name=jettison")[0]
-	if _, err := n.Shell(ctx, "pkill -9 -x jettison"); err != nil {
+	if err := n.signal(ctx, "KILL", "jettison"); err != nil {
 		c.t.Fatal(err)
 	}
 	if err := n.WriteFile(ctx, stateFile, text); err != nil {
@@ -263,6 +263,16 @@ func (c *Cluster) keptOut(n *Node, pods []v1.Pod) {
 		}
 		return nil
 	})
+}
+
+// signal sends a signal to the processes of a name, of which there has to be one at least. The guest has no pkill.
+func (n *Node) signal(ctx context.Context, signal, name string) error {
+	out, err := n.Shell(ctx, fmt.Sprintf(
+		`for d in /proc/[0-9]*; do read -r c 2>/dev/null <$d/comm && [ "$c" = %s ] && kill -%s ${d#/proc/} && echo ${d#/proc/}; done; true`, name, signal))
+	if err == nil && out == "" {
+		err = fmt.Errorf("no process of the guest is called %s", name)
+	}
+	return err
 }
 
 // kill kills all that runs in pods, and returns when it began, by the guest's clock in whole seconds.

@@ -117,7 +117,7 @@ func TestTheKubeletEvictsAtTheSameTime(t *testing.T) {
 	seen, all := c.watch("default"), c.podsOf("default", "app=shop")
 
 	const evicts = "attempting to reclaim"
-	if _, err := n.Shell(t.Context(), "pkill -STOP -x jettison"); err != nil {
+	if err := n.signal(t.Context(), "STOP", "jettison"); err != nil {
 		t.Fatal(err)
 	}
 	n.leak(t, all[0].UID, "12Mi")
@@ -127,7 +127,7 @@ func TestTheKubeletEvictsAtTheSameTime(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := n.Shell(t.Context(), "pkill -CONT -x jettison"); err != nil {
+	if err := n.signal(t.Context(), "CONT", "jettison"); err != nil {
 		t.Fatal(err)
 	}
 	failed := c.awaitFailed(all[0])

@@ -11,6 +11,12 @@ import (
 	"jettison/cluster/deschedule"
 )
 
+// hasToHelp are the strategies that evict a pod only where some other node takes it. The others have it go even if it comes back.
+var hasToHelp = map[string]bool{
+	deschedule.LowNodeUtilization: true, deschedule.HighNodeUtilization: true, deschedule.RemoveDuplicates: true,
+	deschedule.TopologySpreadConstraint: true, deschedule.NodeTaints: true, deschedule.NodeAffinity: true,
+}
+
 // helps reports whether a strategy would have what it wants if a pod that it evicts went to a node that takes it: by what it says of the
 // node in a state, thresholds and shares being those of another one.
 func (c *comparison) helps(strategy string, ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
@@ -43,6 +49,9 @@ func (c *comparison) helpsBy(args any, ruled, is *deschedule.Snapshot, p *v1.Pod
 		})
 	case *deschedule.NodeAffinityArgs:
 		at := nodeOf(is, p.Spec.NodeName)
+		if slices.Contains(a.NodeAffinityType, deschedule.RequiredAffinity) && !nodeutil.PodMatchNodeSelector(p, at) {
+			return true
+		}
 		return nodeutil.GetNodeWeightGivenPodPreferredAffinity(p, n) > nodeutil.GetNodeWeightGivenPodPreferredAffinity(p, at)
 	case *deschedule.SpreadArgs:
 		return c.spreadsBetter(is, p, n)
@@ -149,10 +158,11 @@ func (c *comparison) deviations(s *deschedule.Snapshot, a *deschedule.LowNodeUti
 // hasRoomForMore: a node has less than its share of such pods.
 func (c *comparison) hasRoomForMore(ruled, is *deschedule.Snapshot, p *v1.Pod, n *v1.Node) bool {
 	like := func(s *deschedule.Snapshot, at *v1.Node) (count int) {
+		may := c.mayIn(s)
 		for _, other := range s.Pods {
 			if other.Spec.NodeName == at.Name && other.Namespace == p.Namespace && other.Labels["owner"] == p.Labels["owner"] && !ended(other) &&
 				len(other.OwnerReferences) == len(p.OwnerReferences) && other.Spec.Containers[0].Image == p.Spec.Containers[0].Image &&
-				c.may[origin(keyOf(other))] {
+				may[keyOf(other)] {
 				count++
 			}
 		}

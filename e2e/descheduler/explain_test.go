@@ -1,7 +1,6 @@
 package descheduler
 
 import (
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/descheduler/pkg/api"
+	nodeutil "sigs.k8s.io/descheduler/pkg/descheduler/node"
 	"sigs.k8s.io/descheduler/pkg/framework/plugins/nodeutilization"
 
 	"jettison/cluster/deschedule"
@@ -75,16 +75,22 @@ type comparison struct {
 	plan   []went
 	cycle  []went // what the descheduler evicts
 
-	states []*deschedule.Snapshot
-	stays  map[string]bool // pods that the descheduler evicts and a plan does not, for a reason that was checked
-	may    map[string]bool // pods that the evictor lets go, by what the descheduler itself says
-	memory map[string]map[went]bool
+	states  []*deschedule.Snapshot
+	stays   map[string]bool // pods that the descheduler evicts and a plan does not, for a reason that was checked
+	may     map[string]bool // pods that the evictor lets go, by what the descheduler itself says
+	goes    map[string]bool // pods that a plan evicts
+	memory  map[string]map[went]bool
+	reasons map[went]string // what kept says, of those that were asked
+	lets    map[*deschedule.Snapshot]map[string]bool
+	single  bool // the descheduler would look at one node only
 }
 
 func compare(t testing.TB, seed int, s *deschedule.Snapshot, policy *deschedule.Policy) *comparison {
 	t.Helper()
-	c := &comparison{TB: t, seed: seed, s: s, stays: map[string]bool{}, may: map[string]bool{}, memory: map[string]map[went]bool{}}
+	c := &comparison{TB: t, seed: seed, s: s, stays: map[string]bool{}, memory: map[string]map[went]bool{},
+		reasons: map[went]string{}, lets: map[*deschedule.Snapshot]map[string]bool{}}
 	c.ours, c.theirs = read(t, policy)
+	c.single = len(c.looked(s)) == 1
 	var err error
 	if c.result, err = deschedule.Plan(c.ours, s, now); err != nil {
 		t.Fatal(err)
@@ -92,28 +98,47 @@ func compare(t testing.TB, seed int, s *deschedule.Snapshot, policy *deschedule.
 	for _, e := range c.result.Evictions {
 		c.plan = append(c.plan, went{e.Namespace + "/" + e.Name, e.Strategy})
 	}
-	c.cycle = upstream(t, c.theirs, s, nil)
+	c.cycle = c.upstream(c.theirs, s, nil)
 	return c
+}
+
+// upstream is what a cycle evicts. Where the descheduler would look at one node only, and do nothing, it is given a second one that takes
+// nobody, and the strategies that such a node does not matter to: those that deschedule.
+func (c *comparison) upstream(policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) []went {
+	if !c.single {
+		return upstream(c, policy, s, refused)
+	}
+	policy = policy.DeepCopy()
+	for i := range policy.Profiles {
+		policy.Profiles[i].Plugins.Balance.Enabled = nil
+	}
+	return upstream(c, policy, c.twoNodes(s), refused)
 }
 
 // prepare is for what only a difference asks.
 func (c *comparison) prepare() {
 	c.states = states(c.s, c.result.Evictions)
-	for _, w := range upstream(c, everybody(c.theirs), c.twoNodes(), nil) {
-		c.may[w.pod] = true
-	}
+	c.may = c.mayIn(c.s)
 }
 
-// twoNodes is the snapshot with a cordoned, tainted node more where the descheduler would look at one only.
-func (c *comparison) twoNodes() *deschedule.Snapshot {
-	if len(c.looked(c.s)) != 1 {
-		return c.s
+// mayIn are the pods of a state that the evictor lets go.
+func (c *comparison) mayIn(s *deschedule.Snapshot) map[string]bool {
+	if c.lets[s] == nil {
+		c.lets[s] = evictable(c, c.theirs, c.twoNodes(s))
 	}
-	out := *c.s
-	n := c.looked(c.s)[0].DeepCopy()
+	return c.lets[s]
+}
+
+// twoNodes is a snapshot with a cordoned, tainted node more where the descheduler would look at one only.
+func (c *comparison) twoNodes(s *deschedule.Snapshot) *deschedule.Snapshot {
+	if !c.single {
+		return s
+	}
+	out := *s
+	n := c.looked(s)[0].DeepCopy()
 	n.Name, n.Spec.Unschedulable = "zz", true
 	n.Spec.Taints = []v1.Taint{{Key: "nobody", Effect: v1.TaintEffectNoSchedule}}
-	out.Nodes = append(slices.Clone(c.s.Nodes), n)
+	out.Nodes = append(slices.Clone(s.Nodes), n)
 	return &out
 }
 
@@ -141,7 +166,7 @@ func origin(pod string) string {
 // ask is what the descheduler evicts in another state or by another policy; it is asked once.
 func (c *comparison) ask(id string, policy *api.DeschedulerPolicy, s *deschedule.Snapshot, refused map[string]bool) map[went]bool {
 	if c.memory[id] == nil {
-		c.memory[id] = keys(upstream(c, policy, s, refused))
+		c.memory[id] = keys(c.upstream(policy, s, refused))
 	}
 	return c.memory[id]
 }
@@ -164,13 +189,13 @@ func (c *comparison) kept(w went) string {
 		}
 	}
 	switch {
-	case c.fitsNowhere(w.pod):
+	case c.fitsNowhere(w):
 		return byFit
-	case c.helpsNowhere(w):
+	case hasToHelp[w.strategy] && c.helpsNowhere(w):
 		return byBetter
 	case c.canCircle(w.pod), c.spreadsAgain(w.pod):
 		return byCircles
-	case c.notAnyMore(w):
+	case c.notAnyMore(w), c.wentBefore(w):
 		return byOthers
 	}
 	return ""
@@ -178,11 +203,31 @@ func (c *comparison) kept(w went) string {
 
 // notAnyMore: in every state after some other eviction of the plan the descheduler would leave the pod alone.
 func (c *comparison) notAnyMore(w went) bool {
-	if len(c.states) == 1 {
-		return false
+	end := c.states[len(c.states)-1]
+	return len(c.states) > 1 && find(end, w.pod) != nil && !keys(c.upstream(unlimited(c.theirs), end, c.stays))[w]
+}
+
+// wentBefore: another strategy, which comes earlier, evicts the pod in the plan. Why it does is asked of that eviction.
+func (c *comparison) wentBefore(w went) bool {
+	var steps []went // by profile
+	for _, balance := range []bool{false, true} {
+		for _, p := range c.ours.Profiles {
+			names := p.Plugins.Deschedule.Enabled
+			if balance {
+				names = p.Plugins.Balance.Enabled
+			}
+			for _, name := range names {
+				steps = append(steps, went{p.Name, name})
+			}
+		}
 	}
-	end := len(c.states) - 1
-	return !keys(upstream(c, unlimited(c.theirs), c.states[end], c.stays))[w]
+	return slices.ContainsFunc(c.result.Evictions, func(e deschedule.Eviction) bool {
+		if e.Namespace+"/"+e.Name != w.pod || e.Strategy == w.strategy {
+			return false
+		}
+		later := steps[slices.Index(steps, went{e.Profile, e.Strategy})+1:]
+		return slices.ContainsFunc(later, func(s went) bool { return s.strategy == w.strategy })
+	})
 }
 
 // covers are the budgets of a pod.
@@ -230,22 +275,13 @@ func (c *comparison) usedUp(pod string) bool {
 }
 
 // fitsNowhere: there is a state of the plan in which no other node takes the pod: of all, or of those that nodeFit may use.
-func (c *comparison) fitsNowhere(pod string) bool {
-	selectors := []string{""}
-	for i := range c.ours.Profiles {
-		for _, config := range c.ours.Profiles[i].PluginConfig {
-			if a, ok := config.Args.(*deschedule.DefaultEvictorArgs); ok && a.NodeFit {
-				selectors = append(selectors, a.NodeSelector)
-			}
-		}
+func (c *comparison) fitsNowhere(w went) bool {
+	selectors := c.fitSelectors()
+	if hasToHelp[w.strategy] {
+		selectors = append(selectors, "")
 	}
-	return c.somewhen(pod, func(s *deschedule.Snapshot, p *v1.Pod) bool {
-		return slices.ContainsFunc(selectors, func(text string) bool {
-			selector, err := labels.Parse(text)
-			return err == nil && !slices.ContainsFunc(s.Nodes, func(n *v1.Node) bool {
-				return n.Name != p.Spec.NodeName && selector.Matches(labels.Set(n.Labels)) && refuses(s, p, n) == ""
-			})
-		})
+	return c.somewhen(w.pod, func(s *deschedule.Snapshot, p *v1.Pod) bool {
+		return slices.ContainsFunc(selectors, func(text string) bool { return fitsNone(s, p, text) })
 	})
 }
 
@@ -270,26 +306,6 @@ func (c *comparison) somewhen(pod string, is func(*deschedule.Snapshot, *v1.Pod)
 	})
 }
 
-// placing is where a scheduler puts a pod's successor; empty: nowhere.
-type placing = func(s *deschedule.Snapshot, pod string) string
-
-// canCircle: cycle after cycle of the descheduler, with what a scheduler may make of each, evicts a pod and then its successor. The
-// scheduler may be like this project's model, or put pods on any nodes that take them.
-func (c *comparison) canCircle(pod string) bool {
-	end := c.states[len(c.states)-1]
-	r := rand.New(rand.NewPCG(uint64(c.seed), 7))
-	for try := range 40 {
-		place := c.place
-		if try > 0 {
-			place = func(s *deschedule.Snapshot, pod string) string { return anywhere(r, s, pod) }
-		}
-		if c.circles(pod, c.s, nil, place) || c.circles(pod, c.s, c.stays, place) || c.circles(pod, end, c.stays, place) {
-			return true
-		}
-	}
-	return false
-}
-
 // spreadsAgain: in some state a scheduler like this project's model puts the pod's successor into a domain that then has too many, counting
 // all pods as a scheduler does, and a strategy of the policy spreads.
 func (c *comparison) spreadsAgain(pod string) bool {
@@ -310,33 +326,12 @@ func (c *comparison) has(strategy string) bool {
 	})
 }
 
-func (c *comparison) circles(pod string, s *deschedule.Snapshot, stays map[string]bool, place placing) bool {
-	refused := maps.Clone(stays)
-	delete(refused, pod)
-	times := 0
-	for range 6 {
-		cycle := upstream(c, unlimited(c.theirs), s, refused)
-		for _, w := range cycle {
-			if origin(w.pod) == pod {
-				times++
-			}
-			s = evicted(s, w.pod, place(s, w.pod))
-		}
-		if times > 1 {
-			return true
-		}
-		if len(cycle) == 0 {
-			break
-		}
-	}
-	return false
-}
-
-// anywhere is one of the nodes that take a pod.
+// anywhere is one of the nodes that take a pod, or its own unless its selector or required affinity leaves that out.
 func anywhere(r *rand.Rand, s *deschedule.Snapshot, pod string) string {
 	p := find(s, pod)
 	for _, i := range r.Perm(len(s.Nodes)) {
-		if n := s.Nodes[i]; n.Name == p.Spec.NodeName || refuses(s, p, n) == "" {
+		n := s.Nodes[i]
+		if own := n.Name == p.Spec.NodeName && nodeutil.PodMatchNodeSelector(p, n); own || refuses(s, p, n) == "" {
 			return n.Name
 		}
 	}
@@ -351,7 +346,7 @@ func (c *comparison) place(s *deschedule.Snapshot, pod string) string {
 			packing = model.Fuller
 		}
 	}
-	cluster := model.New(&s.Objects)
+	cluster := model.New(&s.Objects, nil)
 	for _, p := range cluster.Pods() {
 		if p.Key() == pod {
 			if n := cluster.Place(p, packing, nil); n != nil {
@@ -368,20 +363,6 @@ func (c *comparison) added(i int) string {
 	if !c.within(i) {
 		return ""
 	}
-	if len(c.looked(c.s)) == 1 && !balances[w.strategy] {
-		if c.ask("two", unlimited(c.theirs), c.twoNodes(), nil)[w] {
-			return bySingle
-		}
-	}
-	if c.stays[w.pod] { // it stays as far as another strategy goes
-		stays := maps.Clone(c.stays)
-		delete(stays, w.pod)
-		for j := range i + 1 {
-			if keys(upstream(c, only(c.theirs, w.strategy), c.states[j], stays))[w] {
-				return byOthers
-			}
-		}
-	}
 	for j := range i + 1 {
 		if c.ask("state"+string(rune(j)), unlimited(c.theirs), c.states[j], c.stays)[w] {
 			if j == 0 {
@@ -390,16 +371,8 @@ func (c *comparison) added(i int) string {
 			return byPasses
 		}
 	}
-	for j := range i + 1 {
-		// What has got over the resource has the taints before it: such a one is of both, and counts as one of the first.
-		if w.strategy == deschedule.LowNodeUtilization && (c.ask("had"+string(rune(j)), c.had(), c.states[j], c.stays)[w] ||
-			c.ask("had, tolerant"+string(rune(j)), c.had(), tolerant(c.states[j]), c.stays)[w]) {
-			return byResource
-		}
-		if c.ask("tolerant"+string(rune(j)), unlimited(c.theirs), tolerant(c.states[j]), c.stays)[w] &&
-			(w.strategy == deschedule.LowNodeUtilization || w.strategy == deschedule.HighNodeUtilization) {
-			return byTaints
-		}
+	if by := c.follows(i); by != "" {
+		return by
 	}
 	if w.strategy == deschedule.TopologySpreadConstraint {
 		return c.addedBySpread(i)
@@ -407,9 +380,9 @@ func (c *comparison) added(i int) string {
 	return ""
 }
 
-// had is the policy without the resources of thresholds that no node has.
-func (c *comparison) had() *api.DeschedulerPolicy {
-	out := unlimited(c.theirs)
+// had is a policy without the resources of thresholds that no node has.
+func (c *comparison) had(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
+	out := unlimited(p)
 	for i := range out.Profiles {
 		for _, config := range out.Profiles[i].PluginConfigs {
 			if a, ok := config.Args.(*nodeutilization.LowNodeUtilizationArgs); ok && a.UseDeviationThresholds {

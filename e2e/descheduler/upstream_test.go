@@ -11,8 +11,10 @@
 //	takes_test.go    which nodes take a pod, without this project's model
 //	better_test.go   where a strategy would have what it wants
 //	explain_test.go  the improvements, each with the rule that is checked
+//	follow_test.go   what follows from the improvements, where more than one is at work
 //	oracle_test.go   the comparison
 //	scale_test.go    time and memory of both by size
+//	program_test.go  time and memory of both programs
 package descheduler
 
 import (
@@ -56,6 +58,8 @@ func TestMain(m *testing.M) {
 // went is one eviction: namespace/name, and the strategy that wanted it.
 type went struct{ pod, strategy string }
 
+func (w went) id() string { return w.pod + " by " + w.strategy }
+
 // cycle is one cycle of the descheduler. Its caches are filled by hand, and an eviction takes the pod out of them at once, as its dry run
 // does; what it would have of a real cluster some milliseconds later.
 type cycle struct {
@@ -65,8 +69,9 @@ type cycle struct {
 	client  *fake.Clientset
 	pods    cache.Indexer
 	assign  podutil.GetPodsAssignedToNodeFunc
-	refused map[string]bool // the eviction API answers 429
+	refused map[string]bool // the eviction API answers 429: to pods, or to one strategy's wish for one
 	asIs    bool            // pods are listed in the order of the cache
+	stay    bool            // pods that are evicted stay all the same
 	out     []went
 }
 
@@ -94,15 +99,19 @@ func (c *cycle) evict(action core.Action) (bool, runtime.Object, error) {
 	}
 	e := action.(core.CreateActionImpl).Object.(*policyv1.Eviction)
 	key := e.Namespace + "/" + e.Name
-	if c.refused[key] {
+	by, _, _ := strings.Cut(strings.TrimPrefix(e.Annotations["reason"], "triggered by "), ":")
+	w := went{key, by[strings.LastIndex(by, "/")+1:]}
+	if c.refused[key] || c.refused[w.id()] {
 		return true, nil, errors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	}
 	pod, ok, err := c.pods.GetByKey(key)
 	if err != nil || !ok { // one of two owners has it evicted a second time
 		return true, nil, errors.NewNotFound(v1.Resource("pods"), e.Name)
 	}
-	by, _, _ := strings.Cut(strings.TrimPrefix(e.Annotations["reason"], "triggered by "), ":")
-	c.out = append(c.out, went{key, by[strings.LastIndex(by, "/")+1:]})
+	c.out = append(c.out, w)
+	if c.stay {
+		return true, nil, nil
+	}
 	return true, nil, c.pods.Delete(pod)
 }
 
@@ -235,6 +244,28 @@ func upstream(t testing.TB, policy *api.DeschedulerPolicy, s *deschedule.Snapsho
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.play(t, s)
+	return c.out
+}
+
+// evictable are the pods that the evictor of any profile of a policy lets go, by what the descheduler itself says.
+func evictable(t testing.TB, policy *api.DeschedulerPolicy, s *deschedule.Snapshot) map[string]bool {
+	t.Helper()
+	c, err := newCycle(everybody(policy), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stay = true // or those that go first would be fewer replicas for the others
+	c.play(t, s)
+	out := map[string]bool{}
+	for _, w := range c.out {
+		out[w.pod] = true
+	}
+	return out
+}
+
+func (c *cycle) play(t testing.TB, s *deschedule.Snapshot) {
+	t.Helper()
 	steps, err := c.steps()
 	if err != nil {
 		t.Fatal(err)
@@ -245,12 +276,11 @@ func upstream(t testing.TB, policy *api.DeschedulerPolicy, s *deschedule.Snapsho
 		t.Fatal(err)
 	}
 	if len(nodes) < 2 {
-		return nil
+		return
 	}
 	for _, step := range steps {
 		if err := step.run(context.Background(), nodes); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return c.out
 }

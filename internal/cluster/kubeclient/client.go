@@ -1,6 +1,8 @@
 // Package kubeclient is how what a cluster has once reaches the cluster's API, and who of its replicas may act.
 //
 //	client.go  where the API is, and clients of it
+//	gather.go  connections that are read seldom
+//	date.go    what time it is there
 //	evict.go   an eviction that is asked for once
 //	guard.go   no write by who does not lead
 //	leader.go  Leader: one replica acts, and has stopped before another begins

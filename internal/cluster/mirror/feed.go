@@ -61,7 +61,7 @@ func (f nodeFeed) Replace(list []any, _ string) error {
 			return wrong("a node", o)
 		}
 		here[n.Name] = true
-		f.m.putNode(n)
+		f.m.setNode(f.m.keep.node(n))
 	}
 	for name := range f.m.node {
 		if !here[name] {
@@ -78,13 +78,19 @@ func (f nodeFeed) Resync() error                    { return nil }
 func (f nodeFeed) Bookmark(string) error            { f.m.nodes.hear(); return nil }
 func (f nodeFeed) Transformer() cache.TransformFunc { return f.m.keep.transform }
 
-// putNode puts a node in its place. The lock is held.
+// putNode puts a node in its place, unless it is older than the one that is there: an answer may be newer than what a watch tells. The lock
+// is held.
 func (m *Mirror) putNode(n *v1.Node) {
 	n = m.keep.node(n)
-	was := m.node[n.Name]
-	if was != nil && was.UID == n.UID && older(n.ResourceVersion, was.ResourceVersion) {
-		return
+	if was := m.node[n.Name]; was == nil || was.UID != n.UID || !older(n.ResourceVersion, was.ResourceVersion) {
+		m.setNode(n)
 	}
+}
+
+// setNode takes a node whatever its version is: after etcd was restored from a backup all are older than what was told before, and a list
+// is what is there. The lock is held.
+func (m *Mirror) setNode(n *v1.Node) {
+	was := m.node[n.Name]
 	m.node[n.Name] = n
 	if was == nil || was.UID != n.UID || !sameBeats(was, n) {
 		m.beat[n.Name] = time.Now()
@@ -134,7 +140,7 @@ func (f leaseFeed) Replace(list []any, _ string) error {
 			return wrong("a lease", o)
 		}
 		here[l.Name] = true
-		f.m.putLease(l)
+		f.m.setLease(f.m.keep.lease(l))
 	}
 	for name := range f.m.lease {
 		if !here[name] {
@@ -151,14 +157,17 @@ func (f leaseFeed) Resync() error                    { return nil }
 func (f leaseFeed) Bookmark(string) error            { f.m.leases.hear(); return nil }
 func (f leaseFeed) Transformer() cache.TransformFunc { return f.m.keep.transform }
 
-// putLease puts a Lease in its place. The lock is held.
+// putLease puts a Lease in its place likewise. The lock is held.
 func (m *Mirror) putLease(l *coordination.Lease) {
 	l = m.keep.lease(l)
-	was := m.lease[l.Name]
-	if was != nil && was.UID == l.UID && older(l.ResourceVersion, was.ResourceVersion) {
-		return
+	if was := m.lease[l.Name]; was == nil || was.UID != l.UID || !older(l.ResourceVersion, was.ResourceVersion) {
+		m.setLease(l)
 	}
-	if was == nil || !was.Spec.RenewTime.Equal(l.Spec.RenewTime) {
+}
+
+// setLease takes a Lease as setNode does a node.
+func (m *Mirror) setLease(l *coordination.Lease) {
+	if was := m.lease[l.Name]; was == nil || !was.Spec.RenewTime.Equal(l.Spec.RenewTime) {
 		m.renew[l.Name] = time.Now()
 	}
 	m.lease[l.Name] = l
@@ -203,7 +212,7 @@ func (f podFeed) Replace(list []any, _ string) error {
 			return wrong("a pod", o)
 		}
 		here[p.UID] = true
-		f.m.putPod(p)
+		f.m.setPod(f.m.keep.pod(p))
 	}
 	for uid := range f.m.pod {
 		if !here[uid] {
@@ -219,12 +228,20 @@ func (f podFeed) Resync() error                    { return nil }
 func (f podFeed) Bookmark(string) error            { f.m.pods.hear(); return nil }
 func (f podFeed) Transformer() cache.TransformFunc { return f.m.keep.transform }
 
-// putPod puts a pod in its place, if it is bound and not over. The lock is held.
+// putPod puts a pod in its place likewise, if it is bound and not over. The lock is held.
 func (m *Mirror) putPod(p *v1.Pod) {
 	p = m.keep.pod(p)
+	if was := m.pod[p.UID]; was == nil || !older(p.ResourceVersion, was.ResourceVersion) {
+		m.setPod(p)
+	}
+}
+
+// setPod takes a pod as setNode does a node.
+func (m *Mirror) setPod(p *v1.Pod) {
 	was := m.pod[p.UID]
-	if was != nil && older(p.ResourceVersion, was.ResourceVersion) {
-		return
+	if was != nil && was.Spec.NodeName != p.Spec.NodeName {
+		m.dropPod(p.UID)
+		was = nil
 	}
 	if p.Spec.NodeName == "" || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		m.dropPod(p.UID)

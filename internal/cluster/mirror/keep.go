@@ -138,16 +138,29 @@ func podOf(p *v1.Pod) *v1.Pod {
 
 // sameBeats reports whether nothing was heard of a node by what its conditions say.
 func sameBeats(a, b *v1.Node) bool {
-	return slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, func(a, b v1.NodeCondition) bool {
-		return a.Type == b.Type && a.LastHeartbeatTime.Equal(&b.LastHeartbeatTime)
-	})
+	return sameConditions(a, b, func(a, b *v1.NodeCondition) bool { return a.LastHeartbeatTime.Equal(&b.LastHeartbeatTime) })
+}
+
+// sameConditions reports whether two nodes have the same conditions, in whatever order: each that is patched may change that.
+func sameConditions(a, b *v1.Node, same func(a, b *v1.NodeCondition) bool) bool {
+	if len(a.Status.Conditions) != len(b.Status.Conditions) {
+		return false
+	}
+	for i := range a.Status.Conditions {
+		c := &a.Status.Conditions[i]
+		j := slices.IndexFunc(b.Status.Conditions, func(other v1.NodeCondition) bool { return other.Type == c.Type })
+		if j < 0 || !same(c, &b.Status.Conditions[j]) {
+			return false
+		}
+	}
+	return true
 }
 
 // sameNode reports whether a node is as it was, heartbeats and versions aside.
 func sameNode(a, b *v1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
 		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
-		slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, func(a, b v1.NodeCondition) bool {
-			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+		sameConditions(a, b, func(a, b *v1.NodeCondition) bool {
+			return a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 		})
 }

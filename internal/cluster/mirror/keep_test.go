@@ -53,3 +53,36 @@ func TestThatAPodWasMadeIsKept(t *testing.T) {
 		t.Errorf("it keeps %v, and it was made at %v", kept.CreationTimestamp, made)
 	}
 }
+
+// A heartbeat is no change that anything is decided on, in whatever order the conditions come: a patch of one puts it first.
+func TestAHeartbeatIsNoChange(t *testing.T) {
+	m, at := New(Options{}), metav1.Now()
+	node := func(version string, beat time.Time, status v1.ConditionStatus, types ...v1.NodeConditionType) *v1.Node {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: version}}
+		for _, kind := range types {
+			n.Status.Conditions = append(n.Status.Conditions, v1.NodeCondition{
+				Type: kind, Status: status, LastHeartbeatTime: metav1.NewTime(beat), LastTransitionTime: at,
+			})
+		}
+		return n
+	}
+	const ready, disk = v1.NodeReady, v1.NodeDiskPressure
+	for i, step := range []struct {
+		n     *v1.Node
+		moved bool
+	}{
+		{node("1", at.Time, v1.ConditionTrue, ready, disk), true},
+		{node("2", at.Add(time.Minute), v1.ConditionTrue, disk, ready), false},
+		{node("3", at.Add(2*time.Minute), v1.ConditionTrue, ready, disk), false},
+		{node("4", at.Add(2*time.Minute), v1.ConditionFalse, ready, disk), true},
+		{node("5", at.Add(2*time.Minute), v1.ConditionFalse, ready), true},
+		{node("6", at.Add(2*time.Minute), v1.ConditionFalse, disk), true},
+	} {
+		m.putNode(step.n)
+		m.Look(func(v *View) {
+			if v.Moved != step.moved {
+				t.Errorf("step %d: moved %v, want %v", i, v.Moved, step.moved)
+			}
+		})
+	}
+}

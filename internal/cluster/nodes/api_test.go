@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,6 +76,9 @@ type api struct {
 	later   bool // and the API server says to ask again in ten seconds
 	// fault is asked before each request by a client of a name: 0: it is answered, -1: it hangs until the client gives up, else the status.
 	fault func(client string, r *http.Request) int
+	// busy is asked, too: such a request is to be made again in a second.
+	busy  func(*http.Request) bool
+	clock time.Duration // what the API server's is before everybody's
 }
 
 type logged struct {
@@ -236,8 +240,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
 		}
 	}
 	a.mu.Lock()
-	fault := a.fault
+	fault, busy, clock := a.fault, a.busy, a.clock
 	a.mu.Unlock()
+	w.Header().Set("Date", time.Now().Add(clock).UTC().Format(http.TimeFormat))
+	if busy != nil && busy(r) {
+		w.Header().Set("Retry-After", "1")
+		refused(w, http.StatusTooManyRequests, "too many requests")
+		return
+	}
 	if fault != nil {
 		switch status := fault(client, r); status {
 		case 0:
@@ -258,9 +268,19 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request, client string) {
 	a.mu.Lock()
 	a.counted[verb+" "+parts[0]]++
 	a.mu.Unlock()
-	switch verb + " " + parts[0] {
-	case "WATCH nodes", "WATCH pods", "WATCH leases":
+	if verb == "WATCH" {
 		a.watch(w, r, parts[0])
+		return
+	}
+	out := httptest.NewRecorder() // nobody waits for who reads the answer while the lock is held
+	a.respond(out, r, client, namespace, verb, parts)
+	maps.Copy(w.Header(), out.Header())
+	w.WriteHeader(out.Code)
+	_, _ = w.Write(out.Body.Bytes())
+}
+
+func (a *api) respond(w http.ResponseWriter, r *http.Request, client, namespace, verb string, parts []string) {
+	switch verb + " " + parts[0] {
 	case "LIST nodes", "LIST pods", "LIST leases", "PROBE leases", "FIND leases":
 		a.list(w, parts[0], strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="))
 	case "GET nodes":

@@ -32,7 +32,10 @@ const workers = 32
 // is set forward would else have pods go before their time.
 type clock struct{ began time.Time }
 
-func (c clock) now() time.Time { return c.began.Add(time.Since(c.began)) }
+func (c clock) now() time.Time { return c.at(time.Now()) }
+
+// at is what it said, or says, when the machine's says something.
+func (c clock) at(machine time.Time) time.Time { return c.began.Add(machine.Sub(c.began)) }
 
 // loop owns the state of one term of leading.
 type loop struct {
@@ -53,6 +56,7 @@ type watched struct {
 	rival string // why it does not act; empty: it does
 	began bool   // it has acted: from then on others are only complained of
 	said  map[string]string
+	wrong bool // the API server's clock is another than ours
 }
 
 // timing says when the next step is.
@@ -145,20 +149,23 @@ func (l *loop) step() {
 	began := time.Now()
 	now := l.clock.now()
 	l.plan = timing{last: now}
+	l.sayClock()
 	read := l.part.o.Mirror.Read()
 	l.part.o.Mirror.Look(func(v *mirror.View) {
 		if l.waits(now, v) {
 			return
 		}
-		l.decide(now, seenOf(v, read), v)
+		l.decide(now, l.seenOf(v, read), v)
 	})
 	l.plan.cost = time.Since(began)
 	l.part.metrics.held.Set(number(l.watch.rival != ""))
 	l.part.metrics.steps.Observe(l.plan.cost.Seconds())
 }
 
-func seenOf(v *mirror.View, read time.Time) lifecycle.Seen {
-	return lifecycle.Seen{Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Came: v.Came}
+func (l *loop) seenOf(v *mirror.View, read time.Time) lifecycle.Seen {
+	return lifecycle.Seen{
+		Nodes: v.Nodes, Leases: v.Leases, Pods: v.PodsOf, Read: read, Came: v.Came, Ahead: l.part.dates.Ahead(l.clock.at),
+	}
 }
 
 // decide asks the cores.
@@ -190,8 +197,18 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 	cluster.Earliest(&l.plan.due, gone.Next)
 	l.queue.nodes(v, l.met, gone, fenced)
 	l.queue.podsOf(l.met, gone)
-	l.part.events.say(nodeComponent, l.met.Events)
+	l.part.events.say(nodeComponent, l.queue.held.hold(l.met))
 	l.part.events.say(taintComponent, gone.Events)
+}
+
+// sayClock says when the API server's clock and ours differ. Taints' times are by that of whoever wrote them.
+func (l *loop) sayClock() {
+	ahead := l.part.dates.Ahead(l.clock.at)
+	if is := ahead != 0; is != l.watch.wrong {
+		if l.watch.wrong = is; is {
+			l.part.o.Log.Warn("the API server's clock is not this machine's: set them right", "ahead", ahead.Round(time.Second))
+		}
+	}
 }
 
 // sayDoubt says when it is doubted that silence is the nodes', and when no more.

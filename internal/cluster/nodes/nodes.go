@@ -19,6 +19,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -33,6 +34,9 @@ import (
 
 // Rivals are the names by which managedFields know programs that have the same controllers: the user agent up to its slash.
 var Rivals = []string{"kube-controller-manager", "k3s", "rke2", "kubelite", "k0s", "hyperkube", "openshift-kube-controller-manager"}
+
+// readGap is how often watches are read. What they say is so much later at most.
+const readGap = 20 * time.Millisecond
 
 // Options of Run.
 type Options struct {
@@ -57,6 +61,7 @@ type parts struct {
 	events  *events
 	metrics *metrics
 	asks    chan func(*loop)
+	dates   kubeclient.Dates
 	beat    atomic.Int64       // when the loop went round last, nanoseconds since 1970; 0: it does not run
 	leader  *kubeclient.Leader // nil: this replica acts without being elected
 }
@@ -72,11 +77,11 @@ func Run(ctx context.Context, o Options) error {
 
 // newParts makes what reads, and who is elected.
 func newParts(o *Options) (*parts, error) {
-	reads, err := kubeclient.New(o.API, "reads", 0)
+	p := &parts{asks: make(chan func(*loop)), metrics: newMetrics(o.Version)}
+	reads, err := kubeclient.New(p.dates.Dated(kubeclient.Gathered(o.API, readGap)), "reads", 0)
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{asks: make(chan func(*loop)), metrics: newMetrics(o.Version)}
 	p.o = looked{Config: o.Config, Log: o.Log, Mirror: mirror.New(mirror.From(reads, Rivals, o.Log))}
 	p.o.Check = fencing.New(o.Config.FenceCommand, o.Config.FenceURL, o.Config.FenceTimeout)
 	elects := o.Config.LeaderElect && o.Config.Mode != config.Observe

@@ -71,6 +71,7 @@ func end(replicas ...*replica) {
 		r.stop()
 		r.cut()
 	}
+	time.Sleep(readGap) // until then an end of a connection may be unread
 	synctest.Wait()
 }
 
@@ -122,7 +123,7 @@ func (a *api) cluster(nodes int, seconds ...int64) *kubelets {
 
 func (k *kubelets) renew() {
 	k.a.change(func() {
-		now := metav1.NewTime(time.Now().Truncate(time.Second))
+		now := metav1.NewTime(time.Now().Add(k.a.clock).Truncate(time.Second))
 		micro := metav1.NowMicro()
 		for name, alive := range k.alive {
 			if !alive {
@@ -220,6 +221,13 @@ func TestAWatchThatIsBehind(t *testing.T) {
 			for _, w := range a.writes() {
 				t.Errorf("%v: %s, of a cluster that lives", w.at.Sub(a.began), w.what)
 			}
+			a.change(func() {
+				for _, e := range a.events {
+					if e.Reason == "NodeNotReady" {
+						t.Errorf("%s %s: %s, of a cluster that lives", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+					}
+				}
+			})
 			if a.count("FIND leases") == 0 {
 				t.Error("the lease of n1 was not asked for")
 			}
@@ -254,6 +262,195 @@ func TestAWatchThatIsBehind(t *testing.T) {
 			k.end()
 			end(r)
 		})
+	})
+}
+
+// A pod that waits for its deletion stays where its node has lost the taint meanwhile, and has got it anew: its time begins again. So it does
+// where a watch has told neither.
+func TestATaintThatIsSetAnewWhileAPodWaits(t *testing.T) {
+	for name, behind := range map[string]string{"as the watch tells": "", "behind the watch": "n1"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(t)
+				k := a.cluster(2, 30)
+				a.change(func() {
+					for i := range 40 {
+						p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprint("crowd", i), UID: types.UID(fmt.Sprint("crowd", i))}}
+						p.Spec.NodeName, p.Status.Phase = "n0", v1.PodRunning
+						a.putPod(p)
+					}
+				})
+				r := a.start("a", nil)
+				set := func(node string, all ...v1.Taint) {
+					n := a.nodes[node].DeepCopy()
+					n.Spec.Taints = all
+					a.putNode(n)
+				}
+				now := func() v1.Taint {
+					added := metav1.Now()
+					return v1.Taint{Key: "k", Effect: v1.TaintEffectNoExecute, TimeAdded: &added}
+				}
+				time.Sleep(15 * time.Second)
+				a.change(func() { set("n1", now()) })
+				time.Sleep(29 * time.Second)
+				a.change(func() {
+					set("n0", now())
+					a.fault = func(_ string, r *http.Request) int {
+						if strings.Contains(r.URL.Path, "/crowd") {
+							return -1 // they keep all who write
+						}
+						return 0
+					}
+				})
+				time.Sleep(3 * time.Second)
+				a.change(func() {
+					a.behind = behind
+					set("n1")
+				})
+				time.Sleep(2 * time.Second)
+				anew := time.Now()
+				a.change(func() { set("n1", now()) })
+				time.Sleep(11 * time.Second)
+				a.change(func() { a.fault = nil })
+				time.Sleep(time.Minute)
+				goes := false
+				for _, w := range a.writes("delete") {
+					if w.what != "delete d/n1-p0" {
+						continue
+					}
+					if goes = true; w.at.Sub(anew) < 29*time.Second {
+						t.Errorf("%s %v after its node got the taint, which it tolerates for 30 s", w.what, w.at.Sub(anew))
+					}
+				}
+				if !goes {
+					t.Error("it stays")
+				}
+				k.end()
+				end(r)
+			})
+		})
+	}
+}
+
+// The clock of a replica is a minute before the API server's: no node that lives is Unknown for it, and one that dies is when its time is up.
+func TestAClockThatIsWrong(t *testing.T) {
+	for _, wrong := range []time.Duration{-70 * time.Second, 70 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(t)
+			a.clock = wrong
+			k := a.cluster(3, -1)
+			r := a.start("a", nil)
+			time.Sleep(25 * time.Second)
+			for _, w := range a.writes() {
+				t.Errorf("the API server's clock is at %v: %v: %s, of a cluster that lives", wrong, w.at.Sub(a.began), w.what)
+			}
+			k.live("n1", false)
+			time.Sleep(time.Second)
+			r.stop()
+			r.cut()
+			r = a.start("b", nil)
+			a.await("silent", func() bool { return a.hasTaint("n1", v1.TaintNodeUnreachable, v1.TaintEffectNoSchedule) })
+			if after := time.Since(a.began.Add(20 * time.Second)); after < 49*time.Second || after > 55*time.Second {
+				t.Errorf("the API server's clock is at %v: silent %v after it renewed last", wrong, after)
+			}
+			k.end()
+			end(r)
+		})
+	}
+}
+
+// Between the look at a Lease and the write that its node is silent it is waited for nothing: the API server may say "later".
+func TestANodeThatComesBackWhileTheAPIIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3)
+		r := a.start("a", nil)
+		time.Sleep(25 * time.Second)
+		k.live("n1", false)
+		a.change(func() {
+			a.busy = func(r *http.Request) bool { return r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/n1/status") }
+		})
+		time.Sleep(50 * time.Second) // it was silent at 70 s, and is not at 75
+		k.live("n1", true)
+		k.renew()
+		time.Sleep(500 * time.Millisecond)
+		a.change(func() { a.busy = nil })
+		time.Sleep(time.Minute)
+		for _, w := range a.writes("status") {
+			t.Errorf("%v: %s, which renewed %v ago", w.at.Sub(a.began), w.what, w.at.Sub(w.leased))
+		}
+		k.end()
+		end(r)
+	})
+}
+
+// A taint that somebody sets, or takes away, between what is decided and what is written is not written over, also where labels are written.
+func TestATaintOfOthersIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3)
+		r := a.start("a", nil)
+		time.Sleep(15 * time.Second)
+		set := false
+		a.change(func() {
+			n := a.nodes["n1"].DeepCopy()
+			n.Labels[v1.LabelOSStable], n.Spec.Unschedulable = "linux", true
+			a.putNode(n)
+			a.fault = func(_ string, r *http.Request) int {
+				if r.Method == "PATCH" && strings.HasSuffix(r.URL.Path, "/n1") && !set {
+					set = true
+					a.change(func() {
+						n := a.nodes["n1"].DeepCopy()
+						n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "theirs", Effect: v1.TaintEffectNoSchedule})
+						a.putNode(n)
+					})
+				}
+				return 0
+			}
+		})
+		time.Sleep(time.Minute)
+		a.change(func() {
+			if !a.hasTaint("n1", "theirs", v1.TaintEffectNoSchedule) || !a.hasTaint("n1", v1.TaintNodeUnschedulable, v1.TaintEffectNoSchedule) ||
+				a.nodes["n1"].Labels["beta.kubernetes.io/os"] != "linux" {
+				t.Errorf("%+v %v", a.nodes["n1"].Spec, a.nodes["n1"].Labels)
+			}
+		})
+		k.end()
+		end(r)
+	})
+}
+
+// Where one node lives of all, and the watch of Leases is behind, it looks as if all were dead: those that are keep their taints, and their pods
+// go when their time is up, since the Lease of the one is read again before anything follows of that.
+func TestTheLastNodeThatLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3, 300)
+		r := a.start("a", nil)
+		time.Sleep(25 * time.Second)
+		k.live("n0", false)
+		k.live("n2", false)
+		a.await("tainted", func() bool {
+			return a.hasTaint("n0", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute) && a.hasTaint("n2", v1.TaintNodeUnreachable, v1.TaintEffectNoExecute)
+		})
+		time.Sleep(15 * time.Second)
+		a.change(func() { a.behind = "n1" })
+		at := time.Now()
+		time.Sleep(10 * time.Minute)
+		for _, w := range a.writes("taints", "status") {
+			if w.at.After(at) {
+				t.Errorf("%v: %s: %+v", w.at.Sub(at), w.what, w.is.Spec.Taints)
+			}
+		}
+		if got := len(a.writes("delete")); got != 2 {
+			t.Errorf("%d pods are deleted, want 2", got)
+		}
+		a.change(func() { a.behind = "" })
+		time.Sleep(time.Minute)
+		k.live("n1", false)
+		a.await("disorder", func() bool { return len(a.nodes["n0"].Spec.Taints) == 1 && len(a.nodes["n2"].Spec.Taints) == 1 })
+		k.end()
+		end(r)
 	})
 }
 

@@ -39,8 +39,10 @@ type queue struct {
 	asked int // that are waited for
 	pods  int // that are written now
 	// busy are the nodes that are written, or wait for it. Pods of theirs do not go before it is known what became of that.
-	busy  map[string]int
-	under map[string]bool // nodes that are written now
+	busy     map[string]int
+	under    map[string]bool // nodes that are written now
+	silences int             // jobs that write that a node is silent
+	held     held
 }
 
 // nodeJob is what one step has decided of a node.
@@ -55,7 +57,7 @@ type nodeJob struct {
 }
 
 func newQueue(l *loop) *queue {
-	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{}}
+	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{}, held: newHeld()}
 }
 
 // nodes queues what is to be written to nodes. fenced may be nil.
@@ -91,6 +93,9 @@ func (q *queue) nodes(v *mirror.View, done *lifecycle.Actions, gone *taint.Actio
 		q.ask = append(q.ask, fenced.Ask...)
 	}
 	for _, name := range order {
+		if jobs[name].status != nil {
+			q.silences++
+		}
 		q.node = append(q.node, jobs[name])
 		q.busy[name]++
 	}
@@ -124,7 +129,7 @@ func (q *queue) next() task {
 func (q *queue) nextNode() task {
 	for i := 0; i < len(q.node); i++ {
 		j := q.node[i]
-		if q.under[j.was.Name] {
+		if q.under[j.was.Name] || j.fallen() && q.silences > 0 {
 			continue
 		}
 		q.node = slices.Delete(q.node, i, i+1)
@@ -146,6 +151,9 @@ func (q *queue) nextNode() task {
 	}
 	return nil
 }
+
+// fallen reports whether a job follows from the silence of other nodes.
+func (j *nodeJob) fallen() bool { return j.taints != nil && j.taints.Fallen && j.status == nil }
 
 // write is what is written of a job.
 func (j *nodeJob) write() *writes.Node {
@@ -192,12 +200,22 @@ func (j *nodeJob) write() *writes.Node {
 func (q *queue) settleNode(j *nodeJob, out writes.Written) {
 	if out.Heard != nil {
 		q.loop.part.o.Mirror.TookLease(out.Heard)
+		let(q.held.nodes, j.was.Name)
 		q.loop.part.o.Log.Info("a node is not silent: it has renewed its lease, and the watch is behind", "node", j.was.Name)
 		q.doneNode(j, writes.Written{}) // it was not begun
+		q.node = slices.DeleteFunc(q.node, func(other *nodeJob) bool {
+			if other.fallen() {
+				q.doneNode(other, writes.Written{}) // not all are silent
+			}
+			return other.fallen()
+		})
 		return
 	}
 	if out.Is != nil {
 		q.loop.part.o.Mirror.TookNode(out.Is)
+	}
+	if j.status != nil {
+		q.loop.part.events.say(nodeComponent, let(q.held.nodes, j.was.Name))
 	}
 	q.loop.told(j, out)
 	q.doneNode(j, out)
@@ -210,6 +228,7 @@ func (q *queue) doneNode(j *nodeJob, out writes.Written) {
 		delete(q.busy, name)
 	}
 	if j.status != nil {
+		q.silences--
 		l.nodes.End(now, name, uid, lifecycle.WriteStatus, out.Status == nil)
 	}
 	if j.labels != nil {
@@ -280,7 +299,8 @@ func (q *queue) nextEvict() task {
 			continue
 		}
 		q.evict = slices.Delete(q.evict, i, i+1)
-		if p := l.part.o.Mirror.Pod(e.UID); p == nil || taint.Leaves(p) || !writes.Tainted(l.part.o.Mirror.Node(e.Node), &e.Taint) {
+		p, n := l.part.o.Mirror.Pod(e.UID), l.part.o.Mirror.Node(e.Node)
+		if p == nil || n == nil || taint.Leaves(p) || !l.pods.Due(l.clock.now(), n, p) {
 			l.pods.End(l.clock.now(), e.UID, true)
 			l.plan.moved = true
 			i--
@@ -288,7 +308,7 @@ func (q *queue) nextEvict() task {
 		}
 		q.pods++
 		return func(ctx context.Context) func() {
-			out, err := l.part.o.Writer.Evict(ctx, e)
+			out, err := l.part.o.Writer.Evict(ctx, e, n)
 			return func() {
 				q.pods--
 				if out.Node != nil {
@@ -318,6 +338,7 @@ func (q *queue) nextMark() task {
 		q.mark = slices.Delete(q.mark, i, i+1)
 		if n := l.part.o.Mirror.Node(m.Node); l.part.o.Mirror.Pod(m.UID) == nil || n == nil || isReady(n) {
 			l.nodes.EndMark(l.clock.now(), *m, true)
+			let(q.held.pods, m.UID)
 			i--
 			continue
 		}
@@ -328,6 +349,9 @@ func (q *queue) nextMark() task {
 				q.pods--
 				q.took(out)
 				l.marked(m, err)
+				if told := let(q.held.pods, m.UID); err == nil {
+					l.part.events.say(nodeComponent, told)
+				}
 				l.nodes.EndMark(l.clock.now(), *m, err == nil)
 				l.plan.moved = l.plan.moved || err != nil
 			}

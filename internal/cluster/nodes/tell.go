@@ -34,7 +34,7 @@ func (l *loop) status() *report.Status {
 	}
 	l.part.o.Mirror.Look(func(v *mirror.View) {
 		l.plan.moved = l.plan.moved || v.Moved
-		found := l.nodes.Report(now, seenOf(v, s.Read))
+		found := l.nodes.Report(now, l.seenOf(v, s.Read))
 		for i := range found {
 			s.Nodes = append(s.Nodes, l.node(&found[i]))
 		}
@@ -113,7 +113,7 @@ func (l *loop) explain(object string) (out *report.Explanation, err error) {
 
 func (l *loop) explained(now time.Time, v *mirror.View, name string, pods []*v1.Pod) *report.Explanation {
 	out := &report.Explanation{Time: now, Node: report.Node{Name: name, Health: "gone"}, Pods: []report.Pod{}}
-	found := l.nodes.Report(now, seenOf(v, now))
+	found := l.nodes.Report(now, l.seenOf(v, now))
 	for i := range found {
 		if found[i].Node.Name == name {
 			out.Node = l.node(&found[i])

@@ -18,9 +18,9 @@ type Node struct {
 	Was    *v1.Node            // as it was decided about
 	Lease  *coordination.Lease // of that name, as it was then; nil: there was none
 	Status []v1.NodeCondition  // that change; none: it is not written
-	Labels map[string]string   // that are set
 	Taints []v1.Taint          // all that it is to have
 	Taint  bool                // Taints are to be written
+	Labels map[string]string   // that are set
 }
 
 // Written is what came of it.
@@ -54,16 +54,17 @@ func (w *Writer) Node(ctx context.Context, n *Node) (out Written) {
 		body := object{Metadata: metadata{n.Was.UID, version, nil}, Status: map[string]any{"conditions": n.Status}}
 		out.Status = took(w.patchNode(ctx, n.Was.Name, types.StrategicMergePatchType, &body, "status"))
 	}
-	if len(n.Labels) > 0 {
-		body := object{Metadata: metadata{n.Was.UID, "", n.Labels}}
-		out.Labels = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
-	}
 	if n.Taint {
 		out.Taints = errUnsaid
 		if out.Status == nil {
 			body := object{Metadata: metadata{n.Was.UID, version, nil}, Spec: map[string]any{"taints": n.Taints}}
 			out.Taints = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
 		}
+	}
+	// They come last: they ask for no version, and what they are answered may have taints of others by then.
+	if len(n.Labels) > 0 {
+		body := object{Metadata: metadata{n.Was.UID, "", n.Labels}}
+		out.Labels = took(w.patchNode(ctx, n.Was.Name, types.MergePatchType, &body))
 	}
 	if apierrors.IsConflict(out.Status) || apierrors.IsConflict(out.Taints) {
 		ctx, cancel := limited(ctx)
@@ -98,7 +99,9 @@ func (w *Writer) heard(ctx context.Context, n *Node) (*coordination.Lease, error
 func (w *Writer) patchNode(ctx context.Context, name string, kind types.PatchType, body *object, part ...string) (*v1.Node, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	is, err := w.client.CoreV1().Nodes().Patch(ctx, name, kind, body.text(), metav1.PatchOptions{}, part...)
+	is := &v1.Node{}
+	err := once(w.client.CoreV1().RESTClient().Patch(kind)).Resource("nodes").Name(name).SubResource(part...).Body(body.text()).
+		Do(ctx).Into(is)
 	if err != nil {
 		return nil, fmt.Errorf("patch node %s: %w", name, err)
 	}

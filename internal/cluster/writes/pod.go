@@ -21,7 +21,7 @@ import (
 type Pod struct {
 	Is   *v1.Pod  // as the API has answered; nil: it has not
 	Gone bool     // there is none of this UID any more
-	Node *v1.Node // its node, where that has not the taint any more for which the pod was to go: it stays
+	Node *v1.Node // its node, where that has other taints than those for which the pod was to go: it is decided anew
 }
 
 // What DisruptionTarget says of pods that taints drive away (pkg/controller/tainteviction/taint_eviction.go, 1.36.3).
@@ -37,15 +37,15 @@ func (w *Writer) Mark(ctx context.Context, m *lifecycle.Mark) (Pod, error) {
 	})
 }
 
-// Evict has a pod go, if its node still has the taint, which is read from where it is written: a watch may be behind. The pod is told why,
-// and deleted. Where disruption budgets are asked, and the time for that is not over, it is evicted instead, and an error that is Budgeted
-// says that it may not go yet.
-func (w *Writer) Evict(ctx context.Context, e *taint.Eviction) (Pod, error) {
+// Evict has a pod go, if its node still has the taints that it was known to have, which are read from where they are written: a watch may
+// be behind. The pod is told why, and deleted. Where disruption budgets are asked, and the time for that is not over, it is evicted
+// instead, and an error that is Budgeted says that it may not go yet.
+func (w *Writer) Evict(ctx context.Context, e *taint.Eviction, known *v1.Node) (Pod, error) {
 	n, err := w.node(ctx, e.Node)
 	if err != nil {
 		return Pod{}, err
 	}
-	if !Tainted(n, &e.Taint) {
+	if n.UID != known.UID || !slices.EqualFunc(evicting(n), evicting(known), same) {
 		return Pod{Node: n}, nil
 	}
 	if w.budget > 0 && time.Now().Before(e.Deadline.Add(w.budget)) {
@@ -74,11 +74,14 @@ func (w *Writer) node(ctx context.Context, name string) (*v1.Node, error) {
 	return n, nil
 }
 
-// Tainted reports whether a node has a taint of that key, value and effect.
-func Tainted(n *v1.Node, by *v1.Taint) bool {
-	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
-		return t.Key == by.Key && t.Value == by.Value && t.Effect == by.Effect
-	})
+// evicting are the taints of a node that have pods go.
+func evicting(n *v1.Node) []v1.Taint {
+	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t v1.Taint) bool { return t.Effect != v1.TaintEffectNoExecute })
+}
+
+// same reports whether two are one taint: one that was set anew has another time.
+func same(a, b v1.Taint) bool {
+	return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
 }
 
 // condition writes one of a pod's conditions.
@@ -86,8 +89,9 @@ func (w *Writer) condition(ctx context.Context, namespace, name string, uid type
 	limited, cancel := limited(ctx)
 	defer cancel()
 	body := object{Metadata: metadata{UID: uid}, Status: map[string]any{"conditions": []any{c}}}
-	is, err := w.client.CoreV1().Pods(namespace).Patch(limited, name, types.StrategicMergePatchType, body.text(), metav1.PatchOptions{},
-		"status")
+	is := &v1.Pod{}
+	err := once(w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType)).Namespace(namespace).Resource("pods").Name(name).
+		SubResource("status").Body(body.text()).Do(limited).Into(is)
 	if err == nil {
 		return Pod{Is: is}, nil
 	}
@@ -116,7 +120,8 @@ func (w *Writer) delete(ctx context.Context, e *taint.Eviction) (Pod, error) {
 	limited, cancel := limited(ctx)
 	defer cancel()
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &e.UID}}
-	answer, err := w.client.CoreV1().RESTClient().Delete().Namespace(e.Namespace).Resource("pods").Name(e.Name).Body(&o).Do(limited).Get()
+	answer, err := once(w.client.CoreV1().RESTClient().Delete()).Namespace(e.Namespace).Resource("pods").Name(e.Name).Body(&o).
+		Do(limited).Get()
 	if err != nil {
 		return w.missing(ctx, e.Namespace, e.Name, e.UID, fmt.Errorf("delete pod %s/%s: %w", e.Namespace, e.Name, err))
 	}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // limit is for one request, waiting for its turn included.
@@ -27,7 +28,7 @@ const limit = 10 * time.Second
 type Writer struct {
 	client kubernetes.Interface
 	again  kubernetes.Interface // reads what a write follows from
-	budget time.Duration // how long disruption budgets are asked; 0: they are not
+	budget time.Duration        // how long disruption budgets are asked; 0: they are not
 }
 
 // New makes a Writer that writes by one client, and by another reads again what a write follows from. While budget lasts after a pod's
@@ -68,6 +69,10 @@ func refused(err error) bool {
 func Budgeted(err error) bool {
 	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 }
+
+// once is a request that is made once. Where the API says "later", client-go would wait for as long as it says, and ask again: by then that
+// may not be so any more which the request follows from.
+func once(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
 
 func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, limit)

@@ -1,0 +1,229 @@
+package descheduler
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/descheduler/pkg/api"
+
+	"jettison/cluster/deschedule"
+)
+
+// mending is a defect of the descheduler undone: by a policy or in a snapshot that it judges as it should.
+type mending struct {
+	by         string
+	strategies []string // whose evictions may be of it; nil: all
+	policy     func(*api.DeschedulerPolicy) *api.DeschedulerPolicy
+	state      func(*deschedule.Snapshot) *deschedule.Snapshot
+}
+
+// mendings are those that let the descheduler evict a pod which it keeps. What has got over the resource has the taints before it: such a
+// one is of both, and counts as one of the first.
+func (c *comparison) mendings() []mending {
+	low := []string{deschedule.LowNodeUtilization}
+	usage := []string{deschedule.LowNodeUtilization, deschedule.HighNodeUtilization}
+	return []mending{
+		{byResource, low, c.had, same},
+		{byResource, low, c.had, tolerant},
+		{byTaints, usage, unlimited, tolerant},
+		{byFit, []string{deschedule.RemoveDuplicates}, unlimited, c.fitting},
+	}
+}
+
+// insist is what the descheduler evicts in a state before an eviction of a plan, where whoever the plan keeps until then for a reason that
+// was checked is refused, and then whoever the descheduler evicts in their place and the plan keeps, too, and so on. Successors are refused
+// whom no node takes where that would help, and those whose own would be evicted again.
+func (c *comparison) insist(id string, i int, policy *api.DeschedulerPolicy, s *deschedule.Snapshot) map[went]bool {
+	id = fmt.Sprint("insist ", i, " ", id)
+	if c.memory[id] != nil {
+		return c.memory[id]
+	}
+	gone := keys(c.plan[:i+1])
+	refused := maps.Clone(c.stays)
+	delete(refused, c.plan[i].pod) // it stays as far as another strategy goes
+	for {
+		before := len(refused)
+		out := c.upstream(policy, s, refused)
+		for _, w := range out {
+			made := find(c.s, w.pod) == nil
+			if made && (c.pointless(s, w) || c.goesOn(s, w)) || !made && !gone[w] && c.reason(w) != "" {
+				refused[w.id()] = true
+			}
+		}
+		if len(refused) == before {
+			c.memory[id] = keys(out)
+			return c.memory[id]
+		}
+	}
+}
+
+// reason is kept, asked once.
+func (c *comparison) reason(w went) string {
+	by, ok := c.reasons[w]
+	if !ok {
+		by = c.kept(w)
+		c.reasons[w] = by
+	}
+	return by
+}
+
+// follows says which improvement evicts a pod when others stay, or when a defect is mended. Empty: none.
+func (c *comparison) follows(i int) string {
+	w := c.plan[i]
+	mendings := append([]mending{{by: byOthers, policy: unlimited, state: same}}, c.mendings()...)
+	if c.stays[w.pod] { // it stays as far as other strategies go, which may have it in the way of what they want of others
+		mendings = append(mendings, mending{by: byOthers, policy: func(p *api.DeschedulerPolicy) *api.DeschedulerPolicy {
+			return only(p, w.strategy)
+		}, state: same})
+	}
+	for k, m := range mendings {
+		if m.strategies != nil && !slices.Contains(m.strategies, w.strategy) {
+			continue
+		}
+		for j := range i + 1 {
+			if c.insist(fmt.Sprint(j, " ", k), i, m.policy(c.theirs), m.state(c.states[j]))[w] {
+				return m.by
+			}
+		}
+	}
+	return ""
+}
+
+func same(s *deschedule.Snapshot) *deschedule.Snapshot { return s }
+
+// fitting is a snapshot in which RemoveDuplicates does not count those whom nodeFit keeps, by a scheduler's whole answer: they are being
+// deleted.
+func (c *comparison) fitting(s *deschedule.Snapshot) *deschedule.Snapshot {
+	out := *s
+	out.Pods = slices.Clone(s.Pods)
+	selectors := c.fitSelectors()
+	for i, p := range out.Pods {
+		if slices.ContainsFunc(selectors, func(text string) bool { return fitsNone(s, p, text) }) {
+			out.Pods[i] = p.DeepCopy()
+			out.Pods[i].DeletionTimestamp = &metav1.Time{Time: now}
+			delete(out.Pods[i].Annotations, "descheduler.alpha.kubernetes.io/evict")
+		}
+	}
+	return &out
+}
+
+// fitSelectors are the node selectors of evictors that ask for nodeFit.
+func (c *comparison) fitSelectors() (out []string) {
+	for i := range c.ours.Profiles {
+		for _, config := range c.ours.Profiles[i].PluginConfig {
+			if a, ok := config.Args.(*deschedule.DefaultEvictorArgs); ok && a.NodeFit {
+				out = append(out, a.NodeSelector)
+			}
+		}
+	}
+	return out
+}
+
+// fitsNone reports whether no node that a selector matches takes a pod, its own aside.
+func fitsNone(s *deschedule.Snapshot, p *v1.Pod, text string) bool {
+	selector, err := labels.Parse(text)
+	return err == nil && !slices.ContainsFunc(s.Nodes, func(n *v1.Node) bool {
+		return n.Name != p.Spec.NodeName && selector.Matches(labels.Set(n.Labels)) && refuses(s, p, n) == ""
+	})
+}
+
+// placing is where a scheduler puts a pod's successor; empty: nowhere.
+type placing = func(s *deschedule.Snapshot, pod string) string
+
+// canCircle: cycle after cycle of the descheduler, with what a scheduler may make of each, evicts a pod and then its successor. The
+// scheduler may be like this project's model, or put pods on any nodes that take them. The descheduler may be as it is, or see through the
+// taints that keep nobody away and the resources that no node has.
+func (c *comparison) canCircle(pod string) bool {
+	end := c.states[len(c.states)-1]
+	cycles := c.courses()
+	r := rand.New(rand.NewPCG(uint64(c.seed), 7))
+	for try := range 40 {
+		place := c.place
+		if try > 0 {
+			place = func(s *deschedule.Snapshot, pod string) string { return anywhere(r, s, pod) }
+		}
+		for _, cycle := range cycles {
+			if circles(pod, c.s, nil, place, cycle) || circles(pod, c.s, c.stays, place, cycle) || circles(pod, end, c.stays, place, cycle) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// goesOn: a successor is evicted again and again where a scheduler is like this project's model.
+func (c *comparison) goesOn(s *deschedule.Snapshot, w went) bool {
+	return circles(origin(w.pod), s, c.stays, c.place, c.courses()[0])
+}
+
+// courses are the cycles of the descheduler as it is, and of one whose defects are mended.
+func (c *comparison) courses() []func(*deschedule.Snapshot, map[string]bool) []went {
+	cycles := []func(*deschedule.Snapshot, map[string]bool) []went{
+		func(s *deschedule.Snapshot, refused map[string]bool) []went {
+			return c.upstream(unlimited(c.theirs), s, refused)
+		},
+	}
+	if c.has(deschedule.LowNodeUtilization) || c.has(deschedule.HighNodeUtilization) {
+		cycles = append(cycles, func(s *deschedule.Snapshot, refused map[string]bool) []went {
+			return c.upstream(c.had(c.theirs), tolerant(s), refused)
+		}, c.helpful)
+	}
+	return cycles
+}
+
+// helpful is a cycle of the descheduler with its defects mended, in which those stay whom no node takes where their strategy would have
+// what it wants, and whoever goes in their place, too.
+func (c *comparison) helpful(s *deschedule.Snapshot, refused map[string]bool) []went {
+	refused = maps.Clone(refused)
+	if refused == nil {
+		refused = map[string]bool{}
+	}
+	for {
+		before := len(refused)
+		out := c.upstream(c.had(c.theirs), tolerant(s), refused)
+		for _, w := range out {
+			if c.pointless(s, w) {
+				refused[w.pod] = true
+			}
+		}
+		if len(refused) == before {
+			return out
+		}
+	}
+}
+
+// pointless reports whether no node takes a pod where a strategy that asks that would have what it wants, in a state.
+func (c *comparison) pointless(s *deschedule.Snapshot, w went) bool {
+	p := find(s, w.pod)
+	return hasToHelp[w.strategy] && !slices.ContainsFunc(s.Nodes, func(n *v1.Node) bool {
+		return n.Name != p.Spec.NodeName && refuses(s, p, n) == "" && c.helps(w.strategy, s, s, p, n)
+	})
+}
+
+func circles(pod string, s *deschedule.Snapshot, stays map[string]bool, place placing,
+	next func(*deschedule.Snapshot, map[string]bool) []went) bool {
+	refused := maps.Clone(stays)
+	delete(refused, pod)
+	times := 0
+	for range 6 {
+		cycle := next(s, refused)
+		for _, w := range cycle {
+			if origin(w.pod) == pod {
+				times++
+			}
+			s = evicted(s, w.pod, place(s, w.pod))
+		}
+		if times > 1 {
+			return true
+		}
+		if len(cycle) == 0 {
+			break
+		}
+	}
+	return false
+}

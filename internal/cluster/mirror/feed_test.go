@@ -1,0 +1,62 @@
+package mirror
+
+import (
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What is told of an object after an answer that is newer is older news. A whole list is not: after etcd was restored from a backup all
+// versions are older than what was told before, and stay so.
+func TestAListIsTakenAsItIs(t *testing.T) {
+	m := New(Options{})
+	at := func(version string, seconds int64) (*v1.Node, *coordination.Lease, *v1.Pod) {
+		meta := metav1.ObjectMeta{Name: "n", UID: "n", ResourceVersion: version}
+		n := &v1.Node{ObjectMeta: meta, Spec: v1.NodeSpec{ProviderID: version}}
+		l := &coordination.Lease{ObjectMeta: meta}
+		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(seconds, 0)}
+		p := &v1.Pod{ObjectMeta: meta, Spec: v1.PodSpec{NodeName: version}}
+		return n, l, p
+	}
+	is := func() [3]string {
+		return [3]string{m.node["n"].ResourceVersion, m.lease["n"].ResourceVersion, m.pod["n"].ResourceVersion}
+	}
+	told := func(version string, seconds int64) {
+		n, l, p := at(version, seconds)
+		for _, err := range []error{nodeFeed{m}.Update(n), leaseFeed{m}.Update(l), podFeed{m}.Update(p)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	listed := func(version string, seconds int64) {
+		n, l, p := at(version, seconds)
+		for _, err := range []error{
+			nodeFeed{m}.Replace([]any{n}, version), leaseFeed{m}.Replace([]any{l}, version), podFeed{m}.Replace([]any{p}, version),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	listed("100", 10)
+	told("90", 9)
+	if got := is(); got != [3]string{"100", "100", "100"} {
+		t.Errorf("older news: %v", got)
+	}
+	m.renew["n"] = time.Time{}
+	listed("50", 20)
+	if got := is(); got != [3]string{"50", "50", "50"} || m.renew["n"].IsZero() {
+		t.Errorf("another history: %v, renewed %v", got, m.renew["n"])
+	}
+	if len(m.on["50"]) != 1 || len(m.on["100"]) != 0 {
+		t.Errorf("pods by node: %v", m.on)
+	}
+	told("60", 30)
+	if got := is(); got != [3]string{"60", "60", "60"} {
+		t.Errorf("what follows: %v", got)
+	}
+}

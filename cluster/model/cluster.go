@@ -277,9 +277,7 @@ func (n *Node) count(p *Pod, sign int64) {
 		return
 	}
 	n.running += int(sign)
-	for _, a := range *p.requests {
-		n.requested.add(a.Name, sign*a.Value)
-	}
+	n.requested.add(*p.requests, sign)
 }
 
 // Ready reports whether a node may be thought of at all: a condition Ready that is not True says no, none says yes, as the descheduler

@@ -30,27 +30,49 @@ func ValueOf(name v1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// amounts are of one resource each.
+// amounts are of one resource each, by its name.
 type amounts []Amount
 
-// of is the amount of a resource, and whether there is one. There are few: a look at each is less than a hash.
-func (a amounts) of(name v1.ResourceName) (int64, bool) {
+func byName(a, b Amount) int { return strings.Compare(string(a.Name), string(b.Name)) }
+
+// find is the place of a resource; -1: it is not there. Of a few a look at each is less than a hash; a tenant may have named any number.
+func (a amounts) find(name v1.ResourceName) int {
+	if len(a) > few {
+		if at, ok := slices.BinarySearchFunc(a, Amount{Name: name}, byName); ok {
+			return at
+		}
+		return -1
+	}
 	for i := range a {
 		if a[i].Name == name {
-			return a[i].Value, true
+			return i
 		}
+	}
+	return -1
+}
+
+// of is the amount of a resource, and whether there is one.
+func (a amounts) of(name v1.ResourceName) (int64, bool) {
+	if at := a.find(name); at >= 0 {
+		return a[at].Value, true
 	}
 	return 0, false
 }
 
-func (a *amounts) add(name v1.ResourceName, value int64) {
-	for i := range *a {
-		if (*a)[i].Name == name {
-			(*a)[i].Value += value
-			return
+// add adds others so many times.
+func (a *amounts) add(others amounts, times int64) {
+	had := len(*a)
+	for i := range others {
+		o := &others[i]
+		if at := (*a)[:had].find(o.Name); at >= 0 {
+			(*a)[at].Value += times * o.Value
+		} else {
+			*a = append(*a, Amount{o.Name, times * o.Value})
 		}
 	}
-	*a = append(*a, Amount{name, value})
+	if len(*a) > had {
+		slices.SortFunc(*a, byName)
+	}
 }
 
 // allocatable is what a node has for pods. One that says nothing of what is allocatable has its capacity.
@@ -63,6 +85,7 @@ func allocatable(n *v1.Node) amounts {
 	for name, q := range list {
 		out = append(out, Amount{name, ValueOf(name, q)})
 	}
+	slices.SortFunc(out, byName)
 	return out
 }
 
@@ -79,7 +102,7 @@ func requests(out amounts, p *v1.Pod) amounts {
 			out = append(out, Amount{name, value})
 		}
 	}
-	slices.SortFunc(out, func(a, b Amount) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	slices.SortFunc(out, byName)
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -72,5 +73,35 @@ func TestThousandsOfTerms(t *testing.T) {
 				t.Fatalf("%v is left of %v", pods, what)
 			}
 		}
+	}
+}
+
+// A pod may request extended resources by the ten thousand, and runs where the node has none of them: the kubelet leaves those out.
+func TestThousandsOfResources(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}, Spec: v1.PodSpec{NodeName: "n"}}
+	list := v1.ResourceList{}
+	for i := range 30_000 {
+		list[v1.ResourceName(fmt.Sprintf("example.com/r%05d", i))] = resource.MustParse("1")
+	}
+	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: list}}}
+	other := p.DeepCopy()
+	other.Name, other.Spec.Containers[0].Resources.Requests = "q", v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
+	began := time.Now()
+	c := New(&Objects{Nodes: []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, Pods: []*v1.Pod{p, other}}, nil)
+	n := c.Find("n")
+	for _, name := range []v1.ResourceName{"example.com/r00000", "example.com/r29999", v1.ResourceCPU} {
+		if n.Requested(name) == 0 {
+			t.Errorf("no %s", name)
+		}
+	}
+	c.Remove(c.Pods()[0])
+	for range 10_000 {
+		c.Without(c.Pods()[0], func() { n.lacks(c.Pods()[0]) })
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("took %v", took)
+	}
+	if n.Requested("example.com/r29999") != 0 || n.Requested(v1.ResourceCPU) != 1000 {
+		t.Errorf("%d, %d", n.Requested("example.com/r29999"), n.Requested(v1.ResourceCPU))
 	}
 }

@@ -154,6 +154,14 @@ func TestRequestsDoNotOverflow(t *testing.T) {
 	}
 }
 
+// squared is what a pod takes less than whose cost grows with the square of its length, and ten times as much as one whose does not.
+func squared() time.Duration {
+	if raced {
+		return 25 * time.Second
+	}
+	return 3 * time.Second
+}
+
 // A pod may name owners by the ten thousand: what that costs grows with their number, not with its square.
 func TestThousandsOfOwners(t *testing.T) {
 	most := pod("p", "n1")
@@ -163,7 +171,7 @@ func TestThousandsOfOwners(t *testing.T) {
 	p := plan{strategy: RemoveDuplicates, args: &RemoveDuplicatesArgs{}, nodes: cluster(node("n1"), node("n2"), node("n3")), pods: all(some(most), many(4, "q", "n1"))}
 	began := time.Now()
 	p.run(t)
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > squared() {
 		t.Errorf("took %v", took)
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package deschedule
+
+const raced = false

@@ -127,8 +127,9 @@ func (l *loop) tally(now time.Time, seen lifecycle.Seen) {
 func (l *loop) depths() {
 	of := l.part.metrics.depth
 	of.WithLabelValues("nodes").Set(float64(len(l.queue.node)))
-	of.WithLabelValues("evictions").Set(float64(len(l.queue.evict)))
-	of.WithLabelValues("marks").Set(float64(len(l.queue.mark)))
+	evictions, marks := l.queue.waiting()
+	of.WithLabelValues("evictions").Set(float64(evictions))
+	of.WithLabelValues("marks").Set(float64(marks))
 }
 
 func number(is bool) float64 {

@@ -39,10 +39,45 @@ type queue struct {
 	asked int // that are waited for
 	pods  int // that are written now
 	// busy are the nodes that are written, or wait for it. Pods of theirs do not go before it is known what became of that.
-	busy     map[string]int
-	under    map[string]bool // nodes that are written now
-	silences int             // jobs that write that a node is silent
-	held     held
+	busy             map[string]int
+	under            map[string]bool // nodes that are written now
+	silences         int             // jobs that write that a node is silent
+	held             held
+	parked           map[string]*parked // by node, while that is busy
+	evictions, marks int                // that are parked
+	unread           []*taint.Eviction  // whose time was not up when it was known last what is there
+	soonest          time.Time          // that of the first of them
+}
+
+// parked are pods of a node that is busy. Nobody asks again and again whether it is: where many nodes fall there are many pods.
+type parked struct {
+	evict []*taint.Eviction
+	mark  []*lifecycle.Mark
+}
+
+// park is where what waits for a node is kept; nil: it is not busy.
+func (q *queue) park(node string) *parked {
+	if q.busy[node] == 0 {
+		return nil
+	}
+	if q.parked[node] == nil {
+		q.parked[node] = &parked{}
+	}
+	return q.parked[node]
+}
+
+// unpark has what waited for a node wait for a worker.
+func (q *queue) unpark(node string) {
+	if was := q.parked[node]; was != nil {
+		delete(q.parked, node)
+		q.evictions, q.marks = q.evictions-len(was.evict), q.marks-len(was.mark)
+		q.evict, q.mark = append(q.evict, was.evict...), append(q.mark, was.mark...)
+	}
+}
+
+// waiting is how many evictions and marks wait.
+func (q *queue) waiting() (evictions, marks int) {
+	return len(q.evict) + len(q.unread) + q.evictions, len(q.mark) + q.marks
 }
 
 // nodeJob is what one step has decided of a node.
@@ -57,7 +92,7 @@ type nodeJob struct {
 }
 
 func newQueue(l *loop) *queue {
-	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{}, held: newHeld()}
+	return &queue{loop: l, idle: workers, busy: map[string]int{}, under: map[string]bool{}, held: newHeld(), parked: map[string]*parked{}}
 }
 
 // nodes queues what is to be written to nodes. fenced may be nil.
@@ -226,6 +261,7 @@ func (q *queue) doneNode(j *nodeJob, out writes.Written) {
 	l, name, uid, now := q.loop, j.was.Name, j.was.UID, q.loop.clock.now()
 	if q.busy[name]--; q.busy[name] <= 0 {
 		delete(q.busy, name)
+		q.unpark(name)
 	}
 	if j.status != nil {
 		q.silences--
@@ -280,30 +316,37 @@ func (q *queue) nextAsk() task {
 // None goes by what was known before its time was up.
 func (q *queue) nextEvict() task {
 	l := q.loop
-	if len(q.evict) == 0 || q.pods >= maxPods {
+	if len(q.evict)+len(q.unread) == 0 || q.pods >= maxPods {
 		return nil
 	}
-	fresh, unread := l.part.o.Mirror.Fresh(), false
+	fresh := l.part.o.Mirror.Fresh()
+	if len(q.unread) > 0 && !fresh.Before(q.soonest) {
+		q.evict, q.unread = append(q.evict, q.unread...), nil
+	}
 	defer func() {
-		if unread {
+		if len(q.unread) > 0 {
 			l.part.o.Mirror.Prove()
 		}
 	}()
-	for i := 0; i < len(q.evict); i++ {
-		e := q.evict[i]
-		if q.busy[e.Node] > 0 {
+	for len(q.evict) > 0 {
+		e := q.evict[0]
+		q.evict = q.evict[1:]
+		if at := q.park(e.Node); at != nil {
+			at.evict = append(at.evict, e)
+			q.evictions++
 			continue
 		}
 		if fresh.Before(e.Deadline) {
-			unread = true
+			if len(q.unread) == 0 || e.Deadline.Before(q.soonest) {
+				q.soonest = e.Deadline
+			}
+			q.unread = append(q.unread, e)
 			continue
 		}
-		q.evict = slices.Delete(q.evict, i, i+1)
 		p, n := l.part.o.Mirror.Pod(e.UID), l.part.o.Mirror.Node(e.Node)
 		if p == nil || n == nil || taint.Leaves(p) || !l.pods.Due(l.clock.now(), n, p) {
 			l.pods.End(l.clock.now(), e.UID, true)
 			l.plan.moved = true
-			i--
 			continue
 		}
 		q.pods++
@@ -330,16 +373,17 @@ func (q *queue) nextEvict() task {
 // nextMark finds a pod that is to be marked, of a node that still is not ready.
 func (q *queue) nextMark() task {
 	l := q.loop
-	for i := 0; i < len(q.mark) && q.pods < maxPods; i++ {
-		m := q.mark[i]
-		if q.busy[m.Node] > 0 {
+	for len(q.mark) > 0 && q.pods < maxPods {
+		m := q.mark[0]
+		q.mark = q.mark[1:]
+		if at := q.park(m.Node); at != nil {
+			at.mark = append(at.mark, m)
+			q.marks++
 			continue
 		}
-		q.mark = slices.Delete(q.mark, i, i+1)
 		if n := l.part.o.Mirror.Node(m.Node); l.part.o.Mirror.Pod(m.UID) == nil || n == nil || isReady(n) {
 			l.nodes.EndMark(l.clock.now(), *m, true)
 			let(q.held.pods, m.UID)
-			i--
 			continue
 		}
 		q.pods++

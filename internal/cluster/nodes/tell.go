@@ -18,10 +18,11 @@ import (
 // status is how all nodes are.
 func (l *loop) status() *report.Status {
 	now := l.clock.now()
+	evictions, marks := l.queue.waiting()
 	s := &report.Status{
 		Time: now, Leader: l.part.name(), Mode: l.part.o.Config.Mode, Held: l.watch.rival, Read: l.part.o.Mirror.Read(),
 		Zones: map[string]report.Zone{}, Nodes: []report.Node{},
-		Queues: map[string]int{"nodes": len(l.queue.node), "evictions": len(l.queue.evict), "marks": len(l.queue.mark)},
+		Queues: map[string]int{"nodes": len(l.queue.node), "evictions": evictions, "marks": marks},
 	}
 	if l.met != nil {
 		s.Doubt = l.met.Doubt

@@ -27,7 +27,7 @@ func (s *step) look(n *v1.Node) view {
 	r := s.remember(n)
 	ready := condition(n, v1.NodeReady)
 	s.hear(n, r, ready, s.seen.Leases[n.Name])
-	v := view{node: n, record: r, counted: !s.excluded(n)}
+	v := view{node: n, zone: ZoneOf(n), record: r, counted: !s.excluded(n)}
 	grace := s.config.NodeStartupGracePeriod
 	if ready != nil {
 		v.ready, v.was, grace = ready.Status, ready.Status, s.config.NodeMonitorGracePeriod
@@ -174,8 +174,11 @@ func (s *step) unknown(n *v1.Node) (out []v1.NodeCondition) {
 	return out
 }
 
-// conditionsOf are a node's conditions after what silence changes.
+// conditionsOf are a node's conditions after what silence changes. They are not to be written to.
 func (v *view) conditionsOf() []v1.NodeCondition {
+	if len(v.changed) == 0 {
+		return v.node.Status.Conditions
+	}
 	out := slices.Clone(v.node.Status.Conditions)
 	for _, changed := range v.changed {
 		if i := slices.IndexFunc(out, func(c v1.NodeCondition) bool { return c.Type == changed.Type }); i >= 0 {

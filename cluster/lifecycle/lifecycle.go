@@ -195,6 +195,7 @@ type step struct {
 // view is a node in one step.
 type view struct {
 	node    *v1.Node
+	zone    string
 	record  *record
 	changed []v1.NodeCondition // what silence changes of its conditions
 	ready   v1.ConditionStatus // after that; empty: it has no condition Ready

@@ -65,7 +65,7 @@ func (s *step) drawTokens() {
 	waiting := map[string][]*view{}
 	for i := range s.views {
 		v := &s.views[i]
-		key := ZoneOf(v.node)
+		key := v.zone
 		if s.zones[key].bucket.Rate() == 0 {
 			v.record.drawn = false
 		}

@@ -127,7 +127,7 @@ func (s *step) count() {
 	}
 	for i := range s.views {
 		v := &s.views[i]
-		key := ZoneOf(v.node)
+		key := v.zone
 		z := s.zones[key]
 		if z == nil {
 			z = &zone{}

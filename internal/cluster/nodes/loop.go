@@ -15,8 +15,8 @@ import (
 
 // Times of the loop.
 const (
-	// Changes that come together are decided on together: a step is so long after the one before at least, and at least so many times as long
-	// as that took. A step at 5,000 nodes takes some milliseconds.
+	// Changes that come together are decided on together, and so are deadlines: a step is so long after the one before at least, and at least
+	// so many times as long as that took. A step at 5,000 nodes takes some milliseconds, and while many wait for a token one is due for each.
 	leastGap = 20 * time.Millisecond
 	gapCosts = 4
 	// longestWait is how long it sleeps at most, so that it can be seen that it lives.
@@ -69,14 +69,11 @@ type timing struct {
 
 // at is when the next step is; !ok: never, as it looks.
 func (t *timing) at() (at time.Time, ok bool) {
-	if !t.moved {
-		return t.due, !t.due.IsZero()
-	}
 	soon := t.last.Add(max(leastGap, gapCosts*t.cost))
-	if !t.due.IsZero() && t.due.Before(soon) {
-		return t.due, true
+	if t.moved || t.due.Before(soon) {
+		return soon, t.moved || !t.due.IsZero()
 	}
-	return soon, true
+	return t.due, true
 }
 
 func newLoop(p *parts) *loop {

@@ -56,7 +56,7 @@ type watched struct {
 	rival string // why it does not act; empty: it does
 	began bool   // it has acted: from then on others are only complained of
 	said  map[string]string
-	wrong bool // the API server's clock is another than ours
+	wrong bool // it was said that the API server's clock is another than ours
 }
 
 // timing says when the next step is.
@@ -198,13 +198,12 @@ func (l *loop) decide(now time.Time, seen lifecycle.Seen, v *mirror.View) {
 	l.part.events.say(taintComponent, gone.Events)
 }
 
-// sayClock says when the API server's clock and ours differ. Taints' times are by that of whoever wrote them.
+// sayClock says that the API server's clock and ours differ, once: near the limit it would be said again and again. Taints' times are by
+// that of whoever wrote them.
 func (l *loop) sayClock() {
-	ahead := l.part.dates.Ahead(l.clock.at)
-	if is := ahead != 0; is != l.watch.wrong {
-		if l.watch.wrong = is; is {
-			l.part.o.Log.Warn("the API server's clock is not this machine's: set them right", "ahead", ahead.Round(time.Second))
-		}
+	if ahead := l.part.dates.Ahead(l.clock.at); ahead != 0 && !l.watch.wrong {
+		l.watch.wrong = true
+		l.part.o.Log.Warn("the API server's clock is not this machine's: set them right", "ahead", ahead.Round(time.Second))
 	}
 }
 

@@ -454,6 +454,49 @@ func TestTheLastNodeThatLives(t *testing.T) {
 	})
 }
 
+// That a node is not ready is told when it is written, and not before: whoever fails to write it may find the node alive at the next try.
+func TestAnEventFollowsItsWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		k := a.cluster(3)
+		fails := true
+		a.fault = func(_ string, r *http.Request) int {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if fails && r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/nodes/n1/status") {
+				return http.StatusInternalServerError
+			}
+			return 0
+		}
+		told := func() (count int) {
+			for _, e := range a.events {
+				if e.InvolvedObject.Kind == "Node" && e.Reason == "NodeNotReady" {
+					count++
+				}
+			}
+			return count
+		}
+		r := a.start("a", nil)
+		time.Sleep(25 * time.Second)
+		k.live("n1", false)
+		time.Sleep(2 * time.Minute)
+		a.change(func() {
+			if a.counted["PATCH nodes"] > 0 || told() > 0 {
+				t.Errorf("%d writes were let through, %d events are told of one that was not", a.counted["PATCH nodes"], told())
+			}
+			fails = false
+		})
+		time.Sleep(time.Minute)
+		a.change(func() {
+			if told() != 1 {
+				t.Errorf("%d events are told of it", told())
+			}
+		})
+		k.end()
+		end(r)
+	})
+}
+
 // What a kubelet says of its node is acted on at once, not at a next pass.
 func TestAConditionIsActedOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

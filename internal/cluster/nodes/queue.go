@@ -249,7 +249,7 @@ func (q *queue) settleNode(j *nodeJob, out writes.Written) {
 	if out.Is != nil {
 		q.loop.part.o.Mirror.TookNode(out.Is)
 	}
-	if j.status != nil {
+	if j.status != nil && out.Status == nil {
 		q.loop.part.events.say(nodeComponent, let(q.held.nodes, j.was.Name))
 	}
 	q.loop.told(j, out)

@@ -156,7 +156,7 @@ func TestFailedKillsTakeNoPodIn(t *testing.T) {
 		n, p := drawFull(t, func(*v1.Pod) {})
 		plan, _ := Preempt(p, n)
 		if len(plan.Victims) == 0 {
-			return
+			t.Skip("nobody has to go") // another one is drawn in its place
 		}
 		after, alive, kills := n, []types.UID(nil), []Kill(nil)
 		after.Pods = slices.Clone(n.Pods)

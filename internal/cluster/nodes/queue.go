@@ -312,6 +312,13 @@ func (q *queue) nextAsk() task {
 	}
 }
 
+// pop takes the first out. What was taken out is not kept by who waits behind it.
+func pop[T any](all *[]*T) *T {
+	first := (*all)[0]
+	(*all)[0], *all = nil, (*all)[1:]
+	return first
+}
+
 // nextEvict finds a pod that has to go, and still has to.
 // None goes by what was known before its time was up.
 func (q *queue) nextEvict() task {
@@ -329,8 +336,7 @@ func (q *queue) nextEvict() task {
 		}
 	}()
 	for len(q.evict) > 0 {
-		e := q.evict[0]
-		q.evict = q.evict[1:]
+		e := pop(&q.evict)
 		if at := q.park(e.Node); at != nil {
 			at.evict = append(at.evict, e)
 			q.evictions++
@@ -374,8 +380,7 @@ func (q *queue) nextEvict() task {
 func (q *queue) nextMark() task {
 	l := q.loop
 	for len(q.mark) > 0 && q.pods < maxPods {
-		m := q.mark[0]
-		q.mark = q.mark[1:]
+		m := pop(&q.mark)
 		if at := q.park(m.Node); at != nil {
 			at.mark = append(at.mark, m)
 			q.marks++

@@ -165,7 +165,7 @@ func squared() time.Duration {
 // A pod may name owners by the ten thousand: what that costs grows with their number, not with its square.
 func TestThousandsOfOwners(t *testing.T) {
 	most := pod("p", "n1")
-	for i := range 60_000 {
+	for i := range 120_000 {
 		most.OwnerReferences = append(most.OwnerReferences, metav1.OwnerReference{Kind: "K", Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))})
 	}
 	p := plan{strategy: RemoveDuplicates, args: &RemoveDuplicatesArgs{}, nodes: cluster(node("n1"), node("n2"), node("n3")), pods: all(some(most), many(4, "q", "n1"))}

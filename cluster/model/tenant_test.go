@@ -68,7 +68,7 @@ func TestConstraintsThatSayTheSame(t *testing.T) {
 func TestThousandsOfTerms(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}, Spec: v1.PodSpec{NodeName: "n"}}
 	var terms []v1.PodAffinityTerm
-	for i := range 20_000 {
+	for i := range 40_000 {
 		terms = append(terms, v1.PodAffinityTerm{TopologyKey: "host", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprint("k", i): "v"}}})
 	}
 	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}}

@@ -196,8 +196,9 @@ func keepsEvicted(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, b *adm
 	if len(when) != 1 || !strings.Contains(when[0].Expression, "'jettison/evicted' in oldObject.metadata") {
 		t.Errorf("it is asked when %+v", when)
 	}
-	if len(p.Spec.Validations) != 1 || !strings.Contains(p.Spec.Validations[0].Expression, "['Failed', 'Succeeded']") {
-		t.Errorf("it takes %+v", p.Spec.Validations)
+	if v := p.Spec.Validations; len(v) != 2 || !strings.Contains(v[0].Expression, "['Failed', 'Succeeded']") ||
+		!strings.Contains(v[1].Expression, "object.status.?reason.orValue('') != ''") {
+		t.Errorf("it takes %+v", v)
 	}
 }
 

@@ -30,26 +30,32 @@ const mostAtOnce = 10
 // moment is when a bridge is told that nothing of a pod is left, so that it writes: after the kill, or after the kubelet has told the API
 // that the pod's container died.
 type moment struct {
-	told bool
-	wait time.Duration
+	told  bool
+	wait  time.Duration
+	never bool // pods that are not restarted: their kubelet has them Failed by itself
 }
 
 func (m moment) String() string {
+	text := fmt.Sprintf("%v after the kill", m.wait)
 	if m.told {
-		return fmt.Sprintf("%v after the kubelet told", m.wait)
+		text = fmt.Sprintf("%v after the kubelet told", m.wait)
 	}
-	return fmt.Sprintf("%v after the kill", m.wait)
+	if m.never {
+		text += ", restartPolicy Never"
+	}
+	return text
 }
 
 // fate is what the API had of evicted pods in the end.
 type fate struct {
 	failed int // once, and Failed Evicted ever since
-	lost   int // of these: the reason was lost meanwhile, and mended
+	mute   int // of these: their kubelet could not tell how their containers ended
 	lived  int // never Failed: a container had started anew, and the bridge said so
+	ended  int // Failed by their kubelet before the bridge was told
 }
 
 // Whatever moment the word of an eviction reaches the API at, beside a kubelet that is about to report the death, or to start the pod anew,
-// or has done so: no pod that was Failed runs again, none keeps a lost reason, and one that has come back before it lives. The pods are
+// or has done so: no pod that was Failed runs again, none loses its reason, and one that has come back before it lives. The pods are
 // killed by the test, as the agent does, and the bridge is told of it by the test; the kubelet, the API and the bridge are real. Where the
 // gate is on, a real agent keeps the pods out.
 func TestNoWordIsTakenBack(t *testing.T) {
@@ -79,7 +85,9 @@ func TestNoWordIsTakenBack(t *testing.T) {
 		return nil
 	})
 	moments := []moment{
-		{false, 300 * time.Millisecond}, {true, 100 * time.Millisecond}, {true, time.Second}, {true, 3 * time.Second}, {true, 9 * time.Second},
+		{wait: 300 * time.Millisecond}, {told: true, wait: 100 * time.Millisecond}, {told: true, wait: time.Second},
+		{told: true, wait: 3 * time.Second}, {told: true, wait: 9 * time.Second},
+		{wait: 300 * time.Millisecond, never: true}, {wait: 2 * time.Second, never: true},
 	}
 	trials, batches := trialsOfMoments, 0
 	if text := os.Getenv("JETTISON_TRIALS"); text != "" {
@@ -94,8 +102,8 @@ func TestNoWordIsTakenBack(t *testing.T) {
 				c.batch(n, a, m, gate, fmt.Sprint("b", batches), min(left, mostAtOnce), &f)
 				batches++
 			}
-			t.Logf("gate %-5v %-30v %d pods: %d Failed (%d lost their reason meanwhile), %d came back before and live",
-				gate, m, trials, f.failed, f.lost, f.lived)
+			t.Logf("gate %-5v %-30v %d pods: %d Failed (of %d it is not told how their containers ended), %d had ended before, %d came back before and live",
+				gate, m, trials, f.failed, f.mute, f.ended, f.lived)
 		}
 	}
 }
@@ -105,7 +113,7 @@ func (c *Cluster) batch(n *Node, a *spokenFor, m moment, gate bool, name string,
 	c.t.Helper()
 	ctx := c.t.Context()
 	for i := range count {
-		c.bare(fmt.Sprintf("%s-%d", name, i), name)
+		c.bare(fmt.Sprintf("%s-%d", name, i), name, m.never)
 	}
 	pods := c.allRun(name, count)
 	if gate {
@@ -136,7 +144,7 @@ func (c *Cluster) batch(n *Node, a *spokenFor, m moment, gate bool, name string,
 		return nil
 	})
 	for _, p := range pods {
-		c.judge(seen, p, fmt.Sprintf("gate %v, %v", gate, m), f)
+		c.judge(seen, p, fmt.Sprintf("gate %v, %v", gate, m), m.never, f)
 	}
 	made := metav1.ListOptions{LabelSelector: "app=" + name}
 	if err := c.Client.CoreV1().Pods("default").DeleteCollection(ctx, *metav1.NewDeleteOptions(0), made); err != nil {
@@ -144,24 +152,23 @@ func (c *Cluster) batch(n *Node, a *spokenFor, m moment, gate bool, name string,
 	}
 }
 
-// judge finds what became of a pod.
-func (c *Cluster) judge(seen *sights, p v1.Pod, when string, f *fate) {
+// judge finds what became of a pod. never: it is not restarted.
+func (c *Cluster) judge(seen *sights, p v1.Pod, when string, never bool, f *fate) {
 	c.t.Helper()
 	words, _ := seen.of(p.UID)
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "Pending" })
 	words = slices.Compact(words)
-	failed := slices.Index(words, "Failed Evicted")
 	switch {
-	case failed >= 0:
+	case slices.Equal(words, []string{"Running", "Failed Evicted"}):
 		f.failed++
-		if slices.Contains(words[failed:], "Failed") {
-			f.lost++
+		is, err := c.Client.CoreV1().Pods(p.Namespace).Get(c.t.Context(), p.Name, metav1.GetOptions{})
+		if err != nil {
+			c.t.Fatal(err)
 		}
-		again := slices.ContainsFunc(words[failed:], func(w string) bool { return !strings.HasPrefix(w, "Failed") })
-		if again || words[len(words)-1] != "Failed Evicted" {
-			c.t.Errorf("%s: %s was %q", when, p.Name, words)
+		if slices.ContainsFunc(is.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.State.Terminated == nil }) {
+			f.mute++
 		}
-	case slices.Equal(words, []string{"Running"}):
+	case slices.Equal(words, []string{"Running"}) && !never:
 		f.lived++
 		list, err := c.Client.CoreV1().Events("default").List(c.t.Context(), metav1.ListOptions{
 			FieldSelector: "source=jettison,reason=EvictionOutlived,involvedObject.uid=" + string(p.UID),
@@ -169,19 +176,24 @@ func (c *Cluster) judge(seen *sights, p v1.Pod, when string, f *fate) {
 		if err != nil || len(list.Items) != 1 {
 			c.t.Errorf("%s: %s lives, and %d events say so (%v)", when, p.Name, len(list.Items), err)
 		}
+	case slices.Equal(words, []string{"Running", "Failed"}) && never:
+		f.ended++
 	default:
 		c.t.Errorf("%s: %s was %q", when, p.Name, words)
 	}
 }
 
 // bare makes a pod that nobody makes again.
-func (c *Cluster) bare(name, app string) {
+func (c *Cluster) bare(name, app string, never bool) {
 	c.t.Helper()
-	grace, no := int64(2), false
+	grace, no, restart := int64(2), false, v1.RestartPolicyAlways
+	if never {
+		restart = v1.RestartPolicyNever
+	}
 	_, err := c.Client.CoreV1().Pods("default").Create(c.t.Context(), &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
 		Spec: v1.PodSpec{
-			TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no,
+			TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no, RestartPolicy: restart,
 			Containers: []v1.Container{{
 				Name: "main", Image: container("").Image, ImagePullPolicy: v1.PullIfNotPresent, Args: []string{"alloc", "-size", "1Mi"},
 			}},

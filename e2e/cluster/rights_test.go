@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -179,6 +180,9 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 		{"a preemption", evict(t, fields{"status": fields{"reason": "Preempting"}}), "", nil},
 		{"a victim that is chosen", condition("DisruptionTarget", "True", "EvictionByJettison"), "", nil},
 		{"one that lives", condition("DisruptionTarget", "False", "EvictionByJettison"), "", nil},
+		{"one that was not ready before", evict(t, nil), "", func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse, Reason: "ContainersNotReady", Message: "m"}}
+		}},
 		{"a reason that was lost", evict(t, nil), "", func(p *v1.Pod) {
 			p.Annotations = map[string]string{"jettison/evicted": "r1"}
 			p.Status.Phase = v1.PodFailed
@@ -214,8 +218,9 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 			p.prepare(&was)
 		}
 		pod := runningPod(t, c, name, "n1", was.Annotations)
-		if was.Status.Phase != "" {
-			pod.Status.Phase = was.Status.Phase
+		if was.Status.Phase != "" || was.Status.Conditions != nil {
+			pod.Status.Phase = cmp.Or(was.Status.Phase, pod.Status.Phase)
+			pod.Status.Conditions = append(pod.Status.Conditions[:1], was.Status.Conditions...)
 			if _, err := c.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -225,6 +230,65 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 		}
 	}
 	leavesOthersAlone(t, c, own)
+}
+
+// What a bridge has made Failed anybody may say more of, and nobody that it runs, or that it has no reason: not even who may do anything.
+func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
+	c := Start(t, Options{})
+	installBridge(t, c)
+	ctx := t.Context()
+	failed := func(name string) *v1.Pod {
+		p := runningPod(t, c, name, "n1", map[string]string{"jettison/evicted": "r1"})
+		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, "Evicted", "m"
+		p, err := c.Client.CoreV1().Pods("default").UpdateStatus(ctx, p, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	c.Eventually(startDeadline, "the policy holds", func(context.Context) error {
+		name := fmt.Sprint("first-", time.Now().UnixNano())
+		failed(name)
+		if err := patchPod(ctx, c.Client, name, `{"status": {"phase": "Running"}}`); !denied(err, "does not run again") {
+			return fmt.Errorf("a pod that runs again: %v", err)
+		}
+		return nil
+	})
+	for i, p := range []struct {
+		what, patch, refused string
+		prepare              func(*v1.Pod)
+	}{
+		{"it runs", `{"status": {"phase": "Running", "reason": null, "message": null}}`, "does not run again", nil},
+		{"no reason", `{"status": {"reason": null, "message": null}}`, "the reason of that stays", nil},
+		{"an empty reason", `{"status": {"reason": ""}}`, "the reason of that stays", nil},
+		{"its containers' ends", `{"status": {"containerStatuses": [{"name": "c", "ready": false, "state": {"terminated": {"exitCode": 137}}}]}}`, "", nil},
+		{"a reason of the kubelet's own", `{"status": {"reason": "DeadlineExceeded"}}`, "", nil},
+		{"no reason of what is being deleted", `{"status": {"reason": null, "message": null}}`, "", func(p *v1.Pod) {
+			if err := c.Client.CoreV1().Pods("default").Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"another phase without a reason, of one that had none", `{"status": {"phase": "Succeeded"}}`, "", func(p *v1.Pod) {
+			if err := patchPod(ctx, c.Client, p.Name, `{"metadata": {"annotations": {"jettison/evicted": null}}}`); err != nil {
+				t.Fatal(err)
+			}
+			if err := patchPod(ctx, c.Client, p.Name, `{"metadata": {"annotations": {"jettison/evicted": "r1"}}, "status": {"reason": null}}`); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		pod := failed(fmt.Sprint("q", i))
+		keep := []byte(`{"metadata": {"finalizers": ["a.b/c"]}}`) // what is deleted stays for a while
+		if _, err := c.Client.CoreV1().Pods("default").Patch(ctx, pod.Name, types.MergePatchType, keep, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if p.prepare != nil {
+			p.prepare(pod)
+		}
+		if err := patchPod(ctx, c.Client, pod.Name, p.patch); p.refused == "" && err != nil || p.refused != "" && !denied(err, p.refused) {
+			t.Errorf("%s: %v, want %q", p.what, err, p.refused)
+		}
+	}
 }
 
 // leavesOthersAlone tries pods that are not of the node.

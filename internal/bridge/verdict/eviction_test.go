@@ -19,7 +19,7 @@ func podOf(change func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7"},
 		Status: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{
-			{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: v1.ContainersReady, Status: v1.ConditionFalse},
+			{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: v1.ContainersReady, Status: v1.ConditionFalse, Reason: reasonFailed},
 		}},
 	}
 	if change != nil {
@@ -219,5 +219,22 @@ func TestPatch(t *testing.T) {
 	r.Disruption = false
 	if got := string(Patch(now, Fail, r, podOf(nil))); strings.Contains(got, "DisruptionTarget") {
 		t.Errorf("a pod over a limit of its own is disrupted by nobody: %s", got)
+	}
+}
+
+// A pod that was not ready when it failed is so for having failed, since when it was.
+func TestAPodThatWasNotReady(t *testing.T) {
+	since := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second).UTC())
+	pod := podOf(func(p *v1.Pod) {
+		p.Status.Conditions = []v1.PodCondition{{
+			Type: v1.PodReady, Status: v1.ConditionFalse, Reason: "ContainersNotReady", Message: "containers with unready status: [c]", LastTransitionTime: since,
+		}, {Type: v1.ContainersReady, Status: v1.ConditionFalse, Reason: reasonFailed}}
+	})
+	r := recordOf(api.OutcomeBack, cleaned)
+	r.Disruption = false
+	want := `"conditions":[{"type":"Ready","status":"False","reason":"PodFailed","message":"","lastTransitionTime":"` +
+		since.Format(time.RFC3339) + `"}]}}`
+	if got := string(Patch(now, Fail, r, pod)); !strings.HasSuffix(got, want) {
+		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }

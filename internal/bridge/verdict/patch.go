@@ -20,11 +20,22 @@ type podPatch struct {
 		Annotations     map[string]string `json:"annotations,omitempty"`
 	} `json:"metadata"`
 	Status struct {
-		Phase      v1.PodPhase       `json:"phase,omitempty"`
-		Reason     string            `json:"reason,omitempty"`
-		Message    string            `json:"message,omitempty"`
-		Conditions []v1.PodCondition `json:"conditions,omitempty"`
+		Phase      v1.PodPhase    `json:"phase,omitempty"`
+		Reason     string         `json:"reason,omitempty"`
+		Message    string         `json:"message,omitempty"`
+		Conditions []podCondition `json:"conditions,omitempty"`
 	} `json:"status"`
+}
+
+// podCondition is one that takes the place of what the pod has by its type. v1.PodCondition leaves out an empty message, and so would leave
+// the one that was there.
+type podCondition struct {
+	Type               v1.PodConditionType `json:"type"`
+	Status             v1.ConditionStatus  `json:"status"`
+	Reason             string              `json:"reason"`
+	Message            string              `json:"message"`
+	LastTransitionTime metav1.Time         `json:"lastTransitionTime"`
+	ObservedGeneration int64               `json:"observedGeneration,omitempty"`
 }
 
 // Patch is what does a verdict's act to the pod that it was reached by: the body of a PATCH of pods/status of type
@@ -34,25 +45,35 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	p.Metadata.UID, p.Metadata.ResourceVersion = string(pod.UID), pod.ResourceVersion
 	at := metav1.NewTime(now.Truncate(time.Second))
 	add := func(kind v1.PodConditionType, status v1.ConditionStatus, reason, message string) {
-		if c := condition(pod, kind); c == nil || c.Status != status {
-			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{
-				Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: at, ObservedGeneration: generation(pod, kind),
-			})
+		since := at
+		if c := condition(pod, kind); c != nil && c.Status == status {
+			since = c.LastTransitionTime
+		}
+		p.Status.Conditions = append(p.Status.Conditions, podCondition{kind, status, reason, message, since, generation(pod, kind)})
+	}
+	target := func(status v1.ConditionStatus, message string) {
+		if c := condition(pod, v1.DisruptionTarget); c == nil || c.Status != status { // whoever said so before has its own reason
+			add(v1.DisruptionTarget, status, ReasonTarget, message)
+		}
+	}
+	unready := func(kind v1.PodConditionType) {
+		if c := condition(pod, kind); c == nil || c.Status != v1.ConditionFalse || c.Reason != reasonFailed {
+			add(kind, v1.ConditionFalse, reasonFailed, "")
 		}
 	}
 	switch act {
 	case Mark:
-		add(v1.DisruptionTarget, v1.ConditionTrue, ReasonTarget, r.Message)
+		target(v1.ConditionTrue, r.Message)
 	case Unmark:
-		add(v1.DisruptionTarget, v1.ConditionFalse, ReasonTarget, "The pod was chosen for eviction by jettison, and lives.")
+		target(v1.ConditionFalse, "The pod was chosen for eviction by jettison, and lives.")
 	case Fail, Mend:
 		p.Metadata.Annotations = map[string]string{Annotation: annotation(r, pod)}
 		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, reasonOf(r), r.Message
 		if r.Disruption {
-			add(v1.DisruptionTarget, v1.ConditionTrue, ReasonTarget, r.Message)
+			target(v1.ConditionTrue, r.Message)
 		}
-		add(v1.PodReady, v1.ConditionFalse, reasonFailed, "")
-		add(v1.ContainersReady, v1.ConditionFalse, reasonFailed, "")
+		unready(v1.PodReady)
+		unready(v1.ContainersReady)
 	default:
 		return nil
 	}

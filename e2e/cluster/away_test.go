@@ -2,17 +2,23 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Three pods are evicted while the API server is away, and a fourth while it hangs and the bridge dies: once they are back each of the four
-// has one event, and is Failed, or runs again and is told to have outlived it: what has come back once its hold-off was over lives. The
-// Deployment has its pods.
+// away is how long the API server is.
+const away = 10 * time.Minute
+
+// Three pods are evicted while the API server is away for ten minutes, and come back once their hold-offs are over: they live, and are told to
+// have outlived it. A fourth is evicted while the API server hangs and the bridge dies: it is Failed once both are back. Each of the four has
+// one event, and the Deployment has its pods.
 func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
@@ -23,13 +29,20 @@ func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 	all := c.podsOf("default", "app=shop")
 
 	c.Kill(APIServer)
+	back := time.After(away)
 	for i, p := range all[:3] {
 		n.leak(t, p.UID, "60Mi")
 		c.evicted(n, i+1)
 	}
+	for _, p := range all[:3] {
+		c.comesBack(n, p)
+	}
+	<-back
 	c.Again(APIServer)
 	for _, p := range all[:3] {
-		c.settled(p)
+		if c.settled(p) {
+			t.Errorf("%s had come back, and is Failed", p.Name)
+		}
 	}
 
 	c.Pause(APIServer)
@@ -39,14 +52,30 @@ func TestWhatIsEvictedWhileTheAPIIsAwayIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Resume(APIServer)
-	c.settled(all[3])
+	if !c.settled(all[3]) {
+		t.Errorf("%s was held off, and is not Failed", all[3].Name)
+	}
 
 	c.Available("shop", 4)
 	c.eachOnce(all)
 }
 
-// settled waits until the API has what became of an evicted pod.
-func (c *Cluster) settled(pod v1.Pod) {
+// comesBack waits until a program runs in an evicted pod of a node again, as its kernel has it.
+func (c *Cluster) comesBack(n *Node, pod v1.Pod) {
+	c.t.Helper()
+	c.Eventually(away, pod.Name+" runs again", func(ctx context.Context) error {
+		out, err := n.Shell(ctx, fmt.Sprintf(`for f in $(find /sys/fs/cgroup -path '*pod%s*' -o -path '*pod%s*' | grep 'cgroup.procs$'); do
+			for p in $(cat $f); do [ -p /proc/$p/root/leak ] && echo runs && exit; done
+		done; true`, pod.UID, strings.ReplaceAll(string(pod.UID), "-", "_")))
+		if err == nil && !strings.Contains(out, "runs") {
+			err = errors.New("nothing of it does")
+		}
+		return err
+	})
+}
+
+// settled waits until the API has what became of an evicted pod: that it is Failed, or lives.
+func (c *Cluster) settled(pod v1.Pod) (failed bool) {
 	c.t.Helper()
 	var is v1.Pod
 	c.Eventually(workloadDeadline, pod.Name+" is Failed, or told to live", func(ctx context.Context) error {
@@ -67,9 +96,10 @@ func (c *Cluster) settled(pod v1.Pod) {
 	})
 	if is.Status.Phase == v1.PodFailed {
 		c.hasStatus(is)
-		return
+		return true
 	}
 	c.t.Logf("%s has come back, and lives: restarts %d, phase %s", pod.Name, restarts(is), is.Status.Phase)
+	return false
 }
 
 // evicted waits until the agent has records of so many evictions that are over.

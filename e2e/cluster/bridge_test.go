@@ -90,7 +90,7 @@ func (c *Cluster) podsOf(namespace, selector string) []v1.Pod {
 }
 
 // leak has the program of a pod that waits at its FIFO leak so many bytes a second.
-func (n *Node) leak(t *testing.T, pod types.UID, rate string) {
+func (n *Node) leak(t testing.TB, pod types.UID, rate string) {
 	t.Helper()
 	// A container's cgroup lies in the pod's; the pause program has no FIFO.
 	script := fmt.Sprintf(`for f in $(find /sys/fs/cgroup -path '*pod%s*' -o -path '*pod%s*' | grep 'cgroup.procs$'); do

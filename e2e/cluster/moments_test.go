@@ -25,7 +25,7 @@ import (
 const trialsOfMoments = 3
 
 // mostAtOnce are evicted at once.
-const mostAtOnce = 10
+const mostAtOnce = 25
 
 // moment is when a bridge is told that nothing of a pod is left, so that it writes: after the kill, or after the kubelet has told the API
 // that the pod's container died.

@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
+)
+
+// seenTrials is how many pods are evicted in each state of the API server, where JETTISON_TRIALS does not say.
+const seenTrials = 4
+
+// apiState is how the API server is while a pod is evicted.
+type apiState struct {
+	name         string
+	worse, heals func(c *Cluster)
+}
+
+var apiStates = []apiState{
+	{"answers", func(*Cluster) {}, func(*Cluster) {}},
+	{"hangs", func(c *Cluster) { c.Pause(APIServer) }, func(c *Cluster) { c.Resume(APIServer) }},
+	{"is dead", func(c *Cluster) { c.Kill(APIServer) }, func(c *Cluster) { c.Again(APIServer) }},
+}
+
+// seen is what evictions in one state of the API server took, each in its order.
+type seen struct {
+	reacted []time.Duration // from the first reading below the threshold to the kill
+	emptied []time.Duration // from the kill until no process was left
+	cleaned []time.Duration // until its sandbox was
+	failed  []time.Duration // until the API had it as Failed
+}
+
+// BenchmarkSeen is how soon an eviction is in the API, on a node with a kubelet, and whether the agent reacts any later while the API server
+// hangs or is dead: one pod leaks after the other, in turns of the three. All times are the guest's.
+func BenchmarkSeen(b *testing.B) {
+	trials := seenTrials
+	if text := os.Getenv("JETTISON_TRIALS"); text != "" {
+		var err error
+		if trials, err = strconv.Atoi(text); err != nil || trials <= 0 {
+			b.Fatalf("JETTISON_TRIALS %q: want a number of pods", text)
+		}
+	}
+	c := Start(b, Options{Controllers: MostControllers, Scheduler: true})
+	c.own()
+	n := c.Join(NodeOptions{})
+	c.installBridge(n)
+	for range b.N {
+		all := make([]seen, len(apiStates))
+		for i := range trials {
+			for j, state := range apiStates {
+				c.seeOne(n, state, fmt.Sprintf("leaker-%d-%d", i, j), &all[j])
+			}
+		}
+		for j, state := range apiStates {
+			s := all[j]
+			b.Logf("the API server %-8s %d evictions: reaction %s; from the kill: empty %s, sandbox ended %s, Failed in the API %s",
+				state.name, len(s.reacted), spread(s.reacted), spread(s.emptied), spread(s.cleaned), spread(s.failed))
+			b.ReportMetric(float64(median(s.reacted).Microseconds())/1000, strings.ReplaceAll(state.name, " ", "-")+"-react-p50-ms")
+			b.ReportMetric(float64(median(s.failed).Microseconds())/1000, strings.ReplaceAll(state.name, " ", "-")+"-failed-p50-ms")
+		}
+	}
+}
+
+// seeOne has a pod leak while the API server is in a state, and takes what its record and the bridge's log say.
+func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	c.leaker(name)
+	pod := c.running("default", "app="+name)
+	state.worse(c)
+	n.leak(c.t, pod.UID, "60Mi")
+	var r *api.Record
+	c.Eventually(workloadDeadline, name+" is evicted", func(ctx context.Context) error {
+		all, err := n.API().Records(ctx)
+		for _, one := range all {
+			if one.Pod.UID == string(pod.UID) && one.Outcome != api.OutcomeRunning && one.Cleaned.Known() {
+				r = one
+			}
+		}
+		if err == nil && r == nil {
+			err = errors.New("it has no record that says so")
+		}
+		return err
+	})
+	state.heals(c)
+	c.awaitFailed(pod)
+	c.Eventually(workloadDeadline, "the bridge tells when "+name+" was failed", func(ctx context.Context) error {
+		took, err := c.toldAfter(ctx, pod)
+		if err == nil {
+			s.failed = append(s.failed, took)
+		}
+		return err
+	})
+	if r.Crossed == nil || !r.Killed.Known() || !r.Emptied.Known() {
+		c.t.Fatalf("the record of %s: %+v", name, r)
+	}
+	s.reacted = append(s.reacted, r.Killed.Time.Sub(r.Crossed.Time))
+	s.emptied = append(s.emptied, r.Emptied.Time.Sub(r.Killed.Time))
+	s.cleaned = append(s.cleaned, r.Cleaned.Time.Sub(r.Killed.Time))
+	if err := c.Client.CoreV1().Pods("default").Delete(ctx, name, *metav1.NewDeleteOptions(0)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.Eventually(workloadDeadline, "the node is quiet", func(ctx context.Context) error {
+		state, err := n.API().State(ctx)
+		if err == nil && len(state.Underway) > 0 {
+			err = fmt.Errorf("%d evictions are under way", len(state.Underway))
+		}
+		return err
+	})
+}
+
+// leaker makes a pod that leaks when it is told to.
+func (c *Cluster) leaker(name string) {
+	c.t.Helper()
+	grace := int64(2)
+	_, err := c.Client.CoreV1().Pods("default").Create(c.t.Context(), &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+		Spec:       v1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{container("leak /leak")}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// toldAs is what the bridge's log says when a pod is failed.
+var toldAs = regexp.MustCompile(`msg="the pod is failed".* after=(\S+)`)
+
+// toldAfter is how long after its kill a pod was failed, by the bridge's log.
+func (c *Cluster) toldAfter(ctx context.Context, pod v1.Pod) (time.Duration, error) {
+	pods, err := c.Pods(ctx, bridgeNamespace, "app.kubernetes.io/name=jettison-bridge")
+	if err != nil || len(pods) == 0 {
+		return 0, fmt.Errorf("%d bridges (%w)", len(pods), err)
+	}
+	text, err := c.Logs(ctx, pods[0])
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if m := toldAs.FindStringSubmatch(line); m != nil && strings.Contains(line, string(pod.UID)) {
+			return time.ParseDuration(m[1])
+		}
+	}
+	return 0, errors.New("its log does not say so")
+}
+
+func median(all []time.Duration) time.Duration { return share(all, 0.5) }
+
+// share is the value that so many are not above.
+func share(all []time.Duration, of float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[int(of*float64(len(sorted)-1))]
+}
+
+// spread is a distribution, in words.
+func spread(all []time.Duration) string {
+	ms := func(d time.Duration) string { return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) }
+	return fmt.Sprintf("p50 %s p90 %s most %s ms", ms(share(all, 0.5)), ms(share(all, 0.9)), ms(share(all, 1)))
+}

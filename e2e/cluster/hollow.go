@@ -37,6 +37,7 @@ func (c *Cluster) Hollow(name string) {
 		argv: []string{
 			filepath.Join(c.bin, "kubemark"), "--morph=kubelet", "--name=" + name, "--kubeconfig=" + conf,
 			fmt.Sprintf("--kubelet-port=%d", ports[name]), "--kubelet-read-only-port=0", "--use-host-image-service=false",
+			"--kube-api-qps=200", "--kube-api-burst=400",
 		},
 	})
 	if err != nil {

@@ -261,7 +261,11 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		{"it runs", `{"status": {"phase": "Running", "reason": null, "message": null}}`, "does not run again", nil},
 		{"no reason", `{"status": {"reason": null, "message": null}}`, "the reason of that stays", nil},
 		{"an empty reason", `{"status": {"reason": ""}}`, "the reason of that stays", nil},
-		{"its containers' ends", `{"status": {"containerStatuses": [{"name": "c", "ready": false, "state": {"terminated": {"exitCode": 137}}}]}}`, "", nil},
+		{"its containers' ends", `{"status": {"containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, "terminated": {"exitCode": 137}}}]}}`, "", nil},
+		{"no reason of one that ended well", `{"status": {"reason": null, "containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, ` +
+			`"terminated": {"exitCode": 0}}}]}}`, "", nil},
+		{"no reason of one that was killed", `{"status": {"reason": null, "containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, ` +
+			`"terminated": {"exitCode": 137}}}]}}`, "the reason of that stays", nil},
 		{"a reason of the kubelet's own", `{"status": {"reason": "DeadlineExceeded"}}`, "", nil},
 		{"no reason of what is being deleted", `{"status": {"reason": null, "message": null}}`, "", func(p *v1.Pod) {
 			if err := c.Client.CoreV1().Pods("default").Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {

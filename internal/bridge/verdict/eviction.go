@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -119,11 +120,20 @@ func judgeTerminal(r *api.Record, pod *v1.Pod, ours bool) Verdict {
 		return Verdict{Act: Over, Why: "it has ended already"}
 	case s.Phase == v1.PodSucceeded:
 		return Verdict{Act: Over, Why: "it has succeeded"}
+	case s.Reason == "" && endedWell(pod):
+		return Verdict{Act: Held}
 	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "":
 		return Verdict{Act: Mend, Why: "the reason was lost"}
 	}
 	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and goes by that.
 	return Verdict{Act: Held}
+}
+
+// endedWell tells that all containers of a pod did, as after a gentle stop. Its kubelet's last word has no reason then, and is written
+// every ten seconds over whoever gives one (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3).
+func endedWell(pod *v1.Pod) bool {
+	failed := func(s v1.ContainerStatus) bool { return s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 }
+	return len(pod.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(pod.Status.ContainerStatuses, failed)
 }
 
 // taken is of a pod that lives: its condition is taken back where it is the bridge's.

@@ -40,6 +40,14 @@ func recordOf(outcome api.Outcome, change func(*api.Record)) *api.Record {
 	return r
 }
 
+// ended are containers that ended with these codes.
+func ended(codes ...int32) (out []v1.ContainerStatus) {
+	for _, code := range codes {
+		out = append(out, v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}})
+	}
+	return out
+}
+
 func emptied(r *api.Record) { r.Emptied = api.Stamp{Time: now.Add(-9 * time.Second)} }
 
 func cleaned(r *api.Record) {
@@ -113,8 +121,16 @@ func TestJudge(t *testing.T) {
 		}), podOf(mine(v1.PodRunning, "")), Mend},
 		"dead, its sandbox is there, clock set back": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(time.Hour) }),
 			podOf(nil), Fail},
-		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
-		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
+		"failed, taken back, and started anew": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
+		"failed, taken back, and lives":        {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
+		"failed, all ended well, no reason": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
+			mine(v1.PodFailed, "")(p)
+			p.Status.ContainerStatuses = ended(0, 0)
+		}), Held},
+		"failed, one ended badly, no reason": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
+			mine(v1.PodFailed, "")(p)
+			p.Status.ContainerStatuses = ended(0, 137)
+		}), Mend},
 		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
 		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
 		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Over},

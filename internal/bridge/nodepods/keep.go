@@ -16,7 +16,7 @@ func keep(p *v1.Pod) *v1.Pod {
 	s.Message = p.Status.Message
 	for _, c := range p.Status.Conditions {
 		s.Conditions = append(s.Conditions, v1.PodCondition{
-			Type: c.Type, Status: c.Status, Reason: c.Reason, ObservedGeneration: c.ObservedGeneration,
+			Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime, ObservedGeneration: c.ObservedGeneration,
 		})
 	}
 	s.InitContainerStatuses, s.ContainerStatuses = keepStates(p.Status.InitContainerStatuses), keepStates(p.Status.ContainerStatuses)

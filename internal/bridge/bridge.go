@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
@@ -80,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	})
 	server := server{client: client, status: o.EvictedStatus, log: o.Log}
 	deliverer = deliver.New(deliver.Options{
-		Node: o.Node, Records: agent, Pods: pods, API: client, Status: server.statuses, Log: o.Log,
+		Node: o.Node, Records: agent, Pods: pods, API: spare{client}, Status: server.statuses, Log: o.Log,
 	})
 	side := nodeside.New(nodeside.Options{
 		Node: o.Node, Namespace: o.LeaseNamespace, Period: o.TransitionPeriod, Agent: agent, API: client, Log: o.Log,
@@ -93,4 +94,23 @@ func Run(ctx context.Context, o Options) error {
 	parts.Wait()
 	o.Log.Info("ended")
 	return nil
+}
+
+// spare is the API of which no more of a pod is held than the copy has, while its eviction is told: an author makes one as large as he
+// likes.
+type spare struct{ *kube.Client }
+
+func (s spare) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	return kept(s.Client.Pod(ctx, namespace, name))
+}
+
+func (s spare) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
+	return kept(s.Client.PatchPodStatus(ctx, namespace, name, body))
+}
+
+func kept(p *v1.Pod, err error) (*v1.Pod, error) {
+	if p != nil {
+		p = nodepods.Keep(p)
+	}
+	return p, err
 }

@@ -1,36 +1,84 @@
 package nodepods
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"jettison/api"
 	"jettison/internal/podstore/podjson"
 )
 
-// keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is judged. Of one that its author made too
+// Bounds of the copy. Pods of any size may be bound to a node by whoever may make pods, and those that have ended stay at the API by the
+// thousand, which no quota of pods counts; the bridge has 64 MiB. The agent takes less than either (podjson.FitPods, podjson.FitMemory).
+const (
+	maxPods  = 3000     // beyond it none that has ended is kept
+	maxBytes = 12 << 20 // of podjson.Size; beyond it the largest are the least
+	// maxOrdinary is of one pod that is gathered beyond maxBytes and has not ended: ordinary ones are not cut for what others are.
+	maxOrdinary = 16 << 10
+	maxValue    = 256 // of an annotation of the least
+)
+
+// Keep is what of a pod is kept: what the agent uses, and of its status by what its eviction is judged. Of one that its author made too
 // large it is the least: a node has many, and the bridge little memory.
-func keep(p *v1.Pod) *v1.Pod {
-	out := podjson.FitOne(podjson.Trim(p))
+func Keep(p *v1.Pod) *v1.Pod { return withStatus(podjson.FitOne(podjson.Trim(p)), p) }
+
+// least is what is kept of a pod at least.
+func least(p *v1.Pod) *v1.Pod { return withStatus(podjson.Least(p), p) }
+
+// hasEnded tells that a pod runs no more.
+func hasEnded(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded
+}
+
+func withStatus(out, p *v1.Pod) *v1.Pod {
 	out.ResourceVersion = p.ResourceVersion
+	for _, key := range []string{api.AnnotationEvicted, v1.MirrorPodAnnotationKey} { // which an author can crowd out of the least
+		if value := p.Annotations[key]; value != "" && out.Annotations[key] == "" {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value[:min(len(value), maxValue)])
+		}
+	}
 	s := &out.Status
-	s.Message = p.Status.Message
+	s.Message, s.Conditions = p.Status.Message, nil
 	for _, c := range p.Status.Conditions {
 		s.Conditions = append(s.Conditions, v1.PodCondition{
-			Type: c.Type, Status: c.Status, Reason: c.Reason, ObservedGeneration: c.ObservedGeneration,
+			Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime, ObservedGeneration: c.ObservedGeneration,
 		})
 	}
 	s.InitContainerStatuses, s.ContainerStatuses = keepStates(p.Status.InitContainerStatuses), keepStates(p.Status.ContainerStatuses)
 	return out
 }
 
-// keepStates keeps when containers started.
+// keepStates keeps when the container started that did so last: of an author's thousand nobody asks more than whether one has since.
 func keepStates(all []v1.ContainerStatus) []v1.ContainerStatus {
-	out := make([]v1.ContainerStatus, 0, len(all))
+	var newest *v1.ContainerStatus
+	var at time.Time
 	for i := range all {
-		c := &all[i]
-		out = append(out, v1.ContainerStatus{Name: c.Name, State: keepState(c.State), LastTerminationState: keepState(c.LastTerminationState)})
+		for _, s := range []*v1.ContainerState{&all[i].State, &all[i].LastTerminationState} {
+			if since := startedAt(s); newest == nil || since.After(at) {
+				newest, at = &all[i], since
+			}
+		}
 	}
-	return out
+	if newest == nil {
+		return nil
+	}
+	return []v1.ContainerStatus{{
+		Name: newest.Name, State: keepState(newest.State), LastTerminationState: keepState(newest.LastTerminationState),
+	}}
+}
+
+// startedAt is when a container did; zero: it has not, or nobody knows.
+func startedAt(s *v1.ContainerState) time.Time {
+	switch {
+	case s.Running != nil:
+		return s.Running.StartedAt.Time
+	case s.Terminated != nil:
+		return s.Terminated.StartedAt.Time
+	}
+	return time.Time{}
 }
 
 func keepState(s v1.ContainerState) (out v1.ContainerState) {

@@ -1,13 +1,18 @@
 package nodepods
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"jettison/internal/podstore/podjson"
 )
 
 // store is the copy of the node's pods, and what of it the agent has not been told. It is what a reflector fills.
@@ -16,7 +21,8 @@ type store struct {
 	wake    chan struct{} // one slot: there is something to tell
 
 	mu     sync.Mutex
-	pods   map[key]*v1.Pod
+	pods   map[key]kept
+	bytes  int       // of all of these
 	synced time.Time // zero: not yet
 	heard  time.Time // when the watch last said something
 	all    bool      // everything is to be told anew
@@ -26,6 +32,13 @@ type store struct {
 
 type key struct{ namespace, name string }
 
+// kept is a pod of the copy. It is never changed.
+type kept struct {
+	pod   *v1.Pod
+	size  int
+	least bool
+}
+
 func keyOf(p *v1.Pod) key { return key{p.Namespace, p.Name} }
 
 func newStore(changed func()) *store {
@@ -33,18 +46,25 @@ func newStore(changed func()) *store {
 		changed = func() {}
 	}
 	return &store{
-		changed: changed, wake: make(chan struct{}, 1), pods: map[key]*v1.Pod{},
+		changed: changed, wake: make(chan struct{}, 1), pods: map[key]kept{},
 		dirty: map[types.UID]*v1.Pod{}, gone: map[types.UID]struct{}{},
 	}
 }
 
 // Transformer has pods cut that a list as a watch gathers before it hands them over; what a list or a watch hands over it does not touch.
 func (s *store) Transformer() cache.TransformFunc {
+	gathered := 0 // bytes
 	return func(o any) (any, error) {
-		if p, ok := o.(*v1.Pod); ok {
-			return keep(p), nil
+		p, ok := o.(*v1.Pod)
+		if !ok {
+			return o, nil
 		}
-		return o, nil
+		p = Keep(p)
+		size := podjson.Size(p)
+		if gathered += size; gathered > maxBytes && (hasEnded(p) || size > maxOrdinary) {
+			p = least(p)
+		}
+		return p, nil
 	}
 }
 
@@ -57,16 +77,22 @@ func (s *store) Update(o any) error {
 	if !ok {
 		return fmt.Errorf("take a pod of this node: the watch gives a %T", o)
 	}
-	p = keep(p)
+	p = Keep(p)
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
 	s.heard = time.Now()
-	was := s.pods[keyOf(p)]
-	s.pods[keyOf(p)] = p
+	was := s.pods[keyOf(p)].pod
 	if was != nil && was.UID != p.UID { // deleted and made anew while nobody watched
 		s.leave(was.UID)
 	}
+	if hasEnded(p) && len(s.pods) >= maxPods {
+		s.set(keyOf(p), nil)
+		s.leave(p.UID)
+		return nil
+	}
+	s.set(keyOf(p), p)
+	defer s.fit()
 	if was == nil || was.UID != p.UID || !sameForAgent(was, p) {
 		s.dirty[p.UID] = p
 		delete(s.gone, p.UID)
@@ -87,8 +113,8 @@ func (s *store) Delete(o any) error {
 	defer s.notify()
 	defer s.mu.Unlock()
 	s.heard = time.Now()
-	if is := s.pods[keyOf(p)]; is != nil && is.UID == p.UID {
-		delete(s.pods, keyOf(p))
+	if is := s.pods[keyOf(p)].pod; is != nil && is.UID == p.UID {
+		s.set(keyOf(p), nil)
 	}
 	s.leave(p.UID)
 	return nil
@@ -102,20 +128,25 @@ func (s *store) leave(uid types.UID) {
 
 // Replace is of all pods that there are.
 func (s *store) Replace(list []any, _ string) error {
-	pods := make(map[key]*v1.Pod, len(list))
 	for _, o := range list {
-		p, ok := o.(*v1.Pod)
-		if !ok {
+		if _, ok := o.(*v1.Pod); !ok {
 			return fmt.Errorf("take the pods of this node: the list has a %T", o)
 		}
-		pods[keyOf(p)] = keep(p)
 	}
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	s.pods, s.all, s.heard = pods, true, time.Now()
+	s.pods, s.bytes, s.all, s.heard = make(map[key]kept, min(len(list), maxPods)), 0, true, time.Now()
 	clear(s.dirty)
 	clear(s.gone)
+	for _, over := range []bool{false, true} { // those that run first
+		for _, o := range list {
+			if p := o.(*v1.Pod); hasEnded(p) == over && (!over || len(s.pods) < maxPods) {
+				s.set(keyOf(p), Keep(p))
+				s.fit()
+			}
+		}
+	}
 	if s.synced.IsZero() {
 		s.synced = time.Now()
 	}
@@ -128,6 +159,50 @@ func (s *store) Bookmark(string) error {
 	defer s.mu.Unlock()
 	s.heard = time.Now()
 	return nil
+}
+
+// set has a pod in the copy; nil: it takes it out. The lock is held.
+func (s *store) set(k key, p *v1.Pod) {
+	s.bytes -= s.pods[k].size
+	if p == nil {
+		delete(s.pods, k)
+		return
+	}
+	size := podjson.Size(p)
+	s.pods[k] = kept{pod: p, size: size}
+	s.bytes += size
+}
+
+// fit has the largest pods be the least where all are too much, first those that have ended, until a quarter is free: so it is seldom done.
+// The lock is held.
+func (s *store) fit() {
+	if s.bytes <= maxBytes {
+		return
+	}
+	first := func(k key) int {
+		if hasEnded(s.pods[k].pod) {
+			return 0
+		}
+		return 1
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(s.pods), func(a, b key) int {
+		return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(s.pods[b].size, s.pods[a].size))
+	}) {
+		is := s.pods[k]
+		switch {
+		case s.bytes <= maxBytes/4*3:
+			return
+		case is.least:
+			continue
+		}
+		s.set(k, least(is.pod))
+		now := s.pods[k]
+		now.least = true
+		s.pods[k] = now
+		if s.dirty[now.pod.UID] != nil {
+			s.dirty[now.pod.UID] = now.pod
+		}
+	}
 }
 
 // heardWithin tells that the watch has said something since.
@@ -151,7 +226,7 @@ func (s *store) notify() {
 func (s *store) get(namespace, name string) *v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pods[key{namespace, name}]
+	return s.pods[key{namespace, name}].pod
 }
 
 func (s *store) syncedAt() (time.Time, bool) {
@@ -178,7 +253,7 @@ func (s *store) take(all bool) (n news, ok bool) {
 	if n.all {
 		n.pods = make([]*v1.Pod, 0, len(s.pods))
 		for _, p := range s.pods {
-			n.pods = append(n.pods, p)
+			n.pods = append(n.pods, p.pod)
 		}
 	} else {
 		for _, p := range s.dirty {

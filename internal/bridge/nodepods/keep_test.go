@@ -1,0 +1,142 @@
+package nodepods
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
+	"jettison/internal/bridge/verdict"
+	"jettison/internal/podstore/podjson"
+)
+
+// A pod that was not ready before it is failed is not so since when it was, by the copy too: a null would take the time away from the API.
+func TestWhatIsKeptSaysSinceWhen(t *testing.T) {
+	now := time.Date(2026, 7, 20, 2, 0, 0, 0, time.UTC)
+	since := metav1.NewTime(now.Add(-time.Hour))
+	p := pod("u")
+	for _, kind := range []v1.PodConditionType{v1.PodReady, v1.ContainersReady} {
+		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{
+			Type: kind, Status: v1.ConditionFalse, Reason: "ContainersNotReady", Message: "m", LastTransitionTime: since,
+		})
+	}
+	patch := string(verdict.Patch(now, verdict.Fail, &api.Record{ID: "r"}, Keep(p)))
+	if want := `"lastTransitionTime":"` + since.UTC().Format(time.RFC3339) + `"`; strings.Count(patch, want) != 2 {
+		t.Errorf("%s\nwant %s", patch, want)
+	}
+}
+
+// However many pods of however many labels there are on a node, those that have ended included, the copy is bounded, and so is what a list
+// as a watch gathers for it. What others have stays whole.
+func TestTheCopyIsBounded(t *testing.T) {
+	many := func(n, labels int, phase v1.PodPhase) (all []any) {
+		for i := range n {
+			p := pod(fmt.Sprint("u", i))
+			p.Status.Phase = phase
+			p.Labels = map[string]string{}
+			for l := range labels {
+				p.Labels[fmt.Sprint("l", l)] = fmt.Sprint(i, strings.Repeat("x", 50))
+			}
+			for c := range labels {
+				p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: fmt.Sprint("c", c)})
+			}
+			all = append(all, p)
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		pods []any
+		most int // MiB
+	}{
+		"large ones": {many(500, 900, v1.PodRunning), 16}, "large ones that have ended": {many(500, 900, v1.PodFailed), 16},
+		"many that have ended": {many(12500, 3, v1.PodSucceeded), 16}, "of many containers": {many(500, 1100, v1.PodRunning), 16},
+	} {
+		other := pod("other")
+		other.Labels = map[string]string{"a": "b"}
+		for how, do := range map[string]func(s *store){
+			"one by one": func(s *store) {
+				must(t, s.Replace([]any{other}, "1"))
+				for _, p := range c.pods {
+					must(t, s.Add(p))
+				}
+			},
+			"all at once": func(s *store) { must(t, s.Replace(append(slices.Clone(c.pods), other), "1")) },
+			"as a watch": func(s *store) {
+				cut := s.Transformer()
+				var all []any
+				for _, p := range append(slices.Clone(c.pods), other) {
+					p, err := cut(p)
+					must(t, err)
+					all = append(all, p)
+				}
+				if size := heldBy(all); size > 48<<20 {
+					t.Errorf("%s: %d MiB are gathered", name, size>>20)
+				}
+				must(t, s.Replace(all, "1"))
+			},
+		} {
+			s := newStore(nil)
+			do(s)
+			var all []any
+			for _, p := range s.pods {
+				all = append(all, p.pod)
+			}
+			for _, p := range s.dirty {
+				if is := s.get(p.Namespace, p.Name); is != p {
+					all = append(all, p)
+				}
+			}
+			if size := heldBy(all); size > c.most<<20 || s.bytes > maxBytes || len(s.pods) > maxPods {
+				t.Errorf("%s, %s: %d pods are kept, %d MiB, and %d bytes are counted", name, how, len(s.pods), size>>20, s.bytes)
+			}
+			if p := s.get(other.Namespace, other.Name); p == nil || p.Labels["a"] != "b" {
+				t.Errorf("%s, %s: another's is %+v", name, how, p)
+			}
+		}
+	}
+}
+
+// heldBy is how much memory pods take.
+func heldBy(all []any) (size int) {
+	for _, p := range all {
+		size += podjson.Size(p.(*v1.Pod))
+	}
+	return size
+}
+
+// Of many containers the one is kept that started last, however it is now.
+func TestWhichContainerIsKept(t *testing.T) {
+	at := func(minute int) metav1.Time { return metav1.NewTime(time.Date(2026, 7, 20, 2, minute, 0, 0, time.UTC)) }
+	running := func(minute int) v1.ContainerState {
+		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: at(minute)}}
+	}
+	p := pod("u")
+	p.Status.ContainerStatuses = []v1.ContainerStatus{
+		{Name: "waits"}, {Name: "a", State: running(1)},
+		{Name: "b", LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: at(3)}}}, {Name: "c", State: running(2)},
+	}
+	if is := Keep(p).Status.ContainerStatuses; len(is) != 1 || is[0].Name != "b" || !is[0].LastTerminationState.Terminated.StartedAt.Equal(new(at(3))) {
+		t.Errorf("%+v", is)
+	}
+}
+
+// The least of a pod has what its eviction is judged by, whatever its author writes beside it.
+func TestTheLeastSaysForWhichEviction(t *testing.T) {
+	p := pod("u")
+	p.Annotations = map[string]string{api.AnnotationEvicted: "r#1", v1.MirrorPodAnnotationKey: "m"}
+	for i := range 8 {
+		p.Annotations[fmt.Sprint("jettison/a", i)] = "x"
+	}
+	for i := range 2000 {
+		metav1.SetMetaDataLabel(&p.ObjectMeta, fmt.Sprint("l", i), strings.Repeat("x", 60))
+	}
+	is := Keep(p)
+	if is.Labels != nil || is.Annotations[api.AnnotationEvicted] != "r#1" || is.Annotations[v1.MirrorPodAnnotationKey] != "m" {
+		t.Errorf("%d labels, %q", len(is.Labels), is.Annotations)
+	}
+}

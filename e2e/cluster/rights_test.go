@@ -254,6 +254,11 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		}
 		return nil
 	})
+	deleted := func(p *v1.Pod) {
+		if err := c.Client.CoreV1().Pods("default").Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i, p := range []struct {
 		what, patch, refused string
 		prepare              func(*v1.Pod)
@@ -267,19 +272,10 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		{"no reason of one that was killed", `{"status": {"reason": null, "containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, ` +
 			`"terminated": {"exitCode": 137}}}]}}`, "the reason of that stays", nil},
 		{"a reason of the kubelet's own", `{"status": {"reason": "DeadlineExceeded"}}`, "", nil},
-		{"no reason of what is being deleted", `{"status": {"reason": null, "message": null}}`, "", func(p *v1.Pod) {
-			if err := c.Client.CoreV1().Pods("default").Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"another phase without a reason, of one that had none", `{"status": {"phase": "Succeeded"}}`, "", func(p *v1.Pod) {
-			if err := patchPod(ctx, c.Client, p.Name, `{"metadata": {"annotations": {"jettison/evicted": null}}}`); err != nil {
-				t.Fatal(err)
-			}
-			if err := patchPod(ctx, c.Client, p.Name, `{"metadata": {"annotations": {"jettison/evicted": "r1"}}, "status": {"reason": null}}`); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		{"no reason of what is being deleted", `{"status": {"reason": null, "message": null}}`, "", deleted},
+		{"it runs, of what is being deleted", `{"status": {"phase": "Running"}}`, "does not run again", deleted},
+		{"it ended well", `{"status": {"phase": "Succeeded", "reason": null, "message": null}}`, "it stays Failed", nil},
+		{"it ended well, of what is being deleted", `{"status": {"phase": "Succeeded", "reason": null, "message": null}}`, "", deleted},
 	} {
 		pod := failed(fmt.Sprint("q", i))
 		keep := []byte(`{"metadata": {"finalizers": ["a.b/c"]}}`) // what is deleted stays for a while

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/api"
+	"jettison/internal/bridge/verdict"
 	"jettison/internal/podstore/podjson"
 )
 
@@ -51,9 +52,10 @@ func withStatus(out, p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// keepStates keeps when the container started that did so last: of an author's thousand nobody asks more than whether one has since.
-func keepStates(all []v1.ContainerStatus) []v1.ContainerStatus {
-	var newest *v1.ContainerStatus
+// keepStates keeps the container that started last, and one that has not ended well, if any: of an author's thousand nobody asks more than
+// whether one has started since, and whether all have ended well.
+func keepStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
+	var newest, other *v1.ContainerStatus
 	var at time.Time
 	for i := range all {
 		for _, s := range []*v1.ContainerState{&all[i].State, &all[i].LastTerminationState} {
@@ -61,13 +63,19 @@ func keepStates(all []v1.ContainerStatus) []v1.ContainerStatus {
 				newest, at = &all[i], since
 			}
 		}
+		if !verdict.EndedWell(&all[i]) {
+			other = &all[i]
+		}
 	}
-	if newest == nil {
-		return nil
+	if newest != nil && (other == newest || !verdict.EndedWell(newest)) {
+		other = nil
 	}
-	return []v1.ContainerStatus{{
-		Name: newest.Name, State: keepState(newest.State), LastTerminationState: keepState(newest.LastTerminationState),
-	}}
+	for _, s := range []*v1.ContainerStatus{newest, other} {
+		if s != nil {
+			out = append(out, v1.ContainerStatus{Name: s.Name, State: keepState(s.State), LastTerminationState: keepState(s.LastTerminationState)})
+		}
+	}
+	return out
 }
 
 // startedAt is when a container did; zero: it has not, or nobody knows.
@@ -86,7 +94,7 @@ func keepState(s v1.ContainerState) (out v1.ContainerState) {
 		out.Running = &v1.ContainerStateRunning{StartedAt: s.Running.StartedAt}
 	}
 	if s.Terminated != nil {
-		out.Terminated = &v1.ContainerStateTerminated{StartedAt: s.Terminated.StartedAt}
+		out.Terminated = &v1.ContainerStateTerminated{StartedAt: s.Terminated.StartedAt, ExitCode: s.Terminated.ExitCode}
 	}
 	return out
 }

@@ -125,6 +125,28 @@ func TestWhichContainerIsKept(t *testing.T) {
 	}
 }
 
+// Whether all containers ended well is the same by what is kept.
+func TestHowContainersEndedIsKept(t *testing.T) {
+	ended := func(minute int, code int32) v1.ContainerStatus {
+		return v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+			ExitCode: code, StartedAt: metav1.NewTime(time.Date(2026, 7, 20, 2, minute, 0, 0, time.UTC)),
+		}}}
+	}
+	for name, all := range map[string][]v1.ContainerStatus{
+		"none": nil, "well": {ended(1, 0), ended(2, 0)}, "the newest badly": {ended(1, 0), ended(2, 137)}, "an older one badly": {ended(1, 137), ended(2, 0)},
+		"one has not": {ended(1, 0), {}}, "none has started": {{}},
+	} {
+		well := func(all []v1.ContainerStatus) bool {
+			return len(all) > 0 && !slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return !verdict.EndedWell(&s) })
+		}
+		p := pod("u")
+		p.Status.ContainerStatuses = all
+		if is := Keep(p).Status.ContainerStatuses; well(is) != well(all) || len(is) > 2 {
+			t.Errorf("%s: %+v", name, is)
+		}
+	}
+}
+
 // The least of a pod has what its eviction is judged by, whatever its author writes beside it.
 func TestTheLeastSaysForWhichEviction(t *testing.T) {
 	p := pod("u")

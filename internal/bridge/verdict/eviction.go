@@ -2,7 +2,6 @@ package verdict
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -132,8 +131,18 @@ func judgeTerminal(r *api.Record, pod *v1.Pod, ours bool) Verdict {
 // endedWell tells that all containers of a pod did, as after a gentle stop. Its kubelet's last word has no reason then, and is written
 // every ten seconds over whoever gives one (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3).
 func endedWell(pod *v1.Pod) bool {
-	failed := func(s v1.ContainerStatus) bool { return s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 }
-	return len(pod.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(pod.Status.ContainerStatuses, failed)
+	all := pod.Status.ContainerStatuses
+	for i := range all {
+		if !EndedWell(&all[i]) {
+			return false
+		}
+	}
+	return len(all) > 0
+}
+
+// EndedWell tells that a container did.
+func EndedWell(s *v1.ContainerStatus) bool {
+	return s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 }
 
 // taken is of a pod that lives: its condition is taken back where it is the bridge's.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,15 +54,17 @@ func (m moment) String() string {
 // fate is what the API had of evicted pods in the end.
 type fate struct {
 	failed int // once, and Failed Evicted ever since
-	mute   int // of these: their kubelet could not tell how their containers ended
+	mute   int // of these: the API had no word yet of how their containers ended
+	late   int // of these: it had when the bridge let their kubelet have its word, and the reason went with that
 	lived  int // never Failed: a container had started anew, and the bridge said so
 	ended  int // they had ended by their kubelet's word before the bridge was told
 	vague  int // Failed, without a reason in the end: their containers ended well, and so their kubelet gives none
 }
 
 func (f *fate) String() string {
-	return fmt.Sprintf("%d Failed, Evicted ever since (of %d it is not told how their containers ended), %d had ended before, "+
-		"%d came back before and live, %d Failed without a reason, for they ended well", f.failed, f.mute, f.ended, f.lived, f.vague)
+	return fmt.Sprintf("%d Failed, Evicted ever since (of %d it was told later how their containers ended, %d of them without a reason), "+
+		"%d had ended before, %d came back before and live, %d Failed without a reason, for they ended well",
+		f.failed, f.mute, f.late, f.ended, f.lived, f.vague)
 }
 
 // Whatever moment the word of an eviction reaches the API at, beside a kubelet that is about to report the death, or to start the pod anew,
@@ -115,6 +118,26 @@ func TestNoWordIsTakenBack(t *testing.T) {
 			t.Logf("gate %-5v %-30v %d pods: %v", gate, m, trials, &f)
 		}
 	}
+	t.Log("the kubelet was refused: ", refusals(n.KubeletLog(100_000)))
+}
+
+// refused is what a kubelet's log says of a status that a policy has refused.
+var refused = regexp.MustCompile(`"Failed to update status for pod".* pod="([^"]+)"`)
+
+// refusals counts how often a kubelet's status of a pod was refused, in words.
+func refusals(log string) string {
+	times := map[string]int{}
+	for _, m := range refused.FindAllStringSubmatch(log, -1) {
+		times[m[1]]++
+	}
+	most, pod := 0, "none"
+	sum := 0
+	for p, n := range times {
+		if sum += n; n > most {
+			most, pod = n, p
+		}
+	}
+	return fmt.Sprintf("%d times, of %d pods; most: %d times, of %s", sum, len(times), most, pod)
 }
 
 // trialsEach is how many pods JETTISON_TRIALS has evicted at each moment.
@@ -178,10 +201,39 @@ func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
 	for _, p := range pods {
 		c.judge(seen, p, m, f)
 	}
+	if f.mute > 0 {
+		f.late += c.haveTheirWord(pods)
+	}
 	made := metav1.ListOptions{LabelSelector: "app=" + v.name}
 	if err := c.Client.CoreV1().Pods("default").DeleteCollection(ctx, *metav1.NewDeleteOptions(0), made); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// haveTheirWord waits until it is told of all pods that have failed how their containers ended, and counts those that have no reason since
+// though these ended badly.
+func (c *Cluster) haveTheirWord(pods []v1.Pod) (late int) {
+	c.t.Helper()
+	c.Eventually(2*workloadDeadline, "it is told how all containers ended", func(ctx context.Context) error {
+		late = 0
+		for _, p := range pods {
+			is, err := c.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			all := is.Status.ContainerStatuses
+			switch {
+			case is.Status.Phase != v1.PodFailed:
+			case slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return s.State.Terminated == nil }):
+				return fmt.Errorf("not of %s: %+v", p.Name, all)
+			case is.Annotations[api.AnnotationEvicted] != "" && is.Status.Reason == "" &&
+				slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return s.State.Terminated.ExitCode != 0 }):
+				late++
+			}
+		}
+		return nil
+	})
+	return late
 }
 
 // judge finds what became of a pod.
@@ -246,13 +298,13 @@ func (c *Cluster) allRun(app string, count int) (out []v1.Pod) {
 	c.t.Helper()
 	c.Eventually(2*workloadDeadline, "all pods run", func(ctx context.Context) error {
 		pods, err := c.Pods(ctx, "default", "app="+app)
-		for _, p := range pods {
-			if p.Status.Phase != v1.PodRunning {
-				err = fmt.Errorf("%s is %s; events: %v", p.Name, p.Status.Phase, c.events(ctx))
-			}
-		}
-		if len(pods) != count {
+		waits := slices.IndexFunc(pods, func(p v1.Pod) bool { return p.Status.Phase != v1.PodRunning })
+		switch {
+		case err != nil:
+		case len(pods) != count:
 			err = fmt.Errorf("there are %d", len(pods))
+		case waits >= 0:
+			err = fmt.Errorf("%s is %s; events: %v", pods[waits].Name, pods[waits].Status.Phase, c.events(ctx))
 		}
 		out = pods
 		return err

@@ -183,6 +183,10 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 		{"one that was not ready before", evict(t, nil), "", func(p *v1.Pod) {
 			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse, Reason: "ContainersNotReady", Message: "m"}}
 		}},
+		{"its kubelet's word", `{"metadata": {"annotations": {"jettison/evicted": "r1#1"}}, "status": {}}`, "", func(p *v1.Pod) {
+			p.Annotations = map[string]string{"jettison/evicted": "r1"}
+			p.Status.Phase = v1.PodFailed
+		}},
 		{"a reason that was lost", evict(t, nil), "", func(p *v1.Pod) {
 			p.Annotations = map[string]string{"jettison/evicted": "r1"}
 			p.Status.Phase = v1.PodFailed
@@ -271,6 +275,11 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 			`"terminated": {"exitCode": 0}}}]}}`, "", nil},
 		{"no reason of one that was killed", `{"status": {"reason": null, "containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, ` +
 			`"terminated": {"exitCode": 137}}}]}}`, "the reason of that stays", nil},
+		{"no reason of one whose kubelet is let have its word", `{"status": {"reason": null}}`, "", func(p *v1.Pod) {
+			if err := patchPod(ctx, c.Client, p.Name, `{"metadata": {"annotations": {"jettison/evicted": "r1#1"}}}`); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"a reason of the kubelet's own", `{"status": {"reason": "DeadlineExceeded"}}`, "", nil},
 		{"no reason of what is being deleted", `{"status": {"reason": null, "message": null}}`, "", deleted},
 		{"it runs, of what is being deleted", `{"status": {"phase": "Running"}}`, "does not run again", deleted},

@@ -17,8 +17,8 @@ const (
 	HoldFor = time.Minute
 	// mendings is how often what is taken back is written again. Whoever takes it back more often than that means it.
 	mendings = 20
-	// reasonMendings is how often a reason is that is taken away. A kubelet that had done with the pod when it was made Failed says what it
-	// last knew of it, every ten seconds and for good (pkg/kubelet/status/status_manager.go needsReconcile, v1.36.3).
+	// reasonMendings is how often a reason is that is taken away while containers of the pod have not ended. A kubelet that has done with it
+	// says what it last knew, every ten seconds and for good (pkg/kubelet/status/status_manager.go needsReconcile, v1.36.3).
 	reasonMendings = 3
 	// The pauses after what failed double from the first to the last.
 	firstPause, lastPause = 500 * time.Millisecond, 30 * time.Second

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/api"
+	"jettison/internal/bridge/verdict"
 )
 
 func status(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
@@ -343,6 +344,37 @@ func TestAStatusThatIsAlwaysTakenBack(t *testing.T) {
 		}
 	})
 	if strings.Count(log, "again and again") != 1 {
+		t.Error(log)
+	}
+}
+
+// A kubelet that had done with a pod when it was failed is refused how that ended: after a minute it is let have its word, once, and nobody
+// writes against it.
+func TestAKubeletThatHadDoneWithThePod(t *testing.T) {
+	log := during(t, func(w *world) {
+		w.set(func() { w.mute = true })
+		r := w.evicted(w.runs("a"))
+		written := func() int { return is(w, func() int { return w.patched }) }
+		time.Sleep(verdict.TakenBackFor - time.Second)
+		if n := written(); n != 1 {
+			t.Errorf("it is written %d times within the minute", n)
+		}
+		time.Sleep(2 * time.Second)
+		if p := is(w, func() *v1.Pod { return w.pods["a"] }); written() != 2 || p.Annotations[api.AnnotationEvicted] != r.ID+"#1" || p.Status.Reason != "Evicted" {
+			t.Errorf("it is written %d times: %v, %+v", written(), p.Annotations, p.Status)
+		}
+		w.set(func() {
+			p := w.pods["a"].DeepCopy()
+			p.Status.Reason, p.Status.Message = "", ""
+			p.Status.ContainerStatuses[0].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137}}
+			w.store(p)
+		})
+		time.Sleep(5 * time.Minute)
+		if n := written(); n != 2 {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+	if strings.Count(log, "is let have its word") != 1 || strings.Contains(log, "mended") {
 		t.Error(log)
 	}
 }

@@ -154,6 +154,8 @@ func (d *Deliverer) wrote(e *entry, v verdict.Verdict) {
 	case verdict.Fail:
 		e.wrote = time.Now()
 		d.o.Log.Info("the pod is failed", append(d.fields(e), "after", time.Since(e.record.EndBegan().Time))...)
+	case verdict.Yield:
+		d.o.Log.Info("the pod's kubelet is let have its word", append(d.fields(e), "reason", v.Why)...)
 	case verdict.Mark:
 		d.o.Log.Info("the pod is marked as about to be disrupted", d.fields(e)...)
 	case verdict.Unmark:

@@ -52,27 +52,25 @@ func withStatus(out, p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// keepStates keeps the container that started last, and one that has not ended well, if any: of an author's thousand nobody asks more than
-// whether one has started since, and whether all have ended well.
+// keepStates keeps the container that started last, and the one by which it is said how all have ended: of an author's thousand nobody asks
+// more than that, and whether one has started since.
 func keepStates(all []v1.ContainerStatus) (out []v1.ContainerStatus) {
-	var newest, other *v1.ContainerStatus
+	newest, ended := 0, 0
 	var at time.Time
 	for i := range all {
 		for _, s := range []*v1.ContainerState{&all[i].State, &all[i].LastTerminationState} {
-			if since := startedAt(s); newest == nil || since.After(at) {
-				newest, at = &all[i], since
+			if since := startedAt(s); since.After(at) {
+				newest, at = i, since
 			}
 		}
-		if !verdict.EndedWell(&all[i]) {
-			other = &all[i]
+		if verdict.EndOf(&all[i]) > verdict.EndOf(&all[ended]) {
+			ended = i
 		}
 	}
-	if newest != nil && (other == newest || !verdict.EndedWell(newest)) {
-		other = nil
-	}
-	for _, s := range []*v1.ContainerStatus{newest, other} {
-		if s != nil {
-			out = append(out, v1.ContainerStatus{Name: s.Name, State: keepState(s.State), LastTerminationState: keepState(s.LastTerminationState)})
+	for i := range all {
+		if i == newest || i == ended && verdict.EndOf(&all[i]) > verdict.EndOf(&all[newest]) {
+			c := &all[i]
+			out = append(out, v1.ContainerStatus{Name: c.Name, State: keepState(c.State), LastTerminationState: keepState(c.LastTerminationState)})
 		}
 	}
 	return out

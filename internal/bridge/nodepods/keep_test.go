@@ -125,7 +125,7 @@ func TestWhichContainerIsKept(t *testing.T) {
 	}
 }
 
-// Whether all containers ended well is the same by what is kept.
+// How a pod's containers ended is the same by what is kept.
 func TestHowContainersEndedIsKept(t *testing.T) {
 	ended := func(minute int, code int32) v1.ContainerStatus {
 		return v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
@@ -134,14 +134,17 @@ func TestHowContainersEndedIsKept(t *testing.T) {
 	}
 	for name, all := range map[string][]v1.ContainerStatus{
 		"none": nil, "well": {ended(1, 0), ended(2, 0)}, "the newest badly": {ended(1, 0), ended(2, 137)}, "an older one badly": {ended(1, 137), ended(2, 0)},
-		"one has not": {ended(1, 0), {}}, "none has started": {{}},
+		"one has not": {ended(1, 0), {}, ended(2, 137)}, "none has started": {{}, {}}, "the newest well": {ended(1, 137), {}, ended(2, 0), ended(1, 1)},
 	} {
-		well := func(all []v1.ContainerStatus) bool {
-			return len(all) > 0 && !slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return !verdict.EndedWell(&s) })
+		worst := func(all []v1.ContainerStatus) (end verdict.End) {
+			for i := range all {
+				end = max(end, verdict.EndOf(&all[i]))
+			}
+			return end
 		}
 		p := pod("u")
 		p.Status.ContainerStatuses = all
-		if is := Keep(p).Status.ContainerStatuses; well(is) != well(all) || len(is) > 2 {
+		if is := Keep(p).Status.ContainerStatuses; worst(is) != worst(all) || len(is) > 2 {
 			t.Errorf("%s: %+v", name, is)
 		}
 	}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -46,9 +47,10 @@ const (
 	Unmark            // that condition is False: it was not killed, or lives
 	Fail              // phase Failed
 	Mend              // the same again: somebody has taken it back
+	Yield             // the reason may be taken away: its kubelet has none, and is refused how the containers ended
 )
 
-var acts = [...]string{"wait", "over", "held", "mark", "unmark", "fail", "mend"}
+var acts = [...]string{"wait", "over", "held", "mark", "unmark", "fail", "mend", "yield"}
 
 // String is the act in a word.
 func (a Act) String() string { return acts[a] }
@@ -71,7 +73,7 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
 	}
 	ours := record(pod) == r.ID
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
-		return judgeTerminal(r, pod, ours)
+		return judgeTerminal(now, r, pod, ours, wrote)
 	}
 	if until := takenBackUntil(r, wrote); ours && !passed(now, until, TakenBackFor) {
 		return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
@@ -112,37 +114,63 @@ func closed(r *api.Record, pod *v1.Pod) string {
 }
 
 // judgeTerminal is of a pod that runs no more. One that came to that without the bridge stays as it is.
-func judgeTerminal(r *api.Record, pod *v1.Pod, ours bool) Verdict {
+func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote time.Time) Verdict {
 	s := &pod.Status
 	switch {
 	case !ours:
 		return Verdict{Act: Over, Why: "it has ended already"}
 	case s.Phase == v1.PodSucceeded:
 		return Verdict{Act: Over, Why: "it has succeeded"}
-	case s.Reason == "" && endedWell(pod):
+	case s.Reason == "" && lastWord(pod):
 		return Verdict{Act: Held}
 	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "":
 		return Verdict{Act: Mend, Why: "the reason was lost"}
+	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && endOf(pod) == Open:
+		// Policy jettison-evicted refuses what its kubelet says without a reason. One that ends it now has the reason in its next word;
+		// one that had ended it by then has no next word (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
+		if at := takenBackUntil(r, wrote); !passed(now, at, TakenBackFor) {
+			return Verdict{Act: Held, At: at}
+		}
+		return Verdict{Act: Yield, Why: "its kubelet has not told how its containers ended"}
 	}
 	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and goes by that.
 	return Verdict{Act: Held}
 }
 
-// endedWell tells that all containers of a pod did, as after a gentle stop. Its kubelet's last word has no reason then, and is written
-// every ten seconds over whoever gives one (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3).
-func endedWell(pod *v1.Pod) bool {
-	all := pod.Status.ContainerStatuses
-	for i := range all {
-		if !EndedWell(&all[i]) {
-			return false
-		}
-	}
-	return len(all) > 0
+// lastWord tells that a pod's kubelet has said the last word of it, and will write it every ten seconds over whoever gives it a reason: all
+// containers ended well, as after a gentle stop (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or it was given one before.
+func lastWord(pod *v1.Pod) bool {
+	end := endOf(pod)
+	return end == Well || end == Badly && strings.Contains(pod.Annotations[Annotation], mends)
 }
 
-// EndedWell tells that a container did.
-func EndedWell(s *v1.ContainerStatus) bool {
-	return s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+// End is how a container, or a pod, has ended.
+type End int
+
+// Ends, of which the last counts for a pod.
+const (
+	Unknown End = iota // there are no containers
+	Well               // with exit code 0
+	Badly
+	Open // it has not, or that is not told
+)
+
+// EndOf is how a container has ended.
+func EndOf(s *v1.ContainerStatus) End {
+	switch {
+	case s.State.Terminated == nil:
+		return Open
+	case s.State.Terminated.ExitCode != 0:
+		return Badly
+	}
+	return Well
+}
+
+func endOf(pod *v1.Pod) (end End) {
+	for i := range pod.Status.ContainerStatuses {
+		end = max(end, EndOf(&pod.Status.ContainerStatuses[i]))
+	}
+	return end
 }
 
 // taken is of a pod that lives: its condition is taken back where it is the bridge's.

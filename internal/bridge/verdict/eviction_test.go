@@ -40,12 +40,29 @@ func recordOf(outcome api.Outcome, change func(*api.Record)) *api.Record {
 	return r
 }
 
-// ended are containers that ended with these codes.
-func ended(codes ...int32) (out []v1.ContainerStatus) {
-	for _, code := range codes {
-		out = append(out, v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}})
+// ended has a pod's containers have ended with these codes; -1: it has not.
+func ended(codes ...int32) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for _, code := range codes {
+			var c v1.ContainerStatus
+			if code >= 0 {
+				c.State.Terminated = &v1.ContainerStateTerminated{ExitCode: code}
+			}
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, c)
+		}
 	}
-	return out
+}
+
+// again has a pod's status have been mended, or given up.
+func again(p *v1.Pod) { p.Annotations[Annotation] += "#1" }
+
+// both does all of these.
+func both(all ...func(*v1.Pod)) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		for _, f := range all {
+			f(p)
+		}
+	}
 }
 
 func emptied(r *api.Record) { r.Emptied = api.Stamp{Time: now.Add(-9 * time.Second)} }
@@ -121,16 +138,17 @@ func TestJudge(t *testing.T) {
 		}), podOf(mine(v1.PodRunning, "")), Mend},
 		"dead, its sandbox is there, clock set back": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(time.Hour) }),
 			podOf(nil), Fail},
-		"failed, taken back, and started anew": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
-		"failed, taken back, and lives":        {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
-		"failed, all ended well, no reason": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
-			mine(v1.PodFailed, "")(p)
-			p.Status.ContainerStatuses = ended(0, 0)
-		}), Held},
-		"failed, one ended badly, no reason": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
-			mine(v1.PodFailed, "")(p)
-			p.Status.ContainerStatuses = ended(0, 137)
-		}), Mend},
+		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
+		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
+		"failed, all ended well, no reason":     {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 0))), Held},
+		"failed, one ended badly, no reason":    {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137))), Mend},
+		"mended, all ended, no reason":          {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 137), again)), Held},
+		"mended, one has not ended, no reason":  {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, -1), again)), Mend},
+		"failed, its end is not told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0, -1))), Held},
+		"failed, its end is not told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1))), Yield},
+		"failed, its end is told":               {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137))), Held},
+		"given up, its end is not told":         {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1), again)), Held},
+		"failed by its kubelet, too, not ended": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Held},
 		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
 		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
 		"succeeded":                             {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodSucceeded, "")), Over},
@@ -161,7 +179,7 @@ func TestJudge(t *testing.T) {
 			podOf(startedAt(now, false)), Mark},
 	} {
 		got := Judge(now, c.record, c.pod, time.Time{})
-		if said := got.Why != ""; got.Act != c.want || said != (got.Act == Over || got.Act == Mend) && got.Act != Unmark && got.Act != Wait {
+		if said := got.Why != ""; got.Act != c.want || said != (got.Act == Over || got.Act == Mend || got.Act == Yield) && got.Act != Unmark && got.Act != Wait {
 			t.Errorf("%s: %v (%s), want %v", name, got.Act, got.Why, c.want)
 		}
 	}
@@ -202,6 +220,7 @@ func TestPatch(t *testing.T) {
 			`"reason":"Evicted","message":"The node was low on resource: memory. ","conditions":[DisruptionTarget=True EvictionByJettison,Ready=False PodFailed]}}`,
 		Mark:   `{"metadata":{"uid":"u","resourceVersion":"7"},"status":{"conditions":[DisruptionTarget=True EvictionByJettison]}}`,
 		Unmark: `{"metadata":{"uid":"u","resourceVersion":"7"},"status":{"conditions":[DisruptionTarget=False EvictionByJettison]}}`,
+		Yield:  `{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"jettison/evicted":"20260720T015950.000000Z-0001"}},"status":{}}`,
 		Wait:   "",
 	} {
 		got := Patch(now, act, r, podOf(nil))

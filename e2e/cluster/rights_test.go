@@ -214,6 +214,10 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 		}},
 		{"one that has succeeded", evict(t, nil), "nothing but Failed", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }},
 		{"one that has failed", evict(t, nil), "ended without it", func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }},
+		{"a condition twice", evict(t, fields{"status": fields{"conditions": []any{
+			fields{"$patch": "replace"}, fields{"type": "PodScheduled", "status": "True"}, fields{"type": "Ready", "status": "False"},
+			fields{"type": "ContainersReady", "status": "True"}, fields{"type": "Ready", "status": "False"},
+		}}}), "no condition twice", nil},
 		{"a static pod's mirror", evict(t, nil), "a static pod", func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"} }},
 	} {
 		name := fmt.Sprint("p", i)
@@ -234,6 +238,7 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 		}
 	}
 	leavesOthersAlone(t, c, own)
+	leavesNoTraces(t, c, own)
 }
 
 // What a bridge has made Failed anybody may say more of, and nobody that it runs, or that it has no reason: not even who may do anything.
@@ -285,6 +290,26 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		{"it runs, of what is being deleted", `{"status": {"phase": "Running"}}`, "does not run again", deleted},
 		{"it ended well", `{"status": {"phase": "Succeeded", "reason": null, "message": null}}`, "it stays Failed", nil},
 		{"it ended well, of what is being deleted", `{"status": {"phase": "Succeeded", "reason": null, "message": null}}`, "", deleted},
+		{"it runs, of a static pod's mirror", `{"status": {"phase": "Running", "reason": null, "message": null}}`, "", func(p *v1.Pod) {
+			mirror := p.DeepCopy()
+			mirror.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Annotations: map[string]string{"jettison/evicted": "r1", v1.MirrorPodAnnotationKey: "m"}}
+			mirror.Spec.ServiceAccountName, mirror.Spec.DeprecatedServiceAccount = "", ""
+			unkeep := []byte(`{"metadata": {"finalizers": null}}`)
+			if _, err := c.Client.CoreV1().Pods("default").Patch(ctx, p.Name, types.MergePatchType, unkeep, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Client.CoreV1().Pods("default").Delete(ctx, p.Name, *metav1.NewDeleteOptions(0)); err != nil {
+				t.Fatal(err)
+			}
+			made, err := c.Client.CoreV1().Pods("default").Create(ctx, mirror, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			made.Status = p.Status
+			if _, err := c.Client.CoreV1().Pods("default").UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
 	} {
 		pod := failed(fmt.Sprint("q", i))
 		keep := []byte(`{"metadata": {"finalizers": ["a.b/c"]}}`) // what is deleted stays for a while
@@ -297,6 +322,30 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		if err := patchPod(ctx, c.Client, pod.Name, p.patch); p.refused == "" && err != nil || p.refused != "" && !denied(err, p.refused) {
 			t.Errorf("%s: %v, want %q", p.what, err, p.refused)
 		}
+	}
+}
+
+// leavesNoTraces tries to make a pod and a node larger with each write, by the names of those who apply.
+func leavesNoTraces(t *testing.T, c *Cluster, own kubernetes.Interface) {
+	t.Helper()
+	runningPod(t, c, "applied", "n1", nil)
+	ctx, force := t.Context(), true
+	o := metav1.PatchOptions{FieldManager: "m1", Force: &force}
+	body := []byte(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "applied"}, "status": {"conditions": [
+		{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByJettison"}]}}`)
+	if _, err := own.CoreV1().Pods("default").Patch(ctx, "applied", types.ApplyPatchType, body, o, "status"); !denied(err, "applies nothing") {
+		t.Errorf("a pod: %v", err)
+	}
+	body = []byte(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"conditions": [
+		{"type": "JettisonMemoryPressure", "status": "True", "reason": "r"}]}}`)
+	if _, err := own.CoreV1().Nodes().Patch(ctx, "n1", types.ApplyPatchType, body, o, "status"); !denied(err, "applies nothing") {
+		t.Errorf("a node: %v", err)
+	}
+	body = []byte(`{"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "JettisonPIDPressure", "status": "True"},
+		{"type": "JettisonPIDPressure", "status": "True"}]}}`)
+	_, err := own.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, body, metav1.PatchOptions{}, "status")
+	if err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+		t.Errorf("a node's condition twice: %v", err)
 	}
 }
 
@@ -345,6 +394,12 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"an annotation", patchNode(ctx, own, "n1", `{"metadata": {"annotations": {"a": "b"}}, "status": {}}`), "no annotations"},
 		{"capacity", patchNode(ctx, own, "n1", `{"status": {"capacity": {"cpu": "100"}}}`), "but conditions"},
 		{"its load", createLease(ctx, own, bridgeNamespace, "n1", map[string]string{"jettison/load": "{}"}), ""},
+		{"its load, applied", func() error {
+			body := []byte(`{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1", "annotations": {"jettison/load": "{}"}}}`)
+			o := metav1.PatchOptions{FieldManager: "m1"}
+			_, err := own.CoordinationV1().Leases(bridgeNamespace).Patch(ctx, "n1", types.ApplyPatchType, body, o)
+			return err
+		}(), "applies nothing"},
 		{"its load again", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{1}"}}}`), ""},
 		{"another annotation", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"a": "b"}}}`), "but jettison/load"},
 		{"a label of its load", load(bridgeNamespace, "n1", `{"metadata": {"labels": {"a": "b"}}}`), "no labels and finalizers"},
@@ -359,6 +414,16 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"as another node", event(func(e *v1.Event) { e.Source.Host = "n2" }), "of which node"},
 		{"as the kubelet", event(func(e *v1.Event) { e.Source.Component = "kubelet" }), "of which node"},
 		{"about another node", event(func(e *v1.Event) { e.InvolvedObject.Name = "n2" }), "about its own node"},
+		{"that stays", event(func(e *v1.Event) { e.Finalizers = []string{"a.b/c"} }), "no labels, finalizers"},
+		{"of an owner", event(func(e *v1.Event) {
+			e.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}}
+		}), "no labels, finalizers"},
+		{"a long reason", event(func(e *v1.Event) { e.Reason = strings.Repeat("r", 129) }), "no long texts"},
+		{"a long field", event(func(e *v1.Event) { e.InvolvedObject.FieldPath = strings.Repeat("r", 254) }), "no long texts"},
+		{"a long annotation", event(func(e *v1.Event) { e.Annotations = map[string]string{"a": strings.Repeat("r", 2049)} }), "no long texts"},
+		{"one with the kubelet's annotations", event(func(e *v1.Event) {
+			e.Annotations = map[string]string{"offending_containers": "c", "offending_containers_usage": "1", "starved_resource": strings.Repeat("m", 2048)}
+		}), ""},
 		{"about something else", event(func(e *v1.Event) { e.InvolvedObject.Kind = "Secret" }), "about its own node"},
 	} {
 		if p.refused == "" && p.err != nil || p.refused != "" && !denied(p.err, p.refused) {

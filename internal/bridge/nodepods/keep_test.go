@@ -53,8 +53,8 @@ func TestTheCopyIsBounded(t *testing.T) {
 		pods []any
 		most int // MiB
 	}{
-		"large ones": {many(500, 900, v1.PodRunning), 16}, "large ones that have ended": {many(500, 900, v1.PodFailed), 16},
-		"many that have ended": {many(12500, 3, v1.PodSucceeded), 16}, "of many containers": {many(500, 1100, v1.PodRunning), 16},
+		"large ones": {many(200, 900, v1.PodRunning), 13}, "large ones that have ended": {many(200, 900, v1.PodFailed), 13},
+		"many that have ended": {many(12500, 3, v1.PodSucceeded), 16}, "of many containers": {many(150, 1300, v1.PodRunning), 16},
 	} {
 		other := pod("other")
 		other.Labels = map[string]string{"a": "b"}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,14 @@ func (a about) event(reason, message string, parts ...string) *v1.Event {
 // maxMessage is how long an event's message may be in bytes (pkg/apis/core/validation/events.go NoteLengthLimit, v1.36.3).
 const maxMessage = 1024
 
+// cut has a message no longer than that, and of one line that a terminal may be shown: names of cgroups are a tenant's.
 func cut(message string) string {
+	message = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) { // which knows one space, U+0020
+			return ' '
+		}
+		return r
+	}, message)
 	if len(message) <= maxMessage {
 		return message
 	}

@@ -126,6 +126,14 @@ func TestFindings(t *testing.T) {
 	if g := Garbage(e, "n1"); g == nil || g.Reason != "GarbageCollectionFailed" || !strings.HasSuffix(g.Message, ": x") {
 		t.Errorf("%+v", g)
 	}
+	e.Fields["problems"] = "/sys/fs/cgroup/kubepods/\x1b[2Ja\nNode is gone\u202e: busy"
+	if got, want := Garbage(e, "n1").Message, "Not all garbage could be collected: /sys/fs/cgroup/kubepods/ [2Ja Node is gone : busy"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	e.Fields["problems"] = []any{"a is busy", "and 3 more"} // as JSON has the agent's list
+	if got, want := Garbage(e, "n1").Message, "Not all garbage could be collected: a is busy; and 3 more"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	e.Message = "garbage collected"
 	if Garbage(e, "n1") != nil {
 		t.Error("it did not fail")

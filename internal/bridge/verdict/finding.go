@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -56,8 +57,15 @@ func Garbage(e *api.Event, node string) *v1.Event {
 	of := about{node: node, time: e.Time, warning: true, object: nodeObject(node)}
 	text := "Not all garbage could be collected"
 	for _, key := range []string{"error", "problems"} {
-		if why, ok := e.Fields[key].(string); ok {
+		switch why := e.Fields[key].(type) {
+		case string:
 			text += ": " + why
+		case []any: // a list of them
+			var all []string
+			for _, one := range why {
+				all = append(all, fmt.Sprint(one))
+			}
+			text += ": " + strings.Join(all, "; ")
 		}
 	}
 	return of.event("GarbageCollectionFailed", text, "garbage", bucket(e.Time))

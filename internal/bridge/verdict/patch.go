@@ -83,8 +83,8 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 	return body
 }
 
-// annotation is the record, and beside it how often the status was mended, or given up: the kubelet takes the change for an update of the pod
-// only where the annotation is another one, and policy jettison-evicted lets a reason go from then on.
+// annotation is the record, and beside it how often the status was mended, or given up: the kubelet takes the change for an update of the
+// pod only where the annotation is another one, and policy jettison-evicted lets a reason go from then on.
 func annotation(r *api.Record, pod *v1.Pod) string {
 	if record(pod) != r.ID {
 		return r.ID

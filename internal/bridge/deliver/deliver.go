@@ -35,8 +35,8 @@ type Options struct {
 	Records Records
 	Pods    Pods
 	API     API
-	// Status has the pods' status written, else there are events alone. It is asked once, before anything is written, and again after an
-	// error.
+	// Status has the pods' status written, else there are events alone. It is asked once, when the copy of the pods is there or something is
+	// to be written, and again after an error.
 	Status func(context.Context) (bool, error)
 	Log    *slog.Logger
 }
@@ -160,9 +160,9 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	return d.next(time.Now())
 }
 
-// decide asks once whether statuses are written.
+// decide asks once whether statuses are written: as soon as the API is there, so that the first eviction does not wait for it.
 func (d *Deliverer) decide(ctx context.Context) error {
-	if d.decided || len(d.entries) == 0 && len(d.lost) == 0 {
+	if _, there := d.o.Pods.Synced(); d.decided || !there && len(d.entries) == 0 && len(d.lost) == 0 {
 		return nil
 	}
 	status, err := d.o.Status(ctx)

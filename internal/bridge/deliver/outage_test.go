@@ -437,3 +437,19 @@ func TestARoleThatIsMissing(t *testing.T) {
 		w.set(func() { w.fault = nil })
 	})
 }
+
+// What is to be known of the API server before a status may be written is known before the first eviction, which would wait for it.
+func TestAServerIsKnownBeforeTheFirstEviction(t *testing.T) {
+	during(t, func(w *world) {
+		var asked []string
+		w.set(func() { w.fault = func(what string) error { asked = append(asked, what); return nil } })
+		a := w.runs("a")
+		if before := is(w, func() []string { return slices.Clone(asked) }); !slices.Equal(before, []string{"version"}) {
+			t.Errorf("before the eviction the API was asked for %q", before)
+		}
+		w.evicted(a)
+		if all := is(w, func() []string { return slices.Clone(asked) }); len(all) < 2 || all[1] != "patch a" {
+			t.Errorf("in the end for %q", all)
+		}
+	})
+}

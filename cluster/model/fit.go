@@ -16,17 +16,12 @@ type Question struct {
 	pod    *Pod
 	keeps  map[place]*Pod // where a pod is that this one may not be with, or that may not be with it; of several the first by name
 	keys   []string       // of keeps, sorted
-	wants  []wanted
+	wants  []string       // the labels of nodes that say what is near, of each required affinity term
+	near   map[place]bool // where a pod is that all these terms are about
+	first  bool           // nowhere, and they are about the pod itself: it is the first
 	spread []spreadCount
 	claims []*v1.PersistentVolumeClaim
 	ports  []v1.ContainerPort
-}
-
-// wanted is a term that the pod has to be near to.
-type wanted struct {
-	key   string
-	there map[place]bool
-	self  bool // nobody matches, and the pod does itself: it is the first
 }
 
 // spreadCount is a hard constraint and how full its domains are.
@@ -57,9 +52,7 @@ func (c *Cluster) Ask(p *Pod) *Question {
 		})
 	}
 	slices.Sort(q.keys)
-	for i := range p.affinity {
-		q.wants = append(q.wants, c.want(p, &p.affinity[i]))
-	}
+	q.wanting()
 	for _, k := range p.spread {
 		if k.Hard {
 			q.spread = append(q.spread, c.spreadOf(p, k))
@@ -98,15 +91,31 @@ func (q *Question) keep(other *Pod, where place) {
 	}
 }
 
-func (c *Cluster) want(p *Pod, t *term) wanted {
-	w := wanted{key: t.key, there: map[place]bool{}}
-	t.each(c, func(other *Pod, where place) {
-		if other != p {
-			w.there[where] = true
+// wanting finds whom the pod wants near it. Only one that all of its terms are about counts, for each of them
+// (pkg/scheduler/framework/plugins/interpodaffinity/filtering.go, updateWithAffinityTerms and satisfyPodAffinity, v1.36.3).
+func (q *Question) wanting() {
+	all := q.pod.affinity
+	if len(all) == 0 {
+		return
+	}
+	by := func(other *Pod) bool {
+		return !slices.ContainsFunc(all, func(t term) bool { return !t.about(q.c, other) })
+	}
+	for i := range all {
+		q.wants = append(q.wants, all[i].key)
+	}
+	q.near = map[place]bool{}
+	all[0].visit(q.c, func(other *Pod) {
+		if other == q.pod || !by(other) {
+			return
+		}
+		for _, key := range q.wants {
+			if where, ok := at(other.Node, key); ok {
+				q.near[where] = true
+			}
 		}
 	})
-	w.self = len(w.there) == 0 && t.about(c, p)
-	return w
+	q.first = len(q.near) == 0 && by(q.pod)
 }
 
 func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
@@ -201,10 +210,8 @@ func (q *Question) others(n *Node) refusal {
 			return refusal{why: keptAway, whom: q.keeps[where]}
 		}
 	}
-	for i := range q.wants {
-		w := &q.wants[i]
-		where, ok := at(n, w.key)
-		if !ok || !w.self && !w.there[where] {
+	for _, key := range q.wants {
+		if where, ok := at(n, key); !ok || !q.first && !q.near[where] {
 			return refusal{why: isNotWithAny}
 		}
 	}

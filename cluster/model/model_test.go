@@ -114,6 +114,38 @@ spec: {nodeName: n1, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnore
 	}
 }
 
+// A pod with several terms is near to those that all of them are about, as kube-scheduler has it (interpodaffinity/filtering.go,
+// updateWithAffinityTerms, satisfyPodAffinity), and is the first only where there is no such pod by any of their labels.
+func TestAffinityIsToThoseThatAllTermsAreAbout(t *testing.T) {
+	const zone, host = v1.LabelTopologyZone, v1.LabelHostname
+	for _, c := range []struct{ name, pod, there, keys, want string }{
+		{"one has both labels", "a: y, b: y", "a: y, b: y", zone + " " + zone, ""},
+		{"one has either", "", "a: y", zone + " " + zone, "nobody is there"},
+		{"the first of its kind", "a: y, b: y", "c: y", zone + " " + zone, ""},
+		{"matches one of its own terms", "a: y", "c: y", zone + " " + zone, "nobody is there"},
+		{"one that no node's label places by the second", "a: y, b: y", "a: y, b: y", zone + " rack", "nobody is there"},
+		{"one that is elsewhere by the second", "a: y, b: y", "a: y, b: y", zone + " " + host, "nobody is there"},
+	} {
+		zoneKey, otherKey, _ := strings.Cut(c.keys, " ")
+		there := read[v1.Pod](t, fmt.Sprintf("metadata: {name: there, namespace: x, labels: {%s}}\nspec: {nodeName: n2}", strings.ReplaceAll(c.there, "y", `"y"`)))
+		also := read[v1.Pod](t, "metadata: {name: also, namespace: x, labels: {b: \"y\"}}\nspec: {nodeName: n2}")
+		if c.name != "one has either" {
+			also.Labels = nil
+		}
+		p := read[v1.Pod](t, fmt.Sprintf(`metadata: {name: new, namespace: x, labels: {%s}}
+spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+  {labelSelector: {matchLabels: {a: "y"}}, topologyKey: %s}, {labelSelector: {matchLabels: {b: "y"}}, topologyKey: %s}]}}}`, strings.ReplaceAll(c.pod, "y", `"y"`), zoneKey, otherKey))
+		n1, n2 := node("n1", "a"), node("n2", "a")
+		if otherKey == "rack" {
+			n1.Labels["rack"] = "r"
+		}
+		cl := New(&Objects{Nodes: []*v1.Node{n1, n2}, Pods: []*v1.Pod{there, also}}, nil)
+		if got := cl.Ask(cl.Pod(p)).Refuses(cl.Find("n1")); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 func TestPlace(t *testing.T) {
 	busy := read[v1.Pod](t, "metadata: {name: busy, namespace: x}\nspec: {nodeName: n1, containers: [{resources: {requests: {cpu: 1}}}]}")
 	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a"), node("n2", "a")}, Pods: []*v1.Pod{busy}}, nil)

@@ -119,16 +119,16 @@ func (q *Question) wanting() {
 }
 
 func (c *Cluster) spreadOf(p *Pod, k *Constraint) spreadCount {
-	s := spreadCount{Constraint: k, domains: map[string]int{}}
+	s, l := spreadCount{Constraint: k, domains: map[string]int{}}, c.fitLayoutOf(k)
 	for _, other := range c.selected(p.Namespace, &k.pick) {
 		if other == p || other.Node == nil || !k.Counts(other) {
 			continue
 		}
-		if domain, ok := k.Domain(other.Node); ok {
-			s.domains[domain]++
+		if at := l.of[other.Node.place]; at >= 0 {
+			s.domains[l.names[at]]++
 		}
 	}
-	if len(s.domains) == len(c.layoutOf(k).names) { // else one has none
+	if len(s.domains) == len(l.names) { // else one has none
 		s.least = k.Least(s.domains)
 	}
 	if k.Selector.Matches(labels.Set(p.Labels)) {

@@ -146,6 +146,30 @@ spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: 
 	}
 }
 
+// A node without a label that one of a pod's hard constraints spreads by counts for none of them, as kube-scheduler has it
+// (podtopologyspread/filtering.go, calPreFilterState): its zone is no domain that is still empty, and pods there do not count.
+func TestANodeCountsForAllConstraintsOrNone(t *testing.T) {
+	const spread = `{topologySpreadConstraints: [
+  {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: new}}},
+  {maxSkew: 9, topologyKey: rack, whenUnsatisfiable: %s, labelSelector: {matchLabels: {app: new}}}]}`
+	for _, c := range []struct{ name, second, want string }{
+		{"both are hard", "DoNotSchedule", ""},
+		{"the second is only a wish", "ScheduleAnyway", "maxSkew"},
+	} {
+		n1, n2 := node("n1", "a"), node("n2", "b")
+		n1.Labels["rack"] = "r"
+		there := read[v1.Pod](t, "metadata: {name: there, namespace: x, labels: {app: new}}\nspec: {nodeName: n1}")
+		p := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "x", Labels: there.Labels},
+			Spec:       *read[v1.PodSpec](t, fmt.Sprintf(spread, c.second)),
+		}
+		cl := New(&Objects{Nodes: []*v1.Node{n1, n2}, Pods: []*v1.Pod{there}}, nil)
+		if got := cl.Ask(cl.Pod(p)).Refuses(cl.Find("n1")); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 func TestPlace(t *testing.T) {
 	busy := read[v1.Pod](t, "metadata: {name: busy, namespace: x}\nspec: {nodeName: n1, containers: [{resources: {requests: {cpu: 1}}}]}")
 	c := New(&Objects{Nodes: []*v1.Node{node("n1", "a"), node("n2", "a")}, Pods: []*v1.Pod{busy}}, nil)

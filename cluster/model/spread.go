@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,6 +27,34 @@ type Constraint struct {
 	affinity    bool      // nodes that the pod's affinity leaves out do not count
 	taints      bool      // nodes whose taints the pod does not tolerate do not count
 	tolerations []v1.Toleration
+}
+
+// hardKeys are the labels that the hard constraints of a pod spread by, where they are several.
+type hardKeys struct {
+	keys      []string
+	same      string   // the same for the same keys; empty: there are not several
+	known, in []uint64 // by Node.place, a bit each: whether it was looked at, and has them all
+}
+
+func hardKeysOf(all []*Constraint) (h hardKeys) {
+	seen := map[string]bool{}
+	for _, k := range all {
+		if k.Hard {
+			seen[k.Key] = true
+		}
+	}
+	if len(seen) > 1 {
+		h.keys = slices.Sorted(maps.Keys(seen))
+		h.same = "|" + digest(h.keys)
+	}
+	return h
+}
+
+// has reports whether a node has all these labels. There may be many of them, so it is looked at once.
+func (h *hardKeys) has(n *Node) bool {
+	return once(&h.known, &h.in, n, func() bool {
+		return !slices.ContainsFunc(h.keys, func(key string) bool { _, has := n.Labels[key]; return !has })
+	})
 }
 
 // sayings are what a pod says of nodes, as short texts that are the same where it says the same: it may be as long as a pod may be, and
@@ -102,13 +132,32 @@ type layout struct {
 
 // layoutOf is that of all nodes. Constraints that say the same of nodes have it in common.
 func (c *Cluster) layoutOf(k *Constraint) *layout {
-	if l, ok := c.layouts[k.nodes]; ok {
+	return c.layoutBy(k.nodes, k.Domain)
+}
+
+// fitLayoutOf is that of the nodes that count where a hard constraint's pod is to fit: those with the labels of all its hard constraints
+// (pkg/scheduler/framework/plugins/podtopologyspread/filtering.go, calPreFilterState, v1.36.3).
+func (c *Cluster) fitLayoutOf(k *Constraint) *layout {
+	if k.of.hard.same == "" {
+		return c.layoutOf(k)
+	}
+	return c.layoutBy(k.nodes+k.of.hard.same, func(n *Node) (string, bool) {
+		if !k.of.hard.has(n) {
+			return "", false
+		}
+		return k.Domain(n)
+	})
+}
+
+// layoutBy is that by a function, which is the same for the same name.
+func (c *Cluster) layoutBy(name string, domainOf func(*Node) (string, bool)) *layout {
+	if l, ok := c.layouts[name]; ok {
 		return l
 	}
 	l := &layout{of: make([]int, len(c.Nodes))}
 	places := map[string]int{}
 	for i, n := range c.Nodes {
-		domain, ok := k.Domain(n)
+		domain, ok := domainOf(n)
 		if !ok {
 			l.of[i] = -1
 			continue
@@ -120,7 +169,7 @@ func (c *Cluster) layoutOf(k *Constraint) *layout {
 		}
 		l.of[i] = at
 	}
-	c.layouts[k.nodes] = l
+	c.layouts[name] = l
 	return l
 }
 

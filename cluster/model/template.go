@@ -25,6 +25,7 @@ type template struct {
 	repels    []about // what anti is about, each once
 	affinity  []term
 	spread    []*Constraint
+	hard      hardKeys
 }
 
 // Templates are those that were read. Clusters of the same nodes may share them.
@@ -154,6 +155,7 @@ func readTemplate(p *v1.Pod) *template {
 		for i := range constraints {
 			t.spread = append(t.spread, constraint(p, t, &constraints[i], &said))
 		}
+		t.hard = hardKeysOf(t.spread)
 	}
 	return t
 }
@@ -163,15 +165,23 @@ func (t *template) has(n *Node) bool {
 	if !t.leaves {
 		return true
 	}
+	return once(&t.known, &t.in, n, func() bool {
+		match, err := t.required.Match(n.Node)
+		return err == nil && match
+	})
+}
+
+// once asks about a node where that was not done before. Both have a bit for each node, by its place.
+func once(known, in *[]uint64, n *Node, ask func() bool) bool {
 	word, bit := n.place/64, uint64(1)<<(n.place%64)
-	if word >= len(t.known) {
-		t.known, t.in = append(t.known, make([]uint64, word+1-len(t.known))...), append(t.in, make([]uint64, word+1-len(t.in))...)
+	if missing := word + 1 - len(*known); missing > 0 {
+		*known, *in = append(*known, make([]uint64, missing)...), append(*in, make([]uint64, missing)...)
 	}
-	if t.known[word]&bit == 0 {
-		t.known[word] |= bit
-		if match, err := t.required.Match(n.Node); err == nil && match {
-			t.in[word] |= bit
+	if (*known)[word]&bit == 0 {
+		(*known)[word] |= bit
+		if ask() {
+			(*in)[word] |= bit
 		}
 	}
-	return t.in[word]&bit != 0
+	return (*in)[word]&bit != 0
 }

@@ -45,6 +45,32 @@ func TestTheMemoryOfManyConstraintsOfALongAffinity(t *testing.T) {
 	runtime.KeepAlive(c)
 }
 
+// Nor does it take long to ask where a pod of thousands of hard constraints fits.
+func TestThousandsOfConstraints(t *testing.T) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
+	for i := range 4_000 {
+		key := fmt.Sprint("k", i)
+		n.Labels[key] = "v"
+		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, v1.TopologySpreadConstraint{
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}})
+	}
+	nodes := []*v1.Node{n}
+	for i := range 20 {
+		other := n.DeepCopy()
+		other.Name = fmt.Sprint("n", i)
+		nodes = append(nodes, other)
+	}
+	c := New(&Objects{Nodes: nodes, Pods: []*v1.Pod{p}}, nil)
+	began := time.Now()
+	if why := c.Ask(c.Pods()[0]).Refuses(c.Find("n")); why != "" {
+		t.Error(why)
+	}
+	if took := time.Since(began); took > squared() {
+		t.Errorf("took %v", took)
+	}
+}
+
 // Constraints say the same of the same nodes, or they do not, whatever else pods say of themselves.
 func TestConstraintsThatSayTheSame(t *testing.T) {
 	make := func(zone string, honor bool) *Constraint {

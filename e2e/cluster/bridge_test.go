@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -117,10 +118,14 @@ func (c *Cluster) awaitFailed(pod v1.Pod) (out v1.Pod) {
 	return out
 }
 
+// lowOnMemory is the kubelet's message, with the container that is over its request.
+var lowOnMemory = regexp.MustCompile(`^The node was low on resource: memory\. Threshold quantity: \S+, available: \S+\. ` +
+	`Container main was using [1-9]\d*\S*, request is 0, has larger consumption of memory\. $`)
+
 // hasStatus checks a pod's status.
 func (c *Cluster) hasStatus(p v1.Pod) {
 	c.t.Helper()
-	if p.Status.Reason != "Evicted" || !strings.HasPrefix(p.Status.Message, "The node was low on resource: memory. ") {
+	if p.Status.Reason != "Evicted" || !lowOnMemory.MatchString(p.Status.Message) {
 		c.t.Errorf("reason %q, message %q", p.Status.Reason, p.Status.Message)
 	}
 	if p.Annotations["jettison/evicted"] == "" {
@@ -151,7 +156,8 @@ func (c *Cluster) hasEviction(p v1.Pod) {
 		seen := map[string]int{}
 		for _, e := range list.Items {
 			seen[e.InvolvedObject.Kind+" "+e.Reason]++
-			if e.Reason == "Evicted" && (e.InvolvedObject.UID != p.UID || e.Annotations["starved_resource"] != "memory") {
+			if e.Reason == "Evicted" && (e.InvolvedObject.UID != p.UID || e.Annotations["starved_resource"] != "memory" ||
+				e.Annotations["offending_containers"] != "main" || e.Annotations["offending_containers_usage"] == "") {
 				return fmt.Errorf("%+v", e)
 			}
 		}

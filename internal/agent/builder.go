@@ -198,6 +198,7 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(), Pods: l.pods, Gate: l.gate.Gate,
 		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: advice.New(l.pace.Fill(), b.log), Log: b.log, DryRun: o.DryRun,
 		Kubelet: l.kubelet.Found, Look: b.kubelet, StillMet: l.stillMet, NotKilled: b.recording.NotKilled, OnCleaned: l.onCleaned,
+		Blame: func(p *stats.PodStats) { l.looks.Reader().Blame(l.pods.All(), p) },
 	})
 	b.metered(l)
 	l.pods.OnListed(lister.Update{Pods: b.pods})

@@ -28,7 +28,7 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 	v.o.Squeeze.Stop()
 	v.carrier.begun.Add(1)
 	if v.o.DryRun {
-		d.Words()
+		v.complete(d)
 		v.wouldGo(d, &d.Evictions[i])
 		return false
 	}
@@ -44,9 +44,17 @@ func (v *Evictions) begin(ctx context.Context, d *eviction.Decision, i int) bool
 		return false
 	}
 	// From here on there is time for words.
-	d.Words()
+	v.complete(d)
 	v.begun(ctx, d, i, old, &b)
 	return true
+}
+
+// complete adds the words to a decision that was made without any, by a look that did not look into the pods, either.
+func (v *Evictions) complete(d *eviction.Decision) {
+	if len(d.Evictions) == 1 && d.Evictions[0].Message == "" && len(d.Ranking) > 0 && v.o.Blame != nil {
+		v.o.Blame(d.Ranking[0].Pod)
+	}
+	d.Words()
 }
 
 // wouldGo says and keeps what a dry run would have done.
@@ -177,7 +185,7 @@ func (v *Evictions) hasten(life *eviction.Life, d *eviction.Decision, i int) boo
 		return v.o.Manager.HastenRefused(life)
 	}
 	at := kill.Now()
-	d.Words()
+	v.complete(d)
 	e = &d.Evictions[i]
 	v.o.Manager.Hasten(at, life, *e, d.Signal)
 	if life.Eviction().Disk() && !e.Disk() {

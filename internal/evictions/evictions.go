@@ -71,6 +71,7 @@ type Options struct {
 	Log     *repeat.Logger
 	DryRun  bool
 
+	Blame     func(*stats.PodStats)         // who in a pod uses its memory is filled in, as far as that is known; may be nil
 	Kubelet   func() bool                   // one takes care of files and volumes, as far as is known
 	Look      func() bool                   // likewise, by a search made now; for any goroutine. nil: none is looked for
 	StillMet  func(eviction.Threshold) bool // by a measurement made now

@@ -6,6 +6,7 @@
 //	podset.go      the pods of the hierarchy, kept between looks
 //	lister.go      who lists and opens them: the kernel may hold that up; beside.go: how long a look waits for him
 //	podlook.go     the files of one pod and its containers
+//	blame.go       who in a pod uses its memory, for the words of an eviction
 //	below.go       what containers make below their own cgroups, within bounds
 //	self.go        which pod this process runs in
 //	stallshare.go  the share of time stalled, from totals

@@ -24,6 +24,7 @@ func (c *Reader) Collect(now time.Time, pods Index, out *stats.Summary) error {
 		if known := pods[p.PodRef.UID]; known != nil {
 			known.describeContainers(p)
 		}
+		c.pods.order[i].remember(p)
 	}
 	return errors.Join(errs...)
 }

@@ -54,6 +54,8 @@ type podGroup struct {
 
 	usage      usageSample
 	containers map[string]usageSample // by name of the cgroup
+	taken      []taken                // of memory, at the last full look
+	beside     uint64                 // and by none of the containers
 }
 
 // usageSample is CPU time used until an instant.

@@ -2,6 +2,7 @@ package read
 
 import (
 	"slices"
+	"time"
 
 	"jettison/stats"
 )
@@ -25,6 +26,9 @@ func (g *podGroup) remember(p *stats.PodStats) {
 	}
 }
 
+// blameFor is how long containers are read: the loop waits for it, and may have to choose again.
+const blameFor = 5 * time.Millisecond
+
 // Blame fills in who in a pod uses its memory, where the look did not look into the pod: for the words of an eviction, which name the
 // containers that are over their requests. It is called after the kill, which does not wait for it: what a container used is the most of
 // what it still does and what it did at the last full look, and a pod's only container used what the pod did, which was measured before
@@ -39,9 +43,11 @@ func (c *Reader) Blame(pods Index, p *stats.PodStats) {
 		p.Containers = append(p.Containers, stats.ContainerStats{ID: containerID(name), Name: name})
 		return len(p.Containers) < maxContainers
 	})
-	for i := range p.Containers {
+	for i, began := 0, time.Now(); i < len(p.Containers); i++ {
 		container := &p.Containers[i]
-		container.Memory.WorkingSetBytes = c.workingSetOf(k.Path + "/" + container.Name)
+		if time.Since(began) < c.blame {
+			container.Memory.WorkingSetBytes = c.workingSetOf(k.Path + "/" + container.Name)
+		}
 		container.Name = ""
 	}
 	beside := k.beside

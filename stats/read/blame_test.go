@@ -31,6 +31,7 @@ func newBlamed(t *testing.T, more int) *blamed {
 	if err != nil || len(pods) != 1 {
 		t.Fatal(pods, err)
 	}
+	c.blame = time.Hour
 	b := &blamed{t: t, c: c, dir: pods[0], uid: strings.TrimPrefix(filepath.Base(pods[0]), "pod")}
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
@@ -185,6 +186,10 @@ func TestBlameIsBounded(t *testing.T) {
 	b.blame(p)
 	if read := len(slices.DeleteFunc(slices.Clone(p.Containers), func(c stats.ContainerStats) bool { return !c.Memory.WorkingSetBytes.OK })); read > maxContainers {
 		t.Errorf("%d were read", read)
+	}
+	b.c.blame = 0
+	if got := b.blame(b.short()); strings.Count(got, "=?") != 3*maxContainers+1 {
+		t.Errorf("without any time: %s", got)
 	}
 	b.c.Blame(b.index, &stats.PodStats{PodRef: stats.PodReference{UID: "of no pod"}, Cgroup: "kubepods/podx"})
 	b.c.Blame(b.index, &stats.PodStats{PodRef: stats.PodReference{UID: b.uid}})

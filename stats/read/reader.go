@@ -26,7 +26,8 @@ type Reader struct {
 	detail cgroup.MemoryDetail // likewise
 	psi    cgroup.PSIStats
 	errs   []error
-	below  groupBudget // of the full look under way
+	below  groupBudget   // of the full look under way
+	blame  time.Duration // blameFor
 
 	nodeCPU usageSample
 	stalls  [3]stallHistory // by resource
@@ -39,7 +40,7 @@ func NewReader(fs *cgroup.FS, proc *Proc, cgroupRoot string) (*Reader, error) {
 		return nil, err
 	}
 	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, proc, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot),
-		buf: make([]byte, 32<<10)}, nil
+		buf: make([]byte, 32<<10), blame: blameFor}, nil
 }
 
 // Close gives every descriptor back but those of the FS and Proc it was made with.

@@ -257,6 +257,42 @@ func TestPatch(t *testing.T) {
 	}
 }
 
+// However many containers are blamed, the policies take what is written of a pod: else its author is evicted and nobody hears of it.
+func TestWhatIsSaidOfManyContainers(t *testing.T) {
+	r := recordOf(api.OutcomeBack, cleaned)
+	var names []string
+	for i := range 60 {
+		names = append(names, fmt.Sprintf("%s-%02d", strings.Repeat("c", 60), i))
+		r.Message += fmt.Sprintf("Container %s was using 12345Ki, request is 0, has larger consumption of memory. ", names[i])
+	}
+	r.Annotations = map[string]string{"offending_containers": strings.Join(names, ","), "starved_resource": "memory"}
+	for _, act := range []Act{Mark, Fail} {
+		var p podPatch
+		if err := json.Unmarshal(Patch(now, act, r, podOf(nil)), &p); err != nil {
+			t.Fatal(err)
+		}
+		texts := []string{p.Status.Message}
+		for _, c := range p.Status.Conditions {
+			texts = append(texts, c.Message)
+		}
+		for _, text := range texts {
+			if len(text) > 4096 || len(text) > 0 && !strings.HasPrefix(text, "The node was low") {
+				t.Errorf("%v: %d bytes", act, len(text))
+			}
+		}
+	}
+	for _, e := range Events(now, r, Verdict{}, "n1", false) {
+		for key, value := range e.Annotations {
+			if len(value) > 2048 {
+				t.Errorf("%s: %d bytes of %s", e.Reason, len(value), key)
+			}
+		}
+	}
+	if len(r.Annotations["offending_containers"]) <= 2048 {
+		t.Error("the record has changed")
+	}
+}
+
 // A pod that was not ready when it failed is so for having failed, since when it was.
 func TestAPodThatWasNotReady(t *testing.T) {
 	since := metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second).UTC())

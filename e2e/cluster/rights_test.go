@@ -268,6 +268,11 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	given := func(p *v1.Pod) {
+		if err := patchPod(ctx, c.Client, p.Name, `{"metadata": {"annotations": {"jettison/evicted": "r1#1"}}}`); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i, p := range []struct {
 		what, patch, refused string
 		prepare              func(*v1.Pod)
@@ -280,11 +285,10 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 			`"terminated": {"exitCode": 0}}}]}}`, "", nil},
 		{"no reason of one that was killed", `{"status": {"reason": null, "containerStatuses": [{"name": "c", "ready": false, "state": {"running": null, ` +
 			`"terminated": {"exitCode": 137}}}]}}`, "the reason of that stays", nil},
-		{"no reason of one whose kubelet is let have its word", `{"status": {"reason": null}}`, "", func(p *v1.Pod) {
-			if err := patchPod(ctx, c.Client, p.Name, `{"metadata": {"annotations": {"jettison/evicted": "r1#1"}}}`); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		{"no reason of one whose kubelet is let have its word", `{"status": {"reason": null}}`, "", given},
+		{"it ended well, of one whose kubelet is let have its word", `{"status": {"phase": "Succeeded", "reason": null, "containerStatuses": [` +
+			`{"name": "c", "ready": false, "state": {"running": null, "terminated": {"exitCode": 0}}}]}}`, "", given},
+		{"it runs, of one whose kubelet is let have its word", `{"status": {"phase": "Running"}}`, "does not run again", given},
 		{"a reason of the kubelet's own", `{"status": {"reason": "DeadlineExceeded"}}`, "", nil},
 		{"no reason of what is being deleted", `{"status": {"reason": null, "message": null}}`, "", deleted},
 		{"it runs, of what is being deleted", `{"status": {"phase": "Running"}}`, "does not run again", deleted},

@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -377,6 +378,38 @@ func TestAKubeletThatHadDoneWithThePod(t *testing.T) {
 	if strings.Count(log, "is let have its word") != 1 || strings.Contains(log, "mended") {
 		t.Error(log)
 	}
+}
+
+// Where there are events alone no record waits for what an earlier bridge has begun at the API, and nothing is written there.
+func TestEventsAloneEndWhatWasBegun(t *testing.T) {
+	during(t, func(w *world) {
+		w.alone = true
+		for name, begun := range map[string]func(*v1.Pod, *api.Record){
+			"failed": func(p *v1.Pod, r *api.Record) {
+				p.Annotations = map[string]string{api.AnnotationEvicted: r.ID}
+				p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, "Evicted", message
+			},
+			"taken back": func(p *v1.Pod, r *api.Record) { p.Annotations = map[string]string{api.AnnotationEvicted: r.ID} },
+			"marked": func(p *v1.Pod, r *api.Record) {
+				r.Outcome, r.Emptied, r.Cleaned = api.OutcomeUndying, api.Stamp{}, api.Stamp{}
+				p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: verdict.ReasonTarget}}
+			},
+		} {
+			p := w.runs(name)
+			r := record(p, time.Now().Add(-2*verdict.TakenBackFor))
+			w.set(func() {
+				r.ID = fmt.Sprintf("%s-%04x", r.ID, len(w.records))
+				p = p.DeepCopy()
+				begun(p, r)
+				w.store(p)
+				w.records = append(w.records, r)
+			})
+		}
+		time.Sleep(3 * time.Hour)
+		if n := is(w, func() int { return w.patched }); n != 0 {
+			t.Errorf("it is written %d times", n)
+		}
+	})
 }
 
 // A status that has stayed for a minute is looked at no longer.

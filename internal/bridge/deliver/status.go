@@ -65,10 +65,8 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 		e.held = time.Time{}
 		return false, nil
 	}
-	if !d.status {
-		if v.Act == verdict.Fail {
-			e.status = true
-		}
+	if !d.status { // nor is what a bridge before this one has begun brought to an end
+		e.status = v.Act != verdict.Mark || e.final() // what becomes of one that is chosen is to be told
 		return false, nil
 	}
 	return d.write(ctx, e, v, pod)

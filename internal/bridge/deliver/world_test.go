@@ -42,6 +42,7 @@ type world struct {
 	created int      // events, each time
 	failed  []string // pods, in the order in which they were
 	patched int
+	alone   bool // there are events alone
 	mute    bool // the kubelet does not tell how containers ended
 	asked   []time.Time
 	fault   func(what string) error // nil: none
@@ -56,7 +57,7 @@ func during(t *testing.T, do func(w *world)) (log string) {
 		w := &world{news: make(chan struct{}), pods: map[string]*v1.Pod{}, events: map[string]*v1.Event{}}
 		d := New(Options{
 			Node: "n1", Records: w, Pods: copies{w}, API: w, Log: slog.New(slog.NewTextHandler(&text, nil)),
-			Status: func(context.Context) (bool, error) { return true, w.ask("version") },
+			Status: func(context.Context) (bool, error) { return !w.alone, w.ask("version") },
 		})
 		w.changed = d.Changed
 		ctx, cancel := context.WithCancel(t.Context())
@@ -96,6 +97,7 @@ func (w *world) set(f func()) {
 func (w *world) runs(name string) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways, Containers: []v1.Container{{Name: "c"}}},
 		Status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{{
 			Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
 		}}},

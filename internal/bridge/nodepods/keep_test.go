@@ -109,7 +109,7 @@ func heldBy(all []any) (size int) {
 	return size
 }
 
-// Of many containers the one is kept that started last, however it is now.
+// Of many containers the one is kept that started last, however it is now, and one that runs.
 func TestWhichContainerIsKept(t *testing.T) {
 	at := func(minute int) metav1.Time { return metav1.NewTime(time.Date(2026, 7, 20, 2, minute, 0, 0, time.UTC)) }
 	running := func(minute int) v1.ContainerState {
@@ -120,7 +120,7 @@ func TestWhichContainerIsKept(t *testing.T) {
 		{Name: "waits"}, {Name: "a", State: running(1)},
 		{Name: "b", LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: at(3)}}}, {Name: "c", State: running(2)},
 	}
-	if is := Keep(p).Status.ContainerStatuses; len(is) != 1 || is[0].Name != "b" || !is[0].LastTerminationState.Terminated.StartedAt.Equal(new(at(3))) {
+	if is := Keep(p).Status.ContainerStatuses; len(is) != 2 || is[1].Name != "b" || !is[1].LastTerminationState.Terminated.StartedAt.Equal(new(at(3))) {
 		t.Errorf("%+v", is)
 	}
 }

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 	"unicode"
@@ -65,10 +66,31 @@ func cut(message string) string {
 		}
 		return r
 	}, message)
-	if len(message) <= maxMessage {
-		return message
+	return shorten(message, maxMessage)
+}
+
+// Bounds of what policies jettison-bridge-pods and jettison-bridge-events take. A message and annotations name every container that is
+// blamed, of which an author has as many as he likes.
+const (
+	maxStatusMessage = 4096
+	maxAnnotation    = 2048
+)
+
+// shorten has a text be of so many bytes at most.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
+}
+
+// shortened are annotations whose values are no longer than the policy takes.
+func shortened(all map[string]string) map[string]string {
+	out := maps.Clone(all)
+	for key, value := range out {
+		out[key] = shorten(value, maxAnnotation)
+	}
+	return out
 }
 
 // nodeObject is how events name a node: by its name in place of its UID, as the kubelet's do, so that kubectl describe finds them.
@@ -94,7 +116,7 @@ func Events(now time.Time, r *api.Record, v Verdict, node string, alone bool) []
 		return nil
 	}
 	evicted := pod.event(reasonOf(r), r.Message, r.ID)
-	evicted.Annotations = r.Annotations
+	evicted.Annotations = shortened(r.Annotations)
 	out := []*v1.Event{evicted}
 	if r.Threshold != "" {
 		met := about{node: node, time: at, warning: true, object: nodeObject(node)}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ const (
 	Unmark            // that condition is False: it was not killed, or lives
 	Fail              // phase Failed
 	Mend              // the same again: somebody has taken it back
-	Yield             // the reason may be taken away: its kubelet has none, and is refused how the containers ended
+	Yield             // the reason may be taken away: its kubelet may have none, and be refused what it says
 )
 
 var acts = [...]string{"wait", "over", "held", "mark", "unmark", "fail", "mend", "yield"}
@@ -123,25 +124,45 @@ func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote t
 		return Verdict{Act: Over, Why: "it has succeeded"}
 	case s.Reason == "" && lastWord(pod):
 		return Verdict{Act: Held}
-	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "":
+	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "" && r.Message != "":
 		return Verdict{Act: Mend, Why: "the reason was lost"}
-	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && endOf(pod) == Open:
-		// Policy jettison-evicted refuses what its kubelet says without a reason. One that ends it now has the reason in its next word;
-		// one that had ended it by then has no next word (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
+	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && mayBeRefused(pod):
+		// Policy jettison-evicted refuses what its kubelet says without a reason, and that it has succeeded. One that ends it now has the
+		// API's word in its next one; one that had ended it by then has no next word (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
 		if at := takenBackUntil(r, wrote); !passed(now, at, TakenBackFor) {
 			return Verdict{Act: Held, At: at}
 		}
-		return Verdict{Act: Yield, Why: "its kubelet has not told how its containers ended"}
+		return Verdict{Act: Yield, Why: "its kubelet may have ended it before, and be refused to say so"}
 	}
 	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and goes by that.
 	return Verdict{Act: Held}
 }
 
-// lastWord tells that a pod's kubelet has said the last word of it, and will write it every ten seconds over whoever gives it a reason: all
-// containers ended well, as after a gentle stop (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or it was given one before.
+// mayBeRefused tells that a pod's kubelet may have ended it by itself before it heard of the eviction, and so have no reason for it in its
+// last word, or that it has succeeded: it has not told how the containers ended; or it has, as it does two seconds before it says that the
+// pod ended (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3), and the pod is one that ends by itself.
+func mayBeRefused(pod *v1.Pod) bool {
+	end := endOf(pod)
+	return end == Unknown || end == Waits || end == Open || endsByItself(pod)
+}
+
+// endsByItself tells that a pod's containers, or one of them, may end and not be started anew. Nobody knows of one whose containers were
+// not kept.
+func endsByItself(pod *v1.Pod) bool {
+	rules := func(c v1.Container) bool {
+		return c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways
+	}
+	spec := &pod.Spec
+	return spec.RestartPolicy != v1.RestartPolicyAlways || len(spec.Containers) == 0 ||
+		slices.ContainsFunc(spec.Containers, rules) || slices.ContainsFunc(spec.InitContainers, rules)
+}
+
+// lastWord tells that a pod's kubelet has said the last word of it, and will write it every ten seconds over whoever gives it a reason:
+// all containers ended well, as after a gentle stop (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or it was given one
+// before, and none runs: those that wait never start where what was to run before them failed.
 func lastWord(pod *v1.Pod) bool {
 	end := endOf(pod)
-	return end == Well || end == Badly && strings.Contains(pod.Annotations[Annotation], mends)
+	return end == Well || (end == Badly || end == Waits) && strings.Contains(pod.Annotations[Annotation], mends)
 }
 
 // End is how a container, or a pod, has ended.
@@ -152,14 +173,17 @@ const (
 	Unknown End = iota // there are no containers
 	Well               // with exit code 0
 	Badly
-	Open // it has not, or that is not told
+	Waits // it has not started, or waits to start anew, as far as that is told
+	Open  // it runs, as far as that is told
 )
 
 // EndOf is how a container has ended.
 func EndOf(s *v1.ContainerStatus) End {
 	switch {
-	case s.State.Terminated == nil:
+	case s.State.Running != nil:
 		return Open
+	case s.State.Terminated == nil:
+		return Waits
 	case s.State.Terminated.ExitCode != 0:
 		return Badly
 	}

@@ -18,6 +18,7 @@ var now = time.Date(2026, 7, 20, 2, 0, 0, 500e6, time.UTC)
 func podOf(change func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7"},
+		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways, Containers: []v1.Container{{Name: "c"}}},
 		Status: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{
 			{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: v1.ContainersReady, Status: v1.ConditionFalse, Reason: reasonFailed},
 		}},
@@ -45,8 +46,8 @@ func ended(codes ...int32) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		for _, code := range codes {
 			var c v1.ContainerStatus
-			if code >= 0 {
-				c.State.Terminated = &v1.ContainerStateTerminated{ExitCode: code}
+			if c.State.Running = (&v1.ContainerStateRunning{}); code >= 0 {
+				c.State.Running, c.State.Terminated = nil, &v1.ContainerStateTerminated{ExitCode: code}
 			}
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, c)
 		}
@@ -55,6 +56,19 @@ func ended(codes ...int32) func(*v1.Pod) {
 
 // again has a pod's status have been mended, or given up.
 func again(p *v1.Pod) { p.Annotations[Annotation] += "#1" }
+
+// endsAlone has a pod be of those that end without having been evicted, for they are not started anew.
+func endsAlone(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyNever }
+
+// containerEndsAlone is the same of one whose containers have rules of their own.
+func containerEndsAlone(p *v1.Pod) {
+	p.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyNever)
+}
+
+// neverStarted has a pod's containers wait for what failed before them.
+func neverStarted(p *v1.Pod) {
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+}
 
 // both does all of these.
 func both(all ...func(*v1.Pod)) func(*v1.Pod) {
@@ -148,6 +162,14 @@ func TestJudge(t *testing.T) {
 		"failed, its end is not told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1))), Yield},
 		"failed, its end is told":               {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137))), Held},
 		"given up, its end is not told":         {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(-1), again)), Held},
+		"ends alone, its end is told":           {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Held},
+		"ends alone, its end is told for long":  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone)), Yield},
+		"ends alone, and well, for long":        {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0), endsAlone)), Yield},
+		"its container ends alone, for long":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), containerEndsAlone)), Yield},
+		"ends alone, given up":                  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone, again)), Held},
+		"nothing is told of it for long":        {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodFailed, ReasonEvicted)), Yield},
+		"given up, no container has started":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), neverStarted, endsAlone, again)), Held},
+		"given up, nothing is told of it":       {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), again)), Mend},
 		"failed by its kubelet, too, not ended": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Held},
 		"failed for another record":             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.ID = "another" }), podOf(mine(v1.PodFailed, ReasonEvicted)), Over},
 		"failed by its kubelet":                 {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), Over},
@@ -171,6 +193,8 @@ func TestJudge(t *testing.T) {
 		"failed, and its kubelet evicts it":     {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "its own" }), Held},
 		"failed, and its deadline is over":      {recordOf(api.OutcomeBack, cleaned), podOf(mine(v1.PodFailed, "DeadlineExceeded")), Held},
 		"failed, and the message is lost":       {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Mend},
+		"failed, and there is no message": {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Message = "" }),
+			podOf(func(p *v1.Pod) { mine(v1.PodFailed, "Evicted")(p); p.Status.Message = "" }), Held},
 		"started after, and marked": {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) {
 			startedAt(killed.Add(2*time.Second), false)(p)
 			target(v1.ConditionTrue, ReasonTarget)(p)
@@ -254,6 +278,42 @@ func TestPatch(t *testing.T) {
 	r.Disruption = false
 	if got := string(Patch(now, Fail, r, podOf(nil))); strings.Contains(got, "DisruptionTarget") {
 		t.Errorf("a pod over a limit of its own is disrupted by nobody: %s", got)
+	}
+}
+
+// However many containers are blamed, the policies take what is written of a pod: else its author is evicted and nobody hears of it.
+func TestWhatIsSaidOfManyContainers(t *testing.T) {
+	r := recordOf(api.OutcomeBack, cleaned)
+	var names []string
+	for i := range 60 {
+		names = append(names, fmt.Sprintf("%s-%02d", strings.Repeat("c", 60), i))
+		r.Message += fmt.Sprintf("Container %s was using 12345Ki, request is 0, has larger consumption of memory. ", names[i])
+	}
+	r.Annotations = map[string]string{"offending_containers": strings.Join(names, ","), "starved_resource": "memory"}
+	for _, act := range []Act{Mark, Fail} {
+		var p podPatch
+		if err := json.Unmarshal(Patch(now, act, r, podOf(nil)), &p); err != nil {
+			t.Fatal(err)
+		}
+		texts := []string{p.Status.Message}
+		for _, c := range p.Status.Conditions {
+			texts = append(texts, c.Message)
+		}
+		for _, text := range texts {
+			if len(text) > 4096 || len(text) > 0 && !strings.HasPrefix(text, "The node was low") {
+				t.Errorf("%v: %d bytes", act, len(text))
+			}
+		}
+	}
+	for _, e := range Events(now, r, Verdict{}, "n1", false) {
+		for key, value := range e.Annotations {
+			if len(value) > 2048 {
+				t.Errorf("%s: %d bytes of %s", e.Reason, len(value), key)
+			}
+		}
+	}
+	if len(r.Annotations["offending_containers"]) <= 2048 {
+		t.Error("the record has changed")
 	}
 }
 

@@ -61,16 +61,17 @@ func Patch(now time.Time, act Act, r *api.Record, pod *v1.Pod) []byte {
 			add(kind, v1.ConditionFalse, reasonFailed, "")
 		}
 	}
+	text := shorten(r.Message, maxStatusMessage)
 	switch act {
 	case Mark:
-		target(v1.ConditionTrue, r.Message)
+		target(v1.ConditionTrue, text)
 	case Unmark:
 		target(v1.ConditionFalse, "The pod was chosen for eviction by jettison, and lives.")
 	case Fail, Mend:
 		p.Metadata.Annotations = map[string]string{Annotation: annotation(r, pod)}
-		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, reasonOf(r), r.Message
+		p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, reasonOf(r), text
 		if r.Disruption {
-			target(v1.ConditionTrue, r.Message)
+			target(v1.ConditionTrue, text)
 		}
 		unready(v1.PodReady)
 		unready(v1.ContainersReady)

@@ -31,7 +31,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises smoke
+.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises promises-cluster smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,6 +48,8 @@ test: ## install what is missing, build, vet, lint, unit tests, one VM scenario 
 	$(call step,unit tests,$(MAKE) -s unit)
 	$(call step,parts of the test node,$(MAKE) -s parts)
 	$(call step,promises on kernel 6.12,$(MAKE) -s promises)
+	$(call step,parts of a control plane,$(MAKE) -s parts-cluster)
+	$(call step,promises on a cluster,$(MAKE) -s promises-cluster)
 	$(call step,smoke test on kernel 6.1,$(MAKE) -s smoke)
 
 e2e: deps scrapes ## run every VM scenario: make e2e [KERNEL=6.1] [COUNT=10] [RUN=regexp]
@@ -171,6 +173,9 @@ parts-cluster:
 
 promises:
 	JETTISON_KERNEL=6.12 go test ./e2e -count=1 -parallel 2 -run '^TestPromise' -v -timeout 60m
+
+promises-cluster:
+	JETTISON_KERNEL=6.12 go test ./e2e/cluster -count=1 -run '^TestPromise' -v -timeout 30m
 
 smoke:
 	JETTISON_KERNEL=6.1 go test ./e2e -count=1 -parallel 2 -run '^TestSmoke' -v -timeout 30m

@@ -24,7 +24,7 @@ const steady = 20 * time.Second
 
 // One of three pods of a Deployment leaks, on a node where agent and bridge are as their DaemonSets make them: the API has it as evicted, in
 // the kubelet's words, and never again as another; its owner makes one in its place, and nobody else has anything of it.
-func TestAnEvictionIsSeenOnTheCluster(t *testing.T) {
+func TestPromiseAnEvictionIsSeenOnTheCluster(t *testing.T) {
 	c := Start(t, Options{Controllers: MostControllers, Scheduler: true})
 	c.own()
 	n := c.Join(NodeOptions{})

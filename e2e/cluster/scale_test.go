@@ -260,7 +260,7 @@ func measured(b *testing.B, c *Cluster) (pid int) {
 		runningPod(b, c, fmt.Sprint("one-", i), "n1", nil)
 	}
 	a := speakForAnAgent(b)
-	pid, _ = runBridge(b, c, a, "n1")
+	pid = runBridge(b, c, a, "n1").pid
 	c.Eventually(10*time.Minute, "its agent knows its pods", a.knows(podsOfOne+1)) // one was there before
 	return pid
 }

@@ -18,6 +18,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"jettison/api"
 	"jettison/e2e/build"
@@ -153,8 +154,21 @@ func (a *spokenFor) follow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// runBridge builds the bridge and runs it as that of a node, by a token that is bound to it. It ends with the test, or by what is returned.
-func runBridge(t testing.TB, c *Cluster, a *spokenFor, node string) (pid int, kill func()) {
+// bridgeRun is a bridge that runs.
+type bridgeRun struct {
+	pid  int
+	log  string // the path of its log
+	kill func()
+}
+
+// runBridge builds the bridge and runs it as that of a node, by a token that is bound to it. It ends with the test, or by kill.
+func runBridge(t testing.TB, c *Cluster, a *spokenFor, node string) *bridgeRun {
+	t.Helper()
+	return runBridgeBy(t, a, node, c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, node)))
+}
+
+// runBridgeBy is runBridge of a bridge that reaches the API as a configuration says.
+func runBridgeBy(t testing.TB, a *spokenFor, node string, config *rest.Config) *bridgeRun {
 	t.Helper()
 	root, err := build.ModuleRoot(t.Context())
 	if err != nil {
@@ -165,7 +179,7 @@ func runBridge(t testing.TB, c *Cluster, a *spokenFor, node string) (pid int, ki
 	if _, err := build.Run(t.Context(), root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", program, "./cmd/jettison-bridge"); err != nil {
 		t.Fatal(err)
 	}
-	conf, err := Kubeconfig(c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, node)))
+	conf, err := Kubeconfig(config)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "conf"), conf, 0o600)
 	}
@@ -183,7 +197,7 @@ func runBridge(t testing.TB, c *Cluster, a *spokenFor, node string) (pid int, ki
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kill = sync.OnceFunc(func() {
+	kill := sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
@@ -191,7 +205,7 @@ func runBridge(t testing.TB, c *Cluster, a *spokenFor, node string) (pid int, ki
 		}
 	})
 	t.Cleanup(kill)
-	return cmd.Process.Pid, kill
+	return &bridgeRun{pid: cmd.Process.Pid, log: log.Name(), kill: kill}
 }
 
 // evicted tells that the pods of records are as the API should have them.
@@ -239,19 +253,19 @@ func TestABridgeTellsTheAPI(t *testing.T) {
 		all = append(all, runningPod(t, c, fmt.Sprint("p", i), "n1", nil))
 	}
 	elsewhere := runningPod(t, c, "elsewhere", "n2", nil)
-	pid, kill := runBridge(t, c, a, "n1")
+	bridge := runBridge(t, c, a, "n1")
 	c.Eventually(startDeadline, "the agent knows the pods of its node", a.knows(pods+1))
 	if p := a.pods[string(all[0].UID)]; p.Spec.Priority == nil || len(p.Spec.Containers[0].Env) != 0 {
 		t.Errorf("the agent has %+v", p.Spec)
 	}
 
 	howSoon(t, c, a, all[:20])
-	t.Log("its resident set: ", memory(pid))
+	t.Log("its resident set: ", memory(bridge.pid))
 	c.Kill(APIServer)
 	while := []api.Record{a.tell(all[20]), a.tell(all[21])}
 	c.Again(APIServer)
 	c.Eventually(startDeadline, "what was evicted while the API server was dead is told", evicted(c, while...))
-	kill()
+	bridge.kill()
 	while = []api.Record{a.tell(all[22]), a.tell(all[23])}
 	runBridge(t, c, a, "n1")
 	c.Eventually(startDeadline, "what was evicted while the bridge was dead is told", evicted(c, while...))

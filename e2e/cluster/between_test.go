@@ -1,0 +1,397 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"jettison/api"
+)
+
+// between stands between a bridge and the API server: it holds requests up, answers them itself, and drops watches. Whatever it lets through is
+// the API server's.
+type between struct {
+	config *rest.Config // of a bridge that asks here
+
+	mu      sync.Mutex
+	answers map[string][]answer // what is asked, by its name of those below, gets these first
+	asked   map[string]int
+	watches map[int]context.CancelFunc
+	served  int
+}
+
+// Names of what a bridge asks.
+const (
+	patchesOf = "patch "       // and a pod's name
+	events    = "create event" // any
+	watches   = "watch"        // of pods
+)
+
+// answer is what becomes of one request.
+type answer struct {
+	code       int           // 0: the API server's own, once release is closed
+	retryAfter int           // seconds; 0: it is not said
+	arrived    chan struct{} // closed when the request is here; nil: nobody asks
+	release    chan struct{} // nil: it hangs until the bridge gives up, where code is 0
+}
+
+// standBetween lets a bridge of a node ask an API server by way of between.
+func standBetween(t *testing.T, c *Cluster, node string) *between {
+	t.Helper()
+	config := c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, node))
+	to, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(config.CAData)
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		FlushInterval: -1, // a watch tells at once
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // the connection breaks off
+	}
+	b := &between{answers: map[string][]answer{}, asked: map[string]int{}, watches: map[int]context.CancelFunc{}}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.serve(w, r, forward) }))
+	p, err := c.ca.server("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving, err := tls.X509KeyPair(p.cert, p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{serving}} // by plain HTTP no bridge gives its token away
+	s.StartTLS()
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	b.config = rest.CopyConfig(config)
+	b.config.Host = s.URL
+	return b
+}
+
+var statusOfPod = regexp.MustCompile(`^/api/v1/namespaces/default/pods/([^/]+)/status$`)
+
+// what a request asks.
+func what(r *http.Request) string {
+	if m := statusOfPod.FindStringSubmatch(r.URL.Path); m != nil && r.Method == http.MethodPatch {
+		return patchesOf + m[1]
+	}
+	switch {
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/events"):
+		return events
+	case r.URL.Query().Get("watch") != "":
+		return watches
+	}
+	return "other"
+}
+
+func (b *between) serve(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+	asks := what(r)
+	b.mu.Lock()
+	b.asked[asks]++
+	var a answer
+	if all := b.answers[asks]; len(all) > 0 {
+		a, b.answers[asks] = all[0], all[1:]
+	} else {
+		a.release = passes
+	}
+	b.mu.Unlock()
+	if a.arrived != nil {
+		close(a.arrived)
+	}
+	if a.code != 0 {
+		refuse(w, a)
+		return
+	}
+	select {
+	case <-a.release:
+	case <-gaveUp(r): // a nil release: it hangs
+		return
+	}
+	if asks == watches {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer b.watched(cancel)()
+		r = r.WithContext(ctx)
+	}
+	forward.ServeHTTP(w, r)
+}
+
+// gaveUp is closed when whoever asks has gone, which a server sees once it has read all that was sent.
+func gaveUp(r *http.Request) <-chan struct{} {
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return r.Context().Done()
+}
+
+// passes is the release of what is not held up.
+var passes = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// watched notes how a watch is dropped, until it has ended.
+func (b *between) watched(cancel context.CancelFunc) (ended func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.served++
+	id := b.served
+	b.watches[id] = cancel
+	return func() {
+		cancel()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.watches, id)
+	}
+}
+
+// drop breaks off all watches.
+func (b *between) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, cancel := range b.watches {
+		cancel()
+	}
+}
+
+// next has the next requests of a kind answered so.
+func (b *between) next(asks string, answers ...answer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answers[asks] = append(b.answers[asks], answers...)
+}
+
+// times is how often something was asked.
+func (b *between) times(asks string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked[asks]
+}
+
+// refuse answers as an API server does.
+func refuse(w http.ResponseWriter, a answer) {
+	reasons := map[int]metav1.StatusReason{
+		http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
+		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusInternalServerError: metav1.StatusReasonInternalError,
+		http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+	}
+	if a.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(a.retryAfter))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(a.code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(a.code),
+		Reason: reasons[a.code], Message: "answered by the test",
+	})
+}
+
+// A pod is deleted, replaced under the same name, ends by itself, or changes while the patch that makes it Failed is on its way to the API
+// server: nobody but the victim is failed, and that only where it still runs. What happened is told of each, once.
+func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
+	c, a := Start(t, Options{}), speakForAnAgent(t)
+	installBridge(t, c)
+	b := standBetween(t, c, "n1")
+	runBridgeBy(t, a, "n1", b.config)
+	pods := c.Client.CoreV1().Pods("default")
+	for _, one := range []struct {
+		name string
+		then func(ctx context.Context, p *v1.Pod) error
+		want string // phase and reason of what has the name afterwards; empty: nothing has
+	}{
+		{"deleted", func(ctx context.Context, p *v1.Pod) error { return pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(0)) }, ""},
+		{"replaced", func(ctx context.Context, p *v1.Pod) error {
+			err := pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(0))
+			if err == nil {
+				_, err = makeRunningPod(ctx, c, p.Name, "n1", nil)
+			}
+			return err
+		}, "Running"},
+		{"deleting", func(ctx context.Context, p *v1.Pod) error { return pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(30)) }, "Running"},
+		{"succeeded", func(ctx context.Context, p *v1.Pod) error {
+			p.Status.Phase = v1.PodSucceeded
+			_, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})
+			return err
+		}, "Succeeded"},
+		{"failed", func(ctx context.Context, p *v1.Pod) error {
+			p.Status.Phase, p.Status.Reason = v1.PodFailed, "DeadlineExceeded"
+			_, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})
+			return err
+		}, "Failed DeadlineExceeded"},
+		{"relabelled", func(ctx context.Context, p *v1.Pod) error {
+			p.Labels["more"] = "so"
+			_, err := pods.Update(ctx, p, metav1.UpdateOptions{})
+			return err
+		}, "Failed Evicted"},
+		{"reported", func(ctx context.Context, p *v1.Pod) error { // its kubelet tells that the container died
+			p.Status.ContainerStatuses[0].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137}}
+			_, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})
+			return err
+		}, "Failed Evicted"},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			p := runningPod(t, c, one.name, "n1", nil)
+			c.Eventually(startDeadline, "the bridge knows the pod", func(context.Context) error {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				if a.pods[string(p.UID)] == nil {
+					return fmt.Errorf("the agent has not been told")
+				}
+				return nil
+			})
+			held := answer{arrived: make(chan struct{}), release: make(chan struct{})}
+			b.next(patchesOf+p.Name, held)
+			r := a.tell(p)
+			select {
+			case <-held.arrived:
+			case <-time.After(startDeadline):
+				t.Fatal("the bridge writes nothing")
+			}
+			if err := one.then(t.Context(), p.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			var before string
+			if is, err := pods.Get(t.Context(), p.Name, metav1.GetOptions{}); err == nil {
+				before = is.ResourceVersion
+			}
+			close(held.release)
+			c.hasEvents(r, "Evicted", "EvictionThresholdMet")
+			is, err := pods.Get(t.Context(), p.Name, metav1.GetOptions{})
+			switch {
+			case one.want == "":
+				if err == nil {
+					t.Errorf("there is %+v", is)
+				}
+				return
+			case err != nil:
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(string(is.Status.Phase) + " " + is.Status.Reason); got != one.want {
+				t.Errorf("it is %q, want %q", got, one.want)
+			}
+			if ours := one.want == "Failed Evicted"; ours != (is.ResourceVersion != before) || ours != (is.Annotations[api.AnnotationEvicted] == r.ID) {
+				t.Errorf("version %s after %s, annotations %v", is.ResourceVersion, before, is.Annotations)
+			}
+		})
+	}
+}
+
+// hasEvents waits until the API has these events of a record, and no others.
+func (c *Cluster) hasEvents(r api.Record, reasons ...string) {
+	c.t.Helper()
+	c.Eventually(startDeadline, "the events of "+r.Pod.Name+" are there", func(ctx context.Context) error {
+		list, err := c.Client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var is []string
+		for _, e := range list.Items {
+			if strings.HasSuffix(e.Name, strings.ToLower(r.ID)) {
+				is = append(is, e.Reason)
+			}
+		}
+		if slices.Sort(is); !slices.Equal(is, reasons) {
+			return fmt.Errorf("%v", is)
+		}
+		return nil
+	})
+}
+
+// The API answers 409, 410, 429, 500, 503, nothing at all, or drops the watch, while a pod's eviction is told: the bridge's log names it, and
+// the eviction is told once, its pod written once.
+func TestWhatAnAPIServerMayAnswer(t *testing.T) {
+	c, a := Start(t, Options{}), speakForAnAgent(t)
+	installBridge(t, c)
+	b := standBetween(t, c, "n1")
+	bridge := runBridgeBy(t, a, "n1", b.config)
+	for _, one := range []struct {
+		name   string
+		status []answer // of the patch of the pod's status
+		event  []answer
+		watch  []answer // of the next watch of pods, once the one there is was dropped
+		said   string   // by the log
+	}{
+		{name: "conflict", status: []answer{{code: 409}, {code: 409}}},
+		{name: "gone", watch: []answer{{code: 410}}},
+		{name: "throttled", status: []answer{{code: 429, retryAfter: 1}}, said: "the API is away"},
+		{name: "defect", status: []answer{{code: 500}, {code: 500}}, said: "the API fails to take a pod's status"},
+		{name: "unavailable", status: []answer{{code: 503}}, said: "the API is away"},
+		{name: "hangs", status: []answer{{}}, said: "the API is away"},
+		{name: "forbidden", status: []answer{{code: 403}}, said: "the API refuses what is to be told"},
+		{name: "eventthrottled", event: []answer{{code: 429, retryAfter: 1}}, said: "the API is away"},
+		{name: "eventdefect", event: []answer{{code: 500}, {code: 500}}, said: "the API refuses an event"},
+		{name: "eventhangs", event: []answer{{}}, said: "the API is away"},
+		{name: "watchdefect", watch: []answer{{code: 500}, {code: 503}}, said: "the watch of this node's pods broke off"},
+		{name: "watchthrottled", watch: []answer{{code: 429, retryAfter: 1}}},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			from := size(t, bridge.log)
+			b.next(patchesOf+one.name, one.status...)
+			b.next(events, one.event...)
+			if one.watch != nil {
+				before := b.times(watches)
+				b.next(watches, one.watch...)
+				b.drop()
+				c.Eventually(startDeadline, "the bridge watches again", func(context.Context) error {
+					if n := b.times(watches); n <= before+len(one.watch) {
+						return fmt.Errorf("it has asked %d times since", n-before)
+					}
+					return nil
+				})
+			}
+			p := runningPod(t, c, one.name, "n1", nil)
+			c.Eventually(startDeadline, "the bridge knows the pod", func(context.Context) error {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				if a.pods[string(p.UID)] == nil {
+					return fmt.Errorf("the agent has not been told")
+				}
+				return nil
+			})
+			r := a.tell(p)
+			c.Eventually(startDeadline, one.name+" is told", evicted(c, r))
+			if n, want := b.times(patchesOf+one.name), 1+len(one.status); n != want {
+				t.Errorf("its status was written %d times, want %d", n, want)
+			}
+			log, err := os.ReadFile(bridge.log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := string(log[from:]); !strings.Contains(said, one.said) {
+				t.Errorf("the log does not say %q:\n%s", one.said, said)
+			}
+		})
+	}
+}
+
+// size of a file in bytes.
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	is, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is.Size()
+}

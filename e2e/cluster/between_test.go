@@ -221,7 +221,9 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 		then func(ctx context.Context, p *v1.Pod) error
 		want string // phase and reason of what has the name afterwards; empty: nothing has
 	}{
-		{"deleted", func(ctx context.Context, p *v1.Pod) error { return pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(0)) }, ""},
+		{"deleted", func(ctx context.Context, p *v1.Pod) error {
+			return pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(0))
+		}, ""},
 		{"replaced", func(ctx context.Context, p *v1.Pod) error {
 			err := pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(0))
 			if err == nil {
@@ -229,7 +231,9 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 			}
 			return err
 		}, "Running"},
-		{"deleting", func(ctx context.Context, p *v1.Pod) error { return pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(30)) }, "Running"},
+		{"deleting", func(ctx context.Context, p *v1.Pod) error {
+			return pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(30))
+		}, "Running"},
 		{"succeeded", func(ctx context.Context, p *v1.Pod) error {
 			p.Status.Phase = v1.PodSucceeded
 			_, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})

@@ -44,7 +44,7 @@ func TestNoWordOfAHollowKubeletIsTakenBack(t *testing.T) {
 	runBridge(t, c, a, "hollow")
 	batches := 0
 	for _, m := range []moment{
-		{wait: 300 * time.Millisecond}, {told: true, wait: 100 * time.Millisecond}, {told: true, wait: time.Second},
+		{}, {wait: 300 * time.Millisecond}, {told: true, wait: 100 * time.Millisecond}, {told: true, wait: time.Second},
 		{told: true, wait: 3 * time.Second}, {told: true, wait: 9 * time.Second},
 		{wait: 0, never: true}, {wait: 300 * time.Millisecond, never: true}, {wait: 2 * time.Second, never: true},
 		{wait: 300 * time.Millisecond, gently: true}, {wait: 300 * time.Millisecond, never: true, gently: true},

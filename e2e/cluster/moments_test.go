@@ -98,24 +98,30 @@ func TestNoWordIsTakenBack(t *testing.T) {
 		return nil
 	})
 	moments := []moment{
-		{wait: 300 * time.Millisecond}, {told: true, wait: 100 * time.Millisecond}, {told: true, wait: time.Second},
+		{}, {wait: 300 * time.Millisecond}, {told: true, wait: 100 * time.Millisecond}, {told: true, wait: time.Second},
 		{told: true, wait: 3 * time.Second}, {told: true, wait: 9 * time.Second},
 		{wait: 300 * time.Millisecond, never: true}, {wait: 2 * time.Second, never: true},
 	}
 	trials, batches := trialsEach(t), 0
-	for _, gate := range []bool{true, false} {
-		for _, m := range moments {
-			var f fate
-			for left := trials; left > 0; left -= mostAtOnce {
-				v := victims{name: fmt.Sprint("b", batches), count: min(left, mostAtOnce), pull: v1.PullIfNotPresent}
-				v.kill = func(pods []v1.Pod) time.Time { return n.kill(c, pods) }
-				if gate {
-					v.keepOut = func(pods []v1.Pod) { c.keptOut(n, pods) }
-				}
-				c.batch(a, m, v, &f)
-				batches++
+	for _, m := range moments {
+		for _, gate := range []bool{true, false} {
+			name := "not held off"
+			if gate {
+				name = "held off"
 			}
-			t.Logf("gate %-5v %-30v %d pods: %v", gate, m, trials, &f)
+			t.Run(m.String()+", "+name, func(t *testing.T) {
+				var f fate
+				for left := trials; left > 0; left -= mostAtOnce {
+					v := victims{name: fmt.Sprint("b", batches), count: min(left, mostAtOnce), pull: v1.PullIfNotPresent}
+					v.kill = func(pods []v1.Pod) time.Time { return n.kill(c, pods) }
+					if gate {
+						v.keepOut = func(pods []v1.Pod) { c.keptOut(n, pods) }
+					}
+					c.batch(a, m, v, &f)
+					batches++
+				}
+				t.Logf("%d pods: %v", trials, &f)
+			})
 		}
 	}
 	t.Log("the kubelet was refused: ", refusals(n.KubeletLog(100_000)))

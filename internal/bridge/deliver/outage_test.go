@@ -311,6 +311,7 @@ func TestRecordsThatWentLongAgo(t *testing.T) {
 func TestNothingNamesARecordBeforeItsPodIsFailed(t *testing.T) {
 	during(t, func(w *world) {
 		p := w.runs("a")
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} // whose sandbox is waited for
 		dead := *record(p, time.Now())
 		clean := dead
 		dead.Cleaned, dead.Outcome, dead.Over = api.Stamp{}, api.OutcomeRunning, false

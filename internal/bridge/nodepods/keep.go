@@ -41,6 +41,9 @@ func withStatus(out, p *v1.Pod) *v1.Pod {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value[:min(len(value), maxValue)])
 		}
 	}
+	if len(p.Spec.ResourceClaims) > 0 && len(out.Spec.Containers) > 0 { // that there are some is asked, and no more
+		out.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: p.Spec.ResourceClaims[0].Name}}
+	}
 	s := &out.Status
 	s.Message, s.Conditions = p.Status.Message, nil
 	for _, c := range p.Status.Conditions {
@@ -100,7 +103,7 @@ func keepState(s v1.ContainerState) (out v1.ContainerState) {
 // forAgent is what of a kept pod the agent is told. It shares everything with it.
 func forAgent(p *v1.Pod) *v1.Pod {
 	out := *p
-	out.ResourceVersion = ""
+	out.ResourceVersion, out.Spec.ResourceClaims = "", nil
 	out.Status = v1.PodStatus{Phase: p.Status.Phase, Reason: p.Status.Reason, QOSClass: p.Status.QOSClass}
 	return &out
 }

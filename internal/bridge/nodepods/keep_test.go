@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/api"
@@ -163,5 +164,24 @@ func TestTheLeastSaysForWhichEviction(t *testing.T) {
 	is := Keep(p)
 	if is.Labels != nil || is.Annotations[api.AnnotationEvicted] != "r#1" || is.Annotations[v1.MirrorPodAnnotationKey] != "m" {
 		t.Errorf("%d labels, %q", len(is.Labels), is.Annotations)
+	}
+}
+
+// What a pod has of its node until its sandbox has ended is kept, in few words; the agent has no use for claims.
+func TestWhatASandboxHoldsIsKept(t *testing.T) {
+	p := pod("u")
+	gpu := v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+	p.Spec.Containers = []v1.Container{{Name: "c", Ports: []v1.ContainerPort{{HostPort: 80}}, Resources: v1.ResourceRequirements{Limits: gpu}}}
+	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x", ResourceClaimName: new("y")}, {Name: "z"}}
+	is := Keep(p)
+	c := is.Spec.Containers[0]
+	if len(c.Ports) != 1 || c.Resources.Limits["example.com/gpu"] != gpu["example.com/gpu"] || len(is.Spec.ResourceClaims) != 1 || is.Spec.ResourceClaims[0].ResourceClaimName != nil {
+		t.Errorf("%+v", is.Spec)
+	}
+	if told := forAgent(is); len(told.Spec.ResourceClaims) > 0 || len(is.Spec.ResourceClaims) != 1 {
+		t.Errorf("told %+v, kept %+v", told.Spec, is.Spec)
+	}
+	if again := Keep(is); !sameForAgent(is, again) || len(again.Spec.ResourceClaims) != 1 {
+		t.Errorf("kept again it is %+v", again.Spec)
 	}
 }

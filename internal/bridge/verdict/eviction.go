@@ -26,8 +26,8 @@ const (
 // mirror is the annotation of the pod that the API has for a static one: whatever its status is, the kubelet writes it anew.
 const mirror = v1.MirrorPodAnnotationKey
 
-// UncleanFor is how long a victim that is dead waits for its sandbox to go before it is made Failed all the same: a runtime that hangs
-// must not keep its owner from making another. Until then the scheduler would hand out its host ports and devices twice.
+// UncleanFor is how long a victim that is dead, and has ports of the host or devices, waits for its sandbox to go before it is made Failed all
+// the same: a runtime that hangs must not keep its owner from making another. Until then the scheduler would hand those out twice.
 const UncleanFor = time.Minute
 
 // TakenBackFor is how long after the kill, and after it was made Failed, a pod that is not so any more is left to its kubelet. That has
@@ -85,7 +85,7 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
 	if Abandoned(r) {
 		return taken(pod, Verdict{Why: "it was not killed"})
 	}
-	done, at := gone(now, r)
+	done, at := gone(now, r, pod)
 	switch {
 	case done && ours:
 		return Verdict{Act: Mend, Why: "the phase was taken back"}
@@ -231,11 +231,11 @@ func Final(now time.Time, r *api.Record) bool {
 	return r.Over || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventsFor
 }
 
-// gone tells that nothing of the victim is left on the node, or that it is waited for no longer. at is when that will be so; zero: nobody
-// knows.
-func gone(now time.Time, r *api.Record) (gone bool, at time.Time) {
+// gone tells that nothing of the victim is left on the node that its next pod could be in want of, or that it is waited for no longer. at is
+// when that will be so; zero: nobody knows.
+func gone(now time.Time, r *api.Record, pod *v1.Pod) (gone bool, at time.Time) {
 	switch {
-	case r.Cleaned.Known():
+	case r.Cleaned.Known(), r.Emptied.Known() && !needsSandbox(pod):
 		return true, time.Time{}
 	case !dead(r):
 		return false, time.Time{}

@@ -79,6 +79,9 @@ func both(all ...func(*v1.Pod)) func(*v1.Pod) {
 	}
 }
 
+// hostPort has a pod's sandbox forward a port of the host's.
+func hostPort(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} }
+
 func emptied(r *api.Record) { r.Emptied = api.Stamp{Time: now.Add(-9 * time.Second)} }
 
 func cleaned(r *api.Record) {
@@ -134,9 +137,11 @@ func TestJudge(t *testing.T) {
 		"chosen and marked":                     {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
 		"chosen and marked by another":          {recordOf(api.OutcomeRunning, nil), podOf(target(v1.ConditionTrue, "PreemptionByScheduler")), Wait},
 		"over a limit of its own":               {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Disruption = false }), podOf(nil), Wait},
-		"dead, and its sandbox is there":        {recordOf(api.OutcomeRunning, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
-		"dead for long, its sandbox is there":   {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-UncleanFor) }), podOf(nil), Fail},
-		"back, and its sandbox is there":        {recordOf(api.OutcomeBack, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
+		"dead, and its sandbox is there":        {recordOf(api.OutcomeRunning, emptied), podOf(target(v1.ConditionTrue, ReasonTarget)), Fail},
+		"dead, and its sandbox has a port":      {recordOf(api.OutcomeRunning, emptied), podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), Wait},
+		"dead for long, its sandbox has a port": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-UncleanFor) }), podOf(hostPort), Fail},
+		"back, and its sandbox has a port":      {recordOf(api.OutcomeBack, emptied), podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), Wait},
+		"back, and when it died is not known":   {recordOf(api.OutcomeBack, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
 		"cleaned, and the outcome is not known": {recordOf(api.OutcomeRunning, cleaned), podOf(nil), Fail},
 		"seen to run again by the agent":        {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Restarted = now }), podOf(nil), Over},
 		"preempted":                             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.StatusReason = "Preempting" }), podOf(mine(v1.PodFailed, "Preempting")), Held},
@@ -150,8 +155,8 @@ func TestJudge(t *testing.T) {
 			longSince(r)
 			r.Killed.Time = now.Add(time.Hour)
 		}), podOf(mine(v1.PodRunning, "")), Mend},
-		"dead, its sandbox is there, clock set back": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(time.Hour) }),
-			podOf(nil), Fail},
+		"dead, its sandbox has a port, clock set back": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(time.Hour) }),
+			podOf(hostPort), Fail},
 		"failed, taken back, and started anew":  {recordOf(api.OutcomeBack, cleaned), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Wait},
 		"failed, taken back, and lives":         {recordOf(api.OutcomeBack, longSince), podOf(func(p *v1.Pod) { mine(v1.PodRunning, "")(p); startedAt(now, false)(p) }), Over},
 		"failed, all ended well, no reason":     {recordOf(api.OutcomeBack, cleaned), podOf(both(mine(v1.PodFailed, ""), ended(0, 0))), Held},
@@ -227,11 +232,11 @@ func TestWhatWasFailedLateIsLeftToItsKubelet(t *testing.T) {
 // A dead victim whose sandbox stays is looked at again when it is waited for no longer.
 func TestADeadVictimIsNotWaitedForForEver(t *testing.T) {
 	r := recordOf(api.OutcomeRunning, emptied)
-	v := Judge(now, r, podOf(target(v1.ConditionTrue, ReasonTarget)), time.Time{})
+	v := Judge(now, r, podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), time.Time{})
 	if want := r.Emptied.Time.Add(UncleanFor); v.Act != Wait || !v.At.Equal(want) {
 		t.Fatalf("%v until %v, want %v", v.Act, v.At, want)
 	}
-	if v = Judge(v.At, r, podOf(nil), time.Time{}); v.Act != Fail {
+	if v = Judge(v.At, r, podOf(hostPort), time.Time{}); v.Act != Fail {
 		t.Error(v.Act)
 	}
 }

@@ -36,7 +36,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr)
 	err := commandline.Execute(ctx, command(stdout, stderr), args)
 	if err != nil {
-		fmt.Fprintln(stderr, "jettison-bridge:", strings.Join(strings.Fields(err.Error()), " "))
+		fmt.Fprintln(stderr, "jettison-bridge:", strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", "; ")), " "))
 	}
 	return commandline.ExitCode(err)
 }

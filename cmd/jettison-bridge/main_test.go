@@ -19,6 +19,11 @@ func TestBadUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := "--kubeconfig=" + kubeconfig
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("clusters: [{name: c, cluster: {server: 'https://a b:1'}}]\ncontexts: [{name: c, context: "+
+		"{cluster: c}}]\ncurrent-context: c\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, args := range map[string][]string{
 		`unknown command "walk": see jettison-bridge --help`: {"walk"},
 		"unknown flag: --nope":                               {"run", "--nope"},
@@ -31,6 +36,7 @@ func TestBadUsage(t *testing.T) {
 		`node name "N_1":`:                                   {"run", at, "--node-name=N_1"},
 		"transition period -1s: want 0":                      {"run", at, "--node-name=n", "--transition-period=-1s"},
 		`lease namespace "a/b":`:                             {"run", at, "--node-name=n", "--lease-namespace=a/b"},
+		"find the cluster's API by " + broken + ":":          {"cleanup", "--kubeconfig=" + broken},
 		`lease namespace "a/c":`:                             {"cleanup", at, "--lease-namespace=a/c"},
 	} {
 		var out, errs bytes.Buffer

@@ -18,7 +18,7 @@ import (
 // alerts are what there is to fire, in the order of the file.
 var alerts = []string{
 	"JettisonDown", "JettisonEvictionStorm", "JettisonBreakerOpen", "JettisonIneffective", "JettisonBlind", "JettisonOOMBeforeEviction",
-	"JettisonSlow", "JettisonConfigRefused", "JettisonGateLost", "JettisonPrioritiesUnknown",
+	"JettisonSlow", "JettisonConfigRefused", "JettisonGateLost", "JettisonPrioritiesUnknown", "JettisonClientSilent",
 	"JettisonHung", "JettisonDryRun", "JettisonRuntimeLost",
 }
 

@@ -26,6 +26,7 @@ type bridged struct {
 	own           rbacv1.Role
 	toCluster     rbacv1.ClusterRoleBinding
 	toOwn         rbacv1.RoleBinding
+	quota         v1.ResourceQuota
 	policies      map[string]*admissionv1.ValidatingAdmissionPolicy
 	bindings      map[string]*admissionv1.ValidatingAdmissionPolicyBinding
 }
@@ -51,7 +52,7 @@ func bridgeOf(t *testing.T, folder string) *bridged {
 		into := map[string]any{
 			"DaemonSet jettison": &out.agent, "DaemonSet jettison-bridge": &out.bridge, "Namespace jettison-system": &out.namespace,
 			"ServiceAccount jettison-bridge": &out.account, "ClusterRole jettison-bridge": &out.cluster, "Role jettison-bridge": &out.own,
-			"ClusterRoleBinding jettison-bridge": &out.toCluster, "RoleBinding jettison-bridge": &out.toOwn,
+			"ClusterRoleBinding jettison-bridge": &out.toCluster, "RoleBinding jettison-bridge": &out.toOwn, "ResourceQuota jettison-bridge": &out.quota,
 		}[is.Kind+" "+is.Metadata.Name]
 		switch is.Kind {
 		case "ConfigMap":
@@ -94,14 +95,16 @@ func TestTheBridge(t *testing.T) {
 		"no capability":              slices.Equal(security.Capabilities.Drop, []v1.Capability{"ALL"}) && security.Capabilities.Add == nil,
 		"no more than that":          !*security.AllowPrivilegeEscalation && *security.ReadOnlyRootFilesystem && security.Privileged == nil,
 		"the runtime's seccomp":      s.SecurityContext.SeccompProfile.Type == v1.SeccompProfileTypeRuntimeDefault && s.SecurityContext.SELinuxOptions == nil,
-		"bounded memory":             c.Resources.Limits.Memory().String() == "64Mi",
+		"bounded memory":             c.Resources.Limits.Memory().String() == "128Mi",
 		"the socket's folder alone": len(s.Volumes) == 1 && s.Volumes[0].HostPath.Path == "/run/jettison" && len(c.VolumeMounts) == 1 &&
 			c.VolumeMounts[0].ReadOnly && c.VolumeMounts[0].MountPath == "/run/jettison",
-		"one container":     len(s.Containers) == 1 && len(s.InitContainers) == 0,
-		"selected":          maps.Equal(r.bridge.Spec.Selector.MatchLabels, map[string]string{"app.kubernetes.io/name": "jettison-bridge"}),
-		"its pod is":        r.bridge.Spec.Template.Labels["app.kubernetes.io/name"] == "jettison-bridge",
-		"the agent's is":    r.agent.Spec.Template.Labels["app.kubernetes.io/name"] == "jettison",
-		"hostPath is let":   r.namespace.Labels["pod-security.kubernetes.io/enforce"] == "privileged",
+		"one container":   len(s.Containers) == 1 && len(s.InitContainers) == 0,
+		"selected":        maps.Equal(r.bridge.Spec.Selector.MatchLabels, map[string]string{"app.kubernetes.io/name": "jettison-bridge"}),
+		"its pod is":      r.bridge.Spec.Template.Labels["app.kubernetes.io/name"] == "jettison-bridge",
+		"the agent's is":  r.agent.Spec.Template.Labels["app.kubernetes.io/name"] == "jettison",
+		"hostPath is let": r.namespace.Labels["pod-security.kubernetes.io/enforce"] == "privileged",
+		"let in where that is limited": r.quota.Namespace == "jettison-system" && len(r.quota.Spec.Hard) == 1 &&
+			slices.Equal(r.quota.Spec.ScopeSelector.MatchExpressions[0].Values, []string{s.PriorityClassName}),
 		"not beside others": len(s.Tolerations) == 1 && s.Tolerations[0].Operator == v1.TolerationOpExists,
 	} {
 		if !ok {
@@ -189,16 +192,44 @@ func keepsEvicted(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, b *adm
 		t.Fatalf("%+v is bound by %+v", p, b)
 	}
 	rules, when := p.Spec.MatchConstraints.ResourceRules, p.Spec.MatchConditions
-	if *p.Spec.FailurePolicy != admissionv1.Ignore || len(rules) != 1 || !slices.Equal(rules[0].Resources, []string{"pods/status"}) ||
+	if *p.Spec.FailurePolicy != admissionv1.Ignore || len(rules) != 1 || !slices.Equal(rules[0].Resources, []string{"pods", "pods/status"}) ||
 		!slices.Equal(rules[0].Operations, []admissionv1.OperationType{admissionv1.Update}) {
 		t.Errorf("it is of %+v", rules)
 	}
 	if len(when) != 1 || !strings.Contains(when[0].Expression, "'jettison/evicted' in oldObject.metadata") {
 		t.Errorf("it is asked when %+v", when)
 	}
-	if v := p.Spec.Validations; len(v) != 2 || !strings.HasPrefix(v[0].Expression, "object.status.?phase.orValue('') == 'Failed'") ||
-		!strings.Contains(v[1].Expression, "object.status.?reason.orValue('') != ''") {
+	if v := p.Spec.Validations; len(v) != 3 || !strings.HasPrefix(v[0].Expression, "!('jettison/evicted' in object.metadata") ||
+		!strings.HasPrefix(v[1].Expression, "object.status.?phase.orValue('') == 'Failed'") ||
+		!strings.Contains(v[2].Expression, "object.status.?reason.orValue('') != ''") {
 		t.Errorf("it takes %+v", v)
+	}
+}
+
+// The component for clusters without those policies has a bridge that tells events, and may do nothing else.
+func TestTheBridgeOfEventsAlone(t *testing.T) {
+	fs, err := filesys.NewTmpConfirmedDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = filesys.MakeFsOnDisk().RemoveAll(fs.String()) })
+	copied(t, "..", fs.String())
+	own := filepath.Join(fs.String(), "own")
+	write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../overlays/bridge]
+components: [../components/bridge-events]
+`)
+	r := bridgeOf(t, own)
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
+	}
+	if len(r.policies)+len(r.bindings) > 0 || !reflect.DeepEqual(r.cluster.Rules, want) || r.own.Name+r.toOwn.Name != "" {
+		t.Errorf("policies %v, rights %+v, of Leases %q %q", r.policies, r.cluster.Rules, r.own.Name, r.toOwn.Name)
+	}
+	if args := r.bridge.Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"run", "--evicted-status=false", "--lease-namespace="}) {
+		t.Errorf("it runs as %q", args)
 	}
 }
 

@@ -130,7 +130,7 @@ func createLease(ctx context.Context, c kubernetes.Interface, namespace, name st
 // createEvent makes an event that a change has made another than a bridge's of node n1 about its node.
 func createEvent(ctx context.Context, c kubernetes.Interface, change func(*v1.Event)) error {
 	e := &v1.Event{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "e-"}, Reason: "Evicted", Type: "Warning",
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("e.%d", time.Now().UnixNano())}, Reason: "Evicted", Type: "Warning",
 		InvolvedObject: v1.ObjectReference{Kind: "Node", Name: "n1"}, Source: v1.EventSource{Component: "jettison", Host: "n1"},
 		ReportingController: "jettison", ReportingInstance: "n1",
 	}
@@ -198,6 +198,7 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 		{"an annotation less", evict(t, fields{"metadata": fields{"annotations": fields{"jettison/evicted": "r", "keep": nil}}}), "no annotation but",
 			func(p *v1.Pod) { p.Annotations = map[string]string{"keep": "it"} }},
 		{"finalizers", evict(t, fields{"metadata": fields{"finalizers": []string{"a.b/c"}}}), "no labels, finalizers", nil},
+		{"the beginning of a name", evict(t, fields{"metadata": fields{"generateName": "_"}}), "nothing of an object's metadata", nil},
 		{"when it began", evict(t, fields{"status": fields{"startTime": "2026-02-01T00:00:00Z"}}), "nothing of a pod's status but", nil},
 		{"containers", evict(t, fields{"status": fields{"containerStatuses": []any{fields{"name": "c", "ready": false}}}}), "nothing of a pod's status but", nil},
 		{"success", evict(t, fields{"status": fields{"phase": "Succeeded"}}), "nothing but Failed", nil},
@@ -268,8 +269,9 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	own := client(t, c.Bearer(c.NodeToken(bridgeNamespace, bridgeAccount, "n1")))
 	given := func(p *v1.Pod) {
-		if err := patchPod(ctx, c.Client, p.Name, `{"metadata": {"annotations": {"jettison/evicted": "r1#1"}}}`); err != nil {
+		if err := patchPod(ctx, own, p.Name, `{"metadata": {"annotations": {"jettison/evicted": "r1#1"}}}`); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -314,6 +316,8 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"another record", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}, "status": {}}`, "says for which record", nil},
+		{"no record", `{"metadata": {"annotations": {"jettison/evicted": null}}, "status": {}}`, "", nil},
 	} {
 		pod := failed(fmt.Sprint("q", i))
 		keep := []byte(`{"metadata": {"finalizers": ["a.b/c"]}}`) // what is deleted stays for a while
@@ -326,6 +330,20 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		if err := patchPod(ctx, c.Client, pod.Name, p.patch); p.refused == "" && err != nil || p.refused != "" && !denied(err, p.refused) {
 			t.Errorf("%s: %v, want %q", p.what, err, p.refused)
 		}
+	}
+	authored := func(name, body string) error {
+		_, err := c.Client.CoreV1().Pods("default").Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	failed("authored")
+	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}}`); !denied(err, "says for which record") {
+		t.Errorf("an author writes another record: %v", err)
+	}
+	if err := authored("authored", `{"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}`); err != nil {
+		t.Errorf("an author writes what is his: %v", err)
+	}
+	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": null}}}`); err != nil {
+		t.Errorf("an author takes the record away: %v", err)
 	}
 }
 
@@ -350,6 +368,14 @@ func leavesNoTraces(t *testing.T, c *Cluster, own kubernetes.Interface) {
 	_, err := own.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	if err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 		t.Errorf("a node's condition twice: %v", err)
+	}
+	if err := patchNode(ctx, own, "n1", `{"status": {"conditions": [{"type": "JettisonPIDPressure", "status": "True", "reason": "r"}]}}`); err != nil {
+		t.Errorf("a node's condition: %v", err)
+	}
+	body = []byte(`[{"op": "replace", "path": "/status/conditions/0", "value": {"type": "Ready", "status": "True"}}]`)
+	_, err = own.CoreV1().Nodes().Patch(ctx, "n1", types.JSONPatchType, body, metav1.PatchOptions{}, "status")
+	if err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+		t.Errorf("a node's readiness twice, in the place of a condition of the bridge's: %v", err)
 	}
 }
 
@@ -393,6 +419,7 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"the kubelet's", patchNode(ctx, own, "n1", condition("MemoryPressure")), "of the types Jettison*"},
 		{"readiness", patchNode(ctx, own, "n1", condition("Ready")), "of the types Jettison*"},
 		{"readiness taken away", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "Ready"}]}}`), "but conditions"},
+		{"the beginning of a name", patchNode(ctx, own, "n1", `{"metadata": {"generateName": "_"}, "status": {}}`), "nothing of an object's metadata"},
 		{"another node", patchNode(ctx, own, "n2", condition("JettisonMemoryPressure")), "of its own node"},
 		{"a label", patchNode(ctx, own, "n1", `{"metadata": {"labels": {"a": "b"}}, "status": {}}`), "no labels"},
 		{"an annotation", patchNode(ctx, own, "n1", `{"metadata": {"annotations": {"a": "b"}}, "status": {}}`), "no annotations"},
@@ -409,12 +436,17 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"a label of its load", load(bridgeNamespace, "n1", `{"metadata": {"labels": {"a": "b"}}}`), "no labels and finalizers"},
 		{"a finalizer", load(bridgeNamespace, "n1", `{"metadata": {"finalizers": ["a.b/c"]}}`), "no labels and finalizers"},
 		{"its node as owner", load(bridgeNamespace, "n1", ownerOf("Node", "n1")), ""},
+		{"an owner of long words", load(bridgeNamespace, "n1", strings.Replace(ownerOf("Node", "n1"), `"u"`, `"`+strings.Repeat("u", 200)+`"`, 1)),
+			"no owner but its node"},
+		{"the beginning of a lease's name", load(bridgeNamespace, "n1", `{"metadata": {"generateName": "_"}}`), "names a lease itself"},
 		{"another owner", load(bridgeNamespace, "n1", ownerOf("Node", "n2")), "no owner but its node"},
 		{"a long load", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "`+strings.Repeat("1", 5000)+`"}}}`), "no long texts"},
 		{"a holder", load(bridgeNamespace, "n1", `{"spec": {"holderIdentity": "me"}}`), "holds no lease"},
 		{"another's load", createLease(ctx, own, bridgeNamespace, "n2", nil), "of its own node's name"},
 		{"an event", event(nil), ""},
 		{"of a pod", event(func(e *v1.Event) { e.InvolvedObject = v1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"} }), ""},
+		{"named by the API server", event(func(e *v1.Event) { e.Name, e.GenerateName = "", "e-" }), "names an event itself"},
+		{"named for a terminal", event(func(e *v1.Event) { e.Name = "a\x1b[2Jb" }), "names an event itself"},
 		{"as another node", event(func(e *v1.Event) { e.Source.Host = "n2" }), "of which node"},
 		{"as the kubelet", event(func(e *v1.Event) { e.Source.Component = "kubelet" }), "of which node"},
 		{"about another node", event(func(e *v1.Event) { e.InvolvedObject.Name = "n2" }), "about its own node"},

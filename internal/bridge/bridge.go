@@ -56,6 +56,12 @@ func (o *Options) Validate() error {
 	if wrong := validation.IsDNS1123Subdomain(o.Node); len(wrong) > 0 {
 		return fmt.Errorf("node name %.64q: %s", o.Node, wrong[0])
 	}
+	if o.API != nil {
+		// Else the agent would lose what it knows of its own node's pods for those of another.
+		if node := kube.TokenNode(o.API); node != "" && node != o.Node {
+			return fmt.Errorf("node name %.64q: the token is of node %.64q", o.Node, node)
+		}
+	}
 	if o.TransitionPeriod < 0 {
 		return fmt.Errorf("transition period %v: want 0 or more", o.TransitionPeriod)
 	}
@@ -77,14 +83,15 @@ func Run(ctx context.Context, o Options) error {
 	agent := api.New(api.Options{Socket: o.Socket})
 	var deliverer *deliver.Deliverer
 	pods := nodepods.New(nodepods.Options{
-		From: client.PodsOf(o.Node), Agent: agent, Changed: func() { deliverer.Changed() }, Log: o.Log,
+		From: client.PodsOf(o.Node, nodepods.Cutter), Agent: agent, Changed: func() { deliverer.Changed() }, Log: o.Log,
 	})
-	server := server{client: client, status: o.EvictedStatus, log: o.Log}
+	server := &server{client: client, status: o.EvictedStatus, log: o.Log}
 	deliverer = deliver.New(deliver.Options{
 		Node: o.Node, Records: agent, Pods: pods, API: spare{client}, Status: server.statuses, Log: o.Log,
 	})
 	side := nodeside.New(nodeside.Options{
-		Node: o.Node, Namespace: o.LeaseNamespace, Period: o.TransitionPeriod, Agent: agent, API: client, Log: o.Log,
+		Node: o.Node, Namespace: o.LeaseNamespace, Period: o.TransitionPeriod, Agent: agent, API: client, Bound: server.bound,
+		Log: o.Log,
 	})
 	o.Log.Info("started", "version", o.Version, "node", o.Node, "address", o.API.Host, "evictedStatus", o.EvictedStatus)
 	var parts sync.WaitGroup

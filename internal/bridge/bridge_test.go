@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"jettison/api"
 	"jettison/internal/bridge/verdict"
@@ -451,6 +453,8 @@ func TestWhatRunRefuses(t *testing.T) {
 		"the node's name is not known: set NODE_NAME": {},
 		`node name "A_B"`:                        {Node: "A_B"},
 		"transition period -1ns: want 0 or more": {Node: "n1", TransitionPeriod: -1},
+		`node name "n2": the token is of node "n1"`: {Node: "n2", API: &rest.Config{BearerToken: "h." +
+			base64.RawURLEncoding.EncodeToString([]byte(`{"kubernetes.io": {"node": {"name": "n1"}}}`)) + ".s"}},
 	} {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {

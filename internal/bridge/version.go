@@ -4,34 +4,44 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"jettison/internal/bridge/kube"
 )
 
-// statusMinor is the first minor version of Kubernetes 1 whose admission policies can hold a bridge to its node: they are stable, and
+// boundMinor is the first minor version of Kubernetes 1 whose admission policies can hold a bridge to its node: they are stable, and
 // tokens say which node theirs is (kube_features.go, ValidatingAdmissionPolicy and ServiceAccountTokenPodNodeInfo, v1.30).
-const statusMinor = 30
+const boundMinor = 30
 
 // server is the API server, as far as its version matters.
 type server struct {
 	client *kube.Client
 	status bool // pods' statuses are to be written
 	log    *slog.Logger
+
+	old sync.Once // that it is too old is said
 }
 
-// statuses tells whether they are.
-func (s *server) statuses(ctx context.Context) (bool, error) {
-	if !s.status {
-		return false, nil
-	}
+// bound tells whether it can hold a bridge to its node. Where it cannot nothing is written but events.
+func (s *server) bound(ctx context.Context) (bool, error) {
 	minor, err := s.client.Minor(ctx)
 	if err != nil {
 		return false, err
 	}
-	if minor < statusMinor {
-		s.log.Warn("the API server is older than 1.30 and cannot hold a bridge to its node: there are events alone",
-			"version", fmt.Sprint("1.", minor))
+	if minor < boundMinor {
+		s.old.Do(func() {
+			s.log.Warn("the API server is older than 1.30 and cannot hold a bridge to its node: there are events alone",
+				"version", fmt.Sprint("1.", minor))
+		})
 		return false, nil
 	}
 	return true, nil
+}
+
+// statuses tells whether pods' statuses are written.
+func (s *server) statuses(ctx context.Context) (bool, error) {
+	if !s.status {
+		return false, nil
+	}
+	return s.bound(ctx)
 }

@@ -64,8 +64,14 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 		leases++
 	}
 	fmt.Fprintf(out, "%d nodes and %d leases were cleaned\n", nodes, leases)
+	if n := len(failed) - mostSaid; n > 0 {
+		failed = append(failed[:mostSaid], fmt.Errorf("and %d more", n))
+	}
 	return errors.Join(failed...)
 }
+
+// mostSaid are the failures that are said, of as many as there are nodes.
+const mostSaid = 5
 
 // conditions takes the bridges' conditions from a node, and names them.
 func conditions(ctx context.Context, c API, n *v1.Node) (gone []string, err error) {

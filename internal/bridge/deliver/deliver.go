@@ -62,6 +62,8 @@ type Deliverer struct {
 	gap     string      // name of the newest of these, sent or not
 	pace    pacer
 	away    time.Time // nothing is asked before then
+	asked   bool      // for the API has asked for that time
+	failed  time.Time // when it was last asked in vain
 	pause   time.Duration
 	said    bool // that the API is away
 }
@@ -94,6 +96,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 		case l := <-d.in:
 			d.take(l)
 		case <-d.changed:
+			d.isBack()
 		case <-timer.C:
 		}
 		timer.Reset(d.pass(ctx))
@@ -136,6 +139,21 @@ func (d *Deliverer) takeGap(g *api.RecordsGap) {
 	}
 }
 
+// isBack takes that the watch has something to say, so the API is there: it is asked at once, but not more often than it would be first.
+func (d *Deliverer) isBack() {
+	if soon := d.failed.Add(firstPause); d.away.After(soon) && !d.asked {
+		d.away = soon
+	}
+}
+
+// races tells that a pod waits to be told of which its kubelet says by itself that it has failed.
+func (d *Deliverer) races() bool {
+	return slices.ContainsFunc(d.entries, func(e *entry) bool {
+		pod := e.current(d.o.Pods.Pod(e.record.Pod.Namespace, e.record.Pod.Name))
+		return !e.status && pod != nil && e.record.Disruption && verdict.EndsByItself(pod)
+	})
+}
+
 // idle is how long the loop waits where nothing is due.
 const idle = time.Minute
 
@@ -151,6 +169,9 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	}
 	if err == nil {
 		err = d.events(ctx)
+	}
+	if err == nil {
+		err = d.slow(ctx)
 	}
 	if ctx.Err() != nil {
 		return idle
@@ -182,9 +203,14 @@ func (d *Deliverer) heard(err error) {
 		}
 		return
 	}
+	longest := lastPause
+	if d.races() {
+		longest = raceLast
+	}
 	asked, _ := kube.AskAgain(err)
-	d.pause = min(max(2*d.pause, firstPause), lastPause)
-	d.away = time.Now().Add(max(jittered(d.pause), asked))
+	d.pause = min(max(2*d.pause, firstPause), longest)
+	d.failed, d.asked = time.Now(), asked > 0
+	d.away = d.failed.Add(max(jittered(d.pause), asked))
 	if !d.said {
 		d.said = true
 		d.o.Log.Warn("the API is away: what it is to be told waits", "evictions", len(d.entries), "error", err)

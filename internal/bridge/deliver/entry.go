@@ -22,6 +22,8 @@ const (
 	reasonMendings = 3
 	// The pauses after what failed double from the first to the last.
 	firstPause, lastPause = 500 * time.Millisecond, 30 * time.Second
+	// raceLast is the last one of an API that is away while a pod waits that its kubelet has fail by itself: whoever comes second says why.
+	raceLast = time.Second
 	// refusedPause is the last one after what is refused: who installs a role or a policy may do so later.
 	refusedPause = 5 * time.Minute
 )
@@ -37,6 +39,7 @@ type entry struct {
 	sent    map[string]bool // events that the API has, by name
 	patches retry
 	events  retry
+	slow    bool      // a write of its pod was not answered in time, and others are
 	wrote   time.Time // when the pod was last made Failed; zero: not by this process
 	held    time.Time // since when the pod has been as it should be; zero: it is not
 	mends   int       // of its phase
@@ -83,5 +86,6 @@ func (e *entry) current(watched *v1.Pod) *v1.Pod {
 	if order, err := resourceversion.CompareResourceVersion(watched.ResourceVersion, e.last.ResourceVersion); err == nil && order < 0 {
 		return e.last
 	}
+	e.last = nil // which may be large, and of which there may be many
 	return watched
 }

@@ -101,7 +101,12 @@ func (d *Deliverer) send(ctx context.Context, event *v1.Event, again *retry) (se
 		d.o.Log.Warn("the API refuses an event: it is sent again", "event", event.Namespace+"/"+event.Name, "error", err)
 		return false, nil
 	default:
-		return false, err
+		if !d.alone(ctx, err, event.Namespace, event.InvolvedObject.Name) {
+			return false, err
+		}
+		again.failed(time.Now(), refusedPause, 0)
+		d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", event.Namespace+"/"+event.Name, "error", err)
+		return false, nil
 	}
 	return true, nil
 }

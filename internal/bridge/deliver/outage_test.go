@@ -71,7 +71,10 @@ func TestTheAPIIsAwayForLong(t *testing.T) {
 // An API that says when it wants to be asked again is not asked before.
 func TestAnAPIThatAsksForTime(t *testing.T) {
 	during(t, func(w *world) {
-		w.set(func() { w.fault = func(string) error { return apierrors.NewTooManyRequests("later", 90) } })
+		is(w, func() bool { return true }) // what it asks at its start is asked
+		w.set(func() {
+			w.asked, w.fault = nil, func(string) error { return apierrors.NewTooManyRequests("later", 90) }
+		})
 		w.evicted(w.runs("a"))
 		time.Sleep(10 * time.Minute)
 		asked := is(w, func() []time.Time { return slices.Clone(w.asked) })
@@ -484,6 +487,102 @@ func TestAServerIsKnownBeforeTheFirstEviction(t *testing.T) {
 		w.evicted(a)
 		if all := is(w, func() []string { return slices.Clone(asked) }); len(all) < 2 || all[1] != "patch a" {
 			t.Errorf("in the end for %q", all)
+		}
+	})
+}
+
+// What writes of one pod, or of its event, take longer than is waited for, and the API answers all else: nobody but that pod waits, nor is it
+// asked for all the time.
+func TestOnePodThatTakesTooLong(t *testing.T) {
+	for _, what := range []string{"patch a", "event a."} {
+		t.Run(what, func(t *testing.T) {
+			log := during(t, func(w *world) {
+				tries := 0
+				w.set(func() {
+					w.fault = func(asks string) error {
+						if !strings.HasPrefix(asks, what) {
+							return nil
+						}
+						w.set(func() { tries++ })
+						time.Sleep(10 * time.Second)
+						return fmt.Errorf("patch pods/status: %w", context.DeadlineExceeded) // as kube's
+					}
+				})
+				for _, name := range []string{"a", "b", "c"} {
+					w.evicted(w.runs(name))
+				}
+				time.Sleep(15 * time.Second)
+				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "b") || !slices.Contains(got, "c") {
+					t.Errorf("after a quarter of a minute %v are failed", got)
+				}
+				time.Sleep(time.Hour)
+				if got, want := is(w, func() int { return w.created }), 4; got < want {
+					t.Errorf("%d events, want those of the others", got)
+				}
+				if got := is(w, func() int { return tries }); got < 5 || got > 30 {
+					t.Errorf("it is asked for %d times in an hour", got)
+				}
+				w.evicted(w.runs("d"))
+				time.Sleep(30 * time.Second)
+				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "d") {
+					t.Errorf("%v are failed, want d too", got)
+				}
+				w.set(func() { w.fault = nil })
+				time.Sleep(6 * time.Minute)
+				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "a") {
+					t.Errorf("%v are failed, want a too", got)
+				}
+			})
+			if !strings.Contains(log, "takes too long") {
+				t.Error(log)
+			}
+		})
+	}
+}
+
+// A pod that its kubelet says by itself to have failed is told of before that, where the API comes back after however long; other pods are
+// asked for less and less often.
+func TestAPodThatEndsByItselfIsToldOfAtOnce(t *testing.T) {
+	for policy, most := range map[v1.RestartPolicy]time.Duration{v1.RestartPolicyNever: raceLast, v1.RestartPolicyAlways: lastPause} {
+		during(t, func(w *world) {
+			w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
+			p := w.runs("a")
+			p.Spec.RestartPolicy = policy
+			w.evicted(p)
+			time.Sleep(20*time.Minute + 321*time.Millisecond)
+			w.set(func() { w.fault = nil })
+			back := time.Now()
+			for len(is(w, func() []string { return w.failed })) == 0 && time.Since(back) < time.Hour {
+				time.Sleep(100 * time.Millisecond)
+			}
+			if took := time.Since(back); took > most {
+				t.Errorf("%s: told after %v, want %v", policy, took, most)
+			}
+			n := 0
+			for _, at := range is(w, func() []time.Time { return w.asked }) {
+				if at.After(back.Add(-10*time.Minute)) && at.Before(back) {
+					n++
+				}
+			}
+			if n > int(10*time.Minute/(most/2))+1 {
+				t.Errorf("%s: asked %d times in ten minutes", policy, n)
+			}
+		})
+	}
+}
+
+// A watch that has something to say shows that the API is there: it is asked then, unless it has asked for time itself.
+func TestAWatchThatIsBackFirst(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
+		w.evicted(w.runs("a"))
+		time.Sleep(10 * time.Minute)
+		w.set(func() { w.fault = nil })
+		w.runs("b")
+		w.changed()
+		time.Sleep(firstPause)
+		if got := is(w, func() []string { return slices.Clone(w.failed) }); len(got) != 1 {
+			t.Errorf("%v are failed", got)
 		}
 	})
 }

@@ -17,14 +17,47 @@ func (d *Deliverer) statuses(ctx context.Context) error {
 		return nil
 	}
 	for _, e := range d.entries {
-		if e.status && e.final() || e.patches.waits(time.Now()) {
-			continue
-		}
-		if err := d.settle(ctx, e, synced); err != nil {
-			return err
+		if !e.slow {
+			if err := d.due(ctx, e, synced); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// slow does it of those whose last write was not answered though the API is there, when all others have had their turn.
+func (d *Deliverer) slow(ctx context.Context) error {
+	synced, ok := d.o.Pods.Synced()
+	if !ok {
+		return nil
+	}
+	for _, e := range d.entries {
+		if e.slow {
+			if err := d.due(kube.Patiently(ctx), e, synced); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// due does what is due for one entry.
+func (d *Deliverer) due(ctx context.Context, e *entry, synced time.Time) error {
+	if e.status && e.final() || e.patches.waits(time.Now()) {
+		return nil
+	}
+	return d.settle(ctx, e, synced)
+}
+
+// alone tells that an error is of one write alone, which something holds up that has to do with its object: a webhook, or that the object
+// is such that a write of it takes the API server long. A read is answered meanwhile.
+func (d *Deliverer) alone(ctx context.Context, err error, namespace, name string) bool {
+	if !kube.Unanswered(err) || ctx.Err() != nil {
+		return false
+	}
+	_, err = d.o.API.Pod(ctx, namespace, name)
+	return kube.Means(err) != kube.Away
 }
 
 // rounds bounds how often one entry is judged anew within a pass.
@@ -119,7 +152,7 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 	switch kube.Means(err) {
 	case kube.None:
 		e.last = is
-		e.patches = retry{}
+		e.patches, e.slow = retry{}, false
 		if v.Act == verdict.Mend { // one that did not reach the API took nothing back
 			*mended++
 		}
@@ -135,6 +168,13 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 		return false, nil
 	case kube.Failing:
 		d.failing(e, v.Act.String(), err)
+		return false, nil
+	}
+	if d.alone(ctx, err, r.Pod.Namespace, r.Pod.Name) {
+		e.slow = true
+		e.patches.failed(time.Now(), refusedPause, 0)
+		d.o.Log.Warn("the API takes too long for a pod's status: it is told again, after the others", append(d.fields(e), "what", v.Act.String(),
+			"error", err)...)
 		return false, nil
 	}
 	return false, err

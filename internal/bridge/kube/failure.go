@@ -1,12 +1,14 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Failure is what an error means for whoever asks again.
@@ -34,17 +36,29 @@ func Means(err error) Failure {
 	if !errors.As(err, &status) {
 		return Away // no answer, or none that can be read
 	}
-	switch code := status.Status().Code; {
+	code := status.Status().Code
+	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && !waits(code) && code != http.StatusUnauthorized {
+		return Failing // by what stands before an API server, and knows nothing of its objects: that one says there is no pod means nothing
+	}
+	switch {
 	case code == http.StatusConflict:
 		return Changed
 	case code == http.StatusNotFound, apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
 		return NotFound
-	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable, code == http.StatusUnauthorized:
+	case waits(code), code == http.StatusUnauthorized:
 		return Away
 	case code >= http.StatusInternalServerError, code == http.StatusRequestTimeout:
 		return Failing
 	}
 	return Refused
+}
+
+// Unanswered tells that an error is that there was no answer in time. It may be this request alone that something holds up.
+func Unanswered(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
+// waits tells that an answer asks for time.
+func waits(code int32) bool {
+	return code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
 }
 
 // longestWait is how long an API server is waited for that asks for more: what stands before it may ask for a day.

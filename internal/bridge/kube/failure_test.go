@@ -2,9 +2,15 @@ package kube
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,5 +80,54 @@ func TestANameThatNoObjectHas(t *testing.T) {
 	create := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a/b", Name: "e"}})
 	if Means(patch) != NotFound || Means(create) != NotFound {
 		t.Errorf("patch: %v, create: %v", patch, create)
+	}
+}
+
+// What stands before an API server, and answers in its place while that is away, knows nothing of pods: one that it does not find is not gone.
+func TestWhatStandsBeforeAnAPIServer(t *testing.T) {
+	code := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "default backend")
+	}))
+	defer s.Close()
+	c, err := New(&rest.Config{Host: s.URL}, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for answer, want := range map[int]Failure{
+		http.StatusNotFound: Failing, http.StatusForbidden: Failing, http.StatusConflict: Failing, http.StatusBadGateway: Failing,
+		http.StatusServiceUnavailable: Away, http.StatusTooManyRequests: Away, http.StatusUnauthorized: Away,
+	} {
+		code = answer
+		if _, err = c.PatchPodStatus(t.Context(), "default", "p", []byte("{}")); Means(err) != want {
+			t.Errorf("%d: %v means %v, want %v", code, err, Means(err), want)
+		}
+		if p, err := c.Pod(t.Context(), "default", "p"); err == nil {
+			t.Errorf("%d: there is no pod, for certain: %v", code, p)
+		}
+		if err := c.CreateEvent(t.Context(), &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}}); Means(err) != want {
+			t.Errorf("%d: event: %v means %v, want %v", code, err, Means(err), want)
+		}
+	}
+}
+
+// A token says in its own claims which node it is of; what is no such token says nothing.
+func TestTokenNode(t *testing.T) {
+	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"kubernetes.io":{"namespace":"x","node":{"name":"n1","uid":"u"}}}`))
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("h."+claims+".s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, configs := range map[string][]*rest.Config{
+		"n1": {{BearerToken: "h." + claims + ".s"}, {BearerToken: "other", BearerTokenFile: file}},
+		"":   {{}, {BearerToken: "a.b.c"}, {BearerToken: "a." + base64.RawURLEncoding.EncodeToString([]byte("{}")) + ".c"}, {BearerToken: strings.Repeat(".", 1000)}},
+	} {
+		for _, c := range configs {
+			if got := TokenNode(c); got != want {
+				t.Errorf("%.40q: %q, want %q", c.BearerToken, got, want)
+			}
+		}
 	}
 }

@@ -4,6 +4,7 @@
 //
 //	kube.go    Client, and where the API is
 //	pods.go    pods of one node, and their status
+//	list.go    a list of pods, read pod by pod
 //	nodes.go   nodes, their status, and the Leases that tell their load
 //	events.go  events
 //	failure.go what an error means for whoever asks again
@@ -12,9 +13,11 @@ package kube
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +31,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
+
+// patientLimit is for a request that was not answered within requestLimit: a webhook may take 30 s
+// (pkg/apis/admissionregistration/validation, v1.36.3), and who gives up sooner never has it done.
+const patientLimit = 40 * time.Second
+
+type patiently struct{}
+
+// Patiently has requests be waited for as long as webhooks may take.
+func Patiently(ctx context.Context) context.Context { return context.WithValue(ctx, patiently{}, true) }
 
 // requestLimit is for one request, its answer included, where the configuration names no other timeout. A watch has none.
 const requestLimit = 10 * time.Second
@@ -48,10 +60,42 @@ func Config(kubeconfig string) (*rest.Config, error) {
 		return c, nil
 	}
 	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err == nil {
+		_, err = rest.TLSConfigFor(c)
+	}
+	if err == nil {
+		_, _, err = rest.DefaultServerUrlFor(c)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster's API by %s: %w", kubeconfig, err)
 	}
 	return c, nil
+}
+
+// TokenNode is the node that a configuration's token is bound to, by its own claim, which the API server has signed and checks; empty: it
+// names none, or there is no token (pkg/serviceaccount/claims.go, v1.36.3).
+func TokenNode(c *rest.Config) string {
+	token := c.BearerToken
+	if c.BearerTokenFile != "" {
+		if text, err := os.ReadFile(c.BearerTokenFile); err == nil {
+			token = strings.TrimSpace(string(text))
+		}
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claims struct {
+		Kubernetes struct{ Node struct{ Name string } } `json:"kubernetes.io"`
+	}
+	if json.Unmarshal(text, &claims) != nil {
+		return ""
+	}
+	return claims.Kubernetes.Node.Name
 }
 
 // Client asks the API. It may be used by several goroutines at once.
@@ -102,7 +146,11 @@ func (c *Client) do(ctx context.Context, what string, request *rest.Request, int
 	if err := request.Error(); err != nil {
 		return fmt.Errorf("%s: %w: %w", what, errNoName, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	limit := c.limit
+	if ctx.Value(patiently{}) != nil {
+		limit = max(limit, patientLimit)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	result := request.MaxRetries(0).Do(ctx)
 	err := result.Error()

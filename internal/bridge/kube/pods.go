@@ -8,14 +8,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
-// PodsOf lists and watches the pods that are bound to one node, and no others.
-func (c *Client) PodsOf(node string) cache.ListerWatcher {
+// PodsOf lists and watches the pods that are bound to one node, and no others. What a list has of each pod is what cutter's function leaves
+// of it; a list has one of its own.
+func (c *Client) PodsOf(node string, cutter func() func(*v1.Pod) *v1.Pod) cache.ListerWatcher {
 	of := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	return cache.NewFilteredListWatchFromClient(c.core, "pods", metav1.NamespaceAll, func(o *metav1.ListOptions) { o.FieldSelector = of })
+	selects := func(o *metav1.ListOptions) { o.FieldSelector = of }
+	out := cache.NewFilteredListWatchFromClient(c.core, "pods", metav1.NamespaceAll, selects)
+	out.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		selects(&o)
+		return listPods(ctx, c.core.Get().Resource("pods").VersionedParams(&o, metav1.ParameterCodec), cutter())
+	}
+	return out
 }
 
 // Pod gets one pod; nil: there is none of that name.
@@ -27,7 +35,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 	}
 	err := c.do(ctx, "get "+o.String(), c.core.Get().Namespace(namespace).Resource(o.resource).Name(name), &out)
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && Means(err) == NotFound:
 		return nil, nil
 	case err != nil:
 		return nil, err

@@ -41,10 +41,13 @@ func withStatus(out, p *v1.Pod) *v1.Pod {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value[:min(len(value), maxValue)])
 		}
 	}
-	if len(p.Spec.ResourceClaims) > 0 && len(out.Spec.Containers) > 0 { // that there are some is asked, and no more
+	if len(p.Spec.ResourceClaims) > 0 { // that there are some is asked, and no more
 		out.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: p.Spec.ResourceClaims[0].Name}}
 	}
 	s := &out.Status
+	if p.Status.ExtendedResourceClaimStatus != nil {
+		s.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{}
+	}
 	s.Message, s.Conditions = p.Status.Message, nil
 	for _, c := range p.Status.Conditions {
 		s.Conditions = append(s.Conditions, v1.PodCondition{

@@ -5,6 +5,7 @@
 // it is gone.
 //
 //	nodepods.go  Pods: the watch and the telling, and when they run
+//	noted.go     what is said of the watch
 //	store.go     the copy
 //	keep.go      what of a pod is kept, and what of that the agent is told
 //	tell.go      the telling
@@ -16,9 +17,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"jettison/api"
 )
@@ -65,19 +68,20 @@ const lasted = 2 * time.Minute
 // watch fills the copy. The reflector lists once, or is sent everything as a watch where the server can; it goes on where a watch that
 // broke off ended, and begins anew where the server does not know that place any more.
 func (p *Pods) watch(ctx context.Context) {
-	r := cache.NewReflectorWithOptions(p.o.From, &v1.Pod{}, p.store, cache.ReflectorOptions{Name: "pods of this node"})
-	said := ""
+	from := &noted{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.From), from: p.o.From, log: p.o.Log}
+	silent := klog.New(logr.Discard().GetSink()) // what it says of a watch is said by noted
+	r := cache.NewReflectorWithOptions(from, &v1.Pod{}, p.store, cache.ReflectorOptions{
+		Name: "pods of this node", Clock: endingClock{ctx: ctx}, Logger: &silent,
+		// Up to twice the cap: who restarts a thousand of them at once has them come one by one, and none is late by a minute.
+		Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause / 2, Steps: 10, Factor: 2, Jitter: 1},
+	})
 	for pause := time.Duration(0); ctx.Err() == nil; {
 		began := time.Now()
-		err := r.ListAndWatchWithContext(ctx)
+		from.brokeOff(ctx, r.ListAndWatchWithContext(ctx))
 		if time.Since(began) >= lasted {
-			pause, said = 0, ""
+			pause = 0
 		}
 		pause = min(max(2*pause, firstPause), lastPause)
-		if ctx.Err() == nil && !ended(err) && said != err.Error() {
-			said = err.Error()
-			p.o.Log.Warn("the watch of this node's pods broke off and begins anew: what is known of them stays", "error", err)
-		}
 		sleep(ctx, jittered(pause))
 	}
 }
@@ -94,9 +98,4 @@ func (p *Pods) Again() {
 	case p.again <- struct{}{}:
 	default:
 	}
-}
-
-// ended tells that a watch has ended as watches do.
-func ended(err error) bool {
-	return err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }

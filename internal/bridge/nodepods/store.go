@@ -53,18 +53,27 @@ func newStore(changed func()) *store {
 
 // Transformer has pods cut that a list as a watch gathers before it hands them over; what a list or a watch hands over it does not touch.
 func (s *store) Transformer() cache.TransformFunc {
-	gathered := 0 // bytes
+	cut := Cutter()
 	return func(o any) (any, error) {
 		p, ok := o.(*v1.Pod)
 		if !ok {
 			return o, nil
 		}
+		return cut(p), nil
+	}
+}
+
+// Cutter is what cuts the pods of one list while they are gathered: what is kept of each, and the least of large ones where all are too
+// much.
+func Cutter() func(*v1.Pod) *v1.Pod {
+	gathered := 0 // bytes
+	return func(p *v1.Pod) *v1.Pod {
 		p = Keep(p)
 		size := podjson.Size(p)
 		if gathered += size; gathered > maxBytes && (hasEnded(p) || size > maxOrdinary) {
 			p = least(p)
 		}
-		return p, nil
+		return p
 	}
 }
 

@@ -39,6 +39,8 @@ type teller struct {
 
 	version uint64         // of the agent's set of pods, as it said last
 	said    bool           // that it cannot be told was said
+	knows   bool           // that it has been told was said
+	count   int            // of pods that it was told of when it was told of all
 	fitted  podjson.Fitted // what all were cut by, as they were told last
 }
 
@@ -96,6 +98,7 @@ func (t *teller) tell(ctx context.Context, all bool) (ok bool, err error) {
 	if n.all {
 		pods, did := podjson.Fit(pods)
 		t.cut(did)
+		t.count = len(pods)
 		answer, err := t.agent.ReplacePods(ctx, pods)
 		t.version = answer.Version
 		return true, err
@@ -148,10 +151,11 @@ func (t *teller) complain(err error) {
 	}
 }
 
+// recovered says once that the agent knows the pods, and again after it could not be told.
 func (t *teller) recovered() {
-	if t.said {
-		t.said = false
-		t.log.Info("the agent knows this node's pods again")
+	if t.said || !t.knows {
+		t.said, t.knows = false, true
+		t.log.Info("the agent knows this node's pods", "pods", t.count)
 	}
 }
 

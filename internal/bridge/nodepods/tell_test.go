@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -244,7 +247,7 @@ func TestOneAuthorsPodsHideNobodys(t *testing.T) {
 			if got["critical"] == nil || got["big0"] == nil || got["late"] == nil {
 				t.Errorf("%s: %d pods are known of %d\n%s", name, len(got), len(pods)+1, text.String())
 			}
-			if n := strings.Count(text.String(), "\n"); n > 1 {
+			if n := strings.Count(text.String(), "level=WARN"); n > 1 {
 				t.Errorf("%s: said %d times: %s", name, n, text.String())
 			}
 		})
@@ -277,5 +280,68 @@ func TestAWatchThatIsRefused(t *testing.T) {
 		if n := strings.Count(text.String(), "broke off"); n != 1 || tries < 20 || tries > 1000 {
 			t.Errorf("said %d times, tried %d times", n, tries)
 		}
+	})
+}
+
+// An API that refuses connections for a while, which a reflector tries again without a word: that is said, and that it is back. Told to end,
+// the bridge ends, however long the reflector would pause.
+func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := atomic.Bool{}
+		away.Store(true)
+		fails := func() error {
+			if away.Load() {
+				return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			}
+			return nil
+		}
+		from := &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, fails()
+			},
+			WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				if err := fails(); err != nil {
+					return nil, err
+				}
+				w := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1})
+				if o.SendInitialEvents != nil {
+					end := &v1.Pod{}
+					end.ResourceVersion, end.Annotations = "1", map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+					w.Action(watch.Bookmark, end)
+				}
+				return w, nil
+			},
+		}
+		run := func(while func(log *strings.Builder)) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var text strings.Builder
+			p := New(Options{From: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+			var beside sync.WaitGroup
+			beside.Go(func() { p.Run(ctx) })
+			while(&text)
+			began := time.Now()
+			cancel()
+			beside.Wait()
+			if took := time.Since(began); took > 0 {
+				t.Errorf("told to end, it ended after %v", took)
+			}
+		}
+		run(func(log *strings.Builder) {
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "broke off"); n != 1 || !strings.Contains(log.String(), "connection refused") {
+				t.Errorf("said %d times: %s", n, log)
+			}
+			away.Store(false)
+			time.Sleep(lastPause)
+			synctest.Wait()
+			for _, want := range []string{"this node's pods are watched again", "the agent knows this node's pods"} {
+				if n := strings.Count(log.String(), want); n != 1 {
+					t.Errorf("%q is said %d times: %s", want, n, log)
+				}
+			}
+		})
+		away.Store(true)
+		run(func(*strings.Builder) { time.Sleep(5*time.Minute + 7*time.Second) })
 	})
 }

@@ -42,7 +42,9 @@ type Options struct {
 	Period    time.Duration // see verdict.NodeOptions
 	Agent     Agent
 	API       API
-	Log       *slog.Logger
+	// Bound tells whether the API server can hold a bridge to its node. Where it cannot there are events alone.
+	Bound func(context.Context) (bool, error)
+	Log   *slog.Logger
 }
 
 // Times of the loop.
@@ -60,6 +62,7 @@ type Side struct {
 	wake  chan struct{} // one slot: a condition has changed
 	found chan *v1.Event
 
+	bound *bool    // as it was told; nil: not asked yet
 	node  *v1.Node // as the API answered last; nil: not asked yet
 	state *api.State
 	agent string    // its version, as it was said last

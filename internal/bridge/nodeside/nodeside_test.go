@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,6 +35,8 @@ type world struct {
 	node   v1.Node                 // as the API has it
 	lease  bool                    // the API has it
 	fault  func(what string) error // nil: none
+	old    bool                    // the API server is older than 1.30
+	log    strings.Builder
 }
 
 func newWorld() *world {
@@ -46,7 +49,10 @@ func during(t *testing.T, do func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		s := New(Options{
-			Node: "n1", Namespace: "jettison-system", Period: 5 * time.Minute, Agent: w, API: w, Log: slog.New(slog.DiscardHandler),
+			Node: "n1", Namespace: "jettison-system", Period: 5 * time.Minute, Agent: w, API: w, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+			Bound: func(context.Context) (bool, error) {
+				return !w.old, w.ask("version")
+			},
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
@@ -184,7 +190,7 @@ func TestWhatIsAskedOfTheAPI(t *testing.T) {
 		if n := asked["patch lease"] + asked["create lease"]; n < 12 || n > 15 {
 			t.Errorf("of its load %d times in an hour", n)
 		}
-		if len(asked) != 4 {
+		if len(asked) != 5 || asked["version"] != 1 {
 			t.Errorf("%v", asked)
 		}
 	})
@@ -238,7 +244,7 @@ func TestConditionsOfABridgeBefore(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			asked := is(w, func() map[string]int { return w.asked })
-			if got := is(w, w.conditions); got != want || asked["get node"]+asked["patch node"] > 2 || len(asked) > 2 {
+			if got := is(w, w.conditions); got != want || asked["get node"]+asked["patch node"] > 2 || asked["version"] > 1 || len(asked) > 3 {
 				t.Errorf("%q, asked %v", got, asked)
 			}
 		})
@@ -361,6 +367,40 @@ func TestAnEventThatIsRefused(t *testing.T) {
 		got := is(w, func() []string { return slices.Sorted(slices.Values(w.told)) })
 		if !slices.Equal(got, []string{"EvictionHeadroomTooSmall", "EvictionsStopped", "GarbageCollectionFailed"}) {
 			t.Errorf("told %v", got)
+		}
+	})
+}
+
+// An API server that cannot hold a bridge to its node is told events alone.
+func TestAnAPIThatIsTooOld(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.old, w.state = true, loaded(50)
+			w.state.Stopped = "it does not help"
+		})
+		time.Sleep(time.Hour)
+		asked := is(w, func() map[string]int { return maps.Clone(w.asked) })
+		if asked["version"] != 1 || asked["get node"]+asked["patch node"]+asked["patch lease"] != 0 || !slices.Contains(w.told, "EvictionsStopped") {
+			t.Errorf("asked %v, told %v", asked, w.told)
+		}
+	})
+}
+
+// That the API fails is said once, and so is that it does not any more.
+func TestAnAPIThatIsBackIsNamed(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.state = loaded(50)
+			w.fault = func(string) error { return errors.New("connection refused") }
+		})
+		time.Sleep(10 * time.Minute)
+		w.set(func() { w.fault = nil })
+		time.Sleep(10 * time.Minute)
+		log := is(w, w.log.String)
+		for _, want := range []string{"the API is not told how the node is", "the API is told how the node is again"} {
+			if n := strings.Count(log, want+`" what=conditions`) + strings.Count(log, want+`: it is told again" what=conditions`); n != 1 {
+				t.Errorf("%q is said %d times: %s", want, n, log)
+			}
 		}
 	})
 }

@@ -45,6 +45,9 @@ func (s *Side) tell(ctx context.Context) {
 			return
 		}
 		if p.down = kube.Means(err) == kube.Away; err == nil {
+			if p.said {
+				s.o.Log.Info("the API is told how the node is again", "what", p.what)
+			}
 			p.away, p.pause, p.said = time.Time{}, 0, false
 			continue
 		}
@@ -60,10 +63,25 @@ func (s *Side) tell(ctx context.Context) {
 	}
 }
 
+// mayWrite tells whether the server's policies can hold a bridge to its node, else nothing is written of it but events. It is asked once.
+func (s *Side) mayWrite(ctx context.Context) (bool, error) {
+	if s.bound == nil {
+		bound, err := s.o.Bound(ctx)
+		if err != nil {
+			return false, err
+		}
+		s.bound = &bound
+	}
+	return *s.bound, nil
+}
+
 // conditions writes those of the node.
 func (s *Side) conditions(ctx context.Context, now time.Time) (err error) {
 	if s.state != nil && !s.state.Kubelet || s.state == nil && now.Sub(s.heard) <= verdict.SilentFor {
 		return nil
+	}
+	if may, err := s.mayWrite(ctx); err != nil || !may {
+		return err
 	}
 	if s.node == nil {
 		if s.node, err = s.o.API.Node(ctx, s.o.Node); err != nil {
@@ -105,14 +123,21 @@ func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
 	if !ok || !verdict.LoadDue(now, &load, s.load, s.wrote) {
 		return nil
 	}
+	if may, err := s.mayWrite(ctx); err != nil || !may {
+		return err
+	}
 	annotations := map[string]string{verdict.LoadAnnotation: load.Annotation()}
-	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", map[string]any{"annotations": annotations}))
+	meta := map[string]any{"annotations": annotations}
+	var owners []metav1.OwnerReference
+	if s.node != nil { // so that it goes with its node, also where it was made before that was known
+		owners = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
+		meta["ownerReferences"] = owners
+	}
+	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta))
 	if kube.Means(err) == kube.NotFound {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.o.Namespace, Name: s.o.Node, Annotations: annotations}}
-		if s.node != nil { // so that it goes with its node
-			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
-		}
-		err = s.o.API.CreateLease(ctx, lease)
+		err = s.o.API.CreateLease(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.o.Namespace, Name: s.o.Node, Annotations: annotations, OwnerReferences: owners,
+		}})
 	}
 	if err != nil {
 		return err

@@ -26,8 +26,8 @@ const (
 // mirror is the annotation of the pod that the API has for a static one: whatever its status is, the kubelet writes it anew.
 const mirror = v1.MirrorPodAnnotationKey
 
-// UncleanFor is how long a victim that is dead, and has ports of the host or devices, waits for its sandbox to go before it is made Failed all
-// the same: a runtime that hangs must not keep its owner from making another. Until then the scheduler would hand those out twice.
+// UncleanFor is how long a victim that is dead, and has ports of the host or devices, waits for its sandbox to go before it is made Failed
+// all the same: a runtime that hangs must not keep its owner from making another. Until then the scheduler would hand those out twice.
 const UncleanFor = time.Minute
 
 // TakenBackFor is how long after the kill, and after it was made Failed, a pod that is not so any more is left to its kubelet. That has
@@ -86,6 +86,9 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
 		return taken(pod, Verdict{Why: "it was not killed"})
 	}
 	done, at := gone(now, r, pod)
+	if done && !ours && claims(pod) {
+		return Verdict{Act: Over, Why: "it has devices by claims, which its kubelet has to put away before it has failed"}
+	}
 	switch {
 	case done && ours:
 		return Verdict{Act: Mend, Why: "the phase was taken back"}
@@ -139,16 +142,16 @@ func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote t
 }
 
 // mayBeRefused tells that a pod's kubelet may have ended it by itself before it heard of the eviction, and so have no reason for it in its
-// last word, or that it has succeeded: it has not told how the containers ended; or it has, as it does two seconds before it says that the
-// pod ended (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3), and the pod is one that ends by itself.
+// last word, or that it has succeeded: it has not told how the containers ended, or that all ended well; or it has told, as it does two
+// seconds before it says that the pod ended (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3), and the pod is one that ends by
+// itself.
 func mayBeRefused(pod *v1.Pod) bool {
-	end := endOf(pod)
-	return end == Unknown || end == Waits || end == Open || endsByItself(pod)
+	return endOf(pod) != Badly || EndsByItself(pod)
 }
 
-// endsByItself tells that a pod's containers, or one of them, may end and not be started anew. Nobody knows of one whose containers were
-// not kept.
-func endsByItself(pod *v1.Pod) bool {
+// EndsByItself tells that a pod's containers, or one of them, may end and not be started anew: its kubelet says then that it has ended.
+// Nobody knows of one whose containers were not kept.
+func EndsByItself(pod *v1.Pod) bool {
 	rules := func(c v1.Container) bool {
 		return c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways
 	}
@@ -231,8 +234,8 @@ func Final(now time.Time, r *api.Record) bool {
 	return r.Over || r.Outcome != api.OutcomeRunning && now.Sub(r.Began.Time) > EventsFor
 }
 
-// gone tells that nothing of the victim is left on the node that its next pod could be in want of, or that it is waited for no longer. at is
-// when that will be so; zero: nobody knows.
+// gone tells that nothing of the victim is left on the node that its next pod could be in want of, or that it is waited for no longer. at
+// is when that will be so; zero: nobody knows.
 func gone(now time.Time, r *api.Record, pod *v1.Pod) (gone bool, at time.Time) {
 	switch {
 	case r.Cleaned.Known(), r.Emptied.Known() && !needsSandbox(pod):

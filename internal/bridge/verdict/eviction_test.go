@@ -82,6 +82,12 @@ func both(all ...func(*v1.Pod)) func(*v1.Pod) {
 // hostPort has a pod's sandbox forward a port of the host's.
 func hostPort(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} }
 
+func claim(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x"}} }
+
+func resourceClaim(p *v1.Pod) {
+	p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{}
+}
+
 func emptied(r *api.Record) { r.Emptied = api.Stamp{Time: now.Add(-9 * time.Second)} }
 
 func cleaned(r *api.Record) {
@@ -142,6 +148,9 @@ func TestJudge(t *testing.T) {
 		"dead for long, its sandbox has a port": {recordOf(api.OutcomeRunning, func(r *api.Record) { r.Emptied.Time = now.Add(-UncleanFor) }), podOf(hostPort), Fail},
 		"back, and its sandbox has a port":      {recordOf(api.OutcomeBack, emptied), podOf(both(target(v1.ConditionTrue, ReasonTarget), hostPort)), Wait},
 		"back, and when it died is not known":   {recordOf(api.OutcomeBack, nil), podOf(target(v1.ConditionTrue, ReasonTarget)), Wait},
+		"chosen, with a claim":                  {recordOf(api.OutcomeRunning, nil), podOf(claim), Mark},
+		"cleaned, with a claim":                 {recordOf(api.OutcomeBack, cleaned), podOf(claim), Over},
+		"cleaned, with a claim of a resource":   {recordOf(api.OutcomeBack, cleaned), podOf(resourceClaim), Over},
 		"cleaned, and the outcome is not known": {recordOf(api.OutcomeRunning, cleaned), podOf(nil), Fail},
 		"seen to run again by the agent":        {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.Restarted = now }), podOf(nil), Over},
 		"preempted":                             {recordOf(api.OutcomeBack, func(r *api.Record) { cleaned(r); r.StatusReason = "Preempting" }), podOf(mine(v1.PodFailed, "Preempting")), Held},
@@ -173,6 +182,7 @@ func TestJudge(t *testing.T) {
 		"its container ends alone, for long":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), containerEndsAlone)), Yield},
 		"ends alone, given up":                  {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(137), endsAlone, again)), Held},
 		"nothing is told of it for long":        {recordOf(api.OutcomeBack, longSince), podOf(mine(v1.PodFailed, ReasonEvicted)), Yield},
+		"failed, all ended well, for long":      {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ReasonEvicted), ended(0))), Yield},
 		"given up, no container has started":    {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), neverStarted, endsAlone, again)), Held},
 		"given up, nothing is told of it":       {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, ""), again)), Mend},
 		"failed by its kubelet, too, not ended": {recordOf(api.OutcomeBack, longSince), podOf(both(mine(v1.PodFailed, "Other"), ended(-1))), Held},

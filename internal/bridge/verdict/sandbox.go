@@ -12,7 +12,7 @@ import (
 // listen on are free once no process is left. Of a pod whose containers were not kept nobody knows.
 func needsSandbox(pod *v1.Pod) bool {
 	s := &pod.Spec
-	if len(s.Containers) == 0 || len(s.ResourceClaims) > 0 {
+	if len(s.Containers) == 0 {
 		return true
 	}
 	needs := func(c v1.Container) bool {
@@ -22,8 +22,15 @@ func needsSandbox(pod *v1.Pod) bool {
 	return slices.ContainsFunc(s.Containers, needs) || slices.ContainsFunc(s.InitContainers, needs)
 }
 
-// devices tells that there is something among resources that is no share of the machine's own: what a device plugin or a driver gives out has
-// a name with a domain.
+// claims tells that a pod has devices by resource claims. Of one that has failed they are given to another pod at once
+// (pkg/controller/resourceclaim/controller.go syncClaim), and so its kubelet says that only when it has put them away
+// (pkg/kubelet/kubelet_pods.go PodMightNeedToUnprepareResources, v1.36.3): nobody else may say it.
+func claims(pod *v1.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
+}
+
+// devices tells that there is something among resources that is no share of the machine's own: what a device plugin or a driver gives out
+// has a name with a domain.
 func devices(l v1.ResourceList) bool {
 	for name := range l {
 		if strings.Contains(string(name), "/") {

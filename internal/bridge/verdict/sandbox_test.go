@@ -24,7 +24,6 @@ func TestWhoseSandboxIsWaitedFor(t *testing.T) {
 			s.HostNetwork, s.Containers[0].Ports = true, []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
 		}, false},
 		"a device":            {func(s *v1.PodSpec) { s.Containers[0].Resources.Limits = of("nvidia.com/gpu") }, true},
-		"a claim":             {func(s *v1.PodSpec) { s.ResourceClaims = []v1.PodResourceClaim{{Name: "x"}} }, true},
 		"nobody knows of its": {func(s *v1.PodSpec) { s.Containers = nil }, true},
 	} {
 		p := podOf(func(p *v1.Pod) { c.change(&p.Spec) })

@@ -1,0 +1,92 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// listPods makes one list of pods and cuts each as it comes. A server that cannot send a list as a watch has no bound for its answer where
+// it answers from memory, and authors make pods as large as they like: what is kept of all would fit, and all do not. As JSON a list can be
+// read pod by pod.
+func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
+	body, err := request.SetHeader("Accept", "application/json").MaxRetries(0).Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	defer body.Close()
+	list, err := readPods(body, cut)
+	if err != nil {
+		return nil, fmt.Errorf("list pods: read the answer: %w", err)
+	}
+	return list, nil
+}
+
+// readPods reads a PodList as JSON.
+func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
+	d := json.NewDecoder(from)
+	if err := begin(d, '{'); err != nil {
+		return nil, err
+	}
+	var out v1.PodList
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		switch key {
+		case "metadata":
+			err = d.Decode(&out.ListMeta)
+		case "kind":
+			if err = d.Decode(&out.Kind); err == nil && out.Kind != "PodList" {
+				err = fmt.Errorf("it is a %.64q, want a PodList", out.Kind)
+			}
+		case "items":
+			err = readItems(d, func(p *v1.Pod) { out.Items = append(out.Items, *cut(p)) })
+		default:
+			var other json.RawMessage
+			err = d.Decode(&other)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if _, err := d.Token(); err != nil { // the end, without which it was cut short
+		return nil, err
+	}
+	out.TypeMeta = metav1.TypeMeta{}
+	return &out, nil
+}
+
+func readItems(d *json.Decoder, each func(*v1.Pod)) error {
+	first, err := d.Token()
+	if err != nil || first == nil { // null: there are none
+		return err
+	}
+	if first != json.Delim('[') {
+		return fmt.Errorf("items are %v, want a list", first)
+	}
+	for d.More() {
+		var p v1.Pod
+		if err := d.Decode(&p); err != nil {
+			return err
+		}
+		each(&p)
+	}
+	_, err = d.Token()
+	return err
+}
+
+// begin reads what an answer has to begin with.
+func begin(d *json.Decoder, want json.Delim) error {
+	is, err := d.Token()
+	if err == nil && is != want {
+		err = fmt.Errorf("it begins with %v, want %v", is, want)
+	}
+	return err
+}

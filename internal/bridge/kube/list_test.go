@@ -1,0 +1,75 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// A list of pods is read pod by pod, and what is kept of it is what was cut; what it says of itself stays.
+func TestAListIsCutPodByPod(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("fieldSelector") != "spec.nodeName=n1" || r.Header.Get("Accept") != "application/json" {
+			t.Errorf("it asks %v as %s", r.URL, r.Header.Get("Accept"))
+		}
+		list := v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "c"}}
+		for i := range 3 {
+			list.Items = append(list.Items, v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}, Spec: v1.PodSpec{NodeName: "n1"}})
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(list)
+	}))
+	defer s.Close()
+	c, err := New(&rest.Config{Host: s.URL}, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := func() func(*v1.Pod) *v1.Pod {
+		return func(p *v1.Pod) *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "cut " + p.Name}} }
+	}
+	is, err := cache.ToListerWatcherWithContext(c.PodsOf("n1", cut)).ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := is.(*v1.PodList)
+	if len(list.Items) != 3 || list.Items[2].Name != "cut 2" || list.Items[2].Spec.NodeName != "" || list.ResourceVersion != "7" || list.Continue != "c" {
+		t.Errorf("%+v", list)
+	}
+}
+
+// What is no list of pods, or was cut short, is an error, and nobody's pods are gone.
+func TestAListThatCannotBeRead(t *testing.T) {
+	keep := func(p *v1.Pod) *v1.Pod { return p }
+	for text, want := range map[string]string{
+		"":                                      "EOF",
+		"[]":                                    "it begins with [",
+		"<html>":                                "invalid character",
+		`{"kind": "Status", "items": []}`:       `it is a "Status"`,
+		`{"kind": "PodList", "items": {}}`:      "items are {",
+		`{"kind": "PodList", "items": [{}, 7]}`: "cannot unmarshal",
+		`{"kind": "PodList", "items": [{}`:      "EOF",
+		`{"kind": "PodList", "items": [{}]`:     "EOF",
+		`{"kind": "PodList", "metadata": {"conti`:  "EOF",
+		`{"items": [{"spec": {"containers": "x"}`:  "EOF",
+		`{"kind": "PodList", "items": null, "x": `: "EOF",
+	} {
+		if list, err := readPods(strings.NewReader(text), keep); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v, want %s", text, list, err, want)
+		}
+	}
+	for text, want := range map[string]int{
+		`{"kind": "PodList", "metadata": {}, "items": null}`: 0, `{"items": [{}, {}], "more": [1, {"a": 2}]}`: 2,
+	} {
+		if list, err := readPods(strings.NewReader(text), keep); err != nil || len(list.Items) != want {
+			t.Errorf("%s: %v, %v", text, list, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package nodepods
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+	"k8s.io/utils/clock"
+)
+
+// noted is where the pods come from, and says whether they do: a reflector tries some failures again without a word.
+type noted struct {
+	cache.ListerWatcherWithContext
+	from cache.ListerWatcher
+	log  *slog.Logger
+
+	mu     sync.Mutex // a reflector may ask from two goroutines
+	open   bool       // the last list or watch was answered
+	failed string     // as it was said last; empty: it does not fail, or that was not said
+	at     time.Time  // when that was
+}
+
+// sayEvery bounds how often it is said that a watch fails, each time for another reason.
+const sayEvery = time.Minute
+
+// brokeOff says that what was answered has ended with an error. Where it was not answered that is said already.
+func (n *noted) brokeOff(ctx context.Context, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.open && err != nil {
+		n.say(ctx, err)
+	}
+}
+
+// note says that a list, or a watch, has failed, or that they come again.
+func (n *noted) note(ctx context.Context, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open = err == nil
+	n.say(ctx, err)
+}
+
+func (n *noted) say(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil, expired(err):
+	case err == nil:
+		if n.failed != "" {
+			n.failed = ""
+			n.log.Info("this node's pods are watched again")
+		}
+	case n.failed != err.Error() && time.Since(n.at) >= sayEvery:
+		n.failed, n.at = err.Error(), time.Now()
+		n.log.Warn("the watch of this node's pods broke off and begins anew: what is known of them stays", "error", err)
+	}
+}
+
+// expired tells that a watch has ended as watches do.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// ListWithContext lists them.
+func (n *noted) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	out, err := n.ListerWatcherWithContext.ListWithContext(ctx, o)
+	n.note(ctx, err)
+	return out, err
+}
+
+// List is for who has no context.
+func (n *noted) List(o metav1.ListOptions) (runtime.Object, error) {
+	return n.ListWithContext(context.Background(), o)
+}
+
+// WatchWithContext watches them.
+func (n *noted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	out, err := n.ListerWatcherWithContext.WatchWithContext(ctx, o)
+	n.note(ctx, err)
+	return out, err
+}
+
+// Watch is for who has no context.
+func (n *noted) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return n.WatchWithContext(context.Background(), o)
+}
+
+// IsWatchListSemanticsUnSupported tells whether all of them can come as a watch, as where they come from has it.
+func (n *noted) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(n.from)
+}
+
+// endingClock is one whose waits end with a context: a reflector's pause of up to half a minute knows none (client-go
+// tools/cache/reflector.go watchList, v0.37.2).
+type endingClock struct {
+	clock.RealClock
+	ctx context.Context
+}
+
+// After sends once a time has passed, or the context has ended.
+func (c endingClock) After(d time.Duration) <-chan time.Time {
+	out := make(chan time.Time, 1)
+	send := func() {
+		select {
+		case out <- time.Now():
+		default: // the other has
+		}
+	}
+	timer := time.AfterFunc(d, send)
+	context.AfterFunc(c.ctx, func() {
+		timer.Stop()
+		send()
+	})
+	return out
+}

@@ -550,7 +550,9 @@ func TestAPodThatEndsByItselfIsToldOfAtOnce(t *testing.T) {
 			p.Spec.RestartPolicy = policy
 			w.evicted(p)
 			time.Sleep(20*time.Minute + 321*time.Millisecond)
-			w.set(func() { w.fault = nil })
+			w.mu.Lock() // of which nobody hears
+			w.fault = nil
+			w.mu.Unlock()
 			back := time.Now()
 			for len(is(w, func() []string { return w.failed })) == 0 && time.Since(back) < time.Hour {
 				time.Sleep(100 * time.Millisecond)

@@ -97,8 +97,20 @@ func (n *Node) leak(t testing.TB, pod types.UID, rate string) {
 	script := fmt.Sprintf(`for f in $(find /sys/fs/cgroup -path '*pod%s*' -o -path '*pod%s*' | grep 'cgroup.procs$'); do
 		for p in $(cat $f); do [ -p /proc/$p/root/leak ] && echo %s > /proc/$p/root/leak && echo told; done
 	done; true`, pod, strings.ReplaceAll(string(pod), "-", "_"), rate)
-	if out, err := n.Shell(t.Context(), script); err != nil || !strings.Contains(out, "told") {
-		t.Fatalf("have pod %s leak: %q, %v", pod, out, err)
+	ctx, cancel := context.WithTimeout(t.Context(), workloadDeadline)
+	defer cancel()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for { // a program that runs may not have made its FIFO yet
+		out, err := n.Shell(ctx, script)
+		if err == nil && strings.Contains(out, "told") {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("have pod %s leak: %q, %v", pod, out, err)
+		}
 	}
 }
 

@@ -25,6 +25,9 @@ import (
 // trialsOfMoments is how many pods are evicted at each moment, where JETTISON_TRIALS does not say.
 const trialsOfMoments = 3
 
+// eventsOfMany is how long the events of as many evictions take as are made at once: a bridge sends one a second.
+const eventsOfMany = 4 * time.Minute
+
 // mostAtOnce are evicted at once.
 const mostAtOnce = 10
 
@@ -263,12 +266,15 @@ func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, f *fate) {
 		}
 	case text == "Running" && !m.never:
 		f.lived++
-		list, err := c.Client.CoreV1().Events("default").List(c.t.Context(), metav1.ListOptions{
-			FieldSelector: "source=jettison,reason=EvictionOutlived,involvedObject.uid=" + string(p.UID),
+		c.Eventually(eventsOfMany, fmt.Sprintf("%v: an event says that %s lives", m, p.Name), func(ctx context.Context) error {
+			list, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{
+				FieldSelector: "source=jettison,reason=EvictionOutlived,involvedObject.uid=" + string(p.UID),
+			})
+			if err == nil && len(list.Items) != 1 {
+				err = fmt.Errorf("%d do", len(list.Items))
+			}
+			return err
 		})
-		if err != nil || len(list.Items) != 1 {
-			c.t.Errorf("%v: %s lives, and %d events say so (%v)", m, p.Name, len(list.Items), err)
-		}
 	case (text == "Running, Failed" || text == "Running, Succeeded") && m.never:
 		f.ended++
 	case strings.HasPrefix(text, "Running, Failed Evicted, Failed") && strings.Count(text, "Running") == 1 && !notWell && is.Status.Reason == "":

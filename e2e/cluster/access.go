@@ -88,8 +88,8 @@ func (c *Cluster) As(user string, groups ...string) *rest.Config {
 // node.
 func (c *Cluster) Token(namespace, account string, bound *authv1.BoundObjectReference) string {
 	c.t.Helper()
-	hour := int64(3600)
-	request := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{ExpirationSeconds: &hour, BoundObjectRef: bound}}
+	day := int64(24 * 3600) // nobody renews it
+	request := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{ExpirationSeconds: &day, BoundObjectRef: bound}}
 	answer, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(c.t.Context(), account, request, metav1.CreateOptions{})
 	if err != nil {
 		c.t.Fatalf("token of service account %s/%s: %v", namespace, account, err)

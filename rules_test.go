@@ -177,8 +177,8 @@ func TestTheAgentStaysLean(t *testing.T) {
 	})
 }
 
-// The bridge talks to the API and to the agent's socket, and to nothing else of the node. A clientset of all groups of the API would be
-// most of its memory.
+// The bridge talks to the API and to the agent's socket, and to nothing else of the node. A clientset of all groups of the API would be most
+// of its memory.
 func TestTheBridgeStaysLean(t *testing.T) {
 	forbid(t, "cmd/jettison-bridge", linked(t, "cmd/jettison-bridge"), []string{
 		"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "k8s.io/kubernetes", "go.opentelemetry.io", "google.golang.org/grpc", "testing",

@@ -70,6 +70,7 @@ const lasted = 2 * time.Minute
 func (p *Pods) watch(ctx context.Context) {
 	from := &noted{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.From), from: p.o.From, log: p.o.Log}
 	silent := klog.New(logr.Discard().GetSink()) // what it says of a watch is said by noted
+	quiet := klog.NewContext(ctx, silent)
 	r := cache.NewReflectorWithOptions(from, &v1.Pod{}, p.store, cache.ReflectorOptions{
 		Name: "pods of this node", Clock: endingClock{ctx: ctx}, Logger: &silent,
 		// Up to twice the cap: who restarts a thousand of them at once has them come one by one, and none is late by a minute.
@@ -77,7 +78,7 @@ func (p *Pods) watch(ctx context.Context) {
 	})
 	for pause := time.Duration(0); ctx.Err() == nil; {
 		began := time.Now()
-		from.brokeOff(ctx, r.ListAndWatchWithContext(ctx))
+		from.brokeOff(ctx, r.ListAndWatchWithContext(quiet))
 		if time.Since(began) >= lasted {
 			pause = 0
 		}

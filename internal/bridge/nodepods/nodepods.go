@@ -69,7 +69,7 @@ const lasted = 2 * time.Minute
 // broke off ended, and begins anew where the server does not know that place any more.
 func (p *Pods) watch(ctx context.Context) {
 	from := &noted{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.From), from: p.o.From, log: p.o.Log}
-	silent := klog.New(logr.Discard().GetSink()) // what it says of a watch is said by noted
+	silent := logr.Discard() // what it says of a watch is said by noted
 	quiet := klog.NewContext(ctx, silent)
 	r := cache.NewReflectorWithOptions(from, &v1.Pod{}, p.store, cache.ReflectorOptions{
 		Name: "pods of this node", Clock: endingClock{ctx: ctx}, Logger: &silent,

@@ -177,10 +177,15 @@ func WithinSpared(t testing.TB, limit int, argument string) (out string, peak in
 	}
 }
 
-// endedByGo tells that a process ended for Go itself got no memory: it says so, or has none to say so, nor to handle the fault.
+// endedByGo tells that a process ended for Go itself got no memory: it says so, or a page that it has asked for was not there, or it had
+// none to say so.
 func endedByGo(out string, err error) bool {
-	return strings.Contains(out, "fatal error: runtime: out of memory") || strings.Contains(out, "\nSIGSEGV: segmentation violation\nPC=") ||
-		err.Error() == "signal: segmentation fault" || err.Error() == "signal: bus error"
+	for _, text := range []string{"fatal error: runtime: out of memory", "\nSIGSEGV: segmentation violation\nPC=", "\nfatal error: fault\n"} {
+		if strings.Contains(out, text) {
+			return true
+		}
+	}
+	return err.Error() == "signal: segmentation fault" || err.Error() == "signal: bus error"
 }
 
 // mostTries is how often a process is run again that Go has ended, as it does one of ten times.

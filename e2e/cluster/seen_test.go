@@ -109,6 +109,7 @@ func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
 	s.reacted = append(s.reacted, r.Killed.Time.Sub(r.Crossed.Time))
 	s.emptied = append(s.emptied, r.Emptied.Time.Sub(r.Killed.Time))
 	s.cleaned = append(s.cleaned, r.Cleaned.Time.Sub(r.Killed.Time))
+	c.t.Logf("%s: the API server %s; %s", name, state.name, s.last())
 	if err := c.Client.CoreV1().Pods("default").Delete(ctx, name, *metav1.NewDeleteOptions(0)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -119,6 +120,13 @@ func (c *Cluster) seeOne(n *Node, state apiState, name string, s *seen) {
 		}
 		return err
 	})
+}
+
+// last is what the last eviction took, in words.
+func (s *seen) last() string {
+	at := len(s.reacted) - 1
+	return fmt.Sprintf("reaction %v; from the kill: empty %v, sandbox ended %v, Failed in the API %v",
+		s.reacted[at], s.emptied[at], s.cleaned[at], s.failed[at])
 }
 
 // leaker makes a pod that leaks when it is told to.

@@ -100,19 +100,13 @@ type endingClock struct {
 	ctx context.Context
 }
 
-// After sends once a time has passed, or the context has ended.
+// After sends once a time has passed, or the context has ended. Nothing of it is left with the context then.
 func (c endingClock) After(d time.Duration) <-chan time.Time {
 	out := make(chan time.Time, 1)
-	send := func() {
-		select {
-		case out <- time.Now():
-		default: // the other has
-		}
-	}
-	timer := time.AfterFunc(d, send)
-	context.AfterFunc(c.ctx, func() {
-		timer.Stop()
-		send()
+	ctx, cancel := context.WithTimeout(c.ctx, d)
+	context.AfterFunc(ctx, func() {
+		cancel()
+		out <- time.Now()
 	})
 	return out
 }

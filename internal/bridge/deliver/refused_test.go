@@ -1,0 +1,152 @@
+package deliver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A request for one pod that fails again and again keeps no other pod waiting, and is done when it can be.
+func TestOnePodThatCannotBeWritten(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.fault = func(what string) error {
+				if what == "patch a" {
+					return status(http.StatusInternalServerError)
+				}
+				return nil
+			}
+		})
+		w.evicted(w.runs("a"))
+		w.evicted(w.runs("b"))
+		time.Sleep(time.Second)
+		if got := is(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("failed %v", got)
+		}
+		w.set(func() { w.fault = nil })
+		time.Sleep(lastPause)
+		if got := is(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b", "a"}) {
+			t.Errorf("failed %v", got)
+		}
+	})
+}
+
+// What the API fails at, or refuses, of one pod keeps no other waiting, and is not asked for all the time: whether it is the pod itself or its
+// event.
+func TestOnePodThatTheAPIFailsAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		what string
+		code int32
+	}{
+		"to get": {"get a", http.StatusInternalServerError}, "refuses to get": {"get a", http.StatusForbidden},
+		"to take its event": {"event a.", http.StatusInternalServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				n := 0
+				w.set(func() {
+					w.fault = func(what string) error {
+						if strings.HasPrefix(what, c.what) {
+							n++
+							return status(c.code)
+						}
+						return nil
+					}
+				})
+				a := w.runs("a")
+				if strings.HasPrefix(c.what, "get") {
+					w.set(func() { delete(w.pods, "a") }) // from the copy
+				}
+				w.evicted(a)
+				w.evicted(w.runs("b"))
+				time.Sleep(time.Second)
+				failed := is(w, func() []string { return slices.Clone(w.failed) })
+				_, told := is(w, func() map[string]*v1.Event { return w.events })["shop/b."+strings.ToLower(w.records[1].ID)]
+				if !slices.Contains(failed, "b") || !told {
+					t.Errorf("failed %v, events %v", failed, is(w, w.reasons))
+				}
+				time.Sleep(10 * time.Minute)
+				if n := is(w, func() int { return n }); n < 3 || n > 45 {
+					t.Errorf("it is asked %d times in ten minutes", n)
+				}
+				w.set(func() { w.fault = nil })
+			})
+		})
+	}
+}
+
+// A role that is missing is asked for once, and then later.
+func TestARoleThatIsMissing(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.fault = func(what string) error {
+				if strings.HasPrefix(what, "get ") {
+					return status(http.StatusForbidden)
+				}
+				return nil
+			}
+		})
+		w.evicted(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "gone", UID: "u"}})
+		time.Sleep(100 * time.Millisecond)
+		if n := is(w, func() int { return len(w.asked) }); n > 2 { // for the version, too
+			t.Errorf("asked %d times at once", n)
+		}
+		w.set(func() { w.fault = nil })
+	})
+}
+
+// What writes of one pod, or of its event, take longer than is waited for, and the API answers all else: nobody but that pod waits, nor is it
+// asked for all the time.
+func TestOnePodThatTakesTooLong(t *testing.T) {
+	for _, what := range []string{"patch a", "event a."} {
+		t.Run(what, func(t *testing.T) {
+			log := during(t, func(w *world) {
+				tries := 0
+				w.set(func() {
+					w.fault = func(asks string) error {
+						if !strings.HasPrefix(asks, what) {
+							return nil
+						}
+						w.set(func() { tries++ })
+						time.Sleep(10 * time.Second)
+						return fmt.Errorf("patch pods/status: %w", context.DeadlineExceeded) // as kube's
+					}
+				})
+				for _, name := range []string{"a", "b", "c"} {
+					w.evicted(w.runs(name))
+				}
+				time.Sleep(15 * time.Second)
+				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "b") || !slices.Contains(got, "c") {
+					t.Errorf("after a quarter of a minute %v are failed", got)
+				}
+				time.Sleep(time.Hour)
+				if got, want := is(w, func() int { return w.created }), 4; got < want {
+					t.Errorf("%d events, want those of the others", got)
+				}
+				if got := is(w, func() int { return tries }); got < 5 || got > 30 {
+					t.Errorf("it is asked for %d times in an hour", got)
+				}
+				w.evicted(w.runs("d"))
+				time.Sleep(30 * time.Second)
+				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "d") {
+					t.Errorf("%v are failed, want d too", got)
+				}
+				w.set(func() { w.fault = nil })
+				time.Sleep(6 * time.Minute)
+				if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Contains(got, "a") {
+					t.Errorf("%v are failed, want a too", got)
+				}
+			})
+			if !strings.Contains(log, "takes too long") {
+				t.Error(log)
+			}
+		})
+	}
+}

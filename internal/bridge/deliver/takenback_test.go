@@ -1,0 +1,125 @@
+package deliver
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/api"
+	"jettison/internal/bridge/verdict"
+)
+
+// A status that was taken back is mended when the API is back, however often that was tried in vain.
+func TestAStatusThatIsTakenBackWhileTheAPIIsAway(t *testing.T) {
+	during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		time.Sleep(30 * time.Second)
+		w.set(func() {
+			p := w.pods["a"].DeepCopy()
+			p.Status.Phase, p.Status.Reason = v1.PodRunning, ""
+			w.store(p)
+			w.fault = func(string) error { return errors.New("connection refused") }
+		})
+		time.Sleep(time.Hour)
+		w.set(func() { w.fault = nil })
+		time.Sleep(lastPause)
+		if p := is(w, func() *v1.Pod { return w.pods["a"] }); p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" {
+			t.Errorf("%s %s", p.Status.Phase, p.Status.Reason)
+		}
+	})
+}
+
+// Whoever takes a status back again and again means it: that is said once, and then it is left.
+func TestAStatusThatIsAlwaysTakenBack(t *testing.T) {
+	log := during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		for range 4 * mendings { // each time it is left to its kubelet for a minute
+			time.Sleep(20 * time.Second)
+			w.set(func() {
+				p := w.pods["a"].DeepCopy()
+				p.Status.Phase, p.Status.Reason = v1.PodRunning, ""
+				w.store(p)
+			})
+		}
+		time.Sleep(time.Minute)
+		if n := is(w, func() int { return w.patched }); n != 1+mendings {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+	if strings.Count(log, "again and again") != 1 {
+		t.Error(log)
+	}
+}
+
+// A kubelet that had done with a pod when it was failed is refused how that ended: after a minute it is let have its word, once, and nobody
+// writes against it.
+func TestAKubeletThatHadDoneWithThePod(t *testing.T) {
+	log := during(t, func(w *world) {
+		w.set(func() { w.mute = true })
+		r := w.evicted(w.runs("a"))
+		written := func() int { return is(w, func() int { return w.patched }) }
+		time.Sleep(verdict.TakenBackFor - time.Second)
+		if n := written(); n != 1 {
+			t.Errorf("it is written %d times within the minute", n)
+		}
+		time.Sleep(2 * time.Second)
+		if p := is(w, func() *v1.Pod { return w.pods["a"] }); written() != 2 || p.Annotations[api.AnnotationEvicted] != r.ID+"#1" || p.Status.Reason != "Evicted" {
+			t.Errorf("it is written %d times: %v, %+v", written(), p.Annotations, p.Status)
+		}
+		w.set(func() {
+			p := w.pods["a"].DeepCopy()
+			p.Status.Reason, p.Status.Message = "", ""
+			p.Status.ContainerStatuses[0].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137}}
+			w.store(p)
+		})
+		time.Sleep(5 * time.Minute)
+		if n := written(); n != 2 {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+	if strings.Count(log, "is let have its word") != 1 || strings.Contains(log, "mended") {
+		t.Error(log)
+	}
+}
+
+// A status that has stayed for a minute is looked at no longer.
+func TestAStatusThatStays(t *testing.T) {
+	during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		time.Sleep(HoldFor + time.Second)
+		w.set(func() {
+			p := w.pods["a"].DeepCopy()
+			p.Status.Phase, p.Status.Reason = v1.PodRunning, ""
+			w.store(p)
+		})
+		time.Sleep(time.Minute)
+		if n := is(w, func() int { return w.patched }); n != 1 {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+}
+
+// What is taken back and comes to be as it was has to stay so from then on.
+func TestAStatusThatComesAndGoes(t *testing.T) {
+	during(t, func(w *world) {
+		w.evicted(w.runs("a"))
+		as := func(phase v1.PodPhase, reason, message string) {
+			p := w.pods["a"].DeepCopy()
+			p.Status.Phase, p.Status.Reason, p.Status.Message = phase, reason, message
+			w.store(p)
+		}
+		time.Sleep(50 * time.Second)
+		w.set(func() { as(v1.PodRunning, "", "") })
+		time.Sleep(5 * time.Second)
+		w.set(func() { as(v1.PodFailed, "Evicted", message) })
+		time.Sleep(10 * time.Second)
+		w.set(func() { as(v1.PodFailed, "", "") })
+		time.Sleep(time.Second)
+		if n := is(w, func() int { return w.patched }); n != 2 {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+}

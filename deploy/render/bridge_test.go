@@ -79,6 +79,24 @@ func withBridge(t *testing.T) *bridged {
 	return bridgeOf(t, filepath.Join("..", "overlays", "bridge"))
 }
 
+// withComponent renders the overlay with a component of another's kustomization beside it.
+func withComponent(t *testing.T, component string) *bridged {
+	t.Helper()
+	fs, err := filesys.NewTmpConfirmedDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = filesys.MakeFsOnDisk().RemoveAll(fs.String()) })
+	copied(t, "..", fs.String())
+	own := filepath.Join(fs.String(), "own")
+	write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../overlays/bridge]
+components: [../components/`+component+`]
+`)
+	return bridgeOf(t, own)
+}
+
 // The bridge has a token, and no privilege but the socket's group; the agent has the group, and no token.
 func TestTheBridge(t *testing.T) {
 	r := withBridge(t)
@@ -208,19 +226,7 @@ func keepsEvicted(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, b *adm
 
 // The component for clusters without those policies has a bridge that tells events, and may do nothing else.
 func TestTheBridgeOfEventsAlone(t *testing.T) {
-	fs, err := filesys.NewTmpConfirmedDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = filesys.MakeFsOnDisk().RemoveAll(fs.String()) })
-	copied(t, "..", fs.String())
-	own := filepath.Join(fs.String(), "own")
-	write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources: [../overlays/bridge]
-components: [../components/bridge-events]
-`)
-	r := bridgeOf(t, own)
+	r := withComponent(t, "bridge-events")
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},
@@ -235,19 +241,7 @@ components: [../components/bridge-events]
 
 // The component for SELinux changes the bridge's type, and nothing else.
 func TestTheBridgeWhereSELinuxEnforces(t *testing.T) {
-	fs, err := filesys.NewTmpConfirmedDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = filesys.MakeFsOnDisk().RemoveAll(fs.String()) })
-	copied(t, "..", fs.String())
-	own := filepath.Join(fs.String(), "own")
-	write(t, filepath.Join(own, "kustomization.yaml"), `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources: [../overlays/bridge]
-components: [../components/bridge-selinux]
-`)
-	r, plain := bridgeOf(t, own), withBridge(t)
+	r, plain := withComponent(t, "bridge-selinux"), withBridge(t)
 	o := r.bridge.Spec.Template.Spec.SecurityContext.SELinuxOptions
 	if o == nil || o.Type != "spc_t" {
 		t.Errorf("%+v", o)

@@ -257,14 +257,7 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			p := runningPod(t, c, one.name, "n1", nil)
-			c.Eventually(startDeadline, "the bridge knows the pod", func(context.Context) error {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				if a.pods[string(p.UID)] == nil {
-					return fmt.Errorf("the agent has not been told")
-				}
-				return nil
-			})
+			c.Eventually(startDeadline, "the bridge knows the pod", a.knowsOf(p))
 			held := answer{arrived: make(chan struct{}), release: make(chan struct{})}
 			b.next(patchesOf+p.Name, held)
 			r := a.tell(p)
@@ -366,14 +359,7 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 				})
 			}
 			p := runningPod(t, c, one.name, "n1", nil)
-			c.Eventually(startDeadline, "the bridge knows the pod", func(context.Context) error {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				if a.pods[string(p.UID)] == nil {
-					return fmt.Errorf("the agent has not been told")
-				}
-				return nil
-			})
+			c.Eventually(startDeadline, "the bridge knows the pod", a.knowsOf(p))
 			r := a.tell(p)
 			c.Eventually(startDeadline, one.name+" is told", evicted(c, r))
 			// Once more where the pod changed after the bridge had heard of it, which the API server refuses.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -90,6 +91,18 @@ func (a *spokenFor) knows(pods int) func(context.Context) error {
 		defer a.mu.Unlock()
 		if len(a.pods) != pods {
 			return fmt.Errorf("it knows %d", len(a.pods))
+		}
+		return nil
+	}
+}
+
+// knowsOf tells whether it was told of a pod.
+func (a *spokenFor) knowsOf(p *v1.Pod) func(context.Context) error {
+	return func(context.Context) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.pods[string(p.UID)] == nil {
+			return errors.New("the agent has not been told")
 		}
 		return nil
 	}

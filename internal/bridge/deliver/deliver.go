@@ -52,6 +52,8 @@ type Deliverer struct {
 	o       Options
 	changed chan struct{} // one slot: the copy of the pods is another
 	in      chan *api.RecordsLine
+	late    chan func(ctx context.Context) // what to do about answers that were not waited for
+	beside  sync.WaitGroup                 // who waits for them, and who follows the records
 
 	status  bool // the pods' status is written, too
 	decided bool // whether it is, is known
@@ -61,16 +63,22 @@ type Deliverer struct {
 	losses  retry       // of these
 	gap     string      // name of the newest of these, sent or not
 	pace    pacer
+	sending bool      // an event is on its way
+	writing int       // statuses that are on their way and not waited for
 	away    time.Time // nothing is asked before then
 	asked   bool      // for the API has asked for that time
 	failed  time.Time // when it was last asked in vain
+	hurried int       // how often it was asked before its time since it is away
 	pause   time.Duration
 	said    bool // that the API is away
 }
 
 // New makes a Deliverer.
 func New(o Options) *Deliverer {
-	return &Deliverer{o: o, changed: make(chan struct{}, 1), in: make(chan *api.RecordsLine), pace: pacer{left: eventBurst}}
+	return &Deliverer{
+		o: o, changed: make(chan struct{}, 1), in: make(chan *api.RecordsLine, 64), late: make(chan func(context.Context)),
+		pace: pacer{left: eventBurst},
+	}
 }
 
 // Changed tells that the copy of the pods is another. It may be called by anybody, and returns at once.
@@ -83,10 +91,9 @@ func (d *Deliverer) Changed() {
 
 // Run delivers until its context ends.
 func (d *Deliverer) Run(ctx context.Context) {
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	defer d.beside.Wait()
 	f := follower{records: d.o.Records, out: d.in, again: d.o.Pods.Again, log: d.o.Log, running: map[string]bool{}}
-	beside.Go(func() { f.run(ctx) })
+	d.beside.Go(func() { f.run(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -95,9 +102,14 @@ func (d *Deliverer) Run(ctx context.Context) {
 			return
 		case l := <-d.in:
 			d.take(l)
+		case do := <-d.late:
+			do(ctx)
 		case <-d.changed:
 			d.isBack()
 		case <-timer.C:
+		}
+		for range len(d.in) { // what has come meanwhile: a pass may take seconds
+			d.take(<-d.in)
 		}
 		timer.Reset(d.pass(ctx))
 	}
@@ -139,10 +151,12 @@ func (d *Deliverer) takeGap(g *api.RecordsGap) {
 	}
 }
 
-// isBack takes that the watch has something to say, so the API is there: it is asked at once, but not more often than it would be first.
+// isBack takes that the watch has something to say, so the API is there: it is asked at once, but not more often than it would be first, and
+// less and less often where it takes nothing all the same.
 func (d *Deliverer) isBack() {
-	if soon := d.failed.Add(firstPause); d.away.After(soon) && !d.asked {
+	if soon := d.failed.Add(min(firstPause<<min(d.hurried, 10), lastPause)); d.away.After(soon) && !d.asked {
 		d.away = soon
+		d.hurried++
 	}
 }
 
@@ -157,7 +171,7 @@ func (d *Deliverer) races() bool {
 // idle is how long the loop waits where nothing is due.
 const idle = time.Minute
 
-// pass does all that is due, in the order of the records: first what pods' owners wait for, then events. It returns when the next is due.
+// pass does all that is due, in the order of the records: first what pods' owners wait for, then the next event. It returns when the next is due.
 func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	now := time.Now()
 	if wait := d.away.Sub(now); wait > 0 {
@@ -167,16 +181,12 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	if err == nil {
 		err = d.statuses(ctx)
 	}
-	if err == nil {
-		err = d.events(ctx)
-	}
-	if err == nil {
-		err = d.slow(ctx)
-	}
 	if ctx.Err() != nil {
 		return idle
 	}
-	d.heard(err)
+	if d.heard(err); err == nil {
+		d.events(ctx)
+	}
 	d.forget()
 	return d.next(time.Now())
 }
@@ -197,7 +207,7 @@ func (d *Deliverer) decide(ctx context.Context) error {
 // heard takes how a pass ended. An API that is away is asked again after a pause that doubles.
 func (d *Deliverer) heard(err error) {
 	if err == nil {
-		if d.pause, d.away = 0, (time.Time{}); d.said {
+		if d.pause, d.away, d.hurried = 0, (time.Time{}), 0; d.said {
 			d.said = false
 			d.o.Log.Info("the API takes what it is told again", "evictions", len(d.entries))
 		}
@@ -220,7 +230,7 @@ func (d *Deliverer) heard(err error) {
 // forget drops what is over.
 func (d *Deliverer) forget() {
 	d.entries = slices.DeleteFunc(d.entries, func(e *entry) bool {
-		done := e.status && e.final() && d.unsent(e) == nil
+		done := e.status && e.final() && !e.busy && d.unsent(e) == nil
 		if done {
 			d.over = append(d.over, e.record.ID)
 		}

@@ -5,5 +5,6 @@
 //	follow.go   the records, as the agent tells them
 //	entry.go    one record, and how far it has come
 //	status.go   what of an entry is written to its pod's status
+//	beside.go   writes that are not waited for
 //	events.go   the events of an entry
 package deliver

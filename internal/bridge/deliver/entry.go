@@ -39,7 +39,8 @@ type entry struct {
 	sent    map[string]bool // events that the API has, by name
 	patches retry
 	events  retry
-	slow    bool      // a write of its pod was not answered in time, and others are
+	busy    bool      // a write of its pod is on its way, and not waited for
+	slow    bool      // so was the last one
 	wrote   time.Time // when the pod was last made Failed; zero: not by this process
 	held    time.Time // since when the pod has been as it should be; zero: it is not
 	mends   int       // of its phase

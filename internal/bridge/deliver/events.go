@@ -40,39 +40,50 @@ func (p *pacer) may(now time.Time) bool {
 // waits tells that somebody waits for a place.
 func (p *pacer) waits() bool { return !p.next.IsZero() }
 
-// events sends those that are due. An error: the API is away.
-func (d *Deliverer) events(ctx context.Context) error {
+// events sends the next one that is due, if none is on its way. Nobody waits for it: statuses come first however long events take.
+func (d *Deliverer) events(ctx context.Context) {
 	d.pace.next = time.Time{}
-	if !d.decided {
-		return nil
+	now := time.Now()
+	if !d.decided || d.sending {
+		return
 	}
-	d.lost = slices.DeleteFunc(d.lost, func(e *v1.Event) bool { return time.Since(e.LastTimestamp.Time) > verdict.EventsFor })
-	for len(d.lost) > 0 && !d.losses.waits(time.Now()) {
-		sent, err := d.send(ctx, d.lost[0], &d.losses)
-		if err != nil || d.pace.waits() {
-			return err
-		}
-		if sent {
-			d.lost = d.lost[1:]
-		}
+	d.lost = slices.DeleteFunc(d.lost, func(e *v1.Event) bool { return now.Sub(e.LastTimestamp.Time) > verdict.EventsFor })
+	event, again, sent := d.nextEvent(now)
+	if event == nil || !d.pace.may(now) {
+		return
+	}
+	limits := ctx
+	if again.pause > 0 { // it was not answered before, it may be
+		limits = kube.Patiently(ctx)
+	}
+	d.sending = true
+	d.beside.Go(func() {
+		err := d.o.API.CreateEvent(limits, event)
+		d.inLoop(ctx, func(context.Context) {
+			if d.sending = false; d.came(event, again, err) {
+				sent()
+			}
+		})
+	})
+}
+
+// nextEvent is the next one that is due, when it is tried again, and what is to be done when the API has it; nil: there is none.
+func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, again *retry, sent func()) {
+	if len(d.lost) > 0 && !d.losses.waits(now) {
+		event = d.lost[0]
+		return event, &d.losses, func() { d.lost = slices.DeleteFunc(d.lost, func(o *v1.Event) bool { return o == event }) }
 	}
 	for _, e := range d.entries {
 		// What is said depends on what became of the pod. And an event names the record: an author who read that before his pod is failed could
 		// write it to the pod himself, as if it had been.
-		if !e.status && e.told.Act == verdict.Wait && d.status {
+		if e.busy || !e.status && e.told.Act == verdict.Wait && d.status || e.events.waits(now) {
 			continue
 		}
-		for event := d.unsent(e); event != nil && !e.events.waits(time.Now()); event = d.unsent(e) {
-			sent, err := d.send(ctx, event, &e.events)
-			if err != nil || d.pace.waits() {
-				return err
-			}
-			if sent {
-				e.sent[event.Name] = true
-			}
+		if event = d.unsent(e); event != nil {
+			return event, &e.events, func() { e.sent[event.Name] = true }
 		}
 	}
-	return nil
+	return nil, nil, nil
 }
 
 // unsent is the next event of an entry that the API does not have; nil: there is none.
@@ -85,28 +96,27 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 	return nil
 }
 
-// send sends one event. !sent: its time has not come, or it is refused and sent again. One whose namespace goes is given up.
-func (d *Deliverer) send(ctx context.Context, event *v1.Event, again *retry) (sent bool, err error) {
-	if !d.pace.may(time.Now()) {
-		return false, nil
-	}
-	switch err := d.o.API.CreateEvent(ctx, event); kube.Means(err) {
+// came takes the answer to an event. !sent: it is sent again. One whose namespace goes is given up.
+func (d *Deliverer) came(event *v1.Event, again *retry, err error) (sent bool) {
+	name := event.Namespace + "/" + event.Name
+	switch kube.Means(err) {
 	case kube.None:
 		*again = retry{}
 	case kube.NotFound:
-		d.o.Log.Info("an event is given up: its namespace goes", "event", event.Namespace+"/"+event.Name, "error", err)
-	case kube.Refused, kube.Changed, kube.Failing: // this one alone, it may be: others, and statuses, do not wait for it
+		d.o.Log.Info("an event is given up: its namespace goes", "event", name, "error", err)
+	case kube.Refused, kube.Changed, kube.Failing: // this one alone, it may be: others do not wait for it
 		asked, _ := kube.AskAgain(err)
 		again.failed(time.Now(), refusedPause, asked)
-		d.o.Log.Warn("the API refuses an event: it is sent again", "event", event.Namespace+"/"+event.Name, "error", err)
-		return false, nil
+		d.o.Log.Warn("the API refuses an event: it is sent again", "event", name, "error", err)
+		return false
 	default:
-		if !d.alone(ctx, err, event.Namespace, event.InvolvedObject.Name) {
-			return false, err
+		if !kube.Unanswered(err) {
+			d.heard(err)
+			return false
 		}
-		again.failed(time.Now(), refusedPause, 0)
-		d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", event.Namespace+"/"+event.Name, "error", err)
-		return false, nil
+		again.failed(time.Now(), refusedPause, 0) // all may be as this one, but it is asked for one at a time
+		d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name, "error", err)
+		return false
 	}
-	return true, nil
+	return true
 }

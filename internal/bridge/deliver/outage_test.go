@@ -166,3 +166,22 @@ func TestAWatchThatIsBackFirst(t *testing.T) {
 		}
 	})
 }
+
+// A watch that speaks all the time while writes are refused time, as by a token that was taken away, or a server that sheds load: it is asked
+// no more often for that.
+func TestAWatchThatSpeaksWhileNothingIsTaken(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.fault = func(string) error { return status(http.StatusServiceUnavailable) } })
+		w.evicted(w.runs("a"))
+		time.Sleep(10 * time.Minute)
+		w.set(func() { w.asked = nil })
+		for range 6000 {
+			time.Sleep(100 * time.Millisecond)
+			w.changed()
+		}
+		if asked := is(w, func() int { return len(w.asked) }); asked > 45 {
+			t.Errorf("it is asked %d times in ten minutes", asked)
+		}
+		w.set(func() { w.fault = nil })
+	})
+}

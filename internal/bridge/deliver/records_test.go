@@ -148,6 +148,23 @@ func TestNothingNamesARecordBeforeItsPodIsFailed(t *testing.T) {
 		if got := is(w, w.reasons); len(got) != 2 || len(w.failed) != 1 {
 			t.Errorf("events %v, failed %v", got, w.failed)
 		}
+		w.set(func() { // the write takes its time
+			w.takes = func(what string) time.Duration {
+				if what == "patch b" {
+					return 20 * time.Second
+				}
+				return 0
+			}
+		})
+		w.evicted(w.runs("b"))
+		time.Sleep(15 * time.Second)
+		if got := is(w, w.reasons); len(got) != 2 {
+			t.Errorf("events while it is failed %v", got)
+		}
+		time.Sleep(10 * time.Second)
+		if got := is(w, w.reasons); len(got) != 4 || len(w.failed) != 2 {
+			t.Errorf("events %v, failed %v", got, w.failed)
+		}
 	})
 }
 

@@ -115,7 +115,7 @@ func TestOnePodThatTakesTooLong(t *testing.T) {
 							return nil
 						}
 						w.set(func() { tries++ })
-						time.Sleep(10 * time.Second)
+						time.Sleep(40 * time.Second)
 						return fmt.Errorf("patch pods/status: %w", context.DeadlineExceeded) // as kube's
 					}
 				})
@@ -147,6 +147,113 @@ func TestOnePodThatTakesTooLong(t *testing.T) {
 			if !strings.Contains(log, "takes too long") {
 				t.Error(log)
 			}
+		})
+	}
+}
+
+// failedIn is how long it takes until a pod that is evicted now is Failed.
+func (w *world) failedIn(t *testing.T, name string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	w.evicted(w.runs(name))
+	for !slices.Contains(is(w, func() []string { return slices.Clone(w.failed) }), name) {
+		if time.Sleep(10 * time.Millisecond); time.Since(began) > time.Hour {
+			t.Fatalf("%s is not failed", name)
+		}
+	}
+	return time.Since(began)
+}
+
+// Events are not answered, as where those that keep them are away or a webhook hangs: no status waits for that, and when they are taken each
+// is there.
+func TestEventsThatAreNotAnswered(t *testing.T) {
+	for name, took := range map[string]time.Duration{"ever": time.Hour, "for as long as a webhook may take": 30 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				w.set(func() {
+					w.takes = func(what string) time.Duration {
+						if strings.HasPrefix(what, "event ") {
+							return took
+						}
+						return 0
+					}
+				})
+				for i := range 25 {
+					w.evicted(w.runs(fmt.Sprint("p", i)))
+				}
+				for i := range 10 {
+					time.Sleep(97 * time.Second)
+					if waited := w.failedIn(t, fmt.Sprint("job", i)); waited > time.Second {
+						t.Errorf("a pod is failed after %v", waited)
+					}
+				}
+				if asked := is(w, func() int { return len(w.asked) }); asked > 150 {
+					t.Errorf("%d requests in a quarter of an hour", asked)
+				}
+				if sent := is(w, func() int { return len(w.events) }); (sent >= 10) != (took <= 40*time.Second) {
+					t.Errorf("%d events by then", sent)
+				}
+				w.set(func() { w.takes = nil })
+				time.Sleep(15 * time.Minute)
+				if is, want := is(w, func() int { return len(w.events) }), 2*35; is != want {
+					t.Errorf("%d events, want %d", is, want)
+				}
+			})
+		})
+	}
+}
+
+// Writes of many pods take as long as a webhook may, which lets them, or fails then: pods of other namespaces wait a second at most for each
+// that is new, and all are failed in the end.
+func TestManyPodsThatTakeLong(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fails bool
+		pods  int
+	}{{"some", false, 10}, {"some that fail", true, 10}, {"more than may be on their way", true, 100}} {
+		t.Run(c.name, func(t *testing.T) {
+			during(t, func(w *world) {
+				slow := func(what string) bool { return strings.HasPrefix(what, "patch slow") }
+				w.set(func() {
+					w.takes = func(what string) time.Duration {
+						if slow(what) {
+							return 30 * time.Second
+						}
+						return 0
+					}
+					w.fault = func(what string) error {
+						if c.fails && slow(what) {
+							return status(http.StatusInternalServerError)
+						}
+						return nil
+					}
+				})
+				for i := range c.pods {
+					w.evicted(w.runs(fmt.Sprint("slow", i)))
+				}
+				if waited := w.failedIn(t, "first"); waited > time.Duration(c.pods)*turn {
+					t.Errorf("the first of another namespace is failed after %v", waited)
+				}
+				for i := range 10 {
+					time.Sleep(31 * time.Second)
+					if waited := w.failedIn(t, fmt.Sprint("job", i)); waited > time.Second {
+						t.Errorf("one of another namespace is failed after %v", waited)
+					}
+				}
+				w.set(func() { w.asked = nil })
+				time.Sleep(time.Hour)
+				if asked := is(w, func() int { return len(w.asked) }); asked > 25*c.pods+100 {
+					t.Errorf("%d requests in an hour", asked)
+				}
+				w.set(func() { w.takes, w.fault = nil, nil })
+				time.Sleep(6 * time.Minute)
+				if most := is(w, func() int { return w.most }); most > 36 {
+					t.Errorf("%d requests at once", most)
+				}
+				if is := is(w, func() int { return len(w.failed) }); is != c.pods+11 {
+					t.Errorf("%d of %d are failed", is, c.pods+11)
+				}
+			})
 		})
 	}
 }

@@ -17,47 +17,14 @@ func (d *Deliverer) statuses(ctx context.Context) error {
 		return nil
 	}
 	for _, e := range d.entries {
-		if !e.slow {
-			if err := d.due(ctx, e, synced); err != nil {
-				return err
-			}
+		if e.busy || e.status && e.final() || e.patches.waits(time.Now()) || e.slow && d.writing >= maxWriting {
+			continue
+		}
+		if err := d.settle(ctx, e, synced); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// slow does it of those whose last write was not answered though the API is there, when all others have had their turn.
-func (d *Deliverer) slow(ctx context.Context) error {
-	synced, ok := d.o.Pods.Synced()
-	if !ok {
-		return nil
-	}
-	for _, e := range d.entries {
-		if e.slow {
-			if err := d.due(kube.Patiently(ctx), e, synced); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// due does what is due for one entry.
-func (d *Deliverer) due(ctx context.Context, e *entry, synced time.Time) error {
-	if e.status && e.final() || e.patches.waits(time.Now()) {
-		return nil
-	}
-	return d.settle(ctx, e, synced)
-}
-
-// alone tells that an error is of one write alone, which something holds up that has to do with its object: a webhook, or that the object
-// is such that a write of it takes the API server long. A read is answered meanwhile.
-func (d *Deliverer) alone(ctx context.Context, err error, namespace, name string) bool {
-	if !kube.Unanswered(err) || ctx.Err() != nil {
-		return false
-	}
-	_, err = d.o.API.Pod(ctx, namespace, name)
-	return kube.Means(err) != kube.Away
 }
 
 // rounds bounds how often one entry is judged anew within a pass.
@@ -148,7 +115,18 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 			return false, nil
 		}
 	}
-	is, err := d.o.API.PatchPodStatus(ctx, r.Pod.Namespace, r.Pod.Name, verdict.Patch(now, v.Act, r, pod))
+	body := verdict.Patch(now, v.Act, r, pod)
+	is, err := d.patch(ctx, e, body, func(ctx context.Context, is *v1.Pod, err error) (bool, error) {
+		return d.answered(ctx, e, v, mended, is, err)
+	})
+	if e.busy {
+		return false, nil
+	}
+	return d.answered(ctx, e, v, mended, is, err)
+}
+
+// answered takes the answer to a write. again: there may be another thing to do.
+func (d *Deliverer) answered(ctx context.Context, e *entry, v verdict.Verdict, mended *int, is *v1.Pod, err error) (again bool, _ error) {
 	switch kube.Means(err) {
 	case kube.None:
 		e.last = is
@@ -170,11 +148,9 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 		d.failing(e, v.Act.String(), err)
 		return false, nil
 	}
-	if d.alone(ctx, err, r.Pod.Namespace, r.Pod.Name) {
-		e.slow = true
+	if e.slow && kube.Unanswered(err) {
 		e.patches.failed(time.Now(), refusedPause, 0)
-		d.o.Log.Warn("the API takes too long for a pod's status: it is told again, after the others", append(d.fields(e), "what", v.Act.String(),
-			"error", err)...)
+		d.o.Log.Warn("the API takes too long for a pod's status: it is told again", append(d.fields(e), "what", v.Act.String(), "error", err)...)
 		return false, nil
 	}
 	return false, err
@@ -218,7 +194,11 @@ func (d *Deliverer) refused(e *entry, what string, err error) {
 // failing has an entry wait for an API that fails at its pod: it may be at this one alone, so others are not kept waiting.
 func (d *Deliverer) failing(e *entry, what string, err error) {
 	asked, _ := kube.AskAgain(err)
-	e.patches.failed(time.Now(), lastPause, asked)
+	longest := lastPause
+	if e.slow { // it takes a place among those that are not waited for
+		longest = refusedPause
+	}
+	e.patches.failed(time.Now(), longest, asked)
 	d.o.Log.Warn("the API fails to take a pod's status: it is told again", append(d.fields(e), "what", what, "error", err)...)
 }
 

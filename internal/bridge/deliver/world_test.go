@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/api"
+	"jettison/internal/bridge/kube"
 )
 
 // world is an agent, and an API whose watch is never behind, in virtual time.
@@ -45,7 +46,10 @@ type world struct {
 	alone   bool // there are events alone
 	mute    bool // the kubelet does not tell how containers ended
 	asked   []time.Time
-	fault   func(what string) error // nil: none
+	fault   func(what string) error         // nil: none
+	takes   func(what string) time.Duration // nil: no time
+	under   int                             // requests that are under way
+	most    int                             // that were at once
 	changed func()
 }
 
@@ -57,7 +61,7 @@ func during(t *testing.T, do func(w *world)) (log string) {
 		w := &world{news: make(chan struct{}), pods: map[string]*v1.Pod{}, events: map[string]*v1.Event{}}
 		d := New(Options{
 			Node: "n1", Records: w, Pods: copies{w}, API: w, Log: slog.New(slog.NewTextHandler(&text, nil)),
-			Status: func(context.Context) (bool, error) { return !w.alone, w.ask("version") },
+			Status: func(context.Context) (bool, error) { return !w.alone, w.ask(t.Context(), "version") },
 		})
 		w.changed = d.Changed
 		ctx, cancel := context.WithCancel(t.Context())
@@ -180,27 +184,51 @@ func (w *world) FollowRecords(ctx context.Context, o api.RecordsOptions, each fu
 	}
 }
 
-// ask counts a request to the API.
-func (w *world) ask(what string) error {
+// limit is how long kube.Client waits for an answer.
+func limit(ctx context.Context) time.Duration {
+	if kube.Patient(ctx) {
+		return 40 * time.Second
+	}
+	return 10 * time.Second
+}
+
+// ask counts a request to the API, which may take its time.
+func (w *world) ask(ctx context.Context, what string) error {
 	w.mu.Lock()
-	fault := w.fault
+	fault, takes := w.fault, w.takes
 	w.asked = append(w.asked, time.Now())
+	w.under++
+	w.most = max(w.most, w.under)
 	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		w.under--
+		w.mu.Unlock()
+	}()
+	if takes != nil {
+		took, limit := takes(what), limit(ctx)
+		if sleep(ctx, min(took, limit)); ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if took > limit {
+			return context.DeadlineExceeded
+		}
+	}
 	if fault == nil {
 		return nil
 	}
 	return fault(what)
 }
 
-func (w *world) Pod(_ context.Context, namespace, name string) (*v1.Pod, error) {
-	if err := w.ask("get " + name); err != nil {
+func (w *world) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	if err := w.ask(ctx, "get "+name); err != nil {
 		return nil, err
 	}
 	return copies{w}.Pod(namespace, name), nil
 }
 
-func (w *world) PatchPodStatus(_ context.Context, _, name string, body []byte) (*v1.Pod, error) {
-	if err := w.ask("patch " + name); err != nil {
+func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte) (*v1.Pod, error) {
+	if err := w.ask(ctx, "patch "+name); err != nil {
 		return nil, err
 	}
 	var p v1.Pod
@@ -238,8 +266,8 @@ func (w *world) PatchPodStatus(_ context.Context, _, name string, body []byte) (
 }
 
 // CreateEvent keeps an event; a second one of a name is none, as with kube's.
-func (w *world) CreateEvent(_ context.Context, e *v1.Event) error {
-	if err := w.ask("event " + e.Name); err != nil {
+func (w *world) CreateEvent(ctx context.Context, e *v1.Event) error {
+	if err := w.ask(ctx, "event "+e.Name); err != nil {
 		return err
 	}
 	w.mu.Lock()

@@ -41,6 +41,9 @@ type patiently struct{}
 // Patiently has requests be waited for as long as webhooks may take.
 func Patiently(ctx context.Context) context.Context { return context.WithValue(ctx, patiently{}, true) }
 
+// Patient tells that requests are.
+func Patient(ctx context.Context) bool { return ctx.Value(patiently{}) != nil }
+
 // requestLimit is for one request, its answer included, where the configuration names no other timeout. A watch has none.
 const requestLimit = 10 * time.Second
 
@@ -147,7 +150,7 @@ func (c *Client) do(ctx context.Context, what string, request *rest.Request, int
 		return fmt.Errorf("%s: %w: %w", what, errNoName, err)
 	}
 	limit := c.limit
-	if ctx.Value(patiently{}) != nil {
+	if Patient(ctx) {
 		limit = max(limit, patientLimit)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

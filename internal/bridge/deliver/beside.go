@@ -1,0 +1,106 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/internal/bridge/kube"
+)
+
+// Writes of one pod may take long while all others are taken: a webhook holds them up, or the object is such that it takes the API server
+// long. They are not waited for then.
+const (
+	// turn is how long a write is waited for before it is asked whether others would be taken.
+	turn = time.Second
+	// maxWriting bounds how many are on their way that nobody waits for.
+	maxWriting = 32
+)
+
+// answer is what came of a write.
+type answer struct {
+	pod *v1.Pod
+	err error
+}
+
+// patch writes a pod's status, and waits for the answer as long as nothing else could be done. Where it does not wait the entry is busy until
+// later has had the answer, in the loop.
+func (d *Deliverer) patch(
+	ctx context.Context, e *entry, body []byte, later func(context.Context, *v1.Pod, error) (again bool, err error),
+) (*v1.Pod, error) {
+	r := e.record
+	request, cancel := context.WithCancel(kube.Patiently(ctx))
+	came := make(chan answer, 1)
+	d.beside.Go(func() {
+		pod, err := d.o.API.PatchPodStatus(request, r.Pod.Namespace, r.Pod.Name, body)
+		came <- answer{pod, err}
+	})
+	if !e.slow {
+		if a, ok := within(ctx, came, turn); ok {
+			cancel()
+			return a.pod, a.err
+		}
+		away := d.reads(ctx, e)
+		if away != nil || d.writing >= maxWriting {
+			cancel()
+			a := <-came
+			switch {
+			case !errors.Is(a.err, context.Canceled): // it came all the same
+			case away != nil:
+				a.err = away
+			default:
+				e.slow = true
+				a.err = fmt.Errorf("patch pods/status: %d others are waited for: %w", d.writing, context.DeadlineExceeded)
+			}
+			return a.pod, a.err
+		}
+	}
+	e.busy, e.slow = true, true
+	d.writing++
+	d.beside.Go(func() {
+		defer cancel()
+		a := <-came
+		d.inLoop(ctx, func(ctx context.Context) {
+			e.busy = false
+			d.writing--
+			if _, err := later(ctx, a.pod, a.err); err != nil && ctx.Err() == nil {
+				d.heard(err)
+			}
+		})
+	})
+	return nil, nil
+}
+
+// reads asks for the pod whose write takes long. An error: nobody answers, so this is no matter of the one write.
+func (d *Deliverer) reads(ctx context.Context, e *entry) error {
+	_, err := d.o.API.Pod(ctx, e.record.Pod.Namespace, e.record.Pod.Name)
+	if kube.Means(err) == kube.Away {
+		return err
+	}
+	return nil
+}
+
+// inLoop has something done by the loop. It is for who waits beside it.
+func (d *Deliverer) inLoop(ctx context.Context, do func(context.Context)) {
+	select {
+	case <-ctx.Done():
+	case d.late <- do:
+	}
+}
+
+// within waits for an answer. !ok: it has not come in time.
+func within(ctx context.Context, came <-chan answer, limit time.Duration) (a answer, ok bool) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case a = <-came:
+		return a, true
+	case <-timer.C:
+		return answer{}, false
+	case <-ctx.Done():
+		return answer{err: ctx.Err()}, true
+	}
+}

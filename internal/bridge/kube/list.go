@@ -3,18 +3,26 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
+// listLimit is for one list, its answer included, whoever stands before the API server and keeps the connection open: a slow line may take
+// minutes for some MiB.
+const listLimit = 5 * time.Minute
+
 // listPods makes one list of pods and cuts each as it comes. A server that cannot send a list as a watch has no bound for its answer where
 // it answers from memory, and authors make pods as large as they like: what is kept of all would fit, and all do not. As JSON a list can be
 // read pod by pod.
 func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
+	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
 	body, err := request.SetHeader("Accept", "application/json").MaxRetries(0).Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
@@ -27,7 +35,8 @@ func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.
 	return list, nil
 }
 
-// readPods reads a PodList as JSON.
+// readPods reads a PodList as JSON, and nothing else: what stands before an API server may answer with whatever it likes, and a list of no pods
+// has the agent believe that all are gone.
 func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 	d := json.NewDecoder(from)
 	if err := begin(d, '{'); err != nil {
@@ -43,10 +52,11 @@ func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 		case "metadata":
 			err = d.Decode(&out.ListMeta)
 		case "kind":
-			if err = d.Decode(&out.Kind); err == nil && out.Kind != "PodList" {
-				err = fmt.Errorf("it is a %.64q, want a PodList", out.Kind)
-			}
+			err = d.Decode(&out.Kind)
+		case "apiVersion":
+			err = d.Decode(&out.APIVersion)
 		case "items":
+			out.Items = nil
 			err = readItems(d, func(p *v1.Pod) { out.Items = append(out.Items, *cut(p)) })
 		default:
 			var other json.RawMessage
@@ -58,6 +68,12 @@ func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 	}
 	if _, err := d.Token(); err != nil { // the end, without which it was cut short
 		return nil, err
+	}
+	if is := out.GroupVersionKind(); is != v1.SchemeGroupVersion.WithKind("PodList") {
+		return nil, fmt.Errorf("it is a %.64q of %.64q, want a PodList of v1", out.Kind, out.APIVersion)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the list")
 	}
 	out.TypeMeta = metav1.TypeMeta{}
 	return &out, nil

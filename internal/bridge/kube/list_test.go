@@ -33,15 +33,26 @@ func TestAListIsCutPodByPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := func() func(*v1.Pod) *v1.Pod {
-		return func(p *v1.Pod) *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "cut " + p.Name}} }
+		n := 0
+		return func(p *v1.Pod) *v1.Pod {
+			n++
+			return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cut ", n, " ", p.Name)}}
+		}
 	}
-	is, err := cache.ToListerWatcherWithContext(c.PodsOf("n1", cut)).ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	pods := cache.ToListerWatcherWithContext(c.PodsOf("n1", cut))
+	is, err := pods.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	list := is.(*v1.PodList)
-	if len(list.Items) != 3 || list.Items[2].Name != "cut 2" || list.Items[2].Spec.NodeName != "" || list.ResourceVersion != "7" || list.Continue != "c" {
+	if len(list.Items) != 3 || list.Items[2].Name != "cut 3 2" || list.Items[2].Spec.NodeName != "" || list.ResourceVersion != "7" || list.Continue != "c" {
 		t.Errorf("%+v", list)
+	}
+	for _, page := range []struct{ place, want string }{{"c", "cut 4 0"}, {"d", "cut 7 0"}, {"", "cut 1 0"}} { // a list goes on, and begins anew
+		is, err := pods.ListWithContext(t.Context(), metav1.ListOptions{Continue: page.place})
+		if err != nil || is.(*v1.PodList).Items[0].Name != page.want {
+			t.Errorf("at %q %+v, %v, want %s", page.place, is, err, page.want)
+		}
 	}
 }
 
@@ -49,24 +60,30 @@ func TestAListIsCutPodByPod(t *testing.T) {
 func TestAListThatCannotBeRead(t *testing.T) {
 	keep := func(p *v1.Pod) *v1.Pod { return p }
 	for text, want := range map[string]string{
-		"":                                      "EOF",
-		"[]":                                    "it begins with [",
-		"<html>":                                "invalid character",
-		`{"kind": "Status", "items": []}`:       `it is a "Status"`,
-		`{"kind": "PodList", "items": {}}`:      "items are {",
-		`{"kind": "PodList", "items": [{}, 7]}`: "cannot unmarshal",
-		`{"kind": "PodList", "items": [{}`:      "EOF",
-		`{"kind": "PodList", "items": [{}]`:     "EOF",
-		`{"kind": "PodList", "metadata": {"conti`:  "EOF",
-		`{"items": [{"spec": {"containers": "x"}`:  "EOF",
-		`{"kind": "PodList", "items": null, "x": `: "EOF",
+		"":       "EOF",
+		"[]":     "it begins with [",
+		"<html>": "invalid character",
+		`{"kind": "Status", "apiVersion": "v1", "items": []}`:  `it is a "Status"`,
+		`{"kind": "PodList", "apiVersion": "v2", "items": []}`: `of "v2"`,
+		`{}`: `it is a ""`, `{"status": "maintenance"}`: `it is a ""`, `{"items": []}`: `it is a ""`,
+		`{"kind": "PodList", "apiVersion": "v1", "items": []} <html>`: "something follows",
+		`{"kind": "PodList", "apiVersion": "v1", "items": []}{}`:      "something follows",
+		`{"kind": "PodList", "items": {}}`:                            "items are {",
+		`{"kind": "PodList", "items": [{}, 7]}`:                       "cannot unmarshal",
+		`{"kind": "PodList", "items": [{}`:                            "EOF",
+		`{"kind": "PodList", "items": [{}]`:                           "EOF",
+		`{"kind": "PodList", "metadata": {"conti`:                     "EOF",
+		`{"items": [{"spec": {"containers": "x"}`:                     "EOF",
+		`{"kind": "PodList", "items": null, "x": `:                    "EOF",
 	} {
 		if list, err := readPods(strings.NewReader(text), keep); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v, want %s", text, list, err, want)
 		}
 	}
 	for text, want := range map[string]int{
-		`{"kind": "PodList", "metadata": {}, "items": null}`: 0, `{"items": [{}, {}], "more": [1, {"a": 2}]}`: 2,
+		`{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": null}`: 0,
+		`{"items": [{}, {}], "more": [1, {"a": 2}], "kind": "PodList", "apiVersion": "v1"}
+`: 2, `{"items": [{}, {}], "items": [{}], "kind": "PodList", "apiVersion": "v1"}`: 1,
 	} {
 		if list, err := readPods(strings.NewReader(text), keep); err != nil || len(list.Items) != want {
 			t.Errorf("%s: %v, %v", text, list, err)

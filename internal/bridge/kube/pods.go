@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,14 +15,23 @@ import (
 )
 
 // PodsOf lists and watches the pods that are bound to one node, and no others. What a list has of each pod is what cutter's function leaves
-// of it; a list has one of its own.
+// of it; a list has one of its own, however many pages it comes in.
 func (c *Client) PodsOf(node string, cutter func() func(*v1.Pod) *v1.Pod) cache.ListerWatcher {
 	of := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	selects := func(o *metav1.ListOptions) { o.FieldSelector = of }
 	out := cache.NewFilteredListWatchFromClient(c.core, "pods", metav1.NamespaceAll, selects)
+	var (
+		mu  sync.Mutex // a list that was given up may not have ended when the next one begins
+		cut func(*v1.Pod) *v1.Pod
+	)
 	out.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		selects(&o)
-		return listPods(ctx, c.core.Get().Resource("pods").VersionedParams(&o, metav1.ParameterCodec), cutter())
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Continue == "" || cut == nil {
+			cut = cutter()
+		}
+		return listPods(ctx, c.core.Get().Resource("pods").VersionedParams(&o, metav1.ParameterCodec), cut)
 	}
 	return out
 }

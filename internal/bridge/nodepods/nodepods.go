@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"jettison/api"
+	"jettison/internal/bridge/kube"
 )
 
 // Agent is what the agent is told by.
@@ -78,12 +79,14 @@ func (p *Pods) watch(ctx context.Context) {
 	})
 	for pause := time.Duration(0); ctx.Err() == nil; {
 		began := time.Now()
-		from.brokeOff(ctx, r.ListAndWatchWithContext(quiet))
+		err := r.ListAndWatchWithContext(quiet)
+		from.brokeOff(ctx, err)
 		if time.Since(began) >= lasted {
 			pause = 0
 		}
 		pause = min(max(2*pause, firstPause), lastPause)
-		sleep(ctx, jittered(pause))
+		asked, _ := kube.AskAgain(err)
+		sleep(ctx, max(jittered(pause), asked))
 	}
 }
 

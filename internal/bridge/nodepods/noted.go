@@ -2,7 +2,9 @@ package nodepods
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/url"
 	"sync"
 	"time"
 
@@ -55,10 +57,23 @@ func (n *noted) say(ctx context.Context, err error) {
 			n.failed = ""
 			n.log.Info("this node's pods are watched again")
 		}
-	case n.failed != err.Error() && time.Since(n.at) >= sayEvery:
-		n.failed, n.at = err.Error(), time.Now()
+	case n.failed != cause(err) && time.Since(n.at) >= sayEvery:
+		n.failed, n.at = cause(err), time.Now()
 		n.log.Warn("the watch of this node's pods broke off and begins anew: what is known of them stays", "error", err)
 	}
+}
+
+// cause is an error without the address that was asked, which is another each time.
+func cause(err error) string {
+	if asked := (*url.Error)(nil); errors.As(err, &asked) {
+		err = asked.Err
+	}
+	return err.Error()
+}
+
+// notUnderstood tells that a server does not know a list as a watch: the reflector lists then, at once, and that is told.
+func notUnderstood(o metav1.ListOptions, err error) bool {
+	return o.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err))
 }
 
 // expired tells that a watch has ended as watches do.
@@ -79,7 +94,9 @@ func (n *noted) List(o metav1.ListOptions) (runtime.Object, error) {
 // WatchWithContext watches them.
 func (n *noted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	out, err := n.ListerWatcherWithContext.WatchWithContext(ctx, o)
-	n.note(ctx, err)
+	if !notUnderstood(o, err) {
+		n.note(ctx, err)
+	}
 	return out, err
 }
 

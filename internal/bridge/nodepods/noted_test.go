@@ -2,10 +2,20 @@ package nodepods
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 )
 
 // counted is a context that knows who waits for its end.
@@ -57,4 +67,43 @@ func TestAPauseLeavesNothing(t *testing.T) {
 		}
 		<-c.After(time.Hour) // one that begins after the end
 	})
+}
+
+// A server that does not know lists as watches is listed without a word. Where it asks for time it is not asked before.
+func TestAServerWithoutListsAsWatches(t *testing.T) {
+	for name, c := range map[string]struct {
+		list                error
+		least, most, broken int // lists within ten minutes, and how often it is said that the watch broke off
+	}{
+		"it lists": {nil, 1, 3, 0}, "it asks for time": {apierrors.NewTooManyRequests("later", 60), 9, 11, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lists := 0
+				from := &cache.ListWatch{
+					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+						lists++
+						return &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, c.list
+					},
+					WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+						if o.SendInitialEvents != nil {
+							return nil, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", nil)
+						}
+						return watch.NewFake(), nil
+					},
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var text strings.Builder
+				p := New(Options{From: from, Agent: &listener{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+				var beside sync.WaitGroup
+				beside.Go(func() { p.Run(ctx) })
+				time.Sleep(10 * time.Minute)
+				cancel()
+				beside.Wait()
+				if n := strings.Count(text.String(), "broke off"); lists < c.least || lists > c.most || n != c.broken {
+					t.Errorf("%d lists, said %d times: %s", lists, n, &text)
+				}
+			})
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"net/http"
 	"slices"
 	"strings"
@@ -287,11 +288,12 @@ func TestAWatchThatIsRefused(t *testing.T) {
 // the bridge ends, however long the reflector would pause.
 func TestAnAPIThatIsAwayIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away := atomic.Bool{}
+		away, tries := atomic.Bool{}, 0
 		away.Store(true)
 		fails := func() error {
 			if away.Load() {
-				return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+				tries++ // the address has a random time
+				return &url.Error{Op: "Get", URL: fmt.Sprint("https://a/pods?timeoutSeconds=", tries), Err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}
 			}
 			return nil
 		}

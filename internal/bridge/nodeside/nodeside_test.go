@@ -133,8 +133,12 @@ func (w *world) PatchNodeStatus(_ context.Context, _ string, body []byte) (*v1.N
 	return w.node.DeepCopy(), nil
 }
 
-func (w *world) PatchLease(context.Context, string, string, []byte) error {
-	if err := w.ask("patch lease"); err != nil {
+func (w *world) PatchLease(_ context.Context, _, _ string, body []byte) error {
+	what := "patch lease"
+	if strings.Contains(string(body), "ownerReferences") {
+		what += " with its owner"
+	}
+	if err := w.ask(what); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -187,11 +191,27 @@ func TestWhatIsAskedOfTheAPI(t *testing.T) {
 		if n := asked["patch node"] + asked["get node"]; n < 12 || n > 14 {
 			t.Errorf("of the node's conditions %d times in an hour", n)
 		}
-		if n := asked["patch lease"] + asked["create lease"]; n < 12 || n > 15 {
+		if n := asked["patch lease with its owner"] + asked["create lease"]; n < 12 || n > 15 {
 			t.Errorf("of its load %d times in an hour", n)
 		}
 		if len(asked) != 5 || asked["version"] != 1 {
 			t.Errorf("%v", asked)
+		}
+	})
+	during(t, func(w *world) { // only who may delete a Lease may give it an owner
+		w.set(func() {
+			w.state, w.lease = loaded(50), true
+			w.fault = func(what string) error {
+				if what == "patch lease with its owner" {
+					return status(http.StatusForbidden)
+				}
+				return nil
+			}
+		})
+		time.Sleep(time.Hour)
+		asked := is(w, func() map[string]int { return w.asked })
+		if n := asked["patch lease"]; asked["patch lease with its owner"] != 1 || n < 12 || n > 15 || strings.Contains(w.log.String(), "refuses") {
+			t.Errorf("%v, %s", asked, &w.log)
 		}
 	})
 	during(t, func(w *world) { // it moves all the time
@@ -199,7 +219,7 @@ func TestWhatIsAskedOfTheAPI(t *testing.T) {
 			w.set(func() { w.state = loaded(20 + 40*uint64(i%2)) })
 			time.Sleep(10 * time.Second)
 		}
-		if n := is(w, func() int { return w.asked["patch lease"] }); n < 40 || n > 61 {
+		if n := is(w, func() int { return w.asked["patch lease with its owner"] }); n < 40 || n > 61 {
 			t.Errorf("of a load that moves %d times in an hour", n)
 		}
 	})
@@ -380,7 +400,7 @@ func TestAnAPIThatIsTooOld(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		asked := is(w, func() map[string]int { return maps.Clone(w.asked) })
-		if asked["version"] != 1 || asked["get node"]+asked["patch node"]+asked["patch lease"] != 0 || !slices.Contains(w.told, "EvictionsStopped") {
+		if asked["version"] != 1 || asked["get node"]+asked["patch node"]+asked["patch lease"]+asked["patch lease with its owner"] != 0 || !slices.Contains(w.told, "EvictionsStopped") {
 			t.Errorf("asked %v, told %v", asked, w.told)
 		}
 	})

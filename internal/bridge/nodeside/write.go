@@ -126,24 +126,38 @@ func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
 	if may, err := s.mayWrite(ctx); err != nil || !may {
 		return err
 	}
-	annotations := map[string]string{verdict.LoadAnnotation: load.Annotation()}
-	meta := map[string]any{"annotations": annotations}
+	if err := s.writeLoad(ctx, map[string]string{verdict.LoadAnnotation: load.Annotation()}); err != nil {
+		return err
+	}
+	s.load, s.wrote = &load, now
+	return nil
+}
+
+// writeLoad writes the Lease's annotations, and its owner, so that it goes with its node, also where it was made before that was known.
+// Where only who may delete an object may give it an owner (plugin/pkg/admission/gc/gc_admission.go, v1.36.3, as some clusters have it), which
+// a bridge may not, it has one from the start, or none.
+func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) error {
 	var owners []metav1.OwnerReference
-	if s.node != nil { // so that it goes with its node, also where it was made before that was known
+	if s.node != nil {
 		owners = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
+	}
+	meta := map[string]any{"annotations": annotations}
+	if owners != nil && !s.unowned {
 		meta["ownerReferences"] = owners
 	}
 	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta))
+	if kube.Means(err) == kube.Refused && meta["ownerReferences"] != nil {
+		delete(meta, "ownerReferences")
+		if err = s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta)); err == nil {
+			s.unowned = true
+		}
+	}
 	if kube.Means(err) == kube.NotFound {
 		err = s.o.API.CreateLease(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.o.Namespace, Name: s.o.Node, Annotations: annotations, OwnerReferences: owners,
 		}})
 	}
-	if err != nil {
-		return err
-	}
-	s.load, s.wrote = &load, now
-	return nil
+	return err
 }
 
 // events sends what the state and the agent's events tell.

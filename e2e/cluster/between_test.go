@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,6 +44,7 @@ type between struct {
 // Names of what a bridge asks.
 const (
 	patchesOf = "patch "       // and a pod's name
+	getsOf    = "get "         // and a pod's name
 	events    = "create event" // any
 	watches   = "watch"        // of pods
 )
@@ -95,6 +97,9 @@ var statusOfPod = regexp.MustCompile(`^/api/v1/namespaces/default/pods/([^/]+)/s
 func what(r *http.Request) string {
 	if m := statusOfPod.FindStringSubmatch(r.URL.Path); m != nil && r.Method == http.MethodPatch {
 		return patchesOf + m[1]
+	}
+	if name, one := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/default/pods/"); one && r.Method == http.MethodGet {
+		return getsOf + name
 	}
 	switch {
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/events"):
@@ -216,11 +221,12 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 	b := standBetween(t, c, "n1")
 	runBridgeBy(t, a, "n1", b.config)
 	pods := c.Client.CoreV1().Pods("default")
-	for _, one := range []struct {
+	type change struct {
 		name string
 		then func(ctx context.Context, p *v1.Pod) error
 		want string // phase and reason of what has the name afterwards; empty: nothing has
-	}{
+	}
+	for _, one := range []change{
 		{"deleted", func(ctx context.Context, p *v1.Pod) error {
 			return pods.Delete(ctx, p.Name, *metav1.NewDeleteOptions(0))
 		}, ""},
@@ -255,8 +261,8 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 			return err
 		}, "Failed Evicted"},
 	} {
-		t.Run(one.name, func(t *testing.T) {
-			p := runningPod(t, c, one.name, "n1", nil)
+		test := func(t *testing.T, name string, waited bool) {
+			p := runningPod(t, c, name, "n1", nil)
 			c.Eventually(startDeadline, "the bridge knows the pod", a.knowsOf(p))
 			held := answer{arrived: make(chan struct{}), release: make(chan struct{})}
 			b.next(patchesOf+p.Name, held)
@@ -265,6 +271,17 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 			case <-held.arrived:
 			case <-time.After(startDeadline):
 				t.Fatal("the bridge writes nothing")
+			}
+			if !waited { // others have their turn when the pod itself can be read
+				c.Eventually(startDeadline, "the bridge asks whether others would be answered", func(context.Context) error {
+					if b.times(getsOf+p.Name) == 0 {
+						return errors.New("it waits")
+					}
+					return nil
+				})
+				other := runningPod(t, c, name+"-other", "n1", nil)
+				c.Eventually(startDeadline, "the bridge knows the other pod", a.knowsOf(other))
+				c.Eventually(startDeadline, "the other is failed", evicted(c, a.tell(other)))
 			}
 			if err := one.then(t.Context(), p.DeepCopy()); err != nil {
 				t.Fatal(err)
@@ -291,7 +308,9 @@ func TestAPodThatChangesWhileItsPatchIsInFlight(t *testing.T) {
 			if ours := one.want == "Failed Evicted"; ours != (is.ResourceVersion != before) || ours != (is.Annotations[api.AnnotationEvicted] == r.ID) {
 				t.Errorf("version %s after %s, annotations %v", is.ResourceVersion, before, is.Annotations)
 			}
-		})
+		}
+		t.Run(one.name, func(t *testing.T) { test(t, one.name, true) })
+		t.Run(one.name+" while nobody waits", func(t *testing.T) { test(t, one.name+"-late", false) })
 	}
 }
 

@@ -214,11 +214,11 @@ func keepsEvicted(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, b *adm
 		!slices.Equal(rules[0].Operations, []admissionv1.OperationType{admissionv1.Update}) {
 		t.Errorf("it is of %+v", rules)
 	}
-	if len(when) != 1 || !strings.Contains(when[0].Expression, "'jettison/evicted' in oldObject.metadata") {
+	if len(when) != 1 || !strings.HasPrefix(when[0].Expression, "oldObject.status.?phase.orValue('') == 'Failed' && ('jettison/evicted' in oldObject.metadata") {
 		t.Errorf("it is asked when %+v", when)
 	}
 	if v := p.Spec.Validations; len(v) != 3 || !strings.HasPrefix(v[0].Expression, "!('jettison/evicted' in object.metadata") ||
-		!strings.HasPrefix(v[1].Expression, "object.status.?phase.orValue('') == 'Failed'") ||
+		!strings.HasPrefix(v[1].Expression, "!variables.bound || object.status.?phase.orValue('') == 'Failed'") ||
 		!strings.Contains(v[2].Expression, "object.status.?reason.orValue('') != ''") {
 		t.Errorf("it takes %+v", v)
 	}

@@ -207,6 +207,7 @@ func TestWhatABridgeMayWriteToPods(t *testing.T) {
 		{"a condition of the scheduler's", condition("PodScheduled", "False", "x"), "no conditions but", nil},
 		{"one that runs is not ready", condition("Ready", "False", "x"), "no conditions but", nil},
 		{"another's disruption", condition("DisruptionTarget", "True", "PreemptionByScheduler"), "no conditions but", nil},
+		{"a long status", condition("DisruptionTarget", strings.Repeat("T", 300), "EvictionByJettison"), "no status but", nil},
 		{"a condition less", `{"status": {"conditions": [{"$patch": "delete", "type": "PodScheduled"}]}}`, "no conditions but", nil},
 		{"a long message", evict(t, fields{"status": fields{"message": strings.Repeat("m", 5000)}}), "no long texts", nil},
 		{"a long record", evict(t, fields{"metadata": fields{"annotations": fields{"jettison/evicted": strings.Repeat("r", 129)}}}), "no long texts", nil},
@@ -316,7 +317,7 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"another record", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}, "status": {}}`, "says for which record", nil},
+		{"another record", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}, "status": {}}`, "for which record", nil},
 		{"no record", `{"metadata": {"annotations": {"jettison/evicted": null}}, "status": {}}`, "", nil},
 	} {
 		pod := failed(fmt.Sprint("q", i))
@@ -336,7 +337,7 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 		return err
 	}
 	failed("authored")
-	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}}`); !denied(err, "says for which record") {
+	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "mine"}}}`); !denied(err, "for which record") {
 		t.Errorf("an author writes another record: %v", err)
 	}
 	if err := authored("authored", `{"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}`); err != nil {
@@ -344,6 +345,11 @@ func TestWhatHasFailedByABridgeStaysSo(t *testing.T) {
 	}
 	if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": null}}}`); err != nil {
 		t.Errorf("an author takes the record away: %v", err)
+	}
+	for _, value := range []string{"mine", ""} {
+		if err := authored("authored", `{"metadata": {"annotations": {"jettison/evicted": "`+value+`"}}}`); !denied(err, "for which record") {
+			t.Errorf("an author writes a record %q where there is none: %v", value, err)
+		}
 	}
 }
 
@@ -407,6 +413,15 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 	}
 	event := func(change func(*v1.Event)) error { return createEvent(ctx, own, change) }
 	pod := runningPod(t, c, "p", "n1", nil)
+	none := map[string]any{}
+	notes := []map[string]any{ // of fields that are long, many, or deep
+		{"f:metadata": map[string]any{"f:annotations": map[string]any{"f:" + strings.Repeat("a", 1<<20): none}}},
+		{"f:metadata": map[string]any{"f:annotations": map[string]any{}}},
+		{"f:metadata": map[string]any{"f:annotations": map[string]any{"f:a": map[string]any{"f:" + strings.Repeat("a", 1<<20): none}}}},
+	}
+	for i := range 1000 {
+		notes[1]["f:metadata"].(map[string]any)["f:annotations"].(map[string]any)[fmt.Sprint("f:", i, strings.Repeat("a", 400))] = none
+	}
 	for _, p := range []struct {
 		what    string
 		err     error
@@ -416,6 +431,8 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"taken away again", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "JettisonMemoryPressure"}]}}`), ""},
 		{"one that nobody reads", patchNode(ctx, own, "n1", condition("JettisonOther")), "of the types Jettison*"},
 		{"a long one", patchNode(ctx, own, "n1", strings.Replace(condition("JettisonMemoryPressure"), `"m"`, `"`+strings.Repeat("m", 1025)+`"`, 1)), "no long texts"},
+		{"a long status", patchNode(ctx, own, "n1", strings.Replace(condition("JettisonMemoryPressure"), `"False"`, `"`+strings.Repeat("T", 300)+`"`, 1)),
+			"no status but"},
 		{"the kubelet's", patchNode(ctx, own, "n1", condition("MemoryPressure")), "of the types Jettison*"},
 		{"readiness", patchNode(ctx, own, "n1", condition("Ready")), "of the types Jettison*"},
 		{"readiness taken away", patchNode(ctx, own, "n1", `{"status": {"conditions": [{"$patch": "delete", "type": "Ready"}]}}`), "but conditions"},
@@ -441,10 +458,20 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 		{"the beginning of a lease's name", load(bridgeNamespace, "n1", `{"metadata": {"generateName": "_"}}`), "names a lease itself"},
 		{"another owner", load(bridgeNamespace, "n1", ownerOf("Node", "n2")), "no owner but its node"},
 		{"a long load", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "`+strings.Repeat("1", 5000)+`"}}}`), "no long texts"},
+		{"long notes of a manager", load(bridgeNamespace, "n1", `{"metadata": {"managedFields": `+managed(t, "coordination.k8s.io/v1", notes[0])+`}}`),
+			"no more than the API does"},
+		{"many notes", load(bridgeNamespace, "n1", `{"metadata": {"managedFields": `+managed(t, "coordination.k8s.io/v1", notes[1])+`}}`),
+			"no more than the API does"},
+		{"deep notes", load(bridgeNamespace, "n1", `{"metadata": {"managedFields": `+managed(t, "coordination.k8s.io/v1", notes[2])+`}}`),
+			"no more than the API does"},
+		{"its load after all that", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{2}"}}}`), ""},
 		{"a holder", load(bridgeNamespace, "n1", `{"spec": {"holderIdentity": "me"}}`), "holds no lease"},
 		{"another's load", createLease(ctx, own, bridgeNamespace, "n2", nil), "of its own node's name"},
 		{"an event", event(nil), ""},
 		{"of a pod", event(func(e *v1.Event) { e.InvolvedObject = v1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"} }), ""},
+		{"of long notes of a manager", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[0]) }), "no more than the API does"},
+		{"of many notes", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[1]) }), "no more than the API does"},
+		{"of deep notes", event(func(e *v1.Event) { e.ManagedFields = managedFields("v1", notes[2]) }), "no more than the API does"},
 		{"named by the API server", event(func(e *v1.Event) { e.Name, e.GenerateName = "", "e-" }), "names an event itself"},
 		{"named for a terminal", event(func(e *v1.Event) { e.Name = "a\x1b[2Jb" }), "names an event itself"},
 		{"as another node", event(func(e *v1.Event) { e.Source.Host = "n2" }), "of which node"},
@@ -496,4 +523,26 @@ func hasNoRole(t *testing.T, c *Cluster, own kubernetes.Interface, pod string) {
 	if pods, err := own.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) == 0 {
 		t.Errorf("a token reads every pod, as docs/kubernetes.md says: %v", err)
 	}
+}
+
+// managedFields is what a client may say of who wrote which field.
+func managedFields(version string, fields map[string]any) []metav1.ManagedFieldsEntry {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	at := metav1.Now()
+	return []metav1.ManagedFieldsEntry{{
+		Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: version, Time: &at, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw},
+	}}
+}
+
+// managed is the same as JSON.
+func managed(t *testing.T, version string, fields map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(managedFields(version, fields))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Bounds of the copy. Pods of any size may be bound to a node by whoever may make pods, and those that have ended stay at the API by the
-// thousand, which no quota of pods counts; the bridge has 64 MiB. The agent takes less than either (podjson.FitPods, podjson.FitMemory).
+// thousand, which no quota of pods counts; the bridge has 128 MiB. The agent takes less than either (podjson.FitPods, podjson.FitMemory).
 const (
 	maxPods  = 3000     // beyond it none that has ended is kept
 	maxBytes = 12 << 20 // of podjson.Size; beyond it the largest are the least

@@ -35,8 +35,8 @@ func listPods(ctx context.Context, request *rest.Request, cut func(*v1.Pod) *v1.
 	return list, nil
 }
 
-// readPods reads a PodList as JSON, and nothing else: what stands before an API server may answer with whatever it likes, and a list of no pods
-// has the agent believe that all are gone.
+// readPods reads a PodList as JSON, and nothing else: what stands before an API server may answer with whatever it likes, and a list of no
+// pods has the agent believe that all are gone.
 func readPods(from io.Reader, cut func(*v1.Pod) *v1.Pod) (*v1.PodList, error) {
 	d := json.NewDecoder(from)
 	if err := begin(d, '{'); err != nil {

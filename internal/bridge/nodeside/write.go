@@ -134,8 +134,8 @@ func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
 }
 
 // writeLoad writes the Lease's annotations, and its owner, so that it goes with its node, also where it was made before that was known.
-// Where only who may delete an object may give it an owner (plugin/pkg/admission/gc/gc_admission.go, v1.36.3, as some clusters have it), which
-// a bridge may not, it has one from the start, or none.
+// Where only who may delete an object may give it an owner (plugin/pkg/admission/gc/gc_admission.go, v1.36.3, as some clusters have it), a
+// bridge may not, and the Lease has one from the start, or none.
 func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) error {
 	var owners []metav1.OwnerReference
 	if s.node != nil {

@@ -26,8 +26,8 @@ type answer struct {
 	err error
 }
 
-// patch writes a pod's status, and waits for the answer as long as nothing else could be done. Where it does not wait the entry is busy until
-// later has had the answer, in the loop.
+// patch writes a pod's status, and waits for the answer as long as nothing else could be done. Where it does not wait the entry is busy
+// until later has had the answer, in the loop.
 func (d *Deliverer) patch(
 	ctx context.Context, e *entry, body []byte, later func(context.Context, *v1.Pod, error) (again bool, err error),
 ) (*v1.Pod, error) {

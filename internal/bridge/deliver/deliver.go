@@ -151,8 +151,8 @@ func (d *Deliverer) takeGap(g *api.RecordsGap) {
 	}
 }
 
-// isBack takes that the watch has something to say, so the API is there: it is asked at once, but not more often than it would be first, and
-// less and less often where it takes nothing all the same.
+// isBack takes that the watch has something to say, so the API is there: it is asked at once, but not more often than it would be first,
+// and less and less often where it takes nothing all the same.
 func (d *Deliverer) isBack() {
 	if soon := d.failed.Add(min(firstPause<<min(d.hurried, 10), lastPause)); d.away.After(soon) && !d.asked {
 		d.away = soon
@@ -171,7 +171,7 @@ func (d *Deliverer) races() bool {
 // idle is how long the loop waits where nothing is due.
 const idle = time.Minute
 
-// pass does all that is due, in the order of the records: first what pods' owners wait for, then the next event. It returns when the next is due.
+// pass does all that is due, in the order of the records: first what pods' owners wait for, then the next event. It returns when more is due.
 func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	now := time.Now()
 	if wait := d.away.Sub(now); wait > 0 {

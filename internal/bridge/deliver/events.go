@@ -37,9 +37,6 @@ func (p *pacer) may(now time.Time) bool {
 	return true
 }
 
-// waits tells that somebody waits for a place.
-func (p *pacer) waits() bool { return !p.next.IsZero() }
-
 // events sends the next one that is due, if none is on its way. Nobody waits for it: statuses come first however long events take.
 func (d *Deliverer) events(ctx context.Context) {
 	d.pace.next = time.Time{}

@@ -533,7 +533,7 @@ func managedFields(version string, fields map[string]any) []metav1.ManagedFields
 	}
 	at := metav1.Now()
 	return []metav1.ManagedFieldsEntry{{
-		Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: version, Time: &at, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw},
+		Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: version, Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw)),
 	}}
 }
 

@@ -171,7 +171,8 @@ func (d *Deliverer) races() bool {
 // idle is how long the loop waits where nothing is due.
 const idle = time.Minute
 
-// pass does all that is due, in the order of the records: first what pods' owners wait for, then the next event. It returns when more is due.
+// pass does all that is due, in the order of the records: first what pods' owners wait for, then the next event. It
+// returns when more is due.
 func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	now := time.Now()
 	if wait := d.away.Sub(now); wait > 0 {

@@ -25,8 +25,10 @@ import (
 // trialsOfMoments is how many pods are evicted at each moment, where JETTISON_TRIALS does not say.
 const trialsOfMoments = 3
 
-// eventsOfMany is how long the events of as many evictions take as are made at once: a bridge sends one a second.
-const eventsOfMany = 4 * time.Minute
+// eventsOf is how long the events of so many evictions may take: each has two or three, and a bridge sends one a second.
+func eventsOf(evictions int) time.Duration {
+	return workloadDeadline + 4*time.Second*time.Duration(evictions)
+}
 
 // mostAtOnce are evicted at once.
 const mostAtOnce = 10
@@ -208,7 +210,7 @@ func (c *Cluster) batch(a *spokenFor, m moment, v victims, f *fate) {
 		return nil
 	})
 	for _, p := range pods {
-		c.judge(seen, p, m, f)
+		c.judge(seen, p, m, eventsOf(a.told()), f)
 	}
 	if f.mute > 0 {
 		f.late += c.haveTheirWord(pods)
@@ -245,8 +247,8 @@ func (c *Cluster) haveTheirWord(pods []v1.Pod) (late int) {
 	return late
 }
 
-// judge finds what became of a pod.
-func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, f *fate) {
+// judge finds what became of a pod, whose events are waited for as long as all of them may take.
+func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, patience time.Duration, f *fate) {
 	c.t.Helper()
 	words, _ := seen.of(p.UID)
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "Pending" })
@@ -266,7 +268,7 @@ func (c *Cluster) judge(seen *sights, p v1.Pod, m moment, f *fate) {
 		}
 	case text == "Running" && !m.never:
 		f.lived++
-		c.Eventually(eventsOfMany, fmt.Sprintf("%v: an event says that %s lives", m, p.Name), func(ctx context.Context) error {
+		c.Eventually(patience, fmt.Sprintf("%v: an event says that %s lives", m, p.Name), func(ctx context.Context) error {
 			list, err := c.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{
 				FieldSelector: "source=jettison,reason=EvictionOutlived,involvedObject.uid=" + string(p.UID),
 			})

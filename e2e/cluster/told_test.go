@@ -96,6 +96,13 @@ func (a *spokenFor) knows(pods int) func(context.Context) error {
 	}
 }
 
+// told is how many evictions it has told of.
+func (a *spokenFor) told() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.records)
+}
+
 // knowsOf tells whether it was told of a pod.
 func (a *spokenFor) knowsOf(p *v1.Pod) func(context.Context) error {
 	return func(context.Context) error {

@@ -61,6 +61,16 @@ func TestEventsArePaced(t *testing.T) {
 		if p.may(time.Now()) {
 			t.Error("after an hour there are more than at first")
 		}
+		n := 0
+		for range 60 { // whoever asks at odd moments has no fewer
+			time.Sleep(3 * eventEvery / 2)
+			for p.may(time.Now()) {
+				n++
+			}
+		}
+		if n != 90 {
+			t.Errorf("%d in 90 s", n)
+		}
 	})
 }
 

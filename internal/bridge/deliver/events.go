@@ -27,7 +27,10 @@ type pacer struct {
 // may takes the place of one event, or says when there is one.
 func (p *pacer) may(now time.Time) bool {
 	if n := int(now.Sub(p.at) / eventEvery); n > 0 {
-		p.left, p.at = min(eventBurst, p.left+n), now
+		p.left, p.at = min(eventBurst, p.left+n), p.at.Add(time.Duration(n)*eventEvery)
+	}
+	if p.left == eventBurst {
+		p.at = now
 	}
 	if p.next = (time.Time{}); p.left == 0 {
 		p.next = p.at.Add(eventEvery)

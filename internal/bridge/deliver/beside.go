@@ -16,8 +16,9 @@ import (
 const (
 	// turn is how long a write is waited for before it is asked whether others would be taken.
 	turn = time.Second
-	// maxWriting bounds how many are on their way that nobody waits for.
-	maxWriting = 32
+	// maxWriting bounds how many are on their way that nobody waits for: their answers may come together, and an author's pod be as large as one
+	// may.
+	maxWriting = 4
 )
 
 // answer is what came of a write.
@@ -66,7 +67,8 @@ func (d *Deliverer) patch(
 		d.inLoop(ctx, func(ctx context.Context) {
 			e.busy = false
 			d.writing--
-			if _, err := later(ctx, a.pod, a.err); err != nil && ctx.Err() == nil {
+			d.spoke = false
+			if _, err := later(ctx, a.pod, a.err); ctx.Err() == nil {
 				d.heard(err)
 			}
 		})

@@ -64,9 +64,12 @@ type Deliverer struct {
 	gap     string      // name of the newest of these, sent or not
 	pace    pacer
 	sending bool      // an event is on its way
+	quiet   retry     // of all events, while the API takes none
+	mute    bool      // that it takes none was said
 	writing int       // statuses that are on their way and not waited for
+	spoke   bool      // the API has answered since that was last asked
 	away    time.Time // nothing is asked before then
-	asked   bool      // for the API has asked for that time
+	asked   time.Time // nor before then, for the API has asked for that time
 	failed  time.Time // when it was last asked in vain
 	hurried int       // how often it was asked before its time since it is away
 	pause   time.Duration
@@ -154,7 +157,11 @@ func (d *Deliverer) takeGap(g *api.RecordsGap) {
 // isBack takes that the watch has something to say, so the API is there: it is asked at once, but not more often than it would be first,
 // and less and less often where it takes nothing all the same.
 func (d *Deliverer) isBack() {
-	if soon := d.failed.Add(min(firstPause<<min(d.hurried, 10), lastPause)); d.away.After(soon) && !d.asked {
+	soon := d.failed.Add(min(firstPause<<min(d.hurried, 10), lastPause))
+	if d.asked.After(soon) {
+		soon = d.asked
+	}
+	if d.away.After(soon) {
 		d.away = soon
 		d.hurried++
 	}
@@ -178,6 +185,7 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	if wait := d.away.Sub(now); wait > 0 {
 		return wait
 	}
+	d.spoke = false
 	err := d.decide(ctx)
 	if err == nil {
 		err = d.statuses(ctx)
@@ -189,7 +197,7 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 		d.events(ctx)
 	}
 	d.forget()
-	return d.next(time.Now())
+	return d.next(now)
 }
 
 // decide asks once whether statuses are written: as soon as the API is there, so that the first eviction does not wait for it.
@@ -201,12 +209,16 @@ func (d *Deliverer) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.status, d.decided = status, true
+	d.status, d.decided, d.spoke = status, true, true
 	return nil
 }
 
-// heard takes how a pass ended. An API that is away is asked again after a pause that doubles.
+// heard takes how a pass ended, or what a late answer was. An API that is away is asked again after a pause that doubles; one that was not
+// asked, or has not answered, is no more there than before.
 func (d *Deliverer) heard(err error) {
+	if err == nil && !d.spoke {
+		return
+	}
 	if err == nil {
 		if d.pause, d.away, d.hurried = 0, (time.Time{}), 0; d.said {
 			d.said = false
@@ -220,7 +232,8 @@ func (d *Deliverer) heard(err error) {
 	}
 	asked, _ := kube.AskAgain(err)
 	d.pause = min(max(2*d.pause, firstPause), longest)
-	d.failed, d.asked = time.Now(), asked > 0
+	d.failed = time.Now()
+	d.asked = d.failed.Add(asked)
 	d.away = d.failed.Add(max(jittered(d.pause), asked))
 	if !d.said {
 		d.said = true
@@ -240,12 +253,12 @@ func (d *Deliverer) forget() {
 	d.over = d.over[max(0, len(d.over)-maxOver):]
 }
 
-// next is how long the loop may wait.
-func (d *Deliverer) next(now time.Time) time.Duration {
-	wait := idle
+// next is how long the loop may wait after a pass that began at some time.
+func (d *Deliverer) next(began time.Time) time.Duration {
+	wait, now := idle, time.Now()
 	sooner := func(at time.Time) {
-		if at.After(now) { // what was due before has been tried
-			wait = min(wait, at.Sub(now))
+		if at.After(began) { // what was due before has been tried
+			wait = min(wait, max(0, at.Sub(now)))
 		}
 	}
 	sooner(d.away)
@@ -258,6 +271,7 @@ func (d *Deliverer) next(now time.Time) time.Duration {
 		}
 	}
 	sooner(d.losses.until)
+	sooner(d.quiet.until)
 	sooner(d.pace.next)
 	return wait
 }

@@ -44,7 +44,7 @@ func (p *pacer) may(now time.Time) bool {
 func (d *Deliverer) events(ctx context.Context) {
 	d.pace.next = time.Time{}
 	now := time.Now()
-	if !d.decided || d.sending {
+	if !d.decided || d.sending || d.quiet.waits(now) {
 		return
 	}
 	d.lost = slices.DeleteFunc(d.lost, func(e *v1.Event) bool { return now.Sub(e.LastTimestamp.Time) > verdict.EventsFor })
@@ -67,23 +67,28 @@ func (d *Deliverer) events(ctx context.Context) {
 	})
 }
 
-// nextEvent is the next one that is due, when it is tried again, and what is to be done when the API has it; nil: there is none.
+// nextEvent is the next one that is due, when it is tried again, and what is to be done when the API has it; nil: there is none. Those that
+// were not tried in vain come first, in the order of the records, and of the others the one that is due the longest: none waits for others
+// that the API does not take.
 func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, again *retry, sent func()) {
 	if len(d.lost) > 0 && !d.losses.waits(now) {
-		event = d.lost[0]
-		return event, &d.losses, func() { d.lost = slices.DeleteFunc(d.lost, func(o *v1.Event) bool { return o == event }) }
+		event, again = d.lost[0], &d.losses
+		sent = func() { d.lost = slices.DeleteFunc(d.lost, func(o *v1.Event) bool { return o == event }) }
 	}
 	for _, e := range d.entries {
+		if again != nil && !e.events.until.Before(again.until) {
+			continue
+		}
 		// What is said depends on what became of the pod. And an event names the record: an author who read that before his pod is failed could
 		// write it to the pod himself, as if it had been.
 		if e.busy || !e.status && e.told.Act == verdict.Wait && d.status || e.events.waits(now) {
 			continue
 		}
-		if event = d.unsent(e); event != nil {
-			return event, &e.events, func() { e.sent[event.Name] = true }
+		if next := d.unsent(e); next != nil {
+			event, again, sent = next, &e.events, func() { e.sent[next.Name] = true }
 		}
 	}
-	return nil, nil, nil
+	return event, again, sent
 }
 
 // unsent is the next event of an entry that the API does not have; nil: there is none.
@@ -99,24 +104,44 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 // came takes the answer to an event. !sent: it is sent again. One whose namespace goes is given up.
 func (d *Deliverer) came(event *v1.Event, again *retry, err error) (sent bool) {
 	name := event.Namespace + "/" + event.Name
-	switch kube.Means(err) {
+	asked, _ := kube.AskAgain(err)
+	means := kube.Means(err)
+	if means != kube.Away {
+		d.takesEvents()
+	}
+	switch means {
 	case kube.None:
 		*again = retry{}
+		return true
 	case kube.NotFound:
 		d.o.Log.Info("an event is given up: its namespace goes", "event", name, "error", err)
+		return true
 	case kube.Refused, kube.Changed, kube.Failing: // this one alone, it may be: others do not wait for it
-		asked, _ := kube.AskAgain(err)
-		again.failed(time.Now(), refusedPause, asked)
 		d.o.Log.Warn("the API refuses an event: it is sent again", "event", name, "error", err)
-		return false
-	default:
-		if !kube.Unanswered(err) {
-			d.heard(err)
-			return false
+	default: // this one alone, too, or all of them
+		switch {
+		case kube.Unanswered(err): // which has taken its time
+			d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name, "error", err)
+		default:
+			d.quiet.failed(time.Now(), lastPause, asked)
+			if !d.mute {
+				d.mute = true
+				d.o.Log.Warn("the API takes no events: they are sent again", "event", name, "error", err)
+			}
 		}
-		again.failed(time.Now(), refusedPause, 0) // all may be as this one, but it is asked for one at a time
-		d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name, "error", err)
-		return false
 	}
-	return true
+	again.failed(time.Now(), refusedPause, asked)
+	return false
+}
+
+// takesEvents takes that the API has answered one. Where no status waits that shows that it is there.
+func (d *Deliverer) takesEvents() {
+	if d.quiet = (retry{}); d.mute {
+		d.mute = false
+		d.o.Log.Info("the API takes events again")
+	}
+	if !slices.ContainsFunc(d.entries, func(e *entry) bool { return !e.status }) {
+		d.spoke = true
+		d.heard(nil)
+	}
 }

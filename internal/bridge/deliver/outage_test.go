@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -184,4 +185,60 @@ func TestAWatchThatSpeaksWhileNothingIsTaken(t *testing.T) {
 		}
 		w.set(func() { w.fault = nil })
 	})
+}
+
+// Statuses that are not waited for, of an API that is away then: it is no more there for that, asked less and less often, and that is said once.
+func TestAnAPIThatIsAwayWhileSomeAreSlow(t *testing.T) {
+	for _, pods := range []int{1, 8} {
+		log := during(t, func(w *world) {
+			w.set(func() {
+				w.takes = func(what string) time.Duration {
+					if strings.HasPrefix(what, "patch") {
+						return time.Minute
+					}
+					return 0
+				}
+			})
+			for i := range pods {
+				w.evicted(w.runs(fmt.Sprint("a", i)))
+			}
+			time.Sleep(3 * time.Minute)
+			w.set(func() {
+				w.takes, w.fault = nil, func(string) error { return status(http.StatusServiceUnavailable) }
+			})
+			time.Sleep(15 * time.Minute)
+			w.set(func() { w.asked = nil })
+			time.Sleep(10 * time.Minute)
+			if asked := is(w, func() int { return len(w.asked) }); asked > 45*maxWriting {
+				t.Errorf("%d slow: asked %d times in ten minutes", pods, asked)
+			}
+			w.set(func() { w.fault = nil })
+		})
+		for _, want := range []string{"the API is away", "takes what it is told again"} {
+			if n := strings.Count(log, want); n != 1 {
+				t.Errorf("%d slow: %q is said %d times", pods, want, n)
+			}
+		}
+	}
+}
+
+// While the API is away the only pod that waited for it is replaced, so that nothing of a status is asked any more: that it is there again is
+// known by the events.
+func TestAnAPIThatIsBackForEventsAlone(t *testing.T) {
+	log := during(t, func(w *world) {
+		a := w.runs("a")
+		time.Sleep(time.Second) // in which it is asked for its version
+		w.set(func() { w.fault = func(string) error { return status(http.StatusServiceUnavailable) } })
+		w.evicted(a)
+		time.Sleep(5 * time.Minute)
+		w.set(func() {
+			other := a.DeepCopy()
+			other.UID = "another"
+			w.store(other)
+			w.fault = nil
+		})
+	})
+	if n := strings.Count(log, "takes what it is told again"); n != 1 {
+		t.Errorf("said %d times: %s", n, log)
+	}
 }

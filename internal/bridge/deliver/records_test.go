@@ -171,7 +171,7 @@ func TestNothingNamesARecordBeforeItsPodIsFailed(t *testing.T) {
 // Where there are events alone no record waits for what an earlier bridge has begun at the API, and nothing is written there.
 func TestEventsAloneEndWhatWasBegun(t *testing.T) {
 	during(t, func(w *world) {
-		w.alone = true
+		w.set(func() { w.alone = true })
 		for name, begun := range map[string]func(*v1.Pod, *api.Record){
 			"failed": func(p *v1.Pod, r *api.Record) {
 				p.Annotations = map[string]string{api.AnnotationEvicted: r.ID}

@@ -87,6 +87,7 @@ func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error)
 		return true, nil
 	}
 	pod, err := d.o.API.Pod(ctx, r.Pod.Namespace, r.Pod.Name)
+	d.spoke = d.spoke || kube.Means(err) != kube.Away
 	switch kube.Means(err) {
 	case kube.None:
 		e.last, e.gone = pod, pod == nil
@@ -127,6 +128,7 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 
 // answered takes the answer to a write. again: there may be another thing to do.
 func (d *Deliverer) answered(ctx context.Context, e *entry, v verdict.Verdict, mended *int, is *v1.Pod, err error) (again bool, _ error) {
+	d.spoke = d.spoke || kube.Means(err) != kube.Away
 	switch kube.Means(err) {
 	case kube.None:
 		e.last = is

@@ -61,7 +61,12 @@ func during(t *testing.T, do func(w *world)) (log string) {
 		w := &world{news: make(chan struct{}), pods: map[string]*v1.Pod{}, events: map[string]*v1.Event{}}
 		d := New(Options{
 			Node: "n1", Records: w, Pods: copies{w}, API: w, Log: slog.New(slog.NewTextHandler(&text, nil)),
-			Status: func(context.Context) (bool, error) { return !w.alone, w.ask(t.Context(), "version") },
+			Status: func(ctx context.Context) (bool, error) {
+				err := w.ask(ctx, "version")
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return !w.alone, err
+			},
 		})
 		w.changed = d.Changed
 		ctx, cancel := context.WithCancel(t.Context())

@@ -69,11 +69,9 @@ type Side struct {
 	heard time.Time // when the agent last answered
 	load  *verdict.Load
 	wrote time.Time // when the load was
-	// The API refuses a Lease that gets an owner later.
-	unowned bool
-	sent    map[string]time.Time
-	queue   []*v1.Event // garbage collection's, not sent yet
-	told    []part
+	sent  map[string]time.Time
+	queue []*v1.Event // garbage collection's, not sent yet
+	told  []part
 }
 
 // New makes a Side.

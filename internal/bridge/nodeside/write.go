@@ -142,15 +142,13 @@ func (s *Side) writeLoad(ctx context.Context, annotations map[string]string) err
 		owners = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID}}
 	}
 	meta := map[string]any{"annotations": annotations}
-	if owners != nil && !s.unowned {
+	if owners != nil {
 		meta["ownerReferences"] = owners
 	}
 	err := s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta))
 	if kube.Means(err) == kube.Refused && meta["ownerReferences"] != nil {
 		delete(meta, "ownerReferences")
-		if err = s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta)); err == nil {
-			s.unowned = true
-		}
+		err = s.o.API.PatchLease(ctx, s.o.Namespace, s.o.Node, body("metadata", meta))
 	}
 	if kube.Means(err) == kube.NotFound {
 		err = s.o.API.CreateLease(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{

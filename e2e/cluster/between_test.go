@@ -356,7 +356,7 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 		{name: "unavailable", status: []answer{{code: 503}}, said: "the API is away"},
 		{name: "hangs", status: []answer{{}}, said: "the API takes too long for a pod's status"},
 		{name: "forbidden", status: []answer{{code: 403}}, said: "the API refuses what is to be told"},
-		{name: "eventthrottled", event: []answer{{code: 429, retryAfter: 1}}, said: "the API is away"},
+		{name: "eventthrottled", event: []answer{{code: 429, retryAfter: 1}}, said: "the API takes no events"},
 		{name: "eventdefect", event: []answer{{code: 500}, {code: 500}}, said: "the API refuses an event"},
 		{name: "eventhangs", event: []answer{{}}, said: "the API takes too long for an event"},
 		{name: "watchdefect", watch: []answer{{code: 500}, {code: 503}}, said: "the watch of this node's pods broke off"},

@@ -464,6 +464,22 @@ func TestWhatABridgeMayWriteElsewhere(t *testing.T) {
 			"no more than the API does"},
 		{"deep notes", load(bridgeNamespace, "n1", `{"metadata": {"managedFields": `+managed(t, "coordination.k8s.io/v1", notes[2])+`}}`),
 			"no more than the API does"},
+		{"its load after an operator has applied a label", func() error {
+			body := []byte(`{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1", "labels": {"a": "b"}, "annotations": {"c": "d"}}}`)
+			o := metav1.PatchOptions{FieldManager: "operator"}
+			if _, err := c.Client.CoordinationV1().Leases(bridgeNamespace).Patch(ctx, "n1", types.ApplyPatchType, body, o); err != nil {
+				return err
+			}
+			return load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{3}"}}}`)
+		}(), ""},
+		{"its load that an operator has annotated", func() error {
+			body := []byte(`{"metadata": {"annotations": {"jettison/load": "{4}", "e": "f"}}}`)
+			o := metav1.PatchOptions{FieldManager: "kubectl-annotate"}
+			if _, err := c.Client.CoordinationV1().Leases(bridgeNamespace).Patch(ctx, "n1", types.MergePatchType, body, o); err != nil {
+				return err
+			}
+			return load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{5}"}}}`)
+		}(), ""},
 		{"its load after all that", load(bridgeNamespace, "n1", `{"metadata": {"annotations": {"jettison/load": "{2}"}}}`), ""},
 		{"a holder", load(bridgeNamespace, "n1", `{"spec": {"holderIdentity": "me"}}`), "holds no lease"},
 		{"another's load", createLease(ctx, own, bridgeNamespace, "n2", nil), "of its own node's name"},

@@ -16,8 +16,8 @@ import (
 const (
 	// turn is how long a write is waited for before it is asked whether others would be taken.
 	turn = time.Second
-	// maxWriting bounds how many are on their way that nobody waits for: their answers may come together, and an author's pod be as large as one
-	// may.
+	// maxWriting bounds how many are on their way that nobody waits for: their answers may come together, and an author's pod is as large as
+	// he likes.
 	maxWriting = 4
 )
 

@@ -27,11 +27,11 @@ type answer struct {
 	err error
 }
 
-// patch writes a pod's status, and waits for the answer as long as nothing else could be done. Where it does not wait the entry is busy
-// until later has had the answer, in the loop.
+// patch writes a pod's status, has the answer taken, and returns what comes of that. It waits for it as long as nothing else could be done;
+// where it does not the entry is busy until the answer is taken, in the loop.
 func (d *Deliverer) patch(
-	ctx context.Context, e *entry, body []byte, later func(context.Context, *v1.Pod, error) (again bool, err error),
-) (*v1.Pod, error) {
+	ctx context.Context, e *entry, body []byte, take func(context.Context, *v1.Pod, error) (again bool, err error),
+) (again bool, err error) {
 	r := e.record
 	request, cancel := context.WithCancel(kube.Patiently(ctx))
 	came := make(chan answer, 1)
@@ -42,7 +42,7 @@ func (d *Deliverer) patch(
 	if !e.slow {
 		if a, ok := within(ctx, came, turn); ok {
 			cancel()
-			return a.pod, a.err
+			return take(ctx, a.pod, a.err)
 		}
 		away := d.reads(ctx, e)
 		if away != nil || d.writing >= maxWriting {
@@ -56,7 +56,7 @@ func (d *Deliverer) patch(
 				e.slow = true
 				a.err = fmt.Errorf("patch pods/status: %d others are waited for: %w", d.writing, context.DeadlineExceeded)
 			}
-			return a.pod, a.err
+			return take(ctx, a.pod, a.err)
 		}
 	}
 	e.busy, e.slow = true, true
@@ -68,12 +68,12 @@ func (d *Deliverer) patch(
 			e.busy = false
 			d.writing--
 			d.spoke = false
-			if _, err := later(ctx, a.pod, a.err); ctx.Err() == nil {
+			if _, err := take(ctx, a.pod, a.err); ctx.Err() == nil {
 				d.heard(err)
 			}
 		})
 	})
-	return nil, nil
+	return false, nil
 }
 
 // reads asks for the pod whose write takes long. An error: nobody answers, so this is no matter of the one write.

@@ -244,7 +244,7 @@ func (d *Deliverer) heard(err error) {
 // forget drops what is over.
 func (d *Deliverer) forget() {
 	d.entries = slices.DeleteFunc(d.entries, func(e *entry) bool {
-		done := e.status && e.final() && !e.busy && d.unsent(e) == nil
+		done := e.status && e.final() && d.unsent(e) == nil
 		if done {
 			d.over = append(d.over, e.record.ID)
 		}

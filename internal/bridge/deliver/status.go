@@ -108,6 +108,7 @@ func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error)
 // write does an act.
 func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod *v1.Pod) (again bool, err error) {
 	now, r := time.Now(), e.record
+	e.status = false // also where it was done with, and was taken back since
 	mended, most := e.mending(pod)
 	if v.Act == verdict.Mend {
 		if e.held = (time.Time{}); *mended >= most {
@@ -116,14 +117,9 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 			return false, nil
 		}
 	}
-	body := verdict.Patch(now, v.Act, r, pod)
-	is, err := d.patch(ctx, e, body, func(ctx context.Context, is *v1.Pod, err error) (bool, error) {
+	return d.patch(ctx, e, verdict.Patch(now, v.Act, r, pod), func(ctx context.Context, is *v1.Pod, err error) (bool, error) {
 		return d.answered(ctx, e, v, mended, is, err)
 	})
-	if e.busy {
-		return false, nil
-	}
-	return d.answered(ctx, e, v, mended, is, err)
 }
 
 // answered takes the answer to a write. again: there may be another thing to do.

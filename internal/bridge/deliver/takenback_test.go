@@ -123,3 +123,41 @@ func TestAStatusThatComesAndGoes(t *testing.T) {
 		}
 	})
 }
+
+// A status is taken back, and while that is mended, which takes its time and fails at first, the agent has nothing more to say of the eviction:
+// it is mended all the same.
+func TestAStatusThatIsTakenBackAsItsRecordEnds(t *testing.T) {
+	during(t, func(w *world) {
+		p := w.runs("a")
+		open := *record(p, time.Now())
+		over := open
+		open.Over = false
+		w.set(func() { w.records = append(w.records, &open) })
+		time.Sleep(3 * time.Minute) // in which it has held
+		w.set(func() {
+			back := w.pods["a"].DeepCopy()
+			back.Status.Phase, back.Status.Reason = v1.PodRunning, ""
+			w.store(back)
+			w.takes = func(what string) time.Duration {
+				if strings.HasPrefix(what, "patch") {
+					return 20 * time.Second
+				}
+				return 0
+			}
+			w.fault = func(what string) error {
+				if strings.HasPrefix(what, "patch") {
+					return status(500)
+				}
+				return nil
+			}
+		})
+		time.Sleep(10 * time.Second)
+		w.set(func() { w.records[0] = &over })
+		time.Sleep(15 * time.Second)
+		w.set(func() { w.takes, w.fault = nil, nil })
+		time.Sleep(5 * time.Minute)
+		if phase := is(w, func() v1.PodPhase { return w.pods["a"].Status.Phase }); phase != v1.PodFailed {
+			t.Errorf("it is %s", phase)
+		}
+	})
+}

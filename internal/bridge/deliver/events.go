@@ -105,7 +105,7 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 func (d *Deliverer) came(event *v1.Event, again *retry, err error) (sent bool) {
 	name := event.Namespace + "/" + event.Name
 	asked, _ := kube.AskAgain(err)
-	means := kube.Means(err)
+	means, longest := kube.Means(err), refusedPause
 	if means != kube.Away {
 		d.takesEvents()
 	}
@@ -123,14 +123,15 @@ func (d *Deliverer) came(event *v1.Event, again *retry, err error) (sent bool) {
 		case kube.Unanswered(err): // which has taken its time
 			d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name, "error", err)
 		default:
-			d.quiet.failed(time.Now(), lastPause, asked)
+			longest = lastPause
+			d.quiet.failed(time.Now(), longest, asked)
 			if !d.mute {
 				d.mute = true
 				d.o.Log.Warn("the API takes no events: they are sent again", "event", name, "error", err)
 			}
 		}
 	}
-	again.failed(time.Now(), refusedPause, asked)
+	again.failed(time.Now(), longest, asked)
 	return false
 }
 

@@ -33,6 +33,7 @@ func TestWhatBecameOfAPodMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			during(t, func(w *world) {
+				time.Sleep(time.Second) // in which the server is known, so that events are tried while it is away
 				w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
 				p := w.runs("a")
 				w.evicted(p)

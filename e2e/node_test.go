@@ -83,7 +83,7 @@ func (n *node) showLogs() {
 	if n.agent != nil {
 		n.t.Log("agent's log:\n" + n.Tail(n.agent.LogPath("agent"), 40))
 	}
-	n.t.Log("containerd's log:\n" + n.Tail("/var/log/containerd.log", 20))
+	n.t.Log("containerd's log:\n" + n.Tail("/var/log/containerd.log", 60))
 	n.t.Log("serial console:\n" + n.Console())
 }
 

@@ -122,10 +122,9 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 		object.UID = types.UID(uuid.NewString())
 	}
 	pod := &Pod{Object: object, QOS: qosClass(object), node: n}
-	for _, before := range n.pods { // a pod that comes back under its UID gets its next sandbox, as a kubelet does it
-		if before.Object.UID == object.UID {
-			pod.attempt++
-		}
+	var err error
+	if pod.attempt, err = n.nextAttempt(ctx, object.UID); err != nil {
+		return nil, fmt.Errorf("run pod %s: %w", pod, err)
 	}
 	pod.Cgroup = strings.TrimPrefix(cgroupPath(pod.QOS, object.UID, n.systemd), "/")
 	if err := pod.run(ctx); err != nil {
@@ -136,6 +135,21 @@ func (n *Node) Run(ctx context.Context, object *v1.Pod) (*Pod, error) {
 	}
 	n.pods = append(n.pods, pod)
 	return pod, nil
+}
+
+// nextAttempt is the number of a pod's next sandbox: one more than the highest that the runtime still has, as a kubelet counts
+// (kubelet v1.36 pkg/kubelet/kuberuntime/util/util.go PodSandboxChanged). It may be one of which nobody was told: a sandbox that was refused
+// at its start and could not be put away at once stays, and keeps its name (containerd v2.4 internal/cri/server/sandbox_run.go cleanupErr).
+func (n *Node) nextAttempt(ctx context.Context, uid types.UID) (attempt uint32, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	list, err := n.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+		Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(uid)}},
+	})
+	for _, s := range list.GetItems() {
+		attempt = max(attempt, s.GetMetadata().GetAttempt()+1)
+	}
+	return attempt, err
 }
 
 func (p *Pod) String() string { return p.Object.Namespace + "/" + p.Object.Name }

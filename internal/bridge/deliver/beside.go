@@ -16,6 +16,8 @@ import (
 const (
 	// turn is how long a write is waited for before it is asked whether others would be taken.
 	turn = time.Second
+	// aloneFor is how long what an API does not take is a matter of the one pod, after a read was answered.
+	aloneFor = time.Minute
 	// maxWriting bounds how many are on their way that nobody waits for: their answers may come together, and an author's pod is as large as
 	// he likes.
 	maxWriting = 4
@@ -44,7 +46,7 @@ func (d *Deliverer) patch(
 			cancel()
 			return take(ctx, a.pod, a.err)
 		}
-		away := d.reads(ctx, e)
+		away := d.readable(ctx, r.Pod.Namespace, r.Pod.Name)
 		if away != nil || d.writing >= maxWriting {
 			cancel()
 			a := <-came
@@ -67,7 +69,6 @@ func (d *Deliverer) patch(
 		d.inLoop(ctx, func(ctx context.Context) {
 			e.busy = false
 			d.writing--
-			d.spoke = false
 			if _, err := take(ctx, a.pod, a.err); ctx.Err() == nil {
 				d.heard(err)
 			}
@@ -76,9 +77,9 @@ func (d *Deliverer) patch(
 	return false, nil
 }
 
-// reads asks for the pod whose write takes long. An error: nobody answers, so this is no matter of the one write.
-func (d *Deliverer) reads(ctx context.Context, e *entry) error {
-	_, err := d.o.API.Pod(ctx, e.record.Pod.Namespace, e.record.Pod.Name)
+// readable asks for what a write is of that takes long or is not taken. An error: nobody answers, so this is no matter of the one write.
+func (d *Deliverer) readable(ctx context.Context, namespace, name string) error {
+	_, err := d.o.API.Pod(ctx, namespace, name)
 	if kube.Means(err) == kube.Away {
 		return err
 	}

@@ -67,7 +67,8 @@ type Deliverer struct {
 	quiet   retry     // of all events, while the API takes none
 	mute    bool      // that it takes none was said
 	writing int       // statuses that are on their way and not waited for
-	spoke   bool      // the API has answered since that was last asked
+	reads   time.Time // when a read was answered of an API that took no status before
+	spoke   bool      // the API has answered since heard was last told
 	away    time.Time // nothing is asked before then
 	asked   time.Time // nor before then, for the API has asked for that time
 	failed  time.Time // when it was last asked in vain
@@ -130,7 +131,7 @@ func (d *Deliverer) take(l *api.RecordsLine) {
 	at, known := slices.BinarySearchFunc(d.entries, r.ID, func(e *entry, id string) int { return strings.Compare(e.record.ID, id) })
 	switch {
 	case known:
-		d.entries[at].record = r
+		d.entries[at].changes(r)
 	case slices.Contains(d.over, r.ID):
 	default:
 		d.entries = slices.Insert(d.entries, at, &entry{record: r, sent: map[string]bool{}})
@@ -157,14 +158,19 @@ func (d *Deliverer) takeGap(g *api.RecordsGap) {
 // isBack takes that the watch has something to say, so the API is there: it is asked at once, but not more often than it would be first,
 // and less and less often where it takes nothing all the same.
 func (d *Deliverer) isBack() {
-	soon := d.failed.Add(min(firstPause<<min(d.hurried, 10), lastPause))
-	if d.asked.After(soon) {
-		soon = d.asked
-	}
+	soon := later(d.asked, d.failed.Add(min(firstPause<<min(d.hurried, 10), lastPause)))
 	if d.away.After(soon) {
 		d.away = soon
 		d.hurried++
 	}
+}
+
+// later is the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // races tells that a pod waits to be told of which its kubelet says by itself that it has failed.
@@ -182,10 +188,13 @@ const idle = time.Minute
 // returns when more is due.
 func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	now := time.Now()
+	if d.pause > raceLast && d.races() { // since it was last heard from
+		d.pause = raceLast
+		d.away = later(d.asked, d.failed.Add(jittered(raceLast)))
+	}
 	if wait := d.away.Sub(now); wait > 0 {
 		return wait
 	}
-	d.spoke = false
 	err := d.decide(ctx)
 	if err == nil {
 		err = d.statuses(ctx)
@@ -216,11 +225,16 @@ func (d *Deliverer) decide(ctx context.Context) error {
 // heard takes how a pass ended, or what a late answer was. An API that is away is asked again after a pause that doubles; one that was not
 // asked, or has not answered, is no more there than before.
 func (d *Deliverer) heard(err error) {
-	if err == nil && !d.spoke {
+	spoke := d.spoke
+	if d.spoke = false; err == nil && !spoke {
 		return
 	}
 	if err == nil {
-		if d.pause, d.away, d.hurried = 0, (time.Time{}), 0; d.said {
+		d.away = time.Time{}
+		if d.asked.After(time.Now()) { // by another answer than this one
+			d.away = d.asked
+		}
+		if d.pause, d.hurried = 0, 0; d.said {
 			d.said = false
 			d.o.Log.Info("the API takes what it is told again", "evictions", len(d.entries))
 		}
@@ -232,9 +246,9 @@ func (d *Deliverer) heard(err error) {
 	}
 	asked, _ := kube.AskAgain(err)
 	d.pause = min(max(2*d.pause, firstPause), longest)
-	d.failed = time.Now()
-	d.asked = d.failed.Add(asked)
-	d.away = d.failed.Add(max(jittered(d.pause), asked))
+	d.failed, d.reads = time.Now(), time.Time{}
+	d.asked = later(d.asked, d.failed.Add(asked))
+	d.away = later(d.asked, d.failed.Add(jittered(d.pause)))
 	if !d.said {
 		d.said = true
 		d.o.Log.Warn("the API is away: what it is to be told waits", "evictions", len(d.entries), "error", err)

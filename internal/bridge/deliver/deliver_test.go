@@ -79,8 +79,8 @@ func TestTheNewestCounts(t *testing.T) {
 	pod := func(name, version string) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: version, Name: name}}
 	}
-	other := pod("other", "3")
-	other.UID = "v"
+	other, before := pod("other", "11"), pod("before", "9")
+	other.UID, before.UID = "v", "v"
 	for name, c := range map[string]struct {
 		watched, last *v1.Pod
 		gone          bool
@@ -94,6 +94,7 @@ func TestTheNewestCounts(t *testing.T) {
 		"the watch is ahead":   {pod("watched", "11"), pod("last", "10"), false, "watched"},
 		"no numbers":           {pod("watched", "a"), pod("last", "b"), false, "watched"},
 		"it is another by now": {other, pod("last", "10"), false, "other"},
+		"it was another":       {before, pod("last", "10"), false, "last"},
 		"it is gone":           {pod("watched", "9"), pod("last", "10"), true, ""},
 	} {
 		got := ""

@@ -1,6 +1,8 @@
 package deliver
 
 import (
+	"cmp"
+	"reflect"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,10 +43,22 @@ type entry struct {
 	events  retry
 	busy    bool      // a write of its pod is on its way, and not waited for
 	slow    bool      // so was the last one
+	alone   bool      // a write of this pod was not taken by an API that answered a read
+	unsure  bool      // nobody knows whether the last one was done
 	wrote   time.Time // when the pod was last made Failed; zero: not by this process
 	held    time.Time // since when the pod has been as it should be; zero: it is not
 	mends   int       // of its phase
 	reasons int       // mends of its reason alone
+	quit    bool      // that it is not mended any more was said
+}
+
+// changes takes that the agent says more of it: whatever was due is another thing now, and is not what failed before. An agent that is asked
+// anew says what it has said.
+func (e *entry) changes(r *api.Record) {
+	if reflect.DeepEqual(e.record, r) {
+		return
+	}
+	e.record, e.status, e.told, e.patches.until = r, false, verdict.Verdict{}, time.Time{}
 }
 
 // mending is how often the pod's status was mended for what is wrong with it now, and how often it is at most.
@@ -78,11 +92,8 @@ func (e *entry) current(watched *v1.Pod) *v1.Pod {
 	if e.gone {
 		return nil
 	}
-	if watched == nil || e.last == nil || watched.UID != e.last.UID {
-		if watched == nil {
-			return e.last
-		}
-		return watched
+	if watched == nil || e.last == nil {
+		return cmp.Or(watched, e.last)
 	}
 	if order, err := resourceversion.CompareResourceVersion(watched.ResourceVersion, e.last.ResourceVersion); err == nil && order < 0 {
 		return e.last

@@ -209,7 +209,7 @@ func TestAnAPIThatIsAwayWhileSomeAreSlow(t *testing.T) {
 			time.Sleep(15 * time.Minute)
 			w.set(func() { w.asked = nil })
 			time.Sleep(10 * time.Minute)
-			if asked := is(w, func() int { return len(w.asked) }); asked > 45*maxWriting {
+			if asked := is(w, func() int { return len(w.asked) }); asked > 45*(maxWriting+1) { // which are not waited for, and one read
 				t.Errorf("%d slow: asked %d times in ten minutes", pods, asked)
 			}
 			w.set(func() { w.fault = nil })
@@ -241,4 +241,166 @@ func TestAnAPIThatIsBackForEventsAlone(t *testing.T) {
 	if n := strings.Count(log, "takes what it is told again"); n != 1 {
 		t.Errorf("said %d times: %s", n, log)
 	}
+}
+
+// While the API is away, and is asked seldom, a pod is evicted that ends by itself: it is asked for within the second.
+func TestAPodThatEndsByItselfWithinAPause(t *testing.T) {
+	for i := range 20 {
+		during(t, func(w *world) {
+			w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
+			job := w.runs("job")
+			job.Spec.RestartPolicy = v1.RestartPolicyNever
+			w.evicted(w.runs("a"))
+			time.Sleep(10*time.Minute + time.Duration(i)*1700*time.Millisecond)
+			r := record(job, time.Now())
+			w.mu.Lock() // the watch says nothing
+			w.fault = nil
+			w.records = append(w.records, r)
+			close(w.news)
+			w.news = make(chan struct{})
+			w.mu.Unlock()
+			time.Sleep(raceLast)
+			if w.phase("job") != v1.PodFailed {
+				t.Errorf("it is %s", w.phase("job"))
+			}
+		})
+	}
+}
+
+// The API asks for five minutes while a slow write is on its way: however that ends, and whatever the watch says, it is not asked before.
+func TestTimeThatWasAskedForIsNotForgotten(t *testing.T) {
+	for name, late := range map[string]error{"not ready": status(http.StatusServiceUnavailable), "done": nil} {
+		t.Run(name, func(t *testing.T) {
+			log := during(t, func(w *world) {
+				w.set(func() { w.takes, w.fault = taking("patch slow", 20*time.Second), of("patch slow", late) })
+				w.evicted(w.runs("slow"))
+				time.Sleep(5 * time.Second)
+				w.set(func() {
+					w.takes, w.fault = nil, func(what string) error {
+						if what == "patch slow" {
+							return late
+						}
+						return apierrors.NewTooManyRequests("later", 300)
+					}
+				})
+				w.evicted(w.runs("b"))
+				time.Sleep(time.Second)
+				w.set(func() { w.asked = nil })
+				for range 280 {
+					time.Sleep(time.Second)
+					w.changed()
+				}
+				if asked := is(w, func() int { return len(w.asked) }); asked > 0 {
+					t.Errorf("asked %d times", asked)
+				}
+				w.set(func() { w.fault = nil })
+			})
+			if strings.Count(log, "the API is away") != 1 {
+				t.Error(log)
+			}
+		})
+	}
+}
+
+// A watch that spoke through one outage is heard as soon in the next one.
+func TestAWatchThatIsBackAgain(t *testing.T) {
+	during(t, func(w *world) {
+		for _, name := range []string{"a", "b"} {
+			w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
+			w.evicted(w.runs(name))
+			for range 600 {
+				time.Sleep(time.Second)
+				if name == "a" {
+					w.changed()
+				}
+			}
+			w.set(func() { w.fault = nil })
+			time.Sleep(firstPause)
+			if name == "b" && w.phase("b") != v1.PodFailed {
+				t.Errorf("it is %s", w.phase("b"))
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// An API that is back is asked first for a pod, and then for what is to be done, once each.
+func TestWhatAnAPIIsAskedWhenItIsBack(t *testing.T) {
+	during(t, func(w *world) {
+		time.Sleep(time.Second)
+		w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
+		r := w.evicted(w.runs("a"))
+		time.Sleep(time.Minute)
+		w.set(func() { w.fault, w.askedFor = nil, nil })
+		time.Sleep(5 * time.Minute)
+		id := strings.ToLower(r.ID)
+		want := []string{"get a", "patch a", "event a." + id, "event n1." + id}
+		if got := is(w, func() []string { return slices.Clone(w.askedFor) }); !slices.Equal(got, want) {
+			t.Errorf("asked for %q, want %q", got, want)
+		}
+	})
+}
+
+// The API asks for time, and a pod that ends by itself is evicted meanwhile: it is not asked for all the same.
+func TestAPodThatEndsByItselfWhileTheAPIAsksForTime(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
+		job := w.runs("job")
+		job.Spec.RestartPolicy = v1.RestartPolicyNever
+		w.evicted(w.runs("a"))
+		time.Sleep(10 * time.Minute)
+		w.set(func() { w.fault = func(string) error { return apierrors.NewTooManyRequests("later", 300) } })
+		time.Sleep(lastPause)
+		w.set(func() { w.asked = nil })
+		w.evicted(job)
+		time.Sleep(299*time.Second - lastPause)
+		if asked := is(w, func() int { return len(w.asked) }); asked > 0 {
+			t.Errorf("asked %d times", asked)
+		}
+		w.set(func() { w.fault = nil })
+	})
+}
+
+// A record without a pod's name, of which nobody can be asked, says nothing of an API that is away.
+func TestARecordWithoutANameWhileTheAPIIsAway(t *testing.T) {
+	during(t, func(w *world) {
+		nameless := w.runs("nameless")
+		time.Sleep(time.Second)
+		w.set(func() {
+			w.fault = func(string) error { return status(http.StatusServiceUnavailable) }
+			delete(w.pods, "nameless")
+			nameless.Name = ""
+		})
+		r := w.begun(nameless)
+		w.evicted(w.runs("a"))
+		time.Sleep(10 * time.Minute)
+		w.set(func() { w.fault = nil })
+		time.Sleep(firstPause)
+		if w.phase("a") != v1.PodFailed {
+			t.Errorf("it is %s", w.phase("a"))
+		}
+		r = over(emptied(r))
+		w.tells(&r)
+	})
+}
+
+// An agent that comes and goes says each time what it has said: an API that refuses is asked no more often for that.
+func TestAnAgentThatSaysTheSameAgain(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.fault = of("patch", status(http.StatusForbidden)) })
+		r := w.begun(w.runs("a"))
+		time.Sleep(20 * time.Minute)
+		w.set(func() { w.asked = nil })
+		for range 600 {
+			time.Sleep(time.Second)
+			same := r
+			w.tells(&same)
+		}
+		if asked := is(w, func() int { return len(w.asked) }); asked > 5 {
+			t.Errorf("asked %d times in ten minutes", asked)
+		}
+		r = over(emptied(r))
+		w.tells(&r)
+		w.set(func() { w.fault = nil })
+	})
 }

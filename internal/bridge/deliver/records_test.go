@@ -3,6 +3,8 @@ package deliver
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -197,6 +199,153 @@ func TestEventsAloneEndWhatWasBegun(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		if n := is(w, func() int { return w.patched }); n != 0 {
 			t.Errorf("it is written %d times", n)
+		}
+	})
+}
+
+// A victim that would not die, or of which a container was started anew while others still stopped, is dead in the end, and the agent has
+// said its last word of it before the bridge comes to look: it is Failed, and nobody says that it lives.
+func TestAVictimThatIsDeadAfterAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		lives  func(w *world, r *api.Record) // as far as is told
+		events string
+	}{
+		"it would not die": {func(w *world, r *api.Record) {
+			r.Outcome = api.OutcomeUndying
+			next := *r
+			w.tells(&next)
+			time.Sleep(time.Minute)
+		}, "Evicted EvictionAbandoned EvictionThresholdMet"},
+		"it was started anew": {func(w *world, _ *api.Record) {
+			w.set(func() {
+				p := w.pods["a"].DeepCopy()
+				p.Status.ContainerStatuses[0].State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}
+				w.store(p)
+			})
+			time.Sleep(10 * time.Second)
+		}, "Evicted EvictionThresholdMet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				r := w.begun(w.runs("a"))
+				time.Sleep(30 * time.Second)
+				c.lives(w, &r)
+				w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
+				w.evicted(w.runs("b")) // by which the bridge knows that the API is away
+				time.Sleep(time.Minute)
+				r = emptied(r)
+				dead := r
+				w.tells(&dead)
+				time.Sleep(2 * time.Second)
+				r = over(r)
+				w.tells(&r)
+				time.Sleep(time.Minute)
+				w.set(func() { w.fault = nil })
+				time.Sleep(time.Minute)
+				var events []string
+				for name, e := range is(w, func() map[string]*v1.Event { return maps.Clone(w.events) }) {
+					if !strings.Contains(name, "/b.") && !strings.HasSuffix(name, strings.ToLower(w.records[1].ID)) {
+						events = append(events, e.Reason)
+					}
+				}
+				slices.Sort(events)
+				if got := strings.Join(events, " "); w.phase("a") != v1.PodFailed || got != c.events {
+					t.Errorf("it is %s, events %s", w.phase("a"), got)
+				}
+			})
+		})
+	}
+}
+
+// The mark is written, and nobody hears so: the victim is let go of, and where the watch says that it is not marked it may be behind that.
+func TestAMarkOfWhichNobodyKnows(t *testing.T) {
+	for name, answer := range map[string]error{"no answer": nil, "storage is lost": status(http.StatusInternalServerError)} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				a := w.runs("a")
+				time.Sleep(time.Second)
+				w.set(func() { w.lost, w.answer, w.behind = true, answer, map[string]*v1.Pod{"a": a} })
+				r := w.begun(a)
+				time.Sleep(20 * time.Millisecond) // before it is tried again
+				r.Outcome, r.Over = api.OutcomeAbandoned, true
+				w.tells(&r)
+				w.mu.Lock()
+				w.lost = false
+				w.mu.Unlock()
+				time.Sleep(time.Minute)
+				w.set(func() { w.behind = nil })
+				time.Sleep(time.Minute)
+				for _, c := range is(w, func() []v1.PodCondition { return w.pods["a"].Status.Conditions }) {
+					if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue {
+						t.Errorf("it lives, and is marked: %d writes", w.patched)
+					}
+				}
+				if w.patched != 2 {
+					t.Errorf("%d writes, want a mark and that it is none", w.patched)
+				}
+			})
+		})
+	}
+}
+
+// A mark of which nobody knows, and the pod may not be read: it is let be.
+func TestAMarkOfWhichNobodyMayKnow(t *testing.T) {
+	during(t, func(w *world) {
+		a := w.runs("a")
+		time.Sleep(time.Second)
+		w.set(func() { w.fault = of("patch", status(http.StatusInternalServerError)) })
+		r := w.begun(a)
+		time.Sleep(time.Minute)
+		w.set(func() { w.fault = of("get", status(http.StatusForbidden)) })
+		r.Outcome, r.Over = api.OutcomeAbandoned, true
+		w.tells(&r)
+	})
+}
+
+// A write was refused for long, and the agent has more to say: what is due then is tried at once.
+func TestWhatIsDueAnewIsTriedAtOnce(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.fault = of("patch", status(http.StatusInternalServerError)) })
+		r := w.begun(w.runs("a"))
+		time.Sleep(10 * time.Minute)
+		w.mu.Lock()
+		w.fault = nil
+		w.mu.Unlock()
+		r = over(emptied(r))
+		w.tells(&r)
+		time.Sleep(time.Millisecond)
+		if w.phase("a") != v1.PodFailed {
+			t.Errorf("it is %s", w.phase("a"))
+		}
+	})
+}
+
+// A victim was taken for one that lives, and is dead after all; before that can be judged anew others have to be written, which takes long:
+// meanwhile nobody says that it lives.
+func TestWhatIsNotJudgedIsNotTold(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() {
+			w.takes, w.fault = taking("patch", 30*time.Second), of("patch a", status(http.StatusInternalServerError))
+		})
+		r := w.begun(w.runs("a"))
+		time.Sleep(35 * time.Second) // its mark has failed, after long
+		w.set(func() {
+			p := w.pods["a"].DeepCopy()
+			p.Status.ContainerStatuses[0].State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}
+			w.store(p)
+		})
+		time.Sleep(refusedPause)
+		for i := range maxWriting {
+			w.evicted(w.runs(fmt.Sprint("slow", i)))
+		}
+		time.Sleep(10 * time.Second)
+		r = over(emptied(r))
+		w.tells(&r)
+		time.Sleep(5 * time.Minute)
+		w.set(func() { w.takes, w.fault = nil, nil })
+		time.Sleep(6 * time.Minute)
+		if got := is(w, w.reasons); w.phase("a") != v1.PodFailed || slices.Contains(got, "EvictionOutlived") {
+			t.Errorf("it is %s, events %v", w.phase("a"), got)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -187,7 +188,7 @@ func TestEventsThatAreNotAnswered(t *testing.T) {
 						t.Errorf("a pod is failed after %v", waited)
 					}
 				}
-				if asked := is(w, func() int { return len(w.asked) }); asked > 150 {
+				if asked := is(w, func() int { return len(w.asked) }); asked > 200 {
 					t.Errorf("%d requests in a quarter of an hour", asked)
 				}
 				if sent := is(w, func() int { return len(w.events) }); (sent >= 10) != (took <= 40*time.Second) {
@@ -256,4 +257,92 @@ func TestManyPodsThatTakeLong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pod whose write took long, and failed, is changed by others all the time since, or was replaced while the watch hangs: it is not asked for
+// without a pause.
+func TestASlowPodThatIsAlwaysAnother(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		t.Run(fmt.Sprint("replaced ", replaced), func(t *testing.T) {
+			during(t, func(w *world) {
+				a := w.runs("a")
+				w.set(func() {
+					w.takes, w.fault = taking("patch a", 2*time.Second), of("patch a", status(http.StatusInternalServerError))
+				})
+				w.evicted(a)
+				time.Sleep(2100 * time.Millisecond)
+				w.set(func() {
+					w.takes, w.fault = taking("", 20*time.Millisecond), of("patch a", status(http.StatusConflict))
+					if replaced {
+						other := a.DeepCopy()
+						other.UID = "another"
+						w.behind, w.fault = map[string]*v1.Pod{"a": a}, nil
+						w.store(other)
+					}
+					w.asked = nil
+				})
+				time.Sleep(5 * time.Minute)
+				if asked := is(w, func() int { return len(w.asked) }); asked > 60 {
+					t.Errorf("asked %d times in five minutes", asked)
+				}
+				w.set(func() { w.takes, w.fault, w.behind = nil, nil, nil })
+			})
+		})
+	}
+}
+
+// A webhook asks for time for pods of one namespace: others do not wait for that, whether its answer takes long or not, and those are asked for
+// as seldom as it wants.
+func TestAWebhookThatAsksForTime(t *testing.T) {
+	for _, took := range []time.Duration{0, 3 * time.Second} {
+		t.Run(took.String(), func(t *testing.T) {
+			during(t, func(w *world) {
+				const pods = 20
+				w.set(func() {
+					w.takes, w.fault = taking("patch bad", took), of("patch bad", apierrors.NewTooManyRequests("later", 60))
+				})
+				for i := range pods {
+					w.evicted(w.runs(fmt.Sprint("bad", i)))
+				}
+				w.failedIn(t, "first")
+				time.Sleep(5 * time.Minute)
+				w.set(func() { w.asked = nil })
+				worst := time.Duration(0)
+				for i := range 10 {
+					time.Sleep(61 * time.Second)
+					worst = max(worst, w.failedIn(t, fmt.Sprint("job", i)))
+				}
+				if worst > time.Second {
+					t.Errorf("one of another namespace is failed after %v", worst)
+				}
+				if asked := is(w, func() int { return len(w.asked) }); asked > 10*2*pods+50 { // a write and a read each minute
+					t.Errorf("asked %d times in ten minutes", asked)
+				}
+				w.set(func() { w.takes, w.fault = nil, nil })
+				time.Sleep(6 * time.Minute)
+				if got := is(w, func() int { return len(w.failed) }); got != pods+11 {
+					t.Errorf("%d are failed", got)
+				}
+			})
+		})
+	}
+}
+
+// An API that answers nobody is asked for one pod, and for no other until its pause is over.
+func TestNobodyIsAskedForAfterOneThatHangs(t *testing.T) {
+	during(t, func(w *world) {
+		time.Sleep(time.Second)
+		w.set(func() { w.takes, w.askedFor = taking("", time.Hour), nil })
+		for _, name := range []string{"a", "b", "c"} {
+			w.runs(name)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			w.evicted(w.pods[name])
+		}
+		time.Sleep(11*time.Second + firstPause/4) // within which one write is given a second, and one read ten
+		if got := is(w, func() []string { return slices.Clone(w.askedFor) }); !slices.Equal(got, []string{"patch a", "get a"}) {
+			t.Errorf("asked for %q", got)
+		}
+		w.set(func() { w.takes = nil })
+	})
 }

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,8 +17,11 @@ func (d *Deliverer) statuses(ctx context.Context) error {
 	if !ok { // else every pod would seem gone
 		return nil
 	}
+	if err := d.probe(ctx); err != nil {
+		return err
+	}
 	for _, e := range d.entries {
-		if e.busy || e.status && e.final() || e.patches.waits(time.Now()) || e.slow && d.writing >= maxWriting {
+		if !d.due(e, time.Now()) {
 			continue
 		}
 		if err := d.settle(ctx, e, synced); err != nil {
@@ -25,6 +29,27 @@ func (d *Deliverer) statuses(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// probe reads the first pod that is due, where the API took nothing before: if it answers, what it does not take then is a matter of that pod
+// alone.
+func (d *Deliverer) probe(ctx context.Context) error {
+	now := time.Now()
+	at := slices.IndexFunc(d.entries, func(e *entry) bool { return d.due(e, now) && e.record.Pod.Name != "" })
+	if !d.said || at < 0 || now.Sub(d.reads) < lastPause {
+		return nil
+	}
+	pod := d.entries[at].record.Pod
+	if err := d.readable(ctx, pod.Namespace, pod.Name); err != nil {
+		return err
+	}
+	d.reads = time.Now()
+	return nil
+}
+
+// due tells that something may be due to a pod's status.
+func (d *Deliverer) due(e *entry, now time.Time) bool {
+	return !e.busy && !(e.status && e.final()) && !e.patches.waits(now) && !(e.slow && d.writing >= maxWriting)
 }
 
 // rounds bounds how often one entry is judged anew within a pass.
@@ -51,6 +76,9 @@ func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again
 	}
 	v := verdict.Judge(now, r, pod, e.wrote)
 	e.told = v
+	if e.unsure && v.Act <= verdict.Held { // nothing is to be written to what the watch has, which may be behind that
+		return d.fetch(ctx, e)
+	}
 	switch v.Act {
 	case verdict.Over:
 		d.done(e, v)
@@ -83,19 +111,20 @@ func old(began, synced time.Time) bool { return !began.IsZero() && synced.Sub(be
 func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error) {
 	r := e.record
 	if r.Pod.Name == "" { // the agent did not know it, so nobody can be asked
-		e.gone = true
+		e.gone, e.unsure = true, false
 		return true, nil
 	}
 	pod, err := d.o.API.Pod(ctx, r.Pod.Namespace, r.Pod.Name)
 	d.spoke = d.spoke || kube.Means(err) != kube.Away
 	switch kube.Means(err) {
 	case kube.None:
-		e.last, e.gone = pod, pod == nil
+		e.last, e.gone, e.unsure = pod, pod == nil, false
 		return true, nil
 	case kube.NotFound:
-		e.gone = true
+		e.gone, e.unsure = true, false
 		return true, nil
 	case kube.Refused:
+		e.unsure = false // nor will be
 		d.refused(e, "get", err)
 		return false, nil
 	case kube.Failing:
@@ -112,8 +141,10 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 	mended, most := e.mending(pod)
 	if v.Act == verdict.Mend {
 		if e.held = (time.Time{}); *mended >= most {
-			d.o.Log.Error("the pod's status is taken back again and again: it stays as it is", append(d.fields(e), "reason", v.Why)...)
-			e.status = true
+			if e.status = true; !e.quit {
+				e.quit = true
+				d.o.Log.Error("the pod's status is taken back again and again: it stays as it is", append(d.fields(e), "reason", v.Why)...)
+			}
 			return false, nil
 		}
 	}
@@ -124,20 +155,25 @@ func (d *Deliverer) write(ctx context.Context, e *entry, v verdict.Verdict, pod 
 
 // answered takes the answer to a write. again: there may be another thing to do.
 func (d *Deliverer) answered(ctx context.Context, e *entry, v verdict.Verdict, mended *int, is *v1.Pod, err error) (again bool, _ error) {
-	d.spoke = d.spoke || kube.Means(err) != kube.Away
-	switch kube.Means(err) {
+	means := kube.Means(err)
+	d.spoke = d.spoke || means != kube.Away
+	e.unsure = e.unsure || means == kube.Away || means == kube.Failing // a server that lost its storage meanwhile says so, too
+	switch means {
 	case kube.None:
 		e.last = is
-		e.patches, e.slow = retry{}, false
+		e.patches, e.slow, e.unsure = retry{}, false, false
 		if v.Act == verdict.Mend { // one that did not reach the API took nothing back
 			*mended++
 		}
 		d.wrote(e, v)
 		return true, nil
 	case kube.Changed:
+		if e.slow { // of whose rounds nobody keeps count
+			e.patches.failed(time.Now(), lastPause, 0)
+		}
 		return d.fetch(ctx, e)
 	case kube.NotFound:
-		e.gone = true
+		e.gone, e.unsure = true, false
 		return true, nil
 	case kube.Refused:
 		d.refused(e, v.Act.String(), err)
@@ -151,7 +187,20 @@ func (d *Deliverer) answered(ctx context.Context, e *entry, v verdict.Verdict, m
 		d.o.Log.Warn("the API takes too long for a pod's status: it is told again", append(d.fields(e), "what", v.Act.String(), "error", err)...)
 		return false, nil
 	}
+	if d.isAlone(e, err) {
+		d.failing(e, v.Act.String(), err)
+		return false, nil
+	}
 	return false, err
+}
+
+// isAlone tells that an API which takes one pod's status at no time now answers all the same: a webhook may have said that of this pod.
+func (d *Deliverer) isAlone(e *entry, err error) bool {
+	if !kube.Answered(err) {
+		return false
+	}
+	e.alone = e.alone || time.Since(d.reads) < aloneFor
+	return e.alone
 }
 
 // wrote logs what was written.

@@ -125,15 +125,21 @@ func TestAStatusThatComesAndGoes(t *testing.T) {
 }
 
 // A status is taken back, and while that is mended, which takes its time and fails at first, the agent has nothing more to say of the eviction:
-// it is mended all the same.
+// or has been away for an hour: it is mended all the same.
 func TestAStatusThatIsTakenBackAsItsRecordEnds(t *testing.T) {
+	for held, ends := range map[time.Duration]bool{3 * time.Minute: true, verdict.EventsFor - 11*time.Second: false} {
+		takenBackAsItEnds(t, held, ends)
+	}
+}
+
+func takenBackAsItEnds(t *testing.T, held time.Duration, ends bool) {
 	during(t, func(w *world) {
 		p := w.runs("a")
 		open := *record(p, time.Now())
 		over := open
 		open.Over = false
 		w.set(func() { w.records = append(w.records, &open) })
-		time.Sleep(3 * time.Minute) // in which it has held
+		time.Sleep(held)
 		w.set(func() {
 			back := w.pods["a"].DeepCopy()
 			back.Status.Phase, back.Status.Reason = v1.PodRunning, ""
@@ -152,12 +158,63 @@ func TestAStatusThatIsTakenBackAsItsRecordEnds(t *testing.T) {
 			}
 		})
 		time.Sleep(10 * time.Second)
-		w.set(func() { w.records[0] = &over })
+		if ends {
+			w.tells(&over)
+		}
 		time.Sleep(15 * time.Second)
 		w.set(func() { w.takes, w.fault = nil, nil })
 		time.Sleep(5 * time.Minute)
 		if phase := is(w, func() v1.PodPhase { return w.pods["a"].Status.Phase }); phase != v1.PodFailed {
-			t.Errorf("it is %s", phase)
+			t.Errorf("after %v it is %s", held, phase)
 		}
 	})
+}
+
+// A reason that was taken away and mended has to stay from then on, too.
+func TestAReasonThatComesAndGoes(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.mute = true })
+		w.evicted(w.runs("a"))
+		for i, after := range []time.Duration{50 * time.Second, 15 * time.Second} {
+			time.Sleep(after)
+			w.set(func() {
+				p := w.pods["a"].DeepCopy()
+				p.Status.Reason, p.Status.Message = "", ""
+				w.store(p)
+			})
+			time.Sleep(time.Second)
+			if n := is(w, func() int { return w.patched }); n != 2+i {
+				t.Errorf("it is written %d times, want %d", n, 2+i)
+			}
+		}
+	})
+}
+
+// The same of a reason, which its kubelet takes away every ten seconds, and of whose pod the agent has more to say: others come and go
+// meanwhile.
+func TestAReasonThatIsAlwaysTakenAway(t *testing.T) {
+	log := during(t, func(w *world) {
+		w.set(func() { w.mute = true })
+		r := w.begun(w.runs("a"))
+		r = emptied(r)
+		dead := r
+		w.tells(&dead)
+		for range 60 {
+			time.Sleep(10 * time.Second)
+			w.set(func() {
+				p := w.pods["a"].DeepCopy()
+				p.Status.Reason, p.Status.Message = "", ""
+				w.store(p)
+			})
+		}
+		for range 100 {
+			time.Sleep(time.Second)
+			w.changed()
+		}
+		r = over(r)
+		w.tells(&r)
+	})
+	if n := strings.Count(log, "again and again"); n != 1 {
+		t.Errorf("said %d times: %s", n, log)
+	}
 }

@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,20 +38,24 @@ type world struct {
 	follows int           // how often it was asked for records
 	again   int           // that the pods are to be told once more
 
-	pods    map[string]*v1.Pod
-	version int
-	events  map[string]*v1.Event
-	created int      // events, each time
-	failed  []string // pods, in the order in which they were
-	patched int
-	alone   bool // there are events alone
-	mute    bool // the kubelet does not tell how containers ended
-	asked   []time.Time
-	fault   func(what string) error         // nil: none
-	takes   func(what string) time.Duration // nil: no time
-	under   int                             // requests that are under way
-	most    int                             // that were at once
-	changed func()
+	pods     map[string]*v1.Pod
+	behind   map[string]*v1.Pod // what the watch has said of them; nil: all of it
+	version  int
+	events   map[string]*v1.Event
+	created  int      // events, each time
+	failed   []string // pods, in the order in which they were
+	patched  int
+	alone    bool  // there are events alone
+	mute     bool  // the kubelet does not tell how containers ended
+	lost     bool  // writes are done, and nobody is told so
+	answer   error // but this; nil: nothing
+	asked    []time.Time
+	askedFor []string
+	fault    func(what string) error         // nil: none
+	takes    func(what string) time.Duration // nil: no time
+	under    int                             // requests that are under way
+	most     int                             // that were at once
+	changed  func()
 }
 
 // during runs a delivery in virtual time while a test does something, and returns what it logged. What is left undone in the end is an error.
@@ -100,6 +105,62 @@ func (w *world) set(f func()) {
 	w.news = make(chan struct{})
 	w.mu.Unlock()
 	w.changed()
+}
+
+// tells has the agent say something of an eviction that it has told of, and nobody else anything.
+func (w *world) tells(r *api.Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.records[slices.IndexFunc(w.records, func(o *api.Record) bool { return o.ID == r.ID })] = r
+	close(w.news)
+	w.news = make(chan struct{})
+}
+
+// begun tells that a pod was chosen, and that it is stopped.
+func (w *world) begun(p *v1.Pod) api.Record {
+	r := *record(p, time.Now())
+	r.Outcome, r.Over, r.Emptied, r.Cleaned = api.OutcomeRunning, false, api.Stamp{}, api.Stamp{}
+	first := r
+	w.set(func() { w.records = append(w.records, &first) })
+	return r
+}
+
+// emptied is a record of which nothing is left since, and with which the agent is not done.
+func emptied(r api.Record) api.Record {
+	r.Emptied = api.Stamp{Time: time.Now()}
+	r.Cleaned = r.Emptied
+	return r
+}
+
+// over is a record with which the agent is done.
+func over(r api.Record) api.Record {
+	r.Outcome, r.Over = api.OutcomeBack, true
+	return r
+}
+
+// phase is that of a pod.
+func (w *world) phase(name string) v1.PodPhase {
+	return is(w, func() v1.PodPhase { return w.pods[name].Status.Phase })
+}
+
+// of has a fault be that of requests that begin with something.
+func of(prefix string, err error) func(string) error {
+	return func(what string) error {
+		if strings.HasPrefix(what, prefix) {
+			return err
+		}
+		return nil
+	}
+}
+
+// taking has requests that begin with something take a time.
+func taking(prefix string, took time.Duration) func(string) time.Duration {
+	return func(what string) time.Duration {
+		if strings.HasPrefix(what, prefix) {
+			return took
+		}
+		return 0
+	}
 }
 
 // runs makes a pod that runs.
@@ -201,7 +262,7 @@ func limit(ctx context.Context) time.Duration {
 func (w *world) ask(ctx context.Context, what string) error {
 	w.mu.Lock()
 	fault, takes := w.fault, w.takes
-	w.asked = append(w.asked, time.Now())
+	w.asked, w.askedFor = append(w.asked, time.Now()), append(w.askedFor, what)
 	w.under++
 	w.most = max(w.most, w.under)
 	w.mu.Unlock()
@@ -225,11 +286,19 @@ func (w *world) ask(ctx context.Context, what string) error {
 	return fault(what)
 }
 
-func (w *world) Pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+func (w *world) Pod(ctx context.Context, _, name string) (*v1.Pod, error) {
+	if name == "" { // as kube.Client, which asks nobody
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
+	}
 	if err := w.ask(ctx, "get "+name); err != nil {
 		return nil, err
 	}
-	return copies{w}.Pod(namespace, name), nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.pods[name]; p != nil {
+		return p, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
 }
 
 func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte) (*v1.Pod, error) {
@@ -267,6 +336,9 @@ func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte)
 	w.patched++
 	w.store(next)
 	w.changed()
+	if w.lost {
+		return nil, cmp.Or(w.answer, errors.New("connection reset by peer"))
+	}
 	return next, nil
 }
 
@@ -297,6 +369,9 @@ type copies struct{ w *world }
 func (c copies) Pod(_, name string) *v1.Pod {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	if c.w.behind != nil {
+		return c.w.behind[name]
+	}
 	return c.w.pods[name]
 }
 

@@ -53,14 +53,15 @@ func (d *Deliverer) events(ctx context.Context) {
 		return
 	}
 	limits := ctx
-	if again.pause > 0 { // it was not answered before, it may be
+	if again.pause > 0 && !d.mute { // this one was not answered before, it may be
 		limits = kube.Patiently(ctx)
 	}
 	d.sending = true
 	d.beside.Go(func() {
 		err := d.o.API.CreateEvent(limits, event)
+		alone := kube.Unanswered(err) && d.readable(ctx, event.Namespace, event.InvolvedObject.Name) == nil
 		d.inLoop(ctx, func(context.Context) {
-			if d.sending = false; d.came(event, again, err) {
+			if d.sending = false; d.came(event, again, alone, err) {
 				sent()
 			}
 		})
@@ -101,8 +102,9 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 	return nil
 }
 
-// came takes the answer to an event. !sent: it is sent again. One whose namespace goes is given up.
-func (d *Deliverer) came(event *v1.Event, again *retry, err error) (sent bool) {
+// came takes the answer to an event. alone: it had none in time, and a read has. !sent: it is sent again. One whose namespace goes is given
+// up.
+func (d *Deliverer) came(event *v1.Event, again *retry, alone bool, err error) (sent bool) {
 	name := event.Namespace + "/" + event.Name
 	asked, _ := kube.AskAgain(err)
 	means, longest := kube.Means(err), refusedPause
@@ -120,7 +122,10 @@ func (d *Deliverer) came(event *v1.Event, again *retry, err error) (sent bool) {
 		d.o.Log.Warn("the API refuses an event: it is sent again", "event", name, "error", err)
 	default: // this one alone, too, or all of them
 		switch {
-		case kube.Unanswered(err): // which has taken its time
+		case alone && d.mute: // it was on its way while nobody was answered
+			longest = lastPause
+			d.takesEvents()
+		case alone: // which has taken its time
 			d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name, "error", err)
 		default:
 			longest = lastPause

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // eventFault has events, or those of some pods, fail.
@@ -145,5 +146,101 @@ func TestAWatchThatIsBackAfterItWasAskedForTime(t *testing.T) {
 		if failed := is(w, func() []string { return slices.Clone(w.failed) }); len(failed) != 1 {
 			t.Errorf("failed %v", failed)
 		}
+	})
+}
+
+// A network that drops packets for half an hour: events that were tried meanwhile are there a minute after it.
+func TestEventsAfterANetworkThatDropsPackets(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		for i := range 100 {
+			during(t, func(w *world) {
+				w.set(func() { w.alone = alone })
+				time.Sleep(time.Second)
+				w.set(func() { w.takes = taking("event ", time.Hour) })
+				w.evicted(w.runs("a"))
+				time.Sleep(time.Second)
+				w.mu.Lock() // of which nobody hears
+				w.takes = taking("", time.Hour)
+				w.mu.Unlock()
+				time.Sleep(30*time.Minute + time.Duration(i)*2700*time.Millisecond)
+				w.mu.Lock()
+				w.takes = nil
+				w.mu.Unlock()
+				time.Sleep(time.Minute)
+				if got := is(w, func() int { return len(w.events) }); got != 2 {
+					t.Errorf("events alone %v: %d events", alone, got)
+				}
+			})
+		}
+	}
+}
+
+// What an API asks for one event holds for that one, and what it asks for all for all.
+func TestTimeThatIsAskedForEvents(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault error
+		all   bool
+	}{
+		"one": {apierrors.NewGenericServerResponse(500, "post", schema.GroupResource{Resource: "events"}, "a", "", 300, false), false},
+		"all": {apierrors.NewTooManyRequests("later", 300), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, func(w *world) {
+				w.set(func() {
+					w.fault = func(what string) error {
+						if !strings.HasPrefix(what, "event a.") && !(c.all && strings.HasPrefix(what, "event ")) {
+							return nil
+						}
+						return c.fault
+					}
+				})
+				w.evicted(w.runs("a"))
+				w.evicted(w.runs("b"))
+				time.Sleep(290 * time.Second)
+				got := slices.DeleteFunc(is(w, func() []string { return slices.Clone(w.askedFor) }), func(what string) bool {
+					return !strings.HasPrefix(what, "event ")
+				})
+				if want := map[bool]int{true: 1, false: 3}[c.all]; len(got) != want {
+					t.Errorf("asked for %q, want %d", got, want)
+				}
+				w.set(func() { w.fault = nil })
+			})
+		})
+	}
+}
+
+// An API that took no events for long, and takes them again: when it takes none once more, it is asked soon.
+func TestAnAPIThatTakesEventsNowAndThen(t *testing.T) {
+	during(t, func(w *world) {
+		w.eventFault("", func() error { return status(503) })
+		w.evicted(w.runs("a"))
+		time.Sleep(10 * time.Minute)
+		w.set(func() { w.fault = nil })
+		time.Sleep(2 * lastPause)
+		w.eventFault("", func() error { return status(503) })
+		w.evicted(w.runs("b"))
+		time.Sleep(10 * time.Millisecond)
+		w.set(func() { w.fault = nil })
+		time.Sleep(4 * firstPause)
+		if got := is(w, func() int { return len(w.events) }); got != 4 {
+			t.Errorf("%d events", got)
+		}
+	})
+}
+
+// Where a network dropped packets, events take half a minute each from then on, by a webhook: they are waited for as if it had not.
+func TestEventsThatTakeLongAfterAnOutage(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.alone = true })
+		time.Sleep(time.Second)
+		w.set(func() { w.takes = taking("", time.Hour) })
+		w.evicted(w.runs("a"))
+		time.Sleep(10 * time.Minute)
+		w.set(func() { w.takes = taking("event ", 30*time.Second) })
+		time.Sleep(5 * time.Minute)
+		if got := is(w, func() int { return len(w.events) }); got != 2 {
+			t.Errorf("%d events", got)
+		}
+		w.set(func() { w.takes = nil })
 	})
 }

@@ -52,8 +52,8 @@ type entry struct {
 	quit    bool      // that it is not mended any more was said
 }
 
-// changes takes that the agent says more of it: whatever was due is another thing now, and is not what failed before. An agent that is asked
-// anew says what it has said.
+// changes takes that the agent says more of it: whatever was due is another thing now, and is not what failed before. An agent that is
+// asked anew says what it has said.
 func (e *entry) changes(r *api.Record) {
 	if reflect.DeepEqual(e.record, r) {
 		return

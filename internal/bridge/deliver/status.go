@@ -31,7 +31,7 @@ func (d *Deliverer) statuses(ctx context.Context) error {
 	return nil
 }
 
-// probe reads the first pod that is due, where the API took nothing before: if it answers, what it does not take then is a matter of that pod
+// probe reads the first pod that is due, where the API took nothing before: if it answers, what is not taken then is a matter of one pod
 // alone.
 func (d *Deliverer) probe(ctx context.Context) error {
 	now := time.Now()

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/api"
 	"jettison/internal/bridge/kube"
 )
 
@@ -16,8 +17,6 @@ import (
 const (
 	// turn is how long a write is waited for before it is asked whether others would be taken.
 	turn = time.Second
-	// aloneFor is how long what an API does not take is a matter of the one pod, after a read was answered.
-	aloneFor = time.Minute
 	// maxWriting bounds how many are on their way that nobody waits for: their answers may come together, and an author's pod is as large as
 	// he likes.
 	maxWriting = 4
@@ -46,7 +45,7 @@ func (d *Deliverer) patch(
 			cancel()
 			return take(ctx, a.pod, a.err)
 		}
-		away := d.readable(ctx, r.Pod.Namespace, r.Pod.Name)
+		away := d.readable(ctx, r.Pod)
 		if away != nil || d.writing >= maxWriting {
 			cancel()
 			a := <-came
@@ -66,10 +65,21 @@ func (d *Deliverer) patch(
 	d.beside.Go(func() {
 		defer cancel()
 		a := <-came
+		read := false
+		if kube.Means(a.err) == kube.Away {
+			away := d.readable(ctx, r.Pod)
+			if read = away == nil; !read && kube.Unanswered(a.err) {
+				a.err = nobody{a.err}
+			}
+		}
 		d.inLoop(ctx, func(ctx context.Context) {
 			e.busy = false
 			d.writing--
-			if _, err := take(ctx, a.pod, a.err); ctx.Err() == nil {
+			_, err := take(ctx, a.pod, a.err)
+			if err != nil && read {
+				err = d.inVain(e, err)
+			}
+			if ctx.Err() == nil {
 				d.heard(err)
 			}
 		})
@@ -77,9 +87,12 @@ func (d *Deliverer) patch(
 	return false, nil
 }
 
+// nobody is the error of a write that was not answered, nor was a read: it is not that of the one write.
+type nobody struct{ error }
+
 // readable asks for what a write is of that takes long or is not taken. An error: nobody answers, so this is no matter of the one write.
-func (d *Deliverer) readable(ctx context.Context, namespace, name string) error {
-	_, err := d.o.API.Pod(ctx, namespace, name)
+func (d *Deliverer) readable(ctx context.Context, pod api.Victim) error {
+	_, err := d.o.API.Pod(ctx, pod.Namespace, pod.Name)
 	if kube.Means(err) == kube.Away {
 		return err
 	}

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -57,6 +58,7 @@ type Deliverer struct {
 
 	status  bool // the pods' status is written, too
 	decided bool // whether it is, is known
+	listed  bool // the agent has told all that it had to say at the start
 	entries []*entry
 	over    []string    // oldest first
 	lost    []*v1.Event // events that records are lost, not sent yet
@@ -67,7 +69,6 @@ type Deliverer struct {
 	quiet   retry     // of all events, while the API takes none
 	mute    bool      // that it takes none was said
 	writing int       // statuses that are on their way and not waited for
-	reads   time.Time // when a read was answered of an API that took no status before
 	spoke   bool      // the API has answered since heard was last told
 	away    time.Time // nothing is asked before then
 	asked   time.Time // nor before then, for the API has asked for that time
@@ -124,6 +125,7 @@ func (d *Deliverer) take(l *api.RecordsLine) {
 	if l.Gap != nil {
 		d.takeGap(l.Gap)
 	}
+	d.listed = d.listed || l.Synced
 	r := l.Record
 	if r == nil {
 		return
@@ -134,7 +136,9 @@ func (d *Deliverer) take(l *api.RecordsLine) {
 		d.entries[at].changes(r)
 	case slices.Contains(d.over, r.ID):
 	default:
-		d.entries = slices.Insert(d.entries, at, &entry{record: r, sent: map[string]bool{}})
+		e := &entry{record: r, sent: map[string]bool{}}
+		e.unsure = !d.listed && time.Since(r.Began.Time) < settled // a bridge before this one may have written what a list does not have yet
+		d.entries = slices.Insert(d.entries, at, e)
 		if len(d.entries) > maxEntries {
 			d.o.Log.Error("too many evictions wait for the API: the oldest is given up", "record", d.entries[0].record.ID)
 			d.entries = slices.Delete(d.entries, 0, 1)
@@ -202,7 +206,8 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	if ctx.Err() != nil {
 		return idle
 	}
-	if d.heard(err); err == nil {
+	_, vain := errors.AsType[vainly](err)
+	if d.heard(err); err == nil || vain {
 		d.events(ctx)
 	}
 	d.forget()
@@ -229,14 +234,15 @@ func (d *Deliverer) heard(err error) {
 	if d.spoke = false; err == nil && !spoke {
 		return
 	}
+	_, vain := errors.AsType[vainly](err)
+	if (err == nil || vain) && d.said {
+		d.said = false
+		d.o.Log.Info("the API takes what it is told again", "evictions", len(d.entries))
+	}
 	if err == nil {
-		d.away = time.Time{}
+		d.pause, d.hurried, d.away = 0, 0, time.Time{}
 		if d.asked.After(time.Now()) { // by another answer than this one
 			d.away = d.asked
-		}
-		if d.pause, d.hurried = 0, 0; d.said {
-			d.said = false
-			d.o.Log.Info("the API takes what it is told again", "evictions", len(d.entries))
 		}
 		return
 	}
@@ -244,12 +250,15 @@ func (d *Deliverer) heard(err error) {
 	if d.races() {
 		longest = raceLast
 	}
-	asked, _ := kube.AskAgain(err)
+	asked := time.Duration(0)
+	if !vain { // else that was for the one pod
+		asked, _ = kube.AskAgain(err)
+	}
 	d.pause = min(max(2*d.pause, firstPause), longest)
-	d.failed, d.reads = time.Now(), time.Time{}
+	d.failed = time.Now()
 	d.asked = later(d.asked, d.failed.Add(asked))
 	d.away = later(d.asked, d.failed.Add(jittered(d.pause)))
-	if !d.said {
+	if !vain && !d.said {
 		d.said = true
 		d.o.Log.Warn("the API is away: what it is to be told waits", "evictions", len(d.entries), "error", err)
 	}

@@ -43,13 +43,15 @@ type entry struct {
 	events  retry
 	busy    bool      // a write of its pod is on its way, and not waited for
 	slow    bool      // so was the last one
-	alone   bool      // a write of this pod was not taken by an API that answered a read
-	unsure  bool      // nobody knows whether the last one was done
+	vain    time.Time // when a write of it was not taken by an API that answers a read; zero: since the last one that was, none
+	unsure  bool      // nobody knows whether the last one was done, or a bridge before this one did one just now
 	wrote   time.Time // when the pod was last made Failed; zero: not by this process
 	held    time.Time // since when the pod has been as it should be; zero: it is not
 	mends   int       // of its phase
 	reasons int       // mends of its reason alone
 	quit    bool      // that it is not mended any more was said
+
+	complaint string // what was said last of why it waits
 }
 
 // changes takes that the agent says more of it: whatever was due is another thing now, and is not what failed before. An agent that is
@@ -58,7 +60,7 @@ func (e *entry) changes(r *api.Record) {
 	if reflect.DeepEqual(e.record, r) {
 		return
 	}
-	e.record, e.status, e.told, e.patches.until = r, false, verdict.Verdict{}, time.Time{}
+	e.record, e.status, e.told, e.patches.until = r, false, verdict.Verdict{}, e.patches.asked
 }
 
 // mending is how often the pod's status was mended for what is wrong with it now, and how often it is at most.
@@ -72,13 +74,15 @@ func (e *entry) mending(pod *v1.Pod) (n *int, most int) {
 // retry says when something that failed is tried again.
 type retry struct {
 	until time.Time     // it is left alone until then; zero: it is not
+	asked time.Time     // as the API has asked
 	pause time.Duration // the last one; zero: none
 }
 
 // failed has it wait before it is tried again: each time longer, up to a longest pause, or as long as the API asks for.
 func (r *retry) failed(now time.Time, longest, asked time.Duration) {
 	r.pause = min(max(2*r.pause, firstPause), longest)
-	r.until = now.Add(max(jittered(r.pause), asked))
+	r.asked = now.Add(asked)
+	r.until = later(r.asked, now.Add(jittered(r.pause)))
 }
 
 // waits tells that its time has not come.

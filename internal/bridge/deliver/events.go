@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/api"
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/verdict"
 )
@@ -59,7 +60,7 @@ func (d *Deliverer) events(ctx context.Context) {
 	d.sending = true
 	d.beside.Go(func() {
 		err := d.o.API.CreateEvent(limits, event)
-		alone := kube.Unanswered(err) && d.readable(ctx, event.Namespace, event.InvolvedObject.Name) == nil
+		alone := kube.Unanswered(err) && d.readable(ctx, api.Victim{Namespace: event.Namespace, Name: event.InvolvedObject.Name}) == nil
 		d.inLoop(ctx, func(context.Context) {
 			if d.sending = false; d.came(event, again, alone, err) {
 				sent()

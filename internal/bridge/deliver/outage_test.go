@@ -13,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/api"
 )
 
 func status(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
@@ -64,7 +66,7 @@ func TestTheAPIIsAwayForLong(t *testing.T) {
 	}
 }
 
-// An API that says when it wants to be asked again is not asked before.
+// An API that says when it wants to be asked again is not asked before, but for a read at once that says whether it was the API.
 func TestAnAPIThatAsksForTime(t *testing.T) {
 	during(t, func(w *world) {
 		is(w, func() bool { return true }) // what it asks at its start is asked
@@ -75,7 +77,7 @@ func TestAnAPIThatAsksForTime(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		asked := is(w, func() []time.Time { return slices.Clone(w.asked) })
 		for i, at := range asked {
-			if i > 0 && at.Sub(asked[i-1]) < 90*time.Second {
+			if i > 1 && at.Sub(asked[i-1]) < 90*time.Second {
 				t.Errorf("asked again after %v", at.Sub(asked[i-1]))
 			}
 		}
@@ -285,13 +287,13 @@ func TestTimeThatWasAskedForIsNotForgotten(t *testing.T) {
 				})
 				w.evicted(w.runs("b"))
 				time.Sleep(time.Second)
-				w.set(func() { w.asked = nil })
+				w.set(func() { w.askedFor = nil })
 				for range 280 {
 					time.Sleep(time.Second)
 					w.changed()
 				}
-				if asked := is(w, func() int { return len(w.asked) }); asked > 0 {
-					t.Errorf("asked %d times", asked)
+				if asked := is(w, func() []string { return w.askedFor }); slices.ContainsFunc(asked, func(what string) bool { return what != "get slow" }) || len(asked) > 1 {
+					t.Errorf("asked for %q", asked)
 				}
 				w.set(func() { w.fault = nil })
 			})
@@ -402,5 +404,60 @@ func TestAnAgentThatSaysTheSameAgain(t *testing.T) {
 		r = over(emptied(r))
 		w.tells(&r)
 		w.set(func() { w.fault = nil })
+	})
+}
+
+// A bridge that begins while the API is away, and finds one that comes back bit by bit, says that it is back: where nothing is to be written any
+// more, and where one pod alone is not taken.
+func TestThatTheAPIIsBackIsSaid(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		log := during(t, func(w *world) {
+			w.set(func() { w.fault = func(string) error { return status(http.StatusServiceUnavailable) } })
+			held := w.runs("a")
+			held.Annotations = map[string]string{}
+			r := w.evicted(held)
+			w.set(func() {
+				p := held.DeepCopy()
+				p.Annotations = map[string]string{api.AnnotationEvicted: r.ID}
+				p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, "Evicted", message
+				p.Status.ContainerStatuses[0].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137}}
+				w.store(p)
+			})
+			if alone {
+				w.evicted(w.runs("b"))
+			}
+			time.Sleep(20 * time.Second)
+			w.set(func() { w.fault = of("get", status(http.StatusServiceUnavailable)) })
+			time.Sleep(15 * time.Second)
+			w.set(func() { w.fault = of("patch b", status(http.StatusServiceUnavailable)) })
+			time.Sleep(time.Hour)
+			w.set(func() { w.fault = nil })
+		})
+		_, before, _ := strings.Cut(log, "is away")
+		before, _, _ = strings.Cut(before, "time=2000-01-01T01:") // when the pod alone is taken, too
+		if strings.Count(log, "is away") != 1 || strings.Count(log, "what it is told again") != 1 || !strings.Contains(before, "told again") {
+			t.Error(log)
+		}
+	}
+}
+
+// What an eviction costs an API where all is well.
+func TestWhatAnEvictionCosts(t *testing.T) {
+	during(t, func(w *world) {
+		a := w.runs("a")
+		time.Sleep(time.Second)
+		r := *record(a, time.Now())
+		r.Outcome, r.Over, r.Disruption, r.Emptied, r.Cleaned = api.OutcomeRunning, false, false, api.Stamp{}, api.Stamp{}
+		first := r
+		w.set(func() { w.records = append(w.records, &first) })
+		time.Sleep(time.Minute)
+		r = over(emptied(r))
+		w.tells(&r)
+		time.Sleep(5 * time.Minute)
+		id := strings.ToLower(r.ID)
+		want := []string{"version", "patch a", "event a." + id, "event n1." + id}
+		if got := is(w, func() []string { return slices.Clone(w.askedFor) }); !slices.Equal(got, want) {
+			t.Errorf("asked for %q, want %q", got, want)
+		}
 	})
 }

@@ -288,6 +288,60 @@ func TestAMarkOfWhichNobodyKnows(t *testing.T) {
 	}
 }
 
+// marked tells that a pod is about to be disrupted, as far as is said.
+func (w *world) marked(name string) bool {
+	return is(w, func() bool {
+		return slices.ContainsFunc(w.pods[name].Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue
+		})
+	})
+}
+
+// A mark of which nobody knows, and the API that is back knows no roles for three seconds, or a new bridge begins with a list that is behind.
+func TestAMarkThatTheWatchDoesNotKnow(t *testing.T) {
+	during(t, func(w *world) {
+		a := w.runs("a")
+		time.Sleep(time.Second)
+		w.set(func() { w.lost, w.behind = true, map[string]*v1.Pod{"a": a} })
+		r := w.begun(a)
+		time.Sleep(20 * time.Millisecond)
+		r.Outcome, r.Over = api.OutcomeAbandoned, true
+		w.tells(&r)
+		w.set(func() { w.lost, w.fault = false, func(string) error { return status(http.StatusForbidden) } })
+		time.Sleep(3 * time.Second)
+		w.set(func() { w.fault = nil })
+		time.Sleep(5 * time.Second)
+		w.set(func() { w.behind = nil })
+		time.Sleep(time.Minute)
+		if w.marked("a") {
+			t.Error("it lives, and is marked")
+		}
+	})
+}
+
+func TestABridgeThatBeginsWithAListThatIsBehind(t *testing.T) {
+	during(t, func(w *world) {
+		w.set(func() { w.away = true })
+		a := w.runs("a")
+		marked := a.DeepCopy()
+		marked.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: verdict.ReasonTarget}}
+		w.set(func() {
+			w.store(marked)
+			w.behind = map[string]*v1.Pod{"a": a}
+		})
+		r := w.begun(a)
+		r.Outcome, r.Over = api.OutcomeAbandoned, true
+		w.tells(&r)
+		w.set(func() { w.away = false })
+		time.Sleep(time.Minute)
+		w.set(func() { w.behind = nil })
+		time.Sleep(time.Minute)
+		if w.marked("a") {
+			t.Error("it lives, and is marked")
+		}
+	})
+}
+
 // A mark of which nobody knows, and the pod may not be read: it is let be.
 func TestAMarkOfWhichNobodyMayKnow(t *testing.T) {
 	during(t, func(w *world) {

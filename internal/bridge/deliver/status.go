@@ -1,7 +1,9 @@
 package deliver
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -11,40 +13,82 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// statuses writes what is due to pods' statuses. An error: the API is away.
+// maxVain bounds how many pods a pass asks for in vain of an API that answers a read.
+const maxVain = 4
+
+// vainly is the error of a pod's write that an API does not take which answers a read: by a webhook, or what stands before it. Or it takes
+// no writes: it is asked as seldom as one that is away, and in turn, so that no pod keeps others waiting for good.
+type vainly struct{ error }
+
+func (v vainly) Unwrap() error { return v.error }
+
+// statuses writes what is due to pods' statuses. An error: the API is away, or does not take all of them (vainly).
 func (d *Deliverer) statuses(ctx context.Context) error {
 	synced, ok := d.o.Pods.Synced()
 	if !ok { // else every pod would seem gone
 		return nil
 	}
-	if err := d.probe(ctx); err != nil {
+	read, err := d.probe(ctx)
+	if err != nil {
 		return err
 	}
-	for _, e := range d.entries {
+	var vain error
+	tries, most := 0, maxVain
+	if d.pause <= raceLast { // it is asked each second
+		most = 1
+	}
+	for _, e := range d.inTurn() {
 		if !d.due(e, time.Now()) {
 			continue
 		}
-		if err := d.settle(ctx, e, synced); err != nil {
+		err := d.settle(ctx, e, synced)
+		switch {
+		case err == nil:
+			continue
+		case kube.Unanswered(err), !read && d.readable(ctx, e.record.Pod) != nil:
 			return err
 		}
+		read, vain = true, d.inVain(e, err)
+		if tries++; tries == most {
+			break
+		}
 	}
-	return nil
+	return vain
 }
 
-// probe reads the first pod that is due, where the API took nothing before: if it answers, what is not taken then is a matter of one pod
-// alone.
-func (d *Deliverer) probe(ctx context.Context) error {
+// inTurn are the entries in the order of the records, but for those that were tried in vain: they come last, and of these the one that was
+// so longest ago first.
+func (d *Deliverer) inTurn() []*entry {
+	all := slices.Clone(d.entries)
+	slices.SortStableFunc(all, func(a, b *entry) int {
+		return cmp.Or(a.vain.Compare(b.vain), a.patches.until.Compare(b.patches.until))
+	})
+	return all
+}
+
+// inVain has an entry be the last in turn, and left alone for as long as is asked for.
+func (d *Deliverer) inVain(e *entry, err error) error {
+	e.vain = time.Now()
+	if asked, _ := kube.AskAgain(err); asked > 0 {
+		e.patches.asked = e.vain.Add(asked)
+		e.patches.until = e.patches.asked
+	}
+	d.complains(e, slog.LevelWarn, "the API answers, and does not take a pod's status: it is told again, after those of others", "write", err)
+	return vainly{err}
+}
+
+// probe reads the first pod that is due, where the API took nothing before. read: it has answered.
+func (d *Deliverer) probe(ctx context.Context) (read bool, err error) {
 	now := time.Now()
 	at := slices.IndexFunc(d.entries, func(e *entry) bool { return d.due(e, now) && e.record.Pod.Name != "" })
-	if !d.said || at < 0 || now.Sub(d.reads) < lastPause {
-		return nil
+	if d.pause == 0 || at < 0 {
+		return false, nil
 	}
-	pod := d.entries[at].record.Pod
-	if err := d.readable(ctx, pod.Namespace, pod.Name); err != nil {
-		return err
+	if err := d.readable(ctx, d.entries[at].record.Pod); err != nil {
+		return false, err
 	}
-	d.reads = time.Now()
-	return nil
+	d.spoke = true
+	return true, nil
 }
 
 // due tells that something may be due to a pod's status.
@@ -124,7 +168,9 @@ func (d *Deliverer) fetch(ctx context.Context, e *entry) (again bool, err error)
 		e.gone, e.unsure = true, false
 		return true, nil
 	case kube.Refused:
-		e.unsure = false // nor will be
+		if e.patches.pause == refusedPause { // it is for good
+			e.unsure = false
+		}
 		d.refused(e, "get", err)
 		return false, nil
 	case kube.Failing:
@@ -161,7 +207,7 @@ func (d *Deliverer) answered(ctx context.Context, e *entry, v verdict.Verdict, m
 	switch means {
 	case kube.None:
 		e.last = is
-		e.patches, e.slow, e.unsure = retry{}, false, false
+		e.patches, e.vain, e.slow, e.unsure, e.complaint = retry{}, time.Time{}, false, false, ""
 		if v.Act == verdict.Mend { // one that did not reach the API took nothing back
 			*mended++
 		}
@@ -184,23 +230,10 @@ func (d *Deliverer) answered(ctx context.Context, e *entry, v verdict.Verdict, m
 	}
 	if e.slow && kube.Unanswered(err) {
 		e.patches.failed(time.Now(), refusedPause, 0)
-		d.o.Log.Warn("the API takes too long for a pod's status: it is told again", append(d.fields(e), "what", v.Act.String(), "error", err)...)
-		return false, nil
-	}
-	if d.isAlone(e, err) {
-		d.failing(e, v.Act.String(), err)
+		d.complains(e, slog.LevelWarn, "the API takes too long for a pod's status: it is told again", v.Act.String(), err)
 		return false, nil
 	}
 	return false, err
-}
-
-// isAlone tells that an API which takes one pod's status at no time now answers all the same: a webhook may have said that of this pod.
-func (d *Deliverer) isAlone(e *entry, err error) bool {
-	if !kube.Answered(err) {
-		return false
-	}
-	e.alone = e.alone || time.Since(d.reads) < aloneFor
-	return e.alone
 }
 
 // wrote logs what was written.
@@ -235,7 +268,7 @@ func (d *Deliverer) done(e *entry, v verdict.Verdict) {
 // refused has an entry wait for a role or a policy that lets the bridge do it.
 func (d *Deliverer) refused(e *entry, what string, err error) {
 	e.patches.failed(time.Now(), refusedPause, 0)
-	d.o.Log.Error("the API refuses what is to be told: it is told again", append(d.fields(e), "what", what, "error", err)...)
+	d.complains(e, slog.LevelError, "the API refuses what is to be told: it is told again", what, err)
 }
 
 // failing has an entry wait for an API that fails at its pod: it may be at this one alone, so others are not kept waiting.
@@ -246,7 +279,16 @@ func (d *Deliverer) failing(e *entry, what string, err error) {
 		longest = refusedPause
 	}
 	e.patches.failed(time.Now(), longest, asked)
-	d.o.Log.Warn("the API fails to take a pod's status: it is told again", append(d.fields(e), "what", what, "error", err)...)
+	d.complains(e, slog.LevelWarn, "the API fails to take a pod's status: it is told again", what, err)
+}
+
+// complains logs what keeps an entry waiting, when it begins to.
+func (d *Deliverer) complains(e *entry, level slog.Level, what, act string, err error) {
+	if e.complaint == what+act {
+		level = slog.LevelDebug
+	}
+	e.complaint = what + act
+	d.o.Log.Log(context.Background(), level, what, append(d.fields(e), "what", act, "error", err)...)
 }
 
 // fields are those of a line about an entry.

@@ -227,18 +227,18 @@ func (w *world) FollowRecords(ctx context.Context, o api.RecordsOptions, each fu
 		if away {
 			return errors.New("no agent")
 		}
-		if !synced {
-			synced = true
-			if err := each(&api.RecordsLine{Synced: true}); err != nil {
-				return err
-			}
-		}
 		for _, r := range records {
 			if r.ID <= o.After || told[r.ID] == r {
 				continue
 			}
 			told[r.ID] = r
 			if err := each(&api.RecordsLine{Record: r}); err != nil {
+				return err
+			}
+		}
+		if !synced {
+			synced = true
+			if err := each(&api.RecordsLine{Synced: true}); err != nil {
 				return err
 			}
 		}

@@ -56,12 +56,6 @@ func Means(err error) Failure {
 // Unanswered tells that an error is that there was no answer in time. It may be this request alone that something holds up.
 func Unanswered(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-// Answered tells that an error is an answer, and no lack of one.
-func Answered(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status)
-}
-
 // waits tells that an answer asks for time.
 func waits(code int32) bool {
 	return code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable

@@ -53,10 +53,6 @@ func TestMeans(t *testing.T) {
 		if got := Means(err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
-		var answer *apierrors.StatusError
-		if got, want := Answered(err), errors.As(c.err, &answer); got != want {
-			t.Errorf("%v: answered %v", c.err, got)
-		}
 	}
 	if after, ok := AskAgain(fmt.Errorf("wrapped: %w", apierrors.NewTooManyRequests("later", 7))); !ok || after != 7*time.Second {
 		t.Errorf("ask again after %v, %v", after, ok)

@@ -351,9 +351,9 @@ func TestWhatAnAPIServerMayAnswer(t *testing.T) {
 	}{
 		{name: "conflict", status: []answer{{code: 409}, {code: 409}}},
 		{name: "gone", watch: []answer{{code: 410}}},
-		{name: "throttled", status: []answer{{code: 429, retryAfter: 1}}, said: "the API is away"},
+		{name: "throttled", status: []answer{{code: 429, retryAfter: 1}}, said: "the API answers, and does not take a pod's status"},
 		{name: "defect", status: []answer{{code: 500}, {code: 500}}, said: "the API fails to take a pod's status"},
-		{name: "unavailable", status: []answer{{code: 503}}, said: "the API is away"},
+		{name: "unavailable", status: []answer{{code: 503}}, said: "the API answers, and does not take a pod's status"},
 		{name: "hangs", status: []answer{{}}, said: "the API takes too long for a pod's status"},
 		{name: "forbidden", status: []answer{{code: 403}}, said: "the API refuses what is to be told"},
 		{name: "eventthrottled", event: []answer{{code: 429, retryAfter: 1}}, said: "the API takes no events"},

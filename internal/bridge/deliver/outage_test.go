@@ -435,7 +435,7 @@ func TestThatTheAPIIsBackIsSaid(t *testing.T) {
 		})
 		_, before, _ := strings.Cut(log, "is away")
 		before, _, _ = strings.Cut(before, "time=2000-01-01T01:") // when the pod alone is taken, too
-		away := strings.Count(log, "is away") // none where the bridge was faster than the fault, and nothing is due
+		away := strings.Count(log, "is away")                     // none where the bridge was faster than the fault, and nothing is due
 		if away > 1 || alone && away == 0 || strings.Count(log, "what it is told again") != away || away > 0 && !strings.Contains(before, "told again") {
 			t.Error(log)
 		}

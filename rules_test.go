@@ -43,11 +43,11 @@ var mayImport = map[string][]string{
 	"cluster/fence":           {"cluster"},
 	"cluster/model":           {},
 	"cluster/deschedule":      {"cluster/model"},
-	"internal/cluster":        {"cluster", "cluster/", "internal/"},
+	"internal/cluster":        {"cluster", "cluster/", "internal/", "api"},
 	// Whatever program of the cluster's may build on it, so it knows none.
 	"internal/cluster/kubeclient": {},
 	"internal/deschedpolicy":      {"cluster/", "internal/"},
-	"internal/descheduling":       {"cluster/", "internal/"},
+	"internal/descheduling":       {"cluster/", "internal/", "api"},
 	"deploy/oci":                  {"deploy/oci"},
 	"deploy/render":               {},
 	"e2e":                         {"e2e/", "api", "deploy/oci"},

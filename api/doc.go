@@ -6,6 +6,7 @@
 //	outlook.go  Outlook: whom each threshold would have evicted
 //	records.go  Client: Records, the last of them; FollowRecords, all that are kept, and what comes
 //	client.go   Client: State, PutPods, ReplacePods and DeletePod
+//	nodeload.go NodeLoad: the load of a node, as the bridge writes it to the node's Lease
 //	admit.go    Client: Admit and Preempt
 //	event.go    Event: something that the agent found, decided or did; Client: Events
 //	health.go   Client: Health and Ready

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/api"
-	"jettison/internal/bridge/verdict"
 	"jettison/stats"
 )
 
@@ -33,8 +32,8 @@ func TestTheNodeIsTold(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	lease := c.leases["jettison-system/n1"]
-	var load verdict.Load
-	if err := json.Unmarshal([]byte(lease.Annotations[verdict.LoadAnnotation]), &load); err != nil || *load.WorkingSetPercent != 70 || *load.HeadroomBytes != 200 {
+	var load api.NodeLoad
+	if err := json.Unmarshal([]byte(lease.Annotations[api.LoadAnnotation]), &load); err != nil || *load.WorkingSetPercent != 70 || *load.HeadroomBytes != 200 {
 		t.Errorf("%v, %v", lease.Annotations, err)
 	}
 	if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != "node-uid" {

@@ -7,8 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/api"
 	"jettison/cluster/deschedule"
-	"jettison/internal/bridge/verdict"
 )
 
 // leaseNamespace is where bridges tell the load of their nodes, each in the Lease of its node's name.
@@ -20,17 +20,14 @@ var pressures = map[string]v1.ResourceName{
 	"cpuFull": deschedule.AgentCPUFull, "ioSome": deschedule.AgentIOSome, "ioFull": deschedule.AgentIOFull,
 }
 
-// LoadAnnotation of such a Lease has the load, as JSON.
-const LoadAnnotation = verdict.LoadAnnotation
-
 // AgentLoad reads a load as a bridge writes it. Figures that cannot be are absent.
 func AgentLoad(text string) (out deschedule.AgentLoad, err error) {
-	var l verdict.Load
+	var l api.NodeLoad
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
-		return out, fmt.Errorf("annotation %s: %w", verdict.LoadAnnotation, err)
+		return out, fmt.Errorf("annotation %s: %w", api.LoadAnnotation, err)
 	}
 	if l.Time.IsZero() {
-		return out, fmt.Errorf("annotation %s: time is missing", verdict.LoadAnnotation)
+		return out, fmt.Errorf("annotation %s: time is missing", api.LoadAnnotation)
 	}
 	out = deschedule.AgentLoad{At: l.Time, Percent: map[v1.ResourceName]float64{}}
 	set := func(name v1.ResourceName, percent float64) {

@@ -18,6 +18,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"jettison/api"
 	"jettison/cluster/deschedule"
 )
 
@@ -201,7 +202,7 @@ func (o *objects) object(r *raw, document json.RawMessage) error {
 	case "NodeMetrics", "PodMetrics":
 		return o.metrics(r, document)
 	}
-	if space == leaseNamespace && r.Metadata.Annotations[LoadAnnotation] != "" {
+	if space == leaseNamespace && r.Metadata.Annotations[api.LoadAnnotation] != "" {
 		return o.load(r)
 	}
 	o.unused[r.Kind]++
@@ -209,7 +210,7 @@ func (o *objects) object(r *raw, document json.RawMessage) error {
 }
 
 func (o *objects) load(r *raw) error {
-	load, err := AgentLoad(r.Metadata.Annotations[LoadAnnotation])
+	load, err := AgentLoad(r.Metadata.Annotations[api.LoadAnnotation])
 	if err != nil {
 		return err
 	}

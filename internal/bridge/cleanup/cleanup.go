@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/api"
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/verdict"
 )
@@ -54,7 +55,7 @@ func Run(ctx context.Context, c API, namespace string, out io.Writer) error {
 	}
 	for i := range all {
 		l := &all[i]
-		if _, ours := l.Annotations[verdict.LoadAnnotation]; !ours {
+		if _, ours := l.Annotations[api.LoadAnnotation]; !ours {
 			continue
 		}
 		if err := c.DeleteLease(ctx, l.Namespace, l.Name); err != nil && kube.Means(err) != kube.NotFound {

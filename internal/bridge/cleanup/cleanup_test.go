@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"jettison/internal/bridge/verdict"
+	"jettison/api"
 )
 
 // cluster has nodes and leases, and keeps what is done to them.
@@ -69,7 +69,7 @@ func TestRun(t *testing.T) {
 	c := &cluster{
 		nodes: []v1.Node{node("bad", "JettisonMemoryPressure"), node("a", "Ready", "JettisonMemoryPressure", "MemoryPressure"), node("b", "Ready")},
 		leases: []coordinationv1.Lease{
-			lease("a", map[string]string{verdict.LoadAnnotation: "{}"}), lease("jettison-cluster", nil),
+			lease("a", map[string]string{api.LoadAnnotation: "{}"}), lease("jettison-cluster", nil),
 		},
 	}
 	var out strings.Builder
@@ -92,7 +92,7 @@ func TestTheRestIsCleanedAllTheSame(t *testing.T) {
 		c := &cluster{
 			nodes: []v1.Node{node("went", "JettisonMemoryPressure")}, list: list,
 			leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "jettison-system", Name: "a", Annotations: map[string]string{verdict.LoadAnnotation: "{}"},
+				Namespace: "jettison-system", Name: "a", Annotations: map[string]string{api.LoadAnnotation: "{}"},
 			}}},
 		}
 		var out strings.Builder

@@ -67,7 +67,7 @@ type Side struct {
 	state *api.State
 	agent string    // its version, as it was said last
 	heard time.Time // when the agent last answered
-	load  *verdict.Load
+	load  *api.NodeLoad
 	wrote time.Time // when the load was
 	sent  map[string]time.Time
 	queue []*v1.Event // garbage collection's, not sent yet

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"jettison/api"
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/verdict"
 )
@@ -126,7 +127,7 @@ func (s *Side) tellLoad(ctx context.Context, now time.Time) error {
 	if may, err := s.mayWrite(ctx); err != nil || !may {
 		return err
 	}
-	if err := s.writeLoad(ctx, map[string]string{verdict.LoadAnnotation: load.Annotation()}); err != nil {
+	if err := s.writeLoad(ctx, map[string]string{api.LoadAnnotation: load.Annotation()}); err != nil {
 		return err
 	}
 	s.load, s.wrote = &load, now

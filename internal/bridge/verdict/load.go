@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -10,9 +9,6 @@ import (
 	"jettison/stats"
 )
 
-// LoadAnnotation of the Lease of the node's name has the Load, as JSON.
-const LoadAnnotation = "jettison/load"
-
 // When a load is written.
 const (
 	LoadPoints  = 10              // where a figure has moved by so many points,
@@ -20,33 +16,20 @@ const (
 	LoadLatest  = 5 * time.Minute // and after that in any case
 )
 
-// Load is what whoever moves pods between nodes wants to know of one. A nil one is not known.
-type Load struct {
-	Time                time.Time `json:"time"` // of the agent's look
-	MemoryCapacityBytes *uint64   `json:"memoryCapacityBytes,omitempty"`
-	WorkingSetBytes     *uint64   `json:"workingSetBytes,omitempty"` // the kubelet's
-	WorkingSetPercent   *float64  `json:"workingSetPercent,omitempty"`
-	// HeadroomBytes is how far memory.available is above the highest of its thresholds, soft ones included; below zero: that one is met.
-	HeadroomBytes   *int64   `json:"headroomBytes,omitempty"`
-	HeadroomPercent *float64 `json:"headroomPercent,omitempty"` // of the capacity
-	// Pressure is the share of the last minute in which some tasks stalled, or all (full), in per cent, by resource: memoryFull.
-	Pressure map[string]float64 `json:"pressurePercent,omitempty"`
-}
-
 // LoadOf is the load that a state tells. !ok: it tells none.
-func LoadOf(s *api.State) (l Load, ok bool) {
+func LoadOf(s *api.State) (l api.NodeLoad, ok bool) {
 	n := s.Load
 	if n == nil {
 		return l, false
 	}
-	l = Load{Time: n.Time, MemoryCapacityBytes: n.Memory.CapacityBytes, WorkingSetBytes: n.Memory.WorkingSetBytes}
+	l = api.NodeLoad{Time: n.Time, MemoryCapacityBytes: n.Memory.CapacityBytes, WorkingSetBytes: n.Memory.WorkingSetBytes}
 	if l.MemoryCapacityBytes != nil && *l.MemoryCapacityBytes > 0 {
 		whole := *l.MemoryCapacityBytes
 		if l.WorkingSetBytes != nil {
 			used := percent(float64(*l.WorkingSetBytes), whole)
 			l.WorkingSetPercent = &used
 		}
-		l.headroom(s.Signals, whole)
+		setHeadroom(&l, s.Signals, whole)
 	}
 	l.Pressure = map[string]float64{}
 	for name, p := range map[string]*api.PressureState{"cpu": n.Pressure.CPU, "memory": n.Pressure.Memory, "io": n.Pressure.IO} {
@@ -63,7 +46,7 @@ func LoadOf(s *api.State) (l Load, ok bool) {
 	return l, true
 }
 
-func (l *Load) headroom(signals []api.SignalState, whole uint64) {
+func setHeadroom(l *api.NodeLoad, signals []api.SignalState, whole uint64) {
 	for i := range signals {
 		g := &signals[i]
 		if g.Signal != stats.SignalMemoryAvailable || !g.Observed || len(g.Limits) == 0 {
@@ -79,14 +62,8 @@ func percent(part float64, whole uint64) float64 { return round(100 * part / flo
 
 func round(v float64) float64 { return math.Round(10*v) / 10 }
 
-// Annotation is the load as it is written.
-func (l *Load) Annotation() string {
-	text, _ := json.Marshal(l) // of numbers and a time
-	return string(text)
-}
-
 // LoadDue tells that a load is to be written. was is what was written last, and at when; a nil one: nothing was.
-func LoadDue(now time.Time, l, was *Load, at time.Time) bool {
+func LoadDue(now time.Time, l, was *api.NodeLoad, at time.Time) bool {
 	switch since := now.Sub(at); {
 	case was == nil, since >= LoadLatest:
 		return true

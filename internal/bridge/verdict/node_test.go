@@ -70,7 +70,7 @@ func TestNodeConditions(t *testing.T) {
 
 // A load is written when it has moved by ten points, at most each minute, else each five.
 func TestLoadDue(t *testing.T) {
-	state := func(available uint64, stalled float64) *Load {
+	state := func(available uint64, stalled float64) *api.NodeLoad {
 		whole, used := uint64(1000), 1000-available
 		l, ok := LoadOf(&api.State{
 			Signals: []api.SignalState{{Signal: stats.SignalMemoryAvailable, Observed: true, Available: available, Limits: []uint64{100, 200}}},
@@ -89,8 +89,8 @@ func TestLoadDue(t *testing.T) {
 		t.Errorf("%s", was.Annotation())
 	}
 	for name, c := range map[string]struct {
-		load  *Load
-		was   *Load
+		load  *api.NodeLoad
+		was   *api.NodeLoad
 		since time.Duration
 		want  bool
 	}{

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	agentapi "jettison/api"
 	"jettison/cluster/deschedule"
 	"jettison/internal/descheduling"
 )
@@ -129,7 +130,7 @@ func (f *figures) loads(ctx context.Context, s *deschedule.Snapshot) error {
 	var wrong error
 	for i := range leases.Items {
 		l := &leases.Items[i]
-		text, ok := l.Annotations[descheduling.LoadAnnotation]
+		text, ok := l.Annotations[agentapi.LoadAnnotation]
 		if !ok {
 			continue
 		}

@@ -12,8 +12,9 @@
 //	clean.go           the runtime cleans up
 //	steplog.go         what was done when
 //	selftest.go        whether it works here, on processes of its own
+//	report.go          what the self-test found out
 //	trial.go           the self-test as the loop makes it, put off while something is short
-//	selftestvictim.go  such a process
+//	selftestvictim.go  such a process: started, and what it does
 //
 // cgroup.kill ends every process of the pod, forks in flight included, without the runtime's help. Where it is missing or refused they are
 // killed one by one: a process that was in the middle of a fork finishes it. The kill is repeated, further and further apart, until the

@@ -23,10 +23,10 @@ const (
 // bytes that were. What other pods use of it stays as a rule, for the kernel spares what was used lately. A kernel without memory.reclaim
 // (before 5.19) takes nothing; one that cannot be told to take page cache alone (6.1) nothing where much shared memory is left.
 func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64) {
-	if v.group == nil {
+	if !v.group.known {
 		return 0
 	}
-	r, err := v.group.OpenReclaim()
+	r, err := v.group.wait.OpenReclaim()
 	if err != nil {
 		return 0 // the kernel has none, or the group is gone
 	}
@@ -72,7 +72,7 @@ func (d *dropping) write(r *cgroup.Reclaimer) {
 
 // left is how much page cache there is.
 func (d *dropping) left() (uint64, error) {
-	err := d.v.group.MemoryStat(d.buf[:], &d.stat)
+	err := d.v.group.wait.MemoryStat(d.buf[:], &d.stat)
 	return d.stat.File - min(d.stat.File, d.stat.Shmem), err
 }
 

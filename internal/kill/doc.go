@@ -4,8 +4,18 @@
 //	ladder.go          the rungs by name
 //	killer.go          Killer: owns the threads, pins victims
 //	strike.go          threads that kill, for a kill may wait for a lock of the kernel
-//	victim.go          Victim: pinned, killed, awaited
-//	reap.go            after the kill: CPU for the dying, their memory freed
+//	victim.go          Victim and its parts: pinned and closed
+//	life.go            its part: alive, dead, closed, and who still uses it
+//	pinned.go          its parts: the cgroup and the processes that were opened before the kill
+//	killfile.go        its parts: cgroup.kill, and the kill process by process
+//	replies.go         its part: answers of the threads that kill
+//	progress.go        its part: how far the kill has come
+//	freeing.go         its part: what the threads that free memory share
+//	sandboxes.go       its part: the sandboxes that the runtime knows
+//	kill.go            Kill: the rungs that kill
+//	wait.go            WaitEmpty: until no process is left
+//	cpu.go             its part, and CPU for the dying
+//	reap.go            after the kill: the memory of the dying freed
 //	cache.go           page cache that a pod leaves behind
 //	note.go            what a crash must not leave, noted on the cgroup
 //	stop.go            gently, through the runtime

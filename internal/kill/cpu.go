@@ -12,8 +12,8 @@ import (
 // boostLimit bounds the raising of CPU limits in a pod with very many groups.
 const boostLimit = 100 * time.Millisecond
 
-// raisedCPU is what was done to the CPU limits of the victim's own cgroup. mu guards raised, below and before, and one
-// thread at a time raises or restores; group does not change.
+// raisedCPU is what was done to the CPU limits of the victim's own cgroup. mu guards raised, below
+// and before, and one thread at a time raises or restores; group does not change.
 type raisedCPU struct {
 	mu     sync.Mutex
 	group  *cgroup.Group // pinnedGroup.reap
@@ -24,7 +24,8 @@ type raisedCPU struct {
 
 func (c *raisedCPU) init(g *cgroup.Group) { c.group = g }
 
-// raise lifts the CPU limits of the victim's own cgroup and remembers what it had, unless the victim is dead.
+// raise lifts the CPU limits of the victim's own cgroup and remembers what it had, unless the
+// victim is dead.
 func (c *raisedCPU) raise(l *life, buf []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +44,8 @@ func (c *raisedCPU) raisesBelow() {
 	c.mu.Unlock()
 }
 
-// restore puts the limits back, once. lives: the victim is given up alive, so the groups below are restored, too.
+// restore puts the limits back, once. lives: the victim is given up alive, so the groups below are
+// restored, too.
 func (c *raisedCPU) restore(lives bool, steps *stepLog) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

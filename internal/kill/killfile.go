@@ -10,8 +10,9 @@ import (
 	"jettison/cgroup"
 )
 
-// killFile is the victim's cgroup.kill, open for writing. mu guards fd and err between Pin and the last release; group
-// does not change. Only Pin calls take and open, and only the last release, or a Pin that fails, calls close.
+// killFile is the victim's cgroup.kill, open for writing. mu guards fd and err between Pin and the
+// last release; group does not change. Only Pin calls take and open, and only the last release, or
+// a Pin that fails, calls close.
 type killFile struct {
 	mu    sync.Mutex
 	group *cgroup.Group // pinnedGroup.kill
@@ -47,7 +48,8 @@ func (f *killFile) busy() bool {
 	return false
 }
 
-// write writes the file, and opens it first if that failed before. A cgroup that has vanished is no error. f.mu is held.
+// write writes the file, and opens it first if that failed before. A cgroup that has vanished is no
+// error. f.mu is held.
 func (f *killFile) write() error {
 	if f.err != nil { // out of descriptors then, perhaps not now
 		f.fd, f.err = f.group.OpenKill()
@@ -71,8 +73,8 @@ func (f *killFile) isEmpty(buf []byte) bool {
 // eachLimit bounds a kill process by process.
 const eachLimit = 500 * time.Millisecond
 
-// singleKill kills the victim's processes one by one. mu lets one thread do it at a time; group and limit do not change
-// after Pin.
+// singleKill kills the victim's processes one by one. mu lets one thread do it at a time; group and
+// limit do not change after Pin.
 type singleKill struct {
 	mu    sync.Mutex
 	group *cgroup.Group // pinnedGroup.each

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// life is how far a victim is from its end, and how many still need its descriptors. Any goroutine may use it: the fields
-// are atomic, safe by themselves, or guarded by mu.
+// life is how far a victim is from its end, and how many still need its descriptors. Any goroutine
+// may use it: the fields are atomic, safe by themselves, or guarded by mu.
 type life struct {
 	alive   context.Context // ended by end, which the first Kill that worked calls, and Close
 	end     context.CancelFunc

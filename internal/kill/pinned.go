@@ -14,8 +14,8 @@ import (
 // heldFunc is Options.Held.
 type heldFunc = func(pod *stats.PodStats, out *cgroup.Group) (file int, ok bool)
 
-// pinnedGroup is the victim's cgroup four times, for each has a goroutine of its own. Pin opens it, and the last release
-// closes it. known does not change after Pin.
+// pinnedGroup is the victim's cgroup four times, for each has a goroutine of its own. Pin opens it,
+// and the last release closes it. known does not change after Pin.
 type pinnedGroup struct {
 	known bool         // false: none was found, only the runtime can kill it
 	wait  cgroup.Group // for the caller that waits
@@ -24,8 +24,8 @@ type pinnedGroup struct {
 	reap  cgroup.Group // for the thread that frees its memory
 }
 
-// open opens the pod's cgroup, or duplicates the handle that held has. file is what held has open of its cgroup.kill, or
-// -1. It comes with an error, too.
+// open opens the pod's cgroup, or duplicates the handle that held has. file is what held has open
+// of its cgroup.kill, or -1. It comes with an error, too.
 func (p *pinnedGroup) open(fs *cgroup.FS, pod *stats.PodStats, held heldFunc) (file int, err error) {
 	for _, g := range []*cgroup.Group{&p.wait, &p.kill, &p.each, &p.reap} {
 		g.Forget()
@@ -69,9 +69,9 @@ type process struct {
 	here    atomic.Bool // it was still listed once its descriptor was open: the number was not another process's by then
 }
 
-// pinnedProcesses are the processes whose pidfds were opened before the kill. The thread that lists the victim's processes
-// adds to them; any thread reads them meanwhile, and there may be more of them each time it looks. The last release closes
-// them.
+// pinnedProcesses are the processes whose pidfds were opened before the kill. The thread that lists
+// the victim's processes adds to them; any thread reads them meanwhile, and there may be more of
+// them each time it looks. The last release closes them.
 type pinnedProcesses struct {
 	of [maxPidfds]process
 	n  atomic.Int32
@@ -93,8 +93,8 @@ func (p *pinnedProcesses) add(pid, fd int) {
 	p.n.Store(int32(n + 1))
 }
 
-// mark notes that a process is still listed, and returns which is expected next. The list has the order of the one before,
-// so the one that is expected is tried first.
+// mark notes that a process is still listed, and returns which is expected next. The list has the
+// order of the one before, so the one that is expected is tried first.
 func (p *pinnedProcesses) mark(pid, expected int) (next int) {
 	n := p.count()
 	for i := range n {

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// progress is how far the kill of a victim has come. Kill and the threads that carry it out write it, and any goroutine
-// reads it: every field is atomic.
+// progress is how far the kill of a victim has come. Kill and the threads that carry it out write
+// it, and any goroutine reads it: every field is atomic.
 type progress struct {
 	killed    atomic.Bool // Kill has worked, or is under way
 	singly    atomic.Bool // process by process

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// replies is where the Killer's threads answer to Kill and Pin. Any thread sends; Pin receives before anyone else has the
-// victim, Kill with mu held.
+// replies is where the Killer's threads answer to Kill and Pin. Any thread sends; Pin receives
+// before anyone else has the victim, Kill with mu held.
 type replies struct {
 	mu      sync.Mutex  // one Kill at a time
 	timer   *time.Timer // mu guards it
@@ -27,7 +27,8 @@ func (r *replies) drain() {
 	drain(r.singled)
 }
 
-// await waits for what a thread was asked to do, no longer than limit. done: it is, with that error. r.mu is held, or the victim is new.
+// await waits for what a thread was asked to do, no longer than limit. done: it is, with that
+// error. r.mu is held, or the victim is new.
 func (r *replies) await(asked bool, answer <-chan result, limit time.Duration) (err error, done bool) {
 	if !asked {
 		return errBusy, true

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// sandboxes are those of the pod that the runtime knows and that are the victim's own. The goroutine that calls the
-// victim's methods other than Kill, Killed, Steps and Close owns them.
+// sandboxes are those of the pod that the runtime knows and that are the victim's own. The
+// goroutine that calls the victim's methods other than Kill, Killed, Steps and Close owns them.
+// Stop lends them to a goroutine that it starts and waits for.
 type sandboxes struct {
 	ids     []string
 	since   Stamp // when it was pinned: sandboxes made later are not its own

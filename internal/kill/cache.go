@@ -23,14 +23,14 @@ const (
 // bytes that were. What other pods use of it stays as a rule, for the kernel spares what was used lately. A kernel without memory.reclaim
 // (before 5.19) takes nothing; one that cannot be told to take page cache alone (6.1) nothing where much shared memory is left.
 func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64) {
-	if v.group == nil {
+	if !v.group.known {
 		return 0
 	}
-	r, err := v.group.OpenReclaim()
+	r, err := v.group.wait.OpenReclaim()
 	if err != nil {
 		return 0 // the kernel has none, or the group is gone
 	}
-	d := &dropping{v: v, stop: stop, asked: make(chan uint64, 1), answers: make(chan error, 1), plain: make(chan bool, 1)}
+	d := &dropping{group: &v.group.wait, stop: stop, asked: make(chan uint64, 1), answers: make(chan error, 1), plain: make(chan bool, 1)}
 	go d.write(r)
 	defer close(d.asked)
 	ctx, cancel := context.WithTimeout(ctx, cacheLimit)
@@ -48,7 +48,7 @@ func (v *Victim) DropCache(ctx context.Context, stop func() bool) (bytes uint64)
 // dropping is one DropCache. What the kernel is asked for is written by a goroutine that ends with its write, whenever that is: it may wait
 // for a disk or a file server, and nothing waits for it.
 type dropping struct {
-	v       *Victim
+	group   *cgroup.Group
 	stop    func() bool
 	asked   chan uint64 // closed when nothing more is; one slot, as each of the others
 	answers chan error
@@ -72,7 +72,7 @@ func (d *dropping) write(r *cgroup.Reclaimer) {
 
 // left is how much page cache there is.
 func (d *dropping) left() (uint64, error) {
-	err := d.v.group.MemoryStat(d.buf[:], &d.stat)
+	err := d.group.MemoryStat(d.buf[:], &d.stat)
 	return d.stat.File - min(d.stat.File, d.stat.Shmem), err
 }
 

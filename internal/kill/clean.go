@@ -2,9 +2,7 @@ package kill
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -72,71 +70,15 @@ func again(ctx context.Context, slow func(error), do func() error) error {
 	}
 }
 
-// Since says when the victim was chosen, where that was before it was pinned: sandboxes made later are not its own. To be called before
-// anything is done to it.
-func (v *Victim) Since(at Stamp) { v.since = at }
-
-// Settle says that the victim's sandboxes are those that are known: it is taken up again, and they were looked up when it was chosen.
-func (v *Victim) Settle() { v.settled = true }
-
-// Sandboxes are those of the victim that are known by now.
-func (v *Victim) Sandboxes() []string { return v.ids }
-
-// lookUp finds the victim's sandboxes: between the ranking and the kill the runtime may have made the pod's first one, or its
-// next one. The first look that is answered counts: until a later one the clock may have been set and set right again, which no time tells.
-func (v *Victim) lookUp(ctx context.Context, r Runtime) error {
-	if v.settled {
-		return nil
-	}
-	now, err := r.SandboxesOf(ctx, v.Pod.UID)
-	if err != nil {
-		return err
-	}
-	set := v.clockSet()
-	for i := range now {
-		if s := &now[i]; !slices.Contains(v.ids, s.ID) && v.since.Monotonic > 0 && s.CreatedAt.Add(set).Before(v.since.Time) {
-			v.ids = append(v.ids, s.ID)
-		}
-	}
-	v.settled = true
-	return nil
-}
-
-// clockSet is by how much the wall clock was set since the victim was chosen, forth or back: what the runtime says was made before by less
-// than that may have been made after. A node without a clock battery is set by years while it runs.
-func (v *Victim) clockSet() time.Duration {
-	now := Now()
-	wall, passed := now.Time.Round(0).Sub(v.since.Time.Round(0)), now.Monotonic-v.since.Monotonic
-	return (wall - passed).Abs()
-}
-
-// ErrBack: a pod has a sandbox that is not the victim's.
-var ErrBack = errors.New("the pod is back")
-
-// Back is ErrBack where the runtime has a sandbox of the pod, in any state, that is not known as one of the victim's; what there is under
-// the pod's UID, logs and volumes, is in use then. No time tells that, for clocks are set.
-func (v *Victim) Back(ctx context.Context, r Runtime) error {
-	now, err := r.SandboxesOf(ctx, v.Pod.UID)
-	if err != nil {
-		return err
-	}
-	for i := range now {
-		if !slices.Contains(v.ids, now[i].ID) {
-			return ErrBack
-		}
-	}
-	return nil
-}
-
 // stopNow has the runtime kill the containers of the victim that it knows of. What is wrong with that shows in what follows.
 func (v *Victim) stopNow(ctx context.Context, r Runtime) {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()
-	_ = v.lookUp(ctx, r) // the sandboxes that are known are stopped all the same
+	_ = v.sandboxes.lookUp(ctx, r, v.Pod.UID) // the sandboxes that are known are stopped all the same
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	n := 0
-	for _, sandbox := range v.ids {
+	for _, sandbox := range v.sandboxes.ids {
 		containers, _ := r.ContainersOf(ctx, sandbox)
 		for _, c := range containers {
 			if n++; n > stopMax {
@@ -148,10 +90,10 @@ func (v *Victim) stopNow(ctx context.Context, r Runtime) {
 }
 
 func (v *Victim) cleanOnce(ctx context.Context, r Runtime) error {
-	if err := v.lookUp(ctx, r); err != nil {
+	if err := v.sandboxes.lookUp(ctx, r, v.Pod.UID); err != nil {
 		return err
 	}
-	for _, id := range v.ids {
+	for _, id := range v.sandboxes.ids {
 		err := r.StopPodSandbox(ctx, id)
 		v.steps.call(stepStop, err)
 		if err != nil {
@@ -169,11 +111,11 @@ func (v *Victim) cleanOnce(ctx context.Context, r Runtime) error {
 }
 
 func (v *Victim) removeOnce(ctx context.Context, r Runtime) error {
-	if err := v.lookUp(ctx, r); err != nil {
+	if err := v.sandboxes.lookUp(ctx, r, v.Pod.UID); err != nil {
 		return err
 	}
 	var first error
-	for _, id := range v.ids {
+	for _, id := range v.sandboxes.ids {
 		err := r.RemovePodSandbox(ctx, id)
 		v.steps.call(stepRemove, err)
 		if err != nil && first == nil {

@@ -130,8 +130,8 @@ func fake(t *testing.T) (*critest.Runtime, *cri.Client) {
 // The runtime says that all is stopped and still calls a container running: it is asked again until it does not.
 func TestCleanIsRepeatedUntilNothingRuns(t *testing.T) {
 	r, c := fake(t)
-	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}}
-	v.killed.Store(true)
+	v := &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}}}
+	v.progress.begin()
 	done := make(chan error)
 	go func() { done <- v.Clean(t.Context(), c, func(error) {}) }()
 	for r.Calls("StopPodSandbox") < 3 {
@@ -153,7 +153,7 @@ func TestCleanLooksUpTheSandboxes(t *testing.T) {
 	r.Containers = nil
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "next", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u", Attempt: 1}, CreatedAt: time.Now().Add(time.Hour).UnixNano()})
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "other", Metadata: &runtimev1.PodSandboxMetadata{Uid: "another pod"}, CreatedAt: 1})
-	v := &Victim{Pod: stats.PodReference{UID: "u"}, since: Now(), ids: []string{"long gone"}}
+	v := &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{since: Now(), ids: []string{"long gone"}}}
 	if err := v.Clean(t.Context(), c, func(error) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +168,8 @@ func TestCleanEndsWithItsContext(t *testing.T) {
 	_, c := fake(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}}
-	v.killed.Store(true)
+	v := &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}}}
+	v.progress.begin()
 	if err := v.Clean(ctx, c, func(error) {}); err == nil || !strings.Contains(err.Error(), "pod u") {
 		t.Errorf("got %v", err)
 	}

@@ -1,7 +1,6 @@
 package kill
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -41,7 +40,7 @@ type Options struct {
 type Killer struct {
 	fs     *cgroup.FS
 	ladder Ladder
-	held   func(*stats.PodStats, *cgroup.Group) (int, bool)
+	held   heldFunc
 
 	spares  chan *Victim
 	strikes chan strike   // for the one thread that writes cgroup.kill
@@ -160,16 +159,6 @@ func (k *Killer) refill() {
 	}
 }
 
-func newVictim() *Victim {
-	v := &Victim{
-		ids: make([]string, 0, 16), limit: eachLimit, file: -1, timer: time.NewTimer(time.Hour),
-		written: make(chan result, 1), singled: make(chan result, 1), listed: make(chan result, 1),
-	}
-	v.timer.Stop()
-	v.alive, v.end = context.WithCancel(context.Background())
-	return v
-}
-
 // Pin opens the victim's cgroup and, where that takes no time, its processes. Close the victim.
 func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 	var v *Victim
@@ -182,9 +171,9 @@ func (k *Killer) Pin(pod *stats.PodStats) (*Victim, error) {
 	if err := v.attach(k.fs, pod); err != nil {
 		return nil, err
 	}
-	if v.group != nil && k.ladder.has(Mrelease) && k.reapers > 0 {
+	if v.group.known && k.ladder.has(Mrelease) && k.reapers > 0 {
 		// None of that is a condition for the kill: it is not waited for longer than it may take.
-		_, _ = v.run(k.errand(errand{v, listProcesses}), v.listed, pidfdLimit)
+		_, _ = v.replies.await(k.errand(errand{v, listProcesses}), v.replies.listed, pidfdLimit)
 	}
 	return v, nil
 }

@@ -42,7 +42,7 @@ func pinPatiently(t *testing.T, k *Killer, p *stats.PodStats) *Victim {
 		t.Fatal(err)
 	}
 	t.Cleanup(v.Close)
-	v.limit = time.Minute
+	v.singles.limit = time.Minute
 	return v
 }
 
@@ -408,8 +408,8 @@ func TestSweepsHoldUpNobody(t *testing.T) {
 	}
 	t.Cleanup(v.Close)
 	_ = v.Kill() // who lives in it is not listed
-	v.striking.Lock()
-	v.singling.Lock()
+	v.replies.mu.Lock()
+	v.singles.mu.Lock()
 	ended := make(chan error, 1)
 	go func() { ended <- v.WaitEmpty(t.Context(), 4*sweepFirst) }()
 	select {
@@ -417,8 +417,8 @@ func TestSweepsHoldUpNobody(t *testing.T) {
 	case <-time.After(waitLimit):
 		err = errors.New("a sweep waits for a lock of the kill")
 	}
-	v.singling.Unlock()
-	v.striking.Unlock()
+	v.singles.mu.Unlock()
+	v.replies.mu.Unlock()
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error(err)
 	}

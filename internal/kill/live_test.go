@@ -308,7 +308,7 @@ func TestLiveDropCache(t *testing.T) {
 	began := time.Now()
 	took := v.DropCache(t.Context(), func() bool { return false })
 	var left cgroup.MemoryStat
-	if err := v.group.MemoryStat(make([]byte, 8<<10), &left); err != nil {
+	if err := v.group.wait.MemoryStat(make([]byte, 8<<10), &left); err != nil {
 		t.Fatal(err)
 	}
 	if cache := left.File - left.Shmem; took < size/2 || cache > size/8 {

@@ -1,7 +1,6 @@
 package kill
 
 import (
-	"errors"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -13,11 +12,10 @@ import (
 )
 
 const (
-	boostLimit = 100 * time.Millisecond // for the CPU limits of a pod with very many groups
-	sweepLimit = 2 * time.Second        // for the search of processes that had no pidfd, or could not be freed yet
-	sweepPause = 2 * time.Millisecond   // before those that could not be freed are tried again
-	againMax   = 25                     // times that a process which had a pidfd is tried
-	maxSeen    = 1 << 16                // processes that are remembered in one search
+	sweepLimit = 2 * time.Second      // for the search of processes that had no pidfd, or could not be freed yet
+	sweepPause = 2 * time.Millisecond // before those that could not be freed are tried again
+	againMax   = 25                   // times that a process which had a pidfd is tried
+	maxSeen    = 1 << 16              // processes that are remembered in one search
 )
 
 // reaping is what one thread needs for one victim after another.
@@ -83,17 +81,17 @@ func (r *reaping) run(raised chan<- []error) {
 func (r *reaping) reap(v *Victim) {
 	r.v, r.err = v, nil
 	clear(r.seen)
-	first := v.first.CompareAndSwap(false, true)
+	first := v.freeing.begin()
 	if first && r.k.ladder.has(CPU) {
 		r.lift()
 	}
 	if !r.k.ladder.has(Mrelease) {
 		return
 	}
-	v.freeing.Add(1)
+	v.freeing.join()
 	if first {
-		for range min(r.k.reapers, v.pinned()) - 1 {
-			v.retain()
+		for range min(r.k.reapers, v.processes.count()) - 1 {
+			v.life.retain()
 			if r.k.offer(v) != nil {
 				v.release()
 			}
@@ -101,73 +99,26 @@ func (r *reaping) reap(v *Victim) {
 	}
 	r.pidfds()
 	if first {
-		for i := range v.pinned() {
-			r.seen[v.pidfds[i].pid] = true // by this thread or another
+		for i := range v.processes.count() {
+			r.seen[v.processes.at(i).pid] = true // by this thread or another
 		}
 		r.search()
 	}
 	if r.err != nil {
-		v.freeErr.CompareAndSwap(nil, &r.err)
+		v.freeing.fail(&r.err)
 		r.err = nil
 	}
-	if v.freeing.Add(-1) == 0 && v.freeDone.CompareAndSwap(false, true) {
-		var err error
-		if e := v.freeErr.Load(); e != nil {
-			err = *e
-		}
-		v.steps.add(Mrelease.String(), int(v.freed.Load()), err)
+	if v.freeing.leave() {
+		freed, err := v.freeing.result()
+		v.steps.add(Mrelease.String(), freed, err)
 	}
-}
-
-// lift raises cpu.max and cpu.weight in the victim's groups. What each had is noted: its own may live on (a kubelet makes a new sandbox in
-// it), and those of its containers do where the victim does not die.
-func (r *reaping) lift() {
-	v := r.v
-	r.groups, r.top, r.until = 0, true, time.Now().Add(boostLimit)
-	if e, err := v.reap.Events(r.buf[:]); errors.Is(err, cgroup.ErrVanished) || err == nil && !e.Populated {
-		v.steps.add(CPU.String(), 0, nil) // dead already
-		return
-	}
-	err := v.raise(r.buf[:])
-	if err == nil {
-		r.groups++
-		v.raisesBelow()
-		r.walker.Walk(&v.reap, r.boost)
-		err = r.err
-	}
-	r.err = nil
-	if errors.Is(err, cgroup.ErrVanished) {
-		err = nil
-	}
-	v.steps.add(CPU.String(), r.groups, err)
-}
-
-// boostGroup raises one group below the victim's own, unless the victim is dead: what is there then is another.
-func (r *reaping) boostGroup(g *cgroup.Group) bool {
-	if r.top {
-		r.top = false
-		return true
-	}
-	r.step()
-	if r.v.dead() {
-		return false
-	}
-	_, _, err := raiseCPU(g, r.buf[:])
-	switch {
-	case err == nil:
-		r.groups++
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, cgroup.ErrVanished): // the controller is off there
-	case r.err == nil:
-		r.err = err
-	}
-	return time.Now().Before(r.until)
 }
 
 // pidfds frees the processes that were pinned, together with the other threads: each takes the next one.
 func (r *reaping) pidfds() {
 	v := r.v
-	for i := int(v.next.Add(1)) - 1; i < v.pinned(); i = int(v.next.Add(1)) - 1 {
-		p := &v.pidfds[i]
+	for i := v.freeing.take(); i < v.processes.count(); i = v.freeing.take() {
+		p := v.processes.at(i)
 		for range againMax {
 			if r.again = 0; r.release(p.pid, p.fd) || !r.pause() {
 				break
@@ -185,7 +136,7 @@ func (r *reaping) release(pid, fd int) (done bool) {
 	r.step()
 	switch err := cgroup.Mrelease(fd); err {
 	case nil:
-		r.v.freed.Add(1)
+		r.v.freeing.add()
 		r.see(pid)
 	case unix.EAGAIN:
 		r.again++
@@ -228,7 +179,7 @@ func (r *reaping) search() {
 	for end := time.Now().Add(sweepLimit); time.Now().Before(end) && r.k.absent.Load() == nil; {
 		r.fresh, r.again = 0, 0
 		r.until = end
-		r.walker.Walk(&r.v.reap, r.sweep)
+		r.walker.Walk(&r.v.group.reap, r.sweep)
 		if r.fresh == 0 && r.again == 0 {
 			return
 		}

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,70 +24,6 @@ const (
 	testLimit     = 2 * time.Second        // for all of it
 	tidyLimit     = 500 * time.Millisecond // beyond that, to clean up
 )
-
-// Outcome is what the self-test found out about a rung.
-type Outcome string
-
-// The outcomes.
-const (
-	Works    Outcome = "works"
-	Refused  Outcome = "refused"
-	Absent   Outcome = "absent" // not in this kernel, or not switched on
-	Untested Outcome = "not tested"
-)
-
-// Result is one rung's.
-type Result struct {
-	Rung    string
-	Outcome Outcome
-	Err     error         // why it does not work
-	Took    time.Duration // a kill: until the cgroup was empty; else the step itself
-}
-
-// String is the result in words.
-func (r Result) String() string {
-	if r.Err != nil {
-		return fmt.Sprintf("%s: %v", r.Outcome, r.Err)
-	}
-	return fmt.Sprintf("%s (%v)", r.Outcome, r.Took.Round(10*time.Microsecond))
-}
-
-// Report is what SelfTest found out: the rungs in the ladder's order, without the runtime's.
-type Report struct {
-	Where string // the cgroup in which the scratch ones were made, below the root
-	Rungs []Result
-}
-
-// Log is the report as attributes for log/slog.
-func (r *Report) Log() []any {
-	out := []any{"where", "/" + r.Where}
-	for _, rung := range r.Rungs {
-		out = append(out, rung.Rung, rung.String())
-	}
-	return out
-}
-
-// Kills reports whether one of the rungs that kill works.
-func (r *Report) Kills() bool {
-	for _, rung := range r.Rungs {
-		if byName(rung.Rung).has(CgroupKill|Pidfd) && rung.Outcome == Works {
-			return true
-		}
-	}
-	return false
-}
-
-// untried reports whether nothing was found out of the rungs that kill.
-func (r *Report) untried() (none bool) {
-	for _, rung := range r.Rungs {
-		if byName(rung.Rung).has(CgroupKill | Pidfd) {
-			if none = true; rung.Outcome != Untested {
-				return false
-			}
-		}
-	}
-	return none
-}
 
 // SelfTest finds out which rungs work here, on processes and cgroups of its own: it starts this program again, with
 // VictimCommand, and kills it with the code that kills pods. own is the cgroup of this process below the root: scratch cgroups
@@ -243,91 +176,6 @@ func (t *trial) tryFree(pid int) {
 		}
 		return os.NewSyscallError("process_mrelease", err)
 	})
-}
-
-// running is a process to be killed.
-type running struct {
-	cmd         *exec.Cmd
-	stdin, read *os.File // its standard input; ours of its output
-}
-
-// startVictim starts this program in a cgroup and waits until it has its memory.
-func startVictim(ctx context.Context, dir string, args ...string) (_ *running, err error) {
-	group, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer group.Close()
-	in, stdin, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	read, out, err := os.Pipe()
-	if err != nil {
-		stdin.Close()
-		return nil, err
-	}
-	defer out.Close()
-	v := &running{cmd: exec.Command("/proc/self/exe", append([]string{VictimCommand}, args...)...), stdin: stdin, read: read}
-	v.cmd.Env = []string{"GOMAXPROCS=1"}
-	v.cmd.Stdin, v.cmd.Stdout = in, out
-	v.cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
-	if err := startFrom(nodesCgroups, v.cmd); err != nil {
-		stdin.Close()
-		read.Close()
-		return nil, err
-	}
-	out.Close() // so that its end shows
-	if deadline, ok := ctx.Deadline(); ok {
-		err = read.SetReadDeadline(deadline)
-	}
-	defer context.AfterFunc(ctx, func() { _ = read.SetReadDeadline(time.Unix(1, 0)) })()
-	if err == nil {
-		_, err = read.Read(make([]byte, 1))
-	}
-	if err == nil {
-		err = ctx.Err() // AfterFunc may be later than what it is to end
-	}
-	if err != nil {
-		v.end()
-		return nil, fmt.Errorf("wait until it runs: %w", err)
-	}
-	return v, nil
-}
-
-// nodesCgroups is the cgroup namespace of the node's first process.
-const nodesCgroups = "/proc/1/ns/cgroup"
-
-// startFrom starts a process from within a cgroup namespace, where this process is in another one: a container that is not privileged has
-// its own. With the mount option nsdelegate, which systemd takes, no process begins in a cgroup outside of the namespace of who starts it
-// (v6.12 kernel/cgroup/cgroup.c cgroup_procs_write_permission: ENOENT), and scratch cgroups are. Where the namespace cannot be
-// entered the process is started all the same: the kernel says whether that will do.
-func startFrom(namespace string, cmd *exec.Cmd) error {
-	fd, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return cmd.Start()
-	}
-	defer unix.Close(fd)
-	var theirs, own unix.Stat_t
-	if unix.Fstat(fd, &theirs) == nil && unix.Stat("/proc/self/ns/cgroup", &own) == nil && theirs.Ino == own.Ino && theirs.Dev == own.Dev {
-		return cmd.Start()
-	}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with it, and what it has entered
-		_ = unix.Setns(fd, unix.CLONE_NEWCGROUP)
-		started <- cmd.Start()
-	}()
-	return <-started
-}
-
-// end kills the process, if it still lives, and waits for its end.
-func (v *running) end() {
-	_ = v.cmd.Process.Kill()
-	_ = v.cmd.Wait()
-	v.stdin.Close()
-	v.read.Close()
 }
 
 // tidy removes a scratch cgroup, once the kernel lets it: a process that was waited for may count for a moment.

@@ -37,14 +37,14 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 	var asking sync.WaitGroup
 	var wrong error // what the runtime did not do; read once asking is over
 	asking.Go(func() { wrong = s.run(gentle) })
-	if v.group == nil {
+	if !v.group.known {
 		if asking.Wait(); wrong != nil {
 			return fmt.Errorf("stop pod %s: %w", v.Pod.UID, wrong)
 		}
 		return nil
 	}
 	defer func() { end(); asking.Wait() }() // what the runtime still says does not matter, and a call that hangs is abandoned
-	defer context.AfterFunc(v.alive, end)()
+	defer context.AfterFunc(v.life.alive, end)()
 
 	err := v.WaitEmpty(gentle, grace+2*stopBound)
 	if err == nil {
@@ -54,7 +54,7 @@ func (v *Victim) Stop(ctx context.Context, r Runtime, grace time.Duration) error
 	if ctx.Err() != nil {
 		return fmt.Errorf("stop pod %s: %w", v.Pod.UID, err)
 	}
-	if v.alive.Err() == nil {
+	if v.life.alive.Err() == nil {
 		if err := v.Kill(); err != nil {
 			return fmt.Errorf("stop pod %s: its grace period is over: %w", v.Pod.UID, err)
 		}
@@ -126,8 +126,8 @@ func (s *stopping) run(ctx context.Context) error {
 
 // look asks every container of the victim that has not exited to stop. busy: one of them runs, as far as the runtime knows.
 func (s *stopping) look(ctx context.Context) (busy bool, err error) {
-	err = s.v.lookUp(ctx, s.r) // the sandboxes that are known are stopped all the same
-	for _, sandbox := range s.v.ids {
+	err = s.v.sandboxes.lookUp(ctx, s.r, s.v.Pod.UID) // the sandboxes that are known are stopped all the same
+	for _, sandbox := range s.v.sandboxes.ids {
 		containers, wrong := s.r.ContainersOf(ctx, sandbox)
 		if wrong != nil && err == nil {
 			err = wrong
@@ -181,7 +181,7 @@ func (s *stopping) pause(ctx context.Context, wait time.Duration) error {
 
 // stopSandboxes stops what is left of the sandboxes themselves.
 func (s *stopping) stopSandboxes(ctx context.Context) error {
-	for _, id := range s.v.ids {
+	for _, id := range s.v.sandboxes.ids {
 		err := s.r.StopPodSandbox(ctx, id)
 		s.v.steps.call(stepStop, err)
 		if err != nil {

@@ -210,7 +210,7 @@ func TestStopLooksAgain(t *testing.T) {
 	r, c := fake(t)
 	r.Containers = append(r.Containers, container("sidecar", 1), container("created", 0))
 	r.Hang["StopContainer"] = true
-	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}, since: Now()}
+	v := &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}, since: Now()}}
 	done := make(chan error)
 	go func() { done <- v.Stop(t.Context(), c, time.Minute) }()
 	await(t, r, "StopContainer", 3)
@@ -264,7 +264,7 @@ func (r *stubborn) StopContainer(context.Context, string, time.Duration) error {
 func TestStopDoesNotSpin(t *testing.T) {
 	for name, wrong := range map[string]error{"fails": errors.New("not today"), "lies": nil} {
 		synctest.Test(t, func(t *testing.T) {
-			r, v := &stubborn{err: wrong}, &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}, since: Now()}
+			r, v := &stubborn{err: wrong}, &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}, since: Now()}}
 			err := v.Stop(t.Context(), r, 0)
 			if err == nil || !strings.Contains(err.Error(), "stop pod u: ") || name == "fails" && !strings.Contains(err.Error(), "not today") {
 				t.Errorf("%s: %v", name, err)
@@ -282,7 +282,7 @@ func TestRemoveIsRepeated(t *testing.T) {
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "t", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u"}, CreatedAt: 2})
 	r.Sandboxes = append(r.Sandboxes, &runtimev1.PodSandbox{Id: "later", Metadata: &runtimev1.PodSandboxMetadata{Uid: "u"}, CreatedAt: time.Now().Add(time.Hour).UnixNano()})
 	r.Fail["RemovePodSandbox"] = status.Error(codes.Unknown, "container is still running")
-	v := &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"gone", "s"}, since: Now()}
+	v := &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"gone", "s"}, since: Now()}}
 	done := make(chan error)
 	go func() { done <- v.Remove(t.Context(), c) }()
 	await(t, r, "RemovePodSandbox", 6) // each of the three, twice
@@ -301,7 +301,7 @@ func TestRemoveIsRepeated(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	v = &Victim{Pod: stats.PodReference{UID: "u"}, ids: []string{"s"}, since: Now()}
+	v = &Victim{Pod: stats.PodReference{UID: "u"}, sandboxes: sandboxes{ids: []string{"s"}, since: Now()}}
 	if err := v.Remove(ctx, c); err == nil || !strings.Contains(err.Error(), "remove what pod u left") {
 		t.Errorf("got %v", err)
 	}

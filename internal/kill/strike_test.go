@@ -265,7 +265,7 @@ func TestWhoComesAfterTheKillDies(t *testing.T) {
 		}
 		moveIn(t, dir) // the pod's next sandbox
 		v.killAgain(nil)
-		if err := v.group.WaitEmpty(t.Context(), 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := v.group.wait.WaitEmpty(t.Context(), 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("what came after the victim's end: %v", err)
 		}
 		v.Close()

@@ -1,0 +1,87 @@
+package kill
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+)
+
+// killFile is the victim's cgroup.kill, open for writing. mu guards fd and err between Pin and the
+// last release; group does not change. Only Pin calls take and open, and only the last release, or
+// a Pin that fails, calls close.
+type killFile struct {
+	mu    sync.Mutex
+	group *cgroup.Group // pinnedGroup.kill
+	fd    int           // -1: not open, and err says why it could not be opened
+	err   error
+}
+
+func (f *killFile) init(g *cgroup.Group) { f.group, f.fd = g, -1 }
+
+// take starts with a descriptor that is open already; -1: none is.
+func (f *killFile) take(fd int) { f.fd, f.err = fd, nil }
+
+// open opens the file, unless take had it.
+func (f *killFile) open() {
+	if f.fd < 0 {
+		f.fd, f.err = f.group.OpenKill()
+	}
+}
+
+func (f *killFile) close() {
+	if f.fd >= 0 {
+		unix.Close(f.fd)
+		f.fd = -1
+	}
+}
+
+// busy reports whether a thread writes the file now.
+func (f *killFile) busy() bool {
+	if !f.mu.TryLock() {
+		return true
+	}
+	f.mu.Unlock()
+	return false
+}
+
+// write writes the file, and opens it first if that failed before. A cgroup that has vanished is no
+// error. f.mu is held.
+func (f *killFile) write() error {
+	if f.err != nil { // out of descriptors then, perhaps not now
+		f.fd, f.err = f.group.OpenKill()
+	}
+	err := f.err
+	if err == nil {
+		err = f.group.WriteKill(f.fd)
+	}
+	if errors.Is(err, cgroup.ErrVanished) {
+		err = nil
+	}
+	return err
+}
+
+// isEmpty: no process is in the victim's cgroup now, or it is gone. f.mu is held.
+func (f *killFile) isEmpty(buf []byte) bool {
+	e, err := f.group.Events(buf)
+	return errors.Is(err, cgroup.ErrVanished) || err == nil && !e.Populated
+}
+
+// eachLimit bounds a kill process by process.
+const eachLimit = 500 * time.Millisecond
+
+// singleKill kills the victim's processes one by one. mu lets one thread do it at a time; group and
+// limit do not change after Pin.
+type singleKill struct {
+	mu    sync.Mutex
+	group *cgroup.Group // pinnedGroup.each
+	limit time.Duration // eachLimit
+}
+
+func (s *singleKill) init(g *cgroup.Group) { s.group, s.limit = g, eachLimit }
+
+// kill goes through the processes once. s.mu is held.
+func (s *singleKill) kill(by *cgroup.ProcKiller) (n int, err error) { return by.Kill(s.group, s.limit) }

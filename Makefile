@@ -31,7 +31,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes generate fuzz lint alerts manifests image deb release demo deps modules parts parts-cluster unit promises promises-cluster smoke
+.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps modules parts parts-cluster unit promises promises-cluster smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -99,6 +99,9 @@ ui-test: deps ## open the page in a headless Chromium, over a scripted agent and
 bench-react: deps ## how soon it kills, how soon memory is back, beside its peers; 45 minutes: make bench-react [KERNEL=6.1] [COUNT=3] [BENCH=regexp]
 	JETTISON_KERNEL=$(KERNEL) JETTISON_TRIALS=$(if $(filter file,$(origin COUNT)),,$(COUNT)) go test ./e2e -run '^$$' \
 		-bench '$(if $(filter file,$(origin BENCH)),$(BENCH_REACT),$(BENCH))' -benchtime 1x -timeout 300m -v
+
+measure: ## print what the layout costs its readers, arrows, journeys, copies, sizes: make measure [COMMIT=rev] [PLACES=1]
+	@go run ./e2e/measure $(if $(COMMIT),-commit $(COMMIT)) $(if $(PLACES),-places)
 
 generate: ## write what is made of Go comments: the reference page of the configuration, the file of "config default"
 	go test ./internal/config -run '^TestWhatIsGeneratedIsFresh$$' -generate

@@ -31,7 +31,7 @@ GO_BUILD = CGO_ENABLED=0 GOOS=linux go build -trimpath -buildvcs=false -ldflags 
 step = @echo "== $(1)"; start=$$(date +%s); if $(2); then echo "== $(1): $$(($$(date +%s) - start)) s"; \
 	else echo "== $(1): failed after $$(($$(date +%s) - start)) s"; exit 1; fi
 
-.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes generate fuzz lint alerts manifests image deb release demo deps parts parts-cluster unit promises promises-cluster smoke
+.PHONY: help build test e2e scrapes oracle e2e-kubelet e2e-cluster e2e-kind ui-test bench bench-react bench-cluster bench-nodes measure generate fuzz lint alerts manifests image deb release demo deps modules parts parts-cluster unit promises promises-cluster smoke
 
 help: ## print the verbs
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -100,6 +100,9 @@ bench-react: deps ## how soon it kills, how soon memory is back, beside its peer
 	JETTISON_KERNEL=$(KERNEL) JETTISON_TRIALS=$(if $(filter file,$(origin COUNT)),,$(COUNT)) go test ./e2e -run '^$$' \
 		-bench '$(if $(filter file,$(origin BENCH)),$(BENCH_REACT),$(BENCH))' -benchtime 1x -timeout 300m -v
 
+measure: ## print what the layout costs its readers, arrows, journeys, copies, sizes: make measure [COMMIT=rev] [PLACES=1]
+	@go run ./e2e/measure $(if $(COMMIT),-commit $(COMMIT)) $(if $(PLACES),-places)
+
 generate: ## write what is made of Go comments: the reference page of the configuration, the file of "config default"
 	go test ./internal/config -run '^TestWhatIsGeneratedIsFresh$$' -generate
 
@@ -149,13 +152,25 @@ release: image deb ## write dist/: packages, tarballs and images for amd64 and a
 demo: deps build ## boot a node, let a pod leak, watch the agent save the node (about a minute)
 	@go run ./e2e/demo
 
-deps:
+deps: modules
 	@missing=; for p in $(PACKAGES); do \
 		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
 	test -z "$$missing" && exit 0; \
 	if [ "$$(id -u)" != 0 ]; then echo "missing packages; run:"; \
 		echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends$$missing"; exit 1; fi; \
 	echo "installing$$missing"; apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $$missing
+
+# The modules that build, lint and unit tests need, of this project's go.mod and of those beside it. Each that is fetched is a line;
+# the second command is quick then, and says what is missing.
+modules:
+	$(call fetch,.,go.mod)
+	$(call fetch,.,tools.mod)
+	$(call fetch,deploy/render,go.mod)
+	$(call fetch,e2e/ui,go.mod)
+	$(call fetch,e2e/kind,go.mod)
+
+fetch = @cd $(1) && go mod download -x -modfile=$(2) 2>&1 | \
+	sed -un 's|^\# get .*://[^/]*/\(.*\)/@v/\(.*\)\.zip$$|fetching \1 \2|p'; go mod download -modfile=$(2)
 
 # What must not allocate is tested without the race detector, which allocates.
 unit:

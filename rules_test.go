@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 	"deploy/oci":                  {"deploy/oci"},
 	"deploy/render":               {},
 	"e2e":                         {"e2e/", "api", "deploy/oci"},
+	"e2e/measure":                 {},                                     // it reads commits whose packages are others
 	"e2e/cluster/bridges":         {"internal/bridge"},                    // many of them in one process
 	"e2e/descheduler":             {"cluster/", "internal/deschedpolicy"}, // a module of its own: it links the descheduler
 	"e2e/oracle":                  {"cluster", "cluster/", "internal/"},   // a module of its own: it links kube-controller-manager's controllers
@@ -206,11 +207,19 @@ func TestPureCoresLinkNoIO(t *testing.T) {
 // linked are all packages that one is made of.
 func linked(t *testing.T, dir string) []string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", "./"+dir).Output()
+	return strings.Fields(output(t, "list", "-deps", "./"+dir))
+}
+
+// output returns the standard output of a go command. Its standard error goes to the test's: it says what the command downloads, too.
+func output(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("go %s: %v", strings.Join(args, " "), err)
 	}
-	return strings.Fields(string(out))
+	return string(out)
 }
 
 // forbid complains of packages among those that are linked, by themselves or by what they lie below.
@@ -329,18 +338,15 @@ var testsOnly = []string{
 
 // A function of product code that no command reaches is dead, or lives for tests only. Package api is for other programs, too.
 func TestProductCodeIsReached(t *testing.T) {
-	out, err := exec.Command("go", "tool", "-modfile=tools.mod", "deadcode", "-filter=^jettison/(admit|cgroup|cluster|cri|eviction|internal|reclaim|stats)",
-		"./cmd/...").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out := output(t, "tool", "-modfile=tools.mod", "deadcode",
+		"-filter=^jettison/(admit|cgroup|cluster|cri|eviction|internal|reclaim|stats)", "./cmd/...")
 	reached := linked(t, "cmd/...")
 	for dir := range importsByFolder(t) {
 		if product(dir) && dir != "." && !strings.HasPrefix(dir, "deploy") && !slices.Contains(reached, "jettison/"+dir) {
 			t.Errorf("no command links %s", dir)
 		}
 	}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		exempt := slices.ContainsFunc(testsOnly, func(name string) bool { return strings.Contains(line, name) })
 		if product(line) && !exempt {
 			t.Error(strings.TrimSpace(line))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/mem"
@@ -330,27 +331,29 @@ func TestAVerboseStatusThatIsLate(t *testing.T) {
 }
 
 // Large answers come one after another. One that hangs keeps the next waiting for a moment only.
-func TestLargeAnswersTakeTurns(t *testing.T) {
+func TestLargeAnswersTakeTurns(t *testing.T) { synctest.Test(t, largeAnswersTakeTurns) }
+
+func largeAnswersTakeTurns(t *testing.T) {
 	const patience = 10 * patienceForTurn
 	turn, began := newTurn(new(atomic.Int64)), time.Now()
 	first := turn.wait(t.Context(), patience)
 	turn.wait(t.Context(), patience)() // goes without
-	if took := time.Since(began); took < patience {
-		t.Errorf("it waited %v", took)
+	if took := time.Since(began); took != patience {
+		t.Errorf("it waited %v, want %v", took, patience)
 	}
 	for range 10 { // nor does anybody else wait once more
 		turn.wait(t.Context(), patience)()
 	}
-	if took := time.Since(began); took >= 2*patience {
-		t.Errorf("all waited %v", took)
+	if took := time.Since(began); took != patience {
+		t.Errorf("all waited %v, want %v", took, patience)
 	}
 	got := make(chan func())
 	began = time.Now()
 	go func() { first(); got <- turn.wait(t.Context(), patience) }()
 	second := <-got
 	turn.wait(t.Context(), patience)() // the next one's patience begins anew
-	if took := time.Since(began); took < patience {
-		t.Errorf("it waited %v for one that had just begun", took)
+	if took := time.Since(began); took != patience {
+		t.Errorf("it waited %v for one that had just begun, want %v", took, patience)
 	}
 	second()
 	if len(turn.slot) != 0 {

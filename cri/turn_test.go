@@ -38,9 +38,9 @@ func TestListsOfEverythingComeOneAfterTheOther(t *testing.T) {
 	r.Change(func() { r.Hang["ListPodSandbox"] = false })
 	before := r.Calls("StreamContainers") + r.Calls("StreamImages")
 
-	started := time.Now()
-	if _, err := c.ContainerStatus(t.Context(), "c1"); err != nil || time.Since(started) > patienceForList {
-		t.Errorf("a status: %v after %v", err, time.Since(started))
+	asking, waited := Waited(t.Context())
+	if _, err := c.ContainerStatus(asking, "c1"); err != nil || waited() >= patienceForList {
+		t.Errorf("a status: %v, it waited %v for its turn", err, waited())
 	}
 	var wait sync.WaitGroup
 	for name, list := range everything {
@@ -82,18 +82,18 @@ func TestThePodThatIsToEndIsLookedUpWhileListsHang(t *testing.T) {
 		<-tick.C
 	}
 	r.Change(func() { r.Hang["ListContainers"] = false })
-	began := time.Now()
-	of, err := c.SandboxesOf(t.Context(), "u")
+	asking, waited := Waited(t.Context())
+	of, err := c.SandboxesOf(asking, "u")
 	if err != nil || len(of) == 0 {
 		t.Errorf("sandboxes: %v, %v", of, err)
 	}
 	for range 2 {
-		if _, err := c.ContainersOf(t.Context(), "s"); err != nil {
+		if _, err := c.ContainersOf(asking, "s"); err != nil {
 			t.Error(err)
 		}
 	}
-	if took := time.Since(began); took > patienceForList*3/2 {
-		t.Errorf("the look took %v", took)
+	if took := waited(); took > 2*patienceForList { // each for itself would be three times as long
+		t.Errorf("the look waited %v for its turn", took)
 	}
 	end()
 	wait.Wait()
@@ -115,9 +115,9 @@ func TestAnotherEndpointHasATurnOfItsOwn(t *testing.T) {
 	for tick := time.NewTicker(time.Millisecond); images.Calls("ListImages") == 0; {
 		<-tick.C
 	}
-	began := time.Now()
-	if err := everything["List"](t.Context(), c); err != nil || time.Since(began) > patienceForList/2 {
-		t.Errorf("a list of the runtime's: %v after %v", err, time.Since(began))
+	asking, waited := Waited(t.Context())
+	if err := everything["List"](asking, c); err != nil || waited() >= patienceForList {
+		t.Errorf("a list of the runtime's: %v, it waited %v for its turn", err, waited())
 	}
 	end()
 	wait.Wait()

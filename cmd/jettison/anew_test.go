@@ -78,7 +78,8 @@ func TestAnew(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestAnew$")
 	cmd.Env = append(os.Environ(), life+"=first")
-	out, err := cmd.CombinedOutput()
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
 	want := ""
 	if cmd.Process != nil {
 		want = strings.Repeat(fmt.Sprintln("process", cmd.Process.Pid), 2)

@@ -242,9 +242,10 @@ func built(b *testing.B, dir string) {
 	run := func(in string, args ...string) string {
 		cmd := exec.CommandContext(b.Context(), "go", args...)
 		cmd.Dir = in
-		out, err := cmd.CombinedOutput()
+		cmd.Stderr = os.Stderr // says what is downloaded, too
+		out, err := cmd.Output()
 		if err != nil {
-			b.Fatalf("%v\n%s", err, out)
+			b.Fatalf("go %v: %v", args, err)
 		}
 		return strings.TrimSpace(string(out))
 	}

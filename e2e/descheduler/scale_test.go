@@ -233,7 +233,8 @@ func BenchmarkScale(b *testing.B) {
 func alone(b *testing.B, side string, nodes int) {
 	self := exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestOneSide$", "-test.timeout", "30m")
 	self.Env = append(os.Environ(), "JETTISON_SIDE="+side, fmt.Sprint("JETTISON_NODES=", nodes))
-	out, err := self.CombinedOutput()
+	self.Stderr = os.Stderr
+	out, err := self.Output()
 	if err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}

@@ -1,6 +1,7 @@
 package beside
 
 import (
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -173,12 +174,28 @@ func listenTimes(t *testing.T, n, port int) {
 // for a port or not.
 func TestListenersDoNotSlowASearch(t *testing.T) {
 	none(t)
+	// What else the machine has of processes, and how fast it is, shows in both.
+	before := leastSearchTime(t)
 	listenTimes(t, 16_000, 23456)
-	if took, found, why := searchTime(t, "/proc"); found || took > 500*time.Millisecond {
-		t.Errorf("%v, %q after %v of the processor's time", found, why, took)
-	} else {
-		t.Log(took)
+	after := leastSearchTime(t)
+	if after-before > 500*time.Millisecond {
+		t.Errorf("a search takes %v of CPU time, want at most 500ms more than %v without the listeners", after, before)
 	}
+	t.Log(before, after)
+}
+
+// leastSearchTime returns the least CPU time of three searches that find nothing.
+func leastSearchTime(t *testing.T) time.Duration {
+	t.Helper()
+	least := time.Duration(math.MaxInt64)
+	for range 3 {
+		took, found, why := searchTime(t, "/proc")
+		if found {
+			t.Errorf("found a kubelet: %q", why)
+		}
+		least = min(least, took)
+	}
+	return least
 }
 
 // Sockets are looked for together, and not each among all descriptors anew.

@@ -95,7 +95,8 @@ func TestDeadContainersFitTheMemory(t *testing.T) {
 			r.Delay["ListContainers"] = c.slow
 			child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 			child.Env = append(os.Environ(), childVariable+"="+r.Endpoint(), stepsVariable+"="+strconv.Itoa(c.steps))
-			out, err := child.CombinedOutput()
+			child.Stderr = os.Stderr
+			out, err := child.Output()
 			r.Stop()
 			var more, steps int
 			if at := strings.Index(string(out), "more "); at >= 0 {

@@ -87,7 +87,8 @@ func TestHostileStatusesFitTheMemory(t *testing.T) {
 		r.Streams, r.Batch = streams, 5000
 		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		child.Env = append(os.Environ(), childVariable+"="+r.Endpoint())
-		out, err := child.CombinedOutput()
+		child.Stderr = os.Stderr
+		out, err := child.Output()
 		var more, pods, unknown int
 		at := strings.Index(string(out), "more ")
 		if at >= 0 {

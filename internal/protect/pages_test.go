@@ -33,7 +33,8 @@ func TestAProgramRunsAnewWithSmallPages(t *testing.T) {
 	}
 	program := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	program.Env = append(os.Environ(), "JETTISON_PAGES=1")
-	out, err := program.CombinedOutput()
+	program.Stderr = os.Stderr
+	out, err := program.Output()
 	if lines := strings.Split(string(out), "\n"); err != nil || len(lines) < 2 || lines[0] != "huge" || lines[1] != "small -test.run=^"+t.Name()+"$" {
 		t.Errorf("%v: %s", err, out)
 	}

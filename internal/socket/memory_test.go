@@ -187,14 +187,17 @@ func askAll(all []net.Conn, write func(net.Conn, string)) {
 			body, form := bodies[i%len(bodies)], []string{"json", "json", "yaml", "json"}[i%len(bodies)]
 			write(c, fmt.Sprintf("POST /v1/admit HTTP/1.1\r\nHost: j\r\nContent-Type: application/%s\r\nContent-Length: %d\r\n\r\n%s",
 				form, len(body), body))
-			_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 			_, _ = http.ReadResponse(bufio.NewReader(c), nil)
 		})
 	}
 	clients.Wait()
 }
 
-// crowd has a thousand connections of root's, hostile in turn, and asks properly after every tenth.
+// maxAsks bounds how often crowd repeats a request.
+const maxAsks = 1000
+
+// crowd has a thousand connections of root's, hostile in turn, and asks properly after every tenth. The server closes a hostile
+// connection for it once it knows that one to be idle or stalled: until then it may reject the request, which is repeated.
 func crowd(t *testing.T, path string) {
 	t.Helper()
 	ways := []string{
@@ -214,9 +217,17 @@ func crowd(t *testing.T, path string) {
 		if i%10 < 9 {
 			continue
 		}
-		if status, _, err := rawAsk(path, "GET", "/v1/state", ""); err != nil || status != 200 {
-			failed++
-			t.Logf("after %d: %d %v", i+1, status, err)
+		for try := 1; ; try++ {
+			status, _, err := rawAsk(path, "GET", "/v1/state", "")
+			if err == nil && status == 200 {
+				break
+			}
+			if try == maxAsks {
+				failed++
+				t.Logf("request after %d hostile connections: status %d, error %v, want 200 within %d tries", i+1, status, err, maxAsks)
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
 		}
 	}
 	if failed > 0 {
@@ -229,8 +240,9 @@ func crowd(t *testing.T, path string) {
 func attack(t *testing.T, path string, all []net.Conn) (taken int) {
 	t.Helper()
 	var clients sync.WaitGroup
+	// No client waits for time to pass, however slow the machine is: the server reads what it is sent, or answers and closes the
+	// connection. A client that gave up would not count a pod that the server took after all.
 	write := func(c net.Conn, text string) {
-		_ = c.SetWriteDeadline(time.Now().Add(10 * time.Second))
 		_, _ = io.WriteString(c, text) // it may have been cut off
 	}
 	for i, c := range all {
@@ -248,7 +260,6 @@ func attack(t *testing.T, path string, all []net.Conn) (taken int) {
 		clients.Go(func() {
 			_, rest := huge("")
 			write(c, rest+"]")
-			_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
 			mu.Lock()
 			defer mu.Unlock()

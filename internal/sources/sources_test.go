@@ -94,7 +94,7 @@ func TestAMissingRuntimeIsSaidAtOnce(t *testing.T) {
 		start := time.Now()
 		said := 0
 		_, _, err = FirstAnswer(ctx, only(client), 0, func(why string) {
-			if said++; !strings.Contains(why, want) || time.Since(start) > 2*soon {
+			if said++; !strings.Contains(why, want) || time.Since(start) > 20*soon {
 				t.Errorf("%s: after %v: %s", endpoint, time.Since(start), why)
 			}
 			time.AfterFunc(200*time.Millisecond, cancel) // some more tries

@@ -1,9 +1,5 @@
-// Command jettison-bridge ties one node's agent to a cluster's API. See docs/kubernetes.md. It holds flags and wiring; what it does is in
-// internal/bridge.
-//
-//	main.go     the root command
-//	run.go      run: internal/bridge
-//	cleanup.go  cleanup: internal/bridge/cleanup
+// Command jettison-bridge ties one node's agent to a cluster's API. See docs/kubernetes.md. It holds the root command; what it does, and
+// the flags of that, are in internal/bridge.
 package main
 
 import (
@@ -17,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/bridge"
+	"jettison/internal/bridge/cleanup"
 	"jettison/internal/commandline"
 	"jettison/internal/printable"
 )
@@ -53,6 +51,6 @@ Exit codes: 0 done; 1 failed; 2 bad usage. An error is one line on stderr.`,
 		Example: "  jettison-bridge run --node-name node-1 --kubeconfig bridge.conf\n  jettison-bridge cleanup --kubeconfig ~/.kube/config",
 	}
 	commandline.Root(root, version, stdout, stderr)
-	root.AddCommand(runCommand(stderr), cleanupCommand(stdout))
+	root.AddCommand(bridge.Command(version, stderr), cleanup.Command(version, stdout))
 	return root
 }

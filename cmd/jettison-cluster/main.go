@@ -1,10 +1,5 @@
-// Command jettison-cluster is the part of jettison that a cluster has once: it holds flags and wiring; what a command does is in a room of
-// internal.
-//
-//	main.go               the root command, exit codes
-//	nodescommand.go       nodes, explain: internal/cluster/{nodes,replay,report}
-//	deschedulecommand.go  deschedule: internal/descheduling
-//	deschedulelive.go     deschedule in a cluster: internal/cluster/descheduler
+// Command jettison-cluster is the part of jettison that a cluster has once. It holds the root command; every other command stands beside
+// what it does, in a package of internal.
 package main
 
 import (
@@ -17,9 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/base/output"
+	"jettison/internal/cluster/descheduler"
+	"jettison/internal/cluster/nodes"
+	"jettison/internal/cluster/report"
 	"jettison/internal/commandline"
 	"jettison/internal/printable"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 
@@ -39,7 +37,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	stderr = printable.Writer(stderr)
 	err := commandline.Execute(ctx, command(stdin, terminal.New(stdout, os.Getenv("NO_COLOR") != ""), stderr), args)
 	if err != nil {
-		fmt.Fprintln(stderr, "jettison-cluster:", show.OneLine(err.Error()))
+		fmt.Fprintln(stderr, "jettison-cluster:", output.OneLine(err.Error()))
 	}
 	return commandline.ExitCode(err)
 }
@@ -54,7 +52,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	}
 	commandline.Root(root, version, stdout, stderr)
 	root.SetIn(stdin)
-	root.AddCommand(nodesCommand(stdin, stdout, stderr), explainCommand(stdout), descheduleCommand(stdin, stdout, stderr),
-		commandline.Version(root.Name(), version, stdout))
+	root.AddCommand(nodes.Command(version, stdin, stdout, stderr), report.Command(stdout),
+		descheduler.Command(version, stdin, stdout, stderr), commandline.Version(root.Name(), version, stdout))
 	return root
 }

@@ -1,26 +1,9 @@
-// Command jettison keeps a node alive under pressure. See README.md. It holds flags and wiring; what a command does is in a room of
-// internal.
+// Command jettison keeps a node alive under pressure. See README.md. It holds the root command and run; every other command stands beside
+// what it does, in a package of internal.
 //
 //	main.go            the root command, exit codes
-//	flags.go           what several commands have flags for
 //	runcommand.go      run: internal/agent
 //	anew.go            run, once more, when a kubelet has come
-//	replaycommand.go   replay: internal/replay
-//	recordscommand.go  records: internal/show
-//	gccommand.go       gc: internal/gcpass
-//	admitcommand.go    admit: internal/ask
-//	statscommand.go    stats: internal/observe, shown by internal/show or written by internal/summaryv1
-//	checkcommand.go    check: internal/check
-//	configcommand.go   config: internal/settings
-//	restorecommand.go  restore: internal/restore
-//	statuscommand.go   status: internal/status
-//	topcommand.go      top: internal/top
-//	explaincommand.go  explain: internal/explain
-//	snapshotcommand.go snapshot: internal/bundle
-//	eventscommand.go   events: internal/events
-//	uicommand.go       ui: internal/ui
-//	healthcommand.go   health: package api
-//	deschedulecommand.go deschedule: internal/nodedeschedule
 package main
 
 import (
@@ -36,13 +19,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/ask"
+	"jettison/internal/base/output"
+	"jettison/internal/bundle"
+	"jettison/internal/check"
+	"jettison/internal/cli/deschedule"
+	"jettison/internal/cli/health"
+	"jettison/internal/cli/records"
+	"jettison/internal/cli/stats"
 	"jettison/internal/commandline"
+	"jettison/internal/events"
+	"jettison/internal/explain"
+	"jettison/internal/gcpass"
 	"jettison/internal/kill"
 	"jettison/internal/printable"
 	"jettison/internal/protect"
-	"jettison/internal/show"
+	"jettison/internal/replay"
+	"jettison/internal/restore"
+	"jettison/internal/settings"
 	"jettison/internal/status"
 	"jettison/internal/terminal"
+	"jettison/internal/top"
+	"jettison/internal/ui"
 )
 
 // version is set by the linker.
@@ -85,7 +82,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, status.ErrUnhealthy): // it was said
 		return exitFailed
 	}
-	if text := show.OneLine(err.Error()); logsJSON(args) {
+	if text := output.OneLine(err.Error()); logsJSON(args) {
 		slog.New(slog.NewJSONHandler(stderr, nil)).Error("jettison ends", "error", text)
 	} else {
 		fmt.Fprintln(stderr, "jettison:", text)
@@ -119,11 +116,12 @@ where --log-format is json.`,
 	}
 	commandline.Root(root, version, stdout, stderr)
 	root.AddCommand(
-		runCommand(stderr), statusCommand(stdout), topCommand(os.Stdin, stdout, stderr), explainCommand(stdout, stderr),
-		replayCommand(os.Stdin, stdout, stderr), recordsCommand(stdout, stderr), gcCommand(os.Stdin, stdout, stderr),
-		admitCommand(os.Stdin, stdout, stderr), statsCommand(stdout, stderr), checkCommand(stdout, stderr), snapshotCommand(stdout, stderr),
-		eventsCommand(stdout, stderr), uiCommand(stdout, stderr), healthCommand(stdout), configCommand(os.Stdin, stdout),
-		descheduleCommand(stdout, stderr), restoreCommand(stdout), commandline.Version(root.Name(), version, stdout),
+		runCommand(stderr), status.Command(stdout), top.Command(os.Stdin, stdout, stderr), explain.Command(stdout, stderr),
+		replay.Command(os.Stdin, stdout, stderr), records.Command(stdout, stderr), gcpass.Command(os.Stdin, stdout, stderr),
+		ask.Command(os.Stdin, stdout, stderr), stats.Command(stdout, stderr), check.Command(stdout, stderr),
+		bundle.Command(version, stdout, stderr), events.Command(stdout, stderr), ui.Command(version, stdout, stderr),
+		health.Command(stdout), settings.Command(os.Stdin, stdout), deschedule.Command(stdout, stderr),
+		restore.Command(stdout), commandline.Version(root.Name(), version, stdout),
 	)
 	return root
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/agent"
+	"jettison/internal/cli/flags"
 	"jettison/internal/commandline"
 	"jettison/internal/config"
 	"jettison/internal/kill"
@@ -86,14 +87,12 @@ Beside a kubelet signals of disks and inodes only set conditions, unless the con
 		},
 	}
 	f := cmd.Flags()
-	addConfig(cmd, &places)
+	flags.AddConfig(f, &places)
 	f.StringVar(&places.Record, "record", "",
 		"record frames of what is seen and done to this file, for jettison replay (default record of the configuration)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "decide and log, kill nothing")
 	log.Add(f)
-	f.StringVar(&o.CgroupMount, "cgroup-mount", "/sys/fs/cgroup", "where the node's cgroup v2 hierarchy is mounted")
-	f.StringVar(&o.ProcMount, "proc-mount", "/proc", "where the node's /proc is mounted")
-	f.StringVar(&o.HostRoot, "host-root", defaultHostRoot(), "where the node's root directory is seen")
+	flags.AddMounts(f, &o.CgroupMount, &o.ProcMount, &o.HostRoot)
 	f.StringVar(&ladder, "ladder", "", "rungs of the kill ladder to use, for comparisons (default all)")
 	_ = f.MarkHidden("ladder") // it is there
 	return cmd

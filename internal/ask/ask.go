@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/podstore/podjson"
-	"jettison/internal/show"
 	"jettison/internal/wholefile"
 )
 
@@ -27,28 +27,28 @@ var ErrRefused = errors.New("the pod is refused")
 // preemptLimit is for an answer that waits for others to die. The agent answers within 60 s.
 const preemptLimit = 65 * time.Second
 
-// Options of Run.
-type Options struct {
-	File    string // of the pod, YAML or JSON; "-": Stdin
-	Stdin   *os.File
-	Socket  string // the agent's
-	Preempt bool   // have others killed for it, where the pod is critical and there is no room
-	Format  show.Format
+// options of run.
+type options struct {
+	file    string // of the pod, YAML or JSON; "-": stdin
+	stdin   *os.File
+	socket  string // the agent's
+	preempt bool   // have others killed for it, where the pod is critical and there is no room
+	format  output.Format
 }
 
-// Run asks once and prints the answer; a refusal is ErrRefused. A field that the agent does not know is named on stderr.
-func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
+// run asks once and prints the answer; a refusal is ErrRefused. A field that the agent does not know is named on stderr.
+func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	p, err := o.read(ctx)
 	if err != nil {
-		return fmt.Errorf("admit: %s: %w", o.File, err)
+		return fmt.Errorf("admit: %s: %w", o.file, err)
 	}
-	client := api.Options{Socket: o.Socket}
-	if o.Preempt {
+	client := api.Options{Socket: o.socket}
+	if o.preempt {
 		client.Limit = preemptLimit
 	}
 	c := api.New(client)
 	ask := c.Admit
-	if o.Preempt {
+	if o.preempt {
 		ask = c.Preempt
 	}
 	answer, err := ask(ctx, p.text)
@@ -56,14 +56,14 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 		return err
 	}
 	for _, field := range answer.Unknown {
-		fmt.Fprintf(stderr, "jettison: admit: %s: unknown field %q: it was not asked about\n", o.File, field)
+		fmt.Fprintf(stderr, "jettison: admit: %s: unknown field %q: it was not asked about\n", o.file, field)
 	}
-	if o.Format.Data() {
-		err = o.Format.Encode(stdout, answer, false)
+	if o.format.Data() {
+		err = o.format.Encode(stdout, answer, false)
 	} else if answer.Admit {
 		_, err = fmt.Fprintf(stdout, "%s is admitted\n", p.name)
 	} else {
-		_, err = fmt.Fprintf(stdout, "%s is refused: %s: %s\n", p.name, answer.Reason, show.OneLine(answer.Message))
+		_, err = fmt.Fprintf(stdout, "%s is refused: %s: %s\n", p.name, answer.Reason, output.OneLine(answer.Message))
 	}
 	if err == nil && !answer.Admit {
 		err = ErrRefused
@@ -79,7 +79,7 @@ type asking struct {
 
 // read reads the file, and fills in what a person leaves out who writes one by hand. A UID that nobody else has makes it a new pod, which
 // asks for room beside all that are there.
-func (o *Options) read(ctx context.Context) (*asking, error) {
+func (o *options) read(ctx context.Context) (*asking, error) {
 	text, err := o.text(ctx)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (o *Options) read(ctx context.Context) (*asking, error) {
 	}
 	fill := map[string]string{}
 	if p.UID == "" {
-		if o.Preempt {
+		if o.preempt {
 			return nil, errors.New("metadata.uid: missing: --preempt wants the UID by which the runtime or a static manifest has the pod")
 		}
 		p.UID = types.UID("asked-" + rand.Text())
@@ -122,11 +122,11 @@ func (o *Options) read(ctx context.Context) (*asking, error) {
 }
 
 // text is what the file holds, which may be a pipe.
-func (o *Options) text(ctx context.Context) ([]byte, error) {
-	if o.File == "-" {
-		return wholefile.ReadAll(wholefile.NewStream(ctx, o.Stdin), podjson.MaxPod)
+func (o *options) text(ctx context.Context) ([]byte, error) {
+	if o.file == "-" {
+		return wholefile.ReadAll(wholefile.NewStream(ctx, o.stdin), podjson.MaxPod)
 	}
-	file, err := wholefile.OpenStream(ctx, o.File)
+	file, err := wholefile.OpenStream(ctx, o.file)
 	if err != nil {
 		if cause := errors.Unwrap(err); cause != nil { // which has no path, for it was named already
 			err = cause

@@ -1,6 +1,7 @@
 // Package bridge is what jettison-bridge does: it ties one node's agent to the cluster's API. The agent stays as it is without it, and
 // neither waits for it.
 //
+//	command.go  Command: jettison-bridge run
 //	bridge.go   Run: what runs, and how it ends
 //	version.go  what the API server can do
 //

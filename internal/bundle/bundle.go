@@ -1,7 +1,8 @@
 // Package bundle is jettison snapshot: what somebody needs who is to find out from afar what a node does, in one archive. It has names of
 // pods, as records and state do, and no secret: no environment, no file of a pod, and of the configuration no value that is one.
 //
-//	bundle.go  Write: the archive
+//	command.go Command: jettison snapshot
+//	bundle.go  write: the archive
 //	redact.go  the configuration without secrets
 package bundle
 
@@ -23,19 +24,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/nodefiles"
 	"jettison/internal/observe"
 	"jettison/internal/records"
-	"jettison/internal/show"
 	"jettison/internal/sources"
 )
 
-// Options of Write.
-type Options struct {
-	Look    observe.Options // where things are
-	Node    string
-	Version string
-	Wrong   error // with the configuration, so that Look has little of it; nil: nothing
+// options of write.
+type options struct {
+	look    observe.Options // where things are
+	node    string
+	version string
+	wrong   error // with the configuration, so that Look has little of it; nil: nothing
 }
 
 // part is one file of the archive.
@@ -44,12 +45,12 @@ type part struct {
 	make func(context.Context) ([]byte, error)
 }
 
-// Write writes the archive, a compressed tar. What cannot be had is left out, and said in errors.txt; missing are those lines.
-func Write(ctx context.Context, o Options, to io.Writer) (missing []string, err error) {
+// write writes the archive, a compressed tar. What cannot be had is left out, and said in errors.txt; missing are those lines.
+func write(ctx context.Context, o options, to io.Writer) (missing []string, err error) {
 	zip := gzip.NewWriter(to)
 	a := archive{Writer: tar.NewWriter(zip), now: time.Now()}
-	if o.Wrong != nil {
-		missing = append(missing, "config.yaml is not what files say: "+show.OneLine(o.Wrong.Error()))
+	if o.wrong != nil {
+		missing = append(missing, "config.yaml is not what files say: "+output.OneLine(o.wrong.Error()))
 	}
 	for _, p := range o.parts() {
 		text, err := p.make(ctx)
@@ -57,14 +58,14 @@ func Write(ctx context.Context, o Options, to io.Writer) (missing []string, err 
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
-			missing = append(missing, p.name+": "+show.OneLine(err.Error()))
+			missing = append(missing, p.name+": "+output.OneLine(err.Error()))
 		}
 		if len(text) > 0 {
 			a.add(p.name, text)
 		}
 	}
 	if err := o.tree(ctx, &a); err != nil && a.err == nil && ctx.Err() == nil {
-		missing = append(missing, "tree: "+show.OneLine(err.Error()))
+		missing = append(missing, "tree: "+output.OneLine(err.Error()))
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -93,11 +94,11 @@ func (a *archive) add(name string, text []byte) {
 	}
 }
 
-func (o Options) parts() []part {
-	client := api.New(api.Options{Socket: o.Look.Config.Socket, Limit: askLimit})
+func (o options) parts() []part {
+	client := api.New(api.Options{Socket: o.look.Config.Socket, Limit: askLimit})
 	return []part{
 		{"versions.txt", o.versions},
-		{"config.yaml", func(context.Context) ([]byte, error) { return redacted(o.Look.Config) }},
+		{"config.yaml", func(context.Context) ([]byte, error) { return redacted(o.look.Config) }},
 		{"state.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.State) }},
 		{"outlook.json", func(ctx context.Context) ([]byte, error) { return asked(ctx, client.Outlook) }},
 		{"events.jsonl", func(ctx context.Context) ([]byte, error) { return happened(ctx, client) }},
@@ -120,21 +121,21 @@ func asked[T any](ctx context.Context, ask func(context.Context) (T, error)) ([]
 // happened are the events that the agent keeps, as far as it tells them.
 func happened(ctx context.Context, client *api.Client) ([]byte, error) {
 	var out bytes.Buffer
-	err := client.Events(ctx, api.EventOptions{}, func(e api.Event) error { return show.AsJSON.Encode(&out, e, true) })
+	err := client.Events(ctx, api.EventOptions{}, func(e api.Event) error { return output.AsJSON.Encode(&out, e, true) })
 	return out.Bytes(), err
 }
 
 // versions are those of what there is on the node.
-func (o Options) versions(ctx context.Context) ([]byte, error) {
+func (o options) versions(ctx context.Context) ([]byte, error) {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "time %s\nnode %s\njettison %s (%s, %s/%s)\n", show.Time(time.Now()), o.Node, o.Version, runtime.Version(), runtime.GOOS,
-		runtime.GOARCH)
+	fmt.Fprintf(&out, "time %s\nnode %s\njettison %s (%s, %s/%s)\n", output.Time(time.Now()), o.node, o.version,
+		runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		fmt.Fprintf(&out, "kernel %s\n", unix.ByteSliceToString(name.Release[:]))
 	}
-	fmt.Fprintf(&out, "configuration %s\n", o.Look.Config.From)
-	client, err := sources.Dial(o.Look.Options)
+	fmt.Fprintf(&out, "configuration %s\n", o.look.Config.From)
+	client, err := sources.Dial(o.look.Options)
 	if err != nil {
 		return out.Bytes(), err
 	}
@@ -150,11 +151,11 @@ func (o Options) versions(ctx context.Context) ([]byte, error) {
 }
 
 // records are the evictions of the node.
-func (o Options) records(context.Context) ([]byte, error) {
-	if o.Look.Config.StateDir == "" {
+func (o options) records(context.Context) ([]byte, error) {
+	if o.look.Config.StateDir == "" {
 		return nil, errors.New("stateDir is empty in the configuration, so nothing is recorded")
 	}
-	list, err := records.Read(records.Path(o.Look.Config.StateDir))
+	list, err := records.Read(records.Path(o.look.Config.StateDir))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -163,7 +164,7 @@ func (o Options) records(context.Context) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	for i := range list.Records {
-		if err := show.AsJSON.Encode(&out, &list.Records[i], true); err != nil {
+		if err := output.AsJSON.Encode(&out, &list.Records[i], true); err != nil {
 			return out.Bytes(), err
 		}
 	}
@@ -172,22 +173,22 @@ func (o Options) records(context.Context) ([]byte, error) {
 
 // tree adds what the agent reads of the kernel: numbers and ids. A file of it at a time is in memory: this runs in the agent's container,
 // whose memory it would take.
-func (o Options) tree(ctx context.Context, a *archive) error {
-	fs, err := sources.OpenCgroups(o.Look.Options)
+func (o options) tree(ctx context.Context, a *archive) error {
+	fs, err := sources.OpenCgroups(o.look.Options)
 	if err != nil {
 		return err
 	}
 	defer fs.Close()
 	return nodefiles.Walk(nodefiles.Options{
-		Cgroups: fs, CgroupRoot: o.Look.Config.CgroupRoot, ProcMount: o.Look.ProcMount, SysMount: o.Look.SysMount(),
+		Cgroups: fs, CgroupRoot: o.look.Config.CgroupRoot, ProcMount: o.look.ProcMount, SysMount: o.look.SysMount(),
 	}, func(name string, content []byte) error {
 		a.add("tree/"+name, content)
 		return cmp.Or(a.err, ctx.Err())
 	})
 }
 
-// Create makes the archive's file, which only its owner reads, and no other program's.
-func Create(path string) (*os.File, error) {
+// create makes the archive's file, which only its owner reads, and no other program's.
+func create(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("snapshot: %w: name a file that is not there yet", err)

@@ -30,8 +30,8 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	missing, err := Write(t.Context(), Options{
-		Look: observe.Options{Options: sources.Options{Config: &config.Loaded{Config: c, From: "a\ntest"}}}, Node: "w1", Version: "v1",
+	missing, err := write(t.Context(), options{
+		look: observe.Options{Options: sources.Options{Config: &config.Loaded{Config: c, From: "a\ntest"}}}, node: "w1", version: "v1",
 	}, &out)
 	if err != nil {
 		t.Fatal(err)
@@ -62,14 +62,14 @@ func TestWrite(t *testing.T) {
 func TestTheTreeIsWrittenFileByFile(t *testing.T) {
 	c := config.Default()
 	c.Socket, c.StateDir = filepath.Join(t.TempDir(), "none.sock"), ""
-	o := Options{Look: observe.Options{Options: sources.Options{Config: &config.Loaded{Config: c}}}, Node: "w1", Version: "v1"}
-	if fs, err := sources.OpenCgroups(o.Look.Options); err != nil {
+	o := options{look: observe.Options{Options: sources.Options{Config: &config.Loaded{Config: c}}}, node: "w1", version: "v1"}
+	if fs, err := sources.OpenCgroups(o.look.Options); err != nil {
 		t.Skip("no cgroup v2 here:", err)
 	} else {
 		fs.Close()
 	}
 	var out bytes.Buffer
-	if _, err := Write(t.Context(), o, &out); err != nil {
+	if _, err := write(t.Context(), o, &out); err != nil {
 		t.Fatal(err)
 	}
 	whole := out.Len()
@@ -80,7 +80,7 @@ func TestTheTreeIsWrittenFileByFile(t *testing.T) {
 		}
 	}
 	for _, most := range []int{0, whole / 2} {
-		if missing, err := Write(t.Context(), o, &full{most}); !errors.Is(err, errFull) || strings.Contains(strings.Join(missing, "\n"), errFull.Error()) {
+		if missing, err := write(t.Context(), o, &full{most}); !errors.Is(err, errFull) || strings.Contains(strings.Join(missing, "\n"), errFull.Error()) {
 			t.Errorf("after %d bytes: %q, %v", most, missing, err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestHide(t *testing.T) {
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.tar.gz")
-	f, err := Create(path)
+	f, err := create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{path, filepath.Join(dir, "link")} {
-		if _, err := Create(name); !errors.Is(err, os.ErrExist) {
+		if _, err := create(name); !errors.Is(err, os.ErrExist) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

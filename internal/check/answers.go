@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"jettison/internal/base/output"
 	"jettison/internal/observe"
-	"jettison/internal/show"
 	"jettison/internal/sources"
 	"jettison/stats"
 )
@@ -16,7 +16,7 @@ import (
 // source takes how one answered.
 func (r *Result) source(name string, err error, detail string) {
 	if err != nil {
-		detail = show.OneLine(err.Error())
+		detail = output.OneLine(err.Error())
 	}
 	r.Sources = append(r.Sources, Source{Name: name, OK: err == nil, Detail: detail})
 }

@@ -1,7 +1,8 @@
 // Package check says what a node can do, which sources answer, and how every signal stands, for a person who wants to know whether the
 // agent will work there.
 //
-//	check.go       Run: the tables, and what the kernel can do
+//	command.go     Command: jettison check
+//	check.go       run: the tables, and what the kernel can do
 //	result.go      Result: what was found, for programs, and as tables
 //	answers.go     how each source answered
 //	rungs.go       the rungs of the kill ladder, tried on processes of its own
@@ -15,17 +16,17 @@ import (
 	"fmt"
 
 	"jettison/cgroup"
+	"jettison/internal/base/output"
 	"jettison/internal/observe"
 	"jettison/internal/rivals"
-	"jettison/internal/show"
 	"jettison/internal/sources"
 	"jettison/internal/terminal"
 	"jettison/stats"
 )
 
-// Run prints what was found, whatever fails. The error is what the agent would fail with, or the rung of the kill ladder that does not
+// run prints what was found, whatever fails. The error is what the agent would fail with, or the rung of the kill ladder that does not
 // work.
-func Run(ctx context.Context, stdout *terminal.Screen, o observe.Options, as show.Format) error {
+func run(ctx context.Context, stdout *terminal.Screen, o observe.Options, as output.Format) error {
 	r := &Result{Probes: []Probe{}, Sources: []Source{}, Rungs: []Rung{}, Signals: []Signal{}, Rivals: []rivals.Rival{}, Notes: []string{}}
 	failed := r.look(ctx, o)
 	if ctx.Err() != nil {
@@ -36,12 +37,12 @@ func Run(ctx context.Context, stdout *terminal.Screen, o observe.Options, as sho
 		r.note("%v", err)
 	}
 	if failed != nil {
-		r.Failure = show.OneLine(failed.Error())
+		r.Failure = output.OneLine(failed.Error())
 	}
 	if as.Data() {
 		return errors.Join(as.EncodeIndented(stdout, r), failed)
 	}
-	return errors.Join(r.print(stdout, as == show.AsWide), failed)
+	return errors.Join(r.print(stdout, as == output.AsWide), failed)
 }
 
 // look finds everything out that can be. The error is what the agent would fail with.

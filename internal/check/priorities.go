@@ -8,10 +8,10 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
+	"jettison/internal/base/output"
 	"jettison/internal/manifests"
 	"jettison/internal/observe"
 	"jettison/internal/priorities"
-	"jettison/internal/show"
 )
 
 // agentLimit is for the answer of an agent that runs here.
@@ -27,7 +27,7 @@ func (r *Result) countUnknown(ctx context.Context, look *observe.Look, self stri
 	by := "by the agent that runs here"
 	n, from, err := askAgent(ctx, o.Config.Socket)
 	if err != nil {
-		by = "by annotations and static manifests alone: no agent tells of objects: " + show.OneLine(err.Error())
+		by = "by annotations and static manifests alone: no agent tells of objects: " + output.OneLine(err.Error())
 		policy := o.Config.Eviction().Policy
 		count := priorities.Count(&policy, look.Runtime.Pods, staticPods(ctx, look, o), self)
 		n = &count

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"jettison/internal/base/output"
 	"jettison/internal/kill"
-	"jettison/internal/show"
 	"jettison/internal/sources"
 )
 
@@ -39,7 +39,7 @@ func (r *Result) tried(report *kill.Report) error {
 	for _, g := range report.Rungs {
 		rung := Rung{Name: g.Rung, Answer: string(g.Outcome), WhatFor: ladderPurpose[g.Rung]}
 		if g.Err != nil {
-			rung.Detail = show.OneLine(g.Err.Error())
+			rung.Detail = output.OneLine(g.Err.Error())
 		} else {
 			rung.Took = g.Took.Round(10 * time.Microsecond).String()
 		}

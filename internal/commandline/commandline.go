@@ -1,6 +1,7 @@
 // Package commandline is what the programs of this module share in how they are called.
 //
 //	commandline.go  what is wrong with a word that is no command, and with a flag that there is not
+//	output.go       Output: the flag --output
 //	program.go      Root, Execute, ExitCode: a program's root command, and how it ends; Log: its log
 //
 // Errors name the command whose help tells more.

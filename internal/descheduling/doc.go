@@ -1,5 +1,6 @@
 // Package descheduling plans evictions from files, and shows plans. What is decided is in cluster/deschedule.
 //
+//	command.go  MigrateCommand: jettison-cluster deschedule migrate
 //	offline.go  Offline: policy, objects and time in, a plan out
 //	load.go     what the nodes' own agents tell
 //	objects.go  the objects of a cluster, as kubectl prints them

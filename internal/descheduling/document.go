@@ -2,7 +2,7 @@ package descheduling
 
 import (
 	"jettison/cluster/deschedule"
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/terminal"
 )
 
@@ -24,13 +24,13 @@ type difference struct {
 }
 
 // Print prints a plan: as data, or for people.
-func Print(plan *deschedule.Result, format show.Format, stdout *terminal.Screen) error {
+func Print(plan *deschedule.Result, format output.Format, stdout *terminal.Screen) error {
 	if format.Data() {
 		return format.Encode(stdout, document{
 			Evictions: list(plan.Evictions), Skipped: list(plan.Skipped), Stopped: list(plan.Stopped), After: plan.After,
 		}, false)
 	}
-	return planText(plan, format == show.AsWide, stdout)
+	return planText(plan, format == output.AsWide, stdout)
 }
 
 // list is never null.

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"jettison/cluster/deschedule"
+	"jettison/internal/base/output"
+	"jettison/internal/commandline"
 	"jettison/internal/deschedpolicy"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 	"jettison/internal/wholefile"
 )
@@ -25,15 +26,9 @@ type Offline struct {
 	Diff   string   // another one, to compare with; empty: none
 	From   []string // files of objects
 	Now    time.Time
-	Format show.Format
+	Format output.Format
 	Stdin  io.Reader
 }
-
-// UsageError is one of the policy or the command line.
-type UsageError struct{ error }
-
-// Unwrap gives the cause.
-func (e UsageError) Unwrap() error { return e.error }
 
 // Run prints the plan, or how two differ. What it has to say beside goes to stderr, one line each.
 func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
@@ -55,14 +50,14 @@ func (o *Offline) Run(stdout *terminal.Screen, stderr io.Writer) error {
 	}
 	plan, err := deschedule.Plan(policy, snapshot, o.Now)
 	if err != nil {
-		return UsageError{fmt.Errorf("policy %s: %w", o.Policy, err)}
+		return commandline.Usage(fmt.Errorf("policy %s: %w", o.Policy, err))
 	}
 	if other == nil {
 		return Print(plan, o.Format, stdout)
 	}
 	second, err := deschedule.Plan(other, snapshot, o.Now)
 	if err != nil {
-		return UsageError{fmt.Errorf("policy %s: %w", o.Diff, err)}
+		return commandline.Usage(fmt.Errorf("policy %s: %w", o.Diff, err))
 	}
 	return printDiff(plan, second, o, stdout)
 }
@@ -75,20 +70,20 @@ func noteIdle(p *deschedule.Policy, name string, stderr io.Writer) {
 
 // note says something in one line, whatever names are in it.
 func note(stderr io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule:", show.OneLine(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule:", output.OneLine(fmt.Sprintf(format, args...)))
 }
 
-// ReadPolicy reads the policy alone. What is wrong with it is a UsageError.
+// ReadPolicy reads the policy alone. An error is one of usage.
 func (o *Offline) ReadPolicy() (*deschedule.Policy, error) { return o.policy(o.Policy) }
 
 func (o *Offline) policy(path string) (*deschedule.Policy, error) {
 	text, name, err := o.read(path, mostPolicy)
 	if err != nil {
-		return nil, UsageError{fmt.Errorf("policy: %w", err)}
+		return nil, commandline.Usage(fmt.Errorf("policy: %w", err))
 	}
 	policy, err := deschedpolicy.Decode(text, name)
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, commandline.Usage(err)
 	}
 	return policy, nil
 }
@@ -138,18 +133,18 @@ func (o *Offline) read(path string, most int64) ([]byte, string, error) {
 	return text, path, err
 }
 
-// Migrate prints a policy of v1alpha1 as one of v1alpha2, and on stderr what has no successor.
-func Migrate(path string, stdin io.Reader, stdout, stderr io.Writer) error {
+// migrate prints a policy of v1alpha1 as one of v1alpha2, and on stderr what has no successor.
+func migrate(path string, stdin io.Reader, stdout, stderr io.Writer) error {
 	text, name, err := (&Offline{Stdin: stdin}).read(path, mostPolicy)
 	if err != nil {
-		return UsageError{fmt.Errorf("policy: %w", err)}
+		return commandline.Usage(fmt.Errorf("policy: %w", err))
 	}
 	policy, notes, err := deschedpolicy.Migrate(text, name)
 	if err != nil {
-		return UsageError{err}
+		return commandline.Usage(err)
 	}
 	for _, note := range notes {
-		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: no successor:", show.OneLine(note))
+		_, _ = fmt.Fprintln(stderr, "jettison-cluster: deschedule migrate: no successor:", output.OneLine(note))
 	}
 	_, err = stdout.Write(policy)
 	return err

@@ -15,7 +15,7 @@ import (
 
 	"jettison/cluster/deschedule"
 
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/terminal"
 )
 
@@ -24,7 +24,7 @@ func run(t *testing.T, edit func(*Offline)) (stdout, stderr string, err error) {
 	t.Helper()
 	o := &Offline{
 		Policy: "testdata/policy.yaml", From: []string{"testdata/objects.yaml"}, Now: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC),
-		Format: show.AsJSON,
+		Format: output.AsJSON,
 	}
 	edit(o)
 	var out, errs bytes.Buffer
@@ -108,7 +108,7 @@ func TestFormatsOfObjects(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	text, _, err := run(t, func(o *Offline) { o.Format = show.AsTable })
+	text, _, err := run(t, func(o *Offline) { o.Format = output.AsTable })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestDiff(t *testing.T) {
 	if len(d.Only) != 4 || len(d.Both) != 0 || len(d.Other) != 2 {
 		t.Errorf("%s", text)
 	}
-	if text, _, err = run(t, func(o *Offline) { o.Diff, o.Format = "testdata/other.yaml", show.AsTable }); err != nil ||
+	if text, _, err = run(t, func(o *Offline) { o.Diff, o.Format = "testdata/other.yaml", output.AsTable }); err != nil ||
 		!strings.Contains(text, "4 pods would be evicted by testdata/policy.yaml alone, in this order:") ||
 		!strings.Contains(text, "2 pods would be evicted by testdata/other.yaml alone, in this order:") {
 		t.Errorf("%v: %s", err, text)

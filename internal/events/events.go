@@ -12,21 +12,21 @@ import (
 	"time"
 
 	"jettison/api"
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/terminal"
 )
 
-// Options of Run.
-type Options struct {
-	Socket string
-	Since  time.Time // only what was later; zero: all that the agent has kept
-	Kinds  []string  // only these; none: all
-	Follow bool      // go on with those that come, until the context ends
-	Format show.Format
+// options of run.
+type options struct {
+	socket string
+	since  time.Time // only what was later; zero: all that the agent has kept
+	kinds  []string  // only these; none: all
+	follow bool      // go on with those that come, until the context ends
+	format output.Format
 }
 
-// Kinds are those that there are.
-var Kinds = []string{
+// kinds are those that there are.
+var kinds = []string{
 	string(api.EventAgent), string(api.EventCondition), string(api.EventEviction), string(api.EventGate), string(api.EventGarbage),
 	string(api.EventMemory), string(api.EventPod), string(api.EventRuntime), string(api.EventSource), string(api.EventLost),
 }
@@ -34,13 +34,13 @@ var Kinds = []string{
 // again is the time between two attempts to go on, once an agent has answered: it may be starting anew.
 const again = time.Second
 
-// Run prints events, the oldest first. An agent that hangs up on who follows, or that starts anew, is asked again from where it was.
-func Run(ctx context.Context, o Options, out *terminal.Screen, stderr io.Writer) error {
-	client := api.New(api.Options{Socket: o.Socket})
+// run prints events, the oldest first. An agent that hangs up on who follows, or that starts anew, is asked again from where it was.
+func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer) error {
+	client := api.New(api.Options{Socket: o.socket})
 	var last uint64
 	answered := false
 	for {
-		err := client.Events(ctx, api.EventOptions{Since: last, Follow: o.Follow}, func(e api.Event) error {
+		err := client.Events(ctx, api.EventOptions{Since: last, Follow: o.follow}, func(e api.Event) error {
 			answered = true
 			last = max(last, e.Seq)
 			if !o.wants(&e) {
@@ -55,13 +55,13 @@ func Run(ctx context.Context, o Options, out *terminal.Screen, stderr io.Writer)
 		switch {
 		case errors.As(err, &failed):
 			return failed.error
-		case ctx.Err() != nil && o.Follow:
+		case ctx.Err() != nil && o.follow:
 			return nil
-		case !o.Follow || !answered:
+		case !o.follow || !answered:
 			return err
 		}
 		if err != nil {
-			fmt.Fprintln(stderr, "jettison: events: asking again:", show.OneLine(err.Error()))
+			fmt.Fprintln(stderr, "jettison: events: asking again:", output.OneLine(err.Error()))
 		}
 		timer := time.NewTimer(again)
 		select {
@@ -76,20 +76,20 @@ func Run(ctx context.Context, o Options, out *terminal.Screen, stderr io.Writer)
 // written is an error of who reads what is printed.
 type written struct{ error }
 
-func (o *Options) wants(e *api.Event) bool {
-	return !e.Time.Before(o.Since) && (len(o.Kinds) == 0 || slices.Contains(o.Kinds, string(e.Kind)))
+func (o *options) wants(e *api.Event) bool {
+	return !e.Time.Before(o.since) && (len(o.kinds) == 0 || slices.Contains(o.kinds, string(e.Kind)))
 }
 
 // styles of lines by their level.
 var styles = map[string]terminal.Style{"warn": terminal.Doubt, "error": terminal.Bad}
 
-func (o *Options) print(e *api.Event, out *terminal.Screen) error {
-	if o.Format.Data() {
-		return o.Format.Encode(out, e, true)
+func (o *options) print(e *api.Event, out *terminal.Screen) error {
+	if o.format.Data() {
+		return o.format.Encode(out, e, true)
 	}
 	line := terminal.Line{
-		{Text: show.Time(e.Time), Style: terminal.Dim}, {Text: fmt.Sprintf("  %-9s  ", e.Kind)},
-		{Text: e.Message, Style: styles[e.Level]}, {Text: fieldsText(e.Fields, o.Format == show.AsWide)},
+		{Text: output.Time(e.Time), Style: terminal.Dim}, {Text: fmt.Sprintf("  %-9s  ", e.Kind)},
+		{Text: e.Message, Style: styles[e.Level]}, {Text: fieldsText(e.Fields, o.format == output.AsWide)},
 	}
 	return out.Print(line)
 }
@@ -104,7 +104,7 @@ var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 func fieldsText(fields map[string]any, whole bool) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		value := show.OneLine(fmt.Sprint(fields[key]))
+		value := output.OneLine(fmt.Sprint(fields[key]))
 		if number, is := fields[key].(float64); is && number == float64(int64(number)) {
 			value = fmt.Sprint(int64(number))
 		}

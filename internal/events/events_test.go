@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"jettison/api"
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/terminal"
 )
 
@@ -45,17 +45,17 @@ const (
 func TestEvents(t *testing.T) {
 	path := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "%s\n%s\n", one, two) })
 	for name, c := range map[string]struct {
-		o    Options
+		o    options
 		want string
 	}{
-		"all": {Options{}, "2026-01-01T00:00:01Z  condition  condition  a=\"x y\\u001b[2J\"  b=12345678901\n" +
+		"all": {options{}, "2026-01-01T00:00:01Z  condition  condition  a=\"x y\\u001b[2J\"  b=12345678901\n" +
 			"2026-01-01T00:00:02Z  eviction   evicted\n"},
-		"of a kind": {Options{Kinds: []string{"eviction"}}, "2026-01-01T00:00:02Z  eviction   evicted\n"},
-		"later":     {Options{Since: time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), Format: show.AsJSON}, two + "\n"},
+		"of a kind": {options{kinds: []string{"eviction"}}, "2026-01-01T00:00:02Z  eviction   evicted\n"},
+		"later":     {options{since: time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), format: output.AsJSON}, two + "\n"},
 	} {
 		var out, errs bytes.Buffer
-		c.o.Socket = path
-		if err := Run(t.Context(), c.o, terminal.Fixed(&out, 0), &errs); err != nil || out.String() != c.want || errs.Len() > 0 {
+		c.o.socket = path
+		if err := run(t.Context(), c.o, terminal.Fixed(&out, 0), &errs); err != nil || out.String() != c.want || errs.Len() > 0 {
 			t.Errorf("%s: %v, %s\n%q, want\n%q", name, err, &errs, out.String(), c.want)
 		}
 	}
@@ -81,21 +81,21 @@ func TestFollowing(t *testing.T) {
 		}
 	})
 	var out, errs bytes.Buffer
-	if err := Run(ctx, Options{Socket: path, Follow: true}, terminal.Fixed(&out, 0), &errs); err != nil {
+	if err := run(ctx, options{socket: path, follow: true}, terminal.Fixed(&out, 0), &errs); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "condition") || strings.Count(out.String(), "a=") != 1 {
 		t.Errorf("%s", out.String())
 	}
-	if err := Run(t.Context(), Options{Socket: path + "none", Follow: true}, terminal.Fixed(&out, 0), &errs); err == nil {
+	if err := run(t.Context(), options{socket: path + "none", follow: true}, terminal.Fixed(&out, 0), &errs); err == nil {
 		t.Error("no agent, and no error")
 	}
 }
 
 // The kinds that a flag takes are those of package api.
 func TestKinds(t *testing.T) {
-	if len(Kinds) != 10 || Kinds[2] != string(api.EventEviction) {
-		t.Errorf("%v", Kinds)
+	if len(kinds) != 10 || kinds[2] != string(api.EventEviction) {
+		t.Errorf("%v", kinds)
 	}
 }
 

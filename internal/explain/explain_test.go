@@ -68,7 +68,7 @@ func TestWhatIsSaid(t *testing.T) {
 
 func TestAnUnknownSignal(t *testing.T) {
 	err := narrow(answer(), "memory.avialable")
-	if !errors.Is(err, ErrUnknownSignal) || !strings.Contains(err.Error(), `did you mean "memory.available"?`) {
+	if !errors.Is(err, errUnknownSignal) || !strings.Contains(err.Error(), `did you mean "memory.available"?`) {
 		t.Error(err)
 	}
 }

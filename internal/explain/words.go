@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/show"
 	"jettison/internal/table"
 	"jettison/internal/terminal"
@@ -126,7 +127,7 @@ func one(o *api.Outlook, x *api.ThresholdOutlook, out *terminal.Screen, wide boo
 			priority = strconv.Itoa(int(*r.Priority))
 		}
 		if r.Releases != nil {
-			returns = show.Bytes(*r.Releases)
+			returns = output.Bytes(*r.Releases)
 		}
 		t.Add(strconv.Itoa(i+1), r.Pod, cmp.Or(string(r.QOSClass), "-"), priority, returns, r.DecidedBy, r.Keys, r.UID)
 	}

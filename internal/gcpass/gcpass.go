@@ -1,9 +1,10 @@
 // Package gcpass is one pass of garbage collection that a person asks for: on this node, beside an agent or without one, or planned from
 // files. It prints what it does.
 //
-//	gcpass.go  Run: one pass on this node
+//	command.go Command: jettison gc
+//	gcpass.go  run: one pass on this node
 //	known.go   which pods there are, as manifests say, and an agent that runs here
-//	plan.go    FromFiles: a plan from files
+//	plan.go    fromFiles: a plan from files
 //	json.go    plan and result as -o json and -o yaml print them
 //	table.go   likewise for people
 package gcpass
@@ -18,10 +19,10 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
+	"jettison/internal/base/output"
 	"jettison/internal/beside"
 	"jettison/internal/config"
 	"jettison/internal/garbage"
-	"jettison/internal/show"
 	"jettison/internal/sources"
 	"jettison/internal/terminal"
 	"jettison/reclaim"
@@ -31,22 +32,22 @@ import (
 // answerLimit is for the runtime's first answer, and for the first look at manifests.
 const answerLimit = 5 * time.Second
 
-// Options of Run.
-type Options struct {
-	Config      *config.Config
-	Runtime     *cri.Client
-	CgroupMount string // empty: where it usually is
-	ProcMount   string // likewise
-	HostRoot    string // the node's root directory
-	StateDir    string // of what outlives a pass; empty: nothing does
-	Trigger     reclaim.Trigger
-	DryRun      bool // plan only
-	Format      show.Format
+// options of run.
+type options struct {
+	config      *config.Config
+	runtime     *cri.Client
+	cgroupMount string // empty: where it usually is
+	procMount   string // likewise
+	hostRoot    string // the node's root directory
+	stateDir    string // of what outlives a pass; empty: nothing does
+	trigger     reclaim.Trigger
+	dryRun      bool // plan only
+	format      output.Format
 }
 
 // pass is one pass on this node.
 type pass struct {
-	o     Options
+	o     options
 	notes []string // what was not looked at, and why
 }
 
@@ -54,9 +55,9 @@ func (p *pass) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// Run makes one pass and prints it. The error says why it was not all that it was to be.
-func Run(ctx context.Context, o Options, stdout *terminal.Screen) error {
-	if os.Geteuid() != 0 && !o.DryRun {
+// run makes one pass and prints it. The error says why it was not all that it was to be.
+func run(ctx context.Context, o options, stdout *terminal.Screen) error {
+	if os.Geteuid() != 0 && !o.dryRun {
 		return fmt.Errorf("gc: user %d may not remove anything: run it as root, or with --dry-run", os.Geteuid())
 	}
 	p := &pass{o: o}
@@ -64,7 +65,7 @@ func Run(ctx context.Context, o Options, stdout *terminal.Screen) error {
 	if err != nil {
 		return err
 	}
-	if o.Format.Data() {
+	if o.format.Data() {
 		err = p.printData(stdout, &r)
 	} else {
 		err = p.print(stdout, &r)
@@ -74,25 +75,25 @@ func Run(ctx context.Context, o Options, stdout *terminal.Screen) error {
 
 // make makes the pass, or plans it.
 func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
-	listing, err := firstListing(ctx, p.o.Runtime)
+	listing, err := firstListing(ctx, p.o.runtime)
 	if err != nil {
 		return r, err
 	}
-	host, err := read.OpenHostRoot(p.o.HostRoot)
+	host, err := read.OpenHostRoot(p.o.hostRoot)
 	if err != nil {
 		return r, fmt.Errorf("gc: %w: name the node's root directory with --host-root", err)
 	}
 	defer host.Close()
 	known := p.known(ctx, read.NewIndex(listing))
-	places := beside.PresenceOptions{ProcMount: p.o.ProcMount, StateDir: p.o.StateDir, ReadOnly: p.o.DryRun}
+	places := beside.PresenceOptions{ProcMount: p.o.procMount, StateDir: p.o.stateDir, ReadOnly: p.o.dryRun}
 	presence, err := beside.OpenPresence(places)
 	if err != nil {
 		p.note("%v", err)
 	}
 	defer presence.Keep()
 	c, err := garbage.New(garbage.Options{
-		Collect: p.o.Config.Collect(), Runtime: p.o.Runtime, Kubelet: presence.Look, Known: func() garbage.Known { return known },
-		ProcMount: p.o.ProcMount, Host: host, CgroupMount: p.cgroupMount(), StateDir: p.o.StateDir,
+		Collect: p.o.config.Collect(), Runtime: p.o.runtime, Kubelet: presence.Look, Known: func() garbage.Known { return known },
+		ProcMount: p.o.procMount, Host: host, CgroupMount: p.cgroupMount(), StateDir: p.o.stateDir,
 		Once: true,
 	})
 	if err != nil {
@@ -100,27 +101,27 @@ func (p *pass) make(ctx context.Context) (r garbage.Result, err error) {
 	}
 	defer c.Close()
 	p.askAgent(ctx, c.Locked(), &known)
-	if p.o.DryRun {
-		r = c.Plan(ctx, garbage.Everything, p.o.Trigger)
+	if p.o.dryRun {
+		r = c.Plan(ctx, garbage.Everything, p.o.trigger)
 	} else {
-		r = c.Pass(ctx, garbage.Everything, p.o.Trigger)
+		r = c.Pass(ctx, garbage.Everything, p.o.trigger)
 	}
 	if n, at := c.Waiting(); n > 0 {
 		p.note("%d pods that no client or manifest names have nothing alive in them, and are gone from podGoneAfter (%v) on: the first at %s",
-			n, p.o.Config.PodGoneAfter, at.UTC().Format(time.RFC3339))
+			n, p.o.config.PodGoneAfter, at.UTC().Format(time.RFC3339))
 	}
 	return r, nil
 }
 
 // cgroupMount is where cgroups are; empty: they cannot be seen.
 func (p *pass) cgroupMount() string {
-	fs, err := cgroup.Open(p.o.CgroupMount)
+	fs, err := cgroup.Open(p.o.cgroupMount)
 	if err != nil {
 		p.note("cgroups are not looked at: %v", err)
 		return ""
 	}
 	fs.Close()
-	return cmp.Or(p.o.CgroupMount, cgroup.DefaultMount)
+	return cmp.Or(p.o.cgroupMount, cgroup.DefaultMount)
 }
 
 // failure is why a pass was not all that it was to be.

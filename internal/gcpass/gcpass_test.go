@@ -18,8 +18,8 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/internal/base/output"
 	"jettison/internal/config"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 	"jettison/reclaim"
 )
@@ -63,7 +63,7 @@ func (n *gcNode) write(path, text string) {
 }
 
 // gc makes a pass with the exit code and the line that the command has for an error. change changes what the command's flags would.
-func (n *gcNode) gc(change ...func(*Options)) (stdout, stderr string, code int) {
+func (n *gcNode) gc(change ...func(*options)) (stdout, stderr string, code int) {
 	n.t.Helper()
 	c, err := config.Load(n.t.Context(), n.config)
 	if err != nil {
@@ -74,23 +74,23 @@ func (n *gcNode) gc(change ...func(*Options)) (stdout, stderr string, code int) 
 		n.t.Fatal(err)
 	}
 	defer client.Close()
-	o := Options{
-		Config: c.Config, Runtime: client, CgroupMount: filepath.Join(n.dir, "none"), ProcMount: "/proc", HostRoot: filepath.Join(n.dir, "root"),
-		StateDir: filepath.Join(n.dir, "state"), Trigger: reclaim.Periodic,
+	o := options{
+		config: c.Config, runtime: client, cgroupMount: filepath.Join(n.dir, "none"), procMount: "/proc", hostRoot: filepath.Join(n.dir, "root"),
+		stateDir: filepath.Join(n.dir, "state"), trigger: reclaim.Periodic,
 	}
 	for _, f := range change {
 		f(&o)
 	}
 	var out bytes.Buffer
-	if err := Run(context.Background(), o, terminal.Fixed(&out, 0)); err != nil {
-		return out.String(), "jettison: " + show.OneLine(err.Error()) + "\n", 1
+	if err := run(context.Background(), o, terminal.Fixed(&out, 0)); err != nil {
+		return out.String(), "jettison: " + output.OneLine(err.Error()) + "\n", 1
 	}
 	return out.String(), "", 0
 }
 
-func dryRun(o *Options) { o.DryRun = true }
+func dryRun(o *options) { o.dryRun = true }
 
-func inJSON(o *Options) { o.Format = show.AsJSON }
+func inJSON(o *options) { o.format = output.AsJSON }
 
 func (n *gcNode) contains(text string, want ...string) {
 	n.t.Helper()
@@ -136,7 +136,7 @@ func TestGCPrintsJSON(t *testing.T) {
 	if code != 1 || stderr != "jettison: gc: 1 of 4 steps failed, the first: stop pod sandbox s-gone at runtime "+n.r.Endpoint()+": no\n" {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
-	var out output
+	var out planDocument
 	if err := json.Unmarshal([]byte(stdout), &out); err != nil || out.Result == nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
@@ -163,7 +163,7 @@ func TestGCWithoutImages(t *testing.T) {
 func TestGCWithoutWhatItNeeds(t *testing.T) {
 	asRoot(t)
 	n := newGCNode(t, "")
-	if _, stderr, code := n.gc(func(o *Options) { o.HostRoot = n.dir + "/none" }); code != 1 || !strings.HasSuffix(stderr, "name the node's root directory with --host-root\n") || strings.Count(stderr, "\n") != 1 {
+	if _, stderr, code := n.gc(func(o *options) { o.hostRoot = n.dir + "/none" }); code != 1 || !strings.HasSuffix(stderr, "name the node's root directory with --host-root\n") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("no host root: exit %d, %q", code, stderr)
 	}
 	n.r.Stop()

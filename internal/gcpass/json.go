@@ -3,14 +3,14 @@ package gcpass
 import (
 	"io"
 
+	"jettison/internal/base/output"
 	"jettison/internal/garbage"
-	"jettison/internal/show"
 	"jettison/reclaim"
 	"jettison/stats"
 )
 
-// output is a plan as programs read it.
-type output struct {
+// planDocument is a plan as programs read it.
+type planDocument struct {
 	RemoveContainers []string `json:"removeContainers"`
 	RemoveSandboxes  []string `json:"removeSandboxes"`
 	RemoveLogs       []string `json:"removeLogs"`
@@ -25,8 +25,8 @@ type output struct {
 	Result        *result  `json:"result,omitempty"`
 }
 
-func outputOf(p *reclaim.Plan) *output {
-	out := &output{
+func documentOf(p *reclaim.Plan) *planDocument {
+	out := &planDocument{
 		RemoveContainers: p.IDs(reclaim.RemoveContainer), RemoveSandboxes: p.IDs(reclaim.RemoveSandbox),
 		RemoveLogs: p.IDs(reclaim.RemoveLogs), RemoveImages: p.IDs(reclaim.RemoveImage),
 		StopFirst: p.StopFirst(), Errors: p.Problems(),
@@ -70,7 +70,7 @@ type change struct {
 
 // printData prints the plan and what became of it.
 func (p *pass) printData(w io.Writer, r *garbage.Result) error {
-	out := outputOf(&r.Plan)
+	out := documentOf(&r.Plan)
 	out.RemoveLinks, out.RemoveCgroups = r.Plan.IDs(reclaim.RemoveLink), r.Plan.IDs(reclaim.RemoveCgroup)
 	out.RemoveVolumes = r.Plan.IDs(reclaim.RemoveVolumes)
 	out.Errors = append(append(append([]string{}, p.notes...), r.Odd...), out.Errors...)
@@ -89,14 +89,14 @@ func (p *pass) printData(w io.Writer, r *garbage.Result) error {
 		did.Filesystems = append(did.Filesystems, change{f.Path, f.Before, f.After})
 	}
 	out.Result = did
-	return p.o.Format.Encode(w, out, false)
+	return p.o.format.Encode(w, out, false)
 }
 
 func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return show.OneLine(err.Error())
+	return output.OneLine(err.Error())
 }
 
 func pointer(v stats.Opt[uint64]) *uint64 {

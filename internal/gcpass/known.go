@@ -18,11 +18,11 @@ import (
 // known is what static manifests name. Where they cannot all be read no pod counts as gone.
 func (p *pass) known(ctx context.Context, index read.Index) garbage.Known {
 	out := garbage.Known{Pods: map[string]reclaim.Phase{}, Synced: true}
-	path := p.o.Config.StaticPodPath
+	path := p.o.config.StaticPodPath
 	if path == "" {
 		return out
 	}
-	all, doubt := manifests.Once(ctx, filepath.Join("/", p.o.HostRoot, path), answerLimit)
+	all, doubt := manifests.Once(ctx, filepath.Join("/", p.o.hostRoot, path), answerLimit)
 	for uid, pod := range manifests.Bind(all, index) {
 		out.Pods[uid] = garbage.PhaseOf(pod)
 	}
@@ -36,13 +36,13 @@ func (p *pass) known(ctx context.Context, index read.Index) garbage.Known {
 // askAgent asks an agent that runs here how many pods its clients name: this command knows nothing of those, and then no pod counts as gone
 // here. The agent's own passes take those. Only where no process listens there is none; one that does not answer may know anything.
 func (p *pass) askAgent(ctx context.Context, locked bool, known *garbage.Known) {
-	clients, err := agentClients(ctx, p.o.Config.Socket)
-	none := p.o.Config.Socket == "" || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+	clients, err := agentClients(ctx, p.o.config.Socket)
+	none := p.o.config.Socket == "" || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 	switch {
 	case err != nil && none && !locked: // none runs
 	case err != nil && locked:
 		known.Synced = false
-		p.note("no pod counts as gone: %s is kept by another process, and which pods it knows is not known: %v", p.o.StateDir, err)
+		p.note("no pod counts as gone: %s is kept by another process, and which pods it knows is not known: %v", p.o.stateDir, err)
 	case err != nil:
 		known.Synced = false
 		p.note("no pod counts as gone: an agent may run, and which pods it knows is not known: %v", err)

@@ -4,23 +4,23 @@ import (
 	"errors"
 	"fmt"
 
+	"jettison/internal/base/output"
 	"jettison/internal/gcfiles"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 
-// FromFiles plans from the files of a directory and prints the plan. The error may be about the policy: then the plan without that part is
+// fromFiles plans from the files of a directory and prints the plan. The error may be about the policy: then the plan without that part is
 // printed.
-func FromFiles(dir string, as show.Format, stdout *terminal.Screen) error {
+func fromFiles(dir string, as output.Format, stdout *terminal.Screen) error {
 	node, err := gcfiles.Read(dir)
 	if err != nil {
 		return fmt.Errorf("gc: %w", err)
 	}
 	plan := node.Plan()
 	if as.Data() {
-		err = as.Encode(stdout, outputOf(&plan), false)
+		err = as.Encode(stdout, documentOf(&plan), false)
 	} else {
-		err = printPlan(stdout, &plan, as == show.AsWide)
+		err = printPlan(stdout, &plan, as == output.AsWide)
 	}
 	for _, wrong := range []struct {
 		part string

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"jettison/internal/base/output"
 	"jettison/internal/gcfiles"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 
@@ -55,7 +55,7 @@ func BenchmarkFromFiles(b *testing.B) {
 	})
 	b.Run("print", func(b *testing.B) {
 		for b.Loop() {
-			if err := FromFiles(dir, show.AsTable, terminal.Fixed(io.Discard, 0)); err != nil {
+			if err := fromFiles(dir, output.AsTable, terminal.Fixed(io.Discard, 0)); err != nil {
 				b.Fatal(err)
 			}
 		}

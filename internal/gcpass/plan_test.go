@@ -15,8 +15,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"jettison/internal/base/output"
 	"jettison/internal/gcfiles"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 
@@ -80,13 +80,13 @@ func (s *gcScript) run(t *testing.T, d *datadriven.TestData) string {
 // plan plans and prints; what of the JSON is empty is left out of the answer.
 func (s *gcScript) plan(inJSON bool) string {
 	var stdout bytes.Buffer
-	as := show.AsTable
+	as := output.AsTable
 	if inJSON {
-		as = show.AsJSON
+		as = output.AsJSON
 	}
-	err := FromFiles(s.dir, as, terminal.Fixed(&stdout, 0))
+	err := fromFiles(s.dir, as, terminal.Fixed(&stdout, 0))
 	out := stdout.String()
-	var plan output
+	var plan planDocument
 	if inJSON && json.Unmarshal(stdout.Bytes(), &plan) == nil {
 		out = ""
 		for _, l := range []struct {
@@ -107,7 +107,7 @@ func (s *gcScript) plan(inJSON bool) string {
 		}
 	}
 	if err != nil {
-		out += "exit 1: jettison: " + strings.ReplaceAll(show.OneLine(err.Error()), s.dir, "DIR") + "\n"
+		out += "exit 1: jettison: " + strings.ReplaceAll(output.OneLine(err.Error()), s.dir, "DIR") + "\n"
 	}
 	return strings.Join(strings.FieldsFunc(out, func(r rune) bool { return r == '\n' }), "\n") + "\n"
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"jettison/internal/base/output"
 	"jettison/internal/garbage"
 	"jettison/internal/show"
 	"jettison/internal/table"
@@ -25,7 +26,7 @@ func printPlan(stdout *terminal.Screen, p *reclaim.Plan, wide bool) error {
 		s := &p.Steps[i]
 		age := "-"
 		if !s.Since.IsZero() {
-			age = show.Span(p.Time.Sub(s.Since))
+			age = output.Span(p.Time.Sub(s.Since))
 		}
 		t.Add(strconv.Itoa(i+1), s.Action.String(), shortID(s, wide), s.Name, age, show.Size(s.Bytes), s.Why)
 	}
@@ -63,7 +64,7 @@ func shortID(s *reclaim.Step, whole bool) string {
 
 // print prints the plan if nothing was to be removed, else what became of each step.
 func (p *pass) print(stdout *terminal.Screen, r *garbage.Result) error {
-	wide := p.o.Format == show.AsWide
+	wide := p.o.format == output.AsWide
 	if r.Observed != "" || r.PutOff != "" || r.Err != nil && len(r.Done) == 0 {
 		if err := printPlan(stdout, &r.Plan, wide); err != nil {
 			return err
@@ -72,11 +73,11 @@ func (p *pass) print(stdout *terminal.Screen, r *garbage.Result) error {
 		return err
 	}
 	for _, text := range append(r.Odd, p.notes...) {
-		fmt.Fprintln(stdout, "note:", show.OneLine(text))
+		fmt.Fprintln(stdout, "note:", output.OneLine(text))
 	}
 	if r.Observed != "" && len(r.Done) > 0 { // what an eviction had begun to remove
 		fmt.Fprintf(stdout, "volumes that were put aside: %s; nothing else was removed: %s\n", outcomes(r), r.Observed)
-	} else if r.Observed != "" && !p.o.DryRun {
+	} else if r.Observed != "" && !p.o.dryRun {
 		fmt.Fprintln(stdout, "nothing was removed:", r.Observed)
 	}
 	return nil
@@ -95,7 +96,7 @@ func printDone(stdout *terminal.Screen, r *garbage.Result, wide bool) error {
 			why = d.Why
 		}
 		if d.Err != nil {
-			why = show.OneLine(d.Err.Error())
+			why = output.OneLine(d.Err.Error())
 		}
 		t.Add(strconv.Itoa(i+1), d.Action.String(), shortID(d.Step, wide), d.Name, show.Size(d.Bytes), show.Size(d.Freed),
 			d.Took.Round(time.Millisecond).String(), d.Outcome.String(), why)
@@ -129,9 +130,9 @@ func outcomes(r *garbage.Result) string {
 // printRest prints what of a plan is no step.
 func printRest(stdout io.Writer, p *reclaim.Plan) {
 	for _, text := range p.Problems() {
-		fmt.Fprintln(stdout, "error:", show.OneLine(text))
+		fmt.Fprintln(stdout, "error:", output.OneLine(text))
 	}
 	for _, left := range p.Left {
-		fmt.Fprintln(stdout, "left alone:", show.OneLine(fmt.Sprint(left)))
+		fmt.Fprintln(stdout, "left alone:", output.OneLine(fmt.Sprint(left)))
 	}
 }

@@ -1,9 +1,8 @@
-// Package nodedeschedule finds pods that should not be on this node any more, now and then while the agent runs, or once when a person
-// asks. What is decided is in reclaim/deschedule; pods are stopped by internal/evictions.
+// Package nodedeschedule finds pods that should not be on this node any more, now and then while the agent runs. What is decided is in
+// reclaim/deschedule; pods are stopped by internal/evictions.
 //
 //	nodedeschedule.go Part: the loop's, which plans in passes
 //	seen.go           what the runtime, objects and a look tell of pods, for a plan
-//	once.go           Once: jettison deschedule
 package nodedeschedule
 
 import (
@@ -43,7 +42,7 @@ func (p *Part) Due(now time.Time, c *config.Config) bool {
 func (p *Part) Plan(now time.Time, c *config.Config, seen *Seen, acts bool) []eviction.Eviction {
 	p.last = now
 	seen.Before = p.before(now)
-	policy, look := c.Descheduling.Policy(), seen.look()
+	policy, look := c.Descheduling.Policy(), seen.Look()
 	plan := policy.Plan(&look, now)
 	if plan.Stopped != "" {
 		p.log.Repeat("descheduling stops: "+plan.Stopped, func() {

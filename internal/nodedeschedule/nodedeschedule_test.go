@@ -144,7 +144,7 @@ func TestAgeIsTheKubelets(t *testing.T) {
 		l.Sandboxes[0].Annotations = map[string]string{seenAnnotation: t0.Add(-100 * time.Hour).Format(time.RFC3339Nano)}
 		l.Sandboxes[1].Annotations = map[string]string{seenAnnotation: "long ago"}
 	})
-	look := s.look()
+	look := s.Look()
 	for i := range look.Pods {
 		want := t0.Add(-time.Hour)
 		if look.Pods[i].Name == "web" {

@@ -27,8 +27,8 @@ type Seen struct {
 	Before  map[string]bool // UIDs of pods that went and may have come back
 }
 
-// look is that as a plan takes it.
-func (s *Seen) look() deschedule.Look {
+// Look returns that as a plan takes it.
+func (s *Seen) Look() deschedule.Look {
 	memory := &s.Summary.Node.Memory
 	out := deschedule.Look{MemoryCapacity: memory.CapacityBytes, MemoryInUse: memory.WorkingSetBytes}
 	used := make(map[string]*stats.PodStats, len(s.Summary.Pods))

@@ -13,16 +13,16 @@ import (
 	"jettison/internal/wholefile"
 )
 
-// Options of Run.
-type Options struct {
-	Path   string // of the frames; -: Stdin
-	Stdin  io.Reader
-	Policy *config.Loaded
-	Than   *config.Loaded // nil: decisions are printed; else where this policy decides otherwise
+// options of run.
+type options struct {
+	path   string // of the frames; -: stdin
+	stdin  io.Reader
+	policy *config.Loaded
+	than   *config.Loaded // nil: decisions are printed; else where this policy decides otherwise
 }
 
-// Load loads a policy. What a person should know about it goes to stderr.
-func Load(ctx context.Context, path string, stderr io.Writer) (*config.Loaded, error) {
+// load loads a policy. What a person should know about it goes to stderr.
+func load(ctx context.Context, path string, stderr io.Writer) (*config.Loaded, error) {
 	c, err := config.Load(ctx, path)
 	if err != nil {
 		return nil, err
@@ -36,11 +36,11 @@ func Load(ctx context.Context, path string, stderr io.Writer) (*config.Loaded, e
 	return c, nil
 }
 
-// Run plays all frames and prints what is decided on them, a JSON object a line. How many decisions differ goes to stderr.
-func Run(ctx context.Context, o Options, stdout, stderr io.Writer) (err error) {
+// run plays all frames and prints what is decided on them, a JSON object a line. How many decisions differ goes to stderr.
+func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("replay: ended before %s did: %w", o.Path, context.Cause(ctx))
+			err = fmt.Errorf("replay: ended before %s did: %w", o.path, context.Cause(ctx))
 		}
 	}()
 	r, done, err := open(ctx, o)
@@ -48,10 +48,10 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	defer done()
-	if o.Than == nil {
-		return frames.Run(ctx, o.Policy.Config, r, stdout)
+	if o.than == nil {
+		return frames.Run(ctx, o.policy.Config, r, stdout)
 	}
-	all, different, err := frames.Compare(ctx, o.Policy.Config, o.Than.Config, r, stdout)
+	all, different, err := frames.Compare(ctx, o.policy.Config, o.than.Config, r, stdout)
 	if err == nil {
 		fmt.Fprintf(stderr, "jettison: replay: %d of %d frames are decided differently\n", different, all)
 	}
@@ -59,20 +59,20 @@ func Run(ctx context.Context, o Options, stdout, stderr io.Writer) (err error) {
 }
 
 // open opens a file of frames, or a pipe: until ctx ends it is waited for who writes to it, as for who writes to standard input.
-func open(ctx context.Context, o Options) (r *frames.Reader, done func(), err error) {
-	if o.Path == "-" {
-		in := o.Stdin
+func open(ctx context.Context, o options) (r *frames.Reader, done func(), err error) {
+	if o.path == "-" {
+		in := o.stdin
 		if file, ok := in.(*os.File); ok {
 			in = wholefile.NewStream(ctx, file)
 		}
 		r, err := frames.NewReader(in, "standard input")
 		return r, func() {}, err
 	}
-	file, err := wholefile.OpenStream(ctx, o.Path)
+	file, err := wholefile.OpenStream(ctx, o.path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("replay: %w", err)
 	}
-	if r, err = frames.NewReader(file, o.Path); err != nil {
+	if r, err = frames.NewReader(file, o.path); err != nil {
 		_ = file.Close()
 		return nil, nil, err
 	}

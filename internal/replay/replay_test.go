@@ -15,8 +15,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"jettison/internal/base/output"
 	"jettison/internal/frames"
-	"jettison/internal/show"
 )
 
 // The scripts in testdata/scripts run frames as the command does; go test ./internal/replay -run Scripts -rewrite writes the answers anew,
@@ -46,20 +46,20 @@ func TestReplayScripts(t *testing.T) {
 func play(t *testing.T, policy, other, path string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	o := Options{Path: path}
+	o := options{path: path}
 	var err error
 	code = 2
-	if o.Policy, err = Load(t.Context(), policy, &errs); err == nil && other != "" {
-		o.Than, err = Load(t.Context(), other, &errs)
+	if o.policy, err = load(t.Context(), policy, &errs); err == nil && other != "" {
+		o.than, err = load(t.Context(), other, &errs)
 	}
 	if err == nil {
 		code = 1
-		err = Run(t.Context(), o, &out, &errs)
+		err = run(t.Context(), o, &out, &errs)
 	}
 	if err == nil {
 		return out.String(), errs.String(), 0
 	}
-	fmt.Fprintln(&errs, "jettison:", show.OneLine(err.Error()))
+	fmt.Fprintln(&errs, "jettison:", output.OneLine(err.Error()))
 	return out.String(), errs.String(), code
 }
 

@@ -22,13 +22,13 @@ import (
 	"jettison/internal/wholefile"
 )
 
-// Options of Run.
-type Options struct {
-	FS         *cgroup.FS
-	CgroupRoot string        // the kubelet's: pods are below it
-	StateDir   string        // of the agent, whose lock says that none runs; empty, or not there: that is not known
-	Kubelet    func() bool   // looks for one now
-	Tell       limits.Teller // nil: systemd is not told
+// options of run.
+type options struct {
+	fs         *cgroup.FS
+	cgroupRoot string        // the kubelet's: pods are below it
+	stateDir   string        // of the agent, whose lock says that none runs; empty, or not there: that is not known
+	kubelet    func() bool   // looks for one now
+	tell       limits.Teller // nil: systemd is not told
 }
 
 const (
@@ -38,23 +38,23 @@ const (
 	maxGroups = 100_000 // that are looked into
 )
 
-// ErrRuns: an agent runs here.
-var ErrRuns = errors.New("an agent runs here, and would write it all again: stop it first")
+// errRuns: an agent runs here.
+var errRuns = errors.New("an agent runs here, and would write it all again: stop it first")
 
-// Run puts everything back and prints a line for each cgroup in which there was something to do. The error names what is left, and why.
+// run puts everything back and prints a line for each cgroup in which there was something to do. The error names what is left, and why.
 // It may be run again.
-func Run(ctx context.Context, o Options, w io.Writer) error {
-	unlock, err := alone(o.StateDir)
+func run(ctx context.Context, o options, w io.Writer) error {
+	unlock, err := alone(o.stateDir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	var errs []error
-	r := limits.Mend(ctx, o.FS, o.CgroupRoot, false, o.Kubelet, o.Tell)
+	r := limits.Mend(ctx, o.fs, o.cgroupRoot, false, o.kubelet, o.tell)
 	if r.Err != nil {
 		errs = append(errs, r.Err)
 	}
-	s := sweep{FS: o.FS, kubelet: o.Kubelet(), files: r.Restored, buf: make([]byte, 32<<10)}
+	s := sweep{FS: o.fs, kubelet: o.kubelet(), files: r.Restored, buf: make([]byte, 32<<10)}
 	errs = append(errs, s.below(ctx, "", maxDepth))
 	for _, line := range s.said {
 		if _, err := fmt.Fprintln(w, line); err != nil {
@@ -75,7 +75,7 @@ func alone(stateDir string) (unlock func(), err error) {
 	}
 	f, err := wholefile.Lock(filepath.Join(stateDir, lockFile))
 	if errors.Is(err, wholefile.ErrLocked) {
-		return nil, fmt.Errorf("%s: %w", stateDir, ErrRuns)
+		return nil, fmt.Errorf("%s: %w", stateDir, errRuns)
 	}
 	if err != nil {
 		return nil, err

@@ -106,10 +106,10 @@ func crashed(t *testing.T) (*cgroup.FS, string) {
 	return fs, dir
 }
 
-func run(t *testing.T, fs *cgroup.FS, kubelet bool) (string, error) {
+func restoreAll(t *testing.T, fs *cgroup.FS, kubelet bool) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := Run(t.Context(), Options{FS: fs, Kubelet: func() bool { return kubelet }}, &out)
+	err := run(t.Context(), options{fs: fs, kubelet: func() bool { return kubelet }}, &out)
 	return out.String(), err
 }
 
@@ -117,7 +117,7 @@ func run(t *testing.T, fs *cgroup.FS, kubelet bool) (string, error) {
 func TestRestore(t *testing.T) {
 	fs, dir := crashed(t)
 	for range 2 { // it may be run again
-		out, err := run(t, fs, false)
+		out, err := restoreAll(t, fs, false)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -138,7 +138,7 @@ func TestRestore(t *testing.T) {
 // Beside a kubelet the limits above pods are its own: they stay, and their notes go.
 func TestRestoreBesideAKubelet(t *testing.T) {
 	fs, dir := crashed(t)
-	out, err := run(t, fs, true)
+	out, err := restoreAll(t, fs, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestRestoreBesideAKubelet(t *testing.T) {
 
 func TestANodeWithNothingOfTheAgents(t *testing.T) {
 	fs, _ := tree(t, map[string]string{"kubepods/memory.max": "max\n"})
-	if out, err := run(t, fs, false); err != nil || out != "0 limits of pods put back, 0 of 2 cgroups had something else of the agent's\n" {
+	if out, err := restoreAll(t, fs, false); err != nil || out != "0 limits of pods put back, 0 of 2 cgroups had something else of the agent's\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 }
@@ -164,15 +164,15 @@ func TestWhileAnAgentRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{FS: fs, StateDir: state, Kubelet: func() bool { return false }}
-	if err := Run(t.Context(), o, os.Stderr); !errors.Is(err, ErrRuns) || !strings.Contains(err.Error(), state) {
+	o := options{fs: fs, stateDir: state, kubelet: func() bool { return false }}
+	if err := run(t.Context(), o, os.Stderr); !errors.Is(err, errRuns) || !strings.Contains(err.Error(), state) {
 		t.Errorf("%v", err)
 	}
 	if len(left(t, dir)) == 0 {
 		t.Error("notes are gone")
 	}
 	_ = lock.Close()
-	if err := Run(t.Context(), o, &bytes.Buffer{}); err != nil {
+	if err := run(t.Context(), o, &bytes.Buffer{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -181,7 +181,7 @@ func TestWhileAnAgentRuns(t *testing.T) {
 func TestWhatStays(t *testing.T) {
 	fs, dir := crashed(t)
 	note(t, dir+"/kubepods", "user.jettison.of-a-later-version", "x")
-	out, err := run(t, fs, false)
+	out, err := restoreAll(t, fs, false)
 	if err == nil || !strings.Contains(err.Error(), "restore cgroup /kubepods: note of-a-later-version stays") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -197,7 +197,7 @@ func TestWhatTheOwnerOfACgroupNoted(t *testing.T) {
 	if err := os.Chown(filepath.Join(dir, own), 1000, 1000); err != nil {
 		t.Skip(err)
 	}
-	out, err := run(t, fs, false)
+	out, err := restoreAll(t, fs, false)
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

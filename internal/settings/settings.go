@@ -15,12 +15,12 @@ import (
 	"jettison/internal/config"
 )
 
-// Formats are what Print can print.
-var Formats = []string{"table", "json", "yaml"}
+// formats are what printSettings can print.
+var formats = []string{"table", "json", "yaml"}
 
-// Print prints every value that holds, with where it comes from, and what a person should know. As YAML it is a file of our own that comes
-// to the same, with the origins as comments.
-func Print(l *config.Loaded, format string, w io.Writer) error {
+// printSettings prints every value that holds, with where it comes from, and what a person should know. As YAML it is a file of
+// our own that comes to the same, with the origins as comments.
+func printSettings(l *config.Loaded, format string, w io.Writer) error {
 	switch format {
 	case "json":
 		return printJSON(l, w)
@@ -68,7 +68,7 @@ func flow(value any) (string, error) {
 	return string(text), err
 }
 
-// printed is what Print writes as JSON.
+// printed is what printSettings writes as JSON.
 type printed struct {
 	From         string    `json:"from"`
 	EndpointFrom string    `json:"endpointFrom,omitempty"`
@@ -127,9 +127,9 @@ func printYAML(l *config.Loaded, w io.Writer) error {
 
 func word(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
-// Check reads a file and says that it is right; "-" is standard input. The error is what is wrong with it: the file, the line, the field.
+// check reads a file and says that it is right; "-" is standard input. The error is what is wrong with it: the file, the line, the field.
 // What only a node can tell, as whether a threshold is below what it has, is not looked at.
-func Check(ctx context.Context, path string, stdin *os.File, w io.Writer) error {
+func check(ctx context.Context, path string, stdin *os.File, w io.Writer) error {
 	l, err := config.Check(ctx, path, stdin)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func load(t *testing.T, text string) *config.Loaded {
 func TestTable(t *testing.T) {
 	l := load(t, own)
 	var out bytes.Buffer
-	if err := Print(l, "table", &out); err != nil {
+	if err := printSettings(l, "table", &out); err != nil {
 		t.Fatal(err)
 	}
 	lines := map[string]string{}
@@ -64,7 +64,7 @@ func TestTable(t *testing.T) {
 func TestYAMLComesToTheSame(t *testing.T) {
 	l := load(t, own+"breaker: false\nhostnameOverride: \"7\"\ncontainerGC: {minAge: 90s}\nnodeLabels: {a: \"true\"}\n")
 	var out bytes.Buffer
-	if err := Print(l, "yaml", &out); err != nil {
+	if err := printSettings(l, "yaml", &out); err != nil {
 		t.Fatal(err)
 	}
 	again := load(t, out.String())
@@ -80,7 +80,7 @@ func TestJSON(t *testing.T) {
 	l := load(t, own)
 	l.EndpointFrom, l.Warnings = "found", []string{"odd"}
 	var out bytes.Buffer
-	if err := Print(l, "json", &out); err != nil {
+	if err := printSettings(l, "json", &out); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
@@ -114,7 +114,7 @@ func TestCheck(t *testing.T) {
 		}
 		var out bytes.Buffer
 		got := ""
-		if err := Check(t.Context(), path, os.Stdin, &out); err != nil {
+		if err := check(t.Context(), path, os.Stdin, &out); err != nil {
 			got = "!" + err.Error()
 		}
 		if got += out.String(); got != want {

@@ -1,12 +1,12 @@
+// Package show formats the figures of package stats as people read them: amounts in the unit of their signal, and a dash for what is
+// unknown.
 package show
 
 import (
 	"fmt"
-	"math/bits"
-	"strconv"
 	"strings"
-	"time"
 
+	"jettison/internal/base/output"
 	"jettison/stats"
 )
 
@@ -18,46 +18,11 @@ func Amount(signal stats.Signal, v uint64) string {
 	case Pressure(signal):
 		return fmt.Sprintf("%.1f%%", float64(v)/stats.ShareUnit*100)
 	}
-	return Bytes(v)
+	return output.Bytes(v)
 }
 
 // Pressure reports whether a signal is a share of time stalled: more is worse.
 func Pressure(signal stats.Signal) bool { return strings.Contains(string(signal), ".pressure.") }
-
-// Bytes is so many in the largest unit of which there is one, with a digit after the point below a hundred.
-func Bytes(v uint64) string {
-	if v < 1<<10 {
-		return fmt.Sprint(v)
-	}
-	at := (bits.Len64(v) - 1) / 10
-	n := float64(v) / float64(uint64(1)<<(10*at))
-	text := strconv.FormatFloat(n, 'f', 1, 64)
-	if n >= 99.95 {
-		text = strconv.FormatFloat(n, 'f', 0, 64)
-	}
-	return strings.TrimSuffix(text, ".0") + [...]string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}[at]
-}
-
-// Time is an instant with its zone, as tables have it; a dash: none.
-func Time(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(time.RFC3339)
-}
-
-// Span is how long something takes, in its two largest units.
-func Span(d time.Duration) string {
-	switch d = d.Round(time.Second); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-}
 
 // Percent is the share that is available.
 func Percent(o stats.Observation) string {
@@ -72,7 +37,7 @@ func Size(v stats.Opt[uint64]) string {
 	if !v.OK {
 		return "-"
 	}
-	return Bytes(v.V)
+	return output.Bytes(v.V)
 }
 
 // Count is a number that may not be known.
@@ -96,8 +61,8 @@ func Between(v stats.Opt[stats.Range]) string {
 	switch {
 	case !v.OK:
 		return "-"
-	case v.V.Min == v.V.Max || Bytes(v.V.Min) == Bytes(v.V.Max):
-		return Bytes(v.V.Max)
+	case v.V.Min == v.V.Max || output.Bytes(v.V.Min) == output.Bytes(v.V.Max):
+		return output.Bytes(v.V.Max)
 	}
-	return Bytes(v.V.Min) + ".." + Bytes(v.V.Max)
+	return output.Bytes(v.V.Min) + ".." + output.Bytes(v.V.Max)
 }

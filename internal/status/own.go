@@ -18,15 +18,15 @@ const (
 )
 
 // own is what the command sees itself: no more than a State has that no agent has filled in.
-func (o Options) own(ctx context.Context) (*api.State, error) {
-	o.Look.Watch, o.Look.Wait = ownWatch, ownWait
-	s, err := sources.Open(o.Look.Options)
+func (o options) own(ctx context.Context) (*api.State, error) {
+	o.look.Watch, o.look.Wait = ownWatch, ownWait
+	s, err := sources.Open(o.look.Options)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	look := observe.Once(ctx, s, o.Look)
-	m := eviction.NewManager(o.Look.Config.Eviction())
+	look := observe.Once(ctx, s, o.look)
+	m := eviction.NewManager(o.look.Config.Eviction())
 	ready := m.Observe(look.Time, &look.Summary.Node, eviction.Situation{ObserveDisks: true})
 	out := &api.State{
 		Time: look.Time, Runtime: api.RuntimeState{Endpoint: look.Runtime.Endpoint, Lost: look.Runtime.Err != nil},

@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"jettison/api"
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/stats"
 )
 
@@ -31,14 +31,14 @@ func (r *Report) findProblems(down, blind error) {
 		if !nobodyListens(down) {
 			what = "what the agent does is not known: "
 		}
-		add(what+show.OneLine(down.Error()), aboutSilence(down))
+		add(what+output.OneLine(down.Error()), aboutSilence(down))
 	}
 	if blind != nil {
 		do := "jettison check says what is missing"
 		if errors.Is(blind, os.ErrPermission) {
 			do = "run this command as root; " + do
 		}
-		add("this node cannot be read: "+show.OneLine(blind.Error()), do)
+		add("this node cannot be read: "+output.OneLine(blind.Error()), do)
 	}
 	if r.State != nil {
 		r.ofState(down)
@@ -73,7 +73,7 @@ func (r *Report) blame(wrong error) {
 	if wrong == nil || r.Agent != "" && r.State.Config != nil && r.State.Config.Error != "" {
 		return
 	}
-	r.Problems = append(r.Problems, Problem{What: "the configuration is wrong: " + show.OneLine(wrong.Error()), Do: mendFile})
+	r.Problems = append(r.Problems, Problem{What: "the configuration is wrong: " + output.OneLine(wrong.Error()), Do: mendFile})
 	r.Healthy = false
 }
 
@@ -118,7 +118,7 @@ func (r *Report) ofState(down error) {
 		add("pod "+u.UID+" was killed and does not die", "a process of it hangs in the kernel: see its /proc/PID/stack; the node may need a boot")
 	}
 	if c := s.Config; c != nil && c.Error != "" {
-		add("the configuration was not taken, and what it was before holds: "+show.OneLine(c.Error), mendFile)
+		add("the configuration was not taken, and what it was before holds: "+output.OneLine(c.Error), mendFile)
 	}
 	sources := make([]string, 0, len(s.Errors))
 	for source := range s.Errors {
@@ -126,7 +126,7 @@ func (r *Report) ofState(down error) {
 	}
 	slices.Sort(sources)
 	for _, source := range sources {
-		add("not read: "+source+": "+show.OneLine(s.Errors[source]), "jettison check says what is missing")
+		add("not read: "+source+": "+output.OneLine(s.Errors[source]), "jettison check says what is missing")
 	}
 	r.advise()
 }
@@ -147,7 +147,7 @@ func (r *Report) advise() {
 	}
 	if h := s.Headroom; h.ThresholdBytes > 0 && h.NeededBytes > h.ThresholdBytes {
 		advice(fmt.Sprintf("the hard threshold of memory.available leaves %s; processes here can take %s before a kill returns memory",
-			show.Bytes(h.ThresholdBytes), show.Bytes(h.NeededBytes)), "set evictionHard memory.available to that at least")
+			output.Bytes(h.ThresholdBytes), output.Bytes(h.NeededBytes)), "set evictionHard memory.available to that at least")
 	}
 	if u := s.Pods.UnknownPriority; u != nil && u.Unprotected > 0 {
 		advice(fmt.Sprintf("nobody has told the priority of %d pods: a critical one among them is evicted like any other", u.Unprotected),
@@ -158,7 +158,7 @@ func (r *Report) advise() {
 	}
 	if s.Pods.Stale > 0 && s.Pods.ClientHeard != nil {
 		advice(fmt.Sprintf("no client has told of pods for %v: what it said of %d may be out of date, and counts all the same",
-			show.Span(s.Time.Sub(*s.Pods.ClientHeard)), s.Pods.Stale), "see to the client; a bridge's log says what keeps it")
+			output.Span(s.Time.Sub(*s.Pods.ClientHeard)), s.Pods.Stale), "see to the client; a bridge's log says what keeps it")
 	}
 	if s.Pods.RefusedObjects > 0 {
 		advice(fmt.Sprintf("%d objects of clients are of other pods than the runtime has", s.Pods.RefusedObjects), "see the agent's log")
@@ -184,7 +184,7 @@ func heldOff(holds []api.HoldState) string {
 		who = fmt.Sprintf("%s/%s of a %s, and what that makes in its place,", o.Namespace, o.Pod, o.Kind)
 	}
 	return fmt.Sprintf("%d evicted pods are kept out, %s for the %s time until %s: %s", pods, who, ordinal(longest.Times),
-		show.Time(longest.Until), show.OneLine(longest.Reason))
+		output.Time(longest.Until), output.OneLine(longest.Reason))
 }
 
 // ordinal is a number as people say it: 1st, 2nd, 11th.

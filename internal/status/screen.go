@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/show"
 	"jettison/internal/table"
 	"jettison/internal/terminal"
@@ -60,7 +61,7 @@ func (r *Report) head(width int) []terminal.Line {
 	if s == nil {
 		return out
 	}
-	parts := []string{show.Time(s.Time), fmt.Sprintf("%d pods", s.Pods.Runtime)}
+	parts := []string{output.Time(s.Time), fmt.Sprintf("%d pods", s.Pods.Runtime)}
 	if r.Agent != "" {
 		kubelet := "no kubelet"
 		if s.Kubelet {
@@ -93,7 +94,7 @@ func conditions(s *api.State) *table.Table {
 			status, style = "True", terminal.Bad
 		}
 		if c.LastTransitionTime != nil {
-			since = show.Time(*c.LastTransitionTime)
+			since = output.Time(*c.LastTransitionTime)
 		}
 		t.Rows = append(t.Rows, []terminal.Span{{Text: string(c.Type)}, {Text: status, Style: style}, {Text: since}, {Text: c.Reason}})
 	}
@@ -176,7 +177,7 @@ func (r *Report) time(s *api.SignalState) terminal.Span {
 		if show.Pressure(s.Signal) {
 			sign = "+"
 		}
-		return terminal.Span{Text: fmt.Sprintf("%s at %s%s/s", show.Span(left), sign, rate), Style: style}
+		return terminal.Span{Text: fmt.Sprintf("%s at %s%s/s", output.Span(left), sign, rate), Style: style}
 	}
 	return terminal.Span{Text: "-"}
 }
@@ -192,7 +193,7 @@ func decided(s *api.State) *table.Table {
 			outcome = terminal.Span{Text: "not back", Style: terminal.Bad}
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
-			{Text: show.Time(e.Time)}, {Text: api.Title(e.Pod)}, {Text: string(e.Signal)}, outcome, {Text: e.Explained},
+			{Text: output.Time(e.Time)}, {Text: api.Title(e.Pod)}, {Text: string(e.Signal)}, outcome, {Text: e.Explained},
 		})
 	}
 	for _, u := range s.Underway {
@@ -201,7 +202,7 @@ func decided(s *api.State) *table.Table {
 			outcome = "dead, not cleaned up yet"
 		}
 		t.Rows = append(t.Rows, []terminal.Span{
-			{Text: show.Time(u.Began)}, {Text: api.Title(u.Pod)}, {Text: string(u.Signal)}, {Text: outcome, Style: terminal.Doubt},
+			{Text: output.Time(u.Began)}, {Text: api.Title(u.Pod)}, {Text: string(u.Signal)}, {Text: outcome, Style: terminal.Doubt},
 			{Text: u.Message},
 		})
 	}
@@ -219,7 +220,7 @@ func (r *Report) problems(width int) (out []terminal.Line) {
 			word, style = "note: ", terminal.Doubt
 		}
 		out = append(out, nil)
-		for i, line := range table.Fold(word+show.OneLine(p.What), width-2) {
+		for i, line := range table.Fold(word+output.OneLine(p.What), width-2) {
 			if i == 0 {
 				out = append(out, terminal.Line{{Text: word, Style: style}, {Text: strings.TrimPrefix(line, word)}})
 				continue

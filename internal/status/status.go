@@ -1,6 +1,7 @@
 // Package status is jettison status: how a node stands, on one screen, as its agent says or, where there is none, as its kernel does.
 //
-//	status.go    Run: what is asked, and the report that comes of it
+//	command.go   Command: jettison status
+//	status.go    run: what is asked, and the report that comes of it
 //	own.go       a look of the command's own, where no agent answers
 //	problems.go  what is wrong, and what to do about it
 //	screen.go    the report as people read it
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/observe"
 	"jettison/internal/show"
 	"jettison/internal/terminal"
@@ -26,12 +28,12 @@ var errNoSocket = errors.New("no socket is configured, so that the agent cannot 
 // apart is the time between the two looks that a slope is taken of.
 const apart = time.Second
 
-// Options of Run.
-type Options struct {
-	Look   observe.Options // where things are, for a look of its own
-	Node   string          // its name
-	Format show.Format
-	Wrong  error // with the configuration, so that Look has little of it; nil: nothing
+// options of run.
+type options struct {
+	look   observe.Options // where things are, for a look of its own
+	node   string          // its name
+	format output.Format
+	wrong  error // with the configuration, so that Look has little of it; nil: nothing
 }
 
 // Report is how a node stands.
@@ -52,16 +54,16 @@ type Slope struct {
 	Seconds *float64 `json:"secondsToThreshold,omitempty"`
 }
 
-// Run prints the report. What is wrong is ErrUnhealthy.
-func Run(ctx context.Context, o Options, out *terminal.Screen) error {
+// run prints the report. What is wrong is ErrUnhealthy.
+func run(ctx context.Context, o options, out *terminal.Screen) error {
 	r, err := o.report(ctx)
 	if err != nil {
 		return err
 	}
-	if o.Format.Data() {
-		err = o.Format.EncodeIndented(out, r)
+	if o.format.Data() {
+		err = o.format.EncodeIndented(out, r)
 	} else {
-		err = out.Print(r.screen(min(widest, orWidest(out.Width())), o.Format == show.AsWide)...)
+		err = out.Print(r.screen(min(widest, orWidest(out.Width())), o.format == output.AsWide)...)
 	}
 	if err == nil && !r.Healthy {
 		err = ErrUnhealthy
@@ -70,7 +72,7 @@ func Run(ctx context.Context, o Options, out *terminal.Screen) error {
 }
 
 // report asks twice: a slope is a difference.
-func (o Options) report(ctx context.Context) (*Report, error) {
+func (o options) report(ctx context.Context) (*Report, error) {
 	look, down := o.ask, error(nil)
 	before, err := look(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -81,7 +83,7 @@ func (o Options) report(ctx context.Context) (*Report, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	r := &Report{Node: o.Node, Problems: []Problem{}, Slopes: []Slope{}}
+	r := &Report{Node: o.node, Problems: []Problem{}, Slopes: []Slope{}}
 	if err == nil {
 		timer := time.NewTimer(apart)
 		select {
@@ -100,16 +102,16 @@ func (o Options) report(ctx context.Context) (*Report, error) {
 		r.Agent = r.State.Version
 	}
 	r.findProblems(down, err)
-	r.blame(o.Wrong)
+	r.blame(o.wrong)
 	return r, nil
 }
 
 // ask asks the agent.
-func (o Options) ask(ctx context.Context) (*api.State, error) {
-	if o.Look.Config.Socket == "" {
+func (o options) ask(ctx context.Context) (*api.State, error) {
+	if o.look.Config.Socket == "" {
 		return nil, errNoSocket
 	}
-	return api.New(api.Options{Socket: o.Look.Config.Socket, Limit: askLimit}).State(ctx)
+	return api.New(api.Options{Socket: o.look.Config.Socket, Limit: askLimit}).State(ctx)
 }
 
 // askLimit is for the agent's answer. It says within 2 s that it is too busy.

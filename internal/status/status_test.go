@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/config"
 	"jettison/internal/nodetest"
 	"jettison/internal/observe"
-	"jettison/internal/show"
 	"jettison/internal/sources"
 	"jettison/internal/terminal"
 	"jettison/stats"
@@ -144,12 +144,12 @@ func TestWhatTheAgentDoesNotDo(t *testing.T) {
 
 // Where no agent answers the kernel does: there are signals, and it is said that the agent is down.
 func TestWithoutAnAgent(t *testing.T) {
-	o := Options{Node: "w1", Format: show.AsTable, Look: observe.Options{Options: sources.Options{
+	o := options{node: "w1", format: output.AsTable, look: observe.Options{Options: sources.Options{
 		Config: &config.Loaded{Config: config.Default()},
 	}}}
-	o.Look.Config.Socket = "/nonexistent/s.sock"
+	o.look.Config.Socket = "/nonexistent/s.sock"
 	var out bytes.Buffer
-	err := Run(t.Context(), o, terminal.Fixed(&out, 100))
+	err := run(t.Context(), o, terminal.Fixed(&out, 100))
 	if !errors.Is(err, ErrUnhealthy) {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestWithoutAnAgent(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
-	if s, err := sources.Open(o.Look.Options); err == nil {
+	if s, err := sources.Open(o.look.Options); err == nil {
 		s.Close()
 		if !strings.Contains(out.String(), "memory.available ") {
 			t.Errorf("no signals in\n%s", out.String())
@@ -242,7 +242,7 @@ func TestWhoIsKeptOut(t *testing.T) {
 		{UID: "b", Owner: &api.HoldOwner{Kind: "DaemonSet", Namespace: "shop", Pod: "agent-x"}, Until: until, Times: 2, Reason: "low on\nmemory"},
 	})
 	want := "2 evicted pods are kept out, shop/agent-x of a DaemonSet, and what that makes in its place, for the 2nd time until " +
-		show.Time(until) + ": low on memory"
+		output.Time(until) + ": low on memory"
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -40,8 +40,8 @@ func amount(v *uint64) float64 {
 	return float64(*v)
 }
 
-// Sorts are the names of the ways to sort.
-func Sorts() (names []string) {
+// sortNames are the names of the ways to sort.
+func sortNames() (names []string) {
 	for _, s := range sorts {
 		names = append(names, s.name)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"jettison/api"
+	"jettison/internal/base/output"
 	"jettison/internal/show"
 	"jettison/internal/table"
 	"jettison/internal/terminal"
@@ -67,22 +68,22 @@ func some(p stats.Opt[stats.PSIStats]) *float64 {
 
 // print shows them. live: over what the terminal shows.
 func (v *view) print(rows []row, live bool, out *terminal.Screen) error {
-	if v.o.Format.Data() {
-		return v.o.Format.Encode(out, rows, v.o.Times != 1)
+	if v.o.format.Data() {
+		return v.o.format.Encode(out, rows, v.o.times != 1)
 	}
-	wide := v.o.Format == show.AsWide
+	wide := v.o.format == output.AsWide
 	width := out.Width()
 	if wide && !live {
 		width = 0
 	}
 	lines := layout(rows, sorts[v.sort].column).Lines(width, wide)
 	if v.trouble != "" {
-		lines = append([]terminal.Line{terminal.Text(terminal.Doubt, "%s", table.Cut(show.OneLine(v.trouble), cmp.Or(width, 200)))}, lines...)
+		lines = append([]terminal.Line{terminal.Text(terminal.Doubt, "%s", table.Cut(output.OneLine(v.trouble), cmp.Or(width, 200)))}, lines...)
 	}
 	if !live {
 		return out.Print(lines...)
 	}
-	head := fmt.Sprintf("%s  %d pods by %s  q: quit, s or arrows: sort", show.Time(v.summary.Time), len(rows), sorts[v.sort].name)
+	head := fmt.Sprintf("%s  %d pods by %s  q: quit, s or arrows: sort", output.Time(v.summary.Time), len(rows), sorts[v.sort].name)
 	return out.Repaint(append([]terminal.Line{terminal.Text(terminal.Dim, "%s", table.Cut(head, width))}, lines...))
 }
 
@@ -120,11 +121,11 @@ const fast = 8 << 20
 func growing(perSecond float64) terminal.Span {
 	switch {
 	case perSecond >= fast:
-		return terminal.Span{Text: "+" + show.Bytes(uint64(perSecond)) + "/s", Style: terminal.Bad}
+		return terminal.Span{Text: "+" + output.Bytes(uint64(perSecond)) + "/s", Style: terminal.Bad}
 	case perSecond >= 1:
-		return terminal.Span{Text: "+" + show.Bytes(uint64(perSecond)) + "/s"}
+		return terminal.Span{Text: "+" + output.Bytes(uint64(perSecond)) + "/s"}
 	case perSecond <= -1:
-		return terminal.Span{Text: "-" + show.Bytes(uint64(-perSecond)) + "/s"}
+		return terminal.Span{Text: "-" + output.Bytes(uint64(-perSecond)) + "/s"}
 	}
 	return terminal.Span{Text: "0"}
 }

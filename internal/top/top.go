@@ -1,6 +1,7 @@
 // Package top is jettison top: the pods of a node by what killing each would free, as the kernel has it, again and again.
 //
-//	top.go     Run: looks, one after the other, and keys
+//	command.go Command: jettison top
+//	top.go     run: looks, one after the other, and keys
 //	table.go   a look as people read it
 //	sort.go    what pods are sorted by
 package top
@@ -12,21 +13,21 @@ import (
 	"time"
 
 	"jettison/cri"
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/sources"
 	"jettison/internal/terminal"
 	"jettison/stats"
 	"jettison/stats/read"
 )
 
-// Options of Run.
-type Options struct {
-	Sources sources.Options
-	Stdin   *os.File
-	Every   time.Duration // between two looks
-	Times   int           // how many; 0: until it is ended, or one where nobody looks on
-	Sort    string        // of Sorts
-	Format  show.Format
+// options of run.
+type options struct {
+	sources sources.Options
+	stdin   *os.File
+	every   time.Duration // between two looks
+	times   int           // how many; 0: until it is ended, or one where nobody looks on
+	sort    string        // of sortNames
+	format  output.Format
 }
 
 // listEvery is how often the runtime is asked for the names of pods, and listLimit for how long.
@@ -37,7 +38,7 @@ const (
 
 // view is what is looked at, and how it is shown.
 type view struct {
-	o       Options
+	o       options
 	s       *sources.Sources
 	pods    read.Index
 	listed  time.Time
@@ -53,22 +54,22 @@ type held struct {
 	set uint64
 }
 
-// Run looks until it is ended. What pods grow by is the difference of two looks, so that the first one is made twice.
-func Run(ctx context.Context, o Options, out *terminal.Screen) error {
-	s, err := sources.Open(o.Sources)
+// run looks until it is ended. What pods grow by is the difference of two looks, so that the first one is made twice.
+func run(ctx context.Context, o options, out *terminal.Screen) error {
+	s, err := sources.Open(o.sources)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	v := &view{o: o, s: s, before: map[string]held{}, sort: sortBy(o.Sort)}
-	live := out.Terminal() && o.Times == 0 && !o.Format.Data()
-	times := o.Times
+	v := &view{o: o, s: s, before: map[string]held{}, sort: sortBy(o.sort)}
+	live := out.Terminal() && o.times == 0 && !o.format.Data()
+	times := o.times
 	if times == 0 && !live {
 		times = 1
 	}
 	var keys <-chan string
 	if live {
-		if read, err := terminal.Read(ctx, o.Stdin); err == nil { // else no keys: it ends by a signal
+		if read, err := terminal.Read(ctx, o.stdin); err == nil { // else no keys: it ends by a signal
 			defer func() { _ = read.Close() }()
 			keys = read.C
 		}
@@ -87,7 +88,7 @@ func Run(ctx context.Context, o Options, out *terminal.Screen) error {
 
 // wait lets time pass until the next look. Keys change what is shown at once; more is false where it is to end.
 func (v *view) wait(ctx context.Context, keys <-chan string, out *terminal.Screen) (more bool, err error) {
-	timer := time.NewTimer(v.o.Every)
+	timer := time.NewTimer(v.o.every)
 	defer timer.Stop()
 	for {
 		select {

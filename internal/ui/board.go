@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"jettison/api"
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/status"
 )
 
@@ -125,7 +125,7 @@ func (b *board) away(now time.Time, err error) {
 		b.agent.Answers, b.agent.Since = false, &now
 		b.history.gap()
 	}
-	b.agent.Error = show.OneLine(err.Error())
+	b.agent.Error = output.OneLine(err.Error())
 	b.set(partAgent, b.agent)
 }
 

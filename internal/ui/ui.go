@@ -1,6 +1,7 @@
 // Package ui is jettison ui: a page for a browser on this machine, of what the agent on this node sees, decides and does. It is a process
 // of the user's own that reads the agent's socket. The agent serves no page and knows of none.
 //
+//	command.go  Command: jettison ui
 //	ui.go       Run: what it is made of, and how it ends
 //	listen.go   where it listens: on loopback only
 //	handler.go  who is answered, with what headers: the page, and its stream

@@ -73,6 +73,9 @@ func pages(ask func(*metav1.ListOptions) (more string, err error)) error {
 	}
 }
 
+// DefaultLeaseNamespace is the namespace of the Leases that carry the nodes' load.
+const DefaultLeaseNamespace = "jettison-system"
+
 // LeaseNamespace says what is wrong with the name of the namespace where Leases are; nil: nothing.
 func LeaseNamespace(name string) error {
 	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {

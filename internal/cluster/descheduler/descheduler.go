@@ -1,6 +1,8 @@
 // Package descheduler runs jettison-cluster deschedule in a cluster: it reads the cluster's objects, has cluster/deschedule plan, and asks
 // the eviction API for what is planned, once or again and again.
 //
+//	command.go     Command: jettison-cluster deschedule
+//	live.go        the flags of deschedule in a cluster
 //	descheduler.go Options, Run: clients, who leads, when there is a cycle
 //	cycle.go       one cycle: a plan, and its evictions
 //	evict.go       one eviction, and what the API's answer means
@@ -27,8 +29,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"jettison/cluster/deschedule"
+	"jettison/internal/base/output"
 	"jettison/internal/cluster/kubeclient"
-	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
 
@@ -40,7 +42,7 @@ type Options struct {
 	Interval time.Duration
 	// DryRun prints the plan that a cycle would carry out, and carries out none.
 	DryRun         bool
-	Format         show.Format
+	Format         output.Format
 	Election       *kubeclient.Election // nil: there are no replicas
 	LeaseNamespace string               // where the nodes' agents tell their load
 	Address        string               // of metrics and health; empty: they are not told

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/cluster/deschedule"
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/terminal"
 )
 
@@ -64,7 +64,7 @@ func run(t *testing.T, a *api, policy *deschedule.Policy, edits ...func(*Options
 		t.Fatal(err)
 	}
 	var out, lines bytes.Buffer
-	o := Options{API: a.config(), Policy: policy, Format: show.AsJSON, LeaseNamespace: "jettison-system", Version: "t",
+	o := Options{API: a.config(), Policy: policy, Format: output.AsJSON, LeaseNamespace: "jettison-system", Version: "t",
 		Log: slog.New(slog.NewTextHandler(&lines, nil)), Stdout: terminal.Fixed(&out, 120)}
 	for _, e := range edits {
 		e(&o)
@@ -186,7 +186,7 @@ func cycler(t *testing.T, a *api, policy *deschedule.Policy) (*descheduler, *tim
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	d := &descheduler{o: Options{Policy: policy, Log: slog.New(slog.DiscardHandler), Format: show.AsJSON, Stdout: terminal.Fixed(&out, 80)},
+	d := &descheduler{o: Options{Policy: policy, Log: slog.New(slog.DiscardHandler), Format: output.AsJSON, Stdout: terminal.Fixed(&out, 80)},
 		memory: newMemory(), metrics: newMetrics("t")}
 	now := time.Now()
 	d.now = func() time.Time { return now }

@@ -2,6 +2,7 @@
 // cores for as long as this replica leads; it decides when something changes or a deadline has come, and hands what is to be written to
 // workers, which tell it how that went.
 //
+//	command.go  Command: jettison-cluster nodes
 //	nodes.go    Options, Run: what runs, and how it ends
 //	loop.go     the loop: when it decides, and on what
 //	queue.go    what waits to be written

@@ -7,17 +7,17 @@ import (
 	"strings"
 	"time"
 
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/table"
 	"jettison/internal/terminal"
 )
 
 // Print writes a status.
-func (s *Status) Print(to *terminal.Screen, format show.Format) error {
+func (s *Status) Print(to *terminal.Screen, format output.Format) error {
 	if format.Data() {
 		return format.Encode(to, s, false)
 	}
-	lines := []string{fmt.Sprintf("%s leads, mode %s, read %s ago", s.Leader, s.Mode, show.Span(s.Time.Sub(s.Read)))}
+	lines := []string{fmt.Sprintf("%s leads, mode %s, read %s ago", s.Leader, s.Mode, output.Span(s.Time.Sub(s.Read)))}
 	if s.Held != "" {
 		lines = append(lines, "it does not act: "+s.Held)
 	}
@@ -44,18 +44,18 @@ func (s *Status) Print(to *terminal.Screen, format show.Format) error {
 		}
 		t.Add(n.Name, n.Health, ago(s.Time, n.Heard), n.Zone, strings.Join(n.Taints, " "), queue, in(s.Time, n.Due))
 	}
-	return t.Print(to, format == show.AsWide)
+	return t.Print(to, format == output.AsWide)
 }
 
 // Print writes an explanation.
-func (e *Explanation) Print(to *terminal.Screen, format show.Format) error {
+func (e *Explanation) Print(to *terminal.Screen, format output.Format) error {
 	if format.Data() {
 		return format.Encode(to, e, false)
 	}
 	n := &e.Node
 	text := fmt.Sprintf("node %s, zone %s: %s, heard of %s", n.Name, n.Zone, n.Health, ago(e.Time, n.Heard))
 	if n.Since != nil {
-		text += ", not ready since " + show.Time(*n.Since)
+		text += ", not ready since " + output.Time(*n.Since)
 	}
 	if n.Place > 0 {
 		text += fmt.Sprintf(", number %d of its zone to get a NoExecute taint (%s)", n.Place, in(e.Time, n.Due))
@@ -86,10 +86,10 @@ func (e *Explanation) Print(to *terminal.Screen, format show.Format) error {
 			if toleration == "" {
 				toleration = "none"
 			}
-			t.Add(name, x.Taint, show.Time(x.Since), toleration, goes)
+			t.Add(name, x.Taint, output.Time(x.Since), toleration, goes)
 		}
 	}
-	return t.Print(to, format == show.AsWide)
+	return t.Print(to, format == output.AsWide)
 }
 
 // ago is how long before a time another was.
@@ -97,7 +97,7 @@ func ago(now time.Time, at *time.Time) string {
 	if at == nil {
 		return "never"
 	}
-	return show.Span(now.Sub(*at)) + " ago"
+	return output.Span(now.Sub(*at)) + " ago"
 }
 
 // in is when a time is, from another one on.
@@ -108,5 +108,5 @@ func in(now time.Time, at *time.Time) string {
 	case !at.After(now):
 		return "now"
 	}
-	return "in " + show.Span(at.Sub(now))
+	return "in " + output.Span(at.Sub(now))
 }

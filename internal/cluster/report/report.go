@@ -1,5 +1,6 @@
 // Package report is how jettison-cluster nodes tells of itself: what it answers, and the commands that ask it.
 //
+//	command.go Command: jettison-cluster explain
 //	report.go  Status, Explanation: what is answered
 //	ask.go     asks a running one
 //	print.go   tables of answers

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"jettison/internal/show"
+	"jettison/internal/base/output"
 	"jettison/internal/terminal"
 )
 
@@ -30,7 +30,7 @@ func TestTheStatusAsATable(t *testing.T) {
 		},
 	}
 	var out bytes.Buffer
-	if err := s.Print(terminal.New(&out, true), show.AsTable); err != nil {
+	if err := s.Print(terminal.New(&out, true), output.AsTable); err != nil {
 		t.Fatal(err)
 	}
 	const want = `host_1 leads, mode replace, read 2s ago
@@ -65,7 +65,7 @@ func TestAnExplanationAsATable(t *testing.T) {
 		},
 	}
 	var out bytes.Buffer
-	if err := e.Print(terminal.New(&out, true), show.AsTable); err != nil {
+	if err := e.Print(terminal.New(&out, true), output.AsTable); err != nil {
 		t.Fatal(err)
 	}
 	const want = `node n1, zone :: Unknown, heard of 1m00s ago, not ready since 2026-01-01T11:59:50Z, number 2 of its zone to get a NoExecute taint (-)

@@ -1,0 +1,84 @@
+package output
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Format is how a command prints its answer.
+type Format string
+
+// The formats.
+const (
+	AsTable Format = "table"
+	AsWide  Format = "wide" // the table with all there is, whatever the terminal's width
+	AsJSON  Format = "json"
+	AsYAML  Format = "yaml"
+)
+
+// Formats are all of them.
+var Formats = []Format{AsTable, AsWide, AsJSON, AsYAML}
+
+// ParseFormat reads a flag --output.
+func ParseFormat(text string) (Format, error) {
+	if f := Format(text); slices.Contains(Formats, f) {
+		return f, nil
+	}
+	return "", fmt.Errorf("--output %q: want table, wide, json or yaml", text)
+}
+
+// Data reports whether programs read it.
+func (f Format) Data() bool { return f == AsJSON || f == AsYAML }
+
+// Encode writes a value as data: in JSON on one line; in YAML as a document, which begins with --- where several may follow each other.
+func (f Format) Encode(to io.Writer, v any, several bool) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	if f == AsYAML {
+		document, err := yaml.JSONToYAML(escaped(text.Bytes()))
+		if err != nil {
+			return err
+		}
+		text.Reset()
+		if several {
+			text.WriteString("---\n")
+		}
+		text.Write(document)
+	}
+	_, err := to.Write(text.Bytes())
+	return err
+}
+
+// escaped is JSON with escapes for what a YAML document may not hold as it is. It stands in strings alone, where they mean the same.
+func escaped(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if r >= 0x7f && r < 0xa0 || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// EncodeIndented is Encode of one value, whose JSON is indented.
+func (f Format) EncodeIndented(to io.Writer, v any) error {
+	if f == AsYAML {
+		return f.Encode(to, v, false)
+	}
+	e := json.NewEncoder(to)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

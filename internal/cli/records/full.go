@@ -1,0 +1,187 @@
+package records
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"jettison/api"
+	"jettison/internal/base/output"
+	"jettison/internal/printable"
+	"jettison/internal/show"
+	"jettison/stats"
+)
+
+// inFull prints one in full. Times are from the kill on, or from the stop.
+func inFull(stdout io.Writer, r *api.Record) error {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	lines{w}.who(r)
+	lines{w}.when(r)
+	lines{w}.what(r)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := steps(stdout, r, r.EndBegan()); err != nil {
+		return err
+	}
+	return ranking(stdout, &r.Ranking)
+}
+
+// lines are those of one eviction, each with a name.
+type lines struct{ w io.Writer }
+
+// add adds one. A text of several lines, as of errors that were joined, has one for each, without the name: none begins as another's does.
+func (l lines) add(name, format string, args ...any) {
+	for text := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
+		fmt.Fprintf(l.w, "%s\t%s\n", name, printable.Text(text))
+		name = ""
+	}
+}
+
+// cell is a text of a record in a table: on its one line, and in its column.
+func cell(text string) string { return printable.Text(output.OrDash(output.OneLine(text))) }
+
+// who was evicted, for what, and with what outcome.
+func (l lines) who(r *api.Record) {
+	l.add("record", "%s", r.ID)
+	l.add("pod", "%s", r.Pod.Title())
+	l.add("", "uid %s, %s, cgroup %s", output.OrDash(r.Pod.UID),
+		cmp.Or(string(r.Pod.QOSClass), "QoS class not known"), output.OrDash(r.Pod.Cgroup))
+	if len(r.Pod.SandboxIDs) > 0 {
+		l.add("", "sandbox %s", strings.Join(r.Pod.SandboxIDs, ", "))
+	}
+	l.add("signal", "%s", cmp.Or(r.Threshold, string(r.Signal), "-"))
+	if r.ThresholdGrace != "" {
+		l.add("", "met for %s", r.ThresholdGrace)
+	}
+	l.add("outcome", "%s", r.Outcome)
+	if r.Error != "" {
+		l.add("error", "%s", r.Error)
+	}
+}
+
+// when each thing was seen or done.
+func (l lines) when(r *api.Record) {
+	zero, word := r.EndBegan(), "killed"
+	if !r.WasKilled() {
+		word = "stopped"
+		l.add("grace", "%d s", r.GracePeriodSeconds)
+	}
+	reading := func(name string, v *api.Reading) {
+		if v != nil {
+			l.add(name, "%-10s %s", offset(zero, v.Stamp), observed(v, r.Signal))
+		}
+	}
+	reading("crossed", r.Crossed)
+	reading("decided", r.Decided)
+	l.add(word, "%s", stampText(zero))
+	if r.Emptied != (api.Stamp{}) {
+		l.add("empty", "%-10s no process is left", offset(zero, r.Emptied))
+	}
+	reading("after", r.After)
+}
+
+// what it returned, and why this pod.
+func (l lines) what(r *api.Record) {
+	l.add("returns", "predicted %s, returned %s", amountOf(r.Signal, r.Predicted), amountOf(r.Signal, r.Released))
+	if r.Reclaimed != nil {
+		l.add("reclaimed", "%s before", amountOf(stats.SignalMemoryAvailable, r.Reclaimed))
+	}
+	if r.Squeeze != nil {
+		l.add("squeezed", "%s", squeezed(r.Squeeze))
+	}
+	if !r.HoldOffUntil.IsZero() {
+		l.add("held off", "until %s", output.Time(r.HoldOffUntil))
+	}
+	l.add("why", "%s", output.OrDash(r.Reason))
+	l.add("message", "%s", output.OrDash(strings.TrimSpace(r.Message)))
+}
+
+// squeezed is a squeeze in words.
+func squeezed(s *api.Squeeze) string {
+	bytes := func(v *uint64) string { return amountOf(stats.SignalMemoryAvailable, v) }
+	text := fmt.Sprintf("asked for %s of %s, got %s, read in again %s, in %.1f ms",
+		bytes(&s.Asked), output.OrDash(s.Kind), bytes(s.Freed), bytes(s.Refaulted), float64(s.Took)/float64(time.Millisecond))
+	if s.Stopped {
+		text += ", stopped for the eviction"
+	}
+	return text
+}
+
+func steps(stdout io.Writer, r *api.Record, zero api.Stamp) error {
+	if len(r.Steps) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nSTEP\tWHEN\tN\tERROR")
+	for _, s := range r.Steps {
+		n := "-"
+		if s.N != 0 {
+			n = fmt.Sprint(s.N)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(s.Name), offset(zero, api.Stamp{Monotonic: s.Monotonic}), n, cell(s.Error))
+	}
+	return w.Flush()
+}
+
+func ranking(stdout io.Writer, k *api.Ranking) error {
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	if len(k.Rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\nRANK\tPOD\tQOS\tAFTER THE ONE BEFORE BY\tKEYS")
+	for i, row := range k.Rows {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, cell(row.Pod), cell(string(row.QOSClass)), cell(row.DecidedBy), cell(row.Keys))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(stdout, "and %d more candidates, %d pods protected\n", k.More, k.Protected)
+	return err
+}
+
+// offset is when something was, from zero on.
+func offset(zero, at api.Stamp) string {
+	if d, ok := at.Since(zero); ok {
+		return fmt.Sprintf("+%.1f ms", float64(d)/float64(time.Millisecond))
+	}
+	if d, ok := zero.Since(at); ok {
+		return fmt.Sprintf("-%.1f ms", float64(d)/float64(time.Millisecond))
+	}
+	return "-"
+}
+
+// stampText is an instant on both clocks.
+func stampText(s api.Stamp) string {
+	text := "-"
+	if !s.Time.IsZero() {
+		text = s.Time.UTC().Format("2006-01-02 15:04:05.000 UTC")
+	}
+	if s.Monotonic > 0 {
+		text += fmt.Sprintf(", %.6f monotonic", s.Monotonic.Seconds())
+	}
+	return text
+}
+
+// observed is a reading in words.
+func observed(v *api.Reading, signal stats.Signal) string {
+	if v.Available == nil {
+		return "not observed: " + cmp.Or(v.Reason, "no reason was given")
+	}
+	text := cmp.Or(v.Text, amountOf(signal, v.Available))
+	if strings.Contains(string(signal), ".pressure.") {
+		return text + " of the time stalled"
+	}
+	return text + " available of " + amountOf(signal, v.Capacity)
+}
+
+// amountOf is an amount in a signal's unit.
+func amountOf(signal stats.Signal, v *uint64) string {
+	if v == nil {
+		return "not known"
+	}
+	return show.Amount(signal, *v)
+}

@@ -206,10 +206,11 @@ func (cs *causes) sum(s *stats.Summary, calm bool) {
 }
 
 // follow takes a look into account. It runs only where a pressure threshold is set.
-func (cs *causes) follow(now time.Time, s *stats.Summary, calm [kinds]bool) {
+func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
 	if cs.uses == nil {
 		return
 	}
+	calm := ws.calmKinds()
 	for _, u := range cs.uses {
 		u.seen = false
 	}

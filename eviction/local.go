@@ -31,8 +31,8 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 		}
 		signal, message := m.watch.disks.exceeds(pod, object)
 		dying := m.evictions.dying(pod.PodRef.UID)
-		aside := now.Before(m.evictions.history.aside[pod.PodRef.UID].until)
-		if signal == "" || dying != nil && !dying.gentle() || aside {
+		if signal == "" || dying != nil && !dying.gentle() ||
+			now.Before(m.evictions.history.aside[pod.PodRef.UID].until) {
 			continue
 		}
 		if c := m.config.Policy.candidate(pod, object); c.Protected != "" {

@@ -25,7 +25,7 @@ func (m *Manager) Step(now time.Time, in Input) Decision {
 	m.evictions.remeasure(in, &m.watch)
 	m.explain.lookAtQuiet(now, in, &m.watch)
 	if !in.MemoryOnly {
-		m.causes.follow(now, in.Summary, m.watch.calmKinds())
+		m.causes.follow(now, in.Summary, &m.watch)
 	}
 	held := m.conditions.hold(now, m.watch.all, m.config.PressureTransitionPeriod)
 	d := Decision{Time: now, Conditions: held, Met: m.watch.met(&m.scratch.met)}

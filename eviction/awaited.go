@@ -1,8 +1,6 @@
 package eviction
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"jettison/stats"
@@ -73,31 +71,30 @@ func cacheOf(mem *stats.PodMemoryStats) uint64 {
 }
 
 // await notes how every signal stands as an eviction begins, and what its end is expected to return of each.
-func (m *Manager) await(l *Life) {
-	m.unshare(l) // one that is hastened
+func (es *evictions) await(l *Life, ws *watchlist, shmem stats.Opt[uint64]) {
+	es.unshare(l) // one that is hastened
 	l.awaited = awaited{}
-	for i := range m.watched {
-		if w := &m.watched[i]; w.observed.OK && w.Amount() {
+	for i := range ws.all {
+		if w := &ws.all[i]; w.observed.OK && w.Amount() {
 			l.marks[w.info.order] = mark{level: w.observed.Value, best: w.observed.Value, ok: true}
 		}
 	}
-	m.owe(l, &l.e.Pod)
+	l.owe(&l.e.Pod, ws)
 	l.cache = cacheOf(&l.e.Pod.Memory)
 	for k := range l.due {
 		l.due[k] = amountOf(&l.e.Pod, kind(k))
 	}
-	if w := m.watchedBy(&l.e, &l.met.Threshold); w != nil {
+	if w := ws.watchedBy(&l.e, &l.met.Threshold); w != nil {
 		l.together = w.together.without(&l.e.Pod, w.info.kind)
-		m.letThrough(w)
 	}
 	l.expect()
-	m.share(l)
+	es.share(l, shmem)
 }
 
 // awaitAmounts is await for a disk's victim that is killed for what else is short: of the disk what was noted stands.
-func (m *Manager) awaitAmounts(l *Life, p *stats.PodStats) {
-	for i := range m.watched {
-		w := &m.watched[i]
+func (l *Life) awaitAmounts(p *stats.PodStats, all []watched) {
+	for i := range all {
+		w := &all[i]
 		if k := &l.marks[w.info.order]; w.observed.OK && w.Amount() && !w.info.kind.disk() {
 			k.level, k.best, k.ok = w.observed.Value, w.observed.Value, true
 		}
@@ -121,12 +118,12 @@ func (l *Life) expect() {
 }
 
 // came notes how much more is left of each signal than ever since the kill. A pod that is being stopped gently has returned nothing yet.
-func (m *Manager) came(l *Life) {
+func (l *Life) came(all []watched) {
 	if l.killed.Time.IsZero() && !l.departed() {
 		return
 	}
-	for i := range m.watched {
-		w := &m.watched[i]
+	for i := range all {
+		w := &all[i]
 		if k := &l.marks[w.info.order]; w.observed.OK && k.ok && w.Amount() {
 			k.best = max(k.best, w.observed.Value)
 		}
@@ -175,7 +172,7 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 
 // measured takes what a look says of a victim that was killed, or that is being stopped: one that leaks goes on leaking, and what it takes
 // meanwhile it returns, too.
-func (m *Manager) measured(l *Life, p *stats.PodStats) {
+func (es *evictions) measured(l *Life, p *stats.PodStats) {
 	l.cache = cacheOf(&p.Memory)
 	for i := range amounts {
 		has := amountOf(p, i)
@@ -190,112 +187,7 @@ func (m *Manager) measured(l *Life, p *stats.PodStats) {
 		}
 	}
 	if s, has := &l.shmem, p.Memory.ShmemBytes; l.killed.Time.IsZero() && s.left > 0 && has.OK && has.V <= implausible && has.V > s.bytes {
-		m.pool.need, s.left, s.bytes = add(m.pool.need, has.V-s.bytes), add(s.left, has.V-s.bytes), has.V
-	}
-}
-
-// SavedTogether is what is kept of what all pods used when an eviction began.
-type SavedTogether struct {
-	Time time.Time `json:"time"`
-	Pods uint64    `json:"pods"` // what they used of what the signal counts
-	Left uint64    `json:"left"` // of the signal, at the same moment
-	// Parted is when those that may go (May, without the victim) were told from those that may not; zero: not known.
-	Parted time.Time `json:"parted,omitzero"`
-	May    uint64    `json:"may,omitempty"`
-	MayNot uint64    `json:"mayNot,omitempty"`
-}
-
-func (t *together) save() *SavedTogether {
-	if t.at.IsZero() {
-		return nil
-	}
-	return &SavedTogether{Time: t.at.Round(0), Pods: t.pods, Left: t.left, Parted: t.parted.Round(0), May: t.may, MayNot: t.mayNot}
-}
-
-func (t *together) resume(s *SavedTogether, drop func(string, ...any)) {
-	switch {
-	case s == nil:
-	case max(s.Pods, s.Left, s.May, s.MayNot) > implausible:
-		drop("what all pods used when an eviction began: a number that cannot be true")
-	default:
-		*t = together{at: s.Time, pods: s.Pods, left: s.Left, parts: parts{s.Parted, s.May, s.MayNot}}
-	}
-}
-
-// SavedAwaited is what is kept of one signal, for an eviction.
-type SavedAwaited struct {
-	Level   *uint64 `json:"level,omitempty"`   // observed when it began; nil: it was not
-	Best    uint64  `json:"best,omitempty"`    // the most since the kill
-	Due     *uint64 `json:"due,omitempty"`     // of a disk: what the victim was measured to hold there; nil: it was not
-	AtLeast bool    `json:"atLeast,omitempty"` // Due is a lower bound
-}
-
-// save is what is kept of it: by signal, and by what is counted.
-func (a *awaited) save() (s map[string]SavedAwaited, due, holds map[string]uint64) {
-	for signal, info := range signals {
-		k := a.marks[info.order]
-		if !k.ok && !k.disk.OK {
-			continue
-		}
-		if s == nil {
-			s = map[string]SavedAwaited{}
-		}
-		var saved SavedAwaited
-		if k.ok {
-			saved.Level, saved.Best = &k.level, k.best
-		}
-		if k.disk.OK {
-			saved.Due, saved.AtLeast = &k.disk.V, k.disk.least
-		}
-		s[string(signal)] = saved
-	}
-	return s, saveAmounts(&a.due), saveAmounts(&a.holds)
-}
-
-func saveAmounts(of *[amounts]stats.Opt[uint64]) (out map[string]uint64) {
-	for k, o := range of {
-		if o.OK && out == nil {
-			out = map[string]uint64{}
-		}
-		if o.OK {
-			out[kindNames[k]] = o.V
-		}
-	}
-	return out
-}
-
-// resume takes back what was saved. What is missing, as in the file of an agent before this one, is not known.
-func (a *awaited) resume(s *SavedLife, drop func(string, ...any)) {
-	for _, name := range slices.Sorted(maps.Keys(s.Awaited)) {
-		info, known := signals[stats.Signal(name)]
-		saved := s.Awaited[name]
-		switch {
-		case !known:
-			drop("what is awaited of %.64q, which is no signal", name)
-		case saved.Level != nil && *saved.Level > implausible || saved.Best > implausible || saved.Due != nil && *saved.Due > implausible:
-			drop("what is awaited of %s: a number that cannot be true", name)
-		default:
-			k := &a.marks[info.order]
-			if saved.Level != nil {
-				*k = mark{level: *saved.Level, best: max(*saved.Level, saved.Best), ok: true}
-			}
-			if saved.Due != nil && info.kind.disk() {
-				k.disk = owed{Opt: stats.Some(*saved.Due), least: saved.AtLeast}
-			}
-		}
-	}
-	resumeAmounts(&a.due, s.Due, drop)
-	resumeAmounts(&a.holds, s.Holds, drop)
-}
-
-func resumeAmounts(to *[amounts]stats.Opt[uint64], saved map[string]uint64, drop func(string, ...any)) {
-	for _, name := range slices.Sorted(maps.Keys(saved)) {
-		k := slices.Index(kindNames[:amounts], name)
-		if k < 0 || saved[name] > implausible {
-			drop("what is awaited of %.64q: %d", name, saved[name])
-			continue
-		}
-		to[k] = stats.Some(saved[name])
+		es.pool.need, s.left, s.bytes = add(es.pool.need, has.V-s.bytes), add(s.left, has.V-s.bytes), has.V
 	}
 }
 

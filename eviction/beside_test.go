@@ -20,9 +20,9 @@ func TestWhatNoLimitKnowsOfCountsForItsDisk(t *testing.T) {
 	}{
 		{one, nodeFs, 310}, {one, imageFs, 310}, {dedicated, nodeFs, 10}, {dedicated, imageFs, 300}, {split, nodeFs, 310}, {split, imageFs, 0},
 	} {
-		m := &Manager{layout: stats.Some(w.layout)}
+		d := &fileSystems{layout: stats.Some(w.layout)}
 		watched := &watched{info: signalInfo{kind: kindBytes, fs: w.fs}}
-		if got := m.diskUsage(c, watched); got != stats.Some(w.want) {
+		if got := d.usage(c, watched); got != stats.Some(w.want) {
 			t.Errorf("%+v, of file system %v: %+v, want %d", w.layout, w.fs, got, w.want)
 		}
 		if !atLeast(c, watched) {

@@ -282,8 +282,8 @@ func TestWhoIsNewIsTriedEverLater(t *testing.T) {
 	saved := w.m.Save()
 	saved.Breaker[0].Until = w.now.Add(time.Hour)
 	again := managerOf(t, 0, "hard memory.available 100Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.breakers[breakerKey{"memory.available", true}].until.Sub(w.now) > nextTryMax {
-		t.Errorf("dropped %v, %+v", dropped, again.breakers)
+	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.breakers.by[breakerKey{"memory.available", true}].until.Sub(w.now) > nextTryMax {
+		t.Errorf("dropped %v, %+v", dropped, again.breakers.by)
 	}
 }
 
@@ -322,13 +322,13 @@ func TestTheBreakerRemembersNoPageCache(t *testing.T) {
 		}
 		w.leak(900, 2000, second{40, 0})
 		at := len(w.pods) - 1
-		b := w.m.breakers[w.m.watched[0].key()]
+		b := w.m.breakers.by[w.m.watch.all[0].key()]
 		if _, is := b.known["cached"]; is || b.futile != breakerLimit {
 			t.Fatalf("%+v", b)
 		}
 		if read {
 			b.known, b.unread = nil, false
-			w.m.breakers[w.m.watched[0].key()] = b
+			w.m.breakers.by[w.m.watch.all[0].key()] = b
 			w.look(100 * time.Millisecond)
 			in := Input{Summary: &stats.Summary{Node: w.node, Pods: w.pods}, MemoryOnly: true}
 			if i := w.m.Unread(w.now, in); i != at {

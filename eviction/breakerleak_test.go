@@ -96,8 +96,10 @@ func TestWhoIsNotLetThroughByTheBreaker(t *testing.T) {
 		"within its request": func(_ *ward, p *stats.PodStats) {
 			p.QOSClass, p.MemoryRequest = stats.Guaranteed, stats.Some(stats.Exactly(8000<<20))
 		},
-		"set aside": func(w *ward, p *stats.PodStats) { w.m.aside[p.PodRef.UID] = setAside{until: w.now.Add(time.Hour)} },
-		"static":    func(_ *ward, p *stats.PodStats) { p.Annotations[annotationConfigSource] = "file" },
+		"set aside": func(w *ward, p *stats.PodStats) {
+			w.m.evictions.history.aside[p.PodRef.UID] = setAside{until: w.now.Add(time.Hour)}
+		},
+		"static": func(_ *ward, p *stats.PodStats) { p.Annotations[annotationConfigSource] = "file" },
 	} {
 		w := stoppedWard(t)
 		set(w, &w.pods[len(w.pods)-1])
@@ -175,8 +177,8 @@ func TestTheBreakerLetsWhatFillsADiskThrough(t *testing.T) {
 				w.m.Cleaned(Stamp{Time: w.now}, l)
 			}
 		}
-		if len(w.m.evicted) == len(w.pods) || !w.m.stops() {
-			t.Fatalf("%d went: %s", len(w.m.evicted), w.why)
+		if len(w.m.evictions.history.evicted) == len(w.pods) || !w.m.breakers.stops() {
+			t.Fatalf("%d went: %s", len(w.m.evictions.history.evicted), w.why)
 		}
 		has := uint64(10)
 		var l *Life

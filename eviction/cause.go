@@ -70,6 +70,13 @@ type pressed struct {
 	alone    bool      // a pod causes it at a limit of its own
 }
 
+// causes remembers what pods did between the last two steps, to tell which of them cause a
+// pressure.
+type causes struct {
+	uses    map[useKey]*podUse // nil: no pressure threshold is set
+	pressed pressed
+}
+
 // What is next to nothing of a node's memory: growth, and what is read in again in a second.
 const (
 	leastGrowth   = 100  // a hundredth
@@ -84,6 +91,15 @@ const (
 // own limit explains up to twice as much.
 const reclaimedAHit = 128 * 4096
 
+// usePressure has it noted what each pod suffers, where a threshold is for pressure.
+func (cs *causes) usePressure(all []watched) {
+	for i := range all {
+		if all[i].info.kind.pressure() && cs.uses == nil {
+			cs.uses = map[useKey]*podUse{}
+		}
+	}
+}
+
 // grew is what a pod's memory grew by.
 func (u *podUse) grew() uint64 { return uint64(max(u.held.gained(), 0)) }
 
@@ -94,8 +110,8 @@ func (u *podUse) again() uint64 {
 
 // atOwnLimit reports whether a pod reads in again at least half of all that is, and lost at least half of that at a limit of its own: what
 // others take of a pod keeps it below its limit.
-func (m *Manager) atOwnLimit(u *podUse) bool {
-	all := &m.pressed
+func (cs *causes) atOwnLimit(u *podUse) bool {
+	all := &cs.pressed
 	return u.hitLimit && u.again() >= all.refaults-all.refaults/2 && u.hits*reclaimedAHit >= float64(u.again())/2
 }
 
@@ -128,12 +144,12 @@ func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {
 }
 
 // presses reports whether a pod causes pressure of memory.
-func (m *Manager) presses(u *podUse) bool {
-	all := &m.pressed
+func (cs *causes) presses(u *podUse) bool {
+	all := &cs.pressed
 	few := float64(all.capacity / leastGrowth)
 	switch {
 	case all.alone:
-		return m.atOwnLimit(u)
+		return cs.atOwnLimit(u)
 	case all.grown > all.capacity/leastGrowth && (!all.left.known || all.grown >= all.left.now/dip):
 		return float64(all.grown) >= all.outside && u.grew() >= all.grown-all.grown/2
 	case all.outside > few:
@@ -149,8 +165,8 @@ func (m *Manager) presses(u *podUse) bool {
 }
 
 // sum takes what all pods did together, and what the node lost.
-func (m *Manager) sum(s *stats.Summary, calm bool) {
-	all := &m.pressed
+func (cs *causes) sum(s *stats.Summary, calm bool) {
+	all := &cs.pressed
 	n := &s.Node.Memory
 	left, usage := n.Available(stats.MemoryAvailableKernel), n.UsageBytes
 	if brokenMemory(&s.Node) { // a recording has no part of a reading that cannot be true
@@ -163,14 +179,14 @@ func (m *Manager) sum(s *stats.Summary, calm bool) {
 	if calm {
 		all.gone = 0
 	}
-	maps.DeleteFunc(m.uses, func(_ useKey, u *podUse) bool {
+	maps.DeleteFunc(cs.uses, func(_ useKey, u *podUse) bool {
 		if !u.seen && u.held.based && !calm {
 			all.gone = add(all.gone, u.held.calm)
 		}
 		return !u.seen
 	})
 	shrunk := all.gone
-	for _, u := range m.uses {
+	for _, u := range cs.uses {
 		all.grown, all.refaults = add(all.grown, u.grew()), add(all.refaults, u.again())
 		shrunk = add(shrunk, uint64(max(-u.held.gained(), 0)))
 	}
@@ -184,28 +200,29 @@ func (m *Manager) sum(s *stats.Summary, calm bool) {
 			least = 0
 		}
 	}
-	for _, u := range m.uses {
-		all.alone = all.alone || all.refaults > least && m.atOwnLimit(u)
+	for _, u := range cs.uses {
+		all.alone = all.alone || all.refaults > least && cs.atOwnLimit(u)
 	}
 }
 
 // follow takes a look into account. It runs only where a pressure threshold is set.
-func (m *Manager) follow(now time.Time, s *stats.Summary) {
-	if m.uses == nil {
+func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
+	if cs.uses == nil {
 		return
 	}
-	calm := m.calmKinds()
-	for _, u := range m.uses {
+	calm := ws.calmKinds()
+	for _, u := range cs.uses {
 		u.seen = false
 	}
-	m.pressed.capacity, m.pressed.grown, m.pressed.outside, m.pressed.refaults, m.pressed.alone = 0, 0, 0, 0, false
+	all := &cs.pressed
+	all.capacity, all.grown, all.outside, all.refaults, all.alone = 0, 0, 0, 0, false
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		u := m.uses[useOf(p)]
+		u := cs.uses[useOf(p)]
 		isNew := u == nil
 		if isNew {
 			u = &podUse{}
-			m.uses[useOf(p)] = u
+			cs.uses[useOf(p)] = u
 		}
 		u.seen = true
 		span := now.Sub(u.at)
@@ -213,9 +230,9 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 		u.io.step(stats.Opt[uint64]{V: add(p.IO.V.ReadBytes, p.IO.V.WriteBytes), OK: p.IO.OK}, span, calm[kindIOPressure])
 		u.cpu.step(stats.Opt[uint64]{V: uint64(max(p.CPU.Usage.V, 0)), OK: p.CPU.Usage.OK}, span, calm[kindCPUPressure])
 		u.refault.step(p.Memory.RefaultBytes, span, calm[kindMemoryPressure])
-		u.hold(p, calm[kindMemoryPressure], m.pressed.calmAt)
+		u.hold(p, calm[kindMemoryPressure], cs.pressed.calmAt)
 		if isNew { // it was not there for a look
-			m.pressed.gone -= min(m.pressed.gone, u.held.calm)
+			cs.pressed.gone -= min(cs.pressed.gone, u.held.calm)
 		}
 		u.share = -1
 		if p.CPURequestMillis.OK {
@@ -223,23 +240,9 @@ func (m *Manager) follow(now time.Time, s *stats.Summary) {
 		}
 		u.at = now
 	}
-	if m.sum(s, calm[kindMemoryPressure]); calm[kindMemoryPressure] {
-		m.pressed.calmAt = now
+	if cs.sum(s, calm[kindMemoryPressure]); calm[kindMemoryPressure] {
+		cs.pressed.calmAt = now
 	}
-}
-
-// calmKinds are the kinds of pressure all thresholds of which are observed, and none is met: one of a long window, or of another share,
-// says nothing of the one that presses.
-func (m *Manager) calmKinds() (calm [kinds]bool) {
-	for i := range m.watched {
-		calm[m.watched[i].info.kind] = true
-	}
-	for i := range m.watched {
-		if w := &m.watched[i]; !w.observed.OK || w.met {
-			calm[w.info.kind] = false
-		}
-	}
-	return calm
 }
 
 // hit takes how often a pod hit a limit.
@@ -271,26 +274,26 @@ func (u *use) step(counter stats.Opt[uint64], span time.Duration, calm bool) {
 
 // caused is what a pod did to the pressure that the threshold is for: bytes or nanoseconds of a core a second that it grew by.
 // Absent: it did not cause it.
-func (m *Manager) caused(w *watched, p *stats.PodStats) stats.Opt[uint64] {
+func (cs *causes) caused(w *watched, p *stats.PodStats) stats.Opt[uint64] {
 	of := func(u *podUse) *use {
 		if w.info.kind == kindIOPressure {
 			return &u.io
 		}
 		return &u.cpu
 	}
-	u := m.uses[useOf(p)]
+	u := cs.uses[useOf(p)]
 	if u == nil {
 		return stats.Opt[uint64]{}
 	}
 	if w.info.kind == kindMemoryPressure {
-		return stats.Opt[uint64]{OK: m.presses(u)}
+		return stats.Opt[uint64]{OK: cs.presses(u)}
 	}
 	var growth, total float64
-	for _, other := range m.uses {
+	for _, other := range cs.uses {
 		growth += max(0, of(other).rate-of(other).calm)
 		total += of(other).rate
 	}
-	share := total / float64(len(m.uses))
+	share := total / float64(len(cs.uses))
 	if w.info.kind == kindCPUPressure && u.share >= 0 {
 		share = u.share
 	}

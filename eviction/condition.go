@@ -1,6 +1,9 @@
 package eviction
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Condition is a condition of the node that thresholds raise.
 type Condition string
@@ -59,3 +62,40 @@ func (c Condition) Event(status bool) string {
 
 // Condition that the threshold raises.
 func (m Met) Condition() Condition { return signals[m.Threshold.Signal].condition }
+
+// conditions remembers which conditions are true, and since when each was observed.
+type conditions struct {
+	at   [5]time.Time // last observed, by the index in Conditions; zero: never
+	held []Condition  // as last reported
+	bits uint8        // the same, as bits
+}
+
+// hold finds the conditions that are true: those whose thresholds are met, even a soft one in its grace period; those observed within
+// the transition period; and those that one which cannot be observed held when it was observed last, as the kubelet's stay as they
+// are while its summary fails. With a transition period of 0 the kubelet reports none at all (weakness 24).
+func (cs *conditions) hold(now time.Time, all []watched, period time.Duration) []Condition {
+	var held uint8
+	for i := range all {
+		w := &all[i]
+		bit := w.info.condition.index()
+		if w.met {
+			cs.at[bit], w.raised = now, now
+		}
+		lately := !w.raised.IsZero() && w.read.Sub(w.raised) < period
+		if w.met || !w.observed.OK && (!w.since.IsZero() || lately) {
+			held |= 1 << bit
+		}
+	}
+	for bit, at := range cs.at {
+		if now.Before(at) {
+			cs.at[bit], at = now, now
+		}
+		if !at.IsZero() && now.Sub(at) < period {
+			held |= 1 << bit
+		}
+	}
+	if held != cs.bits {
+		cs.bits, cs.held = held, conditionSets[held]
+	}
+	return cs.held
+}

@@ -148,8 +148,8 @@ func TestWhatAVictimOfADiskIsExpectedToReturn(t *testing.T) {
 		w.disk(900, 1_000_000)
 		l := w.look(11 * time.Second)
 		w.victim(l, "stressor")
-		for i := range w.m.watched {
-			if one := &w.m.watched[i]; one.Signal == stats.SignalMemoryAvailable && l.remaining(one).V>>20 != c.want {
+		for i := range w.m.watch.all {
+			if one := &w.m.watch.all[i]; one.Signal == stats.SignalMemoryAvailable && l.remaining(one).V>>20 != c.want {
 				t.Errorf("%s: %d MiB, want %d", c.what, l.remaining(one).V>>20, c.want)
 			}
 		}

@@ -18,29 +18,17 @@ type owed struct {
 	back [2]bool
 }
 
-// sameDisk reports whether two signals speak of one file system, by the layout. While that is not known all are one: no pod goes then.
-func (m *Manager) sameDisk(a, b fileSystem) bool {
-	l := m.layout.V
-	switch {
-	case a == b || !m.layout.OK || !l.DedicatedImageFs:
-		return true
-	case a == nodeFs || b == nodeFs: // the writable layers lie there where they do not lie with the images
-		return l.SplitContainerFs && (a == containerFs || b == containerFs)
-	}
-	return !l.SplitContainerFs
-}
-
 // owe notes what a victim holds of each disk, by a look at it: the most that was ever found. For what it was chosen the eviction says it,
 // but for a limit of its own.
-func (m *Manager) owe(l *Life, p *stats.PodStats) {
+func (l *Life) owe(p *stats.PodStats, ws *watchlist) {
 	c := Candidate{Pod: p}
-	for i := range m.watched {
-		w := &m.watched[i]
+	for i := range ws.all {
+		w := &ws.all[i]
 		if !w.info.kind.disk() {
 			continue
 		}
-		has := m.diskUse(&c, w)
-		if w.info.kind == l.e.kind && m.sameDisk(w.info.fs, signals[l.e.Signal].fs) {
+		has := ws.disks.use(&c, w)
+		if w.info.kind == l.e.kind && ws.disks.sameDisk(w.info.fs, signals[l.e.Signal].fs) {
 			has = stats.Opt[uint64]{V: max(l.e.Returns, has.V), OK: has.OK || l.e.Returns > 0}
 		}
 		if k := &l.marks[w.info.order].disk; has.OK && has.V <= implausible && (!k.OK || has.V >= k.V) {
@@ -50,15 +38,15 @@ func (m *Manager) owe(l *Life, p *stats.PodStats) {
 }
 
 // wroteOn: what a victim took of disks while it was being stopped is to come back, too, and nothing has come before its end.
-func (m *Manager) wroteOn(l *Life) {
+func (l *Life) wroteOn(ws *watchlist) {
 	if !l.e.Disk() {
 		return
 	}
-	if o := m.observedBy(&l.e, &l.met.Threshold); o.OK {
+	if o := ws.observedBy(&l.e, &l.met.Threshold); o.OK {
 		l.level = min(l.level, o.Value)
 	}
-	for i := range m.watched {
-		w := &m.watched[i]
+	for i := range ws.all {
+		w := &ws.all[i]
 		if k := &l.marks[w.info.order]; w.info.kind.disk() && w.observed.OK && k.ok {
 			k.level = min(k.level, w.observed.Value)
 			k.best = max(k.level, w.observed.Value)
@@ -83,15 +71,15 @@ func (l *Life) cameOf(w *watched) uint64 {
 
 // diskReturned reports whether nothing more is to be expected of a disk after a clean-up. One that exceeded a limit of its own is awaited
 // on every disk on which it had files.
-func (m *Manager) diskReturned(now time.Time, l *Life) bool {
+func (es *evictions) diskReturned(now time.Time, l *Life, all []watched) bool {
 	returned := true
-	for i := range m.watched {
-		w := &m.watched[i]
+	for i := range all {
+		w := &all[i]
 		switch {
 		case l.e.Local():
-			returned = m.returnedTo(now, l, w) && returned // of each it is kept
+			returned = es.returnedTo(now, l, w) && returned // of each it is kept
 		case w.Signal == l.e.Signal && !l.cleaned.Time.IsZero():
-			returned = returned && m.measuredAfter(now, l, w, l.level, l.e.Returns)
+			returned = returned && es.measuredAfter(now, l, w, l.level, l.e.Returns)
 		}
 	}
 	return returned
@@ -100,7 +88,7 @@ func (m *Manager) diskReturned(now time.Time, l *Life) bool {
 // measuredAfter: the disk was measured after the clean-up, and half of what was expected is there, or it had diskSettle for it. Where only
 // the least was known, or what is still to come would end the shortage, half says nothing. A disk that cannot be measured now has shown
 // nothing.
-func (m *Manager) measuredAfter(now time.Time, l *Life, w *watched, level, returns uint64) bool {
+func (es *evictions) measuredAfter(now time.Time, l *Life, w *watched, level, returns uint64) bool {
 	o, cleaned := &w.observed, l.cleaned.Time
 	switch {
 	case o.OK && o.Time.IsZero():
@@ -110,35 +98,35 @@ func (m *Manager) measuredAfter(now time.Time, l *Life, w *watched, level, retur
 	case !o.OK || !o.Time.After(cleaned) || !o.Better(level) || o.Value-level < returns/2:
 		return false
 	}
-	return !(w.met && m.ends(l, w)) && !l.marks[w.info.order].disk.least
+	return !(w.met && es.ends(l, w)) && !l.marks[w.info.order].disk.least
 }
 
 // returnedTo is returned of one that exceeded a limit of its own, to one threshold. Once it is, it stays so, whatever others wait for: soft
 // never delays hard.
-func (m *Manager) returnedTo(now time.Time, l *Life, w *watched) bool {
+func (es *evictions) returnedTo(now time.Time, l *Life, w *watched) bool {
 	due := l.dueOf(w)
 	if !w.info.kind.disk() || due.V == 0 {
 		return true
 	}
 	back := &l.marks[w.info.order].disk.back[index(w.Hard())]
-	*back = *back || l.clean && (l.cleaned.Time.IsZero() || m.measuredAfter(now, l, w, l.levelOf(w).V, due.V))
+	*back = *back || l.clean && (l.cleaned.Time.IsZero() || es.measuredAfter(now, l, w, l.levelOf(w).V, due.V))
 	return *back
 }
 
 // ends reports whether what is still expected of a victim ends the shortage of a disk; of one that exceeded a limit of its own together
 // with what is of others like it: several may do so at once.
-func (m *Manager) ends(l *Life, w *watched) bool {
+func (es *evictions) ends(l *Life, w *watched) bool {
 	left := l.remaining(w)
 	if l.e.Local() && left.OK {
-		left.V = m.dueTogether(w)
+		left.V = es.dueTogether(w)
 	}
 	return left.OK && (!w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit)
 }
 
 // dueTogether is what a threshold still expects of all that exceeded a limit of their own. What came back is taken off once.
-func (m *Manager) dueTogether(w *watched) uint64 {
+func (es *evictions) dueTogether(w *watched) uint64 {
 	var due, came uint64
-	for _, l := range m.lives {
+	for _, l := range es.lives {
 		if !l.settled && l.e.Local() && !l.marks[w.info.order].disk.back[index(w.Hard())] {
 			due, came = add(due, l.dueOf(w).V), max(came, l.cameOf(w))
 		}
@@ -158,15 +146,15 @@ func index(hard bool) int {
 // that exceeded a limit of its own with every disk, for it was chosen for none; but where only the least is known of that, the rest may end
 // the shortage. A gentle one does not hold up a hard threshold, but once it is dead, its files are on their way out, and they end the
 // shortage.
-func (m *Manager) easesDisk(l *Life, w *watched) bool {
-	left, explains := l.remaining(w), m.ends(l, w)
+func (es *evictions) easesDisk(l *Life, w *watched, d *fileSystems) bool {
+	left, explains := l.remaining(w), es.ends(l, w)
 	switch {
 	case l.e.Local():
-		d := &l.marks[w.info.order].disk
-		return !d.back[index(w.Hard())] && (explains || left.OK && d.least)
+		has := &l.marks[w.info.order].disk
+		return !has.back[index(w.Hard())] && (explains || left.OK && has.least)
 	case w.Hard() && !l.e.hard:
 		return l.departed() && explains
-	case m.sameDisk(w.info.fs, signals[l.e.Signal].fs):
+	case d.sameDisk(w.info.fs, signals[l.e.Signal].fs):
 		return true
 	}
 	return explains || !left.OK

@@ -8,26 +8,45 @@
 //	for e of d.Evictions and d2.Evictions:  l := m.Begin(at, e, d.Signal); m.Killed(at, l); m.Emptied(at, l); m.Cleaned(at, l)
 //	r = m.Ready(now); ...; m.Advance()      what has become of them
 //
-//	signal.go     the signals, and when one is observed; observed.go: what was, and what is lost
-//	threshold.go  Threshold; parse.go, settingsdoubt.go: the kubelet's grammar, its error texts, and what it takes and should not;
+//	signal.go     the signals; threshold.go: Threshold
+//	parse.go      the kubelet's grammar and its error texts; settingsdoubt.go: what it takes and should not;
 //	              quantity.go: quantities of any origin; reservation.go: what hard thresholds keep back of a node
-//	condition.go  Condition: its words
 //	pod.go        Pod: what is taken of an object; request.go: its requests, limits and class
 //	candidate.go  Candidate: which pods may be evicted at all, and the keys they are compared by
-//	usage.go      what a pod uses of what is short; cause.go: which pods cause a pressure; level.go: amounts against those of a calm look
-//	rank.go       the order among candidates
-//	local.go      pods over limits of their own; preempt.go: pods that go for a critical one
-//	manager.go    Manager: its state; step.go: one step of it; terse.go: one that allocates nothing; reconfigure.go: another configuration
-//	outlook.go    Outlook: whom each threshold would have evicted, were it met
-//	explain.go    whether what pods hold explains what a disk lost; unfinished.go: figures that are too small to tell
-//	fresh.go      how long a victim for a disk waits for fresh figures
+//	usage.go      what a pod uses of what is short; level.go: amounts against those of a calm look
+//	rank.go       the order among candidates; preempt.go: pods that go for a critical one
+//
+//	manager.go    Manager and Config: it has the parts below do their work in turn; input.go: Input
+//	step.go       one step; candidates.go: who may go for a threshold, and who does;
+//	              local.go: pods over limits of their own; terse.go: a step that allocates nothing
 //	ready.go      Ready: what an observation asks of the caller, and when to look again
-//	need.go       Need: memory to be reclaimed before a pod goes; relief.go: garbage likewise, for a disk
-//	life.go       Life: an eviction's phases, limits and outcome; awaited.go: what it is expected to return, of every signal;
-//	              shared.go: what it leaves in shared memory, diskwait.go: on disks; wait.go: which of them others wait
-//	              for; breaker.go: those that do not help
-//	saved.go      what outlives a restart; resume.go: saving it and taking it back
-//	decision.go   Decision: a value that explains itself; message.go: the kubelet's messages
+//	reports.go    what the caller reports of evictions; observed.go: what it may ask
+//	resume.go     saving everything and taking it back
+//	outlook.go    Outlook: whom each threshold would have evicted, were it met
+//
+// The parts. Each has its own state and knows neither the Manager nor another part: what it needs of one is an
+// argument. All read the configuration.
+//
+//	watch.go        thresholds and what was observed of their signals; watchread.go: questions about them;
+//	                together.go: what all pods used at one moment; need.go: Need: memory to be reclaimed first
+//	filesystems.go  the layout of the file systems, and what a pod takes of each
+//	condition.go    conditions of the node, and their words
+//	looks.go        when pods were looked at, and whether a look is worth its price
+//	evictions.go    the evictions under way; life.go: Life: an eviction's phases, limits and outcome;
+//	                awaited.go: what it is expected to return, of every signal;
+//	                shared.go: what it leaves in shared memory; diskwait.go: on disks;
+//	                wait.go: which evictions others wait for;
+//	                history.go: what became of pods that were killed
+//	breakers.go     which thresholds' evictions are stopped, for they do not help; breaker.go: one threshold's
+//	cause.go        which pods cause a pressure
+//	explain.go      whether what pods hold explains what a disk lost; quiet.go: what that is held against;
+//	                unfinished.go: figures that are too small to tell;
+//	                fresh.go: how long a victim for a disk waits for fresh figures
+//	relief.go       garbage to be reclaimed before a pod goes for a disk
+//
+//	saved.go        what outlives a restart; lifesaved.go, awaitedsaved.go, sharedsaved.go, breakersaved.go,
+//	                explainsaved.go: each part's share of it
+//	decision.go     Decision: a value that explains itself; message.go: the kubelet's messages
 //
 // An eviction is over when what was short is back, not when a call returned. Meanwhile no other pod is evicted for the same shortage, for a
 // runtime that tears a pod down takes memory first; nor for another shortage, as far as that pod explains it. Each signal is held against

@@ -1,10 +1,7 @@
 package eviction
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -49,39 +46,6 @@ type explaining struct {
 	unsaved bool // something of quiet and doubts has changed since Save
 }
 
-// quiet is how a disk was when it was last quiet.
-type quiet struct {
-	at   time.Time
-	used uint64            // of its capacity, in the signal's unit
-	pods map[string]uint64 // what each pod held that was measured, by UID; nil: it was not looked at
-	// unmeasured are those that were there then and not measured, or whose walk was cut off, by UID, and whether the runtime had told of them:
-	// how much they have grown since is not known, for a longer walk finds more.
-	unmeasured map[string]bool
-	again      time.Duration // it is looked at again after that; zero: after quietEvery
-}
-
-// unknown reports whether what a pod held then is not known. One held nothing of which nothing but a cgroup was there, and whose first
-// sandbox is younger than that, by a clock that was not ahead.
-func (q *quiet) unknown(now time.Time, p *stats.PodStats) bool {
-	told, was := q.unmeasured[p.PodRef.UID]
-	return was && (told || p.StartTime.After(now) || len(p.SandboxIDs) > 1 || !p.StartTime.After(q.at.Add(-justBegun)))
-}
-
-// begun reports whether a pod had just begun when a look was asked for, or has begun since. It has no files that could have been measured,
-// and had no time to hold much: were it as unknown as one that cannot be measured, it could fill the disk and explain nothing. A sandbox
-// that was made anew, or by a clock that was ahead, is no new pod.
-func (e *explaining) begun(now time.Time, p *stats.PodStats) bool {
-	return len(p.SandboxIDs) <= 1 && p.StartTime.After(e.asked.Add(-justBegun)) && !p.StartTime.After(now)
-}
-
-// sum is what all pods held.
-func (q *quiet) sum() (all uint64) {
-	for _, held := range q.pods {
-		all = add(all, held)
-	}
-	return all
-}
-
 // doubt is a shortage that pods do not explain.
 type doubt struct {
 	since  time.Time
@@ -97,172 +61,11 @@ func gone(now, since time.Time, long time.Duration) bool {
 // used is how much of its capacity is not available.
 func used(o *stats.Observation) uint64 { return o.Capacity - min(o.Value, o.Capacity) }
 
-// rests reports whether a disk is to be looked at anew: none of its thresholds is met, however near they are, for what fills it slowly must
-// not be held against who fills it fast; and it is not one that was short a while ago for what no pod explained.
-func (m *Manager) rests(now time.Time, of *watched) bool {
-	if !of.info.kind.disk() || !of.observed.OK {
-		return false
-	}
-	for i := range m.watched {
-		if w := &m.watched[i]; w.Signal == of.Signal && w.met {
-			return false
-		}
-	}
-	if _, doubted := m.explain.doubts[of.Signal]; doubted {
-		return false
-	}
-	q := m.explain.quiet[of.Signal]
-	return q.pods == nil || gone(now, q.at, cmp.Or(q.again, quietEvery))
-}
-
-// watchQuiet finds out whether a look at disks that rest is due, and forgets what was not explained of those that are short no more.
-func (m *Manager) watchQuiet(now time.Time) {
-	e := &m.explain
-	for signal, d := range e.doubts {
-		switch short := m.short(signal); {
-		case short && !d.ended.IsZero():
-			d.ended = time.Time{}
-		case !short && d.ended.IsZero():
-			d.ended, d.reason = now, ""
-		case !short && gone(now, d.ended, doubtKept):
-			m.forgetDoubt(signal)
-			continue
-		default:
-			continue
-		}
-		e.doubts[signal] = d
+func (e *explaining) forgetDoubt(signal stats.Signal) {
+	if _, doubted := e.doubts[signal]; doubted {
+		delete(e.doubts, signal)
 		e.unsaved = true
 	}
-	if !m.config.Explain || m.situation.ObserveDisks {
-		e.pending = false
-		return
-	}
-	again := !e.pending && gone(now, e.tried, quietAgain)
-	for i := range m.watched {
-		w := &m.watched[i]
-		if !m.rests(now, w) {
-			continue
-		}
-		if q := e.quiet[w.Signal]; q.pods == nil && gone(now, q.at, quietEvery) {
-			e.keep(w.Signal, quiet{at: now, used: used(&w.observed)})
-		}
-		if again {
-			e.pending, e.asked, again = true, now, false
-		}
-	}
-}
-
-// keep remembers how a disk is at rest.
-func (e *explaining) keep(signal stats.Signal, q quiet) {
-	if e.quiet == nil {
-		e.quiet = map[stats.Signal]quiet{}
-	}
-	e.quiet[signal] = q
-	e.unsaved = true
-}
-
-func (m *Manager) forgetDoubt(signal stats.Signal) {
-	if _, doubted := m.explain.doubts[signal]; doubted {
-		delete(m.explain.doubts, signal)
-		m.explain.unsaved = true
-	}
-}
-
-// short: a threshold for a signal is met, as far as is known.
-func (m *Manager) short(signal stats.Signal) bool {
-	for i := range m.watched {
-		if w := &m.watched[i]; w.Signal == signal && (w.met || !w.observed.OK && !w.since.IsZero()) {
-			return true
-		}
-	}
-	return false
-}
-
-// lookAtQuiet keeps how the disks are that rest. Where less than half of the pods are measured, what they held is not known. One that has
-// become short meanwhile is looked at as soon as it rests again.
-func (m *Manager) lookAtQuiet(now time.Time, in Input) {
-	e := &m.explain
-	if !e.pending || in.MemoryOnly || in.Measuring || in.ObserveDisks {
-		return
-	}
-	e.pending = false
-	for i := range m.watched {
-		w := &m.watched[i]
-		if !m.rests(now, w) {
-			continue
-		}
-		e.tried = now
-		if held := m.held(in, w); 2*len(held) >= len(in.Summary.Pods) {
-			q := m.quietNow(now, in, w, held)
-			q.fit()
-			e.keep(w.Signal, q)
-		}
-	}
-}
-
-// quietNow is how a disk is that rests. Where not every pod was measured, wholly and since the look was asked for, the next one comes soon,
-// and ever later while none is missing that was not before: until then a pod may seem to have grown, or not, by what it held.
-func (m *Manager) quietNow(now time.Time, in Input, w *watched, held map[string]uint64) quiet {
-	e := &m.explain
-	before := e.quiet[w.Signal]
-	q := quiet{at: now, used: used(&w.observed), pods: held, unmeasured: map[string]bool{}}
-	whole, known := true, true
-	for i := range in.Summary.Pods {
-		p := &in.Summary.Pods[i]
-		switch st := &p.EphemeralStorage; {
-		case has(q.pods, p.PodRef.UID):
-			if whole = whole && (st.Time.IsZero() || st.UsedBytes.OK && !st.Partial && !st.Time.Before(e.asked)); st.Cut {
-				q.unmeasured[p.PodRef.UID] = true
-			}
-		case e.begun(now, p):
-			q.pods[p.PodRef.UID], whole = 0, false
-		default:
-			_, was := before.unmeasured[p.PodRef.UID]
-			q.unmeasured[p.PodRef.UID], whole, known = p.Announced, false, known && was
-		}
-	}
-	switch {
-	case !known:
-		q.again = quietAgain
-	case !whole:
-		q.again = min(max(2*before.again, quietAgain), quietEvery)
-	}
-	return q
-}
-
-// others is how much was used beyond what pods are known to have held: those of which that is not known held no more, together.
-func (q *quiet) others() uint64 { return q.used - min(q.sum(), q.used) }
-
-// fit forgets what those held that held most, until the rest is no more than was used: files that share blocks (FICLONE) count whole, and
-// who makes many before it fills a disk would hold no more then than before. What those held that held less is not forgotten for that; one
-// that held more than each of several who share is.
-func (q *quiet) fit() {
-	all := q.sum()
-	if all <= q.used {
-		return
-	}
-	uids := slices.SortedFunc(maps.Keys(q.pods), func(a, b string) int {
-		return cmp.Or(cmp.Compare(q.pods[b], q.pods[a]), cmp.Compare(a, b))
-	})
-	for _, uid := range uids {
-		if all <= q.used {
-			break
-		}
-		all -= q.pods[uid]
-		delete(q.pods, uid)
-	}
-}
-
-// held is what each pod is known to hold of a disk, protected ones too: no more than is used of it.
-func (m *Manager) held(in Input, w *watched) map[string]uint64 {
-	pods := make(map[string]uint64, len(in.Summary.Pods))
-	for i := range in.Summary.Pods {
-		c := Candidate{Pod: &in.Summary.Pods[i], Object: in.Pods[in.Summary.Pods[i].PodRef.UID]}
-		if u := m.diskUse(&c, w); u.OK && u.V <= implausible {
-			pods[c.Pod.PodRef.UID] = min(u.V, used(&w.observed))
-		}
-	}
-	return pods
 }
 
 func has(pods map[string]uint64, uid string) bool {
@@ -282,15 +85,15 @@ type grown struct {
 // explained finds out what became of a disk. A pod that was not there then held nothing. How much one has grown that was not measured then
 // is not known, so that it explains nothing but what it cannot have held then, and one that is not measured now holds what it held. What
 // one held that is gone is free, as far as that is known: its successor has taken nothing by that.
-func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
-	q, known := m.explain.quiet[w.Signal]
+func (e *explaining) explained(in Input, w *watched, d *fileSystems, full time.Time) (g grown, known bool) {
+	q, known := e.quiet[w.Signal]
 	if !known {
 		return g, false
 	}
 	// Of a minimum reclaim no more is to be explained than was taken, or was missing, when the disk became short.
 	g.lost = taken(&w.observed, &q)
 	g.short = max(g.lost, min(w.missing(), max(taken(&w.first, &q), w.limit-min(w.first.Value, w.limit))))
-	held, less, grew, listed := m.held(in, w), uint64(0), uint64(0), map[string]bool{}
+	held, less, grew, listed := d.held(in, w), uint64(0), uint64(0), map[string]bool{}
 	for _, uid := range in.Summary.Remains {
 		listed[uid] = true
 	}
@@ -303,7 +106,7 @@ func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 		}
 		delete(held, p.PodRef.UID) // a Summary of somebody else's may have it twice
 		then := q.pods[p.PodRef.UID]
-		if q.unknown(m.lastFull, p) {
+		if q.unknown(full, p) {
 			if !empty(p, in.object(p)) {
 				grew = add(grew, now-min(then, now))
 			}
@@ -335,11 +138,12 @@ func (w *watched) missing() uint64 {
 }
 
 // unexplained says why no pod goes for a shortage that pods do not explain; empty: they do, or one may go all the same.
-func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Ranked) string {
-	e := &m.explain
-	g, known := m.explained(in, w)
-	if !known || g.pods >= g.short-g.short/2 || m.explainsAlone(w, &ranked[0], &g) {
-		m.forgetDoubt(w.Signal)
+func (e *explaining) unexplained(
+	now time.Time, in Input, w *watched, ranked []Ranked, ds *fileSystems, full time.Time,
+) string {
+	g, known := e.explained(in, w, ds, full)
+	if !known || g.pods >= g.short-g.short/2 || e.explainsAlone(w, &ranked[0], &g, full) {
+		e.forgetDoubt(w.Signal)
 		return ""
 	}
 	d, doubted := e.doubts[w.Signal]
@@ -364,8 +168,8 @@ func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Rank
 		e.fuller = now
 		d.reason += measuredAgain
 	case waits:
-		d.reason += what + m.orPods(in, w) + d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly)
-	case !m.mayHelp(w, ranked):
+		d.reason += what + e.orPods(in, w, ds) + d.since.Add(unexplainedLimit).UTC().Format(time.TimeOnly)
+	case !e.mayHelp(w, ranked, ds):
 		d.reason += what + ", and the end of all pods that may be evicted would not bring back what is short"
 	default:
 		d.reason = ""
@@ -379,9 +183,9 @@ func (m *Manager) unexplained(now time.Time, in Input, w *watched, ranked []Rank
 
 // explainsAlone reports whether what one pod holds more than when the disk was last quiet would end the shortage, and is no small part of
 // what is to be explained: a shortage that has just begun is small. What those held that are gone was there for who came since.
-func (m *Manager) explainsAlone(w *watched, r *Ranked, g *grown) bool {
-	q, uid := m.explain.quiet[w.Signal], r.Pod.PodRef.UID
-	if !r.Keys.Measured || q.unknown(m.lastFull, r.Pod) {
+func (e *explaining) explainsAlone(w *watched, r *Ranked, g *grown, full time.Time) bool {
+	q, uid := e.quiet[w.Signal], r.Pod.PodRef.UID
+	if !r.Keys.Measured || q.unknown(full, r.Pod) {
 		return false
 	}
 	more := r.Keys.Usage - min(q.pods[uid], r.Keys.Usage)
@@ -391,12 +195,12 @@ func (m *Manager) explainsAlone(w *watched, r *Ranked, g *grown) bool {
 	return more >= g.short/partAlone && add(w.observed.Value, more) >= w.enough(w.observed.Capacity)
 }
 
-// Unexplained says of the disks that are short and for which no pod goes, since pods do not explain it, why; empty: there is none.
-func (m *Manager) Unexplained() string {
+// reasons returns the words of all doubts, of each disk that is watched.
+func (e *explaining) reasons(ws *watchlist) string {
 	var reasons []string
-	for i := range m.watched {
-		if w := &m.watched[i]; i == 0 || w.Signal != m.watched[i-1].Signal {
-			if d := m.explain.doubts[w.Signal]; d.reason != "" {
+	for i := range ws.all {
+		if w := &ws.all[i]; i == 0 || w.Signal != ws.all[i-1].Signal {
+			if d := e.doubts[w.Signal]; d.reason != "" {
 				reasons = append(reasons, d.reason)
 			}
 		}
@@ -404,24 +208,15 @@ func (m *Manager) Unexplained() string {
 	return strings.Join(reasons, "; ")
 }
 
-// diskUse is what a pod takes of the file system that a threshold is for, files without a name included.
-func (m *Manager) diskUse(c *Candidate, w *watched) stats.Opt[uint64] {
-	use := m.diskUsage(c, w)
-	if u := unnamed(c, w); u.OK {
-		use = stats.Some(add(use.V, inUnit(&u.V, w)))
+// recollect returns a function that puts back since when a disk's shortage is doubted.
+func (e *explaining) recollect(w *watched) func() {
+	d, doubted := e.doubts[w.Signal]
+	fuller, unsaved := e.fuller, e.unsaved
+	return func() {
+		if e.fuller, e.unsaved = fuller, unsaved; doubted {
+			e.doubts[w.Signal] = d
+		} else {
+			delete(e.doubts, w.Signal)
+		}
 	}
-	return use
-}
-
-// unnamed is what a pod's processes keep there of files without a name.
-func unnamed(c *Candidate, w *watched) stats.Opt[stats.FsUsage] {
-	u := &c.Pod.EphemeralStorage.Unnamed
-	return [...]stats.Opt[stats.FsUsage]{nodeFs: u.Node, imageFs: u.Image, containerFs: u.Container}[w.info.fs]
-}
-
-func inUnit(u *stats.FsUsage, w *watched) uint64 {
-	if w.info.kind == kindInodes {
-		return u.InodesUsed
-	}
-	return u.UsedBytes
 }

@@ -73,8 +73,8 @@ func TestWhatPodsExplain(t *testing.T) {
 		m := explainer(t)
 		quietAt(m, epoch, 40*gi, c.then)
 		in := disks(epoch.Add(time.Minute), 4*gi, c.now)
-		m.judge(epoch.Add(time.Minute), in.Summary)
-		g, known := m.explained(in, &m.watched[0])
+		m.watch.judge(epoch.Add(time.Minute), in.Summary)
+		g, known := m.explain.explained(in, &m.watch.all[0], &m.watch.disks, m.looks.lastFull)
 		if g.pods != c.explained || known != c.known || known && g.lost != 36*gi {
 			t.Errorf("%s: %d GiB of %d, known: %v", c.name, g.pods/gi, g.lost/gi, known)
 		}

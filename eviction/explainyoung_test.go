@@ -237,7 +237,7 @@ func TestALookAtWhatRestsHoldsUpNoVictim(t *testing.T) {
 // A look at disks that rest waits for figures, also once a victim's files were removed long ago.
 func TestALookAtRestWaitsForFiguresAfterAnEviction(t *testing.T) {
 	m := explainer(t)
-	m.diskCleaned = epoch.Add(-time.Hour)
+	m.evictions.diskCleaned = epoch.Add(-time.Hour)
 	in := disks(epoch, 40*gib, map[string]uint64{"a": gib})
 	if r := m.Observe(epoch, &in.Summary.Node, Situation{}); r.DiskFresh != epoch {
 		t.Errorf("figures are wanted since %v, want %v", r.DiskFresh, epoch)

@@ -9,21 +9,21 @@ const freshLimit = 20 * time.Second
 // diskFresh is the latest of when a disk became short, when the last victim's files were removed, and when what pods hold was found not to
 // explain the shortage; while none is short, of when a look at disks that rest became due, too, which holds up no victim. Zero when that is
 // so long ago that a victim is chosen by what there is, for a walk may take its time.
-func (m *Manager) diskFresh(now time.Time) time.Time {
-	since := m.diskCleaned
-	if m.explain.fuller.After(since) {
-		since = m.explain.fuller
+func (e *explaining) diskFresh(now time.Time, all []watched, cleaned time.Time) time.Time {
+	since := cleaned
+	if e.fuller.After(since) {
+		since = e.fuller
 	}
 	short := false
-	for i := range m.watched {
-		if w := &m.watched[i]; w.met && w.info.kind.disk() {
+	for i := range all {
+		if w := &all[i]; w.met && w.info.kind.disk() {
 			if short = true; w.since.After(since) {
 				since = w.since
 			}
 		}
 	}
-	if m.explain.pending && !short && m.explain.asked.After(since) {
-		since = m.explain.asked
+	if e.pending && !short && e.asked.After(since) {
+		since = e.asked
 	}
 	if since.IsZero() || now.Sub(since) >= freshLimit {
 		return time.Time{}

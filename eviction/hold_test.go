@@ -96,7 +96,7 @@ func (w *ward) look(later time.Duration) *Life {
 		return nil
 	}
 	e, met := d.Evictions[0], metBy(d, &d.Evictions[0])
-	if old := w.m.dying(e.Pod.PodRef.UID); old != nil && e.Hastens {
+	if old := w.m.evictions.dying(e.Pod.PodRef.UID); old != nil && e.Hastens {
 		w.m.Hasten(Stamp{Time: w.now}, old, e, met)
 		return old
 	}
@@ -266,13 +266,13 @@ func TestWhatIsAwaitedOutlivesARestart(t *testing.T) {
 	if dropped := again.Resume(w.now, saved); len(dropped) > 0 {
 		t.Fatal(dropped)
 	}
-	if was, is := w.m.lives[0].awaited, again.lives[0].awaited; was != is {
+	if was, is := w.m.evictions.lives[0].awaited, again.evictions.lives[0].awaited; was != is {
 		t.Errorf("was %+v\nis  %+v", was, is)
 	}
 	saved.Lives[0].Awaited = nil // of an agent before this one
 	again = managerOf(t, 0, "hard memory.available 1000Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.lives[0].due[kindMemory] != stats.Some(uint64(800<<20)) {
-		t.Errorf("dropped %v, due %+v", dropped, again.lives[0].due)
+	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].due[kindMemory] != stats.Some(uint64(800<<20)) {
+		t.Errorf("dropped %v, due %+v", dropped, again.evictions.lives[0].due)
 	}
 	saved.Lives[0].Awaited = map[string]SavedAwaited{"memory.available": {Level: new(uint64), Best: 1 << 63}, "x\n": {}}
 	again = managerOf(t, 0, "hard memory.available 1000Mi")

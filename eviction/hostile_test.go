@@ -101,13 +101,13 @@ func TestHowLongPodsAreSetAside(t *testing.T) {
 	}
 	for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
 		m.Refused(epoch, begin())
-		if got := m.aside["a"].until.Sub(epoch); got != want {
+		if got := m.evictions.history.aside["a"].until.Sub(epoch); got != want {
 			t.Errorf("set aside for %v, want %v", got, want)
 		}
 	}
 	m.Emptied(Stamp{Time: epoch}, begin())
 	m.Refused(epoch, begin())
-	if got := m.aside["a"].until.Sub(epoch); got != 30*time.Second {
+	if got := m.evictions.history.aside["a"].until.Sub(epoch); got != 30*time.Second {
 		t.Errorf("after it died: %v", got)
 	}
 }

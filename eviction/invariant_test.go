@@ -211,7 +211,7 @@ func TestSoftNeverDelaysHard(t *testing.T) {
 			look.Summary.Pods, look.Pods = anyPods(t)
 			later := Input{Summary: &stats.Summary{Node: anyNode(t, now), Pods: look.Summary.Pods}, Pods: look.Pods}
 			one, two := both(t, hard, now, look, later), both(t, full, now, look, later)
-			before := len(one.Evictions) > 0 && slices.ContainsFunc(full.lives, func(l *Life) bool { // it went a look sooner
+			before := len(one.Evictions) > 0 && slices.ContainsFunc(full.evictions.lives, func(l *Life) bool { // it went a look sooner
 				return l.e.hard && !l.settled && l.e.Pod.PodRef.UID == one.Evictions[0].Pod.PodRef.UID
 			})
 			if len(one.Evictions) > 0 && !before && (len(two.Evictions) == 0 || two.Evictions[0].GracePeriodSeconds != 1) {

@@ -1,8 +1,6 @@
 package eviction
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"jettison/stats"
@@ -211,200 +209,21 @@ func (l *Life) limit() time.Duration {
 	return settleLimit
 }
 
-// setAside is what is remembered of a pod that was killed and did not die.
-type setAside struct {
-	until time.Time
-	next  time.Duration // how long the next time
-}
-
-// evicted remembers a pod that died.
-type evicted struct {
-	times int
-	last  time.Time
-}
-
-// Begin takes that an eviction is carried out: its victim is pinned. met is the threshold that asked for it, zero for a pod's own limit.
-// How much was available then is what was observed last. An earlier eviction of the same pod ends with it.
-func (m *Manager) Begin(at Stamp, e Eviction, met Met) *Life {
-	for _, l := range m.lives {
-		if l.e.Pod.PodRef.UID == e.Pod.PodRef.UID {
-			m.replaced(l)
-		}
-	}
-	l := &Life{began: at}
-	m.take(l, e, met)
-	l.deadline = at.Time.Add(time.Duration(e.GracePeriodSeconds) * time.Second)
-	m.lives = append(m.lives, l)
-	return l
-}
-
-// Hasten takes that the grace period of an eviction was cut short by a kill: e and met are what asked for that. A disk's victim stays the
-// disk's, whatever else was short meanwhile: its files are still to be removed, and the disk waits for them.
-func (m *Manager) Hasten(at Stamp, l *Life, e Eviction, met Met) {
-	if l.e.Disk() && !e.Disk() {
-		m.fruitless[m.lastLook] = time.Time{}
-		m.awaitAmounts(l, &e.Pod)
-	} else {
-		m.take(l, e, met)
-	}
-	l.killed = at
-	m.lives = append(slices.DeleteFunc(m.lives, func(o *Life) bool { return o == l }), l)
-}
-
-// HastenRefused takes that the kernel refuses to kill a victim whose grace period was to be cut short. Where the runtime stops it in a
-// second as it is, for a disk's hard threshold, it is left to that (true), and others get their turn. Else its eviction is to begin anew.
-func (m *Manager) HastenRefused(l *Life) (left bool) {
-	if left = l.e.hard && l.e.Disk(); left {
-		l.refused, m.fruitless[m.lastLook] = true, time.Time{}
-	}
-	return left
-}
-
-// Unneeded takes that a grace period was not cut short after all, for enough was available again when that was measured once more. The
-// eviction goes on, so that the look which asked for it was not in vain: the next one does not wait.
-func (m *Manager) Unneeded() { m.fruitless[m.lastLook] = time.Time{} }
-
 // Shared reports whether what it returns lay in shared memory, which comes back when it is unmounted and not when processes die.
 func (l *Life) Shared() bool { return l.shared }
-
-// take makes a life one of an eviction as it is decided on now.
-func (m *Manager) take(l *Life, e Eviction, met Met) {
-	l.e, l.met, l.level = e, met, m.observedBy(&e, &met.Threshold).Value
-	m.await(l)
-	shared := e.Pod.Memory.ShmemBytes
-	l.shared = e.kind == kindMemory && shared.OK && shared.V > leastShared
-	m.fruitless[m.lastLook] = time.Time{}
-}
-
-// Killed takes that the kill was written. Where the kernel refused it, the runtime is what stops the pod.
-func (m *Manager) Killed(at Stamp, l *Life) { l.killed = at }
-
-// Emptied takes that no process is left. One that had been set aside starts afresh; what it returns is not waited for any more.
-func (m *Manager) Emptied(at Stamp, l *Life) {
-	if l.Dead() || l.Phase() == Over {
-		return
-	}
-	if l.emptied = at; l.undying {
-		l.undying, l.outcome, l.told = false, OutcomeUnknown, false
-	}
-	if !l.back {
-		m.died(at.Time, l)
-	}
-}
-
-// Uncached takes that a dead victim's page cache was given back, as far as that could be.
-func (m *Manager) Uncached(l *Life) { l.uncached = true }
-
-// Cleaned takes that the runtime has cleaned up, or will not. With a zero time the next reading of a disk counts, whenever it was taken.
-func (m *Manager) Cleaned(at Stamp, l *Life) {
-	if l.Phase() == Over {
-		return
-	}
-	if l.clean, l.cleaned = true, at; l.e.Disk() {
-		m.diskCleaned = at.Time
-	}
-}
-
-// Refused takes that the victim does not die: it is set aside, longer each time, and others get their turn.
-func (m *Manager) Refused(now time.Time, l *Life) {
-	if l.Phase() == Over || l.Dead() {
-		return
-	}
-	m.letGo(l)
-	l.undying = true
-	l.outcome, l.after, l.told = OutcomeUndying, m.observedBy(&l.e, &l.met.Threshold), false
-	m.Aside(now, l.e.Pod.PodRef.UID)
-}
-
-// Gone takes that nothing is left to be carried out for an eviction that a process before this one has begun: its outcome is not told. A
-// pod that did not die stays set aside: that it is left alone is no death.
-func (m *Manager) Gone(now time.Time, l *Life) {
-	if l.gone = true; !l.departed() && !l.undying {
-		l.emptied, l.cleaned, l.clean = Stamp{Time: now}, Stamp{Time: now}, true
-		m.died(now, l)
-	}
-}
-
-// Aside takes that a pod cannot be killed: it is ranked last for a while.
-func (m *Manager) Aside(now time.Time, uid string) {
-	m.clearMemory(now)
-	a := m.aside[uid]
-	a.next = min(max(a.next*2, setAsideFirst), setAsideMax)
-	a.until = now.Add(a.next)
-	m.aside[uid] = a
-}
-
-// died remembers that a pod has died.
-func (m *Manager) died(now time.Time, l *Life) {
-	m.clearMemory(now)
-	uid := l.e.Pod.PodRef.UID
-	delete(m.aside, uid)
-	m.evicted[uid] = evicted{times: m.evicted[uid].times + 1, last: now}
-	m.wroteOn(l)
-}
-
-// clearMemory forgets pods that were set aside, or evicted, long ago.
-func (m *Manager) clearMemory(now time.Time) {
-	maps.DeleteFunc(m.aside, func(_ string, a setAside) bool { return now.Sub(a.until) > 2*setAsideMax })
-	maps.DeleteFunc(m.evicted, func(_ string, e evicted) bool { return now.Sub(e.last) > rememberEvicted })
-}
-
-// replaced: a later attempt took its place, which cleans up for both.
-func (m *Manager) replaced(l *Life) {
-	if l.outcome == OutcomeUnknown {
-		l.after = m.observedBy(&l.e, &l.met.Threshold)
-		l.outcome = OutcomeUndying
-		if l.departed() {
-			l.outcome = OutcomeNotBack
-		}
-	}
-	m.letGo(l)
-	l.clean, l.superseded = true, true
-}
-
-// Life is the eviction of a pod that is not over; nil: there is none.
-func (m *Manager) Life(uid string) *Life {
-	for _, l := range slices.Backward(m.lives) {
-		if l.e.Pod.PodRef.UID == uid && l.Phase() != Over {
-			return l
-		}
-	}
-	return nil
-}
 
 // untold: its outcome is known, and the caller has not taken it yet. One that a later attempt took the place of is not kept for that.
 func (l *Life) untold() bool {
 	return l.outcome != OutcomeUnknown && !l.told && !l.gone && !l.superseded
 }
 
-// Lives are the evictions that are not over, or whose outcome is still to be told, in the order in which they were begun or hastened.
-func (m *Manager) Lives() []*Life {
-	var out []*Life
-	for _, l := range m.lives {
-		if l.Phase() != Over || l.untold() {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// dying is the eviction of a pod that still lives and is not set aside; nil: none.
-func (m *Manager) dying(uid string) *Life {
-	for _, l := range m.lives {
-		if l.dying() && l.e.Pod.PodRef.UID == uid {
-			return l
-		}
-	}
-	return nil
-}
-
 // conclude finds out what became of an eviction: whether what was short is back by an observation, or is not in time, or gets much
 // worse, for another pod eats what the victim returns.
-func (m *Manager) conclude(now time.Time, l *Life) {
+func (l *Life) conclude(now time.Time, ws *watchlist) {
 	if l.outcome != OutcomeUnknown || l.gone || !l.Dead() {
 		return
 	}
-	w, known, waited := m.watchedBy(&l.e, &l.met.Threshold), true, now.Sub(l.emptied.Time) >= l.limit()
+	w, known, waited := ws.watchedBy(&l.e, &l.met.Threshold), true, now.Sub(l.emptied.Time) >= l.limit()
 	if l.e.Disk() { // what lies there is back only with the clean-up, and is measured now and then
 		known = l.clean && w != nil && w.observed.Time.After(l.cleaned.Time)
 		waited = l.clean && now.Sub(l.cleaned.Time) >= diskSettle || !l.clean && now.Sub(l.emptied.Time) >= RemoveLimit
@@ -426,4 +245,10 @@ func (m *Manager) conclude(now time.Time, l *Life) {
 	case waited || worse:
 		l.outcome = OutcomeNotBack
 	}
+}
+
+// returns reports whether the memory of a victim is on its way back, so that each millisecond counts.
+func (l *Life) returns(now time.Time) bool {
+	return l.outcome == OutcomeUnknown && !l.gone && (l.e.Urgent() || !l.killed.Time.IsZero()) &&
+		(!l.Dead() || now.Sub(l.emptied.Time) < settleLimit)
 }

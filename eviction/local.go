@@ -29,9 +29,10 @@ func (m *Manager) offenders(now time.Time, in Input) (evictions []Eviction) {
 		if object == nil || !pod.Announced || !object.Limited() || empty(pod, object) {
 			continue
 		}
-		signal, message := m.exceeds(pod, object)
-		dying := m.dying(pod.PodRef.UID)
-		if signal == "" || dying != nil && !dying.gentle() || now.Before(m.aside[pod.PodRef.UID].until) {
+		signal, message := m.watch.disks.exceeds(pod, object)
+		dying := m.evictions.dying(pod.PodRef.UID)
+		if signal == "" || dying != nil && !dying.gentle() ||
+			now.Before(m.evictions.history.aside[pod.PodRef.UID].until) {
 			continue
 		}
 		if c := m.config.Policy.candidate(pod, object); c.Protected != "" {
@@ -52,7 +53,7 @@ func (p *Pod) Limited() bool { return len(p.emptyDirs) > 0 || p.storageLimit != 
 // exceeds says which limit on local storage a pod exceeds; the first that fits counts (pkg/kubelet/eviction/eviction_manager.go
 // localStorageEviction). An empty signal: none. Only what was counted now does: a file that was moved must not count twice. While the
 // layout is not known, writable layers may be imagefs' business and do not count against a container.
-func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal, message string) {
+func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal, message string) {
 	s := &pod.EphemeralStorage
 	for i := range object.emptyDirs {
 		dir := &object.emptyDirs[i]
@@ -71,7 +72,7 @@ func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal
 		if c.Logs.OK {
 			used = c.Logs.V.Counted()
 		}
-		if c.Rootfs.OK && m.layout.OK && !m.layout.V.DedicatedImageFs {
+		if c.Rootfs.OK && d.layout.OK && !d.layout.V.DedicatedImageFs {
 			used = add(used, c.Rootfs.V.Counted())
 		}
 		for j := range object.containers {

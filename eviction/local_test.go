@@ -32,8 +32,8 @@ func TestOwnLimitsKnowOnlyWhatWasCounted(t *testing.T) {
 				p.Containers[0].Rootfs = stats.Some(u)
 			}
 			m := managerOf(t, 0, "hard nodefs.available 10Gi")
-			m.layout = stats.Some(stats.Layout{})
-			if signal, message := m.exceeds(p, object); (signal != "") != exceeds {
+			m.watch.disks.layout = stats.Some(stats.Layout{})
+			if signal, message := m.watch.disks.exceeds(p, object); (signal != "") != exceeds {
 				t.Errorf("%s of 12 MiB, %d KiB of them kept: %q", part, kept>>10, message)
 			}
 		}
@@ -197,11 +197,11 @@ func TestWhatAVictimOfItsOwnLimitOwesIsKept(t *testing.T) {
 	l.e.Pod.CgroupID.Ino = 1
 	again := managerOf(t, 0, "own x", "hard nodefs.available 1000Mi")
 	again.config.Replay = false
-	if dropped := again.Resume(w.now, onFile(t, w.m.Save())); len(dropped) > 0 || again.lives[0].marks != l.marks {
-		t.Fatalf("%v: %+v, want %+v", dropped, again.lives[0].marks, l.marks)
+	if dropped := again.Resume(w.now, onFile(t, w.m.Save())); len(dropped) > 0 || again.evictions.lives[0].marks != l.marks {
+		t.Fatalf("%v: %+v, want %+v", dropped, again.evictions.lives[0].marks, l.marks)
 	}
 	w.m = again
-	w.dead(w.m.lives[0])
+	w.dead(w.m.evictions.lives[0])
 	for range 20 {
 		w.victim(w.look(2*time.Second), "")
 	}

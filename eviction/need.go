@@ -23,17 +23,17 @@ type Need struct {
 	SwapKeep uint64        // bytes of swap that have to stay free
 }
 
-// Need is how the node stands by a signal of memory, by what was last observed.
-func (m *Manager) Need(now time.Time, signal stats.Signal) Need {
-	o := m.Observed(signal)
+// need returns how the node stands by a signal of memory. swap is the size of its swap in bytes.
+func (ws *watchlist) need(now time.Time, signal stats.Signal, swap uint64) Need {
+	o := ws.observedOf(signal)
 	n := Need{Margin: killMargin, Available: o.Value}
-	for i := range m.config.Thresholds {
-		if t := &m.config.Thresholds[i]; t.Signal == stats.SignalSwapAvailable {
-			n.SwapKeep = max(n.SwapKeep, swapTimes*t.Value.Of(m.cheap.Node.Swap.TotalBytes.V))
+	for i := range ws.config.Thresholds {
+		if t := &ws.config.Thresholds[i]; t.Signal == stats.SignalSwapAvailable {
+			n.SwapKeep = max(n.SwapKeep, swapTimes*t.Value.Of(swap))
 		}
 	}
-	for i := range m.watched {
-		w := &m.watched[i]
+	for i := range ws.all {
+		w := &ws.all[i]
 		if w.Signal != signal || !o.OK {
 			continue
 		}
@@ -49,10 +49,11 @@ func (m *Manager) Need(now time.Time, signal stats.Signal) Need {
 	return n
 }
 
-// HardBytes is the highest hard threshold of memory.available on a node with so much memory; 0: there is none.
-func (m *Manager) HardBytes(capacity uint64) (bytes uint64) {
-	for i := range m.config.Thresholds {
-		if t := &m.config.Thresholds[i]; t.Signal == stats.SignalMemoryAvailable && t.Hard() {
+// hardBytes returns the highest hard threshold of memory.available for a memory capacity; 0 without
+// one.
+func (c *Config) hardBytes(capacity uint64) (bytes uint64) {
+	for i := range c.Thresholds {
+		if t := &c.Thresholds[i]; t.Signal == stats.SignalMemoryAvailable && t.Hard() {
 			bytes = max(bytes, t.Value.Of(capacity))
 		}
 	}

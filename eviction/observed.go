@@ -8,8 +8,10 @@ import (
 )
 
 // Watches reports whether some threshold is for a signal.
-func (m *Manager) Watches(signal stats.Signal) bool {
-	return slices.ContainsFunc(m.config.Thresholds, func(t Threshold) bool { return t.Signal == signal })
+func (m *Manager) Watches(signal stats.Signal) bool { return m.config.watches(signal) }
+
+func (c *Config) watches(signal stats.Signal) bool {
+	return slices.ContainsFunc(c.Thresholds, func(t Threshold) bool { return t.Signal == signal })
 }
 
 // Memory is the observation that memory thresholds are judged by.
@@ -18,32 +20,7 @@ func (m *Manager) Memory(node *stats.NodeStats) stats.Observation {
 }
 
 // Observed is what was last observed of a signal that some threshold is for.
-func (m *Manager) Observed(signal stats.Signal) (o stats.Observation) {
-	for i := range m.watched {
-		if m.watched[i].Signal == signal {
-			return m.watched[i].observed
-		}
-	}
-	return o
-}
-
-// watchedBy is the threshold that an eviction is for; nil: there is none, as for a pod's own limit.
-func (m *Manager) watchedBy(e *Eviction, t *Threshold) *watched {
-	for i := range m.watched {
-		if w := &m.watched[i]; w.Signal == e.Signal && w.Hard() == t.Hard() {
-			return w
-		}
-	}
-	return nil
-}
-
-// observedBy is what was last observed by the threshold that an eviction is for. Others for its signal may have another window.
-func (m *Manager) observedBy(e *Eviction, t *Threshold) stats.Observation {
-	if w := m.watchedBy(e, t); w != nil {
-		return w.observed
-	}
-	return m.Observed(e.Signal)
-}
+func (m *Manager) Observed(signal stats.Signal) stats.Observation { return m.watch.observedOf(signal) }
 
 // SignalState is what was last observed of a signal, and the thresholds for it in words.
 type SignalState struct {
@@ -54,21 +31,7 @@ type SignalState struct {
 }
 
 // Signals are those that some threshold is for, in the order of the configuration.
-func (m *Manager) Signals() (out []SignalState) {
-	for i := range m.config.Thresholds {
-		t := &m.config.Thresholds[i]
-		at := slices.IndexFunc(out, func(s SignalState) bool { return s.Signal == t.Signal })
-		if at < 0 {
-			at = len(out)
-			out = append(out, SignalState{Signal: t.Signal, Observed: m.Observed(t.Signal)})
-		}
-		out[at].Thresholds = append(out[at].Thresholds, t.Text())
-		if o := &out[at].Observed; o.OK {
-			out[at].Limits = append(out[at].Limits, t.Value.Of(o.Capacity))
-		}
-	}
-	return out
-}
+func (m *Manager) Signals() []SignalState { return m.watch.states() }
 
 // Lost is a signal that some threshold is for and that is not observed any more, so that the threshold does nothing.
 type Lost struct {
@@ -78,25 +41,30 @@ type Lost struct {
 
 // Lost are the signals that have not been observed for so long that they count as lost: a file system that hangs, a runtime that does not
 // tell where its images are. What the node does not have is not lost, and the cgroup above all pods comes with the first one.
-func (m *Manager) Lost(now time.Time) (out []Lost) {
-	for i := range m.watched {
-		w := &m.watched[i]
-		long := !w.unseen.IsZero() && now.Sub(w.unseen) >= stats.MaxAge
-		known := slices.ContainsFunc(out, func(l Lost) bool { return l.Signal == w.Signal })
-		if long && !known && w.Signal != stats.SignalAllocatableMemoryAvailable && m.Watches(w.Signal) {
-			out = append(out, Lost{w.Signal, w.observed.Reason})
-		}
-	}
-	return out
+func (m *Manager) Lost(now time.Time) []Lost { return m.watch.lost(now) }
+
+// Need is how the node stands by a signal of memory, by what was last observed.
+func (m *Manager) Need(now time.Time, signal stats.Signal) Need {
+	return m.watch.need(now, signal, m.cheap.Node.Swap.TotalBytes.V)
 }
+
+// HardBytes is the highest hard threshold of memory.available on a node with so much memory; 0: there is none.
+func (m *Manager) HardBytes(capacity uint64) uint64 { return m.config.hardBytes(capacity) }
+
+// LooksShort reports whether memory.available is below a threshold by what was read of a node: then what a cheap look does not count is
+// worth being read before it is observed.
+func (m *Manager) LooksShort(node *stats.NodeStats) bool { return m.watch.near(node) == Short }
+
+// Unexplained says of the disks that are short and for which no pod goes, since pods do not explain it, why; empty: there is none.
+func (m *Manager) Unexplained() string { return m.explain.reasons(&m.watch) }
+
+// Life is the eviction of a pod that is not over; nil: there is none.
+func (m *Manager) Life(uid string) *Life { return m.evictions.life(uid) }
+
+// Lives are the evictions that are not over, or whose outcome is still to be told, in the order in which they were begun or hastened.
+func (m *Manager) Lives() []*Life { return m.evictions.open() }
 
 // SetAside are the pods that were killed and did not die, by UID, and until when they are ranked last.
 func (m *Manager) SetAside(now time.Time) map[string]time.Time {
-	out := map[string]time.Time{}
-	for uid, a := range m.aside {
-		if now.Before(a.until) {
-			out[uid] = a.until
-		}
-	}
-	return out
+	return m.evictions.history.setAside(now)
 }

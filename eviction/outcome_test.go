@@ -21,7 +21,7 @@ func TestADiskThatIsCleanedUpLateIsBack(t *testing.T) {
 			return m.Observe(now, &n, Situation{})
 		}
 		obs(now, 50<<20)
-		met := m.met(new([]Met))[0]
+		met := m.watch.met(new([]Met))[0]
 		e := Eviction{Signal: stats.SignalNodeFsAvailable, hard: true, kind: signals[stats.SignalNodeFsAvailable].kind, Returns: 500 << 20}
 		e.Pod.PodRef.UID = "a"
 		l := m.Begin(Stamp{Time: now}, e, met)
@@ -55,7 +55,7 @@ func TestAnOutcomeThatWasNotToldIsKnownAfterARestart(t *testing.T) {
 	}
 	n := node(now, 50)
 	m.Observe(now, &n, Situation{})
-	met := m.met(new([]Met))[0]
+	met := m.watch.met(new([]Met))[0]
 	e := Eviction{Signal: stats.SignalMemoryAvailable, hard: true, GracePeriodSeconds: 1}
 	e.Pod.PodRef.UID, e.Pod.SandboxIDs = "a", []string{"s"}
 	l := m.Begin(Stamp{Time: now}, e, met)

@@ -72,14 +72,6 @@ func (p *Policy) Spares(pod *stats.PodStats, object *Pod) string {
 	return p.protected(&c)
 }
 
-// lingers reports whether a pod that goes though nothing is short takes longer to stop than any that goes for a threshold: its grace
-// period is its own, and may be an hour. Soft thresholds do not wait for it any more then, nor spare it: it has had the time that they
-// would give it.
-func (m *Manager) lingers(now time.Time, l *Life) bool {
-	longest := time.Duration(max(m.config.MaxPodGracePeriodSeconds, hardGrace))*time.Second + DieLimit
-	return l.e.Planned() && !l.departed() && now.Sub(l.began.Time) >= longest
-}
-
 // Room says what became of the room that a victim held. back: no process of it is left, nor what it had in shared memory, as long as
 // that may still come. over: there is nothing to wait for any more; without back it did not die.
 func (l *Life) Room(now time.Time) (back, over bool) {

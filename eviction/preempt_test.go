@@ -162,15 +162,15 @@ func TestNobodyWaitsAnHourForAPreemptedPod(t *testing.T) {
 		if d := w.step(longest - time.Second - 1); len(d.Evictions) > 0 || d.Reason != "the eviction of pod going is under way" {
 			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
 		}
-		soft := slices.IndexFunc(w.m.watched, func(w watched) bool { return w.Grace > 0 })
-		if w.m.together(w.now, &w.m.watched[soft]) == 0 {
+		soft := slices.IndexFunc(w.m.watch.all, func(w watched) bool { return w.Grace > 0 })
+		if w.m.evictions.together(w.now, &w.m.watch.all[soft], w.m.watch.all) == 0 {
 			t.Error("what it returns does not count")
 		}
 		d := w.step(1)
 		if len(d.Evictions) != 1 || d.Evictions[0].Pod.PodRef.UID != "going" || !d.Evictions[0].Hastens || l.Phase() != Stopping {
 			t.Errorf("%v: %+v: %s", grace, d.Evictions, d.Reason)
 		}
-		if w.m.together(w.now, &w.m.watched[soft]) > 0 {
+		if w.m.evictions.together(w.now, &w.m.watch.all[soft], w.m.watch.all) > 0 {
 			t.Error("what it returns counts for ever")
 		}
 	}
@@ -307,8 +307,8 @@ func TestTheBreakerCountsNoPreemption(t *testing.T) {
 		w.now = w.now.Add(settleLimit)
 		w.m.settle(w.now, &stats.Summary{Node: w.node, Pods: w.pods})
 	}
-	if w.m.stops() || len(w.m.breakers) > 0 || len(w.m.lives) > 0 && !w.m.lives[0].settled {
-		t.Errorf("breakers %+v, lives %d", w.m.breakers, len(w.m.lives))
+	if w.m.breakers.stops() || len(w.m.breakers.by) > 0 || len(w.m.evictions.lives) > 0 && !w.m.evictions.lives[0].settled {
+		t.Errorf("breakers %+v, lives %d", w.m.breakers.by, len(w.m.evictions.lives))
 	}
 }
 
@@ -322,7 +322,7 @@ func TestPreemptedPodsOutliveARestart(t *testing.T) {
 	w.look(time.Second)
 	l := w.preempted(p)
 	l.Record = "r"
-	next := NewManager(w.m.config)
+	next := NewManager(*w.m.config)
 	if dropped := next.Resume(w.now, onFile(t, w.m.Save())); len(dropped) > 0 {
 		t.Fatal(dropped)
 	}

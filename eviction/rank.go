@@ -177,3 +177,8 @@ func qosOrder(q stats.QOSClass) int {
 	}
 	return 2 // unknown
 }
+
+func goesBefore(a, b *Candidate) bool {
+	order, _ := compare(a, b)
+	return order < 0
+}

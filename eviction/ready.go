@@ -1,18 +1,10 @@
 package eviction
 
 import (
-	"math"
 	"time"
 
 	"jettison/stats"
 )
-
-// Situation is what decides whether a look at pods is worth its price, beside what is observed.
-type Situation struct {
-	ObserveDisks bool // as Input.ObserveDisks
-	Limited      bool // some pod's object has limits on local storage
-	Recording    bool // frames are wanted, also of a node that is calm
-}
 
 // Ready is what an observation asks of the caller, in the order in which it has to be done. Its slices are valid until the next Observe,
 // Step or Ready.
@@ -65,16 +57,6 @@ type Ready struct {
 	Within time.Duration
 }
 
-// Look at pods.
-type Look uint8
-
-// The looks.
-const (
-	LookNone   Look = iota
-	LookMemory      // at the memory and tasks of pods, with Input.MemoryOnly
-	LookFull
-)
-
 // Nearness is how near a signal is to its nearest threshold.
 type Nearness uint8
 
@@ -100,96 +82,43 @@ type Headroom struct {
 // Quick are the signals that may be used up within less than a second.
 var Quick = [...]stats.Signal{stats.SignalMemoryAvailable, stats.SignalAllocatableMemoryAvailable, stats.SignalPIDAvailable}
 
-// When a look is worth its price again, and is made at the latest.
-const (
-	pollReturn  = 5 * time.Millisecond   // between two observations while the memory of a victim is on its way back
-	pollShort   = 100 * time.Millisecond // while a quick signal is short; and between two looks at memory that led to no eviction
-	pollCalm    = time.Second            // else
-	fullAgain   = 2 * time.Second        // between two full looks that led to no eviction
-	fullRegular = 10 * time.Second       // between two full looks that are made whatever is met
-)
-
 // Observe is the cheap half of Step: it judges what is known of the node, remembers since when thresholds are met and which
 // conditions hold, and says what is to be done. A signal that was not observed is neither met nor unmet: what was known of it stays. It
 // does not allocate.
 func (m *Manager) Observe(now time.Time, node *stats.NodeStats, s Situation) Ready {
-	m.situation = s
+	m.looks.situation = s
 	m.cheap.Node = *node
-	m.arrange(node)
-	m.judge(now, &m.cheap)
+	m.watch.arrange(node)
+	m.watch.judge(now, &m.cheap)
 	m.settle(now, &m.cheap)
-	m.hold(now)
-	m.watchQuiet(now)
+	m.conditions.hold(now, m.watch.all, m.config.PressureTransitionPeriod)
+	m.explain.watchQuiet(now, &m.watch, s.ObserveDisks)
 	return m.Ready(now)
 }
 
 // Ready is the answer of the last Observe, with what became of things since.
 func (m *Manager) Ready(now time.Time) Ready {
 	r := Ready{
-		Met: m.met(&m.seen), Stopped: m.stops(), Growth: m.futile(breakerLimit - 1), DiskFresh: m.diskFresh(now),
-		DiskWhole:  m.diskWhole(),
-		Conditions: m.conditions, Near: m.near(&m.cheap.Node), Periodic: m.periodic(now), Within: pollCalm,
+		Met: m.watch.met(&m.seen), Stopped: m.breakers.stops(), Growth: m.breakers.futile(breakerLimit - 1),
+		DiskFresh:  m.explain.diskFresh(now, m.watch.all, m.evictions.diskCleaned),
+		DiskWhole:  m.explain.diskWhole(&m.watch),
+		Conditions: m.conditions.held, Near: m.watch.near(&m.cheap.Node), Within: pollCalm,
+		Periodic: m.looks.periodic(now, m.explain.pending, m.causes.uses != nil, m.config.LocalStorage),
 	}
 	for i := range r.Met {
 		r.HardMet = r.HardMet || r.Met[i].Threshold.Hard() && !r.Met[i].Disk()
 	}
-	r.Look = m.look(now, r.Periodic)
+	memory, full := m.asks(now)
+	r.Look = m.looks.due(now, memory, full, r.Periodic)
 	for i, signal := range Quick {
 		short := false
-		if r.Headroom[i], short = m.headroom(signal); short {
+		if r.Headroom[i], short = m.watch.headroom(signal); short {
 			r.Within = pollShort
 		}
 	}
-	for i := range m.watched {
-		w := &m.watched[i]
-		if w.info.kind.disk() && w.info.fs != containerFs && w.observed.OK && !m.situation.ObserveDisks {
-			r.DisksShort = r.DisksShort || w.observed.Near(w.limit, nearTimes)
-		}
-	}
-	m.report(now, &r)
+	r.DisksShort = !m.looks.situation.ObserveDisks && m.watch.disksNear()
+	m.evictions.report(now, &r)
 	return r
-}
-
-// report tells of the evictions.
-func (m *Manager) report(now time.Time, r *Ready) {
-	m.known, m.finished = m.known[:0], m.finished[:0]
-	for _, l := range m.lives {
-		if l.outcome != OutcomeUnknown && !l.told {
-			l.shown = true
-			m.known = append(m.known, l)
-		}
-		if l.outcome != OutcomeUnknown && l.clean && !l.ended && !l.gone {
-			l.ending = true
-			m.finished = append(m.finished, l)
-		}
-		hit := l.began.Time
-		if !l.killed.Time.IsZero() {
-			hit = l.killed.Time
-		}
-		r.Evicting = r.Evicting || l.Leaving() && now.Sub(hit) < busyLimit
-		switch {
-		case l.returns(now):
-			r.Within = pollReturn
-		case l.sharedAwaited(now) && !l.settled: // others fill tmpfs meanwhile: between two looks that hides what is gone
-			r.Within = min(r.Within, pollShort)
-		}
-	}
-	r.Outcomes, r.Finished = m.known, m.finished
-}
-
-// returns reports whether the memory of a victim is on its way back, so that each millisecond counts.
-func (l *Life) returns(now time.Time) bool {
-	return l.outcome == OutcomeUnknown && !l.gone && (l.e.Urgent() || !l.killed.Time.IsZero()) &&
-		(!l.Dead() || now.Sub(l.emptied.Time) < settleLimit)
-}
-
-// Advance takes that the Outcomes and Finished of the last Ready were seen to: they are not told again.
-func (m *Manager) Advance() {
-	for _, l := range m.lives {
-		l.told, l.ended = l.told || l.shown, l.ended || l.ending
-		l.shown, l.ending = false, false
-	}
-	m.forget()
 }
 
 // Meets reports whether a threshold is met. Another one for the same signal, softer, may well be.
@@ -202,26 +131,15 @@ func (r *Ready) Meets(t *Threshold) bool {
 	return false
 }
 
-// look finds the look that is worth its price. One that led to no eviction is not repeated at once.
-func (m *Manager) look(now time.Time, periodic bool) Look {
-	memory, full := m.asks(now)
-	switch {
-	case memory && now.Sub(m.fruitless[LookMemory]) >= pollShort:
-		return LookMemory
-	case periodic || full && now.Sub(m.fruitless[LookFull]) >= fullAgain:
-		return LookFull
-	}
-	return LookNone
-}
-
 // asks tells whether some threshold asks for a victim that a look at memory will find, or for one that only a full look will. What has
 // to wait for evictions under way asks for none.
 func (m *Manager) asks(now time.Time) (memory, full bool) {
 	var hard, soft bool
-	for i := range m.watched {
-		w := &m.watched[i]
-		if !w.observed.OK || !w.met || m.situation.ObserveDisks && w.info.kind.disk() || now.Sub(w.since) < w.Grace ||
-			m.blocked(now, w) != "" && !m.doubtful(now, w) {
+	for i := range m.watch.all {
+		w := &m.watch.all[i]
+		if !w.observed.OK || !w.met || m.looks.situation.ObserveDisks && w.info.kind.disk() ||
+			now.Sub(w.since) < w.Grace ||
+			m.evictions.blocked(now, w, &m.watch) != "" && !m.evictions.doubtful(now, w, &m.watch) {
 			continue
 		}
 		switch {
@@ -234,66 +152,4 @@ func (m *Manager) asks(now time.Time) (memory, full bool) {
 		}
 	}
 	return hard || soft && !full, full // a hard threshold for a disk comes before a soft one for memory
-}
-
-// looked remembers that a look was made, which leads to no eviction unless one is begun.
-func (m *Manager) looked(now time.Time, look Look) {
-	m.lastLook, m.fruitless[look] = look, now
-	if look == LookFull {
-		m.lastFull = now
-	}
-}
-
-// periodic reports whether a full look is due whatever is met: pods have limits of their own to be held against, or counters that tell
-// who causes a pressure, and files that tell who fills a disk, only against what they were before. Of these nothing is known until the
-// first look after they were measured: the disk may be short soon.
-func (m *Manager) periodic(now time.Time) bool {
-	s, since := &m.situation, now.Sub(m.lastFull)
-	return m.explain.pending && since >= fullAgain ||
-		since >= fullRegular && (m.uses != nil || s.Recording || s.Limited && m.config.LocalStorage && !s.ObserveDisks)
-}
-
-// LooksShort reports whether memory.available is below a threshold by what was read of a node: then what a cheap look does not count is
-// worth being read before it is observed.
-func (m *Manager) LooksShort(node *stats.NodeStats) bool { return m.near(node) == Short }
-
-// near is how near memory.available is to a threshold. One whose minimum reclaim is not there yet is met.
-func (m *Manager) near(node *stats.NodeStats) (n Nearness) {
-	o := m.Memory(node)
-	for i := range m.watched {
-		w := &m.watched[i]
-		if w.Signal != stats.SignalMemoryAvailable || !o.OK {
-			continue
-		}
-		limit := w.Value.Of(o.Capacity)
-		switch {
-		case o.Short(limit) || w.held && o.Short(w.enough(o.Capacity)):
-			return Short
-		case o.Near(limit, nearTimes):
-			n = NearShort
-		case o.Near(limit, enoughTimes):
-			n = max(n, Enough)
-		}
-	}
-	return n
-}
-
-// headroom is how much is left of a signal by what was last observed. short: some threshold of it is met.
-func (m *Manager) headroom(signal stats.Signal) (h Headroom, short bool) {
-	h.Left = math.MaxUint64
-	for i := range m.watched {
-		w := &m.watched[i]
-		if w.Signal != signal {
-			continue
-		}
-		h.Observed = w.observed
-		switch {
-		case !w.observed.OK:
-		case w.met:
-			short = true
-		default:
-			h.Left = min(h.Left, w.observed.Left(w.limit))
-		}
-	}
-	return h, short
 }

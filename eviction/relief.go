@@ -3,6 +3,8 @@ package eviction
 import (
 	"slices"
 	"time"
+
+	"jettison/stats"
 )
 
 // relieveAgain is between two passes of garbage collection that bring a disk back without an eviction. relieveLimit is how long one may
@@ -28,27 +30,22 @@ type lastRelief struct {
 	what        []Reclaimable
 }
 
-// Relief answers for a Decision with wishes and without an eviction. With ReliefBegin the caller begins a pass for them, and tells of its
-// end with Relieved.
-func (m *Manager) Relief(now time.Time, d *Decision) Relief {
-	r := &m.relief
+// ask answers for wishes, and notes what a pass is begun for.
+func (r *lastRelief) ask(now time.Time, wishes []Wish, ws *watchlist) Relief {
 	underWay := !r.asked.IsZero() && r.done.Before(r.asked)
-	lately := !r.done.IsZero() && now.Sub(r.done) < relieveAgain && r.covers(d.Reclaim)
+	lately := !r.done.IsZero() && now.Sub(r.done) < relieveAgain && r.covers(wishes)
 	switch {
-	case underWay && now.Sub(r.asked) < relieveLimit, !underWay && lately && !m.observedSince(d.Reclaim, r.done):
+	case underWay && now.Sub(r.asked) < relieveLimit, !underWay && lately && !ws.observedSince(wishes, r.done):
 		return ReliefWait
 	case underWay, lately:
 		return ReliefNone
 	}
 	r.asked, r.what = now, r.what[:0]
-	for _, w := range d.Reclaim {
+	for _, w := range wishes {
 		r.what = append(r.what, w.What)
 	}
 	return ReliefBegin
 }
-
-// Relieved takes that a pass for a disk has ended.
-func (m *Manager) Relieved(now time.Time) { m.relief.done = now }
 
 // covers: all that is wished for was asked for.
 func (r *lastRelief) covers(wishes []Wish) bool {
@@ -57,13 +54,56 @@ func (r *lastRelief) covers(wishes []Wish) bool {
 
 // observedSince: each signal that something is wished for was observed since then. A look from before the end of a pass says nothing of
 // what that freed.
-func (m *Manager) observedSince(wishes []Wish, since time.Time) bool {
+func (ws *watchlist) observedSince(wishes []Wish, since time.Time) bool {
 	for _, w := range wishes {
 		for _, signal := range w.Signals {
-			if o := m.Observed(signal); o.OK && !o.Time.After(since) {
+			if o := ws.observedOf(signal); o.OK && !o.Time.After(since) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// reclaims is what the kubelet reclaims for a disk signal, by the layout (pkg/kubelet/eviction/helpers.go
+// buildSignalToNodeReclaimFuncs):
+//
+//	layout            nodefs              imagefs             containerfs
+//	one               containers, images  the same            the same
+//	dedicated imagefs nothing             containers, images  containers, images
+//	split             containers          images              containers
+func reclaims(l stats.Layout, fs fileSystem) []Reclaimable {
+	switch {
+	case fs == noFs || l.DedicatedImageFs && !l.SplitContainerFs && fs == nodeFs:
+		return nil
+	case l.DedicatedImageFs && l.SplitContainerFs && fs == imageFs:
+		return []Reclaimable{ReclaimImages}
+	case l.DedicatedImageFs && l.SplitContainerFs:
+		return []Reclaimable{ReclaimContainers}
+	}
+	return []Reclaimable{ReclaimContainers, ReclaimImages}
+}
+
+// wishes are what can be reclaimed, for every threshold that asks for a victim, whichever comes
+// first.
+func (ws *watchlist) wishes() (out []Wish) {
+	if !ws.disks.layout.OK {
+		return nil
+	}
+	for _, what := range []Reclaimable{ReclaimContainers, ReclaimImages} {
+		w := Wish{What: what}
+		for _, i := range ws.order {
+			t := &ws.all[i]
+			if slices.Contains(reclaims(ws.disks.layout.V, t.info.fs), what) {
+				t.asked = true
+				if !slices.Contains(w.Signals, t.Signal) {
+					w.Signals = append(w.Signals, t.Signal)
+				}
+			}
+		}
+		if len(w.Signals) > 0 {
+			out = append(out, w)
+		}
+	}
+	return out
 }

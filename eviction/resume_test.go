@@ -30,7 +30,7 @@ func onFile[T any](t interface{ Fatal(...any) }, v T) (out T) {
 
 // restarted is a manager after a restart that took no time: what was saved came through a file, what is met the next look tells at once.
 func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
-	again := NewManager(m.config)
+	again := NewManager(*m.config)
 	if dropped := again.Resume(now, onFile(t, m.Save())); len(dropped) > 0 {
 		t.Fatalf("dropped of what was saved: %v", dropped)
 	}
@@ -43,10 +43,10 @@ func restarted(t *rapid.T, m *Manager, now time.Time) *Manager {
 	if diff := cmp.Diff(phases(m), phases(again)); diff != "" {
 		t.Fatalf("evictions that are not over: %s", diff)
 	}
-	again.layout, again.watched = m.layout, slices.Clone(m.watched)
+	again.watch.disks.layout, again.watch.all = m.watch.disks.layout, slices.Clone(m.watch.all)
 	e := &again.explain // looks that are due, and reasons, come anew
 	e.pending, e.asked, e.tried, e.fuller = m.explain.pending, m.explain.asked, m.explain.tried, m.explain.fuller
-	again.conditionAt, again.conditions, again.reported = m.conditionAt, m.conditions, m.reported
+	again.conditions = m.conditions
 	return again
 }
 
@@ -131,7 +131,7 @@ func TestResumeClamps(t *testing.T) {
 		Evicted: []SavedEvicted{{"f", math.MaxInt, far}},
 		Futile:  map[string]int{"memory": math.MaxInt},
 	})
-	a, b, now := m.lives[0], m.lives[1], Stamp{Time: epoch}
+	a, b, now := m.evictions.lives[0], m.evictions.lives[1], Stamp{Time: epoch}
 	if a.level != 0 || a.killed != now || a.emptied != now || a.cleaned != now || a.began.Time != epoch || a.e.GracePeriodSeconds != 1 {
 		t.Errorf("a dead one: %+v", a)
 	}
@@ -139,18 +139,18 @@ func TestResumeClamps(t *testing.T) {
 		t.Errorf("one that lives: %+v", b)
 	}
 	for uid, want := range map[string]time.Duration{"c": 30 * time.Second, "d": 5 * time.Minute, "e": time.Second} {
-		if got := m.aside[uid].until.Sub(epoch); got != want {
+		if got := m.evictions.history.aside[uid].until.Sub(epoch); got != want {
 			t.Errorf("%s is set aside for %v, want %v", uid, got, want)
 		}
 	}
-	if m.evicted["f"] != (evicted{maxTimes, epoch}) || m.breakers[breakerKey{"memory.available", true}].futile != breakerLimit {
-		t.Errorf("evicted %+v, breakers %v", m.evicted, m.breakers)
+	if m.evictions.history.evicted["f"] != (evicted{maxTimes, epoch}) || m.breakers.by[breakerKey{"memory.available", true}].futile != breakerLimit {
+		t.Errorf("evicted %+v, breakers %v", m.evictions.history.evicted, m.breakers.by)
 	}
 	if len(dropped) != 5 {
 		t.Errorf("said: %v", dropped)
 	}
 	m.Aside(epoch, "e")
-	if got := m.aside["e"].until.Sub(epoch); got != 2*time.Minute {
+	if got := m.evictions.history.aside["e"].until.Sub(epoch); got != 2*time.Minute {
 		t.Errorf("the third time it is set aside for %v", got)
 	}
 }
@@ -185,8 +185,8 @@ func TestResumeDropsNonsense(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		m := managerOf(t, 0, hardLines...)
-		if dropped := m.Resume(epoch, Saved{Lives: []SavedLife{{Eviction: s}}}); len(m.lives) > 0 || len(dropped) != 1 {
-			t.Errorf("%s: resumed %v, dropped %v", want, m.lives, dropped)
+		if dropped := m.Resume(epoch, Saved{Lives: []SavedLife{{Eviction: s}}}); len(m.evictions.lives) > 0 || len(dropped) != 1 {
+			t.Errorf("%s: resumed %v, dropped %v", want, m.evictions.lives, dropped)
 		}
 	}
 	var many Saved
@@ -196,8 +196,8 @@ func TestResumeDropsNonsense(t *testing.T) {
 		many.Aside, many.Evicted = append(many.Aside, SavedAside{uid, epoch, 1}), append(many.Evicted, SavedEvicted{uid, 1, epoch})
 	}
 	m := managerOf(t, 0, hardLines...)
-	if dropped := m.Resume(epoch, many); len(m.lives) != maxLives || len(m.aside) != maxRemembered || len(m.evicted) != maxRemembered || len(dropped) != 3 {
-		t.Errorf("%d, %d, %d, %v", len(m.lives), len(m.aside), len(m.evicted), dropped)
+	if dropped := m.Resume(epoch, many); len(m.evictions.lives) != maxLives || len(m.evictions.history.aside) != maxRemembered || len(m.evictions.history.evicted) != maxRemembered || len(dropped) != 3 {
+		t.Errorf("%d, %d, %d, %v", len(m.evictions.lives), len(m.evictions.history.aside), len(m.evictions.history.evicted), dropped)
 	}
 	if s := m.Save(); len(s.Lives) != maxLives || len(s.Aside) != maxRemembered {
 		t.Error("it does not save what it has")

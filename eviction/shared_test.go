@@ -127,24 +127,24 @@ func TestAVolumeIsAwaitedOverARestart(t *testing.T) {
 	w.victim(w.look(100*time.Millisecond), "")
 	saved, again := onFile(t, w.m.Save()), managerOf(t, 0, "own x", "hard memory.available 100Mi")
 	again.config.Replay = false
-	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.lives[0].awaited != l.awaited || again.pool != w.m.pool {
-		t.Errorf("dropped %v, was %+v %+v, is %+v %+v", dropped, l.awaited, w.m.pool, again.lives[0].awaited, again.pool)
+	if dropped := again.Resume(w.now, saved); len(dropped) > 0 || again.evictions.lives[0].awaited != l.awaited || again.evictions.pool != w.m.evictions.pool {
+		t.Errorf("dropped %v, was %+v %+v, is %+v %+v", dropped, l.awaited, w.m.evictions.pool, again.evictions.lives[0].awaited, again.evictions.pool)
 	}
 	w.m = again
 	w.victim(w.look(time.Second), "")
 	w.victim(w.look(15*time.Second), "innocent1")
 	saved.Lives[0].Shmem = &SavedShmem{Bytes: 1 << 63}
 	again = managerOf(t, 0, "hard memory.available 100Mi")
-	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.lives[0].shmem.bytes != 0 {
-		t.Errorf("dropped %v, is %+v", dropped, again.lives[0].shmem)
+	if dropped := again.Resume(w.now, saved); len(dropped) != 1 || again.evictions.lives[0].shmem.bytes != 0 {
+		t.Errorf("dropped %v, is %+v", dropped, again.evictions.lives[0].shmem)
 	}
 	saved = onFile(t, w.m.Save())
 	for _, broken := range []*SavedPool{nil, {Need: 1 << 63}, {Need: 400 << 20, Then: new(uint64(1 << 63))}} {
 		saved.Shmem = broken
 		again = managerOf(t, 0, "own x", "hard memory.available 100Mi")
 		dropped := again.Resume(w.now, saved)
-		if len(dropped) > 0 != (broken != nil) || again.pool != (sharedPool{}) {
-			t.Errorf("%+v: dropped %v, is %+v", broken, dropped, again.pool)
+		if len(dropped) > 0 != (broken != nil) || again.evictions.pool != (sharedPool{}) {
+			t.Errorf("%+v: dropped %v, is %+v", broken, dropped, again.evictions.pool)
 		}
 	}
 }

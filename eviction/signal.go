@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"math"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -81,25 +80,6 @@ func (k kind) disk() bool { return k == kindBytes || k == kindInodes }
 
 // implausible is more than any node has; a counter that says so is broken, or was negative.
 const implausible = math.MaxInt64
-
-// observe is the state of a threshold's signal. A reading that cannot be true is none: a broken source must not cost a
-// pod its life.
-func (m *Manager) observe(now time.Time, s *stats.Summary, w *watched) stats.Observation {
-	if w.info.fs == containerFs && !m.layout.OK {
-		return stats.Observation{Reason: "the layout of the file systems is not known yet"}
-	}
-	if m.config.Replay {
-		now = time.Time{}
-	}
-	if w.Window > 0 {
-		return s.ObservePressure(now, w.Signal, w.Window)
-	}
-	o := s.Observe(now, w.Signal, m.config.MemoryAvailable)
-	if o.OK && (o.Capacity == 0 || o.Capacity > implausible || o.Value > implausible) || cannotBe(&s.Node, w) {
-		return stats.Observation{Reason: "a number that cannot be true"}
-	}
-	return o
-}
 
 // broken reports whether a figure cannot be true.
 func broken(o stats.Opt[uint64]) bool { return o.OK && o.V > implausible }

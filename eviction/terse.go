@@ -1,9 +1,6 @@
 package eviction
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // scratch is what the Manager keeps of one step for the next, so that a step that finds a victim needs no memory: when it is made,
 // there may be none.
@@ -40,46 +37,5 @@ func (d *Decision) Words() {
 	d.Evictions = slices.Clone(d.Evictions) // the scratch is written again
 }
 
-// Unread returns the index in the Summary of a pod that has to be read in full before the next step, which would be decided by no
-// more than its upper bound: a pod that a threshold for memory would have first, or one that is on its way out. -1: none has to.
-// A pod that does not come first by an upper bound does not by the truth either, so no other one needs to be read. It does not allocate.
-func (m *Manager) Unread(now time.Time, in Input) int {
-	s := in.Summary
-	for i := range s.Pods {
-		if p := &s.Pods[i]; p.Memory.Quick && m.dying(p.PodRef.UID) != nil {
-			return i
-		}
-	}
-	for i := range m.watched {
-		w := &m.watched[i]
-		if !w.info.kind.memoryView() || !w.observed.OK || !w.met || now.Sub(w.since) < w.Grace {
-			continue
-		}
-		l := &m.scratch.lists[0]
-		m.candidates(now, in, w, l)
-		var first *Candidate
-		for j := range l.may {
-			if c := &l.may[j]; first == nil || goesBefore(c, first) {
-				first = c
-			}
-		}
-		unread := m.unknown(now, w, l.may)
-		if first != nil && first.Pod.Memory.Quick {
-			unread = first.Pod
-		}
-		for j := range s.Pods {
-			if &s.Pods[j] == unread {
-				return j
-			}
-		}
-	}
-	return -1
-}
-
 // Inexact: the pod was chosen by an upper bound of its memory.
 func (e *Eviction) Inexact() bool { return e.Pod.Memory.Quick && e.kind == kindMemory }
-
-func goesBefore(a, b *Candidate) bool {
-	order, _ := compare(a, b)
-	return order < 0
-}

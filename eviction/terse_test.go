@@ -86,10 +86,10 @@ func TestAVictimIsReadBeforeOthers(t *testing.T) {
 	if i := m.Unread(epoch, in); i < 0 || in.Summary.Pods[i].PodRef.UID != d.Evictions[0].Pod.PodRef.UID {
 		t.Errorf("asks for %d, the victim is %s", i, d.Evictions[0].Pod.PodRef.UID)
 	}
-	before := m.lives[0].e.Returns
+	before := m.evictions.lives[0].e.Returns
 	in.Summary.Pods[2].Memory.WorkingSetBytes.V = 1 << 30
 	m.Step(epoch.Add(time.Second), in)
-	if m.lives[0].e.Returns != before {
+	if m.evictions.lives[0].e.Returns != before {
 		t.Error("an upper bound was taken for what the victim returns")
 	}
 }

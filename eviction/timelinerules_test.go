@@ -143,12 +143,12 @@ func (p *realPod) protected() bool {
 func (r *rules) look(ready *Ready) {
 	r.follow()
 	r.rooms()
-	for i := range r.s.m.watched {
-		w := &r.s.m.watched[i]
+	for i := range r.s.m.watch.all {
+		w := &r.s.m.watch.all[i]
 		if w.info.kind.pressure() || w.info.fs == containerFs {
 			continue
 		}
-		if h := r.s.m.holding(r.s.now(), w); !w.info.kind.disk() && w.Hard() && h.last != nil && h.last.e.Disk() && h.last.Phase() == Stopping {
+		if h := r.s.m.evictions.holding(r.s.now(), w, &r.s.m.watch); !w.info.kind.disk() && w.Hard() && h.last != nil && h.last.e.Disk() && h.last.Phase() == Stopping {
 			r.fail(ruleStopped, "%s waits for %s, which is only being stopped", w.Signal, h.last.e.Pod.PodRef.UID)
 		}
 		since := r.since[w.Hard()]
@@ -217,7 +217,7 @@ func (r *rules) unexplained(w *watched) bool {
 			if r.s.unpinned[p] < p.Unpinned {
 				return false // it may be tried first
 			}
-			may = may || !r.s.now().Before(r.s.m.aside[p.uid].until)
+			may = may || !r.s.now().Before(r.s.m.evictions.history.aside[p.uid].until)
 		}
 	}
 	return may
@@ -226,7 +226,7 @@ func (r *rules) unexplained(w *watched) bool {
 // mayGo: nothing but its eviction speaks against another one of a pod.
 func (r *rules) mayGo(l *Life) bool {
 	p := r.s.podOf(l.e.Pod.PodRef.UID)
-	return p != nil && p.there && p.alive && !p.Unmeasured && !r.s.now().Before(r.s.m.aside[p.uid].until)
+	return p != nil && p.there && p.alive && !p.Unmeasured && !r.s.now().Before(r.s.m.evictions.history.aside[p.uid].until)
 }
 
 func (r *rules) slack(what string) float64 {
@@ -366,7 +366,7 @@ func (r *rules) decision(d *Decision, in Input) {
 			r.fail(ruleProtected, "%s is ranked", p.uid)
 		case !p.protected() && spared:
 			r.fail(ruleImmune, "%s is called protected", p.uid)
-		case !p.protected() && !ranked && r.s.m.dying(p.uid) == nil:
+		case !p.protected() && !ranked && r.s.m.evictions.dying(p.uid) == nil:
 			r.fail(rulePhase, "%s lives, and is not ranked", p.uid)
 		}
 	}
@@ -410,7 +410,7 @@ func (r *rules) armed(d *Decision) {
 		}
 	}
 	t := &d.Signal.Threshold
-	switch wait := r.s.m.breakers[breakerKey{t.Signal, t.Hard()}].until.Sub(r.s.now()); {
+	switch wait := r.s.m.breakers.by[breakerKey{t.Signal, t.Hard()}].until.Sub(r.s.now()); {
 	case wait > 0 && wait <= nextTryMax: // the last one that was new did not help
 	case whatOf[d.Signal.Threshold.Signal] != "memory" || r.s.outside["outside"].until > r.s.t || !p.there || p.Unmeasured:
 	case !was:
@@ -447,8 +447,8 @@ func (r *rules) begins(p *realPod, e *Eviction, met *Met, in Input) {
 		}
 		r.fail(rule, "%s goes for %s, of which %.0f are available, %.0f are enough and earlier victims hold %.0f", p.uid, e.Signal, left, enough, owed)
 	}
-	for _, w := range r.s.m.watched {
-		for _, l := range r.s.m.lives {
+	for _, w := range r.s.m.watch.all {
+		for _, l := range r.s.m.evictions.lives {
 			if w.Signal == e.Signal && w.Hard() && e.hard && !e.Hastens && l.e.Pod.PodRef.UID != p.uid && l.spared(&w) && l.dying() && l.endsAlone(&w) && r.mayGo(l) {
 				r.fail(ruleExplained, "%s goes for %s, and %s, which is being stopped, has all that is short", p.uid, e.Signal, l.e.Pod.PodRef.UID)
 			}
@@ -481,7 +481,7 @@ func (r *rules) innocent(p *realPod, e *Eviction) {
 		if o == p || !o.there || !o.alive || o.killed || o.Unmeasured || o.protected() || o.memory() < float64(o.Request)+tolerance {
 			continue
 		}
-		if aside := r.s.now().Before(r.s.m.aside[o.uid].until); !aside && r.s.m.Life(o.uid) == nil {
+		if aside := r.s.now().Before(r.s.m.evictions.history.aside[o.uid].until); !aside && r.s.m.Life(o.uid) == nil {
 			r.fail(ruleRequest, "%s goes, with %.0f of %d that it requests; %s has %.0f of %d", p.uid, p.memory(), p.Request, o.uid, o.memory(), o.Request)
 		}
 	}
@@ -531,7 +531,7 @@ func (r *rules) end() {
 	for _, m := range r.made {
 		r.fail(ruleRoom, "the room of %s is waited for still, outcome %q", m.uid, m.l.Outcome())
 	}
-	if len(r.s.m.conditions) > 0 || r.s.m.stops() {
-		r.fail(ruleCalm, "conditions %v, breaker %v", r.s.m.conditions, r.s.m.stops())
+	if len(r.s.m.conditions.held) > 0 || r.s.m.breakers.stops() {
+		r.fail(ruleCalm, "conditions %v, breaker %v", r.s.m.conditions.held, r.s.m.breakers.stops())
 	}
 }

@@ -221,7 +221,7 @@ func TestFiguresThatComeLate(t *testing.T) {
 					break
 				}
 			}
-			if f.m.short(stats.Signal(f.signal)) {
+			if f.m.watch.short(stats.Signal(f.signal)) {
 				short++
 			}
 			for _, p := range f.pods {

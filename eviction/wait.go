@@ -13,13 +13,13 @@ import (
 const dip = 8
 
 // over reports whether nothing more is to be expected of an eviction.
-func (m *Manager) over(now time.Time, l *Life) bool {
-	return m.returned(now, l) && !l.sharedAwaited(now)
+func (es *evictions) over(now time.Time, l *Life, all []watched) bool {
+	return es.returned(now, l, all) && !l.sharedAwaited(now)
 }
 
 // returned is the same but for shared memory. What a disk gives back comes with the clean-up or after it: half of what is expected,
 // measured after the clean-up, is enough to go by.
-func (m *Manager) returned(now time.Time, l *Life) bool {
+func (es *evictions) returned(now time.Time, l *Life, all []watched) bool {
 	switch {
 	case !l.departed():
 		return false
@@ -30,7 +30,7 @@ func (m *Manager) returned(now time.Time, l *Life) bool {
 	case !l.clean:
 		return now.Sub(l.emptied.Time) >= cleanLimit
 	}
-	return m.diskReturned(now, l)
+	return es.diskReturned(now, l, all)
 }
 
 // held is what holds back a threshold.
@@ -46,10 +46,11 @@ type held struct {
 }
 
 // holding finds the evictions that a threshold waits for.
-func (m *Manager) holding(now time.Time, w *watched) (h held) {
-	together := m.together(now, w)
-	for _, l := range m.lives {
-		if l.settled || !l.sharesEnough(now, w, together) && (m.returned(now, l) || !m.eases(now, l, w, together)) {
+func (es *evictions) holding(now time.Time, w *watched, ws *watchlist) (h held) {
+	together := es.together(now, w, ws.all)
+	for _, l := range es.lives {
+		if l.settled || !l.sharesEnough(now, w, together) &&
+			(es.returned(now, l, ws.all) || !es.eases(now, l, w, together, &ws.disks)) {
 			continue
 		}
 		h.last = l
@@ -67,12 +68,12 @@ func (m *Manager) holding(now time.Time, w *watched) (h held) {
 // hard threshold, not even when they are over: soft never delays hard. What a victim was chosen for is worth it; else what it is known to
 // return has to explain the shortage, with what is expected of others: it is there once its processes are gone. Files stay, whatever else a
 // victim went for.
-func (m *Manager) eases(now time.Time, l *Life, w *watched, together uint64) bool {
+func (es *evictions) eases(now time.Time, l *Life, w *watched, together uint64, d *fileSystems) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
 	case short.disk() && l.e.Disk():
-		return m.easesDisk(l, w)
-	case !l.counts(now, w), m.lingers(now, l):
+		return es.easesDisk(l, w, d)
+	case !l.counts(now, w), es.lingers(now, l):
 		return false
 	case short == chosen:
 		return true
@@ -121,26 +122,26 @@ func (l *Life) sharesEnough(now time.Time, w *watched, together uint64) bool {
 
 // together is what is expected of victims for an amount that is no disk's: of those that are on their way out, whatever each was chosen
 // for, and what dead ones have in shared memory. What none of them explains alone they may explain together.
-func (m *Manager) together(now time.Time, w *watched) (amount uint64) {
+func (es *evictions) together(now time.Time, w *watched, all []watched) (amount uint64) {
 	if !w.Amount() || w.info.kind.disk() {
 		return 0
 	}
 	shared := uint64(0)
-	for _, l := range m.lives {
+	for _, l := range es.lives {
 		switch {
 		case l.settled:
 		case w.info.kind == kindMemory && l.sharedAwaited(now):
 			shared = add(shared, l.shmem.left)
-		case !m.returned(now, l) && l.counts(now, w) && !m.lingers(now, l):
+		case !es.returned(now, l, all) && l.counts(now, w) && !es.lingers(now, l):
 			amount = add(amount, l.remaining(w).V)
 		}
 	}
-	return add(amount, min(shared, m.pool.left()))
+	return add(amount, min(shared, es.pool.left()))
 }
 
 // blocked says why a threshold has to wait for what earlier evictions return; empty: it has not.
-func (m *Manager) blocked(now time.Time, w *watched) string {
-	h := m.holding(now, w)
+func (es *evictions) blocked(now time.Time, w *watched, ws *watchlist) string {
+	h := es.holding(now, w, ws)
 	if h.last == nil || h.outgrown(now, w) {
 		return ""
 	}
@@ -209,8 +210,8 @@ func (h *held) base(w *watched) uint64 {
 // doubtful reports whether a threshold waits for a victim that was killed and has not died, while half of what was left is gone, or for too
 // long: what that victim still has is worth being measured. Where it waits too long for what a dead one has in shared memory, a look tells
 // whether that one has come back, and its volumes with it.
-func (m *Manager) doubtful(now time.Time, w *watched) bool {
-	h := m.holding(now, w)
+func (es *evictions) doubtful(now time.Time, w *watched, ws *watchlist) bool {
+	h := es.holding(now, w, ws)
 	switch {
 	case h.last == nil || w.info.kind.disk():
 		return false
@@ -225,67 +226,51 @@ func (m *Manager) doubtful(now time.Time, w *watched) bool {
 }
 
 // remeasure follows pods that are being evicted gently: one that leaks goes on leaking, and what it takes meanwhile it returns, too.
-func (m *Manager) remeasure(in Input) {
-	for _, l := range m.lives {
+func (es *evictions) remeasure(in Input, ws *watchlist) {
+	for _, l := range es.lives {
 		if !l.dying() {
 			continue
 		}
 		at := slices.IndexFunc(in.Summary.Pods, func(s stats.PodStats) bool { return s.PodRef.UID == l.e.Pod.PodRef.UID })
-		for i := range m.watched {
-			w := &m.watched[i]
+		for i := range ws.all {
+			w := &ws.all[i]
 			if at < 0 || w.Signal != l.e.Signal || in.Summary.Pods[at].Memory.Quick {
 				continue
 			}
 			c := Candidate{Pod: &in.Summary.Pods[at], Object: in.object(&in.Summary.Pods[at])}
-			m.measure(&c, w)
+			// What a pod did to a pressure does not come back.
+			es.config.Policy.measure(&c, w, &ws.disks, stats.Opt[uint64]{})
 			if r := expected(&c, w); r.OK && r.V <= implausible && l.killed.Time.IsZero() {
 				l.e.Returns = max(l.e.Returns, r.V)
 				l.expect()
 			}
 		}
 		if at >= 0 && !in.Summary.Pods[at].Memory.Quick {
-			m.measured(l, &in.Summary.Pods[at])
-			m.owe(l, &in.Summary.Pods[at])
+			es.measured(l, &in.Summary.Pods[at])
+			l.owe(&in.Summary.Pods[at], ws)
 		}
 	}
 }
 
-// settle moves the evictions on: it recognises pods that came back, ends the wait for what is over, and finds out what has become of each.
-func (m *Manager) settle(now time.Time, s *stats.Summary) {
-	if m.config.Breaker {
-		m.calm()
-	}
-	if len(m.lives) == 0 {
-		return
-	}
-	for i := range s.Pods {
-		// Another cgroup or sandbox has the UID: the one that was killed is gone.
-		if l := m.dying(s.Pods[i].PodRef.UID); l != nil && cameBack(&l.e.Pod, &s.Pods[i]) {
-			l.back = true
-			m.died(now, l)
-		}
-	}
-	m.remade(now, s.Pods)
-	m.followShared()
-	for _, l := range m.lives {
-		m.came(l)
-		if !l.settled && m.over(now, l) && m.count(now, l) {
-			m.letGo(l)
-		}
-		m.conclude(now, l)
-	}
-	m.forget()
+// lingers reports whether a pod that goes though nothing is short takes longer to stop than any that goes for a threshold: its grace
+// period is its own, and may be an hour. Soft thresholds do not wait for it any more then, nor spare it: it has had the time that they
+// would give it.
+func (es *evictions) lingers(now time.Time, l *Life) bool {
+	longest := time.Duration(max(es.config.MaxPodGracePeriodSeconds, hardGrace))*time.Second + DieLimit
+	return l.e.Planned() && !l.departed() && now.Sub(l.began.Time) >= longest
 }
 
-// forget drops the evictions of which nothing more is to come, and that were told to be over. In a replay no caller waits to be told.
-func (m *Manager) forget() {
-	m.lives = slices.DeleteFunc(m.lives, func(l *Life) bool { return l.settled && (l.ended || l.gone || m.config.Replay) })
-}
-
-// cameBack tells a pod that was evicted from one that has its UID now: a kubelet keeps one UID, and one cgroup, across the
-// sandboxes of a pod that it restarts.
-func cameBack(was, is *stats.PodStats) bool {
-	var unread stats.PodStats
-	return was.CgroupID != unread.CgroupID && is.CgroupID != unread.CgroupID && was.CgroupID != is.CgroupID ||
-		len(was.SandboxIDs) > 0 && len(is.SandboxIDs) > 0 && was.SandboxIDs[0] != is.SandboxIDs[0]
+// fillKeys fills in whether a candidate for a threshold is being evicted already. false: it is no
+// candidate, for it is on its way out as fast as this threshold could have it.
+func (es *evictions) fillKeys(k *Keys, now time.Time, uid string, w *watched) (candidate bool) {
+	l := es.dying(uid)
+	if l == nil {
+		return true
+	}
+	spared, late := l.spared(w), !w.Hard() && es.lingers(now, l) && l.killed.Time.IsZero()
+	if ((l.e.hard || l.hastened()) && !spared || !w.Hard() || l.e.Local() && w.info.kind.disk()) && !late {
+		return false
+	}
+	k.Dying, k.eases = true, l.e.eases(w.info.kind) || (spared || late) && l.endsAlone(w)
+	return true
 }

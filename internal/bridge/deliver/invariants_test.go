@@ -169,7 +169,7 @@ func TestInvariantRetryAfterOfServerAndWebhook(t *testing.T) {
 			case webhook && (slices.Contains(got, "patch a") || !slices.Contains(got, "patch b")):
 				t.Errorf("within the webhook's Retry-After: requests %v, want patch b without patch a", got)
 			}
-			time.Sleep(lastPause)
+			time.Sleep(maxBackoff)
 			if w.phase("a") != v1.PodFailed || w.phase("b") != v1.PodFailed {
 				t.Errorf("webhook %v: phases %s and %s after Retry-After, want Failed", webhook, w.phase("a"), w.phase("b"))
 			}
@@ -292,5 +292,29 @@ func TestInvariantOneWriteInFlightPerPod(t *testing.T) {
 			t.Errorf("the pod is %s, want Failed", w.phase("a"))
 		}
 		w.set(func() { w.takes = nil })
+	})
+}
+
+// The same where two records are of one pod.
+func TestInvariantOneWriteInFlightForTwoRecordsOfAPod(t *testing.T) {
+	during(t, func(w *world) {
+		time.Sleep(time.Second)
+		w.set(func() { w.takes = taking("patch", 30*time.Second) })
+		a := w.runs("a")
+		w.evicted(a)
+		time.Sleep(time.Second)
+		w.evicted(a)
+		for range 20 {
+			time.Sleep(time.Second)
+			w.changed()
+		}
+		if got := w.requests("patch a"); len(got) != 1 || w.under != 1 {
+			t.Errorf("%d writes requested and %d requests in flight after 21 s, want one", len(got), w.under)
+		}
+		w.set(func() { w.takes = nil })
+		time.Sleep(time.Minute)
+		if w.phase("a") != v1.PodFailed || len(w.failed) != 1 {
+			t.Errorf("the pod is %s, failed %d times, want once", w.phase("a"), len(w.failed))
+		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"jettison/api"
+	"jettison/internal/bridge/kube"
 )
 
 // unruly is a world's API that takes its time, fails, and may have done what it says that it has not, until it is told to behave.
@@ -81,6 +82,7 @@ func (u *unruly) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 }
 
 func (u *unruly) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
+	ctx = kube.Patiently(ctx) // as kube.Client
 	if err := u.behaves(ctx, false); err != nil {
 		return nil, err
 	}

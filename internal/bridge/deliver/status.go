@@ -214,7 +214,7 @@ type response struct {
 // write sends a patch and processes the response.
 func (d *Deliverer) write(ctx context.Context, s *statusRequest, body []byte) (again bool, err error) {
 	victim := s.entry.record.Pod
-	request, cancel := context.WithCancel(kube.Patiently(ctx))
+	request, cancel := context.WithCancel(ctx)
 	s.entry.settled, s.cancel = false, cancel // also if it was settled, and was changed back since
 	d.background.Go(func() {
 		pod, err := d.o.API.PatchPodStatus(request, victim.Namespace, victim.Name, body)

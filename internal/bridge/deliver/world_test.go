@@ -302,7 +302,8 @@ func (w *world) Pod(ctx context.Context, _, name string) (*v1.Pod, error) {
 }
 
 func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte) (*v1.Pod, error) {
-	if err := w.ask(ctx, "patch "+name); err != nil {
+	if err := w.ask(kube.Patiently(ctx), "patch "+name); err != nil { // as kube.Client
+
 		return nil, err
 	}
 	var p v1.Pod

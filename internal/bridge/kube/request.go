@@ -33,11 +33,11 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 	return &out, nil
 }
 
-// PatchPodStatus applies a strategic merge patch to a pod's status, and returns the pod as it is then.
+// PatchPodStatus applies a strategic merge patch to a pod's status, and returns the pod as it is then. It waits as long as webhooks may take.
 func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
 	var out v1.Pod
 	o := object{"pods", namespace, name, "status"}
-	if err := c.patch(ctx, c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
+	if err := c.patch(Patiently(ctx), c.core, types.StrategicMergePatchType, o, body, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil

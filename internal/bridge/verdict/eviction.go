@@ -75,8 +75,10 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 		return judgeTerminal(now, r, pod, ours, wrote)
 	}
-	if until := takenBackUntil(r, wrote); ours && !passed(now, until, TakenBackFor) {
-		return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
+	if ours {
+		if until := takenBackUntil(r, wrote); !passed(now, until, TakenBackFor) {
+			return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
+		}
 	}
 	if name := outlived(r, pod); name != "" {
 		return taken(pod, Verdict{Why: "a container of it has started since: it lives", Outlived: name})

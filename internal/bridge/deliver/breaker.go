@@ -10,8 +10,9 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// rejection is the error of a pod's write that the server did not accept while it served a read: a webhook or a proxy may have rejected it,
-// or the server takes no writes. The breaker opens for it as for an unreachable server, and the pod comes last.
+// rejection is the error of a pod's write that the server did not accept while it served a read: a
+// webhook or a proxy may have rejected it, or the server takes no writes. The breaker opens for it
+// as for an unreachable server, and the pod comes last.
 type rejection struct{ error }
 
 func (r rejection) Unwrap() error { return r.error }
@@ -22,8 +23,8 @@ func isRejection(err error) bool {
 	return ok
 }
 
-// breaker is the circuit breaker for the API server. It is closed while its delay is zero, else open until retryAt and then half-open: the
-// next result closes it or opens it again.
+// breaker is the circuit breaker for the API server. It is closed while its delay is zero, else
+// open until retryAt and then half-open: the next result closes it or opens it again.
 type breaker struct {
 	backoff
 	log         *slog.Logger
@@ -33,7 +34,8 @@ type breaker struct {
 	reported    bool      // that the server is unreachable is logged
 }
 
-// probeEarly makes the breaker half-open because the watch has received something: as soon as after a first failure, and later each time.
+// probeEarly makes the breaker half-open because the watch has received something: as soon as after
+// a first failure, and later each time.
 func (b *breaker) probeEarly() {
 	at := later(b.retryAfter, b.failedAt.Add(min(minBackoff<<min(b.earlyProbes, 10), maxBackoff)))
 	if b.retryAt.After(at) {
@@ -48,7 +50,8 @@ func (b *breaker) shorten() {
 	b.retryAt = later(b.retryAfter, b.failedAt.Add(jittered(raceBackoff)))
 }
 
-// record takes the result of a pass or of a slow write. Success without a response changes nothing. waiting is the number of records.
+// record takes the result of a pass or of a slow write. Success without a response changes nothing.
+// waiting is the number of records.
 func (b *breaker) record(err error, longest func() time.Duration, waiting int) {
 	answered := b.answered
 	b.answered = false
@@ -76,7 +79,8 @@ func (b *breaker) record(err error, longest func() time.Duration, waiting int) {
 	}
 }
 
-// close closes the breaker, unless another response has asked for time: then it is half-open after that.
+// close closes the breaker, unless another response has asked for time: then it is half-open after
+// that.
 func (b *breaker) close() {
 	b.delay, b.earlyProbes, b.retryAt = 0, 0, time.Time{}
 	if b.retryAfter.After(time.Now()) {

@@ -1,5 +1,6 @@
-// Package deliver writes evictions from an agent's records to the Kubernetes API: the status of each victim's pod and its events, in order,
-// none lost and none twice. It stores nothing: the agent keeps the records, and the pod's status at the API says how far each has come.
+// Package deliver writes evictions from an agent's records to the Kubernetes API: the status of
+// each victim's pod and its events, in order, none lost and none twice. It stores nothing: the
+// agent keeps the records, and the pod's status at the API says how far each has come.
 //
 //	deliver.go   Deliverer: the loop
 //	follow.go    follows the agent's records
@@ -42,8 +43,9 @@ type Options struct {
 	Records Records
 	Pods    Pods
 	API     API
-	// Status reports whether pods' statuses are written; else there are events alone. It is called once, when the copy of the pods is synced
-	// or something is to be written, and again after an error.
+	// Status reports whether pods' statuses are written; else there are events alone. It is called
+	// once, when the copy of the pods is synced or something is to be written, and again after an
+	// error.
 	Status func(context.Context) (bool, error)
 	Log    *slog.Logger
 }
@@ -53,7 +55,7 @@ type Deliverer struct {
 	o          Options
 	changed    chan struct{} // one slot: the copy of the pods has changed
 	records    chan *api.RecordsLine
-	responses  chan func(ctx context.Context) // processing of responses that the loop did not wait for
+	responses  chan func(ctx context.Context) // processes late responses
 	background sync.WaitGroup                 // the follower, and requests in flight
 
 	queue       statusQueue
@@ -67,13 +69,16 @@ type Deliverer struct {
 // New makes a Deliverer.
 func New(o Options) *Deliverer {
 	return &Deliverer{
-		o: o, changed: make(chan struct{}, 1), records: make(chan *api.RecordsLine, 64), responses: make(chan func(context.Context)),
-		queue: statusQueue{log: o.Log, inFlight: map[string]struct{}{}}, breaker: breaker{log: o.Log},
-		events: eventSender{pace: pacer{left: eventBurst}},
+		o: o, changed: make(chan struct{}, 1),
+		records: make(chan *api.RecordsLine, 64), responses: make(chan func(context.Context)),
+		queue:   statusQueue{log: o.Log, inFlight: map[string]struct{}{}},
+		breaker: breaker{log: o.Log},
+		events:  eventSender{pace: pacer{left: eventBurst}},
 	}
 }
 
-// Changed tells the Deliverer that the copy of the pods has changed. It does not block, and may be called concurrently.
+// Changed tells the Deliverer that the copy of the pods has changed. It does not block, and may be
+// called concurrently.
 func (d *Deliverer) Changed() {
 	select {
 	case d.changed <- struct{}{}:
@@ -84,7 +89,10 @@ func (d *Deliverer) Changed() {
 // Run delivers until ctx ends.
 func (d *Deliverer) Run(ctx context.Context) {
 	defer d.background.Wait()
-	f := follower{records: d.o.Records, out: d.records, resync: d.o.Pods.Again, log: d.o.Log, open: map[string]bool{}}
+	f := follower{
+		records: d.o.Records, out: d.records, resync: d.o.Pods.Again, log: d.o.Log,
+		open: map[string]bool{},
+	}
 	d.background.Go(func() { f.run(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -111,7 +119,8 @@ func (d *Deliverer) Run(ctx context.Context) {
 	}
 }
 
-// inLoop has the loop call a function. Goroutines beside the loop use it to change the Deliverer's state.
+// inLoop has the loop call a function. Goroutines beside the loop use it to change the Deliverer's
+// state.
 func (d *Deliverer) inLoop(ctx context.Context, process func(context.Context)) {
 	select {
 	case <-ctx.Done():

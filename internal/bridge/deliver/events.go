@@ -41,7 +41,8 @@ func (p *pacer) take(now time.Time) (ok bool) {
 	return true
 }
 
-// eventSender is the state of sending: one event at a time, beside the loop. Its backoff holds for all events, while the server takes none.
+// eventSender is the state of sending: one event at a time, beside the loop. Its backoff holds for
+// all events, while the server takes none.
 type eventSender struct {
 	backoff
 	pace     pacer
@@ -56,15 +57,16 @@ type gaps struct {
 	newest string      // the name of the newest one, sent or not
 }
 
-// takeGap takes that records are missing. An agent reports that to each client that asks: also to a follower whose stream it has closed, and
-// of records that were dropped from a full file.
+// takeGap takes that records are missing. An agent reports that to each client that asks: also to a
+// follower whose stream it has closed, and of records that were dropped from a full file.
 func (d *Deliverer) takeGap(g *api.RecordsGap) {
 	event := verdict.Lost(time.Now(), d.o.Node, g)
 	switch {
 	case event == nil:
 		d.o.Log.Debug("the agent has no older records of evictions", "record", g.Until, "reason", g.Reason)
 	case event.Name != d.gaps.newest:
-		d.o.Log.Error("records of evictions are lost: nothing can be said of them", "record", g.Until, "reason", g.Reason)
+		d.o.Log.Error("records of evictions are lost: nothing can be said of them",
+			"record", g.Until, "reason", g.Reason)
 		d.gaps.events, d.gaps.newest = append(d.gaps.events, event), event.Name
 	}
 }
@@ -74,14 +76,17 @@ func (g *gaps) sent(event *v1.Event) {
 	g.events = slices.DeleteFunc(g.events, func(o *v1.Event) bool { return o == event })
 }
 
-// sendEvent sends the next event that is due, if none is in flight. The loop does not wait for it: statuses come first.
+// sendEvent sends the next event that is due, if none is in flight. The loop does not wait for it:
+// statuses come first.
 func (d *Deliverer) sendEvent(ctx context.Context) {
 	s, now := &d.events, time.Now()
 	s.pace.next = time.Time{}
 	if !d.modeKnown || s.inFlight || s.waiting(now) {
 		return
 	}
-	d.gaps.events = slices.DeleteFunc(d.gaps.events, func(e *v1.Event) bool { return now.Sub(e.LastTimestamp.Time) > verdict.EventsFor })
+	d.gaps.events = slices.DeleteFunc(d.gaps.events, func(e *v1.Event) bool {
+		return now.Sub(e.LastTimestamp.Time) > verdict.EventsFor
+	})
 	event, retry, sent := d.nextEvent(now)
 	if event == nil || !s.pace.take(now) {
 		return
@@ -93,7 +98,8 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 	s.inFlight = true
 	d.background.Go(func() {
 		err := d.o.API.CreateEvent(request, event)
-		readable := kube.Unanswered(err) && d.read(ctx, api.Victim{Namespace: event.Namespace, Name: event.InvolvedObject.Name}) == nil
+		pod := api.Victim{Namespace: event.Namespace, Name: event.InvolvedObject.Name}
+		readable := kube.Unanswered(err) && d.read(ctx, pod) == nil
 		d.inLoop(ctx, func(context.Context) {
 			if s.inFlight = false; d.processEvent(event, retry, readable, err) {
 				sent()
@@ -102,8 +108,9 @@ func (d *Deliverer) sendEvent(ctx context.Context) {
 	})
 }
 
-// nextEvent returns the next event that is due, its backoff, and what to call when the server has it; nil: none. Events that were not tried
-// come first, in the order of the records, and then the one that is due longest: no event waits for others that the server does not take.
+// nextEvent returns the next event that is due, its backoff, and what to call when the server has
+// it; nil: none. Events that were not tried come first, in the order of the records, and then the
+// one that is due longest: no event waits for others that the server does not take.
 func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, retry *backoff, sent func()) {
 	if len(d.gaps.events) > 0 && !d.gaps.waiting(now) {
 		event, retry = d.gaps.events[0], &d.gaps.backoff
@@ -113,8 +120,8 @@ func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, retry *backoff, s
 		if retry != nil && !e.events.retryAt.Before(retry.retryAt) {
 			continue
 		}
-		// Events depend on what becomes of the pod. And they name the record: an author who read that before the pod is failed could write it
-		// to the pod himself, as if it had been.
+		// Events depend on what becomes of the pod. And they name the record: an author who read
+		// that before the pod is failed could write it to the pod himself, as if it had been.
 		if d.queue.writing(e) || !e.settled && e.verdict.Act == verdict.Wait && d.writeStatus || e.events.waiting(now) {
 			continue
 		}
@@ -135,8 +142,8 @@ func (d *Deliverer) unsent(e *entry) *v1.Event {
 	return nil
 }
 
-// processEvent takes the response to an event. readable: it had none in time, and a read was served. !done: it is sent again. An event whose
-// namespace is deleted is dropped.
+// processEvent takes the response to an event. readable: it had none in time, and a read was
+// served. !done: it is sent again. An event whose namespace is deleted is dropped.
 func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool, err error) (done bool) {
 	s, name := &d.events, event.Namespace+"/"+event.Name
 	retryAfter, _ := kube.AskAgain(err)
@@ -173,7 +180,8 @@ func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool,
 	return false
 }
 
-// takesEvents resets the backoff of all events after a response. If no status is due, it also closes the breaker.
+// takesEvents resets the backoff of all events after a response. If no status is due, it also
+// closes the breaker.
 func (d *Deliverer) takesEvents() {
 	s := &d.events
 	if s.backoff = (backoff{}); s.reported {

@@ -27,7 +27,8 @@ type follower struct {
 	reported bool            // that the agent sends nothing is logged
 }
 
-// renewEvery is how long one stream is followed: an agent that hangs keeps its stream open though another has replaced it.
+// renewEvery is how long one stream is followed: an agent that hangs keeps its stream open though
+// another has replaced it.
 const renewEvery = 10 * time.Minute
 
 // run follows until ctx ends.
@@ -35,7 +36,8 @@ func (f *follower) run(ctx context.Context) {
 	for delay := time.Duration(0); ctx.Err() == nil; {
 		received, began := false, time.Now()
 		stream, cancel := context.WithTimeout(ctx, renewEvery)
-		err := f.records.FollowRecords(stream, api.RecordsOptions{After: f.resumeAfter(), Follow: true}, func(l *api.RecordsLine) error {
+		from := api.RecordsOptions{After: f.resumeAfter(), Follow: true}
+		err := f.records.FollowRecords(stream, from, func(l *api.RecordsLine) error {
 			received = true
 			f.track(l.Record)
 			select {
@@ -47,7 +49,7 @@ func (f *follower) run(ctx context.Context) {
 		})
 		renewed := stream.Err() != nil && received
 		cancel()
-		if time.Since(began) > maxBackoff { // an agent that sends and closes the stream at once is asked with growing delays, too
+		if time.Since(began) > maxBackoff { // else an agent that closes streams at once is asked all the time
 			delay = 0
 		}
 		switch {
@@ -84,8 +86,9 @@ func (f *follower) track(r *api.Record) {
 	delete(f.open, r.ID)
 }
 
-// resumeAfter returns the ID after which there may be news: everything up to it is final. Empty: nothing is, or the clock was set back, and
-// newer records have lower IDs. A record that is sent again changes nothing.
+// resumeAfter returns the ID after which there may be news: everything up to it is final. Empty:
+// nothing is, or the clock was set back, and newer records have lower IDs. A record that is sent
+// again changes nothing.
 func (f *follower) resumeAfter() string {
 	if at, ok := verdict.BeganAt(f.newest); ok && at.After(time.Now()) {
 		return ""
@@ -100,7 +103,8 @@ func (f *follower) resumeAfter() string {
 	return before(first)
 }
 
-// before returns a prefix of an ID, which sorts before it and after most lower ones. The agent accepts it as an ID.
+// before returns a prefix of an ID, which sorts before it and after most lower ones. The agent
+// accepts it as an ID.
 func before(id string) string { return id[:max(0, len(id)-1)] }
 
 // jittered returns a duration between half of d and d.

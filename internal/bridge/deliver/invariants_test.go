@@ -15,7 +15,8 @@ import (
 	"jettison/api"
 )
 
-// These tests state what the delivery guarantees, at its outer interface: records in, requests and log lines out.
+// These tests state what the delivery guarantees, at its outer interface: records in, requests and
+// log lines out.
 
 // requests returns the requests that begin with prefix, in order.
 func (w *world) requests(prefix string) []string {
@@ -85,11 +86,13 @@ func TestInvariantEventsInOrderAndOnce(t *testing.T) {
 	})
 }
 
-// No event is lost, except those of lost records, for which one event and one log line report the gap.
+// No event is lost, except those of lost records, for which one event and one log line report the
+// gap.
 func TestInvariantOnlyGapsLoseEvents(t *testing.T) {
 	log := during(t, func(w *world) {
 		w.set(func() {
-			w.gap = &api.RecordsGap{Until: time.Now().UTC().Format("20060102T150405.000000Z"), Reason: "the disk is full"}
+			until := time.Now().UTC().Format("20060102T150405.000000Z")
+			w.gap = &api.RecordsGap{Until: until, Reason: "the disk is full"}
 			w.away = true
 		})
 		time.Sleep(time.Second)
@@ -102,7 +105,8 @@ func TestInvariantOnlyGapsLoseEvents(t *testing.T) {
 		for _, reason := range is(w, w.reasons) {
 			got[reason]++
 		}
-		if got["EvictionRecordsLost"] != 1 || got["Evicted"] != 40 || got["EvictionThresholdMet"] != 40 || w.created != 81 {
+		if got["EvictionRecordsLost"] != 1 || got["Evicted"] != 40 || got["EvictionThresholdMet"] != 40 ||
+			w.created != 81 {
 			t.Errorf("events %v, %d created, want 40 of each eviction and one of the gap", got, w.created)
 		}
 	})
@@ -171,7 +175,8 @@ func TestInvariantRetryAfterOfServerAndWebhook(t *testing.T) {
 			}
 			time.Sleep(maxBackoff)
 			if w.phase("a") != v1.PodFailed || w.phase("b") != v1.PodFailed {
-				t.Errorf("webhook %v: phases %s and %s after Retry-After, want Failed", webhook, w.phase("a"), w.phase("b"))
+				t.Errorf("webhook %v: phases %s and %s after Retry-After, want Failed",
+					webhook, w.phase("a"), w.phase("b"))
 			}
 		})
 	}
@@ -224,13 +229,15 @@ func TestInvariantBoundOnEntries(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 	})
-	const line = `level=ERROR msg="too many evictions wait for the API: the oldest is given up" record=20000101T000000.000000Z-`
-	if n := strings.Count(log, "the oldest is given up"); n != 2 || !strings.Contains(log, line+"0000\n") || !strings.Contains(log, line+"0001\n") {
+	const line = `level=ERROR msg="too many evictions wait for the API: the oldest is given up" ` +
+		"record=20000101T000000.000000Z-"
+	if n := strings.Count(log, "the oldest is given up"); n != 2 || !strings.Contains(log, line+"0000\n") ||
+		!strings.Contains(log, line+"0001\n") {
 		t.Errorf("%d records are given up, want the two oldest", n)
 	}
 }
 
-// During an outage of ten minutes the server gets no more requests than before this test was written: a probe at each
+// During an outage of ten minutes the server gets no more requests than before: a probe at each
 // retry, and events that were due before it.
 func TestInvariantTrafficDuringAnOutage(t *testing.T) {
 	for name, c := range map[string]struct {

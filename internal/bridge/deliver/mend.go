@@ -9,13 +9,16 @@ import (
 )
 
 const (
-	// HoldFor is how long a status must stay as it was written until it is watched no longer. A kubelet's own late report was seen to change
-	// it back for eight seconds, and its status manager compares every ten.
+	// HoldFor is how long a status must stay as it was written until it is watched no longer. A
+	// kubelet's own late report was seen to change it back for eight seconds, and its status
+	// manager compares every ten.
 	HoldFor = time.Minute
-	// maxMends bounds how often a status that is changed back is written again. Who changes it more often does so on purpose.
+	// maxMends bounds how often a status that is changed back is written again. Who changes it more
+	// often does so on purpose.
 	maxMends = 20
-	// maxReasonMends bounds how often a reason is that is removed while containers of the pod have not ended. A kubelet that has finished the
-	// pod writes what it last knew, every ten seconds and for good (pkg/kubelet/status/status_manager.go needsReconcile, v1.36.3).
+	// maxReasonMends bounds how often a reason is that is removed while containers of the pod have
+	// not ended. A kubelet that has finished the pod writes what it last knew, every ten seconds
+	// and for good (pkg/kubelet/status/status_manager.go needsReconcile, v1.36.3).
 	maxReasonMends = 3
 )
 
@@ -28,7 +31,8 @@ type mending struct {
 	reported  bool      // that no more follow is logged
 }
 
-// mayMend returns the count to increase when the pod is mended; nil: it is not mended any more, which is logged once.
+// mayMend returns the count to increase when the pod is mended; nil: it is not mended any more,
+// which is logged once.
 func (d *Deliverer) mayMend(e *entry, v verdict.Verdict, pod *v1.Pod) *int {
 	n, most := e.mends.of(pod)
 	if e.mends.changed(); *n < most {
@@ -36,7 +40,8 @@ func (d *Deliverer) mayMend(e *entry, v verdict.Verdict, pod *v1.Pod) *int {
 	}
 	if e.settled = true; !e.mends.reported {
 		e.mends.reported = true
-		d.o.Log.Error("the pod's status is taken back again and again: it stays as it is", append(d.fields(e), "reason", v.Why)...)
+		d.o.Log.Error("the pod's status is taken back again and again: it stays as it is",
+			append(d.fields(e), "reason", v.Why)...)
 	}
 	return nil
 }

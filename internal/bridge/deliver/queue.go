@@ -18,11 +18,13 @@ import (
 const (
 	maxEntries  = 4096 // records that are not finished
 	maxFinished = 4096 // IDs of finished records
-	// maxInFlight bounds the slow writes in flight: their responses may come together, and a pod is as large as its author makes it.
+	// maxInFlight bounds the slow writes in flight: their responses may come together, and a pod is
+	// as large as its author makes it.
 	maxInFlight = 4
 )
 
-// listLag is how long a list of all pods may omit a pod, however far behind the API server's cache was.
+// listLag is how long a list of all pods may omit a pod, however far behind the API server's cache
+// was.
 const listLag = 5 * time.Minute
 
 // statusQueue holds an entry for each record whose pod's status or events are not finished.
@@ -36,7 +38,9 @@ type statusQueue struct {
 
 // add takes a record as the agent sends it. Beyond maxEntries the oldest entry is dropped.
 func (q *statusQueue) add(r *api.Record) {
-	at, known := slices.BinarySearchFunc(q.entries, r.ID, func(e *entry, id string) int { return strings.Compare(e.record.ID, id) })
+	at, known := slices.BinarySearchFunc(q.entries, r.ID, func(e *entry, id string) int {
+		return strings.Compare(e.record.ID, id)
+	})
 	switch {
 	case known:
 		q.entries[at].update(r)
@@ -45,7 +49,8 @@ func (q *statusQueue) add(r *api.Record) {
 		return
 	}
 	e := &entry{record: r, events: entryEvents{sent: map[string]bool{}}}
-	e.pod.unsure = !q.synced && time.Since(r.Began.Time) < listLag // an earlier bridge may have written what a list does not show yet
+	// An earlier bridge may have written what a list does not show yet.
+	e.pod.unsure = !q.synced && time.Since(r.Began.Time) < listLag
 	q.entries = slices.Insert(q.entries, at, e)
 	if len(q.entries) > maxEntries {
 		q.log.Error("too many evictions wait for the API: the oldest is given up", "record", q.entries[0].record.ID)
@@ -53,9 +58,11 @@ func (q *statusQueue) add(r *api.Record) {
 	}
 }
 
-// ready reports whether the entry's status may need a write now. A pod has one write in flight at most.
+// ready reports whether the entry's status may need a write now. A pod has one write in flight at
+// most.
 func (q *statusQueue) ready(e *entry, now time.Time) bool {
-	return !q.writing(e) && !(e.settled && e.final()) && !e.write.waiting(now) && !(e.write.slow && len(q.inFlight) >= maxInFlight)
+	return !q.writing(e) && !(e.settled && e.final()) && !e.write.waiting(now) &&
+		!(e.write.slow && len(q.inFlight) >= maxInFlight)
 }
 
 // writing reports whether a slow write of the entry's pod is in flight.
@@ -64,7 +71,8 @@ func (q *statusQueue) writing(e *entry) bool {
 	return ok
 }
 
-// inOrder returns the entries in the order of their records. Those with rejected writes come last, the one first that was rejected first.
+// inOrder returns the entries in the order of their records. Those with rejected writes come last,
+// the one first that was rejected first.
 func (q *statusQueue) inOrder() []*entry {
 	all := slices.Clone(q.entries)
 	slices.SortStableFunc(all, func(a, b *entry) int {
@@ -110,7 +118,8 @@ type entry struct {
 	events  entryEvents
 }
 
-// update replaces the record and resets the backoff, except for a Retry-After. An agent that is asked again repeats what it has sent.
+// update replaces the record and resets the backoff, except for a Retry-After. An agent that is
+// asked again repeats what it has sent.
 func (e *entry) update(r *api.Record) {
 	if reflect.DeepEqual(e.record, r) {
 		return
@@ -148,7 +157,8 @@ type entryEvents struct {
 // Backoff doubles from minBackoff to one of these.
 const (
 	minBackoff, maxBackoff = 500 * time.Millisecond, 30 * time.Second
-	// raceBackoff is for an unreachable server while a pod waits that its kubelet may fail first: who comes second states the reason.
+	// raceBackoff is for an unreachable server while a pod waits that its kubelet may fail first:
+	// who comes second states the reason.
 	raceBackoff = time.Second
 	// maxRefusedBackoff is for refused requests: a role or a policy may be installed later.
 	maxRefusedBackoff = 5 * time.Minute
@@ -161,7 +171,8 @@ type backoff struct {
 	delay      time.Duration
 }
 
-// fail doubles the delay up to longest, and sets the time of the retry: after that delay, with jitter, and after the server's Retry-After.
+// fail doubles the delay up to longest, and sets the time of the retry: after that delay, with
+// jitter, and after the server's Retry-After.
 func (b *backoff) fail(now time.Time, longest, retryAfter time.Duration) {
 	b.delay = min(max(2*b.delay, minBackoff), longest)
 	b.retryAfter = later(b.retryAfter, now.Add(retryAfter))

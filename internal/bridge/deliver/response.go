@@ -9,12 +9,14 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// process takes the response to a write. again: the entry may need another step. An error: the server may be unreachable.
+// process takes the response to a write. again: the entry may need another step. An error: the
+// server may be unreachable.
 func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response) (again bool, err error) {
 	e, act := s.entry, s.verdict.Act.String()
 	means := kube.Means(got.err)
 	d.breaker.answered = d.breaker.answered || means != kube.Away
-	e.pod.unsure = e.pod.unsure || means == kube.Away || means == kube.Failing // also a server that lost its storage meanwhile
+	// A server that lost its storage meanwhile fails, too.
+	e.pod.unsure = e.pod.unsure || means == kube.Away || means == kube.Failing
 	switch means {
 	case kube.None:
 		e.pod.last, e.pod.unsure, e.write = got.pod, false, statusWrite{}

@@ -21,12 +21,14 @@ const (
 	maxRejected = 4
 	// maxSteps bounds how often a pass judges one entry.
 	maxSteps = 6
-	// writeWait is how long the loop waits for a write. A webhook or a large object may take longer for one pod: if the server still serves
-	// reads, the write stays in flight and the loop goes on.
+	// writeWait is how long the loop waits for a write. A webhook or a large object may take longer
+	// for one pod: if the server still serves reads, the write stays in flight and the loop goes
+	// on.
 	writeWait = time.Second
 )
 
-// pass does all that is due: first the statuses in the order of the records, then the next event. It returns when more is due.
+// pass does all that is due: first the statuses in the order of the records, then the next event.
+// It returns when more is due.
 func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	began := time.Now()
 	err := d.findMode(ctx)
@@ -43,7 +45,8 @@ func (d *Deliverer) pass(ctx context.Context) time.Duration {
 	return d.nextPass(began)
 }
 
-// findMode finds out once whether statuses are written: when the server is reachable, so that the first eviction does not wait for it.
+// findMode finds out once whether statuses are written: when the server is reachable, so that the
+// first eviction does not wait for it.
 func (d *Deliverer) findMode(ctx context.Context) error {
 	if d.modeKnown {
 		return nil
@@ -59,7 +62,8 @@ func (d *Deliverer) findMode(ctx context.Context) error {
 	return nil
 }
 
-// writeStatuses writes what pods' statuses need. An error: the server is unreachable, or rejects writes (rejection).
+// writeStatuses writes what pods' statuses need. An error: the server is unreachable, or rejects
+// writes (rejection).
 func (d *Deliverer) writeStatuses(ctx context.Context) error {
 	synced, ok := d.o.Pods.Synced()
 	if !ok { // else every pod would seem gone
@@ -96,7 +100,8 @@ func (d *Deliverer) writeStatuses(ctx context.Context) error {
 	return rejected
 }
 
-// probe reads the pod of the first ready entry, before a half-open breaker lets writes pass. It reports whether the server served that.
+// probe reads the pod of the first ready entry, before a half-open breaker lets writes pass. It
+// reports whether the server served that.
 func (d *Deliverer) probe(ctx context.Context) (readable bool, err error) {
 	e := d.queue.firstReady(time.Now())
 	if e == nil {
@@ -109,7 +114,8 @@ func (d *Deliverer) probe(ctx context.Context) (readable bool, err error) {
 	return true, nil
 }
 
-// read reads a pod to tell a slow or rejected write from an unreachable server. An error: the server is unreachable.
+// read reads a pod to tell a slow or rejected write from an unreachable server. An error: the
+// server is unreachable.
 func (d *Deliverer) read(ctx context.Context, pod api.Victim) error {
 	_, err := d.o.API.Pod(ctx, pod.Namespace, pod.Name)
 	if kube.Means(err) == kube.Away {
@@ -125,7 +131,8 @@ func (d *Deliverer) reject(e *entry, err error) error {
 		e.write.retryAfter = e.write.rejectedAt.Add(after)
 		e.write.retryAt = e.write.retryAfter
 	}
-	d.report(e, slog.LevelWarn, "the API answers, and does not take a pod's status: it is told again, after those of others", "write", err)
+	d.report(e, slog.LevelWarn,
+		"the API answers, and does not take a pod's status: it is told again, after those of others", "write", err)
 	return rejection{err}
 }
 
@@ -145,8 +152,9 @@ func (d *Deliverer) settle(ctx context.Context, e *entry, synced time.Time) erro
 func (d *Deliverer) step(ctx context.Context, e *entry, synced time.Time) (again bool, err error) {
 	now, r := time.Now(), e.record
 	pod := d.currentPod(e)
-	if began := r.Began.Time; pod == nil && !e.pod.gone && (began.IsZero() || synced.Sub(began) <= listLag) { // the copy may not have it yet
-		return d.fetch(ctx, e)
+	began := r.Began.Time
+	if pod == nil && !e.pod.gone && (began.IsZero() || synced.Sub(began) <= listLag) {
+		return d.fetch(ctx, e) // the copy may not have it yet
 	}
 	v := verdict.Judge(now, r, pod, e.mends.failedAt)
 	e.verdict = v
@@ -189,7 +197,8 @@ func (d *Deliverer) currentPod(e *entry) *v1.Pod {
 	if watched == nil || p.last == nil {
 		return cmp.Or(watched, p.last)
 	}
-	if order, err := resourceversion.CompareResourceVersion(watched.ResourceVersion, p.last.ResourceVersion); err == nil && order < 0 {
+	order, err := resourceversion.CompareResourceVersion(watched.ResourceVersion, p.last.ResourceVersion)
+	if err == nil && order < 0 {
 		return p.last
 	}
 	p.last = nil // which may be large, and there may be many
@@ -223,7 +232,8 @@ func (d *Deliverer) write(ctx context.Context, s *statusRequest, body []byte) (a
 	return d.await(ctx, s)
 }
 
-// await waits for the response as long as nothing else can be done, and processes it. A slow write stays in flight while reads are served.
+// await waits for the response as long as nothing else can be done, and processes it. A slow write
+// stays in flight while reads are served.
 func (d *Deliverer) await(ctx context.Context, s *statusRequest) (again bool, err error) {
 	if s.entry.write.slow {
 		d.awaitInBackground(ctx, s)
@@ -253,7 +263,8 @@ func (d *Deliverer) await(ctx context.Context, s *statusRequest) (again bool, er
 		got.err = unreachable
 	default:
 		s.entry.write.slow = true
-		got.err = fmt.Errorf("patch pods/status: %d others are waited for: %w", len(d.queue.inFlight), context.DeadlineExceeded)
+		got.err = fmt.Errorf("patch pods/status: %d others are waited for: %w",
+			len(d.queue.inFlight), context.DeadlineExceeded)
 	}
 	return d.process(ctx, s, got)
 }
@@ -261,7 +272,8 @@ func (d *Deliverer) await(ctx context.Context, s *statusRequest) (again bool, er
 // unreachableError is the error of a slow write without a response, where a read had none either.
 type unreachableError struct{ error }
 
-// awaitInBackground waits beside the loop, which processes the response. Until then the pod's write is in flight.
+// awaitInBackground waits beside the loop, which processes the response. Until then the pod's write
+// is in flight.
 func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
 	e, uid := s.entry, s.entry.record.Pod.UID
 	e.write.slow = true

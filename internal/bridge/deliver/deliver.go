@@ -7,7 +7,7 @@
 //	queue.go     the records that are not finished, in their order
 //	breaker.go   the circuit breaker for the API server, and backoff
 //	status.go    writes pods' statuses
-//	response.go  processes the responses to these
+//	response.go  processes the responses to these, also those of slow writes
 //	mend.go      counts statuses that others change back
 //	events.go    sends events
 package deliver

@@ -28,6 +28,10 @@ const (
 const listLag = 5 * time.Minute
 
 // statusQueue holds an entry for each record whose pod's status or events are not finished.
+//
+// It is not a client-go workqueue, which was tried: each change of the node's pods makes all entries
+// ready, the order depends on rejections, delays on the kind of failure, and AddAfter cannot postpone
+// an item for Retry-After. So the entries would keep these times and the order beside the workqueue.
 type statusQueue struct {
 	log      *slog.Logger
 	entries  []*entry            // by record ID, oldest first

@@ -9,6 +9,38 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
+// unreachableError is the error of a slow write without a response, where a read had none either.
+type unreachableError struct{ error }
+
+// awaitInBackground waits beside the loop, which processes the response. Until then the pod's write
+// is in flight.
+func (d *Deliverer) awaitInBackground(ctx context.Context, s *statusRequest) {
+	e, uid := s.entry, s.entry.record.Pod.UID
+	e.write.slow = true
+	d.queue.inFlight[uid] = struct{}{}
+	pod := e.record.Pod
+	d.background.Go(func() {
+		defer s.cancel()
+		got := <-s.response
+		readable := false
+		if kube.Means(got.err) == kube.Away {
+			if readable = d.read(ctx, pod) == nil; !readable && kube.Unanswered(got.err) {
+				got.err = unreachableError{got.err}
+			}
+		}
+		d.inLoop(ctx, func(ctx context.Context) {
+			delete(d.queue.inFlight, uid)
+			_, err := d.process(ctx, s, got)
+			if err != nil && readable {
+				err = d.reject(e, err)
+			}
+			if ctx.Err() == nil {
+				d.record(err)
+			}
+		})
+	})
+}
+
 // process takes the response to a write. again: the entry may need another step. An error: the
 // server may be unreachable.
 func (d *Deliverer) process(ctx context.Context, s *statusRequest, got response) (again bool, err error) {

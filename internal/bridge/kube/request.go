@@ -33,7 +33,8 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*v1.Pod, erro
 	return &out, nil
 }
 
-// PatchPodStatus applies a strategic merge patch to a pod's status, and returns the pod as it is then. It waits as long as webhooks may take.
+// PatchPodStatus applies a strategic merge patch to a pod's status, and returns the pod as it is
+// then. It waits as long as webhooks may take.
 func (c *Client) PatchPodStatus(ctx context.Context, namespace, name string, body []byte) (*v1.Pod, error) {
 	var out v1.Pod
 	o := object{"pods", namespace, name, "status"}

@@ -15,11 +15,11 @@ import (
 
 // A follower that was cut off asks on from before the first record that is not final, so that it hears what became of that one.
 func TestWhereAFollowerGoesOn(t *testing.T) {
-	f := follower{running: map[string]bool{}}
-	if got := f.from(); got != "" {
+	f := follower{open: map[string]bool{}}
+	if got := f.resumeAfter(); got != "" {
 		t.Errorf("the first time from %q", got)
 	}
-	record := func(id string, over bool) { f.see(&api.Record{ID: id, Outcome: api.OutcomeRunning, Over: over}) }
+	record := func(id string, over bool) { f.track(&api.Record{ID: id, Outcome: api.OutcomeRunning, Over: over}) }
 	for _, c := range []struct {
 		id   string
 		over bool
@@ -32,7 +32,7 @@ func TestWhereAFollowerGoesOn(t *testing.T) {
 		{"20060720T020000.000003Z-0003", true, "20060720T020000.000003Z-0003"},
 	} {
 		record(c.id, c.over)
-		if got := f.from(); got != c.want || !c.over && got >= c.id {
+		if got := f.resumeAfter(); got != c.want || !c.over && got >= c.id {
 			t.Errorf("after %s (over: %v) from %q, want %q", c.id, c.over, got, c.want)
 		}
 	}
@@ -43,28 +43,28 @@ func TestEventsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pacer{left: eventBurst, at: time.Now()}
 		for i := range eventBurst {
-			if !p.may(time.Now()) || !p.next.IsZero() {
+			if !p.take(time.Now()) || !p.next.IsZero() {
 				t.Fatalf("the event %d has to wait", i)
 			}
 		}
-		if p.may(time.Now()) || !p.next.Equal(time.Now().Add(eventEvery)) {
+		if p.take(time.Now()) || !p.next.Equal(time.Now().Add(eventEvery)) {
 			t.Errorf("one more at once; the next at %v", p.next)
 		}
 		time.Sleep(eventEvery)
-		if !p.may(time.Now()) || p.may(time.Now()) {
+		if !p.take(time.Now()) || p.take(time.Now()) {
 			t.Error("after a while there is one")
 		}
 		time.Sleep(time.Hour)
 		for range eventBurst {
-			p.may(time.Now())
+			p.take(time.Now())
 		}
-		if p.may(time.Now()) {
+		if p.take(time.Now()) {
 			t.Error("after an hour there are more than at first")
 		}
 		n := 0
 		for range 60 { // whoever asks at odd moments has no fewer
 			time.Sleep(3 * eventEvery / 2)
-			for p.may(time.Now()) {
+			for p.take(time.Now()) {
 				n++
 			}
 		}
@@ -73,6 +73,13 @@ func TestEventsArePaced(t *testing.T) {
 		}
 	})
 }
+
+// onePod is a copy of the pods that has one.
+type onePod struct{ pod *v1.Pod }
+
+func (o onePod) Pod(string, string) *v1.Pod    { return o.pod }
+func (onePod) Synced() (at time.Time, ok bool) { return time.Time{}, true }
+func (onePod) Again()                          {}
 
 // The newest of what is known of a pod counts, whoever said it.
 func TestTheNewestCounts(t *testing.T) {
@@ -98,7 +105,8 @@ func TestTheNewestCounts(t *testing.T) {
 		"it is gone":           {pod("watched", "9"), pod("last", "10"), true, ""},
 	} {
 		got := ""
-		if p := (&entry{last: c.last, gone: c.gone}).current(c.watched); p != nil {
+		d := New(Options{Pods: onePod{c.watched}})
+		if p := d.currentPod(&entry{record: &api.Record{}, pod: podView{last: c.last, gone: c.gone}}); p != nil {
 			got = p.Name
 		}
 		if got != c.want {
@@ -109,20 +117,20 @@ func TestTheNewestCounts(t *testing.T) {
 
 // Pauses double up to the longest, and what the API asks for is waited.
 func TestPausesDouble(t *testing.T) {
-	var r retry
+	var r backoff
 	now := time.Now()
 	var all []time.Duration
 	for range 12 {
-		r.failed(now, refusedPause, 0)
-		if after := r.until.Sub(now); after < r.pause/2 || after > r.pause+1 || !r.waits(now) || r.waits(r.until) {
-			t.Errorf("a pause of %v is one of %v", r.pause, after)
+		r.fail(now, maxRefusedBackoff, 0)
+		if after := r.retryAt.Sub(now); after < r.delay/2 || after > r.delay+1 || !r.waiting(now) || r.waiting(r.retryAt) {
+			t.Errorf("a pause of %v is one of %v", r.delay, after)
 		}
-		all = append(all, r.pause)
+		all = append(all, r.delay)
 	}
-	if !slices.IsSorted(all) || all[0] != firstPause || all[1] != 2*firstPause || all[11] != refusedPause {
+	if !slices.IsSorted(all) || all[0] != minBackoff || all[1] != 2*minBackoff || all[11] != maxRefusedBackoff {
 		t.Error(fmt.Sprint(all))
 	}
-	if r.failed(now, lastPause, time.Hour); !r.until.Equal(now.Add(time.Hour)) {
-		t.Errorf("asked for an hour: %v", r.until.Sub(now))
+	if r.fail(now, maxBackoff, time.Hour); !r.retryAt.Equal(now.Add(time.Hour)) {
+		t.Errorf("asked for an hour: %v", r.retryAt.Sub(now))
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Rates of events: so many at once, and one more each eventEvery.
+// Rate of events: a burst, and then one each eventEvery.
 const (
 	eventBurst = 25
 	eventEvery = time.Second
 )
 
-// pacer bounds the rate of events.
+// pacer limits the rate of events.
 type pacer struct {
-	left int       // that may be sent at once
-	at   time.Time // when it was last counted
-	next time.Time // when one may be sent again; zero: nobody waits
+	left int       // events that may be sent now
+	at   time.Time // when left was counted
+	next time.Time // when the next one may be sent; zero: none waits
 }
 
-// may takes the place of one event, or says when there is one.
-func (p *pacer) may(now time.Time) bool {
+// take takes one event of the rate. !ok: none is left, and next says when there is one.
+func (p *pacer) take(now time.Time) (ok bool) {
 	if n := int(now.Sub(p.at) / eventEvery); n > 0 {
 		p.left, p.at = min(eventBurst, p.left+n), p.at.Add(time.Duration(n)*eventEvery)
 	}
@@ -41,114 +41,155 @@ func (p *pacer) may(now time.Time) bool {
 	return true
 }
 
-// events sends the next one that is due, if none is on its way. Nobody waits for it: statuses come first however long events take.
-func (d *Deliverer) events(ctx context.Context) {
-	d.pace.next = time.Time{}
-	now := time.Now()
-	if !d.decided || d.sending || d.quiet.waits(now) {
+// eventSender is the state of sending: one event at a time, beside the loop. Its backoff holds for
+// all events, while the server takes none.
+type eventSender struct {
+	backoff
+	pace     pacer
+	inFlight bool // an event is
+	reported bool // that the server takes none is logged
+}
+
+// gaps has the events of lost records.
+type gaps struct {
+	backoff
+	events []*v1.Event // not sent yet
+	newest string      // the name of the newest one, sent or not
+}
+
+// takeGap takes that records are missing. An agent reports that to each client that asks: also to a
+// follower whose stream it has closed, and of records that were dropped from a full file.
+func (d *Deliverer) takeGap(g *api.RecordsGap) {
+	event := verdict.Lost(time.Now(), d.o.Node, g)
+	switch {
+	case event == nil:
+		d.o.Log.Debug("the agent has no older records of evictions", "record", g.Until, "reason", g.Reason)
+	case event.Name != d.gaps.newest:
+		d.o.Log.Error("records of evictions are lost: nothing can be said of them",
+			"record", g.Until, "reason", g.Reason)
+		d.gaps.events, d.gaps.newest = append(d.gaps.events, event), event.Name
+	}
+}
+
+// sent removes the event of a gap.
+func (g *gaps) sent(event *v1.Event) {
+	g.events = slices.DeleteFunc(g.events, func(o *v1.Event) bool { return o == event })
+}
+
+// sendEvent sends the next event that is due, if none is in flight. The loop does not wait for it:
+// statuses come first.
+func (d *Deliverer) sendEvent(ctx context.Context) {
+	s, now := &d.events, time.Now()
+	s.pace.next = time.Time{}
+	if !d.modeKnown || s.inFlight || s.waiting(now) {
 		return
 	}
-	d.lost = slices.DeleteFunc(d.lost, func(e *v1.Event) bool { return now.Sub(e.LastTimestamp.Time) > verdict.EventsFor })
-	event, again, sent := d.nextEvent(now)
-	if event == nil || !d.pace.may(now) {
+	d.gaps.events = slices.DeleteFunc(d.gaps.events, func(e *v1.Event) bool {
+		return now.Sub(e.LastTimestamp.Time) > verdict.EventsFor
+	})
+	event, retry, sent := d.nextEvent(now)
+	if event == nil || !s.pace.take(now) {
 		return
 	}
-	limits := ctx
-	if again.pause > 0 && !d.mute { // this one was not answered before, it may be
-		limits = kube.Patiently(ctx)
+	request := ctx
+	if retry.delay > 0 && !s.reported { // a slow webhook may hold up this one
+		request = kube.Patiently(ctx)
 	}
-	d.sending = true
-	d.beside.Go(func() {
-		err := d.o.API.CreateEvent(limits, event)
-		alone := kube.Unanswered(err) && d.readable(ctx, api.Victim{Namespace: event.Namespace, Name: event.InvolvedObject.Name}) == nil
+	s.inFlight = true
+	d.background.Go(func() {
+		err := d.o.API.CreateEvent(request, event)
+		pod := api.Victim{Namespace: event.Namespace, Name: event.InvolvedObject.Name}
+		readable := kube.Unanswered(err) && d.read(ctx, pod) == nil
 		d.inLoop(ctx, func(context.Context) {
-			if d.sending = false; d.came(event, again, alone, err) {
+			if s.inFlight = false; d.processEvent(event, retry, readable, err) {
 				sent()
 			}
 		})
 	})
 }
 
-// nextEvent is the next one that is due, when it is tried again, and what is to be done when the API has it; nil: there is none. Those that
-// were not tried in vain come first, in the order of the records, and of the others the one that is due the longest: none waits for others
-// that the API does not take.
-func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, again *retry, sent func()) {
-	if len(d.lost) > 0 && !d.losses.waits(now) {
-		event, again = d.lost[0], &d.losses
-		sent = func() { d.lost = slices.DeleteFunc(d.lost, func(o *v1.Event) bool { return o == event }) }
+// nextEvent returns the next event that is due, its backoff, and what to call when the server has
+// it; nil: none. Events that were not tried come first, in the order of the records, and then the
+// one that is due longest: no event waits for others that the server does not take.
+func (d *Deliverer) nextEvent(now time.Time) (event *v1.Event, retry *backoff, sent func()) {
+	if len(d.gaps.events) > 0 && !d.gaps.waiting(now) {
+		event, retry = d.gaps.events[0], &d.gaps.backoff
+		sent = func() { d.gaps.sent(event) }
 	}
-	for _, e := range d.entries {
-		if again != nil && !e.events.until.Before(again.until) {
+	for _, e := range d.queue.entries {
+		if retry != nil && !e.events.retryAt.Before(retry.retryAt) {
 			continue
 		}
-		// What is said depends on what became of the pod. And an event names the record: an author who read that before his pod is failed could
-		// write it to the pod himself, as if it had been.
-		if e.busy || !e.status && e.told.Act == verdict.Wait && d.status || e.events.waits(now) {
+		// Events depend on what becomes of the pod. And they name the record: an author who read
+		// that before the pod is failed could write it to the pod himself, as if it had been.
+		if d.queue.writing(e) || !e.settled && e.verdict.Act == verdict.Wait && d.writeStatus || e.events.waiting(now) {
 			continue
 		}
 		if next := d.unsent(e); next != nil {
-			event, again, sent = next, &e.events, func() { e.sent[next.Name] = true }
+			event, retry, sent = next, &e.events.backoff, func() { e.events.sent[next.Name] = true }
 		}
 	}
-	return event, again, sent
+	return event, retry, sent
 }
 
-// unsent is the next event of an entry that the API does not have; nil: there is none.
+// unsent returns the next event of an entry that the server does not have; nil: none.
 func (d *Deliverer) unsent(e *entry) *v1.Event {
-	for _, event := range verdict.Events(time.Now(), e.record, e.told, d.o.Node, !d.status) {
-		if !e.sent[event.Name] {
+	for _, event := range verdict.Events(time.Now(), e.record, e.verdict, d.o.Node, !d.writeStatus) {
+		if !e.events.sent[event.Name] {
 			return event
 		}
 	}
 	return nil
 }
 
-// came takes the answer to an event. alone: it had none in time, and a read has. !sent: it is sent again. One whose namespace goes is given
-// up.
-func (d *Deliverer) came(event *v1.Event, again *retry, alone bool, err error) (sent bool) {
-	name := event.Namespace + "/" + event.Name
-	asked, _ := kube.AskAgain(err)
-	means, longest := kube.Means(err), refusedPause
+// processEvent takes the response to an event. readable: it had none in time, and a read was
+// served. !done: it is sent again. An event whose namespace is deleted is dropped.
+func (d *Deliverer) processEvent(event *v1.Event, retry *backoff, readable bool, err error) (done bool) {
+	s, name := &d.events, event.Namespace+"/"+event.Name
+	retryAfter, _ := kube.AskAgain(err)
+	means, longest := kube.Means(err), maxRefusedBackoff
 	if means != kube.Away {
 		d.takesEvents()
 	}
 	switch means {
 	case kube.None:
-		*again = retry{}
+		*retry = backoff{}
 		return true
 	case kube.NotFound:
 		d.o.Log.Info("an event is given up: its namespace goes", "event", name, "error", err)
 		return true
-	case kube.Refused, kube.Changed, kube.Failing: // this one alone, it may be: others do not wait for it
+	case kube.Refused, kube.Changed, kube.Failing: // perhaps this one alone, so others do not wait
 		d.o.Log.Warn("the API refuses an event: it is sent again", "event", name, "error", err)
-	default: // this one alone, too, or all of them
+	default: // this one alone, or all
 		switch {
-		case alone && d.mute: // it was on its way while nobody was answered
-			longest = lastPause
+		case readable && s.reported: // it was in flight while the server was unreachable
+			longest = maxBackoff
 			d.takesEvents()
-		case alone: // which has taken its time
+		case readable:
 			d.o.Log.Warn("the API takes too long for an event: it is sent again", "event", name, "error", err)
 		default:
-			longest = lastPause
-			d.quiet.failed(time.Now(), longest, asked)
-			if !d.mute {
-				d.mute = true
+			longest = maxBackoff
+			s.fail(time.Now(), longest, retryAfter)
+			if !s.reported {
+				s.reported = true
 				d.o.Log.Warn("the API takes no events: they are sent again", "event", name, "error", err)
 			}
 		}
 	}
-	again.failed(time.Now(), longest, asked)
+	retry.fail(time.Now(), longest, retryAfter)
 	return false
 }
 
-// takesEvents takes that the API has answered one. Where no status waits that shows that it is there.
+// takesEvents resets the backoff of all events after a response. If no status is due, it also
+// closes the breaker.
 func (d *Deliverer) takesEvents() {
-	if d.quiet = (retry{}); d.mute {
-		d.mute = false
+	s := &d.events
+	if s.backoff = (backoff{}); s.reported {
+		s.reported = false
 		d.o.Log.Info("the API takes events again")
 	}
-	if !slices.ContainsFunc(d.entries, func(e *entry) bool { return !e.status }) {
-		d.spoke = true
-		d.heard(nil)
+	if d.queue.settled() {
+		d.breaker.answered = true
+		d.record(nil)
 	}
 }

@@ -216,12 +216,12 @@ func TestAnAPIThatTakesEventsNowAndThen(t *testing.T) {
 		w.evicted(w.runs("a"))
 		time.Sleep(10 * time.Minute)
 		w.set(func() { w.fault = nil })
-		time.Sleep(2 * lastPause)
+		time.Sleep(2 * maxBackoff)
 		w.eventFault("", func() error { return status(503) })
 		w.evicted(w.runs("b"))
 		time.Sleep(10 * time.Millisecond)
 		w.set(func() { w.fault = nil })
-		time.Sleep(4 * firstPause)
+		time.Sleep(4 * minBackoff)
 		if got := is(w, func() int { return len(w.events) }); got != 4 {
 			t.Errorf("%d events", got)
 		}

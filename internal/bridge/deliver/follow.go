@@ -10,70 +10,69 @@ import (
 	"jettison/internal/bridge/verdict"
 )
 
-// Records is where the agent tells them.
+// Records is the agent, as far as it sends records.
 type Records interface {
 	FollowRecords(ctx context.Context, o api.RecordsOptions, each func(*api.RecordsLine) error) error
 }
 
-// follower asks for records beside the loop.
+// follower follows the agent's records beside the loop.
 type follower struct {
 	records Records
 	out     chan<- *api.RecordsLine
-	again   func() // the agent was away: it may have forgotten what it was told
+	resync  func() // the agent was unreachable, and may have lost the pods that it was sent
 	log     *slog.Logger
 
-	running map[string]bool // those of which the agent has more to say
-	newest  string
-	said    bool
+	open     map[string]bool // IDs of records of which the agent will send more
+	newest   string          // the highest ID
+	reported bool            // that the agent sends nothing is logged
 }
 
-// renewEvery is how long one stream is followed: an agent that hangs for good keeps its own open though another has taken its place.
+// renewEvery is how long one stream is followed: an agent that hangs keeps its stream open though
+// another has replaced it.
 const renewEvery = 10 * time.Minute
 
 // run follows until ctx ends.
 func (f *follower) run(ctx context.Context) {
-	for pause := time.Duration(0); ctx.Err() == nil; {
-		heard, began := false, time.Now()
+	for delay := time.Duration(0); ctx.Err() == nil; {
+		received, began := false, time.Now()
 		stream, cancel := context.WithTimeout(ctx, renewEvery)
-		err := f.records.FollowRecords(stream, api.RecordsOptions{After: f.from(), Follow: true}, func(l *api.RecordsLine) error {
-			heard = true
-			f.see(l.Record)
-			return f.hand(ctx, l)
+		from := api.RecordsOptions{After: f.resumeAfter(), Follow: true}
+		err := f.records.FollowRecords(stream, from, func(l *api.RecordsLine) error {
+			received = true
+			f.track(l.Record)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case f.out <- l:
+				return nil
+			}
 		})
-		renewed := stream.Err() != nil && heard
+		renewed := stream.Err() != nil && received
 		cancel()
-		if time.Since(began) > lastPause { // an agent that tells and hangs up at once is asked less and less often, too
-			pause = 0
+		if time.Since(began) > maxBackoff { // else an agent that closes streams at once is asked all the time
+			delay = 0
 		}
 		switch {
 		case ctx.Err() != nil:
 			return
 		case renewed:
 			continue
-		case err != nil && !f.said:
-			f.said = true
+		case err != nil && !f.reported:
+			f.reported = true
 			f.log.Warn("the agent tells no records: what it has evicted is told when it does", "error", err)
 		}
-		f.again()
-		pause = min(max(2*pause, firstPause), lastPause)
-		if !sleep(ctx, jittered(pause)) {
+		f.resync()
+		delay = min(max(2*delay, minBackoff), maxBackoff)
+		if !sleep(ctx, jittered(delay)) {
 			return
 		}
 	}
 }
 
-func (f *follower) hand(ctx context.Context, l *api.RecordsLine) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case f.out <- l:
-		return nil
-	}
-}
-
-func (f *follower) see(r *api.Record) {
-	if f.said {
-		f.said = false
+// track notes whether the agent will send more of a record; nil: the line has none.
+func (f *follower) track(r *api.Record) {
+	if f.reported {
+		f.reported = false
 		f.log.Info("the agent tells its records again")
 	}
 	if r == nil {
@@ -81,32 +80,34 @@ func (f *follower) see(r *api.Record) {
 	}
 	f.newest = max(f.newest, r.ID)
 	if !verdict.Final(time.Now(), r) {
-		f.running[r.ID] = true
+		f.open[r.ID] = true
 		return
 	}
-	delete(f.running, r.ID)
+	delete(f.open, r.ID)
 }
 
-// from is the ID after which there may be news: everything up to it is final. Empty: nothing is, or the clock was set back since, and what
-// has begun since has lower IDs. What is told once more makes nothing twice.
-func (f *follower) from() string {
+// resumeAfter returns the ID after which there may be news: everything up to it is final. Empty:
+// nothing is, or the clock was set back, and newer records have lower IDs. A record that is sent
+// again changes nothing.
+func (f *follower) resumeAfter() string {
 	if at, ok := verdict.BeganAt(f.newest); ok && at.After(time.Now()) {
 		return ""
 	}
-	if len(f.running) == 0 {
+	if len(f.open) == 0 {
 		return f.newest
 	}
 	first := f.newest
-	for id := range f.running {
+	for id := range f.open {
 		first = min(first, id)
 	}
 	return before(first)
 }
 
-// before sorts before an ID and after most that do: it is the beginning of it, which the agent takes for one.
+// before returns a prefix of an ID, which sorts before it and after most lower ones. The agent
+// accepts it as an ID.
 func before(id string) string { return id[:max(0, len(id)-1)] }
 
-// jittered is a pause between its half and itself.
+// jittered returns a duration between half of d and d.
 func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // sleep waits. !ok: ctx ended first.

@@ -98,7 +98,7 @@ func TestAClockThatWasSetBack(t *testing.T) {
 		w.evicted(w.runs("b"))
 		time.Sleep(time.Minute)
 		w.set(func() { w.away = false })
-		time.Sleep(lastPause)
+		time.Sleep(maxBackoff)
 		if got := is(w, func() []string { return slices.Clone(w.failed) }); !slices.Equal(got, []string{"a", "b"}) || w.created != 4 {
 			t.Errorf("failed %v, %d events", got, w.created)
 		}
@@ -124,7 +124,7 @@ func TestAServerIsKnownBeforeTheFirstEviction(t *testing.T) {
 // A pod that its kubelet says by itself to have failed is told of before that, where the API comes back after however long; other pods are
 // asked for less and less often.
 func TestAPodThatEndsByItselfIsToldOfAtOnce(t *testing.T) {
-	for policy, most := range map[v1.RestartPolicy]time.Duration{v1.RestartPolicyNever: raceLast, v1.RestartPolicyAlways: lastPause} {
+	for policy, most := range map[v1.RestartPolicy]time.Duration{v1.RestartPolicyNever: raceBackoff, v1.RestartPolicyAlways: maxBackoff} {
 		during(t, func(w *world) {
 			w.set(func() { w.fault = func(string) error { return errors.New("connection refused") } })
 			p := w.runs("a")
@@ -163,7 +163,7 @@ func TestAWatchThatIsBackFirst(t *testing.T) {
 		w.set(func() { w.fault = nil })
 		w.runs("b")
 		w.changed()
-		time.Sleep(firstPause)
+		time.Sleep(minBackoff)
 		if got := is(w, func() []string { return slices.Clone(w.failed) }); len(got) != 1 {
 			t.Errorf("%v are failed", got)
 		}
@@ -211,7 +211,7 @@ func TestAnAPIThatIsAwayWhileSomeAreSlow(t *testing.T) {
 			time.Sleep(15 * time.Minute)
 			w.set(func() { w.asked = nil })
 			time.Sleep(10 * time.Minute)
-			if asked := is(w, func() int { return len(w.asked) }); asked > 45*(maxWriting+1) { // which are not waited for, and one read
+			if asked := is(w, func() int { return len(w.asked) }); asked > 45*(maxInFlight+1) { // which are not waited for, and one read
 				t.Errorf("%d slow: asked %d times in ten minutes", pods, asked)
 			}
 			w.set(func() { w.fault = nil })
@@ -261,7 +261,7 @@ func TestAPodThatEndsByItselfWithinAPause(t *testing.T) {
 			close(w.news)
 			w.news = make(chan struct{})
 			w.mu.Unlock()
-			time.Sleep(raceLast)
+			time.Sleep(raceBackoff)
 			if w.phase("job") != v1.PodFailed {
 				t.Errorf("it is %s", w.phase("job"))
 			}
@@ -317,7 +317,7 @@ func TestAWatchThatIsBackAgain(t *testing.T) {
 				}
 			}
 			w.set(func() { w.fault = nil })
-			time.Sleep(firstPause)
+			time.Sleep(minBackoff)
 			if name == "b" && w.phase("b") != v1.PodFailed {
 				t.Errorf("it is %s", w.phase("b"))
 			}
@@ -352,10 +352,10 @@ func TestAPodThatEndsByItselfWhileTheAPIAsksForTime(t *testing.T) {
 		w.evicted(w.runs("a"))
 		time.Sleep(10 * time.Minute)
 		w.set(func() { w.fault = func(string) error { return apierrors.NewTooManyRequests("later", 300) } })
-		time.Sleep(lastPause)
+		time.Sleep(maxBackoff)
 		w.set(func() { w.asked = nil })
 		w.evicted(job)
-		time.Sleep(299*time.Second - lastPause)
+		time.Sleep(299*time.Second - maxBackoff)
 		if asked := is(w, func() int { return len(w.asked) }); asked > 0 {
 			t.Errorf("asked %d times", asked)
 		}
@@ -377,7 +377,7 @@ func TestARecordWithoutANameWhileTheAPIIsAway(t *testing.T) {
 		w.evicted(w.runs("a"))
 		time.Sleep(10 * time.Minute)
 		w.set(func() { w.fault = nil })
-		time.Sleep(firstPause)
+		time.Sleep(minBackoff)
 		if w.phase("a") != v1.PodFailed {
 			t.Errorf("it is %s", w.phase("a"))
 		}
@@ -414,7 +414,7 @@ func TestThatTheAPIIsBackIsSaid(t *testing.T) {
 		log := during(t, func(w *world) {
 			w.set(func() { w.fault = func(string) error { return status(http.StatusServiceUnavailable) } })
 			held := w.runs("a")
-			r := record(held, time.Now().Add(-2*settled)) // so that no bridge before this one has written just now
+			r := record(held, time.Now().Add(-2*listLag)) // so that no bridge before this one has written just now
 			w.set(func() {
 				w.records = append(w.records, r)
 				p := held.DeepCopy()

@@ -43,7 +43,7 @@ func TestWhatBecameOfAPodMeanwhile(t *testing.T) {
 				w.set(func() { c.change(w, p.DeepCopy()) })
 				time.Sleep(time.Minute)
 				w.set(func() { w.fault = nil })
-				time.Sleep(lastPause)
+				time.Sleep(maxBackoff)
 				if got := strings.Join(is(w, w.reasons), " "); got != c.events || w.patched != 0 {
 					t.Errorf("%d patches, events %s", w.patched, got)
 				}
@@ -65,7 +65,7 @@ func TestAnAgentThatGoesAndComes(t *testing.T) {
 			t.Errorf("it is asked %d times", n)
 		}
 		w.set(func() { w.away = false })
-		time.Sleep(lastPause)
+		time.Sleep(maxBackoff)
 		type told struct{ again, patched, events int }
 		if n := is(w, func() told { return told{w.again, w.patched, len(w.events)} }); n.again == 0 || n.patched != 2 || n.events != 4 {
 			t.Errorf("%+v, events %v", n, is(w, w.reasons))
@@ -104,7 +104,7 @@ func TestAGapInTheRecords(t *testing.T) {
 				w.set(func() { w.away = false })
 				time.Sleep(c.away)
 				w.set(func() { w.fault = nil })
-				time.Sleep(lastPause)
+				time.Sleep(maxBackoff)
 				got := is(w, w.reasons)
 				if len(got) != c.want || c.want > 0 && got[0] != "EvictionRecordsLost" || w.created > c.want {
 					t.Errorf("events %v, sent %d times", got, w.created)
@@ -388,8 +388,8 @@ func TestWhatIsNotJudgedIsNotTold(t *testing.T) {
 			p.Status.ContainerStatuses[0].State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}
 			w.store(p)
 		})
-		time.Sleep(refusedPause)
-		for i := range maxWriting {
+		time.Sleep(maxRefusedBackoff)
+		for i := range maxInFlight {
 			w.evicted(w.runs(fmt.Sprint("slow", i)))
 		}
 		time.Sleep(10 * time.Second)

@@ -31,7 +31,7 @@ func TestOnePodThatCannotBeWritten(t *testing.T) {
 			t.Errorf("failed %v", got)
 		}
 		w.set(func() { w.fault = nil })
-		time.Sleep(lastPause)
+		time.Sleep(maxBackoff)
 		if got := is(w, func() []string { return w.failed }); !slices.Equal(got, []string{"b", "a"}) {
 			t.Errorf("failed %v", got)
 		}
@@ -231,7 +231,7 @@ func TestManyPodsThatTakeLong(t *testing.T) {
 				for i := range c.pods {
 					w.evicted(w.runs(fmt.Sprint("slow", i)))
 				}
-				if waited := w.failedIn(t, "first"); waited > time.Duration(c.pods)*turn*101/100 {
+				if waited := w.failedIn(t, "first"); waited > time.Duration(c.pods)*writeWait*101/100 {
 					t.Errorf("the first of another namespace is failed after %v", waited)
 				}
 				for i := range 10 {

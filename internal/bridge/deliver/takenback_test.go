@@ -25,7 +25,7 @@ func TestAStatusThatIsTakenBackWhileTheAPIIsAway(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		w.set(func() { w.fault = nil })
-		time.Sleep(lastPause)
+		time.Sleep(maxBackoff)
 		if p := is(w, func() *v1.Pod { return w.pods["a"] }); p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted" {
 			t.Errorf("%s %s", p.Status.Phase, p.Status.Reason)
 		}
@@ -36,7 +36,7 @@ func TestAStatusThatIsTakenBackWhileTheAPIIsAway(t *testing.T) {
 func TestAStatusThatIsAlwaysTakenBack(t *testing.T) {
 	log := during(t, func(w *world) {
 		w.evicted(w.runs("a"))
-		for range 4 * mendings { // each time it is left to its kubelet for a minute
+		for range 4 * maxMends { // each time it is left to its kubelet for a minute
 			time.Sleep(20 * time.Second)
 			w.set(func() {
 				p := w.pods["a"].DeepCopy()
@@ -45,7 +45,7 @@ func TestAStatusThatIsAlwaysTakenBack(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Minute)
-		if n := is(w, func() int { return w.patched }); n != 1+mendings {
+		if n := is(w, func() int { return w.patched }); n != 1+maxMends {
 			t.Errorf("it is written %d times", n)
 		}
 	})

@@ -34,11 +34,11 @@ func TestAWebhookThatAsksForTime(t *testing.T) {
 				w.set(func() { w.asked = nil })
 				for i := range 10 {
 					time.Sleep(47 * time.Second)
-					if waited := w.failedIn(t, fmt.Sprint("job", i)); waited > lastPause+5*time.Second {
+					if waited := w.failedIn(t, fmt.Sprint("job", i)); waited > maxBackoff+5*time.Second {
 						t.Errorf("one of another namespace is failed after %v", waited)
 					}
 				}
-				if asked := is(w, func() int { return len(w.asked) }); asked > 10*20*(maxWriting+1) {
+				if asked := is(w, func() int { return len(w.asked) }); asked > 10*20*(maxInFlight+1) {
 					t.Errorf("asked %d times in ten minutes", asked)
 				}
 				w.set(func() { w.takes, w.fault = nil, nil })
@@ -65,7 +65,7 @@ func TestNobodyIsAskedForAfterOneThatHangs(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			w.evicted(w.pods[name])
 		}
-		time.Sleep(11*time.Second + firstPause/4) // within which one write is given a second, and one read ten
+		time.Sleep(11*time.Second + minBackoff/4) // within which one write is given a second, and one read ten
 		if got := is(w, func() []string { return slices.Clone(w.askedFor) }); !slices.Equal(got, []string{"patch a", "get a"}) {
 			t.Errorf("asked for %q", got)
 		}
@@ -80,7 +80,7 @@ func TestOnePodWhoseWriteIsReset(t *testing.T) {
 		w.set(func() { w.fault = of("patch bad", errors.New("connection reset by peer")) })
 		w.evicted(w.runs("bad"))
 		for i := range 5 {
-			if waited := w.failedIn(t, fmt.Sprint("good", i)); waited > lastPause {
+			if waited := w.failedIn(t, fmt.Sprint("good", i)); waited > maxBackoff {
 				t.Errorf("another is failed after %v", waited)
 			}
 			time.Sleep(5 * time.Minute)
@@ -110,7 +110,7 @@ func TestAPodThatWasSlowOnce(t *testing.T) {
 		for i := range bad {
 			w.evicted(w.runs(fmt.Sprint("bad", i)))
 		}
-		time.Sleep(bad * turn)
+		time.Sleep(bad * writeWait)
 		began := time.Now()
 		w.evicted(w.runs("good"))
 		time.Sleep(5 * time.Second)
@@ -118,7 +118,7 @@ func TestAPodThatWasSlowOnce(t *testing.T) {
 		for w.phase("good") != v1.PodFailed && time.Since(began) < time.Hour {
 			time.Sleep(time.Second)
 		}
-		if took := time.Since(began); took > (bad+2*maxWriting)*31*time.Second/maxWriting {
+		if took := time.Since(began); took > (bad+2*maxInFlight)*31*time.Second/maxInFlight {
 			t.Errorf("failed after %v", took)
 		}
 		w.set(func() { w.takes, w.fault = nil, nil })
@@ -199,7 +199,7 @@ func TestAPodBehindManyThatAreNotTaken(t *testing.T) {
 		for i := range bad {
 			w.evicted(w.runs(fmt.Sprint("bad", i)))
 		}
-		if waited := w.failedIn(t, "good"); waited > bad/maxVain*lastPause {
+		if waited := w.failedIn(t, "good"); waited > bad/maxRejected*maxBackoff {
 			t.Errorf("failed after %v", waited)
 		}
 		w.set(func() { w.fault = nil })
@@ -265,7 +265,7 @@ func TestAPodThatIsTakenInTheEnd(t *testing.T) {
 		w.set(func() { w.takes, w.fault = nil, nil })
 		time.Sleep(time.Minute) // both are marked
 		w.set(func() { w.takes = taking("patch hung", time.Hour) })
-		for i := range maxWriting {
+		for i := range maxInFlight {
 			w.evicted(w.runs(fmt.Sprint("hung", i)))
 		}
 		time.Sleep(10 * time.Second)

@@ -82,8 +82,8 @@ func during(t *testing.T, do func(w *world)) (log string) {
 		synctest.Wait()
 		cancel()
 		run.Wait()
-		if len(d.entries) > 0 || len(d.lost) > 0 {
-			t.Errorf("%d records are not over, %d gaps are not told", len(d.entries), len(d.lost))
+		if len(d.queue.entries) > 0 || len(d.gaps.events) > 0 {
+			t.Errorf("%d records are not over, %d gaps are not told", len(d.queue.entries), len(d.gaps.events))
 		}
 	})
 	return text.String()
@@ -302,7 +302,8 @@ func (w *world) Pod(ctx context.Context, _, name string) (*v1.Pod, error) {
 }
 
 func (w *world) PatchPodStatus(ctx context.Context, _, name string, body []byte) (*v1.Pod, error) {
-	if err := w.ask(ctx, "patch "+name); err != nil {
+	if err := w.ask(kube.Patiently(ctx), "patch "+name); err != nil { // as kube.Client
+
 		return nil, err
 	}
 	var p v1.Pod

@@ -90,12 +90,6 @@ func (p *Pods) watch(ctx context.Context) {
 	}
 }
 
-// Pod is the copy of a pod; nil: there is none. It must not be changed.
-func (p *Pods) Pod(namespace, name string) *v1.Pod { return p.store.get(namespace, name) }
-
-// Synced is when all pods of the node were known for the first time. !ok: they are not yet.
-func (p *Pods) Synced() (at time.Time, ok bool) { return p.store.syncedAt() }
-
 // Again has all pods told once more: the agent may have forgotten them.
 func (p *Pods) Again() {
 	select {

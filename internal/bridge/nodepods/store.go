@@ -232,16 +232,20 @@ func (s *store) notify() {
 	s.changed()
 }
 
+// Pod is the copy of a pod; nil: there is none. It must not be changed.
+func (p *Pods) Pod(namespace, name string) *v1.Pod { return p.store.get(namespace, name) }
+
 func (s *store) get(namespace, name string) *v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pods[key{namespace, name}].pod
 }
 
-func (s *store) syncedAt() (time.Time, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.synced, !s.synced.IsZero()
+// Synced is when all pods of the node were known for the first time. !ok: they are not yet.
+func (p *Pods) Synced() (at time.Time, ok bool) {
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	return p.store.synced, !p.store.synced.IsZero()
 }
 
 // news is what the agent has not been told.

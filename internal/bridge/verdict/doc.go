@@ -2,8 +2,7 @@
 // agent's state. Records, pods and states go in, and patches and events come out. It is pure.
 //
 //	eviction.go   Judge: what is due for a record, by what the API says of its pod
-//	sandbox.go    whether a pod's sandbox has to be gone, too
-//	started.go    whether a container has started after the kill
+//	terminal.go   what is due for a pod that has ended
 //	patch.go      Patch: what of a pod's status is written for it
 //	event.go      the events of a record
 //	finding.go    events of what else the agent found

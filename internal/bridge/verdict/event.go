@@ -76,14 +76,6 @@ const (
 	maxAnnotation    = 2048
 )
 
-// shorten has a text be of so many bytes at most.
-func shorten(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-3], "") + "..."
-}
-
 // shortened are annotations whose values are no longer than the policy takes.
 func shortened(all map[string]string) map[string]string {
 	out := maps.Clone(all)

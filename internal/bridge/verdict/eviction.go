@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -76,8 +75,10 @@ func Judge(now time.Time, r *api.Record, pod *v1.Pod, wrote time.Time) Verdict {
 	if pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded {
 		return judgeTerminal(now, r, pod, ours, wrote)
 	}
-	if until := takenBackUntil(r, wrote); ours && !passed(now, until, TakenBackFor) {
-		return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
+	if ours {
+		if until := takenBackUntil(r, wrote); !passed(now, until, TakenBackFor) {
+			return Verdict{Act: Wait, Why: "its kubelet is about to end it", At: until}
+		}
 	}
 	if name := outlived(r, pod); name != "" {
 		return taken(pod, Verdict{Why: "a container of it has started since: it lives", Outlived: name})
@@ -117,89 +118,6 @@ func closed(r *api.Record, pod *v1.Pod) string {
 	return ""
 }
 
-// judgeTerminal is of a pod that runs no more. One that came to that without the bridge stays as it is.
-func judgeTerminal(now time.Time, r *api.Record, pod *v1.Pod, ours bool, wrote time.Time) Verdict {
-	s := &pod.Status
-	switch {
-	case !ours:
-		return Verdict{Act: Over, Why: "it has ended already"}
-	case s.Phase == v1.PodSucceeded:
-		return Verdict{Act: Over, Why: "it has succeeded"}
-	case s.Reason == "" && lastWord(pod):
-		return Verdict{Act: Held}
-	case s.Reason == "" || s.Reason == reasonOf(r) && s.Message == "" && r.Message != "":
-		return Verdict{Act: Mend, Why: "the reason was lost"}
-	case s.Reason == reasonOf(r) && pod.Annotations[Annotation] == r.ID && mayBeRefused(pod):
-		// Policy jettison-evicted refuses what its kubelet says without a reason, and that it has succeeded. One that ends it now has the
-		// API's word in its next one; one that had ended it by then has no next word (pkg/kubelet/kubelet.go SyncTerminatedPod, v1.36.3).
-		if at := takenBackUntil(r, wrote); !passed(now, at, TakenBackFor) {
-			return Verdict{Act: Held, At: at}
-		}
-		return Verdict{Act: Yield, Why: "its kubelet may have ended it before, and be refused to say so"}
-	}
-	// Another reason is its kubelet's, which has evicted it, too, or ended it for something else, and goes by that.
-	return Verdict{Act: Held}
-}
-
-// mayBeRefused tells that a pod's kubelet may have ended it by itself before it heard of the eviction, and so have no reason for it in its
-// last word, or that it has succeeded: it has not told how the containers ended, or that all ended well; or it has told, as it does two
-// seconds before it says that the pod ended (pkg/kubelet/status/status_manager.go mergePodStatus, v1.36.3), and the pod is one that ends by
-// itself.
-func mayBeRefused(pod *v1.Pod) bool {
-	return endOf(pod) != Badly || EndsByItself(pod)
-}
-
-// EndsByItself tells that a pod's containers, or one of them, may end and not be started anew: its kubelet says then that it has ended.
-// Nobody knows of one whose containers were not kept.
-func EndsByItself(pod *v1.Pod) bool {
-	rules := func(c v1.Container) bool {
-		return c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways
-	}
-	spec := &pod.Spec
-	return spec.RestartPolicy != v1.RestartPolicyAlways || len(spec.Containers) == 0 ||
-		slices.ContainsFunc(spec.Containers, rules) || slices.ContainsFunc(spec.InitContainers, rules)
-}
-
-// lastWord tells that a pod's kubelet has said the last word of it, and will write it every ten seconds over whoever gives it a reason:
-// all containers ended well, as after a gentle stop (pkg/kubelet/kubelet_pods.go generateAPIPodStatus, v1.36.3), or it was given one
-// before, and none runs: those that wait never start where what was to run before them failed.
-func lastWord(pod *v1.Pod) bool {
-	end := endOf(pod)
-	return end == Well || (end == Badly || end == Waits) && strings.Contains(pod.Annotations[Annotation], mends)
-}
-
-// End is how a container, or a pod, has ended.
-type End int
-
-// Ends, of which the last counts for a pod.
-const (
-	Unknown End = iota // there are no containers
-	Well               // with exit code 0
-	Badly
-	Waits // it has not started, or waits to start anew, as far as that is told
-	Open  // it runs, as far as that is told
-)
-
-// EndOf is how a container has ended.
-func EndOf(s *v1.ContainerStatus) End {
-	switch {
-	case s.State.Running != nil:
-		return Open
-	case s.State.Terminated == nil:
-		return Waits
-	case s.State.Terminated.ExitCode != 0:
-		return Badly
-	}
-	return Well
-}
-
-func endOf(pod *v1.Pod) (end End) {
-	for i := range pod.Status.ContainerStatuses {
-		end = max(end, EndOf(&pod.Status.ContainerStatuses[i]))
-	}
-	return end
-}
-
 // taken is of a pod that lives: its condition is taken back where it is the bridge's.
 func taken(pod *v1.Pod, v Verdict) Verdict {
 	v.Act = Over
@@ -208,9 +126,6 @@ func taken(pod *v1.Pod, v Verdict) Verdict {
 	}
 	return v
 }
-
-// reasonOf is that of the pod's status: Evicted, or Preempting where it went for a critical pod.
-func reasonOf(r *api.Record) string { return cmp.Or(r.StatusReason, ReasonEvicted) }
 
 // targeted tells that somebody has said already that the pod is about to be disrupted.
 func targeted(pod *v1.Pod) bool {
@@ -265,11 +180,83 @@ func takenBackUntil(r *api.Record, wrote time.Time) time.Time {
 	return at.Add(TakenBackFor)
 }
 
-func condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == kind {
-			return c
+// record is the ID of the record for which a pod was made Failed; empty: it was not.
+func record(pod *v1.Pod) string {
+	id, _, _ := strings.Cut(pod.Annotations[Annotation], mends)
+	return id
+}
+
+// someContainer stands for one whose name nobody knows.
+const someContainer = "(unknown)"
+
+// outlived names a container of the pod that has started after the end of all that ran, as the agent or its status tells; empty: none has.
+func outlived(r *api.Record, pod *v1.Pod) string {
+	at := end(r)
+	name := startedAfter(pod, at)
+	if name == "" && r.Restarted.After(at) {
+		name = someContainer
+	}
+	return name
+}
+
+// end is when nothing of the victim was left; until that is known, when its end began: zero where nobody knows that either. A container
+// that its kubelet starts anew while others of the pod are still being stopped ends with these.
+func end(r *api.Record) time.Time {
+	if r.Emptied.Known() {
+		return r.Emptied.Time
+	}
+	return r.EndBegan().Time
+}
+
+// startedAfter names a container of the pod that has started after an instant; empty: none has, as far as its status tells. A status has
+// whole seconds: what started within the second of the kill counts as killed, for the one that is evicted most often starts anew and
+// leaks at once.
+func startedAfter(pod *v1.Pod, at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	after := func(s *v1.ContainerState) bool {
+		return s.Running != nil && s.Running.StartedAt.Unix() > at.Unix() || s.Terminated != nil && s.Terminated.StartedAt.Unix() > at.Unix()
+	}
+	for _, list := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if c := &list[i]; after(&c.State) || after(&c.LastTerminationState) {
+				return c.Name
+			}
 		}
 	}
-	return nil
+	return ""
+}
+
+// needsSandbox tells that a pod has something of its node until its sandbox has ended, which a scheduler would hand out twice if the pod
+// was Failed before: ports of the host, which the network of a sandbox forwards, or devices. Memory, processor time and what processes
+// listen on are free once no process is left. Of a pod whose containers were not kept nobody knows.
+func needsSandbox(pod *v1.Pod) bool {
+	s := &pod.Spec
+	if len(s.Containers) == 0 {
+		return true
+	}
+	needs := func(c v1.Container) bool {
+		return !s.HostNetwork && slices.ContainsFunc(c.Ports, func(p v1.ContainerPort) bool { return p.HostPort != 0 }) ||
+			devices(c.Resources.Requests) || devices(c.Resources.Limits)
+	}
+	return slices.ContainsFunc(s.Containers, needs) || slices.ContainsFunc(s.InitContainers, needs)
+}
+
+// claims tells that a pod has devices by resource claims. Of one that has failed they are given to another pod at once
+// (pkg/controller/resourceclaim/controller.go syncClaim), and so its kubelet says that only when it has put them away
+// (pkg/kubelet/kubelet_pods.go PodMightNeedToUnprepareResources, v1.36.3): nobody else may say it.
+func claims(pod *v1.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
+}
+
+// devices tells that there is something among resources that is no share of the machine's own: what a device plugin or a driver gives out
+// has a name with a domain.
+func devices(l v1.ResourceList) bool {
+	for name := range l {
+		if strings.Contains(string(name), "/") {
+			return true
+		}
+	}
+	return false
 }

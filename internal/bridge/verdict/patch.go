@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -98,16 +99,30 @@ func annotation(r *api.Record, pod *v1.Pod) string {
 // mends stands between the record and how often its status was mended.
 const mends = "#"
 
-// record is the ID of the record for which a pod was made Failed; empty: it was not.
-func record(pod *v1.Pod) string {
-	id, _, _ := strings.Cut(pod.Annotations[Annotation], mends)
-	return id
-}
-
 // generation is that which the condition was observed by: the bridge does not say more than the kubelet did.
 func generation(pod *v1.Pod, kind v1.PodConditionType) int64 {
 	if c := condition(pod, kind); c != nil {
 		return c.ObservedGeneration
 	}
 	return 0
+}
+
+func condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+// reasonOf is that of the pod's status: Evicted, or Preempting where it went for a critical pod.
+func reasonOf(r *api.Record) string { return cmp.Or(r.StatusReason, ReasonEvicted) }
+
+// shorten has a text be of so many bytes at most.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }

@@ -1,0 +1,44 @@
+package kube
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// roundTrip is a transport of one function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A write of a pod's status waits as long as a webhook may take, an event only if that is asked for.
+func TestDeadlines(t *testing.T) {
+	var left time.Duration
+	c, err := New(&rest.Config{Host: "http://127.0.0.1:1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		at, _ := r.Context().Deadline()
+		left = time.Until(at)
+		return nil, errors.New("no server")
+	})}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := &v1.Event{}
+	event.Namespace, event.Name = "a", "b"
+	for name, each := range map[string]struct {
+		request func() error
+		want    time.Duration
+	}{
+		"patch a status":           {func() error { _, err := c.PatchPodStatus(t.Context(), "a", "b", []byte("{}")); return err }, patientLimit},
+		"get a pod":                {func() error { _, err := c.Pod(t.Context(), "a", "b"); return err }, requestLimit},
+		"create an event":          {func() error { return c.CreateEvent(t.Context(), event) }, requestLimit},
+		"create an event, patient": {func() error { return c.CreateEvent(Patiently(t.Context()), event) }, patientLimit},
+	} {
+		if err := each.request(); err == nil || left > each.want || left < each.want-5*time.Second {
+			t.Errorf("%s: error %v, deadline in %v, want an error and %v", name, err, left, each.want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/show"
 	"jettison/internal/terminal"
 )
@@ -63,12 +64,8 @@ func Run(ctx context.Context, o Options, out *terminal.Screen, stderr io.Writer)
 		if err != nil {
 			fmt.Fprintln(stderr, "jettison: events: asking again:", show.OneLine(err.Error()))
 		}
-		timer := time.NewTimer(again)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, again) {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/observe"
 	"jettison/internal/show"
 	"jettison/internal/terminal"
@@ -83,11 +84,7 @@ func (o Options) report(ctx context.Context) (*Report, error) {
 	}
 	r := &Report{Node: o.Node, Problems: []Problem{}, Slopes: []Slope{}}
 	if err == nil {
-		timer := time.NewTimer(apart)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, apart) {
 			return nil, context.Cause(ctx)
 		}
 		r.State, err = look(ctx)

@@ -188,7 +188,7 @@ func TestTheBridgeStaysLean(t *testing.T) {
 
 // maxLinked bounds the packages that the agent's binary is made of, the standard library's included. Raise it with a reason in the commit:
 // each of them is code that runs privileged.
-const maxLinked = 501
+const maxLinked = 502
 
 func TestTheAgentLinksABoundedNumberOfPackages(t *testing.T) {
 	if n := len(linked(t, "cmd/jettison")); n > maxLinked {

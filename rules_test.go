@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"cluster/deschedule":      {"cluster/model"},
 	"internal/cluster":        {"cluster", "cluster/", "internal/", "api"},
 	// Whatever program of the cluster's may build on it, so it knows none.
-	"internal/cluster/kubeclient": {},
+	"internal/cluster/kubeclient": {"internal/base/retry"},
 	"internal/deschedpolicy":      {"cluster/", "internal/"},
 	"internal/descheduling":       {"cluster/", "internal/", "api"},
 	"deploy/oci":                  {"deploy/oci"},
@@ -189,7 +189,7 @@ func TestTheBridgeStaysLean(t *testing.T) {
 
 // maxLinked bounds the packages that the agent's binary is made of, the standard library's included. Raise it with a reason in the commit:
 // each of them is code that runs privileged.
-const maxLinked = 510
+const maxLinked = 530
 
 func TestTheAgentLinksABoundedNumberOfPackages(t *testing.T) {
 	if n := len(linked(t, "cmd/jettison")); n > maxLinked {

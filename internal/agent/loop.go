@@ -8,6 +8,7 @@ import (
 	"jettison/cri/nri"
 	"jettison/eviction"
 	"jettison/internal/admission"
+	"jettison/internal/base/retry"
 	"jettison/internal/beside"
 	"jettison/internal/evictions"
 	"jettison/internal/frames"
@@ -180,25 +181,11 @@ func (l *loop) end() {
 		{"an eviction", l.evictions.Wait}, {"the self-test", l.upkeep.trial.Wait}, {"the rotation of logs", l.upkeep.rotation.Wait},
 		{"giving back memory", l.upkeep.trim.Wait},
 	} {
-		if !ends(beside.wait, max(time.Until(deadline), leastLimit)) {
+		if !retry.AwaitFunc(beside.wait, max(time.Until(deadline), leastLimit)) {
 			l.log.Warn("stopping", "error", fmt.Errorf("%s does not end within %v: a file system that hangs", beside.what, stopLimit))
 		}
 	}
 	l.save(time.Now())
-}
-
-// ends reports whether a wait is over in time. What the kernel holds, in a file system that hangs, is left behind.
-func ends(wait func(), limit time.Duration) bool {
-	done := make(chan struct{})
-	go func() { wait(); close(done) }()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
 }
 
 func (l *loop) onListed(u lister.Update) {

@@ -9,6 +9,7 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
+	"jettison/internal/base/retry"
 	"jettison/internal/evictions"
 	"jettison/internal/metrics"
 	"jettison/internal/repeat"
@@ -96,14 +97,10 @@ func (s *shown) ask() *publication {
 	case s.asked <- struct{}{}:
 	default: // it is wanted already
 	}
-	timer := time.NewTimer(stateWait)
-	defer timer.Stop()
-	select {
-	case <-p.next:
-		return s.last.Load()
-	case <-timer.C:
+	if !retry.Await(p.next, stateWait) {
 		return nil
 	}
+	return s.last.Load()
 }
 
 // turn tells that the loop turns, ended that it does not any more.

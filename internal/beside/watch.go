@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"jettison/internal/base/retry"
 )
 
 const (
@@ -174,12 +176,8 @@ func (w *Watch) Close(limit time.Duration) error {
 	if w.ended == nil {
 		return nil
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-w.ended:
-		return nil
-	case <-timer.C:
+	if !retry.Await(w.ended, limit) {
 		return fmt.Errorf("a search for a kubelet does not end within %v", limit)
 	}
+	return nil
 }

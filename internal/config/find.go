@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"jettison/internal/base/retry"
 	"jettison/internal/beside"
 	"jettison/stats/read"
 )
@@ -147,21 +148,16 @@ const (
 // Later waits for a kubelet on a node where the defaults hold, and returns its configuration; nil: ctx has ended before.
 func Later(ctx context.Context, procMount string) *Loaded {
 	for wait := laterFirst; ; {
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, wait) {
 			return nil
 		}
 		l, err := findKubelets(ctx, procMount, nil)
 		if l != nil && err == nil {
 			return l
 		}
-		if wait *= 2; err == nil {
+		if wait = retry.Backoff(wait, laterFirst, laterMost); err == nil {
 			wait = laterFirst
 		}
-		wait = min(wait, laterMost)
 	}
 }
 

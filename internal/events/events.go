@@ -13,6 +13,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/base/output"
+	"jettison/internal/base/retry"
 	"jettison/internal/terminal"
 )
 
@@ -63,12 +64,8 @@ func run(ctx context.Context, o options, out *terminal.Screen, stderr io.Writer)
 		if err != nil {
 			fmt.Fprintln(stderr, "jettison: events: asking again:", output.OneLine(err.Error()))
 		}
-		timer := time.NewTimer(again)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, again) {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

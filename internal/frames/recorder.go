@@ -15,6 +15,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	v1 "k8s.io/api/core/v1"
+
+	"jettison/internal/base/retry"
 )
 
 // bounds are how much is recorded.
@@ -134,14 +136,10 @@ func (r *Recorder) Close(atMost time.Duration) error {
 		close(r.queue)
 	}
 	r.mu.Unlock()
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-		return nil
-	case <-timer.C:
+	if !retry.Await(r.done, atMost) {
 		return fmt.Errorf("record: %s did not take the last frames within %v", r.path, atMost)
 	}
+	return nil
 }
 
 func (r *Recorder) run() {

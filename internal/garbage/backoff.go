@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"jettison/internal/base/retry"
 	"jettison/reclaim"
 )
 
@@ -38,7 +39,7 @@ func keyOf(s *reclaim.Step) key { return key{s.Action, s.ID} }
 // failed notes a failure. The one that is the oldest is forgotten for it where there are too many.
 func (b *backoff) failed(now time.Time, k key, err error) {
 	f := (*b)[k]
-	f.wait = min(max(backoffFirst, 2*f.wait), backoffMost)
+	f.wait = retry.Backoff(f.wait, backoffFirst, backoffMost)
 	f.last, f.times, f.text, f.late = now, f.times+1, err.Error(), errors.Is(err, context.DeadlineExceeded)
 	if *b == nil {
 		*b = backoff{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jettison/cri"
+	"jettison/internal/base/retry"
 	"jettison/reclaim"
 )
 
@@ -66,14 +67,11 @@ func (x *run) settled() (v *view, why string, err error) {
 			return nil, young + ": the image may be its", nil
 		}
 		began := x.c.now()
-		timer := time.NewTimer(min(pullPoll, x.c.wait-x.waited))
-		select {
-		case <-timer.C:
-			x.waited += max(x.c.now().Sub(began), min(pullPoll, x.c.wait-x.waited)) // a clock may be set back
-		case <-x.ctx.Done():
-			timer.Stop()
+		pause := min(pullPoll, x.c.wait-x.waited)
+		if !retry.Sleep(x.ctx, pause) {
 			return nil, "", x.ctx.Err()
 		}
+		x.waited += max(x.c.now().Sub(began), pause) // a clock may be set back
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jettison/eviction"
+	"jettison/internal/base/retry"
 	"jettison/internal/config"
 	"jettison/reclaim"
 )
@@ -84,14 +85,10 @@ func (r *Runner) Reconfigure(p Policy) {
 // Close ends the pass under way and waits for that, but not longer than limit: a file system may hang.
 func (r *Runner) Close(limit time.Duration) error {
 	r.cancel()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-		return nil
-	case <-timer.C:
+	if !retry.Await(r.done, limit) {
 		return errors.New("garbage collection does not end: a file system that hangs")
 	}
+	return nil
 }
 
 func (r *Runner) run(ctx context.Context) {

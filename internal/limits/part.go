@@ -12,6 +12,7 @@ import (
 
 	"jettison/admit"
 	"jettison/cgroup"
+	"jettison/internal/base/retry"
 	"jettison/internal/repeat"
 	"jettison/stats"
 	"jettison/stats/read"
@@ -223,7 +224,7 @@ func (p *Part) undid(left Left) {
 		p.left.Protection = left.Protection
 	}
 	p.left.Word = left.Word
-	if p.wait = min(max(2*p.wait, Every), mostWait); left == (Left{}) {
+	if p.wait = retry.Backoff(p.wait, Every, mostWait); left == (Left{}) {
 		p.wait = 0
 	}
 }
@@ -235,7 +236,7 @@ func (p *Part) Close() error {
 	if p == nil {
 		return nil
 	}
-	if !waits(p.passing.Wait) {
+	if !retry.AwaitFunc(p.passing.Wait, endLimit) {
 		return fmt.Errorf("stop writing to cgroups of pods: the kernel does not end it within %v: %w", endLimit, os.ErrDeadlineExceeded)
 	}
 	var r Result
@@ -244,7 +245,7 @@ func (p *Part) Close() error {
 		defer cancel()
 		undone := make(chan Result, 1)
 		p.passing.Go(func() { undone <- p.writer.Undo(ctx, false, true) })
-		if !waits(p.passing.Wait) {
+		if !retry.AwaitFunc(p.passing.Wait, endLimit) {
 			return fmt.Errorf("put back what protects memory of pods: it takes longer than %v: %w", endLimit, os.ErrDeadlineExceeded)
 		}
 		r = <-undone
@@ -253,20 +254,6 @@ func (p *Part) Close() error {
 		r.Err = err
 	}
 	return r.Err
-}
-
-// waits reports whether a wait is over in time.
-func waits(wait func()) bool {
-	done := make(chan struct{})
-	go func() { wait(); close(done) }()
-	timer := time.NewTimer(endLimit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
 }
 
 // Told is what pods may request of a node, and what the cgroup above them may have, as a log line's fields; nil: nothing is reserved.

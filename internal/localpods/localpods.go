@@ -23,6 +23,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
+	"jettison/internal/base/retry"
 	"jettison/internal/podstore/podjson"
 )
 
@@ -119,17 +120,12 @@ func (f *follower) run(ctx context.Context) {
 			wait, rest = f.retry, 0
 		case there || f.tells:
 			f.failed(err)
-			rest, wait = wait, min(2*wait, f.look)
+			rest, wait = wait, retry.Backoff(wait, f.retry, f.look)
 			rest += time.Duration(rand.Int64N(int64(rest)/4 + 1))
 		case !errors.Is(err, fs.ErrNotExist):
 			f.failed(err)
 		}
-		timer := time.NewTimer(rest)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		retry.Sleep(ctx, rest)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"jettison/internal/base/retry"
 )
 
 // lines that wait to be written. At a line of a KiB that is 256 KiB, and the agent logs a few lines an eviction.
@@ -74,10 +76,5 @@ func (w *Writer) Close(limit time.Duration) {
 		close(w.queue)
 	}
 	w.mu.Unlock()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-w.done:
-	case <-timer.C:
-	}
+	retry.Await(w.done, limit)
 }

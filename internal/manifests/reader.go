@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"jettison/internal/base/retry"
 	"jettison/internal/podstore/podjson"
 	"jettison/internal/wholefile"
 )
@@ -76,14 +77,10 @@ func startEvery(o Options, every time.Duration) *Reader {
 // Close ends the reader. It returns an error where the file system hangs and the goroutine with it.
 func (r *Reader) Close() error {
 	r.cancel()
-	timer := time.NewTimer(closeLimit)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-		return nil
-	case <-timer.C:
+	if !retry.Await(r.done, closeLimit) {
 		return errors.New("static pod manifests: the file system does not answer")
 	}
+	return nil
 }
 
 func run(ctx context.Context, o Options, every time.Duration) {

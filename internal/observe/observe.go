@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"jettison/cri"
+	"jettison/internal/base/retry"
 	"jettison/internal/sources"
 	"jettison/stats"
 	"jettison/stats/read"
@@ -81,11 +82,7 @@ func Once(ctx context.Context, s *sources.Sources, o Options) *Look {
 func (l *Look) watch(ctx context.Context, s *sources.Sources, until time.Time) {
 	const step = 250 * time.Millisecond
 	for left := time.Until(until); left > 0; left = time.Until(until) {
-		timer := time.NewTimer(min(step, left))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, min(step, left)) {
 			return
 		}
 		var pressure stats.NodePressure

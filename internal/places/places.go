@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"jettison/internal/base/retry"
 )
 
 // leaveLimit is how long a connection that was hung up on may take to give its place back: its goroutine has to see that, on a node that is
@@ -78,13 +80,9 @@ func (p *Places) Take(key Key, most int, hangUp func()) *Place {
 	n, leaving, goes := p.look(key)
 	if n >= most && goes != nil {
 		goes.hangUp()
-		timer := time.NewTimer(leaveLimit)
-		select {
-		case <-goes.left:
+		if retry.Await(goes.left, leaveLimit) {
 			n--
-		case <-timer.C:
 		}
-		timer.Stop()
 	}
 	if n >= most || leaving >= mostLeaving {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/wholefile"
 )
 
@@ -222,14 +223,10 @@ func (w *Writer) Close(atMost time.Duration) error {
 	w.closed = true
 	w.mu.Unlock()
 	w.poke()
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
-	select {
-	case <-w.done:
-		return w.unwritten
-	case <-timer.C:
+	if !retry.Await(w.done, atMost) {
 		return fmt.Errorf("records: %s did not take the last records and the state within %v", w.o.Dir, atMost)
 	}
+	return w.unwritten
 }
 
 func (w *Writer) run() {

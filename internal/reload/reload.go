@@ -16,6 +16,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"jettison/internal/base/retry"
 	"jettison/internal/config"
 )
 
@@ -79,13 +80,7 @@ func (r *Reloader) Results() <-chan Result { return r.results }
 // Close ends it, and waits for that so long: a file system may hang.
 func (r *Reloader) Close(limit time.Duration) error {
 	r.cancel()
-	ended := make(chan struct{})
-	go func() { r.done.Wait(); close(ended) }()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-ended:
-	case <-timer.C:
+	if !retry.AwaitFunc(r.done.Wait, limit) {
 		return errors.New("the configuration is still being read: a file system that hangs")
 	}
 	if r.watcher != nil {

@@ -3,6 +3,7 @@ package remote
 import (
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 
@@ -96,6 +97,9 @@ type conn struct {
 	place *places.Place
 	leave func() // among those of its address
 }
+
+// State follows what net/http does with the connection.
+func (c *conn) State(s http.ConnState) { c.place.State(s) }
 
 // Write writes some of an answer.
 func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.Conn, b) }

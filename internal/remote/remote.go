@@ -14,17 +14,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/httpserver"
 )
 
 // Bounds of connections and requests.
@@ -56,13 +54,7 @@ type Reads interface {
 }
 
 // Server serves until it is closed.
-type Server struct {
-	listener net.Listener
-	http     *http.Server
-	cancel   context.CancelFunc
-	served   chan struct{}
-	conns    sync.WaitGroup
-}
+type Server struct{ http *httpserver.Server }
 
 // Listen listens and serves. Errors say what is wrong with the address or a file.
 func Listen(o Options) (*Server, error) {
@@ -96,65 +88,22 @@ func Listen(o Options) (*Server, error) {
 }
 
 func serve(l net.Listener, config *tls.Config, h http.Handler) *Server {
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{listener: l, cancel: cancel, served: make(chan struct{})}
-	s.http = &http.Server{
-		Handler: h, DisableGeneralOptionsHandler: true,
+	return &Server{httpserver.Start(context.Background(), l, httpserver.Options{
+		Handler:           h,
 		ReadHeaderTimeout: headerLimit, ReadTimeout: requestLimit, WriteTimeout: 2 * requestLimit, IdleTimeout: idleLimit,
-		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // one request at a time
-		ConnState:    s.count,
-		ErrorLog:     log.New(io.Discard, "", 0), // what clients do wrong, they are told
-	}
-	accepts := l
-	if config != nil {
-		accepts = tls.NewListener(accepts, config)
-	}
-	go func() {
-		defer close(s.served)
-		_ = s.http.Serve(accepts)
-	}()
-	return s
+		MaxHeaderBytes: maxHeader, TLS: config,
+	})}
 }
 
 // Address is where it listens.
-func (s *Server) Address() string { return s.listener.Addr().String() }
-
-// count follows the goroutines of connections, and which of them ask something.
-func (s *Server) count(c net.Conn, state http.ConnState) {
-	if over, is := c.(*tls.Conn); is {
-		c = over.NetConn()
-	}
-	if c, is := c.(*conn); is {
-		c.place.State(state)
-	}
-	switch state {
-	case http.StateNew:
-		s.conns.Add(1)
-	case http.StateClosed, http.StateHijacked:
-		s.conns.Done()
-	}
-}
+func (s *Server) Address() string { return s.http.Address() }
 
 // Close cuts off clients and waits for what they had asked for to end. The error says that something did not.
 func (s *Server) Close() error {
-	s.cancel()
-	_ = s.listener.Close()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		<-s.served
-		_ = s.http.Close()
-		s.conns.Wait()
-	}()
-	timer := time.NewTimer(closeLimit)
-	defer timer.Stop()
-	select {
-	case <-ended:
-		return nil
-	case <-timer.C:
+	if !s.http.Cut(closeLimit) {
 		return errors.New("listen: a request does not end")
 	}
+	return nil
 }
 
 // handler lets in who may read.
@@ -192,7 +141,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
 		fail(w, http.StatusMethodNotAllowed, "on the network nothing is changed: use GET or HEAD")
 	default:
-		read(&answer{ResponseWriter: w, unread: &h.unread}, r)
+		read(&httpserver.Answer{ResponseWriter: w, Hold: h.hold, Refuse: refuse}, r)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/httpserver"
 	"jettison/internal/podstore"
 	"jettison/internal/printable"
 )
@@ -73,7 +74,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if read != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		if by(r) != podstore.ByRoot {
-			w = &held{ResponseWriter: w, h: h}
+			// The budget is that of all that clients have the agent keep, as for other answers to members.
+			w = &httpserver.Answer{
+				ResponseWriter: w, Hold: h.pods.Hold,
+				Refuse: func(w http.ResponseWriter) { h.fail(w, errBusy) },
+			}
 		}
 		read(w, r) // for as long as it takes: it has limits of its own
 		return

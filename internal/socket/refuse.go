@@ -164,6 +164,9 @@ func (l *limited) members(more int) int {
 	return l.all
 }
 
+// State follows what net/http does with the connection.
+func (c *conn) State(s http.ConnState) { c.place.State(s) }
+
 // Write writes some of an answer.
 func (c *conn) Write(b []byte) (int, error) { return c.place.Write(c.UnixConn, b) }
 

@@ -6,21 +6,18 @@
 //	refuse.go     who is refused: by role, and by how many connections each has
 //	peer.go       which user connected, and what it may do
 //	handler.go    requests and answers
-//	held.go       what members read, until they have taken it
 //	admission.go  whether the node takes a pod
 package socket
 
 import (
 	"context"
 	"errors"
-	"io"
-	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/httpserver"
 	"jettison/internal/podstore"
 )
 
@@ -63,12 +60,9 @@ type Reads interface {
 
 // Server serves the socket until it is closed.
 type Server struct {
-	bound  *bound
-	http   *http.Server
-	cancel context.CancelFunc
-	served chan struct{} // closed when no connection is accepted any more
-	conns  sync.WaitGroup
-	limit  time.Duration // of Close
+	bound *bound
+	http  *httpserver.Server
+	limit time.Duration // of Close
 }
 
 // limits are those that tests change.
@@ -93,60 +87,26 @@ func listen(o Options, l limits) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{bound: b, cancel: cancel, served: make(chan struct{}), limit: l.close}
 	h := &handler{
 		pods: o.Pods, state: o.State, outlook: o.Outlook, admission: o.Admission, reads: o.Reads, limit: 2 * l.request,
 		body: l.body, progress: l.progress,
 	}
-	s.http = &http.Server{
-		Handler: h, DisableGeneralOptionsHandler: true,
+	server := httpserver.Start(context.Background(), &limited{UnixListener: b.UnixListener, gid: gid}, httpserver.Options{
+		Handler:           h,
 		ReadHeaderTimeout: l.header, ReadTimeout: l.request, WriteTimeout: 2 * l.request, IdleTimeout: l.idle, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-		ConnState:   s.count,
-		ErrorLog:    log.New(io.Discard, "", 0), // what clients do wrong, they are told
-	}
-	go func() {
-		defer close(s.served)
-		_ = s.http.Serve(&limited{UnixListener: b.UnixListener, gid: gid})
-	}()
-	return s, nil
+	})
+	return &Server{bound: b, http: server, limit: l.close}, nil
 }
 
 // connKey is where a request's context has its *conn.
 type connKey struct{}
 
-// count follows the goroutines of connections: net/http says when one begins and when it is about to end.
-func (s *Server) count(c net.Conn, state http.ConnState) {
-	if c, is := c.(*conn); is {
-		c.place.State(state)
-	}
-	switch state {
-	case http.StateNew:
-		s.conns.Add(1)
-	case http.StateClosed, http.StateHijacked:
-		s.conns.Done()
-	}
-}
-
 // Close removes the socket, cuts off clients and waits for what they had asked for to end. The error says that something did not.
 func (s *Server) Close() error {
 	s.bound.release()
-	s.cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		<-s.served
-		_ = s.http.Close() // now that none is being accepted, which it would not see
-		s.conns.Wait()
-	}()
-	timer := time.NewTimer(s.limit)
-	defer timer.Stop()
-	select {
-	case <-ended:
-		return nil
-	case <-timer.C:
+	if !s.http.Cut(s.limit) {
 		return errors.New("socket: a request does not end")
 	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
+	"jettison/internal/base/retry"
 	"jettison/internal/config"
 	"jettison/stats/read"
 )
@@ -142,6 +143,12 @@ func (s *Sources) Redial(c *config.Loaded) error {
 // soon is how long the runtime's name may take before it is said that it is waited for.
 const soon = time.Second
 
+// The pauses between two attempts double from the first to the last.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = time.Second
+)
+
 // FirstAnswer waits for the runtime's name and its first list; limit 0 is for ever. runtime is asked before each attempt whom to ask. waits
 // is told at once, or a second after the start of one that does not answer at all, that it is waited for and why, and again when that is
 // something else.
@@ -156,7 +163,7 @@ func FirstAnswer(
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	for wait := firstWait; ; wait = retry.Backoff(wait, firstWait, lastWait) {
 		c, l := runtime()
 		asking := ctx
 		if said == "" {
@@ -175,11 +182,7 @@ func FirstAnswer(
 			waits(why)
 			said = why
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, wait) {
 			return version, listing, fmt.Errorf("container runtime %s: no answer within %v: %s", c.Endpoint(), limit, Diagnose(c.Endpoint(), err))
 		}
 	}

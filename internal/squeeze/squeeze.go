@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"jettison/cgroup"
+	"jettison/internal/base/retry"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -118,14 +119,10 @@ func (s *Squeezer) Close(limit time.Duration) error {
 		s.Stop()
 		close(s.quit)
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-s.done:
-		return nil
-	case <-timer.C:
+	if !retry.Await(s.done, limit) {
 		return fmt.Errorf("stop reclaiming memory: the kernel does not end it: %w", os.ErrDeadlineExceeded)
 	}
+	return nil
 }
 
 // run is the thread's life.
@@ -169,11 +166,7 @@ func (s *Squeezer) squeeze(j *job) {
 	if !s.tell(e) || e.Final {
 		return
 	}
-	timer := time.NewTimer(s.o.Watch)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.quit:
+	if retry.Await(s.quit, s.o.Watch) {
 		return
 	}
 	e.Refaulted = s.refaulted(targets)

@@ -14,6 +14,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/base/output"
+	"jettison/internal/base/retry"
 	"jettison/internal/observe"
 	"jettison/internal/show"
 	"jettison/internal/terminal"
@@ -85,11 +86,7 @@ func (o options) report(ctx context.Context) (*Report, error) {
 	}
 	r := &Report{Node: o.node, Problems: []Problem{}, Slopes: []Slope{}}
 	if err == nil {
-		timer := time.NewTimer(apart)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, apart) {
 			return nil, context.Cause(ctx)
 		}
 		r.State, err = look(ctx)

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"sync"
 )
 
 // DefaultListen is where the page is if nothing else is said.
@@ -36,38 +35,4 @@ func ParseListen(address string) (string, error) {
 func port(l net.Listener) string {
 	_, number, _ := net.SplitHostPort(l.Addr().String()) // it has one
 	return number
-}
-
-// bounded is a listener that hangs up on connections beyond so many at once.
-type bounded struct {
-	net.Listener
-	places chan struct{}
-}
-
-// Accept waits for the next connection that there is a place for.
-func (b *bounded) Accept() (net.Conn, error) {
-	for {
-		c, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case b.places <- struct{}{}:
-			return &placed{Conn: c, leave: sync.OnceFunc(func() { <-b.places })}, nil
-		default:
-			_ = c.Close()
-		}
-	}
-}
-
-// placed is a connection that has a place.
-type placed struct {
-	net.Conn
-	leave func()
-}
-
-// Close gives the place back.
-func (p *placed) Close() error {
-	defer p.leave()
-	return p.Conn.Close()
 }

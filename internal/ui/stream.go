@@ -3,6 +3,8 @@ package ui
 import (
 	"net/http"
 	"time"
+
+	"jettison/internal/base/retry"
 )
 
 const (
@@ -86,11 +88,7 @@ func (h *handler) send(w http.ResponseWriter, r *http.Request) {
 		if err := control.Flush(); err != nil {
 			return
 		}
-		pause := time.NewTimer(apart)
-		select {
-		case <-pause.C:
-		case <-r.Context().Done():
-			pause.Stop()
+		if !retry.Sleep(r.Context(), apart) {
 			return
 		}
 		select {

@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +26,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/httpserver"
 )
 
 // Bounds of connections and requests.
@@ -91,25 +91,17 @@ func say(stdout, stderr io.Writer, l net.Listener, h *handler, node string) erro
 
 // serve answers until ctx ends.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{
-		Handler: h, DisableGeneralOptionsHandler: true, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit,
-		WriteTimeout: patience, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // so that streams end with it
-		ErrorLog:    log.New(io.Discard, "", 0),                        // what clients do wrong, they are told
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(&bounded{Listener: l, places: make(chan struct{}, maxConnections)}) }()
+	server := httpserver.Start(ctx, l, httpserver.Options{ // streams end with ctx
+		Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, WriteTimeout: patience, IdleTimeout: idleLimit,
+		MaxHeaderBytes: maxHeader, MaxConnections: maxConnections,
+	})
 	select {
-	case err := <-served:
-		return fmt.Errorf("ui: serve: %w", err)
+	case <-server.Served():
+		return fmt.Errorf("ui: serve: %w", server.Err())
 	case <-ctx.Done():
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
-	defer cancel()
-	if server.Shutdown(late) != nil {
-		_ = server.Close() // what takes longer is cut off
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+	server.Shutdown(closeLimit)
+	if err := server.Err(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("ui: serve: %w", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 )
 
 const (
@@ -121,12 +122,8 @@ func (w *watch) follow(ctx context.Context) {
 			}
 			return nil
 		})
-		timer := time.NewTimer(again)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, again) {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -24,7 +24,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/kube"
+	"jettison/internal/kubefeed"
 )
 
 // Agent is what the agent is told by.
@@ -66,28 +68,25 @@ func (p *Pods) Run(ctx context.Context) {
 // lasted is how long a watch has to have held for its end to be no failure.
 const lasted = 2 * time.Minute
 
-// watch fills the copy. The reflector lists once, or is sent everything as a watch where the server can; it goes on where a watch that
-// broke off ended, and begins anew where the server does not know that place any more.
+// watch fills the copy.
 func (p *Pods) watch(ctx context.Context) {
 	from := &noted{ListerWatcherWithContext: cache.ToListerWatcherWithContext(p.o.From), from: p.o.From, log: p.o.Log}
 	silent := logr.Discard() // what it says of a watch is said by noted
 	quiet := klog.NewContext(ctx, silent)
-	r := cache.NewReflectorWithOptions(from, &v1.Pod{}, p.store, cache.ReflectorOptions{
-		Name: "pods of this node", Clock: endingClock{ctx: ctx}, Logger: &silent,
-		// Up to twice the cap: who restarts a thousand of them at once has them come one by one, and none is late by a minute.
-		Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause / 2, Steps: 10, Factor: 2, Jitter: 1},
+	kubefeed.Run(quiet, kubefeed.Options{
+		From: from, Kind: &v1.Pod{}, Into: p.store,
+		Reflector: cache.ReflectorOptions{
+			Name: "pods of this node", Clock: endingClock{ctx: ctx}, Logger: &silent,
+			// Up to twice the cap: who restarts a thousand of them at once has them come one by one, and none is late by a minute.
+			Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause / 2, Steps: 10, Factor: 2, Jitter: 1},
+		},
+		First: firstPause, Last: lastPause, Steady: lasted,
+		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
+			from.brokeOff(ctx, err)
+			asked, _ := kube.AskAgain(err)
+			return max(retry.Jitter(pause), asked)
+		},
 	})
-	for pause := time.Duration(0); ctx.Err() == nil; {
-		began := time.Now()
-		err := r.ListAndWatchWithContext(quiet)
-		from.brokeOff(ctx, err)
-		if time.Since(began) >= lasted {
-			pause = 0
-		}
-		pause = min(max(2*pause, firstPause), lastPause)
-		asked, _ := kube.AskAgain(err)
-		sleep(ctx, max(jittered(pause), asked))
-	}
 }
 
 // Again has all pods told once more: the agent may have forgotten them.

@@ -2,7 +2,7 @@ package nodepods
 
 import (
 	"cmp"
-	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -10,13 +10,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
+	"jettison/internal/kubefeed"
 	"jettison/internal/podstore/podjson"
 )
 
 // store is the copy of the node's pods, and what of it the agent has not been told. It is what a reflector fills.
 type store struct {
+	kubefeed.Feed[*v1.Pod]
 	changed func()
 	wake    chan struct{} // one slot: there is something to tell
 
@@ -45,22 +46,18 @@ func newStore(changed func()) *store {
 	if changed == nil {
 		changed = func() {}
 	}
-	return &store{
+	s := &store{
 		changed: changed, wake: make(chan struct{}, 1), pods: map[key]kept{},
 		dirty: map[types.UID]*v1.Pod{}, gone: map[types.UID]struct{}{},
 	}
-}
-
-// Transformer has pods cut that a list as a watch gathers before it hands them over; what a list or a watch hands over it does not touch.
-func (s *store) Transformer() cache.TransformFunc {
-	cut := Cutter()
-	return func(o any) (any, error) {
-		p, ok := o.(*v1.Pod)
-		if !ok {
-			return o, nil
-		}
-		return cut(p), nil
+	s.Feed = kubefeed.Feed[*v1.Pod]{
+		Texts: kubefeed.Texts{
+			Put: "take a pod of this node: the watch gives a", Drop: "take away a pod of this node: the watch gives a",
+			List: "take the pods of this node: the list has a",
+		},
+		Put: s.put, Drop: s.drop, List: s.list, Heard: s.hear, Cut: Cutter,
 	}
+	return s
 }
 
 // Cutter is what cuts the pods of one list while they are gathered: what is kept of each, and the least of large ones where all are too
@@ -77,20 +74,12 @@ func Cutter() func(*v1.Pod) *v1.Pod {
 	}
 }
 
-// Add is of a pod that came to the node.
-func (s *store) Add(o any) error { return s.Update(o) }
-
-// Update is of a pod that is another now.
-func (s *store) Update(o any) error {
-	p, ok := o.(*v1.Pod)
-	if !ok {
-		return fmt.Errorf("take a pod of this node: the watch gives a %T", o)
-	}
+// put takes a pod that is new or another now.
+func (s *store) put(p *v1.Pod) {
 	p = Keep(p)
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	s.heard = time.Now()
 	was := s.pods[keyOf(p)].pod
 	if was != nil && was.UID != p.UID { // deleted and made anew while nobody watched
 		s.leave(was.UID)
@@ -98,7 +87,7 @@ func (s *store) Update(o any) error {
 	if hasEnded(p) && len(s.pods) >= maxPods {
 		s.set(keyOf(p), nil)
 		s.leave(p.UID)
-		return nil
+		return
 	}
 	s.set(keyOf(p), p)
 	defer s.fit()
@@ -106,27 +95,17 @@ func (s *store) Update(o any) error {
 		s.dirty[p.UID] = p
 		delete(s.gone, p.UID)
 	}
-	return nil
 }
 
-// Delete is of a pod that is no more.
-func (s *store) Delete(o any) error {
-	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = last.Obj
-	}
-	p, ok := o.(*v1.Pod)
-	if !ok {
-		return fmt.Errorf("take away a pod of this node: the watch gives a %T", o)
-	}
+// drop takes a pod away that is no more.
+func (s *store) drop(p *v1.Pod) {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	s.heard = time.Now()
 	if is := s.pods[keyOf(p)].pod; is != nil && is.UID == p.UID {
 		s.set(keyOf(p), nil)
 	}
 	s.leave(p.UID)
-	return nil
 }
 
 // leave notes that a pod is to be taken from the agent.
@@ -135,22 +114,17 @@ func (s *store) leave(uid types.UID) {
 	s.gone[uid] = struct{}{}
 }
 
-// Replace is of all pods that there are.
-func (s *store) Replace(list []any, _ string) error {
-	for _, o := range list {
-		if _, ok := o.(*v1.Pod); !ok {
-			return fmt.Errorf("take the pods of this node: the list has a %T", o)
-		}
-	}
+// list takes all pods that there are.
+func (s *store) list(n int, all iter.Seq[*v1.Pod]) {
 	s.mu.Lock()
 	defer s.notify()
 	defer s.mu.Unlock()
-	s.pods, s.bytes, s.all, s.heard = make(map[key]kept, min(len(list), maxPods)), 0, true, time.Now()
+	s.pods, s.bytes, s.all, s.heard = make(map[key]kept, min(n, maxPods)), 0, true, time.Now()
 	clear(s.dirty)
 	clear(s.gone)
 	for _, over := range []bool{false, true} { // those that run first
-		for _, o := range list {
-			if p := o.(*v1.Pod); hasEnded(p) == over && (!over || len(s.pods) < maxPods) {
+		for p := range all {
+			if hasEnded(p) == over && (!over || len(s.pods) < maxPods) {
 				s.set(keyOf(p), Keep(p))
 				s.fit()
 			}
@@ -159,15 +133,13 @@ func (s *store) Replace(list []any, _ string) error {
 	if s.synced.IsZero() {
 		s.synced = time.Now()
 	}
-	return nil
 }
 
-// Bookmark is that nothing has changed.
-func (s *store) Bookmark(string) error {
+// hear notes that the watch has said something.
+func (s *store) hear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heard = time.Now()
-	return nil
 }
 
 // set has a pod in the copy; nil: it takes it out. The lock is held.
@@ -220,9 +192,6 @@ func (s *store) heardWithin(d time.Duration) bool {
 	defer s.mu.Unlock()
 	return !s.heard.IsZero() && time.Since(s.heard) <= d
 }
-
-// Resync is nothing.
-func (s *store) Resync() error { return nil }
 
 func (s *store) notify() {
 	select {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/podstore/podjson"
 )
 
@@ -58,7 +58,7 @@ func (t *teller) run(ctx context.Context) {
 			if t.tight() {
 				gather = apart
 			}
-			if !sleep(ctx, gather) {
+			if !retry.Sleep(ctx, gather) {
 				return
 			}
 		case <-t.again:
@@ -72,8 +72,8 @@ func (t *teller) run(ctx context.Context) {
 		next := anew
 		switch ok, err := t.tell(ctx, all || t.tight()); {
 		case err != nil:
-			all, pause = true, min(max(2*pause, firstPause), lastPause)
-			next = jittered(pause)
+			all, pause = true, retry.Backoff(pause, firstPause, lastPause)
+			next = retry.Jitter(pause)
 			t.complain(err)
 		case ok:
 			all, pause = false, 0
@@ -156,20 +156,5 @@ func (t *teller) recovered() {
 	if t.said || !t.knows {
 		t.said, t.knows = false, true
 		t.log.Info("the agent knows this node's pods", "pods", t.count)
-	}
-}
-
-// jittered is a pause between its half and itself.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
-
-// sleep waits. !ok: ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

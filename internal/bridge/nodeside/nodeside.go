@@ -8,7 +8,6 @@ package nodeside
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/verdict"
 )
 
@@ -100,7 +100,7 @@ func (s *Side) Run(ctx context.Context) {
 		}
 		s.look(ctx)
 		s.tell(ctx)
-		timer.Reset(jittered(lookEvery))
+		timer.Reset(retry.Jitter(lookEvery))
 	}
 }
 
@@ -130,8 +130,8 @@ func (s *Side) listen(ctx context.Context) {
 			}
 		}) // an agent that is away is told of by whoever looks
 		cancel()
-		pause = min(max(2*pause, firstPause), lastPause)
-		sleep(ctx, jittered(pause))
+		pause = retry.Backoff(pause, firstPause, lastPause)
+		retry.Sleep(ctx, retry.Jitter(pause))
 	}
 }
 
@@ -158,17 +158,5 @@ func (s *Side) greet(version string) {
 		s.o.Log.Warn("the agent is more than one minor version away: upgrade the older one", "version", version, "minor", minor)
 	default:
 		s.o.Log.Info("the agent answers", "version", version, "minor", minor)
-	}
-}
-
-// jittered is a pause between its half and itself.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/api"
+	"jettison/internal/base/retry"
 	"jettison/internal/bridge/kube"
 	"jettison/internal/bridge/verdict"
 )
@@ -57,8 +58,8 @@ func (s *Side) tell(ctx context.Context) {
 			s.o.Log.Warn("the API is not told how the node is: it is told again", "what", p.what, "error", err)
 		}
 		asked, _ := kube.AskAgain(err)
-		p.pause = min(max(2*p.pause, firstPause), lastPause)
-		if p.away = now.Add(max(jittered(p.pause), asked)); p.down {
+		p.pause = retry.Backoff(p.pause, firstPause, lastPause)
+		if p.away = now.Add(max(retry.Jitter(p.pause), asked)); p.down {
 			return
 		}
 	}

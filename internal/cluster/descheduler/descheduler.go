@@ -29,7 +29,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"jettison/cluster/deschedule"
+	"jettison/internal/base/httpserver"
 	"jettison/internal/base/output"
+	"jettison/internal/base/retry"
 	"jettison/internal/cluster/kubeclient"
 	"jettison/internal/terminal"
 )
@@ -152,22 +154,13 @@ func (d *descheduler) cycles(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			wait = max(wait, pause)
 			d.o.Log.Error("a cycle of descheduling failed", "error", err, "again", wait)
-			pause = min(2*pause, failedMost)
+			pause = retry.Backoff(pause, failedFirst, failedMost)
 		} else {
 			pause = failedFirst
 		}
-		sleep(ctx, wait)
+		retry.Sleep(ctx, wait)
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // serve tells metrics and health. stop ends that.
@@ -188,11 +181,7 @@ func (d *descheduler) serve() (stop func(), err error) {
 		}
 	}()
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), serverLimit)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
+		httpserver.Shutdown(server, serverLimit)
 		<-done
 	}, nil
 }

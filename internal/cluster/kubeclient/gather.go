@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"jettison/internal/base/retry"
 )
 
 // gatherRead is how many bytes are read at once. Whoever has read half of that reads on without a pause: more is there.
@@ -59,12 +61,7 @@ func (g *gathered) Read(b []byte) (int, error) {
 			g.buffer = make([]byte, gatherRead)
 		}
 		if wait := g.gap - time.Since(g.last); wait > 0 && !g.full {
-			pause := time.NewTimer(wait)
-			select {
-			case <-pause.C:
-			case <-g.closed:
-				pause.Stop()
-			}
+			retry.Await(g.closed, wait)
 		}
 		var n int
 		n, g.end = g.Conn.Read(g.buffer)

@@ -14,6 +14,8 @@ import (
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"jettison/internal/base/retry"
 )
 
 // Election says by which Lease it is decided who acts, and how fast. The times and their defaults are those of kube-controller-manager
@@ -107,7 +109,7 @@ func (l *Leader) Run(ctx context.Context, work func(context.Context)) error {
 		if err := l.stand(ctx, work); err != nil {
 			return err
 		}
-		pause(ctx, l.election.RetryPeriod)
+		retry.Sleep(ctx, l.election.RetryPeriod)
 	}
 	return nil
 }
@@ -197,14 +199,5 @@ func (t *term) end() {
 	if done != nil {
 		cancel()
 		<-done
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -1,82 +1,110 @@
 package mirror
 
 import (
+	"iter"
 	"slices"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+
+	"jettison/internal/kubefeed"
 )
 
-// last is the object of a deletion, whether its last state was seen or not.
-func last(o any) any {
-	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		return unknown.Obj
-	}
-	return o
+// table is how the mirror keeps objects of one kind. Its functions are called while the lock is held.
+type table[K comparable, T any] struct {
+	what   string // one of them, for errors
+	of     *source
+	kept   map[K]T
+	key    func(T) K
+	put    func(T)   // what a watch has, unless it is older than what is kept
+	set    func(T)   // what a list has, whatever its version
+	drop   func(T)   // what a watch has deleted
+	remove func(K)   // what a list does not have any more
+	cut    func(T) T // makes one small; called without the lock, beside everything else
 }
 
-// nodeFeed takes nodes. It, as the others, is what a reflector fills.
-type nodeFeed struct{ m *Mirror }
-
-func (f nodeFeed) Add(o any) error { return f.Update(o) }
-
-func (f nodeFeed) Update(o any) error {
-	n, ok := o.(*v1.Node)
-	if !ok {
-		return wrong("a node", o)
+// feedOf is what a reflector fills.
+func feedOf[K comparable, T any](m *Mirror, t table[K, T]) *kubefeed.Feed[T] {
+	text := "take " + t.what + ": the watch gives a"
+	return &kubefeed.Feed[T]{
+		Texts: kubefeed.Texts{Put: text, Drop: text, List: text},
+		Put:   locked(m, t.put),
+		Drop:  locked(m, t.drop),
+		List: func(n int, all iter.Seq[T]) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			t.replace(n, all)
+			t.of.replaced()
+			m.notify()
+		},
+		Heard: t.of.hear,
+		Cut:   func() func(T) T { return t.cut },
 	}
-	f.m.nodes.hear()
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	f.m.putNode(n)
-	return nil
 }
 
-func (f nodeFeed) Delete(o any) error {
-	n, ok := last(o).(*v1.Node)
-	if !ok {
-		return wrong("a node", o)
+func locked[T any](m *Mirror, take func(T)) func(T) {
+	return func(o T) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		take(o)
 	}
-	f.m.nodes.hear()
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	if is := f.m.node[n.Name]; is != nil && is.UID == n.UID {
-		delete(f.m.node, n.Name)
-		delete(f.m.beat, n.Name)
-		f.m.notify()
-	}
-	return nil
 }
 
-func (f nodeFeed) Replace(list []any, _ string) error {
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	here := make(map[string]bool, len(list))
-	for _, o := range list {
-		n, ok := o.(*v1.Node)
-		if !ok {
-			return wrong("a node", o)
-		}
-		here[n.Name] = true
-		f.m.setNode(f.m.keep.node(n))
+// replace has the table hold what a list has, and nothing else.
+func (t *table[K, T]) replace(n int, all iter.Seq[T]) {
+	here := make(map[K]bool, n)
+	for o := range all {
+		here[t.key(o)] = true
+		t.set(o)
 	}
-	for name := range f.m.node {
-		if !here[name] {
-			delete(f.m.node, name)
-			delete(f.m.beat, name)
+	for k := range t.kept {
+		if !here[k] {
+			t.remove(k)
 		}
 	}
-	f.m.nodes.replaced()
-	f.m.notify()
-	return nil
 }
 
-func (f nodeFeed) Resync() error                    { return nil }
-func (f nodeFeed) Bookmark(string) error            { f.m.nodes.hear(); return nil }
-func (f nodeFeed) Transformer() cache.TransformFunc { return f.m.keep.transform }
+// nodeFeed takes nodes.
+func (m *Mirror) nodeFeed() *kubefeed.Feed[*v1.Node] {
+	remove := func(name string) {
+		delete(m.node, name)
+		delete(m.beat, name)
+	}
+	return feedOf(m, table[string, *v1.Node]{
+		what: "a node", of: &m.nodes, kept: m.node, key: (*v1.Node).GetName,
+		put: m.putNode, set: func(n *v1.Node) { m.setNode(m.keep.node(n)) }, remove: remove, cut: m.keep.node,
+		drop: func(n *v1.Node) {
+			if is := m.node[n.Name]; is != nil && is.UID == n.UID {
+				remove(n.Name)
+				m.notify()
+			}
+		},
+	})
+}
+
+// leaseFeed takes Leases. Nobody waits for one.
+func (m *Mirror) leaseFeed() *kubefeed.Feed[*coordination.Lease] {
+	remove := func(name string) {
+		delete(m.lease, name)
+		delete(m.renew, name)
+	}
+	return feedOf(m, table[string, *coordination.Lease]{
+		what: "a lease", of: &m.leases, kept: m.lease, key: (*coordination.Lease).GetName,
+		put: m.putLease, set: func(l *coordination.Lease) { m.setLease(m.keep.lease(l)) }, remove: remove, cut: m.keep.lease,
+		drop: func(l *coordination.Lease) { remove(l.Name) },
+	})
+}
+
+// podFeed takes pods.
+func (m *Mirror) podFeed() *kubefeed.Feed[*v1.Pod] {
+	return feedOf(m, table[types.UID, *v1.Pod]{
+		what: "a pod", of: &m.pods, kept: m.pod, key: (*v1.Pod).GetUID,
+		put: m.putPod, set: func(p *v1.Pod) { m.setPod(m.keep.pod(p)) }, remove: m.dropPod, cut: podOf,
+		drop: func(p *v1.Pod) { m.dropPod(p.UID) },
+	})
+}
 
 // putNode puts a node in its place, unless it is older than the one that is there: an answer may be newer than what a watch tells. The lock
 // is held.
@@ -100,63 +128,6 @@ func (m *Mirror) setNode(n *v1.Node) {
 	}
 }
 
-// leaseFeed takes Leases. Nobody waits for one.
-type leaseFeed struct{ m *Mirror }
-
-func (f leaseFeed) Add(o any) error { return f.Update(o) }
-
-func (f leaseFeed) Update(o any) error {
-	l, ok := o.(*coordination.Lease)
-	if !ok {
-		return wrong("a lease", o)
-	}
-	f.m.leases.hear()
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	f.m.putLease(l)
-	return nil
-}
-
-func (f leaseFeed) Delete(o any) error {
-	l, ok := last(o).(*coordination.Lease)
-	if !ok {
-		return wrong("a lease", o)
-	}
-	f.m.leases.hear()
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	delete(f.m.lease, l.Name)
-	delete(f.m.renew, l.Name)
-	return nil
-}
-
-func (f leaseFeed) Replace(list []any, _ string) error {
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	here := make(map[string]bool, len(list))
-	for _, o := range list {
-		l, ok := o.(*coordination.Lease)
-		if !ok {
-			return wrong("a lease", o)
-		}
-		here[l.Name] = true
-		f.m.setLease(f.m.keep.lease(l))
-	}
-	for name := range f.m.lease {
-		if !here[name] {
-			delete(f.m.lease, name)
-			delete(f.m.renew, name)
-		}
-	}
-	f.m.leases.replaced()
-	f.m.notify()
-	return nil
-}
-
-func (f leaseFeed) Resync() error                    { return nil }
-func (f leaseFeed) Bookmark(string) error            { f.m.leases.hear(); return nil }
-func (f leaseFeed) Transformer() cache.TransformFunc { return f.m.keep.transform }
-
 // putLease puts a Lease in its place likewise. The lock is held.
 func (m *Mirror) putLease(l *coordination.Lease) {
 	l = m.keep.lease(l)
@@ -172,61 +143,6 @@ func (m *Mirror) setLease(l *coordination.Lease) {
 	}
 	m.lease[l.Name] = l
 }
-
-// podFeed takes pods.
-type podFeed struct{ m *Mirror }
-
-func (f podFeed) Add(o any) error { return f.Update(o) }
-
-func (f podFeed) Update(o any) error {
-	p, ok := o.(*v1.Pod)
-	if !ok {
-		return wrong("a pod", o)
-	}
-	f.m.pods.hear()
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	f.m.putPod(p)
-	return nil
-}
-
-func (f podFeed) Delete(o any) error {
-	p, ok := last(o).(*v1.Pod)
-	if !ok {
-		return wrong("a pod", o)
-	}
-	f.m.pods.hear()
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	f.m.dropPod(p.UID)
-	return nil
-}
-
-func (f podFeed) Replace(list []any, _ string) error {
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	here := make(map[types.UID]bool, len(list))
-	for _, o := range list {
-		p, ok := o.(*v1.Pod)
-		if !ok {
-			return wrong("a pod", o)
-		}
-		here[p.UID] = true
-		f.m.setPod(f.m.keep.pod(p))
-	}
-	for uid := range f.m.pod {
-		if !here[uid] {
-			f.m.dropPod(uid)
-		}
-	}
-	f.m.pods.replaced()
-	f.m.notify()
-	return nil
-}
-
-func (f podFeed) Resync() error                    { return nil }
-func (f podFeed) Bookmark(string) error            { f.m.pods.hear(); return nil }
-func (f podFeed) Transformer() cache.TransformFunc { return f.m.keep.transform }
 
 // putPod puts a pod in its place likewise, if it is bound and not over. The lock is held.
 func (m *Mirror) putPod(p *v1.Pod) {

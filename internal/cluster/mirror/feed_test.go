@@ -26,7 +26,7 @@ func TestAListIsTakenAsItIs(t *testing.T) {
 	}
 	told := func(version string, seconds int64) {
 		n, l, p := at(version, seconds)
-		for _, err := range []error{nodeFeed{m}.Update(n), leaseFeed{m}.Update(l), podFeed{m}.Update(p)} {
+		for _, err := range []error{m.nodeFeed().Update(n), m.leaseFeed().Update(l), m.podFeed().Update(p)} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,7 +35,8 @@ func TestAListIsTakenAsItIs(t *testing.T) {
 	listed := func(version string, seconds int64) {
 		n, l, p := at(version, seconds)
 		for _, err := range []error{
-			nodeFeed{m}.Replace([]any{n}, version), leaseFeed{m}.Replace([]any{l}, version), podFeed{m}.Replace([]any{p}, version),
+			m.nodeFeed().Replace([]any{n}, version), m.leaseFeed().Replace([]any{l}, version),
+			m.podFeed().Replace([]any{p}, version),
 		} {
 			if err != nil {
 				t.Fatal(err)

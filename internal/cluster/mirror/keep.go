@@ -25,19 +25,6 @@ type keeper struct {
 	tolerations map[string][]v1.Toleration
 }
 
-// transform makes objects small that a list as a watch gathers before it hands them over. It runs beside everything else.
-func (k *keeper) transform(o any) (any, error) {
-	switch o := o.(type) {
-	case *v1.Node:
-		return k.node(o), nil
-	case *coordination.Lease:
-		return k.lease(o), nil
-	case *v1.Pod:
-		return podOf(o), nil
-	}
-	return o, nil
-}
-
 // labels are those of nodes that anything depends on.
 var labels = []string{
 	v1.LabelTopologyRegion, v1.LabelTopologyZone, v1.LabelFailureDomainBetaRegion, v1.LabelFailureDomainBetaZone,

@@ -10,7 +10,6 @@ package mirror
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -84,9 +83,9 @@ func New(o Options) *Mirror {
 func (m *Mirror) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	for _, run := range []func(){
-		func() { m.nodes.run(ctx, m.o.Nodes, &v1.Node{}, nodeFeed{m}, m.o.Log) },
-		func() { m.leases.run(ctx, m.o.Leases, &coordination.Lease{}, leaseFeed{m}, m.o.Log) },
-		func() { m.pods.run(ctx, m.o.Pods, &v1.Pod{}, podFeed{m}, m.o.Log) },
+		func() { m.nodes.run(ctx, m.o.Nodes, &v1.Node{}, m.nodeFeed(), m.o.Log) },
+		func() { m.leases.run(ctx, m.o.Leases, &coordination.Lease{}, m.leaseFeed(), m.o.Log) },
+		func() { m.pods.run(ctx, m.o.Pods, &v1.Pod{}, m.podFeed(), m.o.Log) },
 		func() { m.prove(ctx) },
 	} {
 		parts.Go(run)
@@ -193,5 +192,3 @@ func older(version, than string) bool {
 	b, err := strconv.ParseUint(than, 10, 64)
 	return err == nil && a < b
 }
-
-func wrong(want string, o any) error { return fmt.Errorf("take %s: the watch gives a %T", want, o) }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"jettison/internal/kubefeed"
 )
 
 // Bounds of requests: a list's, and of a watch until it begins to answer.
@@ -41,26 +43,19 @@ type source struct {
 func (s *source) run(
 	ctx context.Context, from cache.ListerWatcherWithContext, kind runtime.Object, into cache.TransformingStore, log *slog.Logger,
 ) {
-	r := cache.NewReflectorWithOptions(s.noted(from), kind, into, cache.ReflectorOptions{
-		Name: s.name, Backoff: &wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: 10, Cap: lastPause},
+	kubefeed.Run(ctx, kubefeed.Options{
+		From: s.noted(from), Kind: kind, Into: into,
+		Reflector: cache.ReflectorOptions{
+			Name: s.name, Backoff: &wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: 10, Cap: lastPause},
+		},
+		First: firstPause, Last: lastPause, Steady: time.Minute,
+		Ended: func(ctx context.Context, err error, pause time.Duration) time.Duration {
+			if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+				log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name, "error", err)
+			}
+			return pause
+		},
 	})
-	for pause := firstPause; ctx.Err() == nil; {
-		began := time.Now()
-		err := r.ListAndWatchWithContext(ctx)
-		if time.Since(began) > time.Minute {
-			pause = firstPause
-		}
-		if err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			log.Warn("a watch broke off and begins anew: what is known stays", "source", s.name, "error", err)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
-		pause = min(2*pause, lastPause)
-	}
 }
 
 // noted is a way to list and watch that notes when a watch stands, and lets no request hang.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"jettison/internal/base/httpserver"
 	"jettison/internal/cluster/report"
 )
 
@@ -30,13 +31,7 @@ func (p *parts) serve(ctx context.Context, l net.Listener) {
 		return
 	}
 	s := &http.Server{Handler: p.handler(), ReadHeaderTimeout: headerLimit, WriteTimeout: answerLimit, MaxHeaderBytes: 1 << 14}
-	stop := context.AfterFunc(ctx, func() {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
-		defer cancel()
-		if s.Shutdown(limited) != nil {
-			_ = s.Close()
-		}
-	})
+	stop := context.AfterFunc(ctx, func() { httpserver.Shutdown(s, closeLimit) })
 	defer stop()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		p.o.Log.Error("the status is served no more", "error", err)

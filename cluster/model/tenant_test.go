@@ -10,11 +10,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/internal/base/race"
 )
 
 // squared is what a pod takes less than whose cost grows with the square of its length, and ten times as much as one whose does not.
 func squared() time.Duration {
-	if raced {
+	if race.Enabled {
 		return 25 * time.Second
 	}
 	return 3 * time.Second
@@ -23,7 +25,7 @@ func squared() time.Duration {
 // A pod may have as many spread constraints as its object has room for, and a node affinity as long: what a plan keeps of it is no more
 // than a few of its objects.
 func TestTheMemoryOfManyConstraintsOfALongAffinity(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+
+	"jettison/internal/base/race"
 )
 
 // childVariable is set in the process that TestHostilePodsFitTheMemory measures: the socket that it connects to.
@@ -23,7 +25,7 @@ const memoryMore = 20 << 20
 // Ten pods of 110 with 1.3 MB of environment, 256 KiB of annotations and 800 KiB of labels, in messages as large as the runtime sends
 // them, and each of them again as an event: what the plugin takes for them is bounded.
 func TestHostilePodsFitTheMemory(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
 	}
 	if socket := os.Getenv(childVariable); socket != "" {

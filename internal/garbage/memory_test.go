@@ -16,6 +16,7 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/internal/base/race"
 	"jettison/internal/config"
 	"jettison/internal/lister"
 	"jettison/internal/protect"
@@ -71,7 +72,7 @@ func deadNode(t *testing.T, each int) *critest.Runtime {
 
 // What is there to be collected fits the memory that the agent has: its list of pods beside a look for garbage, as at the agent's start.
 func TestDeadContainersFitTheMemory(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
 	}
 	if os.Getenv(childVariable) != "" {

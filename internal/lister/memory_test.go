@@ -11,6 +11,7 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/internal/base/race"
 	"jettison/internal/protect"
 	"jettison/stats/read"
 )
@@ -75,7 +76,7 @@ func fill(r *critest.Runtime, again string) {
 
 // Ten pods of 110 whose tenants did all that they can: the list of them fits the memory that the agent has, and tells what is needed.
 func TestHostileStatusesFitTheMemory(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
 	}
 	if endpoint := os.Getenv(childVariable); endpoint != "" {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"jettison/internal/base/race"
 	"jettison/internal/protect"
 )
 
@@ -130,7 +131,7 @@ func TestAThousandHostileConnections(t *testing.T) {
 	all := attack(t, address, 1000, proper)
 	more, goroutines, files := has()
 	t.Logf("%d connections: %.1f MiB more, %d goroutines, %d files", len(all), float64(more)/(1<<20), goroutines, files-rest)
-	if !race && (more <= 0 || more > memoryMore) || goroutines > 256 || files > rest+256 {
+	if !race.Enabled && (more <= 0 || more > memoryMore) || goroutines > 256 || files > rest+256 {
 		t.Errorf("want at most %d MiB more, and %d connections with those that are told their end", memoryMore>>20, maxConnections)
 	}
 	for _, c := range all {

@@ -20,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/admit"
+	"jettison/internal/base/race"
 	"jettison/internal/podstore"
 	"jettison/internal/podstore/podjson"
 	"jettison/internal/protect"
@@ -74,7 +75,7 @@ func huge(uid string) (most, rest string) {
 // As many clients as there is place for, root's and two members', each slow and huge in its way, on a store that is full and on an empty one:
 // all together the agent has the memory for it, what is known stays, and an ordinary pod is put meanwhile.
 func TestHostileClientsFitTheMemory(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
 	}
 	if path := os.Getenv(childVariable); path != "" {

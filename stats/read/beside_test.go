@@ -14,6 +14,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
+	"jettison/internal/base/race"
 	"jettison/stats"
 )
 
@@ -451,7 +452,7 @@ func TestCloseEndsTheLister(t *testing.T) {
 
 // A look beside which nothing is new allocates nothing, nor does Refresh, and a second handle of a pod's cgroup looks up no name.
 func TestLooksBesideDoNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	g := newGrowing(t, "a", "b")

@@ -57,7 +57,7 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 func memoryReturned(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	o := memoryReleased(mem)
 	if o.OK {
-		o.V = add(o.V, cacheOf(mem))
+		o.V = stats.SaturatingAdd(o.V, cacheOf(mem))
 	}
 	return o
 }
@@ -68,7 +68,7 @@ func cacheOf(mem *stats.PodMemoryStats) uint64 {
 	if !released.OK || mem.Quick {
 		return 0
 	}
-	other := add(add(released.V, mem.ShmemBytes.V), mem.KernelBytes.V)
+	other := stats.SaturatingAdd(stats.SaturatingAdd(released.V, mem.ShmemBytes.V), mem.KernelBytes.V)
 	return min(mem.WorkingSetBytes.V-min(other, mem.WorkingSetBytes.V), implausible)
 }
 
@@ -156,7 +156,7 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 		return o
 	}
 	if k == kindMemory && l.Dead() && (l.e.Disk() || l.e.kind != kindMemory) { // the rest is back
-		return stats.Opt[uint64]{V: add(l.cache, l.shmem.left), OK: true}
+		return stats.Opt[uint64]{V: stats.SaturatingAdd(l.cache, l.shmem.left), OK: true}
 	}
 	if o = l.due[k]; l.holds[k].OK {
 		o = l.holds[k]
@@ -168,7 +168,7 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 		o.V -= min(o.V, came)
 	}
 	if k == kindMemory && o.OK {
-		o.V = add(o.V, l.shmem.left)
+		o.V = stats.SaturatingAdd(o.V, l.shmem.left)
 	}
 	return o
 }
@@ -190,7 +190,8 @@ func (m *Manager) measured(l *Life, p *stats.PodStats) {
 		}
 	}
 	if s, has := &l.shmem, p.Memory.ShmemBytes; l.killed.Time.IsZero() && s.left > 0 && has.OK && has.V <= implausible && has.V > s.bytes {
-		m.pool.need, s.left, s.bytes = add(m.pool.need, has.V-s.bytes), add(s.left, has.V-s.bytes), has.V
+		more := has.V - s.bytes
+		m.pool.need, s.left, s.bytes = stats.SaturatingAdd(m.pool.need, more), stats.SaturatingAdd(s.left, more), has.V
 	}
 }
 

@@ -111,9 +111,9 @@ func (m *Manager) part(now time.Time, in Input) {
 				continue
 			}
 			if c := m.config.Policy.candidate(p, object); c.Protected != "" {
-				w.mayNot = add(w.mayNot, counted(p, w.info.kind))
+				w.mayNot = stats.SaturatingAdd(w.mayNot, counted(p, w.info.kind))
 			} else {
-				w.may = add(w.may, counted(p, w.info.kind))
+				w.may = stats.SaturatingAdd(w.may, counted(p, w.info.kind))
 			}
 		}
 	}
@@ -335,7 +335,7 @@ func (b *breaker) insideDisk(w *watched, ranked []Ranked) bool {
 	grew := uint64(0)
 	for i := range ranked {
 		c := &ranked[i].Candidate
-		grew = add(grew, c.Keys.Usage-min(c.Keys.Usage, b.known[c.Pod.PodRef.UID]))
+		grew = stats.SaturatingAdd(grew, c.Keys.Usage-min(c.Keys.Usage, b.known[c.Pod.PodRef.UID]))
 	}
 	return w.explains(int64(min(grew, implausible)), int64(b.stopped.left)-int64(w.observed.Value))
 }
@@ -351,7 +351,7 @@ func (w *watched) grewFrom(had, has uint64) bool {
 	if w.Amount() {
 		enough = max(enough, w.limit/dip)
 	}
-	return has >= add(had, enough)
+	return has >= stats.SaturatingAdd(had, enough)
 }
 
 // remember notes who could have gone, now that it has stopped. Those of which only an upper bound was read are noted in the next look, for

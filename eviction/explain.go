@@ -77,7 +77,7 @@ func (e *explaining) begun(now time.Time, p *stats.PodStats) bool {
 // sum is what all pods held.
 func (q *quiet) sum() (all uint64) {
 	for _, held := range q.pods {
-		all = add(all, held)
+		all = stats.SaturatingAdd(all, held)
 	}
 	return all
 }
@@ -305,23 +305,23 @@ func (m *Manager) explained(in Input, w *watched) (g grown, known bool) {
 		then := q.pods[p.PodRef.UID]
 		if q.unknown(m.lastFull, p) {
 			if !empty(p, in.object(p)) {
-				grew = add(grew, now-min(then, now))
+				grew = stats.SaturatingAdd(grew, now-min(then, now))
 			}
 			continue
 		}
 		if more, fewer := now-min(then, now), then-min(then, now); empty(p, in.object(p)) {
-			g.ended, g.gone = add(g.ended, more), add(g.gone, fewer)
+			g.ended, g.gone = stats.SaturatingAdd(g.ended, more), stats.SaturatingAdd(g.gone, fewer)
 		} else {
-			g.pods, less = add(g.pods, more), add(less, fewer)
+			g.pods, less = stats.SaturatingAdd(g.pods, more), stats.SaturatingAdd(less, fewer)
 		}
 	}
 	for uid, then := range q.pods {
 		if !listed[uid] {
-			g.gone = add(g.gone, then)
+			g.gone = stats.SaturatingAdd(g.gone, then)
 		}
 	}
-	g.pods = add(g.pods, grew-min(q.others(), grew))
-	g.pods -= min(add(less, g.gone), g.pods)
+	g.pods = stats.SaturatingAdd(g.pods, grew-min(q.others(), grew))
+	g.pods -= min(stats.SaturatingAdd(less, g.gone), g.pods)
 	return g, true
 }
 
@@ -388,7 +388,7 @@ func (m *Manager) explainsAlone(w *watched, r *Ranked, g *grown) bool {
 	if q.pods[uid] == 0 {
 		more -= min(g.gone, more)
 	}
-	return more >= g.short/partAlone && add(w.observed.Value, more) >= w.enough(w.observed.Capacity)
+	return more >= g.short/partAlone && stats.SaturatingAdd(w.observed.Value, more) >= w.enough(w.observed.Capacity)
 }
 
 // Unexplained says of the disks that are short and for which no pod goes, since pods do not explain it, why; empty: there is none.
@@ -408,7 +408,7 @@ func (m *Manager) Unexplained() string {
 func (m *Manager) diskUse(c *Candidate, w *watched) stats.Opt[uint64] {
 	use := m.diskUsage(c, w)
 	if u := unnamed(c, w); u.OK {
-		use = stats.Some(add(use.V, inUnit(&u.V, w)))
+		use = stats.Some(stats.SaturatingAdd(use.V, inUnit(&u.V, w)))
 	}
 	return use
 }

@@ -72,7 +72,7 @@ func (m *Manager) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Signal
 			used = c.Logs.V.Counted()
 		}
 		if c.Rootfs.OK && m.layout.OK && !m.layout.V.DedicatedImageFs {
-			used = add(used, c.Rootfs.V.Counted())
+			used = stats.SaturatingAdd(used, c.Rootfs.V.Counted())
 		}
 		for j := range object.containers {
 			if o := &object.containers[j]; o.name == c.Name && o.storageLimit.OK && beyond(used, o.storageLimit.V) {

@@ -91,7 +91,7 @@ func (m *Manager) mayHelp(w *watched, ranked []Ranked) bool {
 		if !k.Measured || k.AtLeast || m.late(&ranked[i].Candidate, w) {
 			return true
 		}
-		all = add(all, k.Usage)
+		all = stats.SaturatingAdd(all, k.Usage)
 	}
 	return all >= w.limit || w.observed.Value < nothing && all >= nothing
 }

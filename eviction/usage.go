@@ -106,7 +106,7 @@ func (m *Manager) diskUsage(c *Candidate, w *watched) (total stats.Opt[uint64]) 
 		if nothing {
 			v = 0
 		}
-		total = stats.Some(add(total.V, v))
+		total = stats.Some(stats.SaturatingAdd(total.V, v))
 	})
 	return total
 }

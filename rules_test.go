@@ -229,7 +229,7 @@ func forbid(t *testing.T, dir string, linked, forbidden []string) {
 }
 
 // testHelpers are packages that only tests import, by a part of their path.
-var testHelpers = []string{"critest", "nodetest", "seqtest", "internal/base/race", "internal/base/testlog"}
+var testHelpers = []string{"critest", "nodetest", "seqtest", "internal/base/race", "internal/base/memtest"}
 
 // product is the code that is shipped.
 func product(path string) bool {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"jettison/internal/base/memtest"
 	"jettison/internal/base/race"
 )
 
@@ -73,7 +74,7 @@ func TestHostilePodsFitTheMemory(t *testing.T) {
 func synchronizeAndMeasure(t *testing.T, socket string) {
 	debug.SetMemoryLimit(32 << 20)
 	debug.SetGCPercent(30)
-	before := resident(t, "VmRSS:")
+	before := memtest.Bytes(t, "VmRSS:")
 	p, err := New(Options{Socket: socket})
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,17 +84,7 @@ func synchronizeAndMeasure(t *testing.T, socket string) {
 		p.Run(ctx)
 	}()
 	u := wait(t, p, "the last pod", func(u Update) bool { return u.Pods["uid-110"] != nil })
-	fmt.Printf("more %d pods %d\n", resident(t, "VmHWM:")-before, len(u.Pods))
+	fmt.Printf("more %d pods %d\n", memtest.Bytes(t, "VmHWM:")-before, len(u.Pods))
 	cancel()
 	<-done
-}
-
-// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
-func resident(t *testing.T, name string) (kib int) {
-	text, err := os.ReadFile("/proc/self/status")
-	check(t, err)
-	_, rest, _ := strings.Cut(string(text), name)
-	_, err = fmt.Sscan(rest, &kib)
-	check(t, err)
-	return kib << 10
 }

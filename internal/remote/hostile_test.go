@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"jettison/internal/base/memtest"
 	"jettison/internal/base/race"
 	"jettison/internal/protect"
 )
@@ -24,19 +25,6 @@ const childVariable = "JETTISON_LISTENS"
 // memoryMore is how much more the listener may have resident than before: the container's limit is 64 MiB, at rest the agent has 28, and clients
 // of the unix socket may have it keep 12 at the same time.
 const memoryMore = 24 << 20
-
-// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
-func resident(t *testing.T, name string) (kib int) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), name)
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
-}
 
 // largest answers with as much as the metrics of a node may be.
 type largest struct{}
@@ -56,14 +44,14 @@ func listens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	atRest, goroutines := resident(t, "VmRSS:"), runtime.NumGoroutine()
+	atRest, goroutines := memtest.Bytes(t, "VmRSS:"), runtime.NumGoroutine()
 	fmt.Println("at", s.Address())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		open, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Println("has", resident(t, "VmHWM:")-atRest, runtime.NumGoroutine()-goroutines, len(open))
+		fmt.Println("has", memtest.Bytes(t, "VmHWM:")-atRest, runtime.NumGoroutine()-goroutines, len(open))
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -229,7 +229,8 @@ func forbid(t *testing.T, dir string, linked, forbidden []string) {
 }
 
 // testHelpers are packages that only tests import, by a part of their path.
-var testHelpers = []string{"critest", "nodetest", "seqtest", "internal/base/race", "internal/base/memtest"}
+var testHelpers = []string{"critest", "nodetest", "seqtest", "internal/base/race", "internal/base/memtest",
+	"internal/base/filetest"}
 
 // product is the code that is shipped.
 func product(path string) bool {

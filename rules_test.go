@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"stats/read":         {"stats", "cgroup", "cri", "seqfile"},
 	"cgroup":             {"seqfile"},
 	"seqfile":            {},
+	"seqfile/seqtest":    {"internal/base/race"},
 	"cri":                {},
 	"cri/critest":        {},
 	"cri/nri":            {"cri"},
@@ -32,6 +33,8 @@ var mayImport = map[string][]string{
 	"api":                {"stats"},
 	"internal": {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "reclaim/deschedule", "admit", "api",
 		"internal/"},
+	// What any package may build on knows none of those above it.
+	"internal/base":           {"internal/base/", "internal/nearest"},
 	"internal/nodetest":       {"cgroup", "cri", "cri/critest", "stats/read", "internal/"},
 	"cmd/jettison":            {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
 	"cmd/jettison-bridge":     {"api", "internal/"},
@@ -234,10 +237,14 @@ func forbid(t *testing.T, dir string, linked, forbidden []string) {
 	}
 }
 
+// testHelpers are packages that only tests import, by a part of their path.
+var testHelpers = []string{"critest", "nodetest", "seqtest", "internal/base/race", "internal/base/memtest",
+	"internal/base/filetest"}
+
 // product is the code that is shipped.
 func product(path string) bool {
 	first, _, _ := strings.Cut(filepath.ToSlash(path), "/")
-	helper := strings.Contains(path, "critest") || strings.Contains(path, "nodetest") || strings.Contains(path, "seqtest")
+	helper := slices.ContainsFunc(testHelpers, func(name string) bool { return strings.Contains(path, name) })
 	return first != "e2e" && !strings.HasSuffix(path, "_test.go") && !helper
 }
 

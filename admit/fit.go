@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"jettison/stats"
 )
 
 // Shortage is a resource of which a pod requests more than is left, in the units of Amounts.
@@ -16,7 +18,7 @@ type Shortage struct {
 // need is how much would have to be freed (pkg/kubelet/lifecycle/predicate.go GetInsufficientAmount).
 func (s *Shortage) need() Need {
 	if s.Used > s.Capacity {
-		return Need{s.Resource, plus(s.Requested, s.Used-s.Capacity)}
+		return Need{s.Resource, stats.SaturatingAdd(s.Requested, s.Used-s.Capacity)}
 	}
 	return Need{s.Resource, s.Requested - (s.Capacity - s.Used)}
 }
@@ -49,7 +51,7 @@ func shortages(requests Amounts, others []*Held, n *NodeState) []Shortage {
 		}
 		s := Shortage{Resource: r.Resource, Requested: r.Amount, Capacity: amount(r.Resource, q)}
 		for _, h := range others {
-			s.Used = plus(s.Used, h.Requests[r.Resource])
+			s.Used = stats.SaturatingAdd(s.Used, h.Requests[r.Resource])
 		}
 		if s.Requested > s.Capacity-s.Used {
 			out = append(out, s)

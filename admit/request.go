@@ -60,14 +60,6 @@ func requests(pod *v1.Pod) Amounts {
 	return out
 }
 
-// plus is a sum of amounts that stays at the greatest number there is.
-func plus(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
 func hugePage(name v1.ResourceName) bool {
 	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }

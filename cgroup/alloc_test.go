@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"jettison/internal/base/race"
 )
 
 // What is read for every pod at every look allocates nothing.
 func TestReadingDoesNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	_, cgroups := recordedTree(t, "6.12")
@@ -53,7 +55,7 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 }
 
 func TestParsingDoesNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	text := recorded(t, "memory.stat")["6.12/cgroup/kubepods/memory.stat"]

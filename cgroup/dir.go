@@ -50,18 +50,22 @@ func (d *Dir) Children(buf []byte, visit func(name []byte)) error {
 	return nil
 }
 
+// entries reads the next records of a directory and returns their length; 0: there are no more.
+func entries(fd int, buf []byte) (int, error) {
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
 // list visits the directories in a directory, from where its descriptor stands.
 func list(fd int, buf []byte, visit func(name []byte)) error {
 	for {
-		n, err := unix.Getdents(fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
+		n, err := entries(fd, buf)
+		if err != nil || n == 0 {
 			return err
-		}
-		if n <= 0 {
-			return nil
 		}
 		directories(buf[:n], visit)
 	}
@@ -70,15 +74,9 @@ func list(fd int, buf []byte, visit func(name []byte)) error {
 // listUntil is list that ends when visit returns false.
 func listUntil(fd int, buf []byte, visit func(name []byte) bool) error {
 	for {
-		n, err := unix.Getdents(fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
+		n, err := entries(fd, buf)
+		if err != nil || n == 0 {
 			return err
-		}
-		if n <= 0 {
-			return nil
 		}
 		for rest := buf[:n]; len(rest) > 0; {
 			var name []byte

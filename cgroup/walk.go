@@ -54,11 +54,8 @@ func (w *Walker) Walk(g *Group, visit func(*Group) bool) (deep bool) {
 	for depth >= 0 {
 		l := &w.levels[depth]
 		if len(l.rest) == 0 {
-			n, err := unix.Getdents(l.group.dir, l.buf[:])
-			if err == unix.EINTR {
-				continue
-			}
-			if err != nil || n <= 0 { // its end, or it was removed
+			n, err := entries(l.group.dir, l.buf[:])
+			if err != nil || n == 0 { // its end, or it was removed
 				l.group.Close()
 				depth--
 				continue

@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"jettison/internal/base/race"
 )
 
 // watching runs a Watcher until the test ends, and then counts what it left behind.
@@ -206,7 +208,7 @@ func TestABurstThroughTheKernelCostsFewLooks(t *testing.T) {
 
 // Neither a round of the thread nor a Take allocates.
 func TestWakingDoesNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	w, err := NewWatcher()

@@ -55,7 +55,7 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 func memoryReturned(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	o := memoryReleased(mem)
 	if o.OK {
-		o.V = add(o.V, cacheOf(mem))
+		o.V = stats.SaturatingAdd(o.V, cacheOf(mem))
 	}
 	return o
 }
@@ -66,7 +66,7 @@ func cacheOf(mem *stats.PodMemoryStats) uint64 {
 	if !released.OK || mem.Quick {
 		return 0
 	}
-	other := add(add(released.V, mem.ShmemBytes.V), mem.KernelBytes.V)
+	other := stats.SaturatingAdd(stats.SaturatingAdd(released.V, mem.ShmemBytes.V), mem.KernelBytes.V)
 	return min(mem.WorkingSetBytes.V-min(other, mem.WorkingSetBytes.V), implausible)
 }
 
@@ -153,7 +153,7 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 		return o
 	}
 	if k == kindMemory && l.Dead() && (l.e.Disk() || l.e.kind != kindMemory) { // the rest is back
-		return stats.Opt[uint64]{V: add(l.cache, l.shmem.left), OK: true}
+		return stats.Opt[uint64]{V: stats.SaturatingAdd(l.cache, l.shmem.left), OK: true}
 	}
 	if o = l.due[k]; l.holds[k].OK {
 		o = l.holds[k]
@@ -165,7 +165,7 @@ func (l *Life) remaining(w *watched) (o stats.Opt[uint64]) {
 		o.V -= min(o.V, came)
 	}
 	if k == kindMemory && o.OK {
-		o.V = add(o.V, l.shmem.left)
+		o.V = stats.SaturatingAdd(o.V, l.shmem.left)
 	}
 	return o
 }
@@ -187,7 +187,7 @@ func (es *evictions) measured(l *Life, p *stats.PodStats) {
 		}
 	}
 	if s, has := &l.shmem, p.Memory.ShmemBytes; l.killed.Time.IsZero() && s.left > 0 && has.OK && has.V <= implausible && has.V > s.bytes {
-		es.pool.need, s.left, s.bytes = add(es.pool.need, has.V-s.bytes), add(s.left, has.V-s.bytes), has.V
+		es.pool.need, s.left, s.bytes = stats.SaturatingAdd(es.pool.need, has.V-s.bytes), stats.SaturatingAdd(s.left, has.V-s.bytes), has.V
 	}
 }
 

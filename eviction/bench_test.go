@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"jettison/internal/base/race"
 	"jettison/stats"
 )
 
@@ -60,7 +61,7 @@ func benchManager(pressure bool) *Manager {
 
 // A step in which nothing is met allocates nothing, also with pressure thresholds, and while a condition is still held.
 func TestACalmStepDoesNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, pressure := range []bool{false, true} {
@@ -132,7 +133,7 @@ func BenchmarkStep(b *testing.B) {
 
 // A step that finds a victim allocates nothing until it is put into words, and then says what any other step says.
 func TestATerseStepDoesNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, c := range []struct {

@@ -152,7 +152,7 @@ func (b *breaker) insideDisk(w *watched, ranked []Ranked) bool {
 	grew := uint64(0)
 	for i := range ranked {
 		c := &ranked[i].Candidate
-		grew = add(grew, c.Keys.Usage-min(c.Keys.Usage, b.known[c.Pod.PodRef.UID]))
+		grew = stats.SaturatingAdd(grew, c.Keys.Usage-min(c.Keys.Usage, b.known[c.Pod.PodRef.UID]))
 	}
 	return w.explains(int64(min(grew, implausible)), int64(b.stopped.left)-int64(w.observed.Value))
 }
@@ -168,7 +168,7 @@ func (w *watched) grewFrom(had, has uint64) bool {
 	if w.Amount() {
 		enough = max(enough, w.limit/dip)
 	}
-	return has >= add(had, enough)
+	return has >= stats.SaturatingAdd(had, enough)
 }
 
 // remember notes who could have gone, now that it has stopped. Those of which only an upper bound was read are noted in the next look, for

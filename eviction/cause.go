@@ -129,9 +129,9 @@ func (u *podUse) hold(p *stats.PodStats, calm bool, calmAt time.Time) {
 	mem := &p.Memory
 	has, of := mem.WorkingSetBytes, madeWorkingSet
 	if canBe(mem.AnonBytes) && canBe(mem.ShmemBytes) {
-		has, of = stats.Some(add(mem.AnonBytes.V, mem.ShmemBytes.V)), madeOwn
+		has, of = stats.Some(stats.SaturatingAdd(mem.AnonBytes.V, mem.ShmemBytes.V)), madeOwn
 		if canBe(mem.KernelBytes) {
-			has.V, of = add(has.V, mem.KernelBytes.V), madeKernel
+			has.V, of = stats.SaturatingAdd(has.V, mem.KernelBytes.V), madeKernel
 		}
 	}
 	if canBe(has) && of != u.made {
@@ -181,14 +181,14 @@ func (cs *causes) sum(s *stats.Summary, calm bool) {
 	}
 	maps.DeleteFunc(cs.uses, func(_ useKey, u *podUse) bool {
 		if !u.seen && u.held.based && !calm {
-			all.gone = add(all.gone, u.held.calm)
+			all.gone = stats.SaturatingAdd(all.gone, u.held.calm)
 		}
 		return !u.seen
 	})
 	shrunk := all.gone
 	for _, u := range cs.uses {
-		all.grown, all.refaults = add(all.grown, u.grew()), add(all.refaults, u.again())
-		shrunk = add(shrunk, uint64(max(-u.held.gained(), 0)))
+		all.grown, all.refaults = stats.SaturatingAdd(all.grown, u.grew()), stats.SaturatingAdd(all.refaults, u.again())
+		shrunk = stats.SaturatingAdd(shrunk, uint64(max(-u.held.gained(), 0)))
 	}
 	least := all.capacity / leastRefaults
 	if all.left.known {
@@ -227,7 +227,7 @@ func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
 		u.seen = true
 		span := now.Sub(u.at)
 		u.hit(p, span)
-		u.io.step(stats.Opt[uint64]{V: add(p.IO.V.ReadBytes, p.IO.V.WriteBytes), OK: p.IO.OK}, span, calm[kindIOPressure])
+		u.io.step(stats.Opt[uint64]{V: stats.SaturatingAdd(p.IO.V.ReadBytes, p.IO.V.WriteBytes), OK: p.IO.OK}, span, calm[kindIOPressure])
 		u.cpu.step(stats.Opt[uint64]{V: uint64(max(p.CPU.Usage.V, 0)), OK: p.CPU.Usage.OK}, span, calm[kindCPUPressure])
 		u.refault.step(p.Memory.RefaultBytes, span, calm[kindMemoryPressure])
 		u.hold(p, calm[kindMemoryPressure], cs.pressed.calmAt)
@@ -248,7 +248,7 @@ func (cs *causes) follow(now time.Time, s *stats.Summary, ws *watchlist) {
 // hit takes how often a pod hit a limit.
 func (u *podUse) hit(p *stats.PodStats, span time.Duration) {
 	u.hits, u.hitLimit = 0, false
-	hits := add(p.Events.V.High, p.Events.V.Max)
+	hits := stats.SaturatingAdd(p.Events.V.High, p.Events.V.Max)
 	if p.Events.OK && u.known && hits > u.events && span > 0 {
 		u.hits, u.hitLimit = float64(hits-u.events)/span.Seconds(), true
 	}

@@ -120,7 +120,7 @@ func (es *evictions) ends(l *Life, w *watched) bool {
 	if l.e.Local() && left.OK {
 		left.V = es.dueTogether(w)
 	}
-	return left.OK && (!w.observed.Short(w.limit) || add(w.observed.Value, left.V) >= w.limit)
+	return left.OK && (!w.observed.Short(w.limit) || stats.SaturatingAdd(w.observed.Value, left.V) >= w.limit)
 }
 
 // dueTogether is what a threshold still expects of all that exceeded a limit of their own. What came back is taken off once.
@@ -128,7 +128,7 @@ func (es *evictions) dueTogether(w *watched) uint64 {
 	var due, came uint64
 	for _, l := range es.lives {
 		if !l.settled && l.e.Local() && !l.marks[w.info.order].disk.back[index(w.Hard())] {
-			due, came = add(due, l.dueOf(w).V), max(came, l.cameOf(w))
+			due, came = stats.SaturatingAdd(due, l.dueOf(w).V), max(came, l.cameOf(w))
 		}
 	}
 	return due - min(due, came)
@@ -163,7 +163,7 @@ func (es *evictions) easesDisk(l *Life, w *watched, d *fileSystems) bool {
 // awaits counts what is still to come of a victim's files, with those of others: what came back is taken off once, not of each.
 func (h *held) awaits(now time.Time, l *Life, w *watched) {
 	o := l.dueOf(w)
-	h.due, h.came = add(h.due, o.V), max(h.came, l.cameOf(w))
+	h.due, h.came = stats.SaturatingAdd(h.due, o.V), max(h.came, l.cameOf(w))
 	h.remaining = h.due - min(h.due, h.came)
 	h.removing = h.removing || !l.clean || !w.observed.Time.After(l.cleaned.Time)
 	h.dying = h.dying || !l.departed() && !l.overdue(now)
@@ -189,5 +189,5 @@ func (h *held) outgrownDisk(w *watched) bool {
 	case !h.last.departed() && w.observed.Value < h.floor(w):
 		return true
 	}
-	return w.observed.HalfGone(base) && (!h.removing || add(w.observed.Value, h.remaining) < base)
+	return w.observed.HalfGone(base) && (!h.removing || stats.SaturatingAdd(w.observed.Value, h.remaining) < base)
 }

@@ -108,23 +108,23 @@ func (e *explaining) explained(in Input, w *watched, d *fileSystems, full time.T
 		then := q.pods[p.PodRef.UID]
 		if q.unknown(full, p) {
 			if !empty(p, in.object(p)) {
-				grew = add(grew, now-min(then, now))
+				grew = stats.SaturatingAdd(grew, now-min(then, now))
 			}
 			continue
 		}
 		if more, fewer := now-min(then, now), then-min(then, now); empty(p, in.object(p)) {
-			g.ended, g.gone = add(g.ended, more), add(g.gone, fewer)
+			g.ended, g.gone = stats.SaturatingAdd(g.ended, more), stats.SaturatingAdd(g.gone, fewer)
 		} else {
-			g.pods, less = add(g.pods, more), add(less, fewer)
+			g.pods, less = stats.SaturatingAdd(g.pods, more), stats.SaturatingAdd(less, fewer)
 		}
 	}
 	for uid, then := range q.pods {
 		if !listed[uid] {
-			g.gone = add(g.gone, then)
+			g.gone = stats.SaturatingAdd(g.gone, then)
 		}
 	}
-	g.pods = add(g.pods, grew-min(q.others(), grew))
-	g.pods -= min(add(less, g.gone), g.pods)
+	g.pods = stats.SaturatingAdd(g.pods, grew-min(q.others(), grew))
+	g.pods -= min(stats.SaturatingAdd(less, g.gone), g.pods)
 	return g, true
 }
 
@@ -192,7 +192,7 @@ func (e *explaining) explainsAlone(w *watched, r *Ranked, g *grown, full time.Ti
 	if q.pods[uid] == 0 {
 		more -= min(g.gone, more)
 	}
-	return more >= g.short/partAlone && add(w.observed.Value, more) >= w.enough(w.observed.Capacity)
+	return more >= g.short/partAlone && stats.SaturatingAdd(w.observed.Value, more) >= w.enough(w.observed.Capacity)
 }
 
 // reasons returns the words of all doubts, of each disk that is watched.

@@ -39,7 +39,7 @@ func (d *fileSystems) usage(c *Candidate, w *watched) (total stats.Opt[uint64]) 
 		if nothing {
 			v = 0
 		}
-		total = stats.Some(add(total.V, v))
+		total = stats.Some(stats.SaturatingAdd(total.V, v))
 	})
 	return total
 }
@@ -93,7 +93,7 @@ func (d *fileSystems) countsAsDisk(v *stats.VolumeStats, object *Pod) bool {
 func (d *fileSystems) use(c *Candidate, w *watched) stats.Opt[uint64] {
 	use := d.usage(c, w)
 	if u := unnamed(c, w); u.OK {
-		use = stats.Some(add(use.V, inUnit(&u.V, w)))
+		use = stats.Some(stats.SaturatingAdd(use.V, inUnit(&u.V, w)))
 	}
 	return use
 }

@@ -73,7 +73,7 @@ func (d *fileSystems) exceeds(pod *stats.PodStats, object *Pod) (signal stats.Si
 			used = c.Logs.V.Counted()
 		}
 		if c.Rootfs.OK && d.layout.OK && !d.layout.V.DedicatedImageFs {
-			used = add(used, c.Rootfs.V.Counted())
+			used = stats.SaturatingAdd(used, c.Rootfs.V.Counted())
 		}
 		for j := range object.containers {
 			if o := &object.containers[j]; o.name == c.Name && o.storageLimit.OK && beyond(used, o.storageLimit.V) {

@@ -82,7 +82,8 @@ func (p *Pod) container(name string) *podContainer {
 func containerUsage(what v1.ResourceName, s *stats.ContainerStats, c *podContainer) (used *resource.Quantity, request resource.Quantity) {
 	switch {
 	case what == v1.ResourceEphemeralStorage && s.Rootfs.OK && s.Logs.OK:
-		return resource.NewQuantity(int64(min(add(s.Rootfs.V.UsedBytes, s.Logs.V.UsedBytes), implausible)), resource.BinarySI), c.storageRequest
+		both := min(stats.SaturatingAdd(s.Rootfs.V.UsedBytes, s.Logs.V.UsedBytes), implausible)
+		return resource.NewQuantity(int64(both), resource.BinarySI), c.storageRequest
 	case what == v1.ResourceMemory && s.Memory.WorkingSetBytes.OK:
 		return resource.NewQuantity(int64(min(s.Memory.WorkingSetBytes.V, implausible)), resource.BinarySI), c.memoryRequest
 	}

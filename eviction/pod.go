@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"math"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -137,11 +136,3 @@ func (p *Pod) volume(v *v1.Volume) {
 
 // bytes is a quantity as a number, floor 0.
 func bytes(q resource.Quantity) uint64 { return whole(&q) }
-
-// add is a sum that stays at the greatest number there is.
-func add(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
-}

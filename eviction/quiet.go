@@ -37,7 +37,7 @@ func (e *explaining) begun(now time.Time, p *stats.PodStats) bool {
 // sum is what all pods held.
 func (q *quiet) sum() (all uint64) {
 	for _, held := range q.pods {
-		all = add(all, held)
+		all = stats.SaturatingAdd(all, held)
 	}
 	return all
 }

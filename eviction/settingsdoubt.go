@@ -128,7 +128,7 @@ func CheckCapacity(thresholds []Threshold, observed func(stats.Signal) stats.Obs
 			warn(t, field, "%v can never be satisfied: the capacity is %s", t, capacity)
 		case limit == o.Capacity:
 			warn(t, field, "%v is met by everything that is in use at all: the capacity is %s", t, capacity)
-		case t.MinReclaim != nil && add(limit, t.MinReclaim.Of(o.Capacity)) >= o.Capacity:
+		case t.MinReclaim != nil && stats.SaturatingAdd(limit, t.MinReclaim.Of(o.Capacity)) >= o.Capacity:
 			warn(t, fieldMin, "%v and a minimum reclaim of %v leave nothing of the capacity of %s: evictions would never end",
 				t, t.MinReclaim, capacity)
 		}

@@ -27,7 +27,7 @@ type sharedPool struct {
 
 // left is what is still to come. A little of it is none, for others come and go.
 func (p *sharedPool) left() uint64 {
-	if add(p.fell, leastShared) >= p.need {
+	if stats.SaturatingAdd(p.fell, leastShared) >= p.need {
 		return 0
 	}
 	return p.need - p.fell
@@ -42,7 +42,7 @@ func (es *evictions) share(l *Life, now stats.Opt[uint64]) {
 	}
 	l.shmem = sharedMemory{bytes: had.V, left: had.V}
 	now.OK = now.OK && now.V <= implausible
-	es.pool = sharedPool{need: add(es.pool.left(), had.V), then: now}
+	es.pool = sharedPool{need: stats.SaturatingAdd(es.pool.left(), had.V), then: now}
 }
 
 // followShared follows the node's shared memory, of which there is so much now. Others fill tmpfs
@@ -60,23 +60,23 @@ func (es *evictions) followShared(now stats.Opt[uint64]) {
 		if l.departed() {
 			continue
 		}
-		if alive = add(alive, l.shmem.left); l.killed.Time.IsZero() {
-			gentle = add(gentle, l.shmem.left)
+		if alive = stats.SaturatingAdd(alive, l.shmem.left); l.killed.Time.IsZero() {
+			gentle = stats.SaturatingAdd(gentle, l.shmem.left)
 		}
 	}
 	if !p.then.OK {
 		p.then = now
 	}
-	p.then.V = min(max(p.then.V, now.V), add(now.V, p.need-min(p.need, gentle)))
+	p.then.V = min(max(p.then.V, now.V), stats.SaturatingAdd(now.V, p.need-min(p.need, gentle)))
 	fell := max(p.fell, p.then.V-now.V)
 	for _, l := range es.lives {
 		if l.shmem.left > 0 {
-			l.shmem.fell = add(l.shmem.fell, fell-p.fell)
+			l.shmem.fell = stats.SaturatingAdd(l.shmem.fell, fell-p.fell)
 		}
 	}
 	p.fell = fell
 	dead := p.need - min(p.need, alive)
-	done := alive > 0 && dead > 0 && add(fell, leastShared) >= dead
+	done := alive > 0 && dead > 0 && stats.SaturatingAdd(fell, leastShared) >= dead
 	if done {
 		p.need, p.fell, p.then.V = p.need-dead, fell-min(fell, dead), max(now.V, p.then.V-min(p.then.V, dead))
 	}
@@ -105,10 +105,10 @@ func (es *evictions) unshare(l *Life) {
 	l.shmem.left = 0
 	for _, o := range es.lives {
 		if s := &o.shmem; s.left > 0 {
-			least = add(least, s.bytes-min(s.bytes, s.fell))
+			least = stats.SaturatingAdd(least, s.bytes-min(s.bytes, s.fell))
 		}
 	}
-	p.need = add(p.fell, max(out, least))
+	p.need = stats.SaturatingAdd(p.fell, max(out, least))
 	es.tellShared(false)
 }
 

@@ -54,7 +54,7 @@ func (es *evictions) resumeShared(saved *SavedPool, drop func(string, ...any)) {
 	default:
 		all := saved.Fell
 		for _, l := range es.lives {
-			all = add(all, l.shmem.left)
+			all = stats.SaturatingAdd(all, l.shmem.left)
 		}
 		es.pool = sharedPool{need: min(saved.Need, all), fell: saved.Fell}
 		if saved.Then != nil {

@@ -67,9 +67,9 @@ func (ws *watchlist) part(now time.Time, in Input) {
 				continue
 			}
 			if c := ws.config.Policy.candidate(p, object); c.Protected != "" {
-				w.mayNot = add(w.mayNot, counted(p, w.info.kind))
+				w.mayNot = stats.SaturatingAdd(w.mayNot, counted(p, w.info.kind))
 			} else {
-				w.may = add(w.may, counted(p, w.info.kind))
+				w.may = stats.SaturatingAdd(w.may, counted(p, w.info.kind))
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func (e *explaining) mayHelp(w *watched, ranked []Ranked, d *fileSystems) bool {
 		if !k.Measured || k.AtLeast || e.late(&ranked[i].Candidate, w, d) {
 			return true
 		}
-		all = add(all, k.Usage)
+		all = stats.SaturatingAdd(all, k.Usage)
 	}
 	return all >= w.limit || w.observed.Value < nothing && all >= nothing
 }

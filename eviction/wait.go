@@ -59,7 +59,7 @@ func (es *evictions) holding(now time.Time, w *watched, ws *watchlist) (h held) 
 			continue
 		}
 		left := l.remaining(w)
-		h.remaining, h.unknown = add(h.remaining, left.V), h.unknown || !left.OK
+		h.remaining, h.unknown = stats.SaturatingAdd(h.remaining, left.V), h.unknown || !left.OK
 	}
 	return h
 }
@@ -82,7 +82,7 @@ func (es *evictions) eases(now time.Time, l *Life, w *watched, together uint64, 
 	case !l.remaining(w).OK:
 		return short != kindMemory
 	}
-	return !w.observed.Short(w.limit) || add(w.observed.Value, together) >= w.limit
+	return !w.observed.Short(w.limit) || stats.SaturatingAdd(w.observed.Value, together) >= w.limit
 }
 
 // counts reports whether what an eviction returns may count for a threshold that is not for a disk. A disk's victim counts once it was
@@ -111,13 +111,13 @@ func (l *Life) spared(w *watched) bool {
 // endsAlone reports whether what is expected of an eviction is all that is short.
 func (l *Life) endsAlone(w *watched) bool {
 	left := l.remaining(w)
-	return left.OK && left.V > 0 && w.observed.Short(w.limit) && add(w.observed.Value, left.V) >= w.limit
+	return left.OK && left.V > 0 && w.observed.Short(w.limit) && stats.SaturatingAdd(w.observed.Value, left.V) >= w.limit
 }
 
 // sharesEnough reports whether what a dead victim has in shared memory explains a shortage, with what is expected of others, whatever it
 // was evicted for, however gently.
 func (l *Life) sharesEnough(now time.Time, w *watched, together uint64) bool {
-	return w.info.kind == kindMemory && l.sharedAwaited(now) && (!w.observed.Short(w.limit) || add(w.observed.Value, together) >= w.limit)
+	return w.info.kind == kindMemory && l.sharedAwaited(now) && (!w.observed.Short(w.limit) || stats.SaturatingAdd(w.observed.Value, together) >= w.limit)
 }
 
 // together is what is expected of victims for an amount that is no disk's: of those that are on their way out, whatever each was chosen
@@ -131,12 +131,12 @@ func (es *evictions) together(now time.Time, w *watched, all []watched) (amount 
 		switch {
 		case l.settled:
 		case w.info.kind == kindMemory && l.sharedAwaited(now):
-			shared = add(shared, l.shmem.left)
+			shared = stats.SaturatingAdd(shared, l.shmem.left)
 		case !es.returned(now, l, all) && l.counts(now, w) && !es.lingers(now, l):
-			amount = add(amount, l.remaining(w).V)
+			amount = stats.SaturatingAdd(amount, l.remaining(w).V)
 		}
 	}
-	return add(amount, min(shared, es.pool.left()))
+	return stats.SaturatingAdd(amount, min(shared, es.pool.left()))
 }
 
 // blocked says why a threshold has to wait for what earlier evictions return; empty: it has not.
@@ -164,7 +164,7 @@ func (h *held) outgrown(now time.Time, w *watched) bool {
 	switch {
 	case !w.Amount():
 		return false
-	case late && !h.unknown && !h.last.departed() && add(w.observed.Value, h.remaining) < w.limit: // it does not explain the shortage
+	case late && !h.unknown && !h.last.departed() && stats.SaturatingAdd(w.observed.Value, h.remaining) < w.limit: // it does not explain the shortage
 		return true
 	case late && half:
 		return true
@@ -175,7 +175,7 @@ func (h *held) outgrown(now time.Time, w *watched) bool {
 	case h.unknown:
 		return half
 	}
-	return add(w.observed.Value, max(h.remaining, base/dip)) < base
+	return stats.SaturatingAdd(w.observed.Value, max(h.remaining, base/dip)) < base
 }
 
 // late reports whether what is awaited should have been there long ago: the victim is held by the kernel, or its volumes by their owner.

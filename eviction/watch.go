@@ -110,7 +110,7 @@ func (ws *watchlist) judge(now time.Time, s *stats.Summary) {
 func (w *watched) enough(capacity uint64) uint64 {
 	limit := w.Value.Of(capacity)
 	if w.MinReclaim != nil {
-		limit = add(limit, w.MinReclaim.Of(capacity))
+		limit = stats.SaturatingAdd(limit, w.MinReclaim.Of(capacity))
 	}
 	return limit
 }

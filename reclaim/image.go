@@ -100,7 +100,7 @@ func (w *planner) planAge(all []unused) (freed uint64, rest []unused) {
 			rest = append(rest, i)
 			continue
 		}
-		freed = add(freed, i.Bytes.V)
+		freed = stats.SaturatingAdd(freed, i.Bytes.V)
 		if i.LastUsed.IsZero() {
 			w.removeImage(i, MaxAge, fmt.Sprintf("never used, and older than the minimum age of %v", w.policy.Image.MinAge))
 		} else {
@@ -125,7 +125,7 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 		w.fail("invalid capacity 0 on image filesystem")
 		return
 	}
-	available := min(capacity, add(fs.V.AvailableBytes, freed))
+	available := min(capacity, stats.SaturatingAdd(fs.V.AvailableBytes, freed))
 	usage := 100 - int(share(available, 100, capacity))
 	if usage < policy.HighThresholdPercent {
 		return
@@ -143,7 +143,7 @@ func (w *planner) planSpace(freed uint64, images []unused) {
 		switch {
 		case !w.mayGo(i):
 		case got < want:
-			got = add(got, i.Bytes.V)
+			got = stats.SaturatingAdd(got, i.Bytes.V)
 			w.removeImage(i, Space, why)
 		default:
 			w.plan.Spare = append(w.plan.Spare, imageStep(i, Space, why))

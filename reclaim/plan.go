@@ -2,7 +2,6 @@ package reclaim
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -150,7 +149,7 @@ func (p *Plan) StopFirst() []string {
 func (p *Plan) Bytes() (sum uint64, unknown int) {
 	for i := range p.Steps {
 		if b := p.Steps[i].Bytes; b.OK {
-			sum = add(sum, b.V)
+			sum = stats.SaturatingAdd(sum, b.V)
 		} else {
 			unknown++
 		}
@@ -220,12 +219,4 @@ var podWords = map[Reason]string{
 	PodGone:       "its pod is gone",
 	PodEvicted:    "its pod was evicted",
 	PodTerminated: "its pod has terminated, and the disk is short",
-}
-
-// add sums and stays at the greatest number.
-func add(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }

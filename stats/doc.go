@@ -11,4 +11,5 @@
 //	signal.go     Signal, Observation, Observe
 //	qos.go        QOSClass
 //	podcgroup.go  what the name of a pod's cgroup says
+//	add.go        SaturatingAdd
 package stats

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"jettison/cluster/model"
+	"jettison/internal/base/race"
 )
 
 // Whoever owns pods can have them hang in their deletion by a finalizer, for ever. That they ask to be evicted takes nobody's turn.
@@ -167,7 +168,7 @@ func spent(t *testing.T) time.Duration {
 
 // squared is what a pod takes less than whose cost grows with the square of its length, and ten times as much as one whose does not.
 func squared() time.Duration {
-	if raced {
+	if race.Enabled {
 		return 25 * time.Second
 	}
 	return 3 * time.Second

@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/internal/base/race"
 )
 
 // spent returns the CPU time of this process so far: unlike wall time it does not grow with what else the machine does.
@@ -25,7 +27,7 @@ func spent(t *testing.T) time.Duration {
 
 // squared is what a pod takes less than whose cost grows with the square of its length, and ten times as much as one whose does not.
 func squared() time.Duration {
-	if raced {
+	if race.Enabled {
 		return 25 * time.Second
 	}
 	return 3 * time.Second
@@ -34,7 +36,7 @@ func squared() time.Duration {
 // A pod may have as many spread constraints as its object has room for, and a node affinity as long: what a plan keeps of it is no more
 // than a few of its objects.
 func TestTheMemoryOfManyConstraintsOfALongAffinity(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p"}}

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+
+	"jettison/internal/base/memtest"
+	"jettison/internal/base/race"
 )
 
 // childVariable is set in the process that TestHostilePodsFitTheMemory measures: the socket that it connects to.
@@ -23,7 +26,7 @@ const memoryMore = 20 << 20
 // Ten pods of 110 with 1.3 MB of environment, 256 KiB of annotations and 800 KiB of labels, in messages as large as the runtime sends
 // them, and each of them again as an event: what the plugin takes for them is bounded.
 func TestHostilePodsFitTheMemory(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
 	}
 	if socket := os.Getenv(childVariable); socket != "" {
@@ -71,7 +74,7 @@ func TestHostilePodsFitTheMemory(t *testing.T) {
 func synchronizeAndMeasure(t *testing.T, socket string) {
 	debug.SetMemoryLimit(32 << 20)
 	debug.SetGCPercent(30)
-	before := resident(t, "VmRSS:")
+	before := memtest.Bytes(t, "VmRSS:")
 	p, err := New(Options{Socket: socket})
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,17 +84,7 @@ func synchronizeAndMeasure(t *testing.T, socket string) {
 		p.Run(ctx)
 	}()
 	u := wait(t, p, "the last pod", func(u Update) bool { return u.Pods["uid-110"] != nil })
-	fmt.Printf("more %d pods %d\n", resident(t, "VmHWM:")-before, len(u.Pods))
+	fmt.Printf("more %d pods %d\n", memtest.Bytes(t, "VmHWM:")-before, len(u.Pods))
 	cancel()
 	<-done
-}
-
-// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
-func resident(t *testing.T, name string) (kib int) {
-	text, err := os.ReadFile("/proc/self/status")
-	check(t, err)
-	_, rest, _ := strings.Cut(string(text), name)
-	_, err = fmt.Sscan(rest, &kib)
-	check(t, err)
-	return kib << 10
 }

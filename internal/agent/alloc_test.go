@@ -10,6 +10,7 @@ import (
 
 	"jettison/cri"
 	"jettison/eviction"
+	"jettison/internal/base/race"
 	"jettison/internal/lister"
 	"jettison/internal/nodetest"
 	"jettison/stats/read"
@@ -18,7 +19,7 @@ import (
 // From the look that finds a threshold crossed to the choice of the victim nothing is allocated: there may be no memory to be had. From
 // there to the kill see package evictions, TestAStrikeDoesNotAllocate.
 func TestNothingIsAllocatedBetweenTheCrossingAndTheChoice(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	l := newLoop(t, "", nil)

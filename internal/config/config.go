@@ -30,11 +30,13 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"jettison/api"
 	"jettison/cri"
 	"jettison/eviction"
+	"jettison/internal/base/strict"
 	"jettison/stats"
 )
 
@@ -106,15 +108,10 @@ func defaults(kind string) *Config {
 	return c
 }
 
-// fieldError says which field is wrong; the loader adds the line.
-type fieldError struct {
-	field []string // path of keys: "evictionHard", "memory.available"
-	err   error
+// wrong returns the error of a field, a path of keys: "evictionHard", "memory.available". The loader adds the line.
+func wrong(err error, field ...string) error {
+	return &strict.FieldError{Field: strings.Join(field, separator), Err: err}
 }
-
-func (e *fieldError) Error() string { return e.err.Error() }
-
-func wrong(err error, field ...string) error { return &fieldError{field: field, err: err} }
 
 // complete fills in what depends on other fields and checks values. What a kubelet takes and should not is an error in a file of
 // our own, and a warning in a kubelet's.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"jettison/eviction"
-	"jettison/internal/nearest"
+	"jettison/internal/base/strict"
 	"jettison/internal/wholefile"
 )
 
@@ -167,7 +165,7 @@ func lineError(line int, format string, args ...any) error {
 
 // load makes a configuration of its parts.
 func (s *parts) load() (*Loaded, error) {
-	p := &parser{lines: map[string]int{}, names: s.names, layer: s.layer}
+	p := &parser{lines: strict.Lines{}, names: s.names, layer: s.layer}
 	if s.flagged != nil {
 		p.flags = s.flagged.flagOf
 	}
@@ -178,7 +176,7 @@ func (s *parts) load() (*Loaded, error) {
 	p.lenient = kind == KindKubelet
 	loaded := &Loaded{Config: defaults(kind), Kind: kind, lines: p}
 	if err := p.fields(s.merged(kind), loaded); err != nil {
-		return nil, err
+		return nil, located(err)
 	}
 	if s.finish != nil {
 		s.finish(loaded.Config)
@@ -187,17 +185,17 @@ func (s *parts) load() (*Loaded, error) {
 	if s.own != nil {
 		kind = kindBoth
 		if err := s.layOver(p, loaded); err != nil {
-			return nil, err
+			return nil, located(err)
 		}
 	}
 	loaded.unset = loaded.ContainerRuntimeEndpoint == ""
 	doubts, err := loaded.complete(kind)
 	if err != nil {
-		var f *fieldError
+		var f *strict.FieldError
 		if errors.As(err, &f) {
-			return nil, lineError(p.line(f.field), "%s: %w", strings.Join(f.field, ": "), err)
+			f.Line = p.line(strings.Split(f.Field, separator))
 		}
-		return nil, err
+		return nil, located(err)
 	}
 	if len(p.ignored) > 0 {
 		loaded.Warnings = append(loaded.Warnings, "ignored fields of the kubelet: "+strings.Join(p.ignored, ", "))
@@ -206,30 +204,27 @@ func (s *parts) load() (*Loaded, error) {
 	return loaded, nil
 }
 
+// located puts the error of a field, which has a line, into this package's form.
+func located(err error) error {
+	var f *strict.FieldError
+	if !errors.As(err, &f) {
+		return err
+	}
+	if f.Field == "" {
+		return lineError(f.Line, "%w", f.Err)
+	}
+	return lineError(f.Line, "%s: %w", f.Field, f.Err)
+}
+
 // document finds the one mapping that a file holds.
 func document(text []byte) (*yaml.Node, error) {
-	var doc yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&doc); err == io.EOF {
-		return nil, lineError(1, "the file is empty: want apiVersion: %s, kind: %s", APIVersionAgent, KindAgent)
-	} else if err != nil {
-		return nil, syntaxError(err)
+	file := strict.Document{APIVersion: APIVersionAgent, Kind: KindAgent}
+	root, err := file.Root(text)
+	var syntax *strict.SyntaxError
+	if errors.As(err, &syntax) {
+		return nil, syntaxError(syntax.Err)
 	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, lineError(root.Line, "want fields, as in \"kind: %s\"", KindAgent)
-	}
-	for {
-		var more yaml.Node
-		if err := d.Decode(&more); err == io.EOF {
-			return root, nil
-		} else if err != nil {
-			return nil, syntaxError(err)
-		}
-		if more.Content[0].Tag != "!!null" { // a trailing --- is no document
-			return nil, lineError(more.Line, "the file holds more than one document")
-		}
-	}
+	return root, located(err)
 }
 
 // syntaxError puts yaml's "yaml: line 3: what" into this package's form.
@@ -249,9 +244,12 @@ func syntaxError(err error) error {
 	return lineError(1, "not YAML: %s", text)
 }
 
+// separator stands between the keys of a field's path.
+const separator = ": "
+
 type parser struct {
-	lines   map[string]int // path of keys joined by ": " to its line
-	names   []string       // of the files that lines are of
+	lines   strict.Lines // by paths of keys joined by the separator
+	names   []string     // of the files that lines are of
 	layer   func(file int) Source
 	flags   map[string]string // of a kubelet, by the field that they set
 	lenient bool              // a kubelet's file: what a kubelet accepts is a warning
@@ -260,14 +258,7 @@ type parser struct {
 }
 
 // line is that of the longest part of a path that the file has.
-func (p *parser) line(path []string) int {
-	for ; len(path) > 0; path = path[:len(path)-1] {
-		if line := p.lines[strings.Join(path, ": ")]; line > 0 {
-			return line
-		}
-	}
-	return 1
-}
+func (p *parser) line(path []string) int { return p.lines.Nearest(path, separator) }
 
 // kind finds apiVersion and kind, which say how to read everything else.
 func (p *parser) kind(root *yaml.Node) (string, error) {
@@ -294,155 +285,56 @@ func (p *parser) kind(root *yaml.Node) (string, error) {
 func (p *parser) fields(root *yaml.Node, loaded *Loaded) error {
 	target := reflect.ValueOf(loaded.Config).Elem()
 	known := knownFields(target.Type(), loaded.Kind == KindKubelet)
-	return p.mapping(root, nil, func(key, value *yaml.Node) error {
+	d := &strict.Decoder{Lines: p.lines, PlainKeys: true, Describe: describe, Special: special,
+		Twice: p.twice, PassOver: p.passOver}
+	return d.Mapping(root, nil, func(key, value *yaml.Node) error {
 		if key.Value == "apiVersion" || key.Value == "kind" {
 			return nil
 		}
-		index, ok := known[key.Value]
-		if !ok {
-			if loaded.Kind == KindKubelet {
-				p.ignored = append(p.ignored, key.Value)
-				return nil
-			}
-			return lineError(key.Line, "%s", unknown(key.Value, known))
-		}
-		return p.decode(value, target.Field(index), []string{key.Value})
+		return d.Member(key, value, target, known, nil)
 	})
 }
 
 // knownFields are the yaml names of a struct's fields. A kubelet's file cannot set what the kubelet does not have.
 func knownFields(t reflect.Type, kubelet bool) map[string]int {
-	known := map[string]int{}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if name := f.Tag.Get("yaml"); name != "-" && (!kubelet || f.Tag.Get("own") == "") {
-			known[name] = i
-		}
-	}
+	known := strict.Index(t)
+	maps.DeleteFunc(known, func(_ string, i int) bool { return kubelet && t.Field(i).Tag.Get("own") != "" })
 	return known
 }
 
-func unknown(name string, known map[string]int) string {
-	return fmt.Sprintf("unknown field %q", name) + nearest.Question(name, maps.Keys(known))
-}
-
-// mapping visits the pairs of a mapping; a key that comes twice is an error.
-func (p *parser) mapping(n *yaml.Node, path []string, visit func(key, value *yaml.Node) error) error {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		name := strings.Join(append(slices.Clone(path), key.Value), ": ")
-		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
-			return lineError(key.Line, "want a plain field name")
-		}
-		if before, twice := p.lines[name]; twice {
-			if !p.lenient {
-				return lineError(key.Line, "%s is set a second time, first on line %d", name, before)
-			}
-			p.odd = append(p.odd, fmt.Sprintf("line %d: %s is set a second time, first on line %d: the last one counts",
-				key.Line&(1<<lineBits-1), name, before&(1<<lineBits-1)))
-		}
-		p.lines[name] = key.Line
-		if err := visit(key, value); err != nil {
-			return err
-		}
+// twice refuses a key that comes again, except in a kubelet's file.
+func (p *parser) twice(field string, line, before int) error {
+	if !p.lenient {
+		return strict.SetTwice(field, line, before)
 	}
+	p.odd = append(p.odd, fmt.Sprintf("line %d: %s is set a second time, first on line %d: the last one counts",
+		line&(1<<lineBits-1), field, before&(1<<lineBits-1)))
 	return nil
 }
 
-// decode puts a node into a field. A null leaves the default, as an absent field does.
-func (p *parser) decode(n *yaml.Node, into reflect.Value, path []string) error {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
+// passOver notes an unknown field of a kubelet's file.
+func (p *parser) passOver(path []string) bool {
+	if p.lenient {
+		p.ignored = append(p.ignored, strings.Join(path, separator))
 	}
-	if n.Tag == "!!null" {
-		return nil
-	}
-	switch v := into.Addr().Interface().(type) {
-	case *Duration:
-		d, err := time.ParseDuration(n.Value)
-		if err != nil || n.Kind != yaml.ScalarNode {
-			return mistyped(n, path, `a duration as "1m30s"`)
-		}
-		*v = Duration(d)
-		return nil
-	case *map[string]string:
-		return p.decodeTexts(n, v, path)
-	case *[]string, *[]Taint:
-		return p.decodeList(n, into, path)
-	}
-	if into.Kind() == reflect.Struct {
-		return p.decodeStruct(n, into, path)
-	}
-	return decodeScalar(n, into, path)
+	return p.lenient
 }
 
-// mistyped says that a node is not of a field's type.
-func mistyped(n *yaml.Node, path []string, want string) error {
-	return lineError(n.Line, "%s: want %s, got %s", strings.Join(path, ": "), want, describe(n))
-}
-
-func (p *parser) decodeTexts(n *yaml.Node, into *map[string]string, path []string) error {
-	if n.Kind != yaml.MappingNode {
-		return mistyped(n, path, "a mapping")
+// special decodes durations as the kubelet's files write them.
+func special(n *yaml.Node, into reflect.Value) (want string, fits bool) {
+	v, ok := into.Addr().Interface().(*Duration)
+	if !ok {
+		return "", false
 	}
-	*into = map[string]string{}
-	return p.mapping(n, path, func(key, value *yaml.Node) error {
-		var text string
-		if err := p.decode(value, reflect.ValueOf(&text).Elem(), append(slices.Clone(path), key.Value)); err != nil {
-			return err
-		}
-		(*into)[key.Value] = text
-		return nil
-	})
-}
-
-func (p *parser) decodeList(n *yaml.Node, into reflect.Value, path []string) error {
-	if n.Kind != yaml.SequenceNode {
-		return mistyped(n, path, "a list")
+	d, err := time.ParseDuration(n.Value)
+	if err != nil || n.Kind != yaml.ScalarNode {
+		return `a duration as "1m30s"`, false
 	}
-	list := reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content))
-	for i, item := range n.Content {
-		if err := p.decode(item, list.Index(i), append(slices.Clone(path), strconv.Itoa(i))); err != nil {
-			return err
-		}
-	}
-	into.Set(list)
-	return nil
+	*v = Duration(d)
+	return "", true
 }
 
-func (p *parser) decodeStruct(n *yaml.Node, into reflect.Value, path []string) error {
-	if n.Kind != yaml.MappingNode {
-		return mistyped(n, path, "a mapping")
-	}
-	known := knownFields(into.Type(), false)
-	return p.mapping(n, path, func(key, value *yaml.Node) error {
-		index, ok := known[key.Value]
-		if !ok && p.lenient {
-			p.ignored = append(p.ignored, strings.Join(append(slices.Clone(path), key.Value), ": "))
-			return nil
-		}
-		if !ok {
-			return lineError(key.Line, "%s: %s", strings.Join(path, ": "), unknown(key.Value, known))
-		}
-		return p.decode(value, into.Field(index), append(slices.Clone(path), key.Value))
-	})
-}
-
-// scalars are what people call a field's kind.
-var scalars = map[reflect.Kind]string{
-	reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Float64: "a number", reflect.String: "text",
-}
-
-func decodeScalar(n *yaml.Node, into reflect.Value, path []string) error {
-	// The library rounds fractions to whole numbers and writes truths as text. A number for text is taken: a threshold needs no quotes.
-	fits := n.Kind == yaml.ScalarNode && (into.Kind() != reflect.Int32 || n.ShortTag() == "!!int") &&
-		(into.Kind() != reflect.String || n.ShortTag() != "!!bool")
-	if !fits || n.Decode(into.Addr().Interface()) != nil {
-		return mistyped(n, path, scalars[into.Kind()])
-	}
-	return nil
-}
-
+// describe returns what a value is called in an error.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

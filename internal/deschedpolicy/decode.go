@@ -1,17 +1,16 @@
 package deschedpolicy
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"jettison/cluster/deschedule"
+	"jettison/internal/base/strict"
 )
 
 // oldVersion is what Migrate reads.
@@ -24,7 +23,7 @@ func Decode(text []byte, name string) (*deschedule.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &strict{name: name, lines: map[string]int{}}
+	s := newChecked(name)
 	version, line := scalar(root, "apiVersion")
 	switch version {
 	case deschedule.APIVersion:
@@ -37,9 +36,9 @@ func Decode(text []byte, name string) (*deschedule.Policy, error) {
 	if kind, line := scalar(root, "kind"); kind != deschedule.Kind {
 		return nil, s.fault(line, "kind %q: want %s", kind, deschedule.Kind)
 	}
-	s.check(root, reflect.TypeFor[deschedule.Policy](), nil)
-	if len(s.faults) > 0 {
-		return nil, errors.Join(s.faults...)
+	s.Check(root, reflect.TypeFor[deschedule.Policy](), nil)
+	if faults := s.faults(); len(faults) > 0 {
+		return nil, errors.Join(faults...)
 	}
 	policy := &deschedule.Policy{}
 	if err := into(root, policy); err != nil {
@@ -77,7 +76,7 @@ func typeArgs(p *deschedule.Policy) error {
 }
 
 // locate gives faults of a whole policy their lines.
-func (s *strict) locate(err error) error {
+func (s *checked) locate(err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
@@ -87,7 +86,7 @@ func (s *strict) locate(err error) error {
 		line := 1
 		var f *deschedule.Fault
 		if errors.As(one, &f) {
-			line = s.line(f.Path)
+			line = s.Lines.Nearest(f.Path, ".")
 		}
 		out = append(out, s.fault(line, "%v", one))
 	}
@@ -96,24 +95,17 @@ func (s *strict) locate(err error) error {
 
 // document is the one document of a file.
 func document(text []byte, name string) (*yaml.Node, error) {
-	s := &strict{name: name}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	var doc, more yaml.Node
-	if err := d.Decode(&doc); err == io.EOF {
-		return nil, s.fault(1, "the file is empty: want apiVersion: %s, kind: %s", deschedule.APIVersion, deschedule.Kind)
-	} else if err != nil {
-		return nil, fmt.Errorf("policy %s: not YAML: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
+	file := strict.Document{APIVersion: deschedule.APIVersion, Kind: deschedule.Kind, SecondOnly: true, AtContent: true}
+	root, err := file.Root(text)
+	var syntax *strict.SyntaxError
+	var wrong *strict.FieldError
+	switch {
+	case errors.As(err, &syntax):
+		return nil, fmt.Errorf("policy %s: not YAML: %s", name, strings.TrimPrefix(syntax.Err.Error(), "yaml: "))
+	case errors.As(err, &wrong):
+		return nil, newChecked(name).fault(wrong.Line, "%w", wrong.Err)
 	}
-	if err := d.Decode(&more); err == nil && len(more.Content) > 0 && more.Content[0].Tag != "!!null" {
-		return nil, s.fault(more.Content[0].Line, "the file holds more than one document")
-	} else if err != nil && err != io.EOF {
-		return nil, fmt.Errorf("policy %s: not YAML: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, s.fault(root.Line, "want fields, as in \"kind: %s\"", deschedule.Kind)
-	}
-	return root, nil
+	return root, err
 }
 
 // scalar is the text of a field at the top, and its line.

@@ -2,6 +2,6 @@
 // v1alpha2.
 //
 //	decode.go  Decode: a policy of its file
-//	strict.go  which fields and values a type of the API takes
+//	strict.go  checked: what the types of a policy take beyond strict.Checker
 //	migrate.go Migrate: v1alpha1 into v1alpha2
 package deschedpolicy

@@ -80,13 +80,13 @@ func Migrate(text []byte, name string) (policy []byte, notes []string, err error
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &strict{name: name, lines: map[string]int{}}
+	s := newChecked(name)
 	if version, line := scalar(root, "apiVersion"); version != oldVersion {
 		return nil, nil, s.fault(line, "apiVersion %q: want %s, which is what this turns into %s", version, oldVersion, deschedule.APIVersion)
 	}
-	s.check(root, reflect.TypeFor[old](), nil)
-	if len(s.faults) > 0 {
-		return nil, nil, errors.Join(s.faults...)
+	s.Check(root, reflect.TypeFor[old](), nil)
+	if faults := s.faults(); len(faults) > 0 {
+		return nil, nil, errors.Join(faults...)
 	}
 	var from old
 	if err := into(root, &from); err != nil {

@@ -18,6 +18,7 @@ import (
 	"jettison/cgroup"
 	"jettison/eviction"
 	"jettison/internal/advice"
+	"jettison/internal/base/race"
 	"jettison/internal/config"
 	"jettison/internal/kill"
 	"jettison/internal/nodetest"
@@ -547,7 +548,7 @@ func TestSharedMemoryIsGivenBack(t *testing.T) {
 
 // From the choice of a victim to its death nothing is allocated: there may be no memory to be had.
 func TestAStrikeDoesNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	f := newFixture(t, softAndHard, nil)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 	"jettison/internal/nearest"
 )
 
@@ -33,13 +33,13 @@ func (a *Agent) check() (field, what string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.SourceErrors)) {
 		if blinding(name) == nil {
-			field := "sourceErrors." + jsonwords.Field(jsontext.Pointer("").AppendToken(name))
+			field := "sourceErrors." + strict.Field(jsontext.Pointer("").AppendToken(name))
 			c.fail(field, "unknown source"+nearest.Question(name, maps.Keys(blinds)))
 		}
 	}
 	for uid, p := range a.Pods {
 		if p != nil && p.wrong() { // most often nothing is, and no name has to be made
-			p.check(c, "pods."+jsonwords.Field(jsontext.Pointer("").AppendToken(uid)))
+			p.check(c, "pods."+strict.Field(jsontext.Pointer("").AppendToken(uid)))
 		}
 	}
 	return c.field, c.what

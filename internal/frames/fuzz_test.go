@@ -9,7 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 )
 
 // Whatever a file holds: frames or a fault with its line, never a panic; and no victim where nothing was observed.
@@ -42,7 +42,7 @@ func FuzzReplay(f *testing.F) {
 				t.Fatalf("nothing was observed, and it decides %+v", o)
 			}
 		}
-		var fault *jsonwords.Fault
+		var fault *strict.FieldError
 		if err != io.EOF && (!errors.As(err, &fault) || fault.Line < 1 || strings.Contains(err.Error(), "\n")) {
 			t.Fatalf("an error without a line, or of more than one: %v", err)
 		}

@@ -8,10 +8,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 	"jettison/internal/podstore/podjson"
 )
 
@@ -21,7 +20,7 @@ import (
 var (
 	reading = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(json.JoinUnmarshalers(
 		json.UnmarshalFromFunc(readTime),
-		json.UnmarshalFromFunc(readQuantity),
+		json.UnmarshalFromFunc(podjson.ReadQuantity),
 	)))
 	// Names of a tenant's, of volumes say, may be no text: what is not is replaced.
 	writing = json.JoinOptions(json.Deterministic(true), jsontext.AllowInvalidUTF8(true), json.WithMarshalers(json.MarshalToFunc(writeTime)))
@@ -34,7 +33,7 @@ func readTime(d *jsontext.Decoder, out *metav1.Time) error {
 		*out = metav1.Time{}
 		return err
 	}
-	at, err := parseTime(text)
+	at, err := strict.ParseTime(text)
 	*out = metav1.Time{Time: at}
 	return err
 }
@@ -55,46 +54,13 @@ func readText(d *jsontext.Decoder, want string) (string, error) {
 	case t.Kind() == 'n':
 		return "", nil
 	case t.Kind() != '"':
-		return "", fmt.Errorf("want %s, got %s", want, jsonwords.Kind(t.Kind()))
+		return "", fmt.Errorf("want %s, got %s", want, strict.Kind(t.Kind()))
 	}
 	text := t.String()
 	if text == "" {
 		return "", fmt.Errorf("want %s, got an empty text", want)
 	}
 	return text, nil
-}
-
-// parseTime takes RFC 3339.
-func parseTime(text string) (time.Time, error) {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%.40q is no time as RFC 3339 has it, 2026-01-02T15:04:05Z", text)
-	}
-	return at, nil
-}
-
-// readQuantity takes a quantity of a pod's object; none of them may be negative.
-func readQuantity(d *jsontext.Decoder, out *resource.Quantity) error {
-	t, err := d.ReadToken()
-	if err != nil {
-		return err
-	}
-	var text string
-	switch t.Kind() {
-	case 'n':
-		*out = resource.Quantity{}
-		return nil
-	case '"', '0':
-		text = t.String()
-	default:
-		return fmt.Errorf("want a quantity, got %s", jsonwords.Kind(t.Kind()))
-	}
-	q, err := podjson.ParseQuantity(text)
-	if err != nil {
-		return err
-	}
-	*out = q
-	return nil
 }
 
 // UnmarshalJSONFrom takes an object with both bounds, or a number.

@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"jettison/stats"
 )
 
 // plausible removes from a frame that was made of a live look what a Reader would refuse: a broken counter must not make the whole
@@ -48,7 +50,7 @@ func plausible(v reflect.Value) {
 
 // dropSum removes what is left where, with what is used, it is more than there can be.
 func dropSum(left **uint64, used *uint64) {
-	if *left != nil && used != nil && plus(**left, *used) > most {
+	if *left != nil && used != nil && stats.SaturatingAdd(**left, *used) > most {
 		*left = nil
 	}
 }

@@ -17,7 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 	"jettison/internal/summaryv1"
 )
 
@@ -32,8 +32,8 @@ const (
 )
 
 // Reader reads frames, one JSON object a line; empty lines are passed over. It is strict: what it does not know or cannot be true
-// is a *jsonwords.Fault. Lines that have come already are decoded side by side, but it never waits for another one before it gives what it
-// has.
+// is a *strict.FieldError. Lines that have come already are decoded side by side, but it never waits
+// for another one before it gives what it has.
 type Reader struct {
 	name  string // in errors
 	src   *bufio.Reader
@@ -69,7 +69,8 @@ func NewReader(r io.Reader, name string) (*Reader, error) {
 	}
 	unpacked, err := gzip.NewReader(packed)
 	if err != nil {
-		return nil, &jsonwords.Fault{File: name, Line: 1, What: fmt.Sprintf("it begins as a compressed file and is none: %v", err)}
+		err = fmt.Errorf("it begins as a compressed file and is none: %v", err)
+		return nil, &strict.FieldError{File: name, Line: 1, Err: err}
 	}
 	unpacked.Multistream(false)
 	out.src = bufio.NewReaderSize(&eager{unpacked: unpacked, packed: packed}, plainBuffer)
@@ -178,7 +179,7 @@ func (r *Reader) decode(d *decoding) (*Frame, error) {
 	}
 	f := &Frame{}
 	if err := json.Unmarshal(d.text, f, reading); err != nil {
-		field, what := jsonwords.Explain(err, d.cut, reflect.TypeFor[Frame]())
+		field, what := strict.Explain(err, d.cut, reflect.TypeFor[Frame]())
 		return nil, r.fault(d.line, field, what)
 	}
 	if field, what := check(f, d.text); what != "" {
@@ -188,7 +189,7 @@ func (r *Reader) decode(d *decoding) (*Frame, error) {
 }
 
 func (r *Reader) fault(line int, field, what string) error {
-	return &jsonwords.Fault{File: r.name, Line: line, Field: field, What: what}
+	return &strict.FieldError{File: r.name, Line: line, Field: field, Err: errors.New(what)}
 }
 
 // readLine reads one line into d.text. cut: it is the last one and has no end.
@@ -219,15 +220,9 @@ func (r *Reader) readLine(d *decoding) (cut bool, err error) {
 
 // check refuses what is JSON and cannot be a frame. It returns the field and what is wrong with it.
 func check(f *Frame, text []byte) (field, what string) {
-	if f.Time == "" {
-		return "time", "missing"
-	}
-	at, err := parseTime(f.Time)
-	switch {
-	case err != nil:
+	at, err := strict.RequireTime(f.Time)
+	if err != nil {
 		return "time", err.Error()
-	case at.Year() < 1970:
-		return "time", f.Time + " is before 1970"
 	}
 	f.at = at
 	if f.Summary == nil && !hasKey(text, "summary") {
@@ -241,9 +236,9 @@ func check(f *Frame, text []byte) (field, what string) {
 			continue
 		}
 		if err := summaryv1.Check(s.summary); err != nil {
-			var fe *summaryv1.FieldError
+			var fe *strict.FieldError
 			if errors.As(err, &fe) {
-				return s.name + "." + fe.Field, fe.What
+				return s.name + "." + fe.Field, fe.Err.Error()
 			}
 			return s.name, err.Error()
 		}

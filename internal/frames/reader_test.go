@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 )
 
 func frameAt(i int) string {
@@ -77,7 +77,7 @@ func TestReaderKeepsTheOrder(t *testing.T) {
 			t.Fatal(i, f, err)
 		}
 	}
-	var fault *jsonwords.Fault
+	var fault *strict.FieldError
 	for range 2 {
 		if _, err = r.Next(); !errors.As(err, &fault) || fault.Line != 500+2*72+1 || fault.Field != "time" {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 	"jettison/stats"
 )
 
@@ -310,11 +310,11 @@ func TestCutOff(t *testing.T) {
 			}
 			n++
 		}
-		var fault *jsonwords.Fault
+		var fault *strict.FieldError
 		if n == 2 && err == io.EOF { // between two frames
 			continue
 		}
-		if n < 1 || !errors.As(err, &fault) || fault.Line != n+1 || !strings.Contains(fault.What, "cut off") {
+		if n < 1 || !errors.As(err, &fault) || fault.Line != n+1 || !strings.Contains(fault.Err.Error(), "cut off") {
 			t.Fatalf("cut at %d of %d: %d frames, then %v", cut, len(whole), n, err)
 		}
 	}

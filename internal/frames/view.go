@@ -1,7 +1,6 @@
 package frames
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -139,19 +138,11 @@ func fromParts(p *stats.PodStats) {
 	sum, all := uint64(0), true
 	for i := range p.Containers {
 		v := p.Containers[i].Memory.WorkingSetBytes
-		sum, all = plus(sum, v.V), all && v.OK
+		sum, all = stats.SaturatingAdd(sum, v.V), all && v.OK
 	}
 	if all {
 		p.Memory.WorkingSetBytes = stats.Some(sum)
 	}
-}
-
-// plus is a sum that stays at the greatest number there is.
-func plus(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }
 
 func opt[T any](p *T) stats.Opt[T] {

@@ -16,6 +16,8 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/internal/base/memtest"
+	"jettison/internal/base/race"
 	"jettison/internal/config"
 	"jettison/internal/lister"
 	"jettison/internal/protect"
@@ -71,7 +73,7 @@ func deadNode(t *testing.T, each int) *critest.Runtime {
 
 // What is there to be collected fits the memory that the agent has: its list of pods beside a look for garbage, as at the agent's start.
 func TestDeadContainersFitTheMemory(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
 	}
 	if os.Getenv(childVariable) != "" {
@@ -118,7 +120,7 @@ func TestDeadContainersFitTheMemory(t *testing.T) {
 // collectAndMeasure lists and looks as the agent does, both at once, and prints what it came to.
 func collectAndMeasure(t *testing.T, endpoint string) {
 	protect.Self(false) // what is refused is no matter: the heap's bounds are not
-	before := resident(t, "RssAnon:")
+	before := memtest.Bytes(t, "RssAnon:")
 	client, err := cri.Dial(endpoint, "")
 	if err != nil {
 		t.Fatal(err)
@@ -171,18 +173,5 @@ func collectAndMeasure(t *testing.T, endpoint string) {
 	<-done
 	runtime.KeepAlive(pods)
 	// The program's own pages are what it has at rest too, and come in here as they are used.
-	fmt.Printf("more %d steps %d\n", resident(t, "VmHWM:")-resident(t, "RssFile:")-before, planned)
-}
-
-// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
-func resident(t *testing.T, name string) (kib int) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), name)
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
+	fmt.Printf("more %d steps %d\n", memtest.Bytes(t, "VmHWM:")-memtest.Bytes(t, "RssFile:")-before, planned)
 }

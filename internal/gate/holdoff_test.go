@@ -11,6 +11,7 @@ import (
 
 	"jettison/cri/nri"
 	"jettison/eviction"
+	"jettison/internal/base/race"
 	"jettison/stats"
 )
 
@@ -116,7 +117,7 @@ func TestHoldOffsAreKept(t *testing.T) {
 
 // Nothing is allocated between the choice of a victim and its death.
 func TestAtOnceDoesNotAllocate(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	h, now, least := newHoldOffs(), time.Now(), uint64(math.MaxUint64)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"jettison/internal/base/strict"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -52,7 +53,7 @@ func parseContainers(n *Node, text []byte) error {
 		return err
 	}
 	if file.Containers == nil {
-		return at("containers", "missing: want what crictl ps -a -o json prints")
+		return strict.Fault("containers", "missing: want what crictl ps -a -o json prints")
 	}
 	ids := make(unique, len(*file.Containers))
 	n.Look.Containers = make([]reclaim.Container, 0, len(*file.Containers))
@@ -67,7 +68,7 @@ func parseContainers(n *Node, text []byte) error {
 			return wrongState(field("state"), c.State, "CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED or CONTAINER_UNKNOWN")
 		}
 		if c.Metadata == nil || c.Metadata.Name == "" {
-			return at(field("metadata.name"), "missing")
+			return strict.Fault(field("metadata.name"), "missing")
 		}
 		created, err := createdAt(field("createdAt"), c.CreatedAt)
 		if err != nil {
@@ -105,7 +106,7 @@ func parseSandboxes(n *Node, text []byte) error {
 		return err
 	}
 	if file.Items == nil {
-		return at("items", "missing: want what crictl pods -o json prints")
+		return strict.Fault("items", "missing: want what crictl pods -o json prints")
 	}
 	ids := make(unique, len(*file.Items))
 	n.Look.Sandboxes = make([]reclaim.Sandbox, 0, len(*file.Items))
@@ -119,7 +120,7 @@ func parseSandboxes(n *Node, text []byte) error {
 			return wrongState(field("state"), s.State, "SANDBOX_READY or SANDBOX_NOTREADY")
 		}
 		if s.Metadata == nil {
-			return at(field("metadata"), "missing")
+			return strict.Fault(field("metadata"), "missing")
 		}
 		created, err := createdAt(field("createdAt"), s.CreatedAt)
 		if err != nil {
@@ -152,13 +153,13 @@ func parseImages(n *Node, text []byte) error {
 		return err
 	}
 	if file.Images == nil {
-		return at("images", "missing: want what crictl images -o json prints")
+		return strict.Fault("images", "missing: want what crictl images -o json prints")
 	}
 	n.Look.Images = make([]reclaim.Image, 0, len(*file.Images))
 	for i := range *file.Images {
 		in := &(*file.Images)[i]
 		if in.ID == "" {
-			return at(fmt.Sprintf("images[%d].id", i), "missing")
+			return strict.Fault(fmt.Sprintf("images[%d].id", i), "missing")
 		}
 		out := reclaim.Image{ID: in.ID, Names: append(in.RepoTags, in.RepoDigests...), Pinned: in.Pinned}
 		if in.Spec != nil {
@@ -174,16 +175,16 @@ func parseImages(n *Node, text []byte) error {
 
 func createdAt(field string, nanoseconds *number) (time.Time, error) {
 	if nanoseconds == nil {
-		return time.Time{}, at(field, "missing")
+		return time.Time{}, strict.Fault(field, "missing")
 	}
 	return time.Unix(0, int64(*nanoseconds)), nil
 }
 
 func wrongState(field, got, want string) error {
 	if got == "" {
-		return at(field, "missing")
+		return strict.Fault(field, "missing")
 	}
-	return at(field, fmt.Sprintf("%.40q is not %s", got, want))
+	return strict.Fault(field, fmt.Sprintf("%.40q is not %s", got, want))
 }
 
 // unique are the IDs of a list.
@@ -191,10 +192,10 @@ type unique map[string]struct{}
 
 func (u unique) add(field, id string) error {
 	if id == "" {
-		return at(field, "missing")
+		return strict.Fault(field, "missing")
 	}
 	if _, ok := u[id]; ok {
-		return at(field, fmt.Sprintf("%.80q is there a second time", id))
+		return strict.Fault(field, fmt.Sprintf("%.80q is there a second time", id))
 	}
 	u[id] = struct{}{}
 	return nil

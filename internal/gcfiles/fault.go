@@ -11,44 +11,37 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 )
-
-// fieldError is what is wrong with a field that could be read.
-type fieldError struct{ field, what string }
-
-// Error is "field: what".
-func (e *fieldError) Error() string { return e.field + ": " + e.what }
-
-func at(field, what string) error { return &fieldError{field, what} }
 
 // faultIn says where in a file an error is.
 func faultIn(path string, text []byte, err error) error {
-	f := &jsonwords.Fault{File: path}
-	var own *fieldError
+	var own *strict.FieldError
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case errors.As(err, &own):
-		f.Field, f.What = own.field, own.what
-		f.Line = lineOf(text, valueAt(text, offsetOf(text, own.field)))
+		own.File, own.Line = path, lineOf(text, valueAt(text, offsetOf(text, own.Field)))
+		return own
 	case errors.As(err, &syntactic):
-		f.Field, f.Line = jsonwords.Field(syntactic.JSONPointer), lineOf(text, syntactic.ByteOffset)
-		switch {
-		case errors.Is(err, jsontext.ErrDuplicateName):
-			f.What = "is there a second time"
-		case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
-			f.What = "the file ends too early: want one JSON object"
-		default:
-			f.What = fmt.Sprintf("not JSON: %v", syntactic.Err)
-		}
+		return &strict.FieldError{File: path, Line: lineOf(text, syntactic.ByteOffset),
+			Field: strict.Field(syntactic.JSONPointer), Err: notJSON(err, syntactic)}
 	case errors.As(err, &semantic):
-		f.Field, f.Line = jsonwords.Field(semantic.JSONPointer), lineOf(text, valueAt(text, semantic.ByteOffset))
-		f.What = jsonwords.Unfit(semantic, reflect.TypeFor[gc]())
-	default:
-		f.Line, f.What = 1, err.Error()
+		return &strict.FieldError{File: path, Line: lineOf(text, valueAt(text, semantic.ByteOffset)),
+			Field: strict.Field(semantic.JSONPointer), Err: errors.New(strict.Unfit(semantic, reflect.TypeFor[gc]()))}
 	}
-	return f
+	return &strict.FieldError{File: path, Line: 1, Err: err}
+}
+
+// notJSON returns what is wrong with a text that is not JSON.
+func notJSON(err error, syntactic *jsontext.SyntacticError) error {
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return errors.New("is there a second time")
+	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
+		return errors.New("the file ends too early: want one JSON object")
+	}
+	return fmt.Errorf("not JSON: %v", syntactic.Err)
 }
 
 // lineOf is the line of a byte, from 1.
@@ -73,7 +66,7 @@ func offsetOf(text []byte, field string) int64 {
 		if _, err := d.ReadToken(); err != nil {
 			return found
 		}
-		here := jsonwords.Field(d.StackPointer())
+		here := strict.Field(d.StackPointer())
 		if here == field {
 			return before
 		}

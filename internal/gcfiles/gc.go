@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"jettison/internal/base/strict"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -53,7 +54,7 @@ func parseGC(n *Node, text []byte) error {
 		return err
 	}
 	if file.Now == nil {
-		return at("now", "missing")
+		return strict.Fault("now", "missing")
 	}
 	n.Now = time.Time(*file.Now)
 	n.Policy = file.policy()
@@ -63,14 +64,14 @@ func parseGC(n *Node, text []byte) error {
 	case "diskPressure":
 		l.Trigger = reclaim.DiskPressure
 	default:
-		return at("trigger", fmt.Sprintf("%.40q is not periodic or diskPressure", file.Trigger))
+		return strict.Fault("trigger", fmt.Sprintf("%.40q is not periodic or diskPressure", file.Trigger))
 	}
 	if fs := file.ImageFs; fs != nil {
 		if fs.CapacityBytes == nil {
-			return at("imageFs.capacityBytes", "missing")
+			return strict.Fault("imageFs.capacityBytes", "missing")
 		}
 		if fs.AvailableBytes == nil {
-			return at("imageFs.availableBytes", "missing")
+			return strict.Fault("imageFs.availableBytes", "missing")
 		}
 		l.ImageFs = stats.Some(reclaim.ImageFsSize{CapacityBytes: uint64(*fs.CapacityBytes), AvailableBytes: uint64(*fs.AvailableBytes)})
 	}

@@ -44,7 +44,7 @@ type Node struct {
 // Plan is what to remove.
 func (n *Node) Plan() reclaim.Plan { return n.Policy.Plan(n.Now, &n.Look) }
 
-// Read reads the four files of a directory. What is wrong with one is a *jsonwords.Fault with its line and field.
+// Read reads the four files of a directory. What is wrong with one is a *strict.FieldError with its line and field.
 func Read(dir string) (*Node, error) {
 	n := &Node{}
 	for _, f := range []struct {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -196,7 +196,7 @@ func TestFaults(t *testing.T) {
 		}
 		dir := directory(t, map[string]string{test.file: changed})
 		_, err := Read(dir)
-		var fault *jsonwords.Fault
+		var fault *strict.FieldError
 		if !errors.As(err, &fault) {
 			t.Errorf("%s with %q: got %v, want a fault: %s", test.file, test.new, err, test.want)
 			continue

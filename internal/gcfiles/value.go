@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 )
 
 // number is a 64-bit whole number that is not negative, as text (protojson's way) or as a number.
@@ -22,7 +22,7 @@ func (n *number) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		return err
 	}
 	if t.Kind() != '"' && t.Kind() != '0' {
-		return errors.New("want a whole number, got " + jsonwords.Kind(t.Kind()))
+		return errors.New("want a whole number, got " + strict.Kind(t.Kind()))
 	}
 	v, err := strconv.ParseInt(t.String(), 10, 64)
 	if err != nil || v < 0 {
@@ -44,9 +44,9 @@ func (t *timestamp) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if err != nil {
 		return err
 	}
-	at, err := time.Parse(time.RFC3339, text)
+	at, err := strict.ParseTime(text)
 	if err != nil {
-		return fmt.Errorf("%.40q is no time as RFC 3339 has it, 2026-01-02T15:04:05Z", text)
+		return err
 	}
 	if at.Before(time.Unix(0, 0)) {
 		return fmt.Errorf("%.40q is before 1970", text)
@@ -86,7 +86,7 @@ func readText(d *jsontext.Decoder, want string) (string, error) {
 		return "", err
 	}
 	if t.Kind() != '"' {
-		return "", fmt.Errorf("want %s as text, got %s", want, jsonwords.Kind(t.Kind()))
+		return "", fmt.Errorf("want %s as text, got %s", want, strict.Kind(t.Kind()))
 	}
 	return t.String(), nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/internal/base/filetest"
 	"jettison/internal/base/output"
 	"jettison/internal/config"
 	"jettison/internal/terminal"
@@ -52,14 +53,8 @@ func newGCNode(t *testing.T, more string) *gcNode {
 }
 
 func (n *gcNode) write(path, text string) {
-	path = filepath.Join(n.dir, path)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o600)
-	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.t.Helper()
+	filetest.Write(n.t, filepath.Join(n.dir, path), text)
 }
 
 // gc makes a pass with the exit code and the line that the command has for an error. change changes what the command's flags would.

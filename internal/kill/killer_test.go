@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jettison/cgroup"
+	"jettison/internal/base/race"
 	"jettison/stats"
 )
 
@@ -157,7 +158,7 @@ func TestParseLadder(t *testing.T) {
 
 // From the choice of a victim to its death nothing is allocated, so nothing waits for memory.
 func TestPinAndKillDoNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	fs, p := pod(t)

@@ -9,6 +9,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/reclaim"
+	"jettison/stats"
 )
 
 const (
@@ -33,10 +34,11 @@ func (p *pass) makeRoom(g *cgroup.Group, now cgroup.Limit, target uint64) error 
 	if err := g.MemoryStat(make([]byte, 16<<10), &s); err != nil {
 		return nil // what can be taken is not known
 	}
-	if plus(current-min(s.InactiveFile, current), raceMargin) > target {
+	if stats.SaturatingAdd(current-min(s.InactiveFile, current), raceMargin) > target {
 		return nil // out of reach
 	}
-	bytes := min(s.InactiveFile, plus(current-target, raceMargin+slack)) // current is above target - raceMargin
+	// current is above target - raceMargin
+	bytes := min(s.InactiveFile, stats.SaturatingAdd(current-target, raceMargin+slack))
 	if current < target {
 		bytes = min(s.InactiveFile, raceMargin+slack)
 	}

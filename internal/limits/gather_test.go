@@ -16,6 +16,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
+	"jettison/internal/base/filetest"
 	"jettison/stats"
 	"jettison/stats/read"
 )
@@ -70,13 +71,7 @@ func (n *node) add(groups ...string) {
 
 func (n *node) write(name, text string) {
 	n.Helper()
-	name = filepath.Join(n.dir, name)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		n.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		n.Fatal(err)
-	}
+	filetest.Write(n, filepath.Join(n.dir, name), text)
 }
 
 // differs is what is not as it was made, by "cgroup file"; what is written in tests to make it so is among it.

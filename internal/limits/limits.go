@@ -96,20 +96,12 @@ func lower(target uint64, now cgroup.Limit, current uint64) (value cgroup.Limit,
 	if !now.Unlimited {
 		has = now.Bytes
 	}
-	if target >= has || target >= plus(current, raceMargin) {
+	if target >= has || target >= stats.SaturatingAdd(current, raceMargin) {
 		return cgroup.Limit{Bytes: target}, true
 	}
-	step := plus(current, plus(stepMargin, current/32))
+	step := stats.SaturatingAdd(current, stats.SaturatingAdd(stepMargin, current/32))
 	if step >= has || has-step < leastStep {
 		return now, false
 	}
 	return cgroup.Limit{Bytes: step}, false
-}
-
-// plus is a sum that stays at the greatest number there is.
-func plus(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }

@@ -46,7 +46,7 @@ func (s Setting) with(before cgroup.Limit) cgroup.Limit {
 	case before.Unlimited && s.Rule != AtMost:
 		return before
 	case s.Rule == More:
-		return cgroup.Limit{Bytes: plus(before.Bytes, s.Bytes)}
+		return cgroup.Limit{Bytes: stats.SaturatingAdd(before.Bytes, s.Bytes)}
 	case s.Rule == AtLeast:
 		return cgroup.Limit{Bytes: max(before.Bytes, s.Bytes)}
 	case before.Unlimited:
@@ -105,7 +105,7 @@ func Plan(pods []Pod, b Budget) Settings {
 				if sums[above] == nil {
 					sums[above] = map[cgroup.LimitFile]uint64{}
 				}
-				sums[above][file] = min(plus(sums[above][file], own), b.Allocatable)
+				sums[above][file] = min(stats.SaturatingAdd(sums[above][file], own), b.Allocatable)
 			}
 		}
 		for _, c := range p.Containers {

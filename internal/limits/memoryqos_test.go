@@ -156,7 +156,7 @@ func checkPlan(t *rapid.T, s Settings, pods []Pod, b Budget) {
 				t.Fatalf("%s %s: %d", p.Cgroup, file, own)
 			}
 			for _, path := range above(p.Cgroup) {
-				sums[path+string(file)] = plus(sums[path+string(file)], own)
+				sums[path+string(file)] = stats.SaturatingAdd(sums[path+string(file)], own)
 			}
 		}
 		for _, c := range p.Containers {

@@ -12,6 +12,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/internal/noted"
+	"jettison/stats"
 	"jettison/stats/read"
 )
 
@@ -188,7 +189,7 @@ func (p *pass) mayPutBack(g *cgroup.Group, cgroupPath string, c *noted.Control) 
 		return true, nil
 	}
 	current, err := g.MemoryCurrent(p.buf[:])
-	if err == nil && plus(current, raceMargin) > c.Before.Bytes {
+	if err == nil && stats.SaturatingAdd(current, raceMargin) > c.Before.Bytes {
 		err = fmt.Errorf("memory.max of /%s was %v before the agent came, and pods use %d: it stays %v", cgroupPath, c.Before, current, c.Now)
 	}
 	return err == nil, err

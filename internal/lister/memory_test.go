@@ -11,6 +11,8 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/critest"
+	"jettison/internal/base/memtest"
+	"jettison/internal/base/race"
 	"jettison/internal/protect"
 	"jettison/stats/read"
 )
@@ -75,7 +77,7 @@ func fill(r *critest.Runtime, again string) {
 
 // Ten pods of 110 whose tenants did all that they can: the list of them fits the memory that the agent has, and tells what is needed.
 func TestHostileStatusesFitTheMemory(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
 	}
 	if endpoint := os.Getenv(childVariable); endpoint != "" {
@@ -107,7 +109,7 @@ func TestHostileStatusesFitTheMemory(t *testing.T) {
 // listAndMeasure lists as the agent does, a few times, and prints what it came to.
 func listAndMeasure(t *testing.T, endpoint string) {
 	protect.Self(false) // what is refused is no matter: the heap's bounds are not
-	before := resident(t, "VmRSS:")
+	before := memtest.Bytes(t, "VmRSS:")
 	client, err := cri.Dial(endpoint, "")
 	if err != nil {
 		t.Fatal(err)
@@ -128,18 +130,5 @@ func listAndMeasure(t *testing.T, endpoint string) {
 			unknown++
 		}
 	}
-	fmt.Printf("more %d pods %d unknown %d\n", resident(t, "VmHWM:")-before, len(pods), unknown)
-}
-
-// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
-func resident(t *testing.T, name string) (kib int) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), name)
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
+	fmt.Printf("more %d pods %d unknown %d\n", memtest.Bytes(t, "VmHWM:")-before, len(pods), unknown)
 }

@@ -13,6 +13,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"jettison/internal/base/filetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,13 +87,6 @@ func FuzzParse(f *testing.F) {
 // at is after everything that a test writes, so that what is read is sure.
 func at() time.Time { return time.Now().Add(time.Hour) }
 
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func text(name string) string { return strings.Replace(head, "web", name, 1) }
 
 // look is a scan: the pods' names, and the errors without the directory.
@@ -119,14 +114,14 @@ func TestADirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := newScanner(dir)
 	expect(t, s, dir, nil, nil)
-	write(t, filepath.Join(dir, "b.yaml"), text("b"))
-	write(t, filepath.Join(dir, "a.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`)
-	write(t, filepath.Join(dir, "README"), "not a pod")
-	write(t, filepath.Join(dir, ".hidden.yaml"), text("hidden"))
+	filetest.Write(t, filepath.Join(dir, "b.yaml"), text("b"))
+	filetest.Write(t, filepath.Join(dir, "a.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`)
+	filetest.Write(t, filepath.Join(dir, "README"), "not a pod")
+	filetest.Write(t, filepath.Join(dir, ".hidden.yaml"), text("hidden"))
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "sub", "c.yaml"), text("c"))
+	filetest.Write(t, filepath.Join(dir, "sub", "c.yaml"), text("c"))
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +134,7 @@ func TestADirectory(t *testing.T) {
 	if err := os.Symlink("b.yaml", filepath.Join(dir, "zz")); err != nil { // the same pod: the last one counts
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "large"), head+strings.Repeat("#", maxFile))
+	filetest.Write(t, filepath.Join(dir, "large"), head+strings.Repeat("#", maxFile))
 	expect(t, s, dir, []string{"a", "b"}, []string{
 		`static pod manifest DIR/README: the pod: want an object, got "not a pod"`,
 		`static pod manifest DIR/device: is neither a directory nor a file`,
@@ -149,12 +144,12 @@ func TestADirectory(t *testing.T) {
 		`static pod manifest DIR/zz: pod default/b is in a file before it too: this one counts`,
 	})
 	expect(t, s, dir, []string{"a", "b"}, nil)
-	write(t, filepath.Join(dir, "a.json"), "{")
+	filetest.Write(t, filepath.Join(dir, "a.json"), "{")
 	expect(t, s, dir, []string{"b"}, []string{`static pod manifest DIR/a.json: not YAML: yaml: line 1: did not find expected node content`})
 	expect(t, s, dir, []string{"b"}, nil)
-	write(t, filepath.Join(dir, "a.json"), text("a"))
+	filetest.Write(t, filepath.Join(dir, "a.json"), text("a"))
 	expect(t, s, dir, []string{"a", "b"}, nil)
-	write(t, filepath.Join(dir, "a.json"), "{")
+	filetest.Write(t, filepath.Join(dir, "a.json"), "{")
 	expect(t, s, dir, []string{"b"}, []string{`static pod manifest DIR/a.json: not YAML: yaml: line 1: did not find expected node content`})
 	os.RemoveAll(dir)
 	expect(t, s, dir, nil, []string{`static pod manifest DIR: does not exist: no static pods`})
@@ -167,12 +162,12 @@ func TestAFile(t *testing.T) {
 	path := filepath.Join(dir, "pod.yaml")
 	s := newScanner(path)
 	expect(t, s, dir, nil, []string{`static pod manifest DIR/pod.yaml: does not exist: no static pods`})
-	write(t, path, text("a"))
+	filetest.Write(t, path, text("a"))
 	expect(t, s, dir, []string{"a"}, nil)
-	write(t, path, "{")
+	filetest.Write(t, path, "{")
 	expect(t, s, dir, []string{"a"}, []string{`static pod manifest DIR/pod.yaml: not YAML: yaml: line 1: did not find expected node content`})
 	expect(t, s, dir, []string{"a"}, nil)
-	write(t, path, text("b"))
+	filetest.Write(t, path, text("b"))
 	expect(t, s, dir, []string{"b"}, nil)
 	os.Remove(path)
 	expect(t, s, dir, nil, []string{`static pod manifest DIR/pod.yaml: does not exist: no static pods`})
@@ -183,7 +178,7 @@ func TestAFile(t *testing.T) {
 func TestUnchangedIsTheSame(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
-	write(t, path, text("a"))
+	filetest.Write(t, path, text("a"))
 	written, err := stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +200,7 @@ func TestBounds(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxFiles + 1 {
 		name := "p" + strings.Repeat("0", i%50) + string(rune('a'+i/50%26)) // 50*26 names
-		write(t, filepath.Join(dir, name), text("p"+strings.ToLower(name)))
+		filetest.Write(t, filepath.Join(dir, name), text("p"+strings.ToLower(name)))
 	}
 	s := newScanner(dir)
 	names, errs := look(s, dir)
@@ -215,7 +210,7 @@ func TestBounds(t *testing.T) {
 	dir = t.TempDir()
 	label := strings.Repeat("x", 900<<10)
 	for _, name := range strings.Split("abcdefghijk", "") {
-		write(t, filepath.Join(dir, name), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", labels: {a: "+label+"}}\n")
+		filetest.Write(t, filepath.Join(dir, name), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", labels: {a: "+label+"}}\n")
 	}
 	names, errs = look(newScanner(dir), dir)
 	if len(names) != 9 || len(errs) != 2 || errs[0] != `static pod manifest DIR/j: the manifests before it take the 8 MiB of memory that there are for them: ignored` {
@@ -232,14 +227,14 @@ func TestReader(t *testing.T) {
 		t.Errorf("at first %v", got)
 	}
 	// A file that comes into being whole, as an editor's or kubeadm's.
-	write(t, filepath.Join(dir, ".new"), text("a"))
+	filetest.Write(t, filepath.Join(dir, ".new"), text("a"))
 	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-changed; len(got) != 1 || got[0].Name != "a" {
 		t.Errorf("then %v", got)
 	}
-	write(t, filepath.Join(dir, ".new"), "{")
+	filetest.Write(t, filepath.Join(dir, ".new"), "{")
 	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "b.yaml")); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"jettison/internal/base/filetest"
 	"jettison/internal/config"
 	"jettison/internal/repeat"
 )
@@ -32,16 +33,6 @@ type fixture struct {
 	asks chan os.Signal
 	log  *bytes.Buffer
 	node string // what the node cannot have: a field
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // start starts reading the file again. Its first reading is over when start returns.
@@ -101,9 +92,9 @@ func (f *fixture) said(want string) {
 // leaves what holds and is said in the log and the State.
 func TestAFileThatChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
-	write(t, path, own)
+	filetest.Write(t, path, own)
 	f := start(t, path)
-	write(t, path, own+"evictionHard: {memory.available: 1Gi}\nsocket: /b\n")
+	filetest.Write(t, path, own+"evictionHard: {memory.available: 1Gi}\nsocket: /b\n")
 	f.memory(f.next(), "1Gi")
 	f.said(`msg="configuration reloaded" config=` + path + " changed=[evictionHard]\n")
 	f.said(`msg="takes effect at the next start" fields=socket`)
@@ -112,7 +103,7 @@ func TestAFileThatChanges(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	write(t, path+".new", own+"evictionHard: {memory.available: 2Gi}\n")
+	filetest.Write(t, path+".new", own+"evictionHard: {memory.available: 2Gi}\n")
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +112,7 @@ func TestAFileThatChanges(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	write(t, path, own+"evictionHrad: {}\n")
+	filetest.Write(t, path, own+"evictionHrad: {}\n")
 	if next := f.next(); next != nil {
 		t.Errorf("%+v", next)
 	}
@@ -131,7 +122,7 @@ func TestAFileThatChanges(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	write(t, path, own+"evictionHard: {memory.available: 2Gi}\n")
+	filetest.Write(t, path, own+"evictionHard: {memory.available: 2Gi}\n")
 	if next := f.next(); next != nil {
 		t.Errorf("what held before: %+v", next)
 	}
@@ -147,7 +138,7 @@ func TestAFileThatChanges(t *testing.T) {
 	f.said("changed=[]")
 
 	f.node = "more than there is"
-	write(t, path, own+"evictionHard: {memory.available: 9Gi}\n")
+	filetest.Write(t, path, own+"evictionHard: {memory.available: 9Gi}\n")
 	if next := f.next(); next != nil {
 		t.Errorf("%+v", next)
 	}
@@ -164,16 +155,16 @@ func TestAFileThatChanges(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, path, own+"evictionHard: {memory.available: 3Gi}\n")
+	filetest.Write(t, path, own+"evictionHard: {memory.available: 3Gi}\n")
 	f.memory(f.next(), "3Gi")
 }
 
 // A volume of a ConfigMap is changed by a link that is swapped, through which the file's own link leads.
 func TestAConfigMap(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "..1/c.yaml"), own)
-	write(t, filepath.Join(dir, "..2/c.yaml"), own+"evictionHard: {memory.available: 1Gi}\n")
-	write(t, filepath.Join(dir, "..3/c.yaml"), own+"evictionHard: {memory.available: 2Gi}\n")
+	filetest.Write(t, filepath.Join(dir, "..1/c.yaml"), own)
+	filetest.Write(t, filepath.Join(dir, "..2/c.yaml"), own+"evictionHard: {memory.available: 1Gi}\n")
+	filetest.Write(t, filepath.Join(dir, "..3/c.yaml"), own+"evictionHard: {memory.available: 2Gi}\n")
 	path := filepath.Join(dir, "c.yaml")
 	if err := errors.Join(os.Symlink("..1", filepath.Join(dir, "..data")), os.Symlink("..data/c.yaml", path)); err != nil {
 		t.Fatal(err)
@@ -192,7 +183,7 @@ func TestWhatIsReadWhen(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	files, reads := []string{filepath.Join(dir, "a"), filepath.Join(dir, "d")}, 0
-	write(t, files[0], own)
+	filetest.Write(t, files[0], own)
 	r := Start(Options{
 		Running: &config.Loaded{Config: config.Default(), Kind: config.KindAgent, Files: files}, Log: slog.New(slog.DiscardHandler),
 		Find: func(context.Context) (*config.Loaded, error) {
@@ -205,9 +196,9 @@ func TestWhatIsReadWhen(t *testing.T) {
 	<-r.Results()
 	count := func() int { mu.Lock(); defer mu.Unlock(); return reads }
 	for _, name := range []string{"x", "y", "z"} {
-		write(t, filepath.Join(dir, name), "x")
+		filetest.Write(t, filepath.Join(dir, name), "x")
 	}
-	write(t, filepath.Join(dir, "d/10.conf"), "x") // a folder, and what is in it
+	filetest.Write(t, filepath.Join(dir, "d/10.conf"), "x") // a folder, and what is in it
 	<-r.Results()
 	if n := count(); n < 2 || n > 3 { // between its making and the file in it there may be time
 		t.Errorf("%d", n)

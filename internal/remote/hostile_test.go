@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"jettison/internal/base/memtest"
+	"jettison/internal/base/race"
 	"jettison/internal/protect"
 )
 
@@ -23,19 +25,6 @@ const childVariable = "JETTISON_LISTENS"
 // memoryMore is how much more the listener may have resident than before: the container's limit is 64 MiB, at rest the agent has 28, and clients
 // of the unix socket may have it keep 12 at the same time.
 const memoryMore = 24 << 20
-
-// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
-func resident(t *testing.T, name string) (kib int) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), name)
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
-}
 
 // largest answers with as much as the metrics of a node may be.
 type largest struct{}
@@ -55,14 +44,14 @@ func listens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	atRest, goroutines := resident(t, "VmRSS:"), runtime.NumGoroutine()
+	atRest, goroutines := memtest.Bytes(t, "VmRSS:"), runtime.NumGoroutine()
 	fmt.Println("at", s.Address())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		open, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Println("has", resident(t, "VmHWM:")-atRest, runtime.NumGoroutine()-goroutines, len(open))
+		fmt.Println("has", memtest.Bytes(t, "VmHWM:")-atRest, runtime.NumGoroutine()-goroutines, len(open))
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -130,7 +119,7 @@ func TestAThousandHostileConnections(t *testing.T) {
 	all := attack(t, address, 1000, proper)
 	more, goroutines, files := has()
 	t.Logf("%d connections: %.1f MiB more, %d goroutines, %d files", len(all), float64(more)/(1<<20), goroutines, files-rest)
-	if !race && (more <= 0 || more > memoryMore) || goroutines > 256 || files > rest+256 {
+	if !race.Enabled && (more <= 0 || more > memoryMore) || goroutines > 256 || files > rest+256 {
 		t.Errorf("want at most %d MiB more, and %d connections with those that are told their end", memoryMore>>20, maxConnections)
 	}
 	for _, c := range all {

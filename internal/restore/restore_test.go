@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jettison/cgroup"
+	"jettison/internal/base/filetest"
 	"jettison/internal/wholefile"
 )
 
@@ -19,10 +20,10 @@ func tree(t *testing.T, files map[string]string) (*cgroup.FS, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		write(t, filepath.Join(dir, name), text)
-		write(t, filepath.Join(dir, filepath.Dir(name), "cgroup.procs"), "")
+		filetest.Write(t, filepath.Join(dir, name), text)
+		filetest.Write(t, filepath.Join(dir, filepath.Dir(name), "cgroup.procs"), "")
 	}
-	write(t, filepath.Join(dir, "cgroup.procs"), "")
+	filetest.Write(t, filepath.Join(dir, "cgroup.procs"), "")
 	if err := unix.Setxattr(dir, "trusted.jettison.try", nil, 0); err != nil {
 		t.Skip("no extended attributes here: ", err)
 	}
@@ -35,16 +36,6 @@ func tree(t *testing.T, files map[string]string) (*cgroup.FS, string) {
 	}
 	t.Cleanup(func() { fs.Close() })
 	return fs, dir
-}
-
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func note(t *testing.T, dir, name, text string) {

@@ -20,6 +20,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/admit"
+	"jettison/internal/base/memtest"
+	"jettison/internal/base/race"
 	"jettison/internal/podstore"
 	"jettison/internal/podstore/podjson"
 	"jettison/internal/protect"
@@ -41,10 +43,10 @@ func serve(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := resident(t, "VmRSS:")
+	before := memtest.Bytes(t, "VmRSS:")
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	fmt.Printf("more %d known %d\n", resident(t, "VmHWM:")-before, len(pods.Snapshot().Pods))
+	fmt.Printf("more %d known %d\n", memtest.Bytes(t, "VmHWM:")-before, len(pods.Snapshot().Pods))
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -52,19 +54,6 @@ func serve(t *testing.T, path string) {
 
 // memberGID is a group that nobody is in.
 const memberGID = 54321
-
-// resident is a figure of this process's memory in bytes (proc_pid_status(5)).
-func resident(t *testing.T, name string) (kib int) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), name)
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
-}
 
 // huge is a pod of nearly a MiB, in two halves: what is before its end, and its end.
 func huge(uid string) (most, rest string) {
@@ -74,7 +63,7 @@ func huge(uid string) (most, rest string) {
 // As many clients as there is place for, root's and two members', each slow and huge in its way, on a store that is full and on an empty one:
 // all together the agent has the memory for it, what is known stays, and an ordinary pod is put meanwhile.
 func TestHostileClientsFitTheMemory(t *testing.T) {
-	if race {
+	if race.Enabled {
 		t.Skip("the race detector multiplies memory")
 	}
 	if path := os.Getenv(childVariable); path != "" {

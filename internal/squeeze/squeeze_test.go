@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jettison/cgroup"
+	"jettison/internal/base/filetest"
 	"jettison/reclaim"
 	"jettison/stats"
 )
@@ -45,14 +46,7 @@ func newFake(t testing.TB) *fake {
 
 func (f *fake) write(name, text string) {
 	f.t.Helper()
-	path := filepath.Join(f.dir, name)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o644)
-	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	filetest.Write(f.t, filepath.Join(f.dir, name), text)
 }
 
 // group makes a cgroup with so much memory, all of it of these inactive kinds.

@@ -5,31 +5,25 @@ import (
 	"math"
 
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"jettison/internal/base/strict"
 )
-
-// FieldError names a field of a Summary by its JSON path, as in pods[3].podRef.uid.
-type FieldError struct {
-	Field string
-	What  string
-}
-
-// Error is "field: what".
-func (e *FieldError) Error() string { return e.Field + ": " + e.What }
 
 // most is the greatest figure that can be true; the API's own types let greater and, of tasks, negative ones through.
 const most = math.MaxInt64
 
 // checker keeps the first thing that is wrong.
-type checker struct{ err *FieldError }
+type checker struct{ err *strict.FieldError }
 
 func (c *checker) fail(what, field string, args ...any) {
 	if c.err == nil {
-		c.err = &FieldError{Field: fmt.Sprintf(field, args...), What: what}
+		c.err = strict.Fault(fmt.Sprintf(field, args...), what)
 	}
 }
 
 // Check refuses what cannot be true in a Summary that came from outside: figures beyond 2^63-1 and sums of them, negative numbers
-// of tasks, shares of time that are no percentage, pods without a UID and two with the same. It returns a *FieldError.
+// of tasks, shares of time that are no percentage, pods without a UID and two with the same. It
+// returns a *strict.FieldError, whose field is a JSON path, as in pods[3].podRef.uid.
 func Check(s *v1alpha1.Summary) error {
 	var c checker
 	c.node(&s.Node)

@@ -39,13 +39,10 @@ func unsigned(p *int64) stats.Opt[uint64] {
 
 // both is a sum, at most the greatest number there is; absent as soon as one part is.
 func both(a, b *uint64) stats.Opt[uint64] {
-	switch {
-	case a == nil || b == nil:
+	if a == nil || b == nil {
 		return stats.Opt[uint64]{}
-	case *a > math.MaxUint64-*b:
-		return stats.Some(uint64(math.MaxUint64))
 	}
-	return stats.Some(*a + *b)
+	return stats.Some(stats.SaturatingAdd(*a, *b))
 }
 
 func toNode(n *v1alpha1.NodeStats, out *stats.NodeStats) {

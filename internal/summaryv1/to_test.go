@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"pgregory.net/rapid"
 
+	"jettison/internal/base/strict"
 	"jettison/stats"
 )
 
@@ -172,7 +173,7 @@ func TestCheckFindsEveryFigure(t *testing.T) {
 		case reflect.Float64:
 			f.SetFloat(math.NaN())
 		}
-		var fe *FieldError
+		var fe *strict.FieldError
 		if err := Check(v); !errors.As(err, &fe) {
 			t.Errorf("figure %d (%v) is not found wrong", i, f.Type())
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/internal/base/filetest"
 )
 
 // A pipe whose writer comes late is read whole; one that has none, or one that says nothing, ends with the context, by its cause.
@@ -62,7 +64,7 @@ func TestStream(t *testing.T) {
 // What is at rest is read as it is, and a socket is refused.
 func TestStreamOfAFile(t *testing.T) {
 	dir := t.TempDir()
-	s, err := OpenStream(t.Context(), write(t, filepath.Join(dir, "file"), "12345"))
+	s, err := OpenStream(t.Context(), filetest.Write(t, filepath.Join(dir, "file"), "12345"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,19 +10,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-func write(t *testing.T, path, text string) string {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+	"jettison/internal/base/filetest"
+)
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	file := write(t, filepath.Join(dir, "file"), "12345")
+	file := filetest.Write(t, filepath.Join(dir, "file"), "12345")
 	link, pipe := filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
 	if err := errors.Join(os.Symlink(file, link), unix.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
@@ -56,7 +50,7 @@ func TestRead(t *testing.T) {
 
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
-	path, target := filepath.Join(dir, "file"), write(t, filepath.Join(dir, "target"), "x")
+	path, target := filepath.Join(dir, "file"), filetest.Write(t, filepath.Join(dir, "target"), "x")
 	put := func(text string) error {
 		return Replace(path, func(f *os.File) error {
 			_, err := f.WriteString(text)
@@ -133,7 +127,7 @@ func TestClean(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"file", "file.tmp", "file.ABC.tmp", "file.tmp.", "files.tmp", "other.tmp", "file.tmpx", ".file.tmp", "a.file.tmp"}
 	for _, name := range names {
-		write(t, filepath.Join(dir, name), "x")
+		filetest.Write(t, filepath.Join(dir, name), "x")
 	}
 	for range 600 { // more than one read of the directory tells
 		if err := os.WriteFile(filepath.Join(dir, "file."+rand.Text()+".tmp"), nil, 0o600); err != nil {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"jettison/internal/base/race"
 )
 
 // levels of names of 255 line ends, each of which is four characters in a line, make one of 33 MB: its buffer is of 64 MiB.
@@ -193,7 +195,7 @@ const mostTries = 4
 
 func withinSpared(t testing.TB, limit int, argument string) (out string, peak int, err error) {
 	t.Helper()
-	if race {
+	if race.Enabled {
 		t.Skip("NOT TESTED: the race detector ends where it gets no memory for itself")
 	}
 	group, most := newGroup(t, limit)

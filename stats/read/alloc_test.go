@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"jettison/cri"
+	"jettison/internal/base/race"
 	"jettison/stats"
 )
 
@@ -26,7 +27,7 @@ func knownPods(pods []stats.PodStats) Index {
 // The looks that are taken while memory is short allocate nothing once the pods are known: memory may be what is not there. The
 // full look may allocate, but no more at the hundredth time than at the first.
 func TestAllocations(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, kernel := range kernels {

@@ -14,6 +14,8 @@ import (
 
 	"jettison/cgroup"
 	"jettison/cri"
+	"jettison/internal/base/filetest"
+	"jettison/internal/base/race"
 	"jettison/stats"
 )
 
@@ -50,10 +52,7 @@ func newGrowing(t *testing.T, names ...string) *growing {
 
 func (g *growing) write(name, text string) {
 	g.t.Helper()
-	path := filepath.Join(g.dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		g.t.Fatal(err)
-	}
+	filetest.Write(g.t, filepath.Join(g.dir, name), text)
 }
 
 // pod makes a BestEffort one.
@@ -451,7 +450,7 @@ func TestCloseEndsTheLister(t *testing.T) {
 
 // A look beside which nothing is new allocates nothing, nor does Refresh, and a second handle of a pod's cgroup looks up no name.
 func TestLooksBesideDoNotAllocate(t *testing.T) {
-	if raced {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	g := newGrowing(t, "a", "b")

@@ -67,7 +67,7 @@ func (p *parts) unseen(s *cri.PodSandbox) bool {
 		for _, c := range list {
 			cpu = sum(cpu, cpuRequest(c.CPUShares))
 			if c.MemoryLimit != nil {
-				limits = plus(limits, *c.MemoryLimit)
+				limits = stats.SaturatingAdd(limits, *c.MemoryLimit)
 			}
 		}
 	}
@@ -98,9 +98,9 @@ func (p *Pod) memoryRequest(qos stats.QOSClass, capacity stats.Opt[uint64]) (out
 	for _, c := range p.parts.dead {
 		b.add(c, containerRequest(qos, c, capacity), false)
 	}
-	r := stats.Range{Min: b.least(), Max: plus(b.most, overhead)}
+	r := stats.Range{Min: b.least(), Max: stats.SaturatingAdd(b.most, overhead)}
 	if r.Min > 0 { // as the kubelet's ranking has it
-		r.Min = plus(r.Min, overhead)
+		r.Min = stats.SaturatingAdd(r.Min, overhead)
 	}
 	b.refused = b.refused || !told && p.Sandboxes[0].Refused
 	if b.open || !told || p.parts.hidden || len(p.parts.alive) == 0 {
@@ -137,14 +137,14 @@ func (b *bounds) add(c *cri.Container, r stats.Opt[stats.Range], alive bool) {
 	}
 	b.known = true
 	b.single = max(b.single, r.V.Min)
-	b.most = plus(b.most, r.V.Max)
+	b.most = stats.SaturatingAdd(b.most, r.V.Max)
 	if r.V.Min == r.V.Max {
 		if alive {
-			b.exact = plus(b.exact, r.V.Min)
+			b.exact = stats.SaturatingAdd(b.exact, r.V.Min)
 		}
 		return
 	}
-	b.most = plus(b.most, 1) // what a pod asks for itself is spread in whole bytes
+	b.most = stats.SaturatingAdd(b.most, 1) // what a pod asks for itself is spread in whole bytes
 	if at := score(c); alive && (b.scores == 0 || at != b.last) {
 		switch b.last = at; b.scores {
 		case 0:
@@ -153,7 +153,7 @@ func (b *bounds) add(c *cri.Container, r stats.Opt[stats.Range], alive bool) {
 			b.second = r.V.Min
 		}
 		b.scores++
-		b.sum = plus(b.sum, r.V.Min)
+		b.sum = stats.SaturatingAdd(b.sum, r.V.Min)
 	}
 }
 
@@ -180,15 +180,7 @@ func (p *Pod) cpuMillis() stats.Opt[stats.Range] {
 	}
 	for _, c := range p.parts.dead {
 		r := cpuRequest(c.CPUShares)
-		out.V.Max = plus(out.V.Max, r.V.Max)
+		out.V.Max = stats.SaturatingAdd(out.V.Max, r.V.Max)
 	}
 	return out
-}
-
-// plus is a sum that stays at the greatest number there is.
-func plus(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }

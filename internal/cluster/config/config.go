@@ -17,6 +17,7 @@ import (
 	"jettison/cluster/fence"
 	"jettison/cluster/lifecycle"
 	"jettison/cluster/taint"
+	"jettison/internal/base/strict"
 	"jettison/internal/cluster/kubeclient"
 )
 
@@ -93,13 +94,8 @@ func Default() *Cluster {
 	}
 }
 
-// fieldError is what is wrong with a value.
-type fieldError struct{ field, what string }
-
-func (e *fieldError) Error() string { return e.field + ": " + e.what }
-
 // check finds what is wrong with the values, field by field.
-func (c *Cluster) check() *fieldError {
+func (c *Cluster) check() *strict.FieldError {
 	for _, d := range []struct {
 		field string
 		value time.Duration
@@ -109,7 +105,7 @@ func (c *Cluster) check() *fieldError {
 		{"fenceAfter", c.FenceAfter}, {"fenceEvery", c.FenceEvery}, {"fenceTimeout", c.FenceTimeout},
 	} {
 		if d.value <= 0 {
-			return &fieldError{d.field, fmt.Sprintf("%v is not above 0: want a duration as 50s", d.value)}
+			return strict.Fault(d.field, fmt.Sprintf("%v is not above 0: want a duration as 50s", d.value))
 		}
 	}
 	for _, r := range []struct {
@@ -120,14 +116,15 @@ func (c *Cluster) check() *fieldError {
 		{"podEvictionRate", c.PodEvictionRate},
 	} {
 		if !(r.value >= 0 && r.value <= 1e9) {
-			return &fieldError{r.field, fmt.Sprintf("%v is no rate: want 0 or more, a second", r.value)}
+			return strict.Fault(r.field, fmt.Sprintf("%v is no rate: want 0 or more, a second", r.value))
 		}
 	}
 	if c.LargeClusterSizeThreshold < 0 {
-		return &fieldError{"largeClusterSizeThreshold", fmt.Sprintf("%d is negative: want a number of nodes", c.LargeClusterSizeThreshold)}
+		what := fmt.Sprintf("%d is negative: want a number of nodes", c.LargeClusterSizeThreshold)
+		return strict.Fault("largeClusterSizeThreshold", what)
 	}
 	if !(c.UnhealthyZoneThreshold >= 0 && c.UnhealthyZoneThreshold <= 1) {
-		return &fieldError{"unhealthyZoneThreshold", fmt.Sprintf("%v is no share: want 0 to 1", c.UnhealthyZoneThreshold)}
+		return strict.Fault("unhealthyZoneThreshold", fmt.Sprintf("%v is no share: want 0 to 1", c.UnhealthyZoneThreshold))
 	}
 	for _, w := range []struct {
 		field, value string
@@ -137,39 +134,39 @@ func (c *Cluster) check() *fieldError {
 		{"controlPlaneNodes", c.ControlPlaneNodes, [3]string{"count", "exclude"}}, {"mode", c.Mode, [3]string{Observe, Fence, Replace}},
 	} {
 		if w.value == "" || w.value != w.of[0] && w.value != w.of[1] && w.value != w.of[2] {
-			return &fieldError{w.field, fmt.Sprintf("%.64q is none of its values: want %s", w.value, anyOf(w.of))}
+			return strict.Fault(w.field, fmt.Sprintf("%.64q is none of its values: want %s", w.value, anyOf(w.of)))
 		}
 	}
 	return c.checkProgram()
 }
 
 // checkProgram finds what is wrong with what a replay does not need.
-func (c *Cluster) checkProgram() *fieldError {
+func (c *Cluster) checkProgram() *strict.FieldError {
 	election := c.Election()
 	err := election.Check()
 	fenced := len(c.FenceCommand) > 0 || c.FenceURL != ""
 	where, wrongURL := url.Parse(c.FenceURL)
 	switch {
 	case c.LeaderElect && err != nil:
-		return &fieldError{"leaderElectLeaseDuration", err.Error()}
+		return strict.Fault("leaderElectLeaseDuration", err.Error())
 	case len(c.FenceCommand) > 0 && c.FenceURL != "":
-		return &fieldError{"fenceURL", "fenceCommand is set, too: want one of them"}
+		return strict.Fault("fenceURL", "fenceCommand is set, too: want one of them")
 	case c.FenceURL != "" && (wrongURL != nil || where.Scheme != "http" && where.Scheme != "https" || where.Host == ""):
-		return &fieldError{"fenceURL", fmt.Sprintf("%.128q: want http://HOST/... or https://HOST/...", c.FenceURL)}
+		return strict.Fault("fenceURL", fmt.Sprintf("%.128q: want http://HOST/... or https://HOST/...", c.FenceURL))
 	case len(c.FenceCommand) > 0 && !filepath.IsAbs(c.FenceCommand[0]):
-		return &fieldError{"fenceCommand", fmt.Sprintf("%.128q: want the program's whole path", c.FenceCommand[0])}
+		return strict.Fault("fenceCommand", fmt.Sprintf("%.128q: want the program's whole path", c.FenceCommand[0]))
 	case c.Mode == Fence && !fenced:
-		return &fieldError{"mode", "fence needs a check: set fenceCommand or fenceURL"}
+		return strict.Fault("mode", "fence needs a check: set fenceCommand or fenceURL")
 	case !(c.KubeAPIQPS > 0 && c.KubeAPIQPS <= 1e6):
-		return &fieldError{"kubeAPIQPS", fmt.Sprintf("%v is no rate: want more than 0, a second", c.KubeAPIQPS)}
+		return strict.Fault("kubeAPIQPS", fmt.Sprintf("%v is no rate: want more than 0, a second", c.KubeAPIQPS))
 	case c.KubeAPIBurst < 1:
-		return &fieldError{"kubeAPIBurst", fmt.Sprintf("%d: want 1 or more", c.KubeAPIBurst)}
+		return strict.Fault("kubeAPIBurst", fmt.Sprintf("%d: want 1 or more", c.KubeAPIBurst))
 	}
 	if c.Address == "" {
 		return nil
 	}
 	if _, port, err := net.SplitHostPort(c.Address); err != nil || port == "" {
-		return &fieldError{"address", fmt.Sprintf("%.64q: want HOST:PORT, as %s", c.Address, DefaultAddress)}
+		return strict.Fault("address", fmt.Sprintf("%.64q: want HOST:PORT, as %s", c.Address, DefaultAddress))
 	}
 	return nil
 }

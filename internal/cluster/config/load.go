@@ -1,18 +1,15 @@
 package config
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"reflect"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
-	"jettison/internal/nearest"
+	"jettison/internal/base/strict"
 	"jettison/internal/wholefile"
 )
 
@@ -49,93 +46,59 @@ func Parse(text []byte) (*Cluster, error) {
 	return c, c.read(text)
 }
 
-// lineError is what is wrong at a line.
-func lineError(line int, format string, args ...any) error {
-	return fmt.Errorf("line %d: %w", max(line, 1), fmt.Errorf(format, args...))
-}
-
 // read takes a file's text.
 func (c *Cluster) read(text []byte) error {
-	var doc, more yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
-		return lineError(1, "the file is empty: want apiVersion: %s, kind: %s", APIVersion, Kind)
-	} else if err != nil {
-		return fmt.Errorf("not YAML: %w", err)
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return lineError(root.Line, "want fields, as in \"kind: %s\"", Kind)
-	}
-	if err := d.Decode(&more); err == nil && more.Content[0].Tag != "!!null" {
-		return lineError(more.Line, "the file holds more than one document")
-	} else if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("not YAML: %w", err)
+	file := strict.Document{APIVersion: APIVersion, Kind: Kind, SecondOnly: true}
+	root, err := file.Root(text)
+	if err != nil {
+		return err
 	}
 	return c.fields(root)
 }
 
 // fields takes the fields of the file's one mapping.
 func (c *Cluster) fields(root *yaml.Node) error {
-	lines, is := map[string]int{}, map[string]string{}
+	d := &strict.Decoder{Lines: strict.Lines{}, Describe: describe, Special: special, TextOfBool: true}
+	is := map[string]string{}
 	target := reflect.ValueOf(c).Elem()
-	known := map[string]int{"apiVersion": -1, "kind": -1}
-	for i := range target.NumField() {
-		known[target.Type().Field(i).Tag.Get("yaml")] = i
-	}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key, value := root.Content[i], root.Content[i+1]
-		if before := lines[key.Value]; before > 0 {
-			return lineError(key.Line, "%s is set a second time, first on line %d", key.Value, before)
-		}
-		lines[key.Value] = key.Line
-		index, ok := known[key.Value]
-		switch {
-		case !ok:
-			return lineError(key.Line, "unknown field %q%s", key.Value, nearest.Question(key.Value, maps.Keys(known)))
-		case index < 0:
+	known := strict.Index(target.Type())
+	known["apiVersion"], known["kind"] = -1, -1
+	err := d.Mapping(root, nil, func(key, value *yaml.Node) error {
+		if index, ok := known[key.Value]; ok && index < 0 {
 			is[key.Value] = value.Value
-		default:
-			if err := decode(value, target.Field(index), key.Value); err != nil {
-				return err
-			}
+			return nil
 		}
+		return d.Member(key, value, target, known, nil)
+	})
+	if err != nil {
+		return err
 	}
 	if is["apiVersion"] != APIVersion || is["kind"] != Kind {
-		return lineError(lines["kind"], "apiVersion %q, kind %q: want %s, %s", is["apiVersion"], is["kind"], APIVersion, Kind)
+		return &strict.FieldError{Line: max(d.Lines["kind"], 1),
+			Err: fmt.Errorf("apiVersion %q, kind %q: want %s, %s", is["apiVersion"], is["kind"], APIVersion, Kind)}
 	}
 	if wrong := c.check(); wrong != nil {
-		return lineError(lines[wrong.field], "%w", wrong)
+		wrong.Line = max(d.Lines[wrong.Field], 1)
+		return wrong
 	}
 	return nil
 }
 
-// decode puts a value into a field. A null leaves the default, as an absent field does.
-func decode(n *yaml.Node, into reflect.Value, field string) error {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
+// describe returns what a value is called in an error.
+func describe(n *yaml.Node) string { return fmt.Sprintf("%.64q", n.Value) }
+
+// special decodes durations as Go writes them, and lists of texts.
+func special(n *yaml.Node, into reflect.Value) (want string, fits bool) {
+	switch v := into.Addr().Interface().(type) {
+	case *time.Duration:
+		parsed, err := time.ParseDuration(n.Value)
+		if n.Kind != yaml.ScalarNode || err != nil {
+			return "a duration as 1m30s", false
+		}
+		*v = parsed
+		return "", true
+	case *[]string:
+		return "a list of texts", n.Kind == yaml.SequenceNode && n.Decode(v) == nil
 	}
-	if n.Tag == "!!null" {
-		return nil
-	}
-	want := map[reflect.Kind]string{
-		reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Float32: "a number", reflect.Float64: "a number",
-		reflect.String: "text", reflect.Int64: "a duration as 1m30s", reflect.Slice: "a list of texts",
-	}[into.Kind()]
-	kind := yaml.Kind(yaml.ScalarNode)
-	if into.Kind() == reflect.Slice {
-		kind = yaml.SequenceNode
-	}
-	fits := n.Kind == kind && (into.Kind() != reflect.Int32 || n.ShortTag() == "!!int")
-	if d, ok := into.Addr().Interface().(*time.Duration); ok && fits {
-		var err error
-		*d, err = time.ParseDuration(n.Value)
-		fits = err == nil
-	} else if fits {
-		fits = n.Decode(into.Addr().Interface()) == nil
-	}
-	if !fits {
-		return lineError(n.Line, "%s: want %s, got %.64q", field, want, n.Value)
-	}
-	return nil
+	return "", false
 }

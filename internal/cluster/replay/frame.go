@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/internal/base/strict"
 )
 
 // Frame is what is there at a time. A list that is absent is as before, with our own actions applied.
@@ -22,15 +24,9 @@ type Frame struct {
 
 // check refuses what is JSON and cannot be a frame. It returns the field and what is wrong with it.
 func (f *Frame) check() (field, what string) {
-	if f.Time == "" {
-		return "time", "missing"
-	}
-	at, err := parseTime(f.Time)
-	switch {
-	case err != nil:
+	at, err := strict.RequireTime(f.Time)
+	if err != nil {
 		return "time", err.Error()
-	case at.Year() < 1970:
-		return "time", f.Time + " is before 1970"
 	}
 	f.at = at
 	nodes, leases, pods, uids := map[string]int{}, map[string]int{}, map[string]int{}, map[types.UID]int{}

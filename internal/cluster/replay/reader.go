@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 )
 
 // maxLine is the longest frame that is read, in bytes: 5,000 nodes of 10 pods have some 100 MB.
@@ -42,7 +42,7 @@ func (r *reader) next() (*Frame, error) {
 		}
 		f := &Frame{}
 		if err := json.Unmarshal(text, f, reading); err != nil {
-			field, what := jsonwords.Explain(err, cut, reflect.TypeFor[Frame]())
+			field, what := strict.Explain(err, cut, reflect.TypeFor[Frame]())
 			return nil, r.fault(field, what)
 		}
 		if field, what := f.check(); what != "" {
@@ -58,7 +58,7 @@ func (r *reader) next() (*Frame, error) {
 }
 
 func (r *reader) fault(field, what string) error {
-	return &jsonwords.Fault{File: r.name, Line: r.line, Field: field, What: what}
+	return &strict.FieldError{File: r.name, Line: r.line, Field: field, Err: errors.New(what)}
 }
 
 // readLine reads one line. cut: it is the last one and has no end.

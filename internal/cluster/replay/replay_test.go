@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"jettison/internal/base/strict"
 	"jettison/internal/cluster/config"
 )
 
@@ -111,7 +112,7 @@ func FuzzFrames(f *testing.F) {
 				return
 			}
 			if out := p.play(frame); out.Next != nil {
-				if next, err := parseTime(*out.Next); err == nil && !next.After(frame.at) {
+				if next, err := strict.ParseTime(*out.Next); err == nil && !next.After(frame.at) {
 					t.Errorf("%s: next %s", frame.Time, *out.Next)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 )
 
 // maxDecoded is the most memory, in bytes, that one pod may take when it is decoded. Two characters of text, {}, make a container of
@@ -198,7 +198,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if known, ok := fields.Load(t); ok {
 		return known.(map[string]reflect.Type)
 	}
-	out := jsonwords.Fields(t)
+	out := strict.Fields(t)
 	fields.Store(t, out)
 	return out
 }

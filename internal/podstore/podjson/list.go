@@ -7,9 +7,9 @@
 //	asking.go    Asking: one that asks to be taken
 //	yaml.go      YAML: JSON of it
 //	guard.go     what would take too much time or memory, refused before it is decoded
-//	types.go     FieldError: values of other types than a pod has; Line: where in a text
+//	types.go     misplaced: values of other types than a pod has; Line: where in a text
 //	bounds.go    how much of a client's pod the gate looks at
-//	quantity.go  ParseQuantity
+//	quantity.go  ParseQuantity, ReadQuantity
 //	trim.go      Trim: what is kept; Size: how much memory it takes
 //	fit.go       Fit: all of a node's pods, in bounded memory
 package podjson

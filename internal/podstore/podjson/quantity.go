@@ -6,7 +6,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"jettison/internal/base/strict"
 )
 
 // Bounds of a quantity's text, as eviction has them for its own. resource.ParseQuantity computes with as many digits as an exponent
@@ -36,4 +39,21 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 		return none, fmt.Errorf("quantity %q is negative", text)
 	}
 	return q, nil
+}
+
+// ReadQuantity reads a quantity of a pod from JSON, where it is a text or a number; null is none.
+func ReadQuantity(d *jsontext.Decoder, out *resource.Quantity) error {
+	t, err := d.ReadToken()
+	if err != nil {
+		return err
+	}
+	switch t.Kind() {
+	case 'n':
+		*out = resource.Quantity{}
+		return nil
+	case '"', '0':
+		*out, err = ParseQuantity(t.String())
+		return err
+	}
+	return fmt.Errorf("want a quantity, got %s", strict.Kind(t.Kind()))
 }

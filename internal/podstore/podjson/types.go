@@ -2,6 +2,7 @@ package podjson
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,34 +15,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"jettison/internal/jsonwords"
+	"jettison/internal/base/strict"
 )
 
-// FieldError is a field of a pod that has what it may not have.
-type FieldError struct {
-	Field string // as in spec.containers[0].image; empty: the pod as a whole
-	cause error
-	path  []string // .KEY and [N]
-	end   int64    // bytes of JSON up to where the value, or its first token, ends
+// misplaced is the error of a field, as in spec.containers[0].image, with where it is in the text.
+type misplaced struct {
+	*strict.FieldError
+	path []string // .KEY and [N]
+	end  int64    // bytes of JSON up to where the value, or its first token, ends
 }
 
-func (e *FieldError) Error() string {
-	if e.Field == "" {
-		return "the pod: " + e.cause.Error()
-	}
-	return e.Field + ": " + e.cause.Error()
-}
-
-func (e *FieldError) Unwrap() error { return e.cause }
+// Unwrap returns the error of the field.
+func (e *misplaced) Unwrap() error { return e.FieldError }
 
 // wrong makes one of what stands where the walk has come to.
 func (g *guarding) wrong(cause error) error {
-	return &FieldError{Field: g.at(), cause: cause, path: slices.Clone(g.path), end: g.dec.InputOffset()}
+	field := &strict.FieldError{Field: cmp.Or(g.at(), "the pod"), Err: cause}
+	return &misplaced{FieldError: field, path: slices.Clone(g.path), end: g.dec.InputOffset()}
 }
 
 // Line is where in a text, JSON or YAML, the field is that an error of Asking is about, from 1; 0: it is about none, or that is not known.
 func Line(text []byte, err error) int {
-	var e *FieldError
+	var e *misplaced
 	if !errors.As(err, &e) {
 		return 0
 	}
@@ -82,7 +77,7 @@ var special = map[reflect.Type]string{
 	reflect.TypeFor[metav1.Time]():      "a time, as 2006-01-02T15:04:05Z",
 	reflect.TypeFor[metav1.MicroTime](): "a time, as 2006-01-02T15:04:05.000000Z",
 	reflect.TypeFor[intstr.IntOrString](): fmt.Sprintf("%s, or text",
-		jsonwords.Wanted(reflect.TypeFor[int32]())),
+		strict.Wanted(reflect.TypeFor[int32]())),
 }
 
 // fits refuses a token with which no value of a type begins. The decoder would, too, in words about Go.
@@ -105,7 +100,7 @@ func (g *guarding) fits(t reflect.Type, tok json.Token) error {
 	case reflect.PointerTo(t).Implements(unmarshaler):
 		ok = true
 	default:
-		want, ok = jsonwords.Wanted(t), begins(t, tok)
+		want, ok = strict.Wanted(t), begins(t, tok)
 	}
 	if ok {
 		return nil
@@ -146,10 +141,10 @@ func got(tok json.Token) string {
 		}
 		return "a list"
 	case string:
-		if len(tok) > jsonwords.MaxKey {
-			return fmt.Sprintf("%.*q...", jsonwords.MaxKey, tok)
+		if len(tok) > strict.MaxKey {
+			return fmt.Sprintf("%.*q...", strict.MaxKey, tok)
 		}
 		return strconv.Quote(tok)
 	}
-	return fmt.Sprintf("%.*s", jsonwords.MaxKey, fmt.Sprint(tok))
+	return fmt.Sprintf("%.*s", strict.MaxKey, fmt.Sprint(tok))
 }

@@ -1,4 +1,4 @@
-package jsonwords
+package strict
 
 import (
 	"strings"

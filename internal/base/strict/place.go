@@ -1,9 +1,4 @@
-// Package jsonwords says in words what is wrong with JSON, and where.
-//
-//	jsonwords.go  places and kinds as a person writes them
-//	fault.go      Fault: an error with its line and field; what a type would have taken instead
-//	explain.go    what the library stumbled on, and where
-package jsonwords
+package strict
 
 import (
 	"fmt"

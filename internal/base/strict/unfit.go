@@ -1,4 +1,4 @@
-package jsonwords
+package strict
 
 import (
 	"errors"
@@ -12,22 +12,6 @@ import (
 
 	"jettison/internal/nearest"
 )
-
-// Fault is what is wrong with a file, and where.
-type Fault struct {
-	File  string
-	Line  int    // from 1; of a field that is not there, that of what it should be in
-	Field string // as in summary.pods[3].memory.rssBytes; empty: the line, or the file, as a whole
-	What  string
-}
-
-// Error is "FILE: line N: field: what".
-func (f *Fault) Error() string {
-	if f.Field == "" {
-		return fmt.Sprintf("%s: line %d: %s", f.File, f.Line, f.What)
-	}
-	return fmt.Sprintf("%s: line %d: %s: %s", f.File, f.Line, f.Field, f.What)
-}
 
 // Unfit is why a value that is JSON is none for the type that was read.
 func Unfit(e *json.SemanticError, read reflect.Type) string {

@@ -1,5 +1,0 @@
-//go:build !race
-
-package cgroup
-
-const raced = false

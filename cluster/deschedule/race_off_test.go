@@ -1,5 +1,0 @@
-//go:build !race
-
-package deschedule
-
-const raced = false

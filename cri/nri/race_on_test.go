@@ -1,5 +1,0 @@
-//go:build race
-
-package nri
-
-const race = true

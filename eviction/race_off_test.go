@@ -1,5 +1,0 @@
-//go:build !race
-
-package eviction
-
-const raced = false

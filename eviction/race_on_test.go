@@ -1,6 +1,0 @@
-//go:build race
-
-package eviction
-
-// raced: the race detector allocates where the code does not.
-const raced = true

@@ -1,0 +1,66 @@
+package strict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Document is a YAML file of one kind: one document, which is a mapping.
+type Document struct {
+	APIVersion, Kind string // what errors name as wanted
+	SecondOnly       bool   // of further documents only the second is looked at
+	AtContent        bool   // the line of a further document is that of its content, not that of its "---"
+}
+
+// SyntaxError reports a text that is not YAML.
+type SyntaxError struct{ Err error }
+
+// Error returns "not YAML: " and what the library says.
+func (e *SyntaxError) Error() string { return "not YAML: " + e.Err.Error() }
+
+// Unwrap returns the library's error.
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// Root returns the file's mapping. The error is a *SyntaxError, or a *FieldError with a line.
+func (f *Document) Root(text []byte) (*yaml.Node, error) {
+	var doc yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+		err := fmt.Errorf("the file is empty: want apiVersion: %s, kind: %s", f.APIVersion, f.Kind)
+		return nil, &FieldError{Line: 1, Err: err}
+	} else if err != nil {
+		return nil, &SyntaxError{err}
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, &FieldError{Line: root.Line, Err: fmt.Errorf("want fields, as in \"kind: %s\"", f.Kind)}
+	}
+	return root, f.further(d)
+}
+
+// further refuses documents after the first that hold something: a trailing "---" is none.
+func (f *Document) further(d *yaml.Decoder) error {
+	for {
+		var more yaml.Node
+		switch err := d.Decode(&more); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return &SyntaxError{err}
+		}
+		line := more.Line
+		if f.AtContent {
+			line = more.Content[0].Line
+		}
+		if more.Content[0].Tag != "!!null" {
+			return &FieldError{Line: line, Err: errors.New("the file holds more than one document")}
+		}
+		if f.SecondOnly {
+			return nil
+		}
+	}
+}

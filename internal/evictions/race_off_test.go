@@ -1,5 +1,0 @@
-//go:build !race
-
-package evictions
-
-const raced = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package garbage
-
-const race = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package kill
-
-const raced = false

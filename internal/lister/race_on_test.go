@@ -1,5 +1,0 @@
-//go:build race
-
-package lister
-
-const race = true

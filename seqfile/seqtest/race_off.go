@@ -1,5 +1,0 @@
-//go:build !race
-
-package seqtest
-
-const race = false

@@ -18,8 +18,23 @@ import (
 
 // The house (docs/build/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
 var mayImport = map[string][]string{
-	"stats":              {},
-	"stats/read":         {"stats", "cgroup", "cri", "seqfile"},
+	"stats":      {},
+	"stats/read": {"stats", "cgroup", "cri", "seqfile", "stats/read/"},
+
+	// What lies below does not know the Reader.
+	"stats/read/disk": {"stats", "cri", "stats/read/hostroot", "stats/read/mounts", "stats/read/openfiles", "stats/read/podindex",
+		"stats/read/quota", "stats/read/walk"},
+	"stats/read/openfiles": {"stats", "cgroup", "seqfile", "stats/read/hostroot", "stats/read/mounts", "stats/read/procfs", "stats/read/quota",
+		"stats/read/walk"},
+	"stats/read/network":  {"stats", "stats/read/podindex", "stats/read/procfs"},
+	"stats/read/podindex": {"stats", "cgroup", "cri"},
+	"stats/read/procfs":   {"stats", "cgroup"},
+	"stats/read/hostroot": {"stats"},
+	"stats/read/quota":    {"stats/read/walk"},
+	"stats/read/walk":     {},
+	"stats/read/mounts":   {"seqfile"},
+	"stats/read/hosttest": {"cri", "stats/read/podindex"},
+
 	"cgroup":             {"seqfile"},
 	"seqfile":            {},
 	"cri":                {},
@@ -30,8 +45,8 @@ var mayImport = map[string][]string{
 	"reclaim/deschedule": {"stats"},
 	"admit":              {"stats"},
 	"api":                {"stats"},
-	"internal": {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "reclaim/deschedule", "admit", "api",
-		"internal/"},
+	"internal": {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "stats/read/podindex", "eviction", "reclaim", "reclaim/deschedule",
+		"admit", "api", "internal/"},
 	"internal/nodetest":       {"cgroup", "cri", "cri/critest", "stats/read", "internal/"},
 	"cmd/jettison":            {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
 	"cmd/jettison-bridge":     {"api", "internal/"},
@@ -188,7 +203,7 @@ func TestTheBridgeStaysLean(t *testing.T) {
 
 // maxLinked bounds the packages that the agent's binary is made of, the standard library's included. Raise it with a reason in the commit:
 // each of them is code that runs privileged.
-const maxLinked = 500
+const maxLinked = 510
 
 func TestTheAgentLinksABoundedNumberOfPackages(t *testing.T) {
 	if n := len(linked(t, "cmd/jettison")); n > maxLinked {
@@ -228,7 +243,9 @@ func forbid(t *testing.T, dir string, linked, forbidden []string) {
 // product is the code that is shipped.
 func product(path string) bool {
 	first, _, _ := strings.Cut(filepath.ToSlash(path), "/")
-	helper := strings.Contains(path, "critest") || strings.Contains(path, "nodetest") || strings.Contains(path, "seqtest")
+	helper := slices.ContainsFunc([]string{"critest", "nodetest", "seqtest", "hosttest"}, func(name string) bool {
+		return strings.Contains(path, name)
+	})
 	return first != "e2e" && !strings.HasSuffix(path, "_test.go") && !helper
 }
 

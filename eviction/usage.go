@@ -47,8 +47,8 @@ func (m *Manager) measure(c *Candidate, w *watched) {
 	}
 }
 
-// openAbove: a request may be as much as the node has memory, for the runtime did not tell all of the pod (stats/read, podrequest.go). A
-// pod that requests more would not have been admitted.
+// openAbove: a request may be as much as the node has memory, for the runtime did not tell all of the pod
+// (stats/read/podindex, request.go). A pod that requests more would not have been admitted.
 func openAbove(k *Keys, capacity stats.Opt[uint64]) bool {
 	memory := k.kind == kindMemory || k.kind == kindMemoryPressure
 	return memory && k.Request.OK && capacity.OK && k.Request.V.Max >= capacity.V

@@ -18,8 +18,23 @@ import (
 
 // The house (docs/build/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
 var mayImport = map[string][]string{
-	"stats":              {},
-	"stats/read":         {"stats", "cgroup", "cri", "seqfile"},
+	"stats":      {},
+	"stats/read": {"stats", "cgroup", "cri", "seqfile", "stats/read/"},
+
+	// What lies below does not know the Reader.
+	"stats/read/disk": {"stats", "cri", "stats/read/hostroot", "stats/read/mounts", "stats/read/openfiles", "stats/read/podindex",
+		"stats/read/quota", "stats/read/walk"},
+	"stats/read/openfiles": {"stats", "cgroup", "seqfile", "stats/read/hostroot", "stats/read/mounts", "stats/read/procfs", "stats/read/quota",
+		"stats/read/walk"},
+	"stats/read/network":  {"stats", "stats/read/podindex", "stats/read/procfs"},
+	"stats/read/podindex": {"stats", "cgroup", "cri"},
+	"stats/read/procfs":   {"stats", "cgroup"},
+	"stats/read/hostroot": {"stats"},
+	"stats/read/quota":    {"stats/read/walk"},
+	"stats/read/walk":     {},
+	"stats/read/mounts":   {"seqfile"},
+	"stats/read/hosttest": {"cri", "stats/read/podindex"},
+
 	"cgroup":             {"seqfile"},
 	"seqfile":            {},
 	"seqfile/seqtest":    {"internal/base/race"},
@@ -31,7 +46,7 @@ var mayImport = map[string][]string{
 	"reclaim/deschedule": {"stats"},
 	"admit":              {"stats"},
 	"api":                {"stats"},
-	"internal": {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "reclaim/deschedule", "admit", "api",
+	"internal": {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "stats/read/podindex", "eviction", "reclaim", "reclaim/deschedule", "admit", "api",
 		"internal/"},
 	// What any package may build on knows none of those above it.
 	"internal/base":           {"internal/base/", "internal/nearest"},
@@ -238,7 +253,7 @@ func forbid(t *testing.T, dir string, linked, forbidden []string) {
 }
 
 // testHelpers are packages that only tests import, by a part of their path.
-var testHelpers = []string{"critest", "nodetest", "seqtest", "internal/base/race", "internal/base/memtest",
+var testHelpers = []string{"critest", "nodetest", "seqtest", "hosttest", "internal/base/race", "internal/base/memtest",
 	"internal/base/filetest"}
 
 // product is the code that is shipped.

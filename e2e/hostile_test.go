@@ -126,7 +126,7 @@ func TestProjectQuotasWork(t *testing.T) {
 	if mount := n.shell("grep /mnt/quota /proc/mounts"); !strings.Contains(mount, "prjquota") {
 		t.Errorf("mounted as %s", mount)
 	}
-	for pkg, tests := range map[string]string{"./e2e/guest": "^TestLiveProjectQuota", "./stats/read": "^TestQuota"} {
+	for pkg, tests := range map[string]string{"./e2e/guest": "^TestLiveProjectQuota", "./stats/read/disk": "^TestQuota"} {
 		out, err := n.RunTests(n.ctx, pkg, "-test.run="+tests, "-test.v")
 		if err != nil || !strings.Contains(out, "--- PASS") || strings.Contains(out, "SKIP") {
 			t.Errorf("%s: %v\n%s", pkg, err, out)

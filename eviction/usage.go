@@ -2,8 +2,8 @@ package eviction
 
 import "jettison/stats"
 
-// measure fills in what a candidate uses of what the threshold is short of, and its request for it. cause is what it did to a
-// pressure signal.
+// measure fills in what a candidate uses of what the threshold is short of, and its request for it.
+// cause is what it did to a pressure signal.
 func (p *Policy) measure(c *Candidate, w *watched, d *fileSystems, cause stats.Opt[uint64]) {
 	k, pod := &c.Keys, c.Pod
 	k.kind = w.info.kind
@@ -64,8 +64,9 @@ func memoryReleased(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	return mem.WorkingSetBytes
 }
 
-// expected is what the end of a pod is expected to return of an amount: of a pressure signal's memory that is bytes. What a pod reads,
-// writes or computes in a second is no amount that comes back.
+// expected is what the end of a pod is expected to return of an amount: of a pressure signal's
+// memory that is bytes. What a pod reads, writes or computes in a second is no amount that comes
+// back.
 func expected(c *Candidate, w *watched) stats.Opt[uint64] {
 	if w.info.kind == kindIOPressure || w.info.kind == kindCPUPressure {
 		return stats.Opt[uint64]{}
@@ -78,8 +79,8 @@ func (e *Eviction) eases(k kind) bool {
 	return k.disk() && (e.Local() || e.kind.disk()) || e.kind == k && !e.Local()
 }
 
-// openAbove: a request may be as much as the node has memory, for the runtime did not tell all of the pod (stats/read, podrequest.go). A
-// pod that requests more would not have been admitted.
+// openAbove: a request may be as much as the node has memory, for the runtime did not tell all of
+// the pod (stats/read/podindex, request.go). A pod that requests more would not have been admitted.
 func openAbove(k *Keys, capacity stats.Opt[uint64]) bool {
 	memory := k.kind == kindMemory || k.kind == kindMemoryPressure
 	return memory && k.Request.OK && capacity.OK && k.Request.V.Max >= capacity.V

@@ -23,6 +23,7 @@ import (
 	"jettison/internal/podstore"
 	"jettison/stats"
 	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,7 +95,7 @@ func TestWhatIsLetInFits(t *testing.T) {
 			case 0, 1, 2:
 				name, milli := fmt.Sprint("p", i), rapid.IntRange(1, 600).Draw(rt, "cpu")
 				p := sandbox(t, "default/%s bu cpu=%dm", name, milli)
-				r := read.CPURequest(p.CPUShares)
+				r := podindex.CPURequest(p.CPUShares)
 				sum := 0
 				for _, v := range running {
 					sum += v

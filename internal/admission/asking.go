@@ -17,6 +17,7 @@ import (
 	"jettison/internal/manifests"
 	"jettison/stats"
 	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 // Annotations of the kubelet (pkg/kubelet/types/pod_update.go), which the runtime has from who starts a pod: root.
@@ -139,7 +140,7 @@ func between(r admit.Amounts, class stats.QOSClass, least, most admit.Amounts) (
 // its memory limit is that of all containers together, and is there only if each has one. Nobody tells of CPU in the overhead.
 func atMost(sandbox *cri.PodSandbox) admit.Amounts {
 	out := admit.Amounts{}
-	if cpu := read.CPURequest(sandbox.CPUShares); cpu.OK && cpu.V.Min > 0 && sandbox.Overhead == nil {
+	if cpu := podindex.CPURequest(sandbox.CPUShares); cpu.OK && cpu.V.Min > 0 && sandbox.Overhead == nil {
 		out[v1.ResourceCPU] = clamped(cpu.V.Max)
 	}
 	if sandbox.MemoryLimit != nil && *sandbox.MemoryLimit > 0 {
@@ -182,7 +183,7 @@ func (a *Admission) byRuntime(sandbox *cri.PodSandbox, told *stats.PodStats) *as
 func (a *Admission) unnamed(s *Snapshot, sandbox *cri.PodSandbox) *asking {
 	one := *sandbox
 	one.UID = "none"
-	dir, base := path.Split(read.CgroupOfParent(one.CgroupParent))
+	dir, base := path.Split(podindex.CgroupOfParent(one.CgroupParent))
 	if c, ok := stats.ParsePodCgroup(strings.Trim(dir, "/"), base); ok {
 		one.UID = c.UID
 	}
@@ -203,7 +204,7 @@ func names(object *v1.Pod, runtime stats.PodReference) bool {
 // limit, as of a Guaranteed pod. Its overhead comes on top.
 func requested(sandbox *cri.PodSandbox, class stats.QOSClass) v1.ResourceList {
 	out := v1.ResourceList{}
-	if cpu := read.CPURequest(sandbox.CPUShares); cpu.OK && cpu.V.Min > 0 {
+	if cpu := podindex.CPURequest(sandbox.CPUShares); cpu.OK && cpu.V.Min > 0 {
 		out[v1.ResourceCPU] = *resource.NewMilliQuantity(clamped(cpu.V.Min), resource.DecimalSI)
 	}
 	memory := uint64(0)

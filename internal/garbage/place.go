@@ -12,7 +12,7 @@ import (
 	"jettison/internal/remove"
 	"jettison/reclaim"
 	"jettison/stats"
-	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 // filesystem is one by statfs(2).
@@ -104,7 +104,7 @@ func (c *Collector) lookAtVolumes(v *view) {
 // lookAtCgroups sees the cgroups of pods, and which of them have processes. One that cannot be read counts as one that has.
 func (c *Collector) lookAtCgroups(v *view) {
 	names, events := make([]byte, 16<<10), make([]byte, 256)
-	for _, root := range read.PodRoots(c.o.CgroupRoot) {
+	for _, root := range podindex.PodRoots(c.o.CgroupRoot) {
 		err := c.fs.Children(root, names, func(name string) {
 			if p, ok := stats.ParsePodCgroup(root, name); ok {
 				v.look.Cgroups = append(v.look.Cgroups, reclaim.PodCgroup{Path: p.Path, PodUID: p.UID, Populated: true})

@@ -12,6 +12,7 @@ import (
 	"jettison/cgroup"
 	"jettison/stats"
 	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 // Bounds of what is looked at: a tenant with a delegated cgroup decides how many are below it.
@@ -37,7 +38,7 @@ func gather(fs *cgroup.FS, cgroupRoot string, k Known) (pods []Pod, paths []stri
 		objects[string(o.UID)] = o
 	}
 	seen, buf := map[string]bool{}, make([]byte, 16<<10)
-	for _, root := range read.PodRoots(cgroupRoot) {
+	for _, root := range podindex.PodRoots(cgroupRoot) {
 		for _, path := range append(above(root), root) {
 			if !seen[path] {
 				seen[path] = true
@@ -99,7 +100,7 @@ func (k *Known) pod(p stats.PodCgroup, object *v1.Pod, below []string) Pod {
 		}
 		container := Container{Cgroup: below[at]}
 		if object == nil {
-			container.Request = least(read.ContainerMemoryRequest(p.QOSClass, c, k.Capacity))
+			container.Request = least(podindex.ContainerMemoryRequest(p.QOSClass, c, k.Capacity))
 		} else if r := resourcesOf(object, c.Name); r != nil {
 			container.Request, container.Limit = stats.Some(memory(r.Requests)), stats.Some(memory(r.Limits))
 		}

@@ -13,7 +13,7 @@ import (
 	"jettison/cgroup"
 	"jettison/internal/noted"
 	"jettison/stats"
-	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 // tellAgain is how long after systemd did not answer it is left alone, unless something is written.
@@ -30,7 +30,7 @@ const untold = "it is told again, and what it sets back meanwhile is written aga
 // pod is taken for another's.
 func unitName(cgroupPath string) string {
 	name := path.Base(cgroupPath)
-	if !strings.HasSuffix(name, ".slice") || read.CgroupOfParent(name) != cgroupPath {
+	if !strings.HasSuffix(name, ".slice") || podindex.CgroupOfParent(name) != cgroupPath {
 		return ""
 	}
 	return name

@@ -11,7 +11,7 @@ import (
 	"jettison/cgroup"
 	"jettison/internal/noted"
 	"jettison/stats"
-	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 // Writer reads, decides and writes. Its methods block as long as the kernel does, and are for one goroutine at a time.
@@ -103,7 +103,7 @@ func (w *Writer) Limit(ctx context.Context, t Targets) Result {
 }
 
 func (p *pass) limit(t Targets) {
-	for _, root := range read.TopRoots(p.CgroupRoot) {
+	for _, root := range podindex.TopRoots(p.CgroupRoot) {
 		g, err := p.FS.Group(root)
 		if err != nil {
 			p.failed(err)
@@ -209,7 +209,7 @@ func (w *Writer) Undo(ctx context.Context, limits, protection bool) Result {
 }
 
 func (p *pass) unlimit() {
-	for _, root := range read.TopRoots(p.CgroupRoot) {
+	for _, root := range podindex.TopRoots(p.CgroupRoot) {
 		g, err := p.FS.Group(root)
 		if err != nil {
 			p.failed(err)

@@ -11,7 +11,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/internal/wholefile"
-	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 // Options say where the files are.
@@ -70,7 +70,7 @@ func (w *walk) cgroups() error {
 		}
 	}
 	record("", false)
-	roots := read.TopRoots(w.CgroupRoot)
+	roots := podindex.TopRoots(w.CgroupRoot)
 	for _, root := range roots {
 		record(root, true)
 	}

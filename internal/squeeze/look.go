@@ -12,7 +12,7 @@ import (
 	"jettison/cgroup"
 	"jettison/reclaim"
 	"jettison/stats"
-	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 // target is a pod's cgroup, held open from the look until the end of the watch: what was looked at is what is asked.
@@ -33,7 +33,7 @@ func (s *Squeezer) look(j *job) (targets map[string]*target, look *reclaim.Memor
 	look = &reclaim.MemoryLook{Above: map[string]reclaim.MemoryGroup{}, SwapFreeBytes: j.SwapFree, SwapKeepBytes: j.SwapKeep,
 		Generations: generations(s.o.SysMount)}
 	names := make([]byte, 16<<10)
-	for _, root := range read.PodRoots(s.o.CgroupRoot) {
+	for _, root := range podindex.PodRoots(s.o.CgroupRoot) {
 		var pods []stats.PodCgroup
 		if err := s.fs.Children(root, names, func(name string) {
 			if p, ok := stats.ParsePodCgroup(root, name); ok && !j.Exempt[p.UID] && !within(j.Self, p.Path) &&

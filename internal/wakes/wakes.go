@@ -17,7 +17,7 @@ import (
 	"jettison/internal/pace"
 	"jettison/internal/repeat"
 	"jettison/stats"
-	"jettison/stats/read"
+	"jettison/stats/read/podindex"
 )
 
 // stall of a twentieth of a second in a window starts fast looks for one: something is short that the headroom does not show. Where
@@ -175,7 +175,7 @@ func (w *Wakes) Tick(now time.Time, eachPod func(visit func(uid, path string))) 
 	}
 	wanted := w.wanted
 	clear(wanted)
-	for _, class := range read.PodRoots(w.o.CgroupRoot) {
+	for _, class := range podindex.PodRoots(w.o.CgroupRoot) {
 		if wanted[class] = true; sweep {
 			w.watch(class, class, cgroup.Watch{Triggers: triggers})
 		}

@@ -10,18 +10,19 @@ import (
 	"jettison/cri"
 	"jettison/internal/base/race"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
 )
 
 // knownPods is what a runtime would tell of pods: a ready sandbox and a running container each.
-func knownPods(pods []stats.PodStats) Index {
+func knownPods(pods []stats.PodStats) podindex.Index {
 	var l cri.Listing
 	for _, p := range pods {
-		score := map[stats.QOSClass]int64{stats.Guaranteed: oomScoreAdjGuaranteed, stats.Burstable: 900, stats.BestEffort: oomScoreAdjBestEffort}[p.QOSClass]
+		score := map[stats.QOSClass]int64{stats.Guaranteed: podindex.OOMScoreAdjGuaranteed, stats.Burstable: 900, stats.BestEffort: 1000}[p.QOSClass]
 		sandbox := cri.PodSandbox{ID: "s-" + p.PodRef.UID, UID: p.PodRef.UID, Name: "pod", Namespace: "default", Ready: true}
 		l.Sandboxes = append(l.Sandboxes, sandbox)
 		l.Containers = append(l.Containers, cri.Container{ID: "c-" + p.PodRef.UID, SandboxID: sandbox.ID, State: cri.Running, Running: true, OOMScoreAdj: &score})
 	}
-	return NewIndex(l)
+	return podindex.New(l)
 }
 
 // The looks that are taken while memory is short allocate nothing once the pods are known: memory may be what is not there. The

@@ -2,8 +2,6 @@ package read
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +13,9 @@ import (
 	"jettison/cri"
 	"jettison/cri/critest"
 	"jettison/stats"
+	"jettison/stats/read/disk"
+	"jettison/stats/read/hostroot"
+	"jettison/stats/read/network"
 )
 
 func TestLayout(t *testing.T) {
@@ -71,7 +72,7 @@ func TestASplitContainerFileSystemIsFoundAndLostAgain(t *testing.T) {
 		t.Errorf("containers on %+v, images on %+v", c, s.Node.ImageFs)
 	}
 	r.Change(func() { r.ImageFs, r.ContainerFs = filesystem("/dev", 30, 3), nil })
-	b.runtime.soon()
+	b.files.runtime.soon()
 	for end := time.Now().Add(10 * time.Second); ; {
 		if s = look(); s.Node.ImageFs.V.Path == "/dev" && s.Node.ContainerFs == s.Node.ImageFs {
 			break
@@ -88,29 +89,30 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := recordedNode(t, "6.12")
 		release := make(chan struct{})
-		b := &Background{learned: make(chan struct{}), done: make(chan struct{}), networks: newNetworks("/nowhere")}
-		b.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit, func(ctx context.Context) (cri.FsInfo, error) {
+		files := &fileSystems{learned: make(chan struct{})}
+		b := &Background{files: files, done: make(chan struct{}), networks: network.New("/nowhere")}
+		files.runtime = newSource("image file system of the runtime", runtimeEvery, runtimeLimit, func(ctx context.Context) (cri.FsInfo, error) {
 			<-ctx.Done()
 			return cri.FsInfo{}, ctx.Err()
 		})
 		answers := 0
-		b.nodeFs = newSource("statfs /var/lib/kubelet", fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) {
+		files.node = newSource("statfs /var/lib/kubelet", fsEvery, fsLimit, func(context.Context) (stats.FsStats, error) {
 			if answers++; answers > 3 {
 				<-release // as the kernel does: no context ends it
 			}
-			fs := fsStats(&unix.Statfs_t{Blocks: 100, Bavail: 40, Bfree: 50, Bsize: 4096, Files: 10, Ffree: 5})
+			fs := hostroot.FsStats(&unix.Statfs_t{Blocks: 100, Bavail: 40, Bfree: 50, Bsize: 4096, Files: 10, Ffree: 5})
 			fs.Time = time.Now()
 			return fs, nil
 		})
 		never := func(context.Context) (stats.FsStats, error) { return stats.FsStats{}, nil }
-		b.imageFs, b.container = newSource("images", fsEvery, fsLimit, never), newSource("containers", fsEvery, fsLimit, never)
-		b.imageFs.err, b.container.err = errNoStore, errNoStore
-		b.network = newSource("network of pods", networkEvery, networkLimit, func(context.Context) (networkReading, error) { return networkReading{}, nil })
-		b.storage = newStorageLoop(&storageWalker{}, storageEvery)
+		files.image, files.container = newSource("images", fsEvery, fsLimit, never), newSource("containers", fsEvery, fsLimit, never)
+		files.image.err, files.container.err = errNoStore, errNoStore
+		b.network = newSource("network of pods", network.Every, network.Limit, func(context.Context) (network.Reading, error) { return network.Reading{}, nil })
+		b.storage = disk.New(disk.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{}, 2)
-		go func() { b.runtime.run(ctx); ended <- struct{}{} }()
-		go func() { b.nodeFs.run(ctx); ended <- struct{}{} }()
+		go func() { files.runtime.run(ctx); ended <- struct{}{} }()
+		go func() { files.node.run(ctx); ended <- struct{}{} }()
 		var s stats.Summary
 		seenAt := time.Time{}
 		for i := range 40 {
@@ -160,26 +162,6 @@ func TestWhatHangsBlindsOnlyItself(t *testing.T) {
 	})
 }
 
-// What lies in a pod's memory-backed volumes is not freed by killing it: it comes off what might be, never off what is sure.
-func TestMemoryBackedVolumesAreNotFreed(t *testing.T) {
-	now := time.Now()
-	b := &Background{
-		runtime: newSource[cri.FsInfo]("runtime", runtimeEvery, runtimeLimit, nil), nodeFs: newSource[stats.FsStats]("node", fsEvery, fsLimit, nil),
-		imageFs: newSource[stats.FsStats]("images", fsEvery, fsLimit, nil), container: newSource[stats.FsStats]("containers", fsEvery, fsLimit, nil),
-		network: newSource[networkReading]("network", networkEvery, networkLimit, nil), storage: newStorageLoop(&storageWalker{}, storageEvery),
-	}
-	for uid, size := range map[string]uint64{"some": 30, "more": 500} {
-		b.storage.pods[uid] = &storage{time: now, volumes: []stats.VolumeStats{{Name: "v", Memory: true, FsUsage: stats.FsUsage{Time: now, UsedBytes: size}}}}
-	}
-	for uid, want := range map[string]stats.Range{"some": {Min: 100, Max: 170}, "more": {Min: 100, Max: 100}, "none": {Min: 100, Max: 200}} {
-		s := stats.Summary{Pods: []stats.PodStats{{PodRef: stats.PodReference{UID: uid}, Memory: stats.PodMemoryStats{FreedBytes: stats.Some(stats.Range{Min: 100, Max: 200})}}}}
-		b.Fill(now, &s)
-		if got := s.Pods[0].Memory.FreedBytes; got != stats.Some(want) {
-			t.Errorf("%s: %+v, want %+v", uid, got, want)
-		}
-	}
-}
-
 // A container store that hangs is absent; the image store's figures are not taken for its own.
 func TestAContainerStoreThatHangsIsAbsent(t *testing.T) {
 	now := time.Now()
@@ -188,13 +170,15 @@ func TestAContainerStoreThatHangsIsAbsent(t *testing.T) {
 		s.value, s.at = stats.FsStats{Path: path, Time: now, Device: 1, AvailableBytes: stats.Some[uint64](999), CapacityBytes: stats.Some[uint64](1000)}, now
 		return s
 	}
-	b := &Background{
-		nodeFs: answer("/node"), imageFs: answer("/img"), container: answer("/ctr"), storage: newStorageLoop(&storageWalker{}, storageEvery),
+	files := &fileSystems{
+		node: answer("/node"), image: answer("/img"), container: answer("/ctr"), stores: stores{image: "/img", container: "/ctr"},
 		runtime: newSource("runtime", runtimeEvery, runtimeLimit, func(context.Context) (cri.FsInfo, error) { return cri.FsInfo{}, nil }),
-		network: newSource("network", networkEvery, networkLimit, func(context.Context) (networkReading, error) { return networkReading{}, nil }),
-		stores:  stores{image: "/img", container: "/ctr"},
 	}
-	b.container.at, b.container.asked = now.Add(-time.Minute), now.Add(-time.Minute)
+	b := &Background{
+		files: files, storage: disk.New(disk.Options{}),
+		network: newSource("network", network.Every, network.Limit, func(context.Context) (network.Reading, error) { return network.Reading{}, nil }),
+	}
+	files.container.at, files.container.asked = now.Add(-time.Minute), now.Add(-time.Minute)
 	var s stats.Summary
 	b.Fill(now, &s)
 	if o := s.Observe(now, stats.SignalContainerFsAvailable, ""); o.OK || s.Node.Layout.OK {
@@ -256,11 +240,5 @@ func TestObserveSaysWhyASignalIsAbsent(t *testing.T) {
 		if o := (&stats.Summary{}).Observe(now, signal, stats.MemoryAvailableLower); o.OK || o.Reason == "" {
 			t.Errorf("%s of nothing: %+v", signal, o)
 		}
-	}
-}
-
-func TestAHostRootThatIsNotThere(t *testing.T) {
-	if _, err := OpenHostRoot(filepath.Join(t.TempDir(), "none")); !errors.Is(err, unix.ENOENT) {
-		t.Error(err)
 	}
 }

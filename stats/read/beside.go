@@ -6,6 +6,7 @@ import (
 
 	"jettison/cgroup"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
 )
 
 // Listing a cgroup's directory takes its lock, which whoever makes or removes a cgroup in it holds while he allocates; to look a name up
@@ -78,7 +79,7 @@ func (c *Reader) Beside() { c.pods.beside.l.start() }
 // Refresh lists pods and opens the files of those that are new, so that little is left to do when something gets short. To be called once
 // a second where Beside was: it waits for milliseconds at most. heldUp: the kernel holds it up at the moment, so that who looks up names
 // in cgroups had better do it later.
-func (c *Reader) Refresh(pods Index) (heldUp bool) {
+func (c *Reader) Refresh(pods podindex.Index) (heldUp bool) {
 	_ = c.pods.find(pods, false) // a look says what is wrong
 	return c.pods.beside.under
 }

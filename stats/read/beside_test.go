@@ -17,6 +17,8 @@ import (
 	"jettison/internal/base/filetest"
 	"jettison/internal/base/race"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
+	"jettison/stats/read/procfs"
 )
 
 // growing is a Reader with a lister's thread, on a tree of files that can get new pods. Calls of the kernel can be held up.
@@ -39,7 +41,7 @@ func newGrowing(t *testing.T, names ...string) *growing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proc, err := OpenProc(g.dir + "/proc")
+	proc, err := procfs.Open(g.dir + "/proc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +125,7 @@ func (g *growing) look(pods ...string) (out seen) {
 			ID: "s" + name, UID: uid(name), Ready: true, CgroupParent: "/kubepods/besteffort/pod" + uid(name),
 		})
 	}
-	index := NewIndex(l)
+	index := podindex.New(l)
 	var s stats.Summary
 	start := time.Now()
 	out.err = g.Quick(start, index, &s)

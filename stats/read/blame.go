@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"jettison/stats"
+	"jettison/stats/read/podindex"
 )
 
 // taken is what a container of a pod used at the last full look, as its working set in bytes.
@@ -33,7 +34,7 @@ const blameFor = 5 * time.Millisecond
 // containers that are over their requests. It is called after the kill, which does not wait for it: what a container used is the most of
 // what it still does and what it did at the last full look, and a pod's only container used what the pod did, which was measured before
 // the kill, without what is beside it. What cannot be read any more is left out.
-func (c *Reader) Blame(pods Index, p *stats.PodStats) {
+func (c *Reader) Blame(pods podindex.Index, p *stats.PodStats) {
 	at := slices.IndexFunc(c.pods.order, func(k *podGroup) bool { return k.UID == p.PodRef.UID && k.Path == p.Cgroup })
 	if at < 0 || p.Cgroup == "" || len(p.Containers) > 0 {
 		return
@@ -54,14 +55,14 @@ func (c *Reader) Blame(pods Index, p *stats.PodStats) {
 	if len(k.taken) == 0 { // it is younger than the last full look
 		beside = 0
 		for i := range p.Containers {
-			if known != nil && slices.Contains(known.sandboxIDs, p.Containers[i].ID) {
+			if known != nil && slices.Contains(known.SandboxIDs, p.Containers[i].ID) {
 				beside += p.Containers[i].Memory.WorkingSetBytes.V
 			}
 		}
 	}
 	k.recall(p)
 	if known != nil {
-		known.describeContainers(p)
+		known.DescribeContainers(p, len(p.Containers) < maxContainers)
 	}
 	k.bound(p, beside)
 }

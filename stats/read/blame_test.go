@@ -11,6 +11,7 @@ import (
 
 	"jettison/cri"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
 )
 
 // blamed is a pod of a recorded node whose containers' memory a test writes.
@@ -20,7 +21,7 @@ type blamed struct {
 	dir    string // its cgroup
 	uid    string
 	groups []string // of containers; the first is the sandbox's
-	index  Index
+	index  podindex.Index
 	s      stats.Summary
 }
 
@@ -54,7 +55,7 @@ func newBlamed(t *testing.T, more int) *blamed {
 	for i, id := range b.groups[1:] {
 		listing.Containers = append(listing.Containers, cri.Container{ID: id, Name: fmt.Sprint("c", i), SandboxID: sandbox.ID, State: cri.Running, Running: true})
 	}
-	b.index = NewIndex(listing)
+	b.index = podindex.New(listing)
 	return b
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"jettison/cri"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
 )
 
 // What the churn is like: pods made a second, and how few are acceptable where the machine is emulated; how many live at a
@@ -114,13 +115,13 @@ func openFiles(t *testing.T) int {
 }
 
 // recurringPods is what a runtime would tell of the pods that come back.
-func recurringPods() Index {
+func recurringPods() podindex.Index {
 	var l cri.Listing
 	for i := range churnRecurs {
 		uid := podUID(churnRecurred, i)
 		l.Sandboxes = append(l.Sandboxes, cri.PodSandbox{ID: uid, UID: uid, Ready: true, CgroupParent: "/" + podParents[i%len(podParents)] + "/pod" + uid})
 	}
-	return NewIndex(l)
+	return podindex.New(l)
 }
 
 // churner makes pod cgroups and removes them.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"jettison/cgroup"
+	"jettison/stats/read/podindex"
+	"jettison/stats/read/procfs"
 )
 
 // question is what a Reader asks its lister, and the answer. It is the lister's from ask to told, else the Reader's.
@@ -52,7 +54,7 @@ type kernelCalls struct {
 	close func() // what they hold
 }
 
-func newLister(fs *cgroup.FS, proc *Proc, roots []string) *lister {
+func newLister(fs *cgroup.FS, proc *procfs.Proc, roots []string) *lister {
 	l := &lister{
 		calls: newDirs(fs, proc, roots).calls(), ask: make(chan struct{}, 1), told: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -130,7 +132,7 @@ func (l *lister) answer() {
 // dirs are the directories of the roots, as the kernel has them.
 type dirs struct {
 	fs    *cgroup.FS
-	proc  *Proc
+	proc  *procfs.Proc
 	roots []rootDir
 	buf   []byte
 	names []byte
@@ -142,7 +144,7 @@ type rootDir struct {
 	dir  *cgroup.Dir // nil: not open
 }
 
-func newDirs(fs *cgroup.FS, proc *Proc, roots []string) *dirs {
+func newDirs(fs *cgroup.FS, proc *procfs.Proc, roots []string) *dirs {
 	d := &dirs{fs: fs, proc: proc, buf: make([]byte, 32<<10)}
 	for _, path := range roots {
 		d.roots = append(d.roots, rootDir{path: path})
@@ -206,7 +208,7 @@ func (d *dirs) asks(path string) (critical bool) {
 			return
 		}
 		adj, err := d.proc.OOMScoreAdj(pid)
-		critical = err == nil && adj == oomScoreAdjGuaranteed
+		critical = err == nil && adj == podindex.OOMScoreAdjGuaranteed
 	})
 	return critical
 }

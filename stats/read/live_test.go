@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"jettison/cgroup"
+	"jettison/stats/read/procfs"
 )
 
 // liveCollector is a collector on the real hierarchy of a node that tests may do with as they like; elsewhere the test is
@@ -30,7 +31,7 @@ func liveCollector(tb testing.TB) *Reader {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { fs.Close() })
-	proc, err := OpenProc("")
+	proc, err := procfs.Open("")
 	if err != nil {
 		tb.Fatal(err)
 	}

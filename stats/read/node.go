@@ -7,11 +7,12 @@ import (
 
 	"jettison/cgroup"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
 )
 
 // Collect is the full look: everything that cgroupfs and /proc tell of the node and each pod. Disk, file system and network
 // figures come from Background.Fill. A source that fails leaves its own values absent; the error names each.
-func (c *Reader) Collect(now time.Time, pods Index, out *stats.Summary) error {
+func (c *Reader) Collect(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	n := &out.Node
 	var none stats.Opt[stats.FsStats]
 	n.Fs, n.ImageFs, n.ContainerFs, n.Layout = none, none, none, stats.Opt[stats.Layout]{}
@@ -22,7 +23,7 @@ func (c *Reader) Collect(now time.Time, pods Index, out *stats.Summary) error {
 	for i := range out.Pods {
 		p := &out.Pods[i]
 		if known := pods[p.PodRef.UID]; known != nil {
-			known.describeContainers(p)
+			known.DescribeContainers(p, len(p.Containers) < maxContainers)
 		}
 		c.pods.order[i].remember(p)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"jettison/cgroup"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
+	"jettison/stats/read/procfs"
 )
 
 // podSet is the pods of the hierarchy, with what is kept of each between looks. Listing them again costs no allocation while
@@ -73,7 +75,7 @@ func (s *usageSample) rate(now time.Time, used time.Duration) (out stats.Opt[uin
 	return out
 }
 
-func newPodSet(fs *cgroup.FS, proc *Proc, roots []string) *podSet {
+func newPodSet(fs *cgroup.FS, proc *procfs.Proc, roots []string) *podSet {
 	s := &podSet{
 		fs: fs, elsewhere: map[string]*podGroup{}, here: map[string]*podGroup{}, names: make([]byte, 32<<10),
 		beside: newBeside(newLister(fs, proc, roots)),
@@ -112,10 +114,10 @@ func (g *podGroup) forget() {
 }
 
 // discover finds the pods that are there now, and opens those that are not open.
-func (s *podSet) discover(pods Index) error { return s.find(pods, true) }
+func (s *podSet) discover(pods podindex.Index) error { return s.find(pods, true) }
 
 // find is discover; patient: a victim may be chosen by what is found.
-func (s *podSet) find(pods Index, patient bool) error {
+func (s *podSet) find(pods podindex.Index, patient bool) error {
 	s.beside.begin(patient)
 	err := s.beside.list(s)
 	s.join(pods)
@@ -124,7 +126,7 @@ func (s *podSet) find(pods Index, patient bool) error {
 }
 
 // join adds the pods that only the runtime knows to those that were listed.
-func (s *podSet) join(pods Index) {
+func (s *podSet) join(pods podindex.Index) {
 	s.turn++
 	for uid, p := range pods {
 		if g := s.here[uid]; (g == nil || g.round != s.round) && p.Ready() {
@@ -196,7 +198,7 @@ func (s *podSet) drop(r *podRoot) {
 // outside takes a pod that was not found where pods are looked for. The cgroup that the runtime names counts only if its name
 // is this very pod's: a sandbox made without a cgroup of its own lies in one that it shares with others (containerd's
 // /k8s.io, a system.slice), and killing that one would kill them all. Without a cgroup the pod is unmeasured.
-func (s *podSet) outside(uid string, p *Pod) {
+func (s *podSet) outside(uid string, p *podindex.Pod) {
 	g := s.elsewhere[uid]
 	if g == nil || g.parent != p.Cgroup {
 		if g != nil {

@@ -14,6 +14,7 @@ import (
 	"jettison/cgroup"
 	"jettison/cri"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
 )
 
 func (s *podSet) uids() (out []string) {
@@ -45,9 +46,9 @@ func TestTheSetOfPodsFollowsTheTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fs.Close()
-	s := newPodSet(fs, nil, PodRoots(""))
+	s := newPodSet(fs, nil, podindex.PodRoots(""))
 	defer s.close()
-	look := func(index Index, want ...string) {
+	look := func(index podindex.Index, want ...string) {
 		t.Helper()
 		if err := s.discover(index); err != nil {
 			t.Fatal(err)
@@ -67,8 +68,8 @@ func TestTheSetOfPodsFollowsTheTree(t *testing.T) {
 	have("kubepods/burstable/podc", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1_2.slice")
 	look(nil, "1-2", "c")
 
-	elsewhere := func(parent string, ready bool) Index {
-		return NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "e", Ready: ready, CgroupParent: parent}}})
+	elsewhere := func(parent string, ready bool) podindex.Index {
+		return podindex.New(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: "s", UID: "e", Ready: ready, CgroupParent: parent}}})
 	}
 	look(elsewhere("/k8s.io", true), "1-2", "c", "e")
 	if g := s.elsewhere["e"]; g.Path != "" {
@@ -256,7 +257,7 @@ func TestTheFullLookJoinsTheRuntimesWord(t *testing.T) {
 		}
 	}
 	shares := uint64(512)
-	index := NewIndex(cri.Listing{
+	index := podindex.New(cri.Listing{
 		Sandboxes: []cri.PodSandbox{{ID: sandbox, UID: uid, Name: "web", Namespace: "default", Ready: true}},
 		Containers: []cri.Container{
 			{ID: "dead", SandboxID: sandbox, Name: "crashing", State: cri.Exited, Attempt: 7}, {ID: "older", SandboxID: sandbox, Name: "crashing", State: cri.Exited, Attempt: 6},

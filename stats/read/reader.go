@@ -7,6 +7,8 @@ import (
 
 	"jettison/cgroup"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
+	"jettison/stats/read/procfs"
 )
 
 // Reader reads a node's cgroups and /proc into Summaries. It keeps descriptors and buffers between looks, so that a look
@@ -14,7 +16,7 @@ import (
 // kernel may hold up. Use it from one goroutine at a time; Close it.
 type Reader struct {
 	fs   *cgroup.FS
-	proc *Proc
+	proc *procfs.Proc
 	pods *podSet
 	self string // cgroup of this process, empty: unknown
 	root *cgroup.Group
@@ -34,13 +36,13 @@ type Reader struct {
 }
 
 // NewReader makes a Reader of pods below a kubelet's cgroupRoot ("" and "/" are the same).
-func NewReader(fs *cgroup.FS, proc *Proc, cgroupRoot string) (*Reader, error) {
+func NewReader(fs *cgroup.FS, proc *procfs.Proc, cgroupRoot string) (*Reader, error) {
 	root, err := fs.Group("")
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, proc, PodRoots(cgroupRoot)), root: root, all: TopRoots(cgroupRoot),
-		buf: make([]byte, 32<<10), blame: blameFor}, nil
+	return &Reader{fs: fs, proc: proc, pods: newPodSet(fs, proc, podindex.PodRoots(cgroupRoot)), root: root,
+		all: podindex.TopRoots(cgroupRoot), buf: make([]byte, 32<<10), blame: blameFor}, nil
 }
 
 // Close gives every descriptor back but those of the FS and Proc it was made with.
@@ -57,7 +59,7 @@ func (c *Reader) Node(now time.Time, out *stats.NodeStats) error {
 	m := &out.Memory
 	*m = stats.NodeMemoryStats{Time: now}
 	out.Swap = stats.NodeSwapStats{Time: now}
-	var info MemInfo
+	var info procfs.MemInfo
 	stat := &c.stat
 	infoErr := c.proc.MemInfo(c.buf, &info)
 	if infoErr == nil {
@@ -87,7 +89,7 @@ func (c *Reader) PerCPU(out *stats.NodeStats) {
 func workingSet(usage, inactiveFile uint64) uint64 { return usage - min(inactiveFile, usage) }
 
 // Memory is the look that an eviction for memory is decided by: the node's memory and each pod's. See MemoryView for the pods.
-func (c *Reader) Memory(now time.Time, pods Index, out *stats.Summary) error {
+func (c *Reader) Memory(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
 	return errors.Join(nodeErr, c.MemoryView(now, pods, out))
@@ -96,21 +98,21 @@ func (c *Reader) Memory(now time.Time, pods Index, out *stats.Summary) error {
 // MemoryView reads the memory, events, pressure and tasks of every pod, those that the runtime has announced and those that only
 // the hierarchy knows. Pods are sorted by UID. A pod that goes away while it is looked at is in the Summary without readings. It
 // uses the capacity of the Summary's node to make sense of requests.
-func (c *Reader) MemoryView(now time.Time, pods Index, out *stats.Summary) error {
+func (c *Reader) MemoryView(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	return c.view(now, pods, out, memoryOnly)
 }
 
 // Quick is the part of Memory that costs little: of each pod the memory and tasks that it uses, and whether anything lives in it.
 // memory.stat, which costs ten times as much and more while others are busy (the kernel gathers it from all CPUs; v6.12
 // mm/memcontrol.c mem_cgroup_flush_stats), is left to QuickPod, for those pods of which it matters. It does not allocate.
-func (c *Reader) Quick(now time.Time, pods Index, out *stats.Summary) error {
+func (c *Reader) Quick(now time.Time, pods podindex.Index, out *stats.Summary) error {
 	nodeErr := c.Node(now, &out.Node)
 	c.PerCPU(&out.Node)
 	return errors.Join(nodeErr, c.view(now, pods, out, quick))
 }
 
 // QuickPod reads the rest of what Memory shows of the pod at an index of the last Quick look.
-func (c *Reader) QuickPod(now time.Time, pods Index, out *stats.Summary, i int) error {
+func (c *Reader) QuickPod(now time.Time, pods podindex.Index, out *stats.Summary, i int) error {
 	if i < 0 || i >= len(out.Pods) || i >= len(c.pods.order) || out.Pods[i].PodRef.UID != c.pods.order[i].UID {
 		return fmt.Errorf("pod %d of %d was not looked at before", i, len(out.Pods))
 	}
@@ -133,7 +135,7 @@ const (
 )
 
 // view goes through all pods. What it writes into out.Pods is valid until the next look into the same Summary.
-func (c *Reader) view(now time.Time, pods Index, out *stats.Summary, d depth) error {
+func (c *Reader) view(now time.Time, pods podindex.Index, out *stats.Summary, d depth) error {
 	out.Time = now
 	c.errs, c.below = c.errs[:0], groupBudget{}
 	if d == full {
@@ -168,11 +170,11 @@ func (c *Reader) view(now time.Time, pods Index, out *stats.Summary, d depth) er
 }
 
 // identify joins what the runtime knows of a pod, nil if nothing.
-func (c *Reader) identify(known *Pod, k *podGroup, p *stats.PodStats, capacity stats.Opt[uint64]) {
+func (c *Reader) identify(known *podindex.Pod, k *podGroup, p *stats.PodStats, capacity stats.Opt[uint64]) {
 	if known != nil {
-		known.describe(p, capacity)
+		known.Describe(p, capacity)
 	}
-	if (known == nil || !known.scored()) && (p.Populated.V || !p.Populated.OK) {
+	if (known == nil || !known.Scored()) && (p.Populated.V || !p.Populated.OK) {
 		p.NodeCritical = c.nodeCritical(k, p)
 	}
 	switch {
@@ -183,17 +185,12 @@ func (c *Reader) identify(known *Pod, k *podGroup, p *stats.PodStats, capacity s
 		// it may say "max": then what the runtime told counts.
 		p.MemoryRequest = stats.Some(stats.Exactly(p.Memory.LimitBytes.V))
 	}
-	p.Self = c.self != "" && p.Cgroup != "" && below(c.self, p.Cgroup)
-}
-
-// below reports whether a path is that of a cgroup or of one in it.
-func below(path, group string) bool {
-	return path == group || len(path) > len(group) && path[len(group)] == '/' && path[:len(group)] == group
+	p.Self = c.self != "" && p.Cgroup != "" && podindex.Within(c.self, p.Cgroup)
 }
 
 // Strangers visits the UIDs of pods that the hierarchy has and the runtime has not told of. It reads no file, and lists nothing right after
 // Refresh.
-func (c *Reader) Strangers(pods Index, visit func(uid string)) {
+func (c *Reader) Strangers(pods podindex.Index, visit func(uid string)) {
 	if c.pods.beside.recent() {
 		c.pods.join(pods)
 	} else {

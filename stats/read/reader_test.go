@@ -17,6 +17,8 @@ import (
 	"jettison/cgroup"
 	"jettison/cri"
 	"jettison/stats"
+	"jettison/stats/read/podindex"
+	"jettison/stats/read/procfs"
 )
 
 // recordedNode unpacks what was recorded on a real node and returns a collector on it, and the archive.
@@ -42,7 +44,7 @@ func recordedNode(t *testing.T, kernel string) (*Reader, map[string]string, stri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { fs.Close() })
-	proc, err := OpenProc(filepath.Join(dir, "proc"))
+	proc, err := procfs.Open(filepath.Join(dir, "proc"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func TestCollectJoinsTheRuntimesWord(t *testing.T) {
 	}
 	i := slices.IndexFunc(s.Pods, func(p stats.PodStats) bool { return p.QOSClass == stats.Burstable })
 	uid, score, created := s.Pods[i].PodRef.UID, int64(934), time.Unix(500, 0)
-	index := NewIndex(cri.Listing{
+	index := podindex.New(cri.Listing{
 		Sandboxes: []cri.PodSandbox{
 			{ID: "old", UID: uid, Name: "web", Namespace: "default", CreatedAt: created.Add(-time.Hour)},
 			{ID: "new", UID: uid, Name: "web", Namespace: "default", Attempt: 1, Ready: true, CreatedAt: created, Annotations: map[string]string{"a": "b"}},
@@ -276,7 +278,7 @@ func TestStrangersAndSettling(t *testing.T) {
 	if err := c.Collect(time.Unix(1000, 0), nil, &s); err != nil {
 		t.Fatal(err)
 	}
-	strangers := func(pods Index) (n int) {
+	strangers := func(pods podindex.Index) (n int) {
 		c.Strangers(pods, func(string) { n++ })
 		return n
 	}
@@ -290,14 +292,14 @@ func TestStrangersAndSettling(t *testing.T) {
 		l.Sandboxes = append(l.Sandboxes, cri.PodSandbox{ID: id, UID: p.PodRef.UID, Ready: true, CreatedAt: created})
 		l.Containers = append(l.Containers, cri.Container{SandboxID: id, Running: true})
 	}
-	if index := NewIndex(l); strangers(index) != 0 || !index.Settled(created) {
+	if index := podindex.New(l); strangers(index) != 0 || !index.Settled(created) {
 		t.Error("all are known and running")
 	}
 	l.Containers[0].Running = false
-	if index := NewIndex(l); index.Settled(created.Add(time.Second)) || !index.Settled(created.Add(youth)) {
+	if index := podindex.New(l); index.Settled(created.Add(time.Second)) || !index.Settled(created.Add(time.Minute)) {
 		t.Error("a young pod without a running container is about to change, an old one is not")
 	}
-	if index := NewIndex(l); !index.Settled(created.Add(-5 * time.Hour)) {
+	if index := podindex.New(l); !index.Settled(created.Add(-5 * time.Hour)) {
 		t.Error("a pod is young for five hours, for the clock was set back by as much")
 	}
 }
@@ -334,7 +336,7 @@ func TestACriticalPodIsToldByItsProcesses(t *testing.T) {
 		{"a critical container", cri.Listing{Sandboxes: []cri.PodSandbox{sandbox}, Containers: []cri.Container{{SandboxID: "s", OOMScoreAdj: &critical}}}, true},
 		{"an ordinary container", cri.Listing{Sandboxes: []cri.PodSandbox{sandbox}, Containers: []cri.Container{{SandboxID: "s", OOMScoreAdj: &ordinary}}}, false},
 	} {
-		if err := c.Collect(time.Unix(1001, 0), NewIndex(c2.l), &s); err != nil {
+		if err := c.Collect(time.Unix(1001, 0), podindex.New(c2.l), &s); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range s.Pods {

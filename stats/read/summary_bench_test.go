@@ -12,6 +12,8 @@ import (
 
 	"jettison/cri"
 	"jettison/stats"
+	"jettison/stats/read/hostroot"
+	"jettison/stats/read/podindex"
 )
 
 // runtimeSocket is where the runtime of the node listens that live benchmarks run on.
@@ -32,9 +34,9 @@ func BenchmarkLiveSummary(b *testing.B) {
 	}
 	defer client.Close()
 	lister := cri.NewLister(client)
-	list := func() (Index, error) {
+	list := func() (podindex.Index, error) {
 		l, err := lister.List(b.Context())
-		return NewIndex(l), err
+		return podindex.New(l), err
 	}
 	index, err := list()
 	for tries := 0; err == nil && !detailed(index) && tries < 10; tries++ { // details come in portions
@@ -79,9 +81,9 @@ func BenchmarkLiveSummary(b *testing.B) {
 }
 
 // detailed reports whether the runtime has told all of every pod.
-func detailed(index Index) bool {
+func detailed(index podindex.Index) bool {
 	for _, p := range index {
-		if p.Cgroup == "" || !p.scored() {
+		if p.Cgroup == "" || !p.Scored() {
 			return false
 		}
 	}
@@ -89,9 +91,9 @@ func detailed(index Index) bool {
 }
 
 // startLiveBackground starts what measures disks and networks, and waits for its first answers.
-func startLiveBackground(b *testing.B, client *cri.Client, index Index) *Background {
+func startLiveBackground(b *testing.B, client *cri.Client, index podindex.Index) *Background {
 	b.Helper()
-	host, err := OpenHostRoot("")
+	host, err := hostroot.Open("")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func startLiveBackground(b *testing.B, client *cri.Client, index Index) *Backgro
 }
 
 // checkSummary fails unless every pod is all there: what is compared is the same work.
-func checkSummary(b *testing.B, index Index, s *stats.Summary) {
+func checkSummary(b *testing.B, index podindex.Index, s *stats.Summary) {
 	b.Helper()
 	if err := s.Err(); err != nil {
 		b.Fatal(err)

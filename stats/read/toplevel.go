@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"jettison/cgroup"
+	"jettison/stats/read/podindex"
 )
 
 // maxGroups bounds how many cgroups one call of TopLevel reads.
@@ -65,7 +66,7 @@ func (c *Reader) TopLevel(visit func(path string, bytes uint64)) error {
 // ofPods reports whether a cgroup is the one above all pods, or above that.
 func (c *Reader) ofPods(path string) bool {
 	for _, top := range c.all {
-		if below(top, path) {
+		if podindex.Within(top, path) {
 			return true
 		}
 	}

@@ -1,0 +1,76 @@
+package disk
+
+import (
+	"slices"
+	"time"
+
+	"jettison/stats"
+)
+
+// keep takes over what was measured before where that is larger than a lower bound, or all there is: to be hard to measure must not make
+// a pod smaller. What is kept has the time it was measured at, is partial, and is marked as kept.
+func (s *storage) keep(before *storage) {
+	if before == nil {
+		return
+	}
+	s.allLogs = s.larger(s.allLogs, before.allLogs)
+	s.messages = s.larger(s.messages, before.messages)
+	s.runtimes = s.larger(s.runtimes, before.runtimes)
+	for id, now := range s.exited {
+		old, exited := before.exited[id]
+		if !exited { // it lived, and has written nothing since it was walked last
+			old = before.layers[id]
+		}
+		s.exited[id] = s.larger(now, old)
+	}
+	for name, old := range before.logs {
+		if now := s.larger(s.logs[name], old); !now.Time.IsZero() {
+			s.logs[name] = now
+		}
+	}
+	for id, old := range before.layers {
+		if now := s.larger(s.layers[id], old); !now.Time.IsZero() {
+			s.layers[id] = now
+		}
+	}
+	for _, old := range before.volumes {
+		at := slices.IndexFunc(s.volumes, func(v stats.VolumeStats) bool { return v.Name == old.Name })
+		switch {
+		case at >= 0 && s.volumes[at].Memory == old.Memory:
+			s.volumes[at].FsUsage = s.larger(s.volumes[at].FsUsage, old.FsUsage)
+		case at < 0:
+			if old.FsUsage = s.larger(stats.FsUsage{}, old.FsUsage); !old.Time.IsZero() {
+				s.volumes = append(s.volumes, old)
+			}
+		}
+	}
+	slices.SortFunc(s.volumes, byName)
+}
+
+// larger is what counts of a part. One that is not there now counts as before only while something is missing. Nothing is kept for longer
+// than storageLimit after it was counted: a pod that is never measured to its end may have removed it. Then the look before counts.
+func (s *storage) larger(now, before stats.FsUsage) stats.FsUsage {
+	counted := before.Time
+	switch {
+	case before.KeptTime.IsZero():
+	case s.time.Sub(before.KeptTime) > storageLimit:
+		before.UsedBytes, before.InodesUsed = before.Counted(), before.InodesUsed-min(before.KeptInodes, before.InodesUsed)
+	default:
+		counted = before.KeptTime
+	}
+	switch {
+	case before.Time.IsZero(), now.Time.IsZero() && (!s.missing || s.time.Sub(before.Time) > storageLimit), !now.Time.IsZero() && !now.Partial:
+		return now
+	case now.Time.IsZero():
+		now, now.KeptTime = before, time.Time{}
+		now.KeptBytes, now.KeptInodes = before.UsedBytes, before.InodesUsed
+	default:
+		now.KeptBytes = before.UsedBytes - min(now.UsedBytes, before.UsedBytes)
+		now.KeptInodes = before.InodesUsed - min(now.InodesUsed, before.InodesUsed)
+		now.UsedBytes, now.InodesUsed = max(now.UsedBytes, before.UsedBytes), max(now.InodesUsed, before.InodesUsed)
+	}
+	if now.Partial = true; now.KeptBytes > 0 || now.KeptInodes > 0 {
+		now.KeptTime = counted
+	}
+	return now
+}

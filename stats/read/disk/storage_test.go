@@ -1,0 +1,243 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cri"
+	"jettison/stats"
+	"jettison/stats/read/hostroot"
+	"jettison/stats/read/hosttest"
+	"jettison/stats/read/podindex"
+	"jettison/stats/read/quota"
+	"jettison/stats/read/walk"
+)
+
+// A container that was made and does not run yet has written nothing; a pod is measured anew once the runtime tells of it.
+func TestAPodThatStarts(t *testing.T) {
+	root, index := hosttest.WithAPod(t)
+	hosttest.Mounts(t, root, "")
+	index["uid-1"].Containers[0].State = cri.Created
+	host, err := hostroot.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	l := newStorageLoop(&storageWalker{host: host, proc: filepath.Join(root, "proc"), rootDir: "/var/lib/kubelet", logsDir: "/var/log/pods", runtime: hosttest.OneStore(root), w: walk.New(hosttest.NoPause)}, time.Minute)
+	l.run(t.Context(), true)
+	if s := l.pods["uid-1"]; s == nil || !errors.Is(s.err, errUnannounced) {
+		t.Fatalf("unannounced: %+v", s)
+	}
+	l.SetPods(index)
+	l.run(t.Context(), true)
+	if s := l.pods["uid-1"]; s.err != nil {
+		t.Errorf("announced: %v", s.err)
+	}
+}
+
+// The pod whose figures are oldest is next; one that was never measured comes first; a gone one is forgotten.
+func TestTheOldestIsMeasuredNext(t *testing.T) {
+	l := newStorageLoop(&storageWalker{uppers: map[string]string{}}, time.Minute)
+	now := time.Now()
+	found := map[string]storageDirs{}
+	for i, age := range []time.Duration{2 * time.Minute, 3 * time.Minute, 30 * time.Second} {
+		uid := strconv.Itoa(i)
+		found[uid], l.pods[uid] = storageDirs{}, &storage{time: now.Add(-age)}
+	}
+	if uid, due := l.oldest(found); uid != "1" || !due {
+		t.Errorf("next is %q, %v", uid, due)
+	}
+	found["new"] = storageDirs{}
+	if uid, due := l.oldest(found); uid != "new" || !due {
+		t.Errorf("next is %q, %v", uid, due)
+	}
+	delete(found, "1")
+	delete(found, "new")
+	l.keep(found, nil)
+	if _, kept := l.pods["1"]; kept || len(l.pods) != 2 {
+		t.Errorf("kept %v", l.pods)
+	}
+	l.pods["0"].time = now
+	if uid, due := l.oldest(found); due {
+		t.Errorf("%q is due", uid)
+	}
+	l.keep(nil, errors.New("cannot list"))
+	if len(l.pods) != 2 {
+		t.Error("what was known is lost because a directory could not be listed")
+	}
+}
+
+// volumesOf makes pods with one volume each on the file system of a directory, and a walker for them.
+func volumesOf(t *testing.T, root string, volumes ...string) (*storageWalker, map[string]storageDirs) {
+	t.Helper()
+	for _, v := range volumes {
+		uid, name, _ := strings.Cut(v, "/")
+		hosttest.Write(t, 50000, root, "pods", uid, "volumes", emptyDirPlugin, name, "file")
+	}
+	host, err := hostroot.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	s := &storageWalker{host: host, rootDir: "/", logsDir: "/logs", w: walk.New(hosttest.NoPause)}
+	found, err := s.find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, found
+}
+
+// A project counts once in a pod, and for one pod only: another with the same is walked.
+func TestAProjectCountsOnce(t *testing.T) {
+	s, found := volumesOf(t, t.TempDir(), "a/one", "a/two", "b/one")
+	s.project = func(int) (quota.Project, walk.Usage, bool) {
+		return quota.Project{Device: 1, ID: 7}, walk.Usage{Bytes: 1 << 30, Inodes: 9}, true
+	}
+	for range 2 { // its own project is a pod's in the next round too
+		a, b := s.measure(t.Context(), "a", found["a"], &podindex.Pod{}), s.measure(t.Context(), "b", found["b"], &podindex.Pod{})
+		if total, _ := a.sum(); a.err != nil || !a.volumes[0].Quota || !a.volumes[1].Quota || total.UsedBytes != 1<<30 || total.InodesUsed != 9 {
+			t.Errorf("two volumes of one project: %+v", a)
+		}
+		if v := b.volumes[0]; b.err != nil || v.Quota || v.InodesUsed != 2 {
+			t.Errorf("another pod with that project: %+v", b)
+		}
+	}
+}
+
+// A volume in memory takes no disk.
+func TestAVolumeInMemory(t *testing.T) {
+	root, err := os.MkdirTemp("/dev/shm", "stats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	var fs unix.Statfs_t
+	if unix.Statfs(root, &fs) != nil || fs.Type != unix.TMPFS_MAGIC {
+		t.Fatal("/dev/shm is no tmpfs")
+	}
+	s, found := volumesOf(t, root, "a/one")
+	l := newStorageLoop(s, time.Minute)
+	l.pods["a"] = s.measure(t.Context(), "a", found["a"], &podindex.Pod{})
+	p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
+	l.Fill(time.Now(), &p)
+	e := p.EphemeralStorage
+	if len(e.Volumes) != 1 || !e.Volumes[0].Memory || e.UsedBytes != stats.Some[uint64](0) || e.MemoryVolumesBytes.V < 50000 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A figure that is too old is not shown, though never sooner than a pod's next turn may be.
+func TestTheAgeOfStorage(t *testing.T) {
+	l, now := newStorageLoop(&storageWalker{}, time.Minute), time.Now()
+	for _, c := range []struct {
+		round, age time.Duration
+		shown      bool
+	}{
+		{0, 4 * time.Minute, true},
+		{0, 6 * time.Minute, false},
+		{10 * time.Minute, 19 * time.Minute, true},
+		{10 * time.Minute, 21 * time.Minute, false},
+		{5 * time.Hour, 59 * time.Minute, true},
+		{5 * time.Hour, 61 * time.Minute, false},
+	} {
+		l.round, l.settled, l.listed = c.round, true, now
+		l.pods["a"], l.known = &storage{time: now.Add(-c.age)}, map[string]bool{"a": true}
+		p := stats.PodStats{PodRef: stats.PodReference{UID: "a"}}
+		if l.Fill(now, &p); p.EphemeralStorage.UsedBytes.OK != c.shown || (l.Status().Err == nil) != c.shown {
+			t.Errorf("round of %v, %v old: %+v, %v", c.round, c.age, p.EphemeralStorage, l.Status().Err)
+		}
+	}
+}
+
+// A pod whose turn ended is walked again after all others that were not measured since, for longer.
+func TestAPodWithManyFiles(t *testing.T) {
+	s, found := volumesOf(t, t.TempDir(), "a/one", "b/one", "c/one")
+	synctest.Test(t, func(t *testing.T) {
+		l := newStorageLoop(s, time.Minute)
+		s.w = paced(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		for _, want := range []time.Duration{turn, 2 * turn, 4 * turn, 8 * turn, longestTurn, longestTurn} {
+			began := time.Now()
+			l.measure(t.Context(), "a", found["a"])
+			if took := time.Since(began); took != want || !l.pods["a"].cut || !strings.Contains(l.pods["a"].err.Error(), "not measured to its end") {
+				t.Fatalf("a turn of %v, want %v: %+v", took, want, l.pods["a"])
+			}
+		}
+		time.Sleep(time.Hour)
+		l.pods["b"] = &storage{time: time.Now().Add(-2 * time.Hour)}
+		l.pods["c"] = &storage{time: time.Now()}
+		if next, due := l.oldest(found); next != "b" || !due {
+			t.Errorf("next is %q", next)
+		}
+		l.pods["b"].time = time.Now()
+		if next, due := l.oldest(found); next != "a" || !due {
+			t.Errorf("next is %q", next)
+		}
+	})
+}
+
+// The status counts, names the first error by UID, and calls out a pod whose walk hangs.
+func TestTheStatusOfStorage(t *testing.T) { synctest.Test(t, statusOfStorage) }
+
+func statusOfStorage(t *testing.T) {
+	now := time.Now()
+	l := newStorageLoop(&storageWalker{}, time.Minute)
+	l.listed, l.known = now, map[string]bool{"a": true, "b": true, "c": true}
+	says := func(want string) {
+		t.Helper()
+		if err := l.Status().Err; (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	says("0 of 3 pods measured so far")
+	l.pods["a"] = &storage{time: now}
+	says("1 of 3 pods measured so far")
+	l.settled = true
+	says("")
+	l.pods["c"], l.pods["b"] = &storage{time: now, err: errors.New("of c")}, &storage{time: now, err: errors.New("of b")}
+	for range 20 {
+		says("1 of 3 pods measured, 2 with errors: of b")
+	}
+	l.pods["b"].err, l.pods["c"].err = nil, nil
+	l.doing, l.since, l.until = "b", now.Add(-2*time.Minute), now.Add(-walkPatience/2)
+	says("")
+	l.until = now.Add(-2 * walkPatience)
+	says("pod b has been walked for 2m0s: a file system that hangs")
+}
+
+// paced is a walker that calls pace for each entry.
+func paced(pace func(context.Context) error) *walk.Walker {
+	bounds := walk.DefaultBounds()
+	bounds.Steps = 1
+	return walk.NewWithin(pace, bounds)
+}
+
+// The kubelet's directories may lie behind a link, which is the host's.
+func TestPodsAreFoundThroughALink(t *testing.T) {
+	root := t.TempDir()
+	hosttest.Write(t, 10, root, "data/kubelet/pods/u/etc-hosts")
+	hosttest.Write(t, 10, root, "var/x")
+	for link, to := range map[string]string{"var/lib": "/data", "out": "/etc"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, err := hostroot.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	w := &storageWalker{host: host, rootDir: "/var/lib/kubelet", logsDir: "/out"}
+	found, err := w.find()
+	if err != nil || len(found) != 1 || found["u"].pod == "" {
+		t.Errorf("through a link: %+v, %v", found, err)
+	}
+}

@@ -1,0 +1,69 @@
+// Package hostroot opens paths of the node as the node resolves them, from inside a container.
+//
+//	hostroot.go Root: directories and files below it
+//	statfs.go   the file system that a path lies on
+package hostroot
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Root is the node's own root directory as this process sees it: "/" outside a container, /proc/1/root in one that shares
+// the host's process ids. Paths below it are resolved as the host resolves them: an absolute symbolic link starts at the host's
+// root again and nothing leads out of it. Close it. It is safe for use by several goroutines.
+type Root struct {
+	fd int
+}
+
+// Open opens a root directory; empty means "/".
+func Open(path string) (*Root, error) {
+	if path == "" {
+		path = "/"
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the host's root %s: %w", path, err)
+	}
+	return &Root{fd: fd}, nil
+}
+
+// Close gives the descriptor back.
+func (h *Root) Close() error { return unix.Close(h.fd) }
+
+// Dir opens a directory of the host, to open what is in it relative to it (O_PATH: it cannot be read itself). Symbolic links on
+// the way are followed, as the host follows them. The caller closes it. os.ErrNotExist: there is none.
+func (h *Root) Dir(path string) (fd int, err error) {
+	return h.Open(path, unix.O_PATH|unix.O_DIRECTORY)
+}
+
+// File opens a file or a directory of the host to be read. It does not wait for a pipe's other end. os.ErrNotExist: there is none.
+func (h *Root) File(path string) (*os.File, error) {
+	fd, err := h.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Open opens a path of the host. flags are of open(2), O_CLOEXEC is added.
+func (h *Root) Open(path string, flags uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	rel := strings.TrimLeft(path, "/")
+	if rel == "" {
+		rel = "."
+	}
+	for {
+		fd, err := unix.Openat2(h.fd, rel, &how)
+		switch err {
+		case nil:
+			return fd, nil
+		case unix.EINTR, unix.EAGAIN: // EAGAIN: a rename raced with the resolution (openat2(2))
+			continue
+		}
+		return -1, fmt.Errorf("open the host's %s: %w", path, err)
+	}
+}

@@ -1,0 +1,74 @@
+package hostroot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"time"
+
+	"jettison/stats"
+
+	"golang.org/x/sys/unix"
+)
+
+// StatFs asks for the file system that a path of the host lies on.
+func (h *Root) StatFs(path string) (stats.FsStats, error) {
+	asked := time.Now() // an answer that took long to come may be as old as the question
+	fd, err := h.Open(path, unix.O_PATH)
+	if err != nil {
+		return stats.FsStats{}, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := ignoringEINTR(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		return stats.FsStats{}, fmt.Errorf("stat the host's %s: %w", path, err)
+	}
+	fs, err := Fstatfs(fd)
+	if err != nil {
+		return stats.FsStats{}, fmt.Errorf("statfs the host's %s: %w", path, err)
+	}
+	out := FsStats(&fs)
+	out.Time, out.Path, out.Device = asked, path, st.Dev
+	return out, nil
+}
+
+// StatNearest asks for the file system that a directory lies on, or would lie on once it is made: a node without a kubelet need
+// not have the kubelet's.
+func (h *Root) StatNearest(dir string) (stats.FsStats, error) {
+	for {
+		fs, err := h.StatFs(dir)
+		if !errors.Is(err, os.ErrNotExist) || dir == "/" {
+			return fs, err
+		}
+		dir = path.Dir(dir)
+	}
+}
+
+// FsStats takes the figures of a statfs answer. A file system that counts no inodes (btrfs, some network ones) says 0 of 0.
+func FsStats(fs *unix.Statfs_t) stats.FsStats {
+	unit := uint64(fs.Frsize)
+	if unit == 0 {
+		unit = uint64(fs.Bsize)
+	}
+	out := stats.FsStats{AvailableBytes: stats.Some(fs.Bavail * unit), CapacityBytes: stats.Some(fs.Blocks * unit),
+		UsedBytes: stats.Some((fs.Blocks - min(fs.Bfree, fs.Blocks)) * unit)}
+	if fs.Files > 0 {
+		out.InodesFree, out.Inodes, out.InodesUsed = stats.Some(fs.Ffree), stats.Some(fs.Files), stats.Some(fs.Files-min(fs.Ffree, fs.Files))
+	}
+	return out
+}
+
+// Fstatfs is fstatfs(2) that no signal interrupts.
+func Fstatfs(fd int) (fs unix.Statfs_t, err error) {
+	err = ignoringEINTR(func() error { return unix.Fstatfs(fd, &fs) })
+	return fs, err
+}
+
+func ignoringEINTR(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}

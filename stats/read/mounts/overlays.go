@@ -1,0 +1,106 @@
+// Package mounts reads what a mountinfo says (proc_pid_mountinfo(5)).
+//
+//	overlays.go upper directories of overlays, by container and by device
+//	line.go     lines of any length: devices by mount, and mounts of files without a name
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"jettison/seqfile"
+)
+
+// Every is how long a reading of the host's mounts is used.
+const Every = 3 * time.Second
+
+// maxMounts is the size of a mountinfo in bytes beyond which none is used.
+const maxMounts = 16 << 20
+
+// parseUpperDirs finds the upper directories of containers' roots in a mountinfo (proc_pid_mountinfo(5)), by container id: of
+// overlays mounted at ".../ID/rootfs", as containerd does (/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID/rootfs). An id for
+// which the mounts disagree is left out, as is an upper directory that is not absolute: from where it counts is not known.
+func parseUpperDirs(mounts io.Reader) (map[string]string, error) {
+	found, disputed := map[string]string{}, map[string]bool{}
+	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip, stop bool) {
+		parent, ok := strings.CutSuffix(m.Mountpoint, "/rootfs")
+		slash := strings.LastIndexByte(parent, '/')
+		if id := parent[slash+1:]; ok && m.FSType == "overlay" && slash >= 0 && id != "" {
+			upper, had := upperOption(m.VFSOptions), found[id]
+			if disputed[id] = disputed[id] || had != "" && had != upper || !path.IsAbs(upper); disputed[id] {
+				delete(found, id)
+			} else {
+				found[id] = upper
+			}
+		}
+		return true, false
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// UpperDirs reads a mountinfo line by line, however many there are below maxMounts.
+func UpperDirs(name string) (map[string]string, error) {
+	f, err := seqfile.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	within := &io.LimitedReader{R: f, N: maxMounts + 1}
+	uppers, err := parseUpperDirs(within)
+	if within.N == 0 {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxMounts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", name, err)
+	}
+	return uppers, nil
+}
+
+// upperOption is the upper directory among an overlay's options; empty: it has none.
+func upperOption(options string) string {
+	for option := range strings.SplitSeq(options, ",") {
+		if upper, ok := strings.CutPrefix(option, "upperdir="); ok {
+			return unescape.Replace(strings.Clone(upper)) // the line is not kept alive
+		}
+	}
+	return ""
+}
+
+// unescape undoes what the kernel does to overlay's options (fs/seq_file.c seq_show_option, fs/overlayfs ovl_show_options).
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\072`, ":", `\054`, ",", `\043`, "#")
+
+// parseOverlays finds the upper directories of the overlays in a mountinfo, by device. One that is not absolute says nothing. With
+// seqfile.ErrLong there are those that come before that line.
+func parseOverlays(mounts io.Reader) (map[uint64]string, error) {
+	found := map[uint64]string{}
+	_, err := mountinfo.GetMountsFromReader(seqfile.Mounts(mounts), func(m *mountinfo.Info) (skip, stop bool) {
+		if upper := upperOption(m.VFSOptions); m.FSType == "overlay" && strings.HasPrefix(upper, "/") && m.Major >= 0 && m.Minor >= 0 {
+			found[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = upper
+		}
+		return true, false
+	})
+	if err != nil && !errors.Is(err, seqfile.ErrLong) {
+		return nil, err
+	}
+	return found, err
+}
+
+// Overlays is parseOverlays of a file, up to maxMounts bytes of it.
+func Overlays(name string) (map[uint64]string, error) {
+	file, err := seqfile.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return parseOverlays(&io.LimitedReader{R: file, N: maxMounts})
+}

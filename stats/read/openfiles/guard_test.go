@@ -1,0 +1,144 @@
+package openfiles
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// heldUp is a holder whose pod a has processes of whom one file of /proc never answers, until release. They come before this one.
+func heldUp(t *testing.T, file string, pids ...int) (h *holder, release func()) {
+	h = newHolder(t, "a", "b")
+	h.guard.patience = 50 * time.Millisecond
+	h.proc = t.TempDir()
+	self := fmt.Sprint(os.Getpid())
+	if err := os.Symlink("/proc/self", filepath.Join(h.proc, self)); err != nil {
+		t.Fatal(err)
+	}
+	var fifos, all []string
+	for _, pid := range pids {
+		name := filepath.Join(h.proc, fmt.Sprint(pid), file)
+		if err := os.MkdirAll(filepath.Join(h.proc, fmt.Sprint(pid), "task", fmt.Sprint(pid)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkfifo(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fifos, all = append(fifos, name), append(all, fmt.Sprint(pid))
+	}
+	procs := filepath.Join(h.tree, "kubepods/burstable/poda/c/cgroup.procs")
+	if err := os.WriteFile(procs, []byte(strings.Join(append(all, self), "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return h, func() {
+		for _, name := range fifos {
+			if f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // else nobody waits
+				f.Close()
+			}
+		}
+	}
+}
+
+// A process whose mappings cannot be looked at, for it keeps its mmap_lock, costs a moment: the rest of its pod and all others are looked
+// at, and what is found is a lower bound. It costs no moment in the next look, and a pod with many costs a few threads. All of them end.
+func TestAProcessThatHoldsALockHoldsUpNoLook(t *testing.T) {
+	for _, file := range []string{"map_files", "io"} {
+		h, release := heldUp(t, file, 1<<22+1, 1<<22+2, 1<<22+3)
+		h.file("open", 8<<20)
+		h.unlink("open")
+		looked := make(chan Kept)
+		look := func(uid string, before Kept) (u Kept) {
+			t.Helper()
+			go func() { looked <- h.Look(t.Context(), uid, "", nil, &before) }()
+			select {
+			case u = <-looked:
+			case <-time.After(20 * time.Second):
+				release()
+				t.Fatalf("%s: the look at pod %s does not end", file, uid)
+			}
+			return u
+		}
+		a := look("a", Kept{})
+		if u := a.by[h.disk]; u.Bytes < 8<<20 || !u.Partial || !a.cut {
+			t.Errorf("%s: %+v, cut %v", file, u, a.cut)
+		}
+		if n := len(h.guard.gone); n != maxStuckOfPod {
+			t.Errorf("%s: %d threads wait, want %d", file, n, maxStuckOfPod)
+		}
+		h.guard.patience = time.Hour // the next look waits for none
+		look("a", a)
+		h.Forget(map[string]bool{"b": true})
+		if b := look("b", Kept{}); b.cut || b.by[h.disk].Bytes < 8<<20 {
+			t.Errorf("%s: another pod: %+v", file, b)
+		}
+		release()
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			ended := true
+			for _, w := range h.guard.gone {
+				ended = ended && w.ended.Load()
+			}
+			if ended {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(file, ": threads that were given up do not end")
+			}
+			release() // one had not opened it yet
+			time.Sleep(time.Millisecond)
+		}
+		h.guard.close()
+	}
+}
+
+// Pods that hold up as many threads as there may be cost each other their mappings, not the look: one thread each beyond that.
+func TestThreadsThatAreHeldUpAreFew(t *testing.T) {
+	g := guard{patience: time.Millisecond}
+	stop := make(chan struct{})
+	const pods = 3 * maxStuck / maxStuckOfPod
+	for pid := range pods * maxStuckOfPod {
+		if g.do(fmt.Sprint(pid/maxStuckOfPod), pid, func() { <-stop }) == nil {
+			t.Fatal("a call that is held up was made")
+		}
+	}
+	if want := maxStuck + pods - maxStuck/maxStuckOfPod; len(g.gone) != want {
+		t.Errorf("%d are held up, want %d", len(g.gone), want)
+	}
+	if err := g.do("0", 1<<20, func() { t.Error("called") }); err != errStuck {
+		t.Error(err)
+	}
+	close(stop)
+	g.all.Wait()
+	g.patience = time.Minute
+	called := false
+	if err := g.do("0", 1<<20, func() { called = true }); err != nil || !called || len(g.gone) > 0 {
+		t.Errorf("once they are back: %v, %d", err, len(g.gone))
+	}
+	g.close()
+}
+
+// Replicas of one owner that hold calls up take no call from a pod that holds none up.
+func TestPodsThatHoldCallsUpBlindNoLookAtAnother(t *testing.T) {
+	g := guard{patience: 20 * time.Millisecond}
+	never := make(chan struct{})
+	for pod := range maxStuck {
+		for pid := range maxStuckOfPod {
+			if g.do(fmt.Sprint("replica", pod), 100*pod+pid+1, func() { <-never }) == nil {
+				t.Fatal("a call that is held up was made")
+			}
+		}
+	}
+	g.patience = time.Minute
+	for pid, whose := range []string{"hog", "hog on disks", "replica0 on disks"} {
+		called := false
+		if err := g.do(whose, 9999+pid, func() { called = true }); err != nil || !called {
+			t.Errorf("%s: %v, called %v", whose, err, called)
+		}
+	}
+	close(never)
+	g.close()
+}

@@ -1,0 +1,109 @@
+package openfiles
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"jettison/cgroup"
+	"jettison/stats"
+)
+
+// groups are the pod's cgroups: those in the hierarchy that are named after it, and the one that the runtime names, if that is.
+func (f *Finder) groups(uid, cgroup string) (names []string) {
+	take := func(root, name string) {
+		if p, ok := stats.ParsePodCgroup(root, name); ok && p.UID == uid && !slices.Contains(names, p.Path) {
+			names = append(names, p.Path)
+		}
+	}
+	for _, root := range f.roots {
+		if err := f.fs.Children(root, f.buf, func(name string) { take(root, name) }); err != nil {
+			f.out.cut = true
+		}
+	}
+	if cgroup != "" {
+		dir, base := path.Split(cgroup)
+		take(strings.Trim(dir, "/"), base)
+	}
+	return names
+}
+
+// processes are those in a cgroup and all below it, as far as these can be gone through until a time: most of a turn is for their files.
+func (f *Finder) processes(name string, until time.Time) (pids []int) {
+	g, err := f.fs.Group(name)
+	if err != nil {
+		f.out.cut = f.out.cut || !errors.Is(err, cgroup.ErrVanished)
+		return nil
+	}
+	defer g.Close()
+	deep := f.walker.Walk(g, func(g *cgroup.Group) bool {
+		// That of a threaded group cannot be read: the group above has its processes.
+		_ = g.Procs(f.buf, func(pid int) {
+			if pid == 0 || len(pids) >= maxProcesses { // 0: in a pid namespace that is not below this one
+				f.out.cut = true
+				return
+			}
+			pids = append(pids, pid)
+		})
+		late := time.Now().After(until)
+		f.out.cut = f.out.cut || late
+		return len(pids) < maxProcesses && !late
+	})
+	f.out.cut = f.out.cut || deep
+	return pids
+}
+
+// order puts those first that kept the most the last time, then those that have written the most.
+func (f *Finder) order(pids []int, before *Kept) []int {
+	rank := make(map[int]uint64, min(len(pids), maxRanked))
+	for i, pid := range pids {
+		if kept := before.holders[pid]; kept > 0 {
+			rank[pid] = 1<<63 + kept
+		} else if i < maxRanked && len(pids) > 1 {
+			rank[pid] = f.written(pid)
+		}
+	}
+	slices.SortStableFunc(pids, func(a, b int) int { return cmp.Compare(rank[b], rank[a]) })
+	return pids
+}
+
+// all looks at every process: at a bounded number of threads and descriptors of each, and then at the rest.
+func (f *Finder) all(ctx context.Context, pids []int) {
+	var rest []int
+	for _, pid := range pids {
+		more, err := f.process(ctx, pid, firstRound)
+		if err != nil {
+			f.out.cut = true
+			return
+		}
+		if more {
+			rest = append(rest, pid)
+		}
+	}
+	for _, pid := range rest {
+		more, err := f.process(ctx, pid, lastRound)
+		f.out.cut = f.out.cut || more || err != nil
+		if err != nil {
+			return
+		}
+	}
+}
+
+// written is what a process has had written to disks, in bytes; 0: unknown.
+func (f *Finder) written(pid int) uint64 {
+	told := new([]byte)
+	if f.guard.do(f.uid, pid, func() { *told, _ = os.ReadFile(fmt.Sprintf("%s/%d/io", f.proc, pid)) }) != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(*told), "\nwrite_bytes: ")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, _ := strconv.ParseUint(line, 10, 64)
+	return n
+}

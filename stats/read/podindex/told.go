@@ -1,0 +1,21 @@
+package podindex
+
+import (
+	"path"
+	"strings"
+
+	"jettison/stats"
+)
+
+// Told is the pod as the runtime alone tells of it: who it is, not what it uses. self is the cgroup of this process, empty: unknown.
+func (p *Pod) Told(self string) stats.PodStats {
+	out := stats.PodStats{Cgroup: p.Cgroup}
+	if dir, base := path.Split(p.Cgroup); base != "" {
+		if c, ok := stats.ParsePodCgroup(strings.Trim(dir, "/"), base); ok && c.UID == p.PodRef.UID {
+			out.QOSClass = c.QOSClass
+		}
+	}
+	p.Describe(&out, stats.Opt[uint64]{})
+	out.Self = self != "" && p.Cgroup != "" && Within(self, p.Cgroup)
+	return out
+}

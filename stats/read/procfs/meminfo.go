@@ -1,0 +1,66 @@
+package procfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+
+	"jettison/cgroup"
+	"jettison/stats"
+)
+
+// ErrMalformed: a file of /proc does not have the shape this package knows.
+var ErrMalformed = errors.New("malformed")
+
+// MemInfo holds the lines of /proc/meminfo that the agent uses, in bytes.
+type MemInfo struct {
+	Total     stats.Opt[uint64] // MemTotal
+	Available stats.Opt[uint64] // MemAvailable (since v3.14)
+	SwapTotal stats.Opt[uint64] // 0: the node has no swap
+	SwapFree  stats.Opt[uint64]
+}
+
+// ParseMemInfo reads /proc/meminfo: lines of "Name:   123 kB" (fs/proc/meminfo.c). Unknown lines are skipped, a known one
+// without a number of kB is malformed, a known one that is missing is absent. What follows the last known one is not looked at.
+// It does not allocate.
+func ParseMemInfo(b []byte, out *MemInfo) error {
+	*out = MemInfo{}
+	for line := range bytes.Lines(b) {
+		colon := bytes.IndexByte(line, ':')
+		if colon < 0 {
+			continue
+		}
+		var dst *stats.Opt[uint64]
+		switch string(line[:colon]) {
+		case "MemTotal":
+			dst = &out.Total
+		case "MemAvailable":
+			dst = &out.Available
+		case "SwapTotal":
+			dst = &out.SwapTotal
+		case "SwapFree":
+			dst = &out.SwapFree
+		default:
+			continue
+		}
+		kib, err := kibibytes(line[colon+1:])
+		if err != nil {
+			return err
+		}
+		*dst = stats.Some(kib << 10)
+		if out.Total.OK && out.Available.OK && out.SwapTotal.OK && out.SwapFree.OK {
+			return nil // two thirds of the file follow, and it is read hundreds of times a second
+		}
+	}
+	return nil
+}
+
+func kibibytes(b []byte) (uint64, error) {
+	number, ok := bytes.CutSuffix(bytes.TrimSpace(b), []byte(" kB"))
+	v, isNumber := cgroup.Decimal(number)
+	if !ok || !isNumber || v > math.MaxUint64>>10 {
+		return 0, fmt.Errorf("%w: %.40q is not a number of kB", ErrMalformed, b)
+	}
+	return v, nil
+}

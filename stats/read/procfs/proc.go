@@ -1,0 +1,206 @@
+// Package procfs reads the node's figures from a proc file system.
+//
+//	proc.go     Proc: tasks, processors, cgroups of processes
+//	meminfo.go  memory
+//	zoneinfo.go what MemAvailable does not count
+package procfs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+)
+
+// Proc is a mounted proc file system, with the descriptors of the files read again and again. Close it. It is used by one
+// goroutine at a time.
+type Proc struct {
+	mount    string
+	meminfo  int
+	tasks    [len(taskFiles)]int // -1: not opened yet
+	zones    int                 // zoneinfo; likewise
+	zoneinfo []byte              // buffer, grown to the file's size
+}
+
+// Open opens the proc file system mounted at a directory, or a recorded one; empty means /proc.
+func Open(mount string) (*Proc, error) {
+	if mount == "" {
+		mount = "/proc"
+	}
+	name := filepath.Join(mount, "meminfo")
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	p := &Proc{mount: mount, meminfo: fd, zones: -1}
+	for i := range p.tasks {
+		p.tasks[i] = -1
+	}
+	return p, nil
+}
+
+// Close gives the descriptors back.
+func (p *Proc) Close() error {
+	for _, fd := range append(p.tasks[:], p.zones) {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	return unix.Close(p.meminfo)
+}
+
+// MemInfo reads meminfo into out; buf is scratch space of at least 8 KiB.
+func (p *Proc) MemInfo(buf []byte, out *MemInfo) error {
+	n, err := unix.Pread(p.meminfo, buf, 0)
+	if err != nil {
+		return fmt.Errorf("read %s/meminfo: %w", p.mount, err)
+	}
+	if err := ParseMemInfo(buf[:n], out); err != nil {
+		return fmt.Errorf("parse %s/meminfo: %w", p.mount, err)
+	}
+	return nil
+}
+
+// OOMScoreAdj reads a process's oom_score_adj, -1000 to 1000 (proc_pid_oom_score_adj(5)).
+func (p *Proc) OOMScoreAdj(pid int) (int64, error) {
+	name := filepath.Join(strconv.Itoa(pid), "oom_score_adj")
+	var buf [16]byte
+	b, err := p.small(name, buf[:])
+	if err != nil {
+		return 0, err
+	}
+	v, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("parse %s/%s: %w", p.mount, name, err)
+	}
+	return v, nil
+}
+
+// SelfCgroup is the path of this process's cgroup below the root of the hierarchy, without a leading slash, from
+// self/cgroup ("0::/path", cgroups(7)). In a cgroup namespace of its own the path is relative to that namespace's root and
+// says nothing about the host's: then ok is false.
+func (p *Proc) SelfCgroup() (path string, ok bool, err error) {
+	name := filepath.Join(p.mount, "self", "cgroup")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return "", false, err
+	}
+	for line := range bytes.Lines(b) {
+		if rest, found := bytes.CutPrefix(bytes.TrimSpace(line), []byte("0::/")); found {
+			return string(rest), len(rest) > 0 && !bytes.HasPrefix(rest, []byte("..")), nil
+		}
+	}
+	return "", false, fmt.Errorf("parse %s: no cgroup v2 line", name)
+}
+
+// taskFiles are what PIDs reads: how many tasks there are, and what bounds them.
+var taskFiles = [...]string{"loadavg", "sys/kernel/pid_max", "sys/kernel/threads-max"}
+
+// PIDs reads how many tasks the node has and may have at most: loadavg's fourth field, and the lower of kernel.pid_max and
+// kernel.threads-max (kubelet pkg/kubelet/stats/pidlimit/pidlimit_linux.go, v1.36). Tasks are threads.
+func (p *Proc) PIDs(buf []byte) (current, limit uint64, err error) {
+	for i, name := range taskFiles {
+		b, err := p.kept(&p.tasks[i], name, buf)
+		if err != nil {
+			return 0, 0, err
+		}
+		var v uint64
+		if i == 0 {
+			v, err = ParseLoadAvgTasks(b)
+		} else {
+			v, err = cgroup.ParseUint(b)
+		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("parse %s/%s: %w", p.mount, name, err)
+		}
+		switch {
+		case i == 0:
+			current = v
+		case i == 1 || v < limit:
+			limit = v
+		}
+	}
+	return current, limit, nil
+}
+
+// ParseLoadAvgTasks reads the number of tasks out of /proc/loadavg: "0.20 0.18 0.12 1/80 11206", of which it is the 80
+// (fs/proc/loadavg.c).
+func ParseLoadAvgTasks(b []byte) (uint64, error) {
+	fields := bytes.Fields(b)
+	if len(fields) >= 4 {
+		if _, total, ok := bytes.Cut(fields[3], []byte("/")); ok {
+			if v, ok := cgroup.Decimal(total); ok {
+				return v, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("%w: %.60q", ErrMalformed, b)
+}
+
+// kept reads a file that fits into buf, and keeps its descriptor: to open one costs several times as much as to read it.
+func (p *Proc) kept(fd *int, name string, buf []byte) (b []byte, err error) {
+	if *fd < 0 {
+		path := filepath.Join(p.mount, name)
+		opened, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", path, err)
+		}
+		*fd = opened
+	}
+	n, err := unix.Pread(*fd, buf, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read %s/%s: %w", p.mount, name, err)
+	}
+	return buf[:n], nil
+}
+
+// small reads a file that fits into buf.
+func (p *Proc) small(name string, buf []byte) ([]byte, error) {
+	path := filepath.Join(p.mount, name)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return buf[:n], nil
+}
+
+// Stat reads how many processors are online and when the node was booted: the cpuN and btime lines of stat (fs/proc/stat.c).
+func (p *Proc) Stat() (cpus int, boot time.Time, err error) {
+	name := filepath.Join(p.mount, "stat")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return 0, boot, err
+	}
+	for line := range bytes.Lines(b) {
+		switch {
+		case len(line) > 3 && string(line[:3]) == "cpu" && line[3] >= '0' && line[3] <= '9':
+			cpus++
+		case bytes.HasPrefix(line, []byte("btime ")):
+			if seconds, ok := cgroup.Decimal(bytes.TrimSpace(line[len("btime "):])); ok && seconds < 1<<40 {
+				boot = time.Unix(int64(seconds), 0)
+			}
+		}
+	}
+	if cpus == 0 {
+		return 0, boot, fmt.Errorf("parse %s: %w: no cpu line", name, ErrMalformed)
+	}
+	return cpus, boot, nil
+}
+
+// InCgroup reports whether a process is in a cgroup named after a container or sandbox. Only then is a process id that the runtime
+// gave believed: ids are used again.
+func InCgroup(proc, id string, pid int) (bool, error) {
+	group, err := os.ReadFile(fmt.Sprintf("%s/%d/cgroup", proc, pid))
+	return err == nil && id != "" && bytes.Contains(group, []byte(id)), err
+}

@@ -1,0 +1,96 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// step is taken for each entry. Its error is the end of the walk.
+func (w *Walker) step(ctx context.Context) error {
+	if w.entries++; w.entries < w.bounds.Steps {
+		return nil
+	}
+	w.entries = 0
+	err := w.pace(ctx)
+	w.ended = w.ended || err != nil
+	return err
+}
+
+// list counts the entries of a directory from where its listing stopped, until enough directories are found among them. After an
+// error there is no more of it.
+func (w *Walker) list(ctx context.Context, l *level, u *Usage) error {
+	l.more = false
+	if l.next != 0 {
+		if _, err := unix.Seek(l.fd, l.next, unix.SEEK_SET); err != nil {
+			return fmt.Errorf("list directory on: %w", err)
+		}
+	}
+	l.below = nil
+	batch := max(minBatch, min(maxBatch, maxNames-w.names))
+	for {
+		n, err := unix.Getdents(l.fd, w.buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil && err != unix.ENOENT { // removed while it was read
+			return fmt.Errorf("list directory: %w", err)
+		}
+		if n <= 0 {
+			return nil
+		}
+		for b := w.buf[:n]; len(b) > 0; {
+			e, rest, ok := Dirent(b)
+			if !ok {
+				return fmt.Errorf("list directory: %w record", errMalformed)
+			}
+			b, l.next = rest, e.Next
+			one, isDir, err := w.entry(l.fd, e.Name, l.device)
+			w.leaveOut(err)
+			u.Add(one)
+			w.seen++
+			if err := w.step(ctx); err != nil {
+				return err
+			}
+			if !isDir {
+				continue
+			}
+			l.dirs.Add(one)
+			l.below = append(l.below, e.Name)
+			if w.names++; len(l.below) >= batch {
+				l.more = true
+				return nil
+			}
+		}
+	}
+}
+
+// entry is what one entry takes; isDir: it is a directory of the same file system.
+func (w *Walker) entry(dir int, name string, device uint64) (u Usage, isDir bool, err error) {
+	if name == "." || name == ".." {
+		return u, false, nil
+	}
+	var st unix.Stat_t
+	switch err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err {
+	case nil:
+	case unix.ENOENT:
+		return u, false, nil
+	default:
+		return u, false, fmt.Errorf("stat %.255q: %w", name, err)
+	}
+	if st.Dev != device {
+		return u, false, nil
+	}
+	if isDir = st.Mode&unix.S_IFMT == unix.S_IFDIR; !isDir && st.Nlink > 1 {
+		id := [2]uint64{st.Dev, st.Ino}
+		if w.links[id] {
+			return u, false, nil
+		}
+		if len(w.links) >= w.room {
+			return w.shares.add(&st), false, nil
+		}
+		w.links[id] = true
+	}
+	return Allocated(&st), isDir, nil
+}

@@ -104,7 +104,7 @@ measure: ## print what the layout costs its readers, arrows, journeys, copies, s
 	@go run ./e2e/measure $(if $(COMMIT),-commit $(COMMIT)) $(if $(PLACES),-places)
 
 generate: ## write what is made of Go comments: the reference page of the configuration, the file of "config default"
-	go test ./internal/config -run '^TestWhatIsGeneratedIsFresh$$' -generate
+	go test ./internal/node/config -run '^TestWhatIsGeneratedIsFresh$$' -generate
 
 fuzz: ## run every fuzz test for a while: make fuzz [FUZZTIME=60s]
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \

@@ -97,7 +97,7 @@ func inTheLog(t *testing.T) logged {
 			t.Fatal(err)
 		}
 		logs := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
-			return i.Path.Value == `"log/slog"` || i.Path.Value == `"jettison/internal/repeat"`
+			return i.Path.Value == `"log/slog"` || i.Path.Value == `"jettison/internal/base/logthrottle"`
 		})
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {

@@ -16,10 +16,31 @@ import (
 	"unicode/utf8"
 )
 
-// The house (docs/build/architecture.md): who may import whom, below this module. What is not listed may import nothing of it.
+// Rooms that others build on: the vocabulary, the boundaries, the pure cores of a node, and what sockets and records say.
+var (
+	publicRooms = []string{"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "stats/read/podindex",
+		"eviction", "reclaim",
+		"reclaim/nodedeschedule", "admit", "api"}
+	clusterCores = []string{"cluster", "cluster/"}
+	shared       = []string{"internal/node/", "internal/base/"}
+)
+
+// mayImport lists the rooms of this module that a folder, and those below it, may import (docs/build/architecture.md).
+// A name that ends in a slash stands for all folders below it. A folder without a rule of its own has that of the nearest
+// one above. Within internal, base imports nothing, node imports base, and the programs' rooms never import each other.
 var mayImport = map[string][]string{
-	"stats":      {},
-	"stats/read": {"stats", "cgroup", "cri", "seqfile", "stats/read/"},
+	"stats":                  {},
+	"stats/read":             {"stats", "cgroup", "cri", "seqfile", "stats/read/"},
+	"cgroup":                 {"seqfile"},
+	"seqfile":                {},
+	"cri":                    {},
+	"cri/critest":            {},
+	"cri/nri":                {"cri"},
+	"eviction":               {"stats"},
+	"reclaim":                {"stats"},
+	"reclaim/nodedeschedule": {"stats"},
+	"admit":                  {"stats"},
+	"api":                    {"stats"},
 
 	// What lies below does not know the Reader.
 	"stats/read/disk": {"stats", "cri", "stats/read/hostroot", "stats/read/mounts", "stats/read/openfiles", "stats/read/podindex",
@@ -35,49 +56,45 @@ var mayImport = map[string][]string{
 	"stats/read/mounts":   {"seqfile"},
 	"stats/read/hosttest": {"cri", "stats/read/podindex"},
 
-	"cgroup":             {"seqfile"},
-	"seqfile":            {},
-	"seqfile/seqtest":    {"internal/base/race"},
-	"cri":                {},
-	"cri/critest":        {},
-	"cri/nri":            {"cri"},
-	"eviction":           {"stats"},
-	"reclaim":            {"stats"},
-	"reclaim/deschedule": {"stats"},
-	"admit":              {"stats"},
-	"api":                {"stats"},
-	"internal": {"cgroup", "seqfile", "cri", "cri/nri", "stats", "stats/read", "stats/read/podindex", "eviction", "reclaim", "reclaim/deschedule", "admit", "api",
-		"internal/"},
-	// What any package may build on knows none of those above it.
-	"internal/base":           {"internal/base/", "internal/nearest"},
-	"internal/nodetest":       {"cgroup", "cri", "cri/critest", "stats/read", "internal/"},
-	"cmd/jettison":            {"cgroup", "cri", "cri/nri", "stats", "stats/read", "eviction", "reclaim", "admit", "api", "internal/"},
-	"cmd/jettison-bridge":     {"api", "internal/"},
+	"seqfile/seqtest":         {"internal/base/race"},
+	"internal/base":           {"internal/base/"},
+	"internal/kube":           {"internal/kube/", "internal/base/"},
+	"internal/node":           rooms(publicRooms, shared),
+	"internal/node/nodetest":  rooms(publicRooms, shared, []string{"cri/critest"}),
+	"internal/agent":          rooms(publicRooms, shared, []string{"internal/agent/"}),
+	"internal/cli":            rooms(publicRooms, shared, []string{"internal/cli/"}),
+	"internal/bridge":         rooms(publicRooms, shared, []string{"internal/bridge/", "internal/kube/"}),
 	"internal/bridge/verdict": {"api", "stats"},
-	"cmd/jettison-cluster":    {"cluster/", "internal/"},
-	"cluster":                 {},
-	"cluster/lifecycle":       {"cluster"},
-	"cluster/taint":           {"cluster"},
-	"cluster/fence":           {"cluster"},
-	"cluster/model":           {},
-	"cluster/deschedule":      {"cluster/model"},
-	"internal/cluster":        {"cluster", "cluster/", "internal/", "api"},
-	// Whatever program of the cluster's may build on it, so it knows none.
+	"internal/cluster":        rooms(clusterCores, shared, []string{"api", "internal/cluster/", "internal/kube/"}),
+	// Any program of the cluster may build on it, so it knows none of them.
 	"internal/cluster/kubeclient": {"internal/base/retry"},
-	"internal/deschedpolicy":      {"cluster/", "internal/"},
-	"internal/descheduling":       {"cluster/", "internal/", "api"},
-	"deploy/oci":                  {"deploy/oci"},
-	"deploy/render":               {},
-	"e2e":                         {"e2e/", "api", "deploy/oci"},
-	"e2e/measure":                 {},                                     // it reads commits whose packages are others
-	"e2e/cluster/bridges":         {"internal/bridge"},                    // many of them in one process
-	"e2e/descheduler":             {"cluster/", "internal/deschedpolicy"}, // a module of its own: it links the descheduler
-	"e2e/oracle":                  {"cluster", "cluster/", "internal/"},   // a module of its own: it links kube-controller-manager's controllers
-	"e2e/ui":                      {"e2e/", "api", "stats", "internal/"},  // a module of its own: it opens the page over the agent's own handlers
+
+	"cmd/jettison":         rooms(publicRooms, []string{"internal/"}),
+	"cmd/jettison-bridge":  rooms([]string{"api", "internal/bridge/"}, shared),
+	"cmd/jettison-cluster": rooms(clusterCores, []string{"internal/cluster/"}, shared),
+
+	"cluster":            {},
+	"cluster/lifecycle":  {"cluster"},
+	"cluster/taint":      {"cluster"},
+	"cluster/fence":      {"cluster"},
+	"cluster/model":      {},
+	"cluster/deschedule": {"cluster/model"},
+
+	"deploy/oci":          {"deploy/oci"},
+	"deploy/render":       {},
+	"e2e":                 {"e2e/", "api", "deploy/oci"},
+	"e2e/cluster/bridges": {"internal/bridge"}, // many of them in one process
+	// Modules of their own: they link the descheduler, kube-controller-manager's controllers, the agent's HTTP handlers.
+	"e2e/descheduler": {"cluster/", "internal/cluster/descheduler/policyfile"},
+	"e2e/oracle":      {"cluster", "cluster/", "internal/"},
+	"e2e/ui":          {"e2e/", "api", "stats", "internal/"},
 }
 
+// rooms joins lists of rooms.
+func rooms(lists ...[]string) []string { return slices.Concat(lists...) }
+
 // pure packages decide, or name what is decided by. They neither read nor wait nor start goroutines.
-var pure = []string{"stats", "eviction", "reclaim", "reclaim/deschedule", "admit", "internal/bridge/verdict",
+var pure = []string{"stats", "eviction", "reclaim", "reclaim/nodedeschedule", "admit", "internal/bridge/verdict",
 	"cluster", "cluster/lifecycle", "cluster/taint", "cluster/fence", "cluster/model", "cluster/deschedule"}
 
 // impure are the imports that a pure package has no use for.

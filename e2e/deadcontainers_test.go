@@ -15,7 +15,7 @@ import (
 func TestTenThousandDeadContainersFitTheAgentsMemory(t *testing.T) {
 	const dir, enough = "/run/containerd/dead", 100
 	n := startNodeWith(t, vm.Options{MiB: 2048}) // the fake holds hundreds of megabytes, too
-	read := n.serves(dir, "./internal/garbage", "TestServesDeadContainers")
+	read := n.serves(dir, "./internal/node/garbage", "TestServesDeadContainers")
 	var endpoint string
 	n.until("the fake runtime serves", func() (err error) { endpoint, err = read("endpoint"); return err })
 	n.startAgent(config("containerRuntimeEndpoint: %s\npodGoneAfter: 5s\ncontainerGCPeriod: 5s", endpoint))

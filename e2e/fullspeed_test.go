@@ -41,7 +41,7 @@ func once(b *testing.B) {
 // twice: measured by the agent as it is shipped, in its container with its limits, and by the tests of the same code.
 func TestFullSpeedIsWhatTheAgentMeasures(t *testing.T) {
 	n := startNode(t)
-	out, err := n.RunTests(n.ctx, "./internal/pace", "-test.run=^TestLiveFill", "-test.v", "-test.timeout=5m")
+	out, err := n.RunTests(n.ctx, "./internal/agent/pace", "-test.run=^TestLiveFill", "-test.v", "-test.timeout=5m")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func TestHostileStatusesFitTheAgentsMemory(t *testing.T) {
 func TestTenHostilePodsOf110FitTheAgentsMemory(t *testing.T) {
 	const dir = "/run/containerd/hostile"
 	n := startNodeWith(t, vm.Options{MiB: 2048}) // the fake holds hundreds of megabytes, too
-	read := n.serves(dir, "./internal/lister", "TestServesAHostileNode")
+	read := n.serves(dir, "./internal/agent/podlister", "TestServesAHostileNode")
 	var endpoint string
 	n.until("the fake runtime serves", func() (err error) { endpoint, err = read("endpoint"); return err })
 	n.startAgent(config("containerRuntimeEndpoint: %s", endpoint))

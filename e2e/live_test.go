@@ -11,10 +11,10 @@ func TestLiveTestsOfThePackages(t *testing.T) {
 	const live, long = "^TestLive", "VeryFarDown|TooLongForTheMemory"
 	n := startNode(t)
 	for _, of := range []struct{ pkg, run string }{
-		{"./cgroup", live}, {"./stats/read", live}, {"./stats/read/network", live}, {"./internal/remove", live}, {"./internal/kill", live}, {"./internal/squeeze", live},
-		{"./internal/protect", live}, {"./internal/limits", live},
+		{"./cgroup", live}, {"./stats/read", live}, {"./stats/read/network", live}, {"./internal/node/podfiles", live}, {"./internal/node/kill", live}, {"./internal/agent/squeeze", live},
+		{"./internal/node/selfprotect", live}, {"./internal/node/limits", live},
 		// That the kernel kills nobody for a line of /proc takes CAP_SYS_RESOURCE, and shows in a memory cgroup only.
-		{"./seqfile", long}, {"./stats/read/openfiles", long}, {"./stats/read/mounts", long}, {"./internal/remove", long},
+		{"./seqfile", long}, {"./stats/read/openfiles", long}, {"./stats/read/mounts", long}, {"./internal/node/podfiles", long},
 	} {
 		out, err := n.RunTests(n.ctx, of.pkg, "-test.run="+of.run, "-test.v", "-test.timeout=5m")
 		switch {

@@ -51,7 +51,7 @@ func amountOf(p *stats.PodStats, k kind) (o stats.Opt[uint64]) {
 }
 
 // memoryReturned is what a pod's death returns of memory but for what is shared, which comes later: what is released, and page cache as far
-// as it counts as used, for that is given back right after (internal/kill DropCache).
+// as it counts as used, for that is given back right after (internal/node/kill DropCache).
 func memoryReturned(mem *stats.PodMemoryStats) stats.Opt[uint64] {
 	o := memoryReleased(mem)
 	if o.OK {

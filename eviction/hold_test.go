@@ -101,7 +101,7 @@ func (w *ward) look(later time.Duration) *Life {
 		return old
 	}
 	l := w.m.Begin(Stamp{Time: w.now}, e, met)
-	if l.e.Urgent() { // as internal/evictions does
+	if l.e.Urgent() { // as internal/agent/evictions does
 		w.m.Killed(Stamp{Time: w.now}, l)
 	}
 	return l

@@ -19,7 +19,7 @@ func Preempted(pod *stats.PodStats, object *Pod, reason, message string) Evictio
 }
 
 // SignalDescheduled is that of evictions of pods that should not be there, though nothing is short; which those are is for package
-// reclaim/deschedule to say.
+// reclaim/nodedeschedule to say.
 const SignalDescheduled stats.Signal = "descheduled"
 
 // ReasonDescheduled is that of their status.

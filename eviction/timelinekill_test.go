@@ -9,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// The part of the shell that carries evictions out: internal/evictions, internal/kill.
+// The part of the shell that carries evictions out: internal/agent/evictions, internal/node/kill.
 
 // act is Evictions.OnDecided.
 func (s *shell) act(d Decision, input Input) (begun bool) {

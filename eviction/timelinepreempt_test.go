@@ -7,7 +7,7 @@ import (
 	"jettison/stats"
 )
 
-// Pods that go for a critical one, in the middle of all else: internal/evictions Preempt. None of what holds for victims of thresholds
+// Pods that go for a critical one, in the middle of all else: internal/agent/evictions Preempt. None of what holds for victims of thresholds
 // ceases to hold for it; of preemption itself these rules hold.
 const (
 	ruleSpared = "spared" // none goes for a critical pod that nothing may have killed

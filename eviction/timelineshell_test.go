@@ -9,7 +9,7 @@ import (
 	"jettison/stats"
 )
 
-// shell is what drives the manager on a node: internal/agent (look, decide) and internal/evictions (begin, the goroutine that carries an
+// shell is what drives the manager on a node: internal/agent (look, decide) and internal/agent/evictions (begin, the goroutine that carries an
 // eviction out, events, resume), in the same order and with the same limits, over a world instead of a kernel and a runtime.
 type shell struct {
 	*world
@@ -53,7 +53,7 @@ type job struct {
 // Limits of a timeline: of one that goes on longer nothing more is learnt.
 const (
 	mostLooks = 3000
-	stopBound = 2 * time.Second // internal/kill: what a runtime gets beyond a grace period
+	stopBound = 2 * time.Second // internal/node/kill: what a runtime gets beyond a grace period
 
 	// afterwards is how long a timeline goes on when nothing is short any more: by then all that was begun is over.
 	afterwards = 10 * time.Minute

@@ -7,9 +7,11 @@ import (
 	"jettison/stats"
 )
 
-// Evictions that others wait for: what they return is on its way, and the next victim would die for nothing.
+// Evictions that others wait for: what they return is on its way, and the next victim would die for
+// nothing.
 
-// dip is the share of what was available that a runtime takes for itself while it tears a pod down: an eighth at most.
+// dip is the share of what was available that a runtime takes for itself while it tears a pod down:
+// an eighth at most.
 const dip = 8
 
 // over reports whether nothing more is to be expected of an eviction.
@@ -17,8 +19,8 @@ func (es *evictions) over(now time.Time, l *Life, all []watched) bool {
 	return es.returned(now, l, all) && !l.sharedAwaited(now)
 }
 
-// returned is the same but for shared memory. What a disk gives back comes with the clean-up or after it: half of what is expected,
-// measured after the clean-up, is enough to go by.
+// returned is the same but for shared memory. What a disk gives back comes with the clean-up or
+// after it: half of what is expected, measured after the clean-up, is enough to go by.
 func (es *evictions) returned(now time.Time, l *Life, all []watched) bool {
 	switch {
 	case !l.departed():
@@ -42,7 +44,8 @@ type held struct {
 	// Of a disk.
 	due, came uint64 // what all of them held, and what came back since: each may have given that
 	dying     bool   // one is on its way out still, and not for long
-	removing  bool   // the files of one are still being removed, or it was not measured since they were
+	// the files of one are still being removed, or it was not measured since they were
+	removing bool
 }
 
 // holding finds the evictions that a threshold waits for.
@@ -64,11 +67,13 @@ func (es *evictions) holding(now time.Time, w *watched, ws *watchlist) (h held) 
 	return h
 }
 
-// eases reports whether what an eviction returns is worth waiting for. Those for a pod's own limits hold up disks only, and gentle ones no
-// hard threshold, not even when they are over: soft never delays hard. What a victim was chosen for is worth it; else what it is known to
-// return has to explain the shortage, with what is expected of others: it is there once its processes are gone. Files stay, whatever else a
-// victim went for.
-func (es *evictions) eases(now time.Time, l *Life, w *watched, together uint64, d *fileSystems) bool {
+// eases reports whether what an eviction returns is worth waiting for. Those for a pod's own limits
+// hold up disks only, and gentle ones no hard threshold, not even when they are over: soft never
+// delays hard. What a victim was chosen for is worth it; else what it is known to return has to
+// explain the shortage, with what is expected of others: it is there once its processes are gone.
+// Files stay, whatever else a victim went for.
+func (es *evictions) eases(now time.Time, l *Life, w *watched, together uint64,
+	d *fileSystems) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
 	case short.disk() && l.e.Disk():
@@ -85,43 +90,51 @@ func (es *evictions) eases(now time.Time, l *Life, w *watched, together uint64, 
 	return !w.observed.Short(w.limit) || stats.SaturatingAdd(w.observed.Value, together) >= w.limit
 }
 
-// counts reports whether what an eviction returns may count for a threshold that is not for a disk. A disk's victim counts once it was
-// killed for one (spared), until it is dead, for its clean-up takes minutes; and what it returns is a guess: where its end is late, only
-// what was measured since tells. Page cache comes back a moment after a victim's end, whatever it was chosen for, and however gently.
+// counts reports whether what an eviction returns may count for a threshold that is not for a disk.
+// A disk's victim counts once it was killed for one (spared), until it is dead, for its clean-up
+// takes minutes; and what it returns is a guess: where its end is late, only what was measured
+// since tells. Page cache comes back a moment after a victim's end, whatever it was chosen for, and
+// however gently.
 func (l *Life) counts(now time.Time, w *watched) bool {
 	chosen, short := l.e.kind, w.info.kind
 	switch {
-	case short == kindMemory && (l.e.Disk() || chosen != kindMemory) && l.Dead() && !l.uncached && !l.back:
+	case short == kindMemory && (l.e.Disk() || chosen != kindMemory) && l.Dead() && !l.uncached &&
+		!l.back:
 		return now.Sub(l.emptied.Time) < settleLimit
 	case w.Hard() && !l.e.hard && !l.hastened(), short.disk():
 		return false
 	case l.e.Disk():
-		return short < amounts && !l.killed.Time.IsZero() && !l.departed() && (l.holds[short].OK || l.since(now) < settleLimit)
+		return short < amounts && !l.killed.Time.IsZero() && !l.departed() &&
+			(l.holds[short].OK || l.since(now) < settleLimit)
 	}
 	return short == chosen || short.pressure() || !l.departed()
 }
 
-// spared reports whether a disk's victim is being stopped that a hard threshold would have killed at once: that takes a second or three, in
-// which memory may be gone.
+// spared reports whether a disk's victim is being stopped that a hard threshold would have killed
+// at once: that takes a second or three, in which memory may be gone.
 func (l *Life) spared(w *watched) bool {
 	k := w.info.kind
-	return w.Hard() && k < amounts && !k.disk() && l.e.hard && l.e.kind.disk() && !l.e.Local() && !l.refused && l.killed.Time.IsZero()
+	return w.Hard() && k < amounts && !k.disk() && l.e.hard && l.e.kind.disk() && !l.e.Local() &&
+		!l.refused && l.killed.Time.IsZero()
 }
 
 // endsAlone reports whether what is expected of an eviction is all that is short.
 func (l *Life) endsAlone(w *watched) bool {
 	left := l.remaining(w)
-	return left.OK && left.V > 0 && w.observed.Short(w.limit) && stats.SaturatingAdd(w.observed.Value, left.V) >= w.limit
+	return left.OK && left.V > 0 && w.observed.Short(w.limit) && stats.SaturatingAdd(w.observed.Value,
+		left.V) >= w.limit
 }
 
-// sharesEnough reports whether what a dead victim has in shared memory explains a shortage, with what is expected of others, whatever it
-// was evicted for, however gently.
+// sharesEnough reports whether what a dead victim has in shared memory explains a shortage, with
+// what is expected of others, whatever it was evicted for, however gently.
 func (l *Life) sharesEnough(now time.Time, w *watched, together uint64) bool {
-	return w.info.kind == kindMemory && l.sharedAwaited(now) && (!w.observed.Short(w.limit) || stats.SaturatingAdd(w.observed.Value, together) >= w.limit)
+	return w.info.kind == kindMemory && l.sharedAwaited(now) && (!w.observed.Short(w.limit) ||
+		stats.SaturatingAdd(w.observed.Value, together) >= w.limit)
 }
 
-// together is what is expected of victims for an amount that is no disk's: of those that are on their way out, whatever each was chosen
-// for, and what dead ones have in shared memory. What none of them explains alone they may explain together.
+// together is what is expected of victims for an amount that is no disk's: of those that are on
+// their way out, whatever each was chosen for, and what dead ones have in shared memory. What none
+// of them explains alone they may explain together.
 func (es *evictions) together(now time.Time, w *watched, all []watched) (amount uint64) {
 	if !w.Amount() || w.info.kind.disk() {
 		return 0
@@ -151,10 +164,11 @@ func (es *evictions) blocked(now time.Time, w *watched, ws *watchlist) string {
 	return "the eviction of pod " + h.last.e.Pod.PodRef.UID + " is under way"
 }
 
-// outgrown reports whether the shortage has grown by more than what is still on its way, and by more than a dip, which is the runtime's
-// own work. It is judged by what was left of the threshold's own signal when the victim was killed, for whatever that went, or by the
-// limit where it was not short then. Where it is not known what is to come, less than half of that must be left: once the victim is dead,
-// for some is there already; and where it should be dead for long.
+// outgrown reports whether the shortage has grown by more than what is still on its way, and by
+// more than a dip, which is the runtime's own work. It is judged by what was left of the
+// threshold's own signal when the victim was killed, for whatever that went, or by the limit where
+// it was not short then. Where it is not known what is to come, less than half of that must be
+// left: once the victim is dead, for some is there already; and where it should be dead for long.
 func (h *held) outgrown(now time.Time, w *watched) bool {
 	if w.info.kind.disk() {
 		return h.outgrownDisk(w)
@@ -164,7 +178,9 @@ func (h *held) outgrown(now time.Time, w *watched) bool {
 	switch {
 	case !w.Amount():
 		return false
-	case late && !h.unknown && !h.last.departed() && stats.SaturatingAdd(w.observed.Value, h.remaining) < w.limit: // it does not explain the shortage
+	// it does not explain the shortage
+	case late && !h.unknown && !h.last.departed() && stats.SaturatingAdd(w.observed.Value,
+		h.remaining) < w.limit:
 		return true
 	case late && half:
 		return true
@@ -178,7 +194,8 @@ func (h *held) outgrown(now time.Time, w *watched) bool {
 	return stats.SaturatingAdd(w.observed.Value, max(h.remaining, base/dip)) < base
 }
 
-// late reports whether what is awaited should have been there long ago: the victim is held by the kernel, or its volumes by their owner.
+// late reports whether what is awaited should have been there long ago: the victim is held by the
+// kernel, or its volumes by their owner.
 func (h *held) late(now time.Time) bool {
 	if h.last.Dead() {
 		return now.Sub(h.last.emptied.Time) >= settleLimit
@@ -186,7 +203,8 @@ func (h *held) late(now time.Time) bool {
 	return h.last.since(now) >= settleLimit
 }
 
-// floor is what has to be left where what is awaited is late: next to nothing where its owner has it, for that will come.
+// floor is what has to be left where what is awaited is late: next to nothing where its owner has
+// it, for that will come.
 func (h *held) floor(w *watched) uint64 {
 	if h.last.departed() {
 		return w.limit / (4 * dip)
@@ -194,8 +212,9 @@ func (h *held) floor(w *watched) uint64 {
 	return w.limit / dip
 }
 
-// base is what a shortage is held against: what was left at the kill, or the most since then, for what came back since may be eaten again.
-// Of a disk it is the former: that comes back late, and of others' files.
+// base is what a shortage is held against: what was left at the kill, or the most since then, for
+// what came back since may be eaten again. Of a disk it is the former: that comes back late, and of
+// others' files.
 func (h *held) base(w *watched) uint64 {
 	at := h.last.levelOf(w)
 	switch {
@@ -207,9 +226,10 @@ func (h *held) base(w *watched) uint64 {
 	return min(at.V, w.limit)
 }
 
-// doubtful reports whether a threshold waits for a victim that was killed and has not died, while half of what was left is gone, or for too
-// long: what that victim still has is worth being measured. Where it waits too long for what a dead one has in shared memory, a look tells
-// whether that one has come back, and its volumes with it.
+// doubtful reports whether a threshold waits for a victim that was killed and has not died, while
+// half of what was left is gone, or for too long: what that victim still has is worth being
+// measured. Where it waits too long for what a dead one has in shared memory, a look tells whether
+// that one has come back, and its volumes with it.
 func (es *evictions) doubtful(now time.Time, w *watched, ws *watchlist) bool {
 	h := es.holding(now, w, ws)
 	switch {
@@ -222,16 +242,19 @@ func (es *evictions) doubtful(now time.Time, w *watched, ws *watchlist) bool {
 	case h.late(now):
 		return true
 	}
-	return w.info.kind.memoryView() && (w.observed.HalfGone(h.base(w)) || w.observed.Value < w.limit/dip)
+	return w.info.kind.memoryView() && (w.observed.HalfGone(h.base(w)) ||
+		w.observed.Value < w.limit/dip)
 }
 
-// remeasure follows pods that are being evicted gently: one that leaks goes on leaking, and what it takes meanwhile it returns, too.
+// remeasure follows pods that are being evicted gently: one that leaks goes on leaking, and what it
+// takes meanwhile it returns, too.
 func (es *evictions) remeasure(in Input, ws *watchlist) {
 	for _, l := range es.lives {
 		if !l.dying() {
 			continue
 		}
-		at := slices.IndexFunc(in.Summary.Pods, func(s stats.PodStats) bool { return s.PodRef.UID == l.e.Pod.PodRef.UID })
+		at := slices.IndexFunc(in.Summary.Pods,
+			func(s stats.PodStats) bool { return s.PodRef.UID == l.e.Pod.PodRef.UID })
 		for i := range ws.all {
 			w := &ws.all[i]
 			if at < 0 || w.Signal != l.e.Signal || in.Summary.Pods[at].Memory.Quick {
@@ -252,9 +275,9 @@ func (es *evictions) remeasure(in Input, ws *watchlist) {
 	}
 }
 
-// lingers reports whether a pod that goes though nothing is short takes longer to stop than any that goes for a threshold: its grace
-// period is its own, and may be an hour. Soft thresholds do not wait for it any more then, nor spare it: it has had the time that they
-// would give it.
+// lingers reports whether a pod that goes though nothing is short takes longer to stop than any
+// that goes for a threshold: its grace period is its own, and may be an hour. Soft thresholds do
+// not wait for it any more then, nor spare it: it has had the time that they would give it.
 func (es *evictions) lingers(now time.Time, l *Life) bool {
 	longest := time.Duration(max(es.config.MaxPodGracePeriodSeconds, hardGrace))*time.Second + DieLimit
 	return l.e.Planned() && !l.departed() && now.Sub(l.began.Time) >= longest
@@ -268,7 +291,8 @@ func (es *evictions) fillKeys(k *Keys, now time.Time, uid string, w *watched) (c
 		return true
 	}
 	spared, late := l.spared(w), !w.Hard() && es.lingers(now, l) && l.killed.Time.IsZero()
-	if ((l.e.hard || l.hastened()) && !spared || !w.Hard() || l.e.Local() && w.info.kind.disk()) && !late {
+	if ((l.e.hard || l.hastened()) && !spared || !w.Hard() || l.e.Local() && w.info.kind.disk()) &&
+		!late {
 		return false
 	}
 	k.Dying, k.eases = true, l.e.eases(w.info.kind) || (spared || late) && l.endsAlone(w)

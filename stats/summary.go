@@ -186,7 +186,7 @@ type PodMemoryStats struct {
 	KernelBytes Opt[uint64]
 	// FreedBytes is what killing every process of the pod would return: anonymous memory, page tables and kernel stacks for sure;
 	// shared memory only as far as no tmpfs holds it, which outlives the processes. Page cache stays: what is inactive was available before,
-	// the rest is dropped after them (internal/kill DropCache).
+	// the rest is dropped after them (internal/node/kill DropCache).
 	FreedBytes Opt[Range]
 }
 

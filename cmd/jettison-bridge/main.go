@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/base/commandline"
+	"jettison/internal/base/printable"
 	"jettison/internal/bridge"
 	"jettison/internal/bridge/cleanup"
-	"jettison/internal/commandline"
-	"jettison/internal/printable"
 )
 
 // version is set by the linker.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"jettison/internal/commandline"
+	"jettison/internal/base/commandline"
 )
 
 // What is wrong with a command line is one line, and exit code 2.

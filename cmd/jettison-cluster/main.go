@@ -12,13 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/base/commandline"
 	"jettison/internal/base/output"
-	"jettison/internal/cluster/descheduler"
+	"jettison/internal/base/printable"
+	"jettison/internal/base/terminal"
+	"jettison/internal/cluster/descheduler/runner"
 	"jettison/internal/cluster/nodes"
 	"jettison/internal/cluster/report"
-	"jettison/internal/commandline"
-	"jettison/internal/printable"
-	"jettison/internal/terminal"
 )
 
 // version is set by the linker.
@@ -53,6 +53,6 @@ Exit codes: 0 done; 1 failed; 2 bad usage or configuration. An error is one line
 	commandline.Root(root, version, stdout, stderr)
 	root.SetIn(stdin)
 	root.AddCommand(nodes.Command(version, stdin, stdout, stderr), report.Command(stdout),
-		descheduler.Command(version, stdin, stdout, stderr), commandline.Version(root.Name(), version, stdout))
+		runner.Command(version, stdin, stdout, stderr), commandline.Version(root.Name(), version, stdout))
 	return root
 }

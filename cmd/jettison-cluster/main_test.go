@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"jettison/internal/commandline"
+	"jettison/internal/base/commandline"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/admit"
-	"jettison/internal/podstore"
-	"jettison/internal/socket"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/serve/socket"
 )
 
 // byName takes pods of the name "good". To preempt makes room for those of the name "critical".

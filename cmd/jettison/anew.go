@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"jettison/internal/agent"
-	"jettison/internal/config"
+	"jettison/internal/node/config"
 )
 
 // untilKubelet is a context that also ends when a kubelet comes on a node whose configuration is made without one, and its own can be

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"jettison/internal/agent"
-	"jettison/internal/config"
+	"jettison/internal/node/config"
 )
 
 // A kubelet comes on a node where the defaults hold: the agent ends, and is to begin anew. Told to end before, or by a configuration of its

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"jettison/internal/socket"
+	"jettison/internal/node/socketpath"
 )
 
 // A probe goes by /healthz or /readyz; of an agent that has none, by its state.
@@ -154,7 +154,7 @@ func listening(t *testing.T) (dir, path string) {
 // The socket is read at the start only: an agent that listens where the file said before is alive, and is the one that is asked.
 func TestASocketForTheNextStart(t *testing.T) {
 	dir, path := listening(t)
-	if err := socket.Leave(dir, path); err != nil {
+	if err := socketpath.Leave(dir, path); err != nil {
 		t.Fatal(err)
 	}
 	for name, edited := range map[string]string{"another": filepath.Join(dir, "new.sock"), "none": `""`} {
@@ -171,13 +171,13 @@ func TestASocketForTheNextStart(t *testing.T) {
 		if execute(t.Context(), []string{"status", "--config", file}, &out, &errs); strings.Contains(out.String(), "does not answer") {
 			t.Errorf("%s: status: %s", name, out.String())
 		}
-		if err := socket.Leave(dir, filepath.Join(dir, "gone.sock")); err != nil {
+		if err := socketpath.Leave(dir, filepath.Join(dir, "gone.sock")); err != nil {
 			t.Fatal(err)
 		}
 		if code := execute(t.Context(), []string{"health", "--config", file}, &out, &errs); code != exitFailed {
 			t.Errorf("%s: nobody listens, and health ends with %d", name, code)
 		}
-		if err := socket.Leave(dir, path); err != nil {
+		if err := socketpath.Leave(dir, path); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,28 +18,28 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"jettison/internal/ask"
+	"jettison/internal/base/commandline"
 	"jettison/internal/base/output"
-	"jettison/internal/bundle"
-	"jettison/internal/check"
+	"jettison/internal/base/printable"
+	"jettison/internal/base/terminal"
+	"jettison/internal/cli/admit"
+	"jettison/internal/cli/check"
+	"jettison/internal/cli/config"
 	"jettison/internal/cli/deschedule"
+	"jettison/internal/cli/events"
+	"jettison/internal/cli/explain"
+	"jettison/internal/cli/gc"
 	"jettison/internal/cli/health"
 	"jettison/internal/cli/records"
+	"jettison/internal/cli/replay"
+	"jettison/internal/cli/restore"
+	"jettison/internal/cli/snapshot"
 	"jettison/internal/cli/stats"
-	"jettison/internal/commandline"
-	"jettison/internal/events"
-	"jettison/internal/explain"
-	"jettison/internal/gcpass"
-	"jettison/internal/kill"
-	"jettison/internal/printable"
-	"jettison/internal/protect"
-	"jettison/internal/replay"
-	"jettison/internal/restore"
-	"jettison/internal/settings"
-	"jettison/internal/status"
-	"jettison/internal/terminal"
-	"jettison/internal/top"
-	"jettison/internal/ui"
+	"jettison/internal/cli/status"
+	"jettison/internal/cli/top"
+	"jettison/internal/cli/ui"
+	"jettison/internal/node/kill"
+	"jettison/internal/node/selfprotect"
 )
 
 // version is set by the linker.
@@ -60,7 +60,7 @@ func main() {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == "run" { // which stays
-		_ = protect.SmallPages() // it says so again, or lives with them
+		_ = selfprotect.SmallPages() // it says so again, or lives with them
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -77,7 +77,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, ask.ErrRefused):
+	case errors.Is(err, admit.ErrRefused):
 		return exitRefused
 	case errors.Is(err, status.ErrUnhealthy): // it was said
 		return exitFailed
@@ -117,10 +117,10 @@ where --log-format is json.`,
 	commandline.Root(root, version, stdout, stderr)
 	root.AddCommand(
 		runCommand(stderr), status.Command(stdout), top.Command(os.Stdin, stdout, stderr), explain.Command(stdout, stderr),
-		replay.Command(os.Stdin, stdout, stderr), records.Command(stdout, stderr), gcpass.Command(os.Stdin, stdout, stderr),
-		ask.Command(os.Stdin, stdout, stderr), stats.Command(stdout, stderr), check.Command(stdout, stderr),
-		bundle.Command(version, stdout, stderr), events.Command(stdout, stderr), ui.Command(version, stdout, stderr),
-		health.Command(stdout), settings.Command(os.Stdin, stdout), deschedule.Command(stdout, stderr),
+		replay.Command(os.Stdin, stdout, stderr), records.Command(stdout, stderr), gc.Command(os.Stdin, stdout, stderr),
+		admit.Command(os.Stdin, stdout, stderr), stats.Command(stdout, stderr), check.Command(stdout, stderr),
+		snapshot.Command(version, stdout, stderr), events.Command(stdout, stderr), ui.Command(version, stdout, stderr),
+		health.Command(stdout), config.Command(os.Stdin, stdout), deschedule.Command(stdout, stderr),
 		restore.Command(stdout), commandline.Version(root.Name(), version, stdout),
 	)
 	return root

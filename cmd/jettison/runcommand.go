@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/internal/agent"
+	"jettison/internal/base/commandline"
+	"jettison/internal/base/logpipe"
 	"jettison/internal/cli/flags"
-	"jettison/internal/commandline"
-	"jettison/internal/config"
-	"jettison/internal/kill"
-	"jettison/internal/logpipe"
+	"jettison/internal/node/config"
+	"jettison/internal/node/kill"
 )
 
 func runCommand(stderr io.Writer) *cobra.Command {

@@ -19,7 +19,7 @@ import (
 const childVariable = "JETTISON_NRI"
 
 // memoryMore is what the plugin may take at most beyond what its process has at the start. The agent's container has 64 MiB, of which 28
-// are resident at rest (docs/build/performance.md), and lists of the runtime take 18 at worst (internal/lister, memory_test.go): the two share
+// are resident at rest (docs/build/performance.md), and lists of the runtime take 18 at worst (internal/agent/podlister, memory_test.go): the two share
 // what the collector leaves lying, so together they take less than their sum.
 const memoryMore = 20 << 20
 
@@ -70,7 +70,7 @@ func TestHostilePodsFitTheMemory(t *testing.T) {
 	}
 }
 
-// synchronizeAndMeasure is a plugin with the agent's bounds of the heap (internal/protect).
+// synchronizeAndMeasure is a plugin with the agent's bounds of the heap (internal/node/selfprotect).
 func synchronizeAndMeasure(t *testing.T, socket string) {
 	debug.SetMemoryLimit(32 << 20)
 	debug.SetGCPercent(30)

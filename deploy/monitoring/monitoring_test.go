@@ -12,7 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"jettison/internal/config"
+	"jettison/internal/node/config"
 )
 
 // alerts are what there is to fire, in the order of the file.

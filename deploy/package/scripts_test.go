@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"jettison/internal/wholefile"
+	"jettison/internal/base/atomicfile"
 )
 
 // A purge leaves nothing, but for what belongs to an agent that runs here all the same: a DaemonSet's has the same folders.
@@ -40,7 +40,7 @@ func TestPurge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lock, err := wholefile.Lock(filepath.Join(dir, "state/agent.lock"))
+	lock, err := atomicfile.Lock(filepath.Join(dir, "state/agent.lock"))
 	if err != nil {
 		t.Fatal(err)
 	}

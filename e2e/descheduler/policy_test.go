@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/descheduler/pkg/api"
 
 	"jettison/cluster/deschedule"
-	"jettison/internal/deschedpolicy"
+	"jettison/internal/cluster/descheduler/policyfile"
 )
 
 // strategies are all ten.
@@ -259,7 +259,7 @@ func read(t testing.TB, p *deschedule.Policy) (*deschedule.Policy, *api.Deschedu
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := deschedpolicy.Decode(text, "policy")
+	ours, err := policyfile.Decode(text, "policy")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/metrics-server/pkg/storage"
 )
 
-// The agent's metrics of a node, and the figures that they were written of (internal/nodestats, TestWhatMetricsServerReads).
+// The agent's metrics of a node, and the figures that they were written of (internal/agent/nodestats, TestWhatMetricsServerReads).
 const (
-	served  = "../../internal/nodestats/testdata/node.metrics"
-	figures = "../../internal/nodestats/testdata/node.json"
+	served  = "../../internal/agent/nodestats/testdata/node.metrics"
+	figures = "../../internal/agent/nodestats/testdata/node.json"
 )
 
 // The fields of a Summary (k8s.io/kubelet pkg/apis/stats/v1alpha1) that metrics-server has a use for.

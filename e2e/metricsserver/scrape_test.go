@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A scrape of the agent (internal/metrics, TestAScrape), and the page that lists what it may have.
+// A scrape of the agent (internal/node/metrics, TestAScrape), and the page that lists what it may have.
 const (
-	scraped = "../../internal/metrics/testdata/scrape.metrics"
+	scraped = "../../internal/node/metrics/testdata/scrape.metrics"
 	page    = "../../docs/reference/metrics.md"
 )
 

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"jettison/api"
-	"jettison/internal/endpoints"
-	"jettison/internal/eventlog"
-	"jettison/internal/podstore"
-	"jettison/internal/records"
-	"jettison/internal/socket"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/serve/endpoints"
+	"jettison/internal/agent/serve/eventlog"
+	"jettison/internal/agent/serve/socket"
+	"jettison/internal/node/records"
 	"jettison/stats"
 )
 

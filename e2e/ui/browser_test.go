@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"jettison/internal/ui"
+	"jettison/internal/cli/ui"
 )
 
 // patience is for the page to show something: many times what it takes.

@@ -21,25 +21,25 @@
 //
 // The parts:
 //
-//	internal/looks      reads the node and its pods
-//	internal/pace       when to look again
-//	internal/wakes      what the kernel tells by itself
-//	internal/lister     the runtime's pods
-//	internal/admission  whether the node takes a pod
-//	internal/gate       what the runtime tells by itself; evicted pods are kept out
-//	internal/objects    pod objects: the socket and static manifests
-//	internal/priorities pods of unknown priority, counted
-//	internal/beside     whether a kubelet is on this node
-//	internal/evictions  evictions under way, and their records
-//	internal/nodedeschedule pods that should not be here any more
-//	internal/squeeze    cold memory, given back before a pod goes
-//	internal/garbage    garbage, collected in passes and before a pod goes for a disk
-//	internal/rotate     logs of live containers, where no kubelet rotates them
-//	internal/limits     node allocatable and memory that pods request, in pods' cgroups
-//	internal/trim       memory of the agent's own
-//	internal/reload     the configuration, read again
-//	internal/kill       the self-test of the kill ladder
-//	internal/frames     recordings for jettison replay
+//	internal/agent/looks      reads the node and its pods
+//	internal/agent/pace       when to look again
+//	internal/agent/wakes      what the kernel tells by itself
+//	internal/agent/podlister     the runtime's pods
+//	internal/agent/admission  whether the node takes a pod
+//	internal/agent/gate       what the runtime tells by itself; evicted pods are kept out
+//	internal/agent/objects    pod objects: the socket and static manifests
+//	internal/node/priorities pods of unknown priority, counted
+//	internal/node/kubeletdetect     whether a kubelet is on this node
+//	internal/agent/evictions  evictions under way, and their records
+//	internal/node/nodedescheduler pods that should not be here any more
+//	internal/agent/squeeze    cold memory, given back before a pod goes
+//	internal/node/garbage    garbage, collected in passes and before a pod goes for a disk
+//	internal/agent/logrotate     logs of live containers, where no kubelet rotates them
+//	internal/node/limits     node allocatable and memory that pods request, in pods' cgroups
+//	internal/agent/trim       memory of the agent's own
+//	internal/agent/reload     the configuration, read again
+//	internal/node/kill       the self-test of the kill ladder
+//	internal/node/frames     recordings for jettison replay
 package agent
 
 import (
@@ -48,13 +48,13 @@ import (
 	"os"
 	"time"
 
-	"jettison/internal/config"
-	"jettison/internal/eventlog"
-	"jettison/internal/kill"
-	"jettison/internal/pace"
-	"jettison/internal/protect"
-	"jettison/internal/reload"
-	"jettison/internal/sources"
+	"jettison/internal/agent/pace"
+	"jettison/internal/agent/reload"
+	"jettison/internal/agent/serve/eventlog"
+	"jettison/internal/node/config"
+	"jettison/internal/node/kill"
+	"jettison/internal/node/selfprotect"
+	"jettison/internal/node/sources"
 )
 
 // Options of Run.
@@ -83,10 +83,10 @@ func Run(ctx context.Context, o Options) error {
 	defer s.Close()
 	ring := eventlog.NewRing(time.Now())
 	o.Log = slog.New(eventlog.NewHandler(ring, o.Log.Handler()))
-	refused := protect.Self(o.Config.Pprof)
+	refused := selfprotect.Self(o.Config.Pprof)
 	// Before the first list: either takes megabytes, and what a list has left is given back later.
 	var fill float64
-	protect.WithHugePages(func() { fill = pace.MeasureFill(pace.Cores()) }) // pods have them, and are several times faster by that
+	selfprotect.WithHugePages(func() { fill = pace.MeasureFill(pace.Cores()) }) // pods have them, and are several times faster by that
 	pacer := pace.New(fill, pace.Cores())
 	b, ran := newBuilder(o, s, ring), false
 	defer func() {
@@ -107,7 +107,7 @@ func Run(ctx context.Context, o Options) error {
 	b.protect(l)
 	b.limit(l)
 	l.tryOut(ctx)
-	for _, err := range protect.Lock() {
+	for _, err := range selfprotect.Lock() {
 		l.log.Warn("not as it should be", "error", err)
 	}
 	l.warmUp(time.Now()) // what a decision takes is in memory from now on

@@ -14,13 +14,13 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
-	"jettison/internal/config"
-	"jettison/internal/eventlog"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
-	"jettison/internal/pace"
-	"jettison/internal/podstore"
-	"jettison/internal/records"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/pace"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/agent/serve/eventlog"
+	"jettison/internal/node/config"
+	"jettison/internal/node/nodetest"
+	"jettison/internal/node/records"
 	"jettison/stats"
 )
 
@@ -108,7 +108,7 @@ evictionMaxPodGracePeriod: 60
 func TestAHardThresholdCutsAGraceShort(t *testing.T) {
 	l := newLoop(t, softAndHard, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	l.killable()
 	l.Runtime.Change(func() { l.Runtime.Hang = map[string]bool{"StopContainer": true} })
 	l.Available(150)

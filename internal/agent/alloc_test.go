@@ -10,9 +10,9 @@ import (
 
 	"jettison/cri"
 	"jettison/eviction"
+	"jettison/internal/agent/podlister"
 	"jettison/internal/base/race"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
+	"jettison/internal/node/nodetest"
 	"jettison/stats/read"
 )
 
@@ -44,7 +44,7 @@ func TestNothingIsAllocatedBetweenTheCrossingAndTheChoice(t *testing.T) {
 			ID: "c-" + uid, SandboxID: "s-" + uid, State: cri.Running, Running: true, OOMScoreAdj: &score,
 		})
 	}
-	l.onListed(lister.Update{Pods: read.NewIndex(listing)})
+	l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
 	l.Available(90)
 	ctx, now := t.Context(), time.Now()
 	var failed error

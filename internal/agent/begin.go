@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"jettison/internal/kill"
-	"jettison/internal/protect"
-	"jettison/internal/sources"
+	"jettison/internal/node/kill"
+	"jettison/internal/node/selfprotect"
+	"jettison/internal/node/sources"
 )
 
 // announce logs what the agent starts with, and once each thing that it has to do without.
@@ -46,7 +46,7 @@ func (b *builder) protect(l *loop) {
 	if own == "" || b.o.DryRun {
 		return
 	}
-	apart, err := protect.Apart(b.s.FS, own)
+	apart, err := selfprotect.Apart(b.s.FS, own)
 	b.closing(apart)
 	if err != nil {
 		b.log.Warn("not as it should be", "error", err)

@@ -11,32 +11,32 @@ import (
 	"jettison/cgroup"
 	"jettison/cri"
 	"jettison/eviction"
-	"jettison/internal/admission"
-	"jettison/internal/advice"
-	"jettison/internal/beside"
-	"jettison/internal/endpoints"
-	"jettison/internal/eventlog"
-	"jettison/internal/evictions"
-	"jettison/internal/frames"
-	"jettison/internal/garbage"
-	"jettison/internal/kill"
-	"jettison/internal/limits"
-	"jettison/internal/lister"
-	"jettison/internal/localpods"
-	"jettison/internal/looks"
-	"jettison/internal/nodedeschedule"
-	"jettison/internal/nodestats"
-	"jettison/internal/objects"
-	"jettison/internal/pace"
-	"jettison/internal/priorities"
-	"jettison/internal/records"
-	"jettison/internal/reload"
-	"jettison/internal/remove"
-	"jettison/internal/repeat"
-	"jettison/internal/rotate"
-	"jettison/internal/sources"
-	"jettison/internal/squeeze"
-	"jettison/internal/wakes"
+	"jettison/internal/agent/admission"
+	"jettison/internal/agent/evictions"
+	"jettison/internal/agent/logrotate"
+	"jettison/internal/agent/looks"
+	"jettison/internal/agent/nodestats"
+	"jettison/internal/agent/objects"
+	"jettison/internal/agent/objects/kubeletpods"
+	"jettison/internal/agent/pace"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/agent/reload"
+	"jettison/internal/agent/serve/endpoints"
+	"jettison/internal/agent/serve/eventlog"
+	"jettison/internal/agent/squeeze"
+	"jettison/internal/agent/thresholdadvice"
+	"jettison/internal/agent/wakes"
+	"jettison/internal/base/logthrottle"
+	"jettison/internal/node/frames"
+	"jettison/internal/node/garbage"
+	"jettison/internal/node/kill"
+	"jettison/internal/node/kubeletdetect"
+	"jettison/internal/node/limits"
+	"jettison/internal/node/nodedescheduler"
+	"jettison/internal/node/podfiles"
+	"jettison/internal/node/priorities"
+	"jettison/internal/node/records"
+	"jettison/internal/node/sources"
 	"jettison/stats"
 	"jettison/stats/read"
 )
@@ -45,7 +45,7 @@ import (
 type builder struct {
 	o       Options
 	s       *sources.Sources
-	log     *repeat.Logger
+	log     *logthrottle.Logger
 	closers []func()
 
 	shown     *shown
@@ -57,11 +57,11 @@ type builder struct {
 	taker     *nodestats.Taker
 	recording *frames.Recording
 	manager   *eviction.Manager
-	lister    *lister.Lister
+	lister    *podlister.Lister
 	runtime   string // its name and version
 	pods      read.Index
-	host      *read.HostRoot   // nil: the host's root directory cannot be opened
-	presence  *beside.Presence // of a kubelet
+	host      *read.HostRoot          // nil: the host's root directory cannot be opened
+	presence  *kubeletdetect.Presence // of a kubelet
 	keeper    *records.Keeper
 	queue     *records.Queue
 	doubts    []error
@@ -77,7 +77,7 @@ type inherited struct {
 
 func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	b := &builder{
-		o: o, s: s, log: repeat.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
+		o: o, s: s, log: logthrottle.New(o.Log), shown: newShown(o, s.Client.Endpoint()), manager: eviction.NewManager(o.Config.Eviction()),
 		admission: admission.New(o.Config.Eviction().Policy),
 	}
 	b.meter, b.queue = &meter{o: o, shown: b.shown}, records.NewQueue()
@@ -88,11 +88,11 @@ func newBuilder(o Options, s *sources.Sources, ring *eventlog.Ring) *builder {
 	b.objects = objects.New(objects.Options{
 		Socket: o.Config.Socket, Group: o.Config.SocketGroup, Manifests: objects.ManifestPath(o.HostRoot, o.Config.StaticPodPath),
 		State: b.shown.forOthers, Outlook: b.shown.outlook.ask, Admission: b.admission, Reads: b.endpoints, Log: b.log,
-		Kubelet:     localpods.Path(o.HostRoot, o.Config.RootDir),
+		Kubelet:     kubeletpods.Path(o.HostRoot, o.Config.RootDir),
 		OnManifests: func() { b.named.OnManifests() }, OnDoubt: func(time.Time) { b.named.OnManifestDoubt() },
 	})
 	b.named = garbage.NewNamed(b.objects.All, o.Config.StaticPodPath != "")
-	b.lister = lister.New(s.Client, b.objects.Store().SetRuntime)
+	b.lister = podlister.New(s.Client, b.objects.Store().SetRuntime)
 	return b
 }
 
@@ -156,7 +156,7 @@ func (b *builder) askedOf(ctx context.Context) func() (*cri.Client, *cri.Lister)
 		if first {
 			say()
 		} else if b.o.Config.FindRuntimeAgain(ctx) && b.s.Redial(b.o.Config) == nil { // which is an endpoint of ours: it is no error
-			b.lister, b.shown.endpoint = lister.New(b.s.Client, b.objects.Store().SetRuntime), b.s.Client.Endpoint()
+			b.lister, b.shown.endpoint = podlister.New(b.s.Client, b.objects.Store().SetRuntime), b.s.Client.Endpoint()
 			say()
 		}
 		first = false
@@ -173,10 +173,10 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	}
 	b.watch(l)
 	l.upkeep.stats = b.taker
-	l.upkeep.deschedule = nodedeschedule.NewPart(time.Now(), b.log)
+	l.upkeep.deschedule = nodedescheduler.NewPart(time.Now(), b.log)
 	l.upkeep.reload = reload.NewPart(time.Now(), c, b.log)
 	l.upkeep.unknown = priorities.New(priorities.Options{Policy: c.Eviction().Policy, Self: b.s.Reader.Self, Log: b.log})
-	l.pods = lister.NewPods(b.lister, b.log, l.onPods)
+	l.pods = podlister.NewPods(b.lister, b.log, l.onPods)
 	l.gate = b.gateway(l)
 	l.looks = looks.New(looks.Options{
 		Reader: b.s.Reader, Background: b.background(), Tasks: b.manager.Watches(stats.SignalPIDAvailable), All: b.recording.On(), Log: b.log,
@@ -196,12 +196,12 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 	l.upkeep.rotation = b.rotation()
 	l.evictions = evictions.New(evictions.Options{
 		Manager: b.manager, Client: b.s.Client, Pin: pin, Host: b.host, Remover: b.remover(), Pods: l.pods, Gate: l.gate.Gate,
-		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: advice.New(l.pace.Fill(), b.log), Log: b.log, DryRun: o.DryRun,
+		Squeeze: l.relief.memory, Keeper: b.keeper, Advice: thresholdadvice.New(l.pace.Fill(), b.log), Log: b.log, DryRun: o.DryRun,
 		Kubelet: l.kubelet.Found, Look: b.kubelet, StillMet: l.stillMet, NotKilled: b.recording.NotKilled, OnCleaned: l.onCleaned,
 		Blame: func(p *stats.PodStats) { l.looks.Reader().Blame(l.pods.All(), p) },
 	})
 	b.metered(l)
-	l.pods.OnListed(lister.Update{Pods: b.pods})
+	l.pods.OnListed(podlister.Update{Pods: b.pods})
 	var err error
 	b.doubts, err = l.checkCapacity(ctx)
 	return l, err
@@ -210,13 +210,13 @@ func (b *builder) build(ctx context.Context, pacer *pace.Pacer) (*loop, error) {
 // watch prepares to look for a kubelet.
 func (b *builder) watch(l *loop) {
 	var err error
-	b.presence, err = beside.OpenPresence(beside.PresenceOptions{
+	b.presence, err = kubeletdetect.OpenPresence(kubeletdetect.PresenceOptions{
 		ProcMount: b.o.ProcMount, StateDir: b.o.Config.StateDir, ReadOnly: b.o.DryRun,
 	})
 	if err != nil {
 		b.log.Warn("what was kept is not whole", "error", err)
 	}
-	l.kubelet = beside.NewWatch(beside.WatchOptions{
+	l.kubelet = kubeletdetect.NewWatch(kubeletdetect.WatchOptions{
 		Presence: b.presence, Log: b.o.Log, Fields: func() []any { return []any{"disk", l.diskMode()} },
 	})
 	b.closing(func() error { return l.kubelet.Close(time.Second) })
@@ -302,20 +302,20 @@ func (b *builder) squeeze(l *loop) *squeeze.Loop {
 }
 
 // rotation rotates logs; nil: it does not.
-func (b *builder) rotation() *rotate.Rotation {
+func (b *builder) rotation() *logrotate.Rotation {
 	c := b.o.Config
 	if b.host == nil || b.o.DryRun || c.LogMaxBytes < 0 {
 		return nil
 	}
-	return rotate.NewRotation(rotate.Rotator{
+	return logrotate.NewRotation(logrotate.Rotator{
 		Host: b.host, Runtime: b.s.Client, PodLogsDir: c.PodLogsDir, MaxSize: c.LogMaxBytes, MaxFiles: int(c.ContainerLogMaxFiles),
 		Kubelet: b.kubelet,
 	}, b.log)
 }
 
 // remover deletes and unmounts on the host.
-func (b *builder) remover() remove.Remover {
-	return remove.Remover{
+func (b *builder) remover() podfiles.Remover {
+	return podfiles.Remover{
 		Host: b.host, RootDir: b.o.Config.RootDir, PodLogsDir: b.o.Config.PodLogsDir, Proc: filepath.Join(cmp.Or(b.o.ProcMount, "/proc"), "1"),
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 	"jettison/admit"
 	"jettison/eviction"
-	"jettison/internal/config"
-	"jettison/internal/limits"
-	"jettison/internal/pace"
+	"jettison/internal/agent/pace"
+	"jettison/internal/node/config"
+	"jettison/internal/node/limits"
 	"jettison/stats"
 )
 

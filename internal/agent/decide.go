@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"jettison/eviction"
-	"jettison/internal/evictions"
-	"jettison/internal/frames"
+	"jettison/internal/agent/evictions"
+	"jettison/internal/node/frames"
 )
 
 // unannounced is how long a kill waits for the runtime to name a pod that only the kernel knows.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"jettison/eviction"
-	"jettison/internal/config"
-	"jettison/internal/nodedeschedule"
+	"jettison/internal/node/config"
+	"jettison/internal/node/nodedescheduler"
 )
 
 // deschedule has pods stopped that should not be here any more, where the configuration says so: once a period, while nothing is short.
@@ -21,7 +21,7 @@ func (l *loop) deschedule(ctx context.Context, now time.Time, met []eviction.Met
 		l.log.Repeat("reading pods: "+err.Error(), func() { l.log.Warn("some pods could not be measured", "error", err) })
 	}
 	policy := c.Eviction().Policy
-	victims := part.Plan(now, c.Config, &nodedeschedule.Seen{
+	victims := part.Plan(now, c.Config, &nodedescheduler.Seen{
 		Pods: l.pods.All(), Objects: l.objects.Pods(), Whole: l.objects.All(), Summary: l.looks.Summary(), Policy: &policy,
 		Self: l.looks.Reader().Self(),
 	}, acts)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"jettison/eviction"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/node/nodetest"
 )
 
 // tooOld is a configuration by which the pod that is there is too old.
@@ -21,7 +21,7 @@ func misplaced(t *testing.T, mode string, change func(*Options)) *testLoop {
 	t.Helper()
 	l := newLoop(t, tooOld+mode+"\n", change)
 	l.settled()
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	return l
 }
 

@@ -12,9 +12,9 @@ import (
 	"jettison/admit"
 	"jettison/api"
 	"jettison/cri/nri"
-	"jettison/internal/admission"
-	"jettison/internal/gate"
-	"jettison/internal/pace"
+	"jettison/internal/agent/admission"
+	"jettison/internal/agent/gate"
+	"jettison/internal/agent/pace"
 )
 
 // gateway makes the gate in the runtime, and what it answers by. A dry run keeps nobody out, and says whom it would have.

@@ -9,9 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/cri"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
-	"jettison/internal/podstore"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/node/nodetest"
 	"jettison/stats"
 )
 
@@ -92,7 +92,7 @@ func TestWhatIsAllocatable(t *testing.T) {
 func TestWhatTheGateHearsOfPods(t *testing.T) {
 	l := newLoop(t, memoryOnly, nil)
 	l.settled()
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	put := `[{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "pod"}, "spec": {"containers": [
 		{"name": "c", "resources": {"requests": {"memory": "700Mi"}}}]}},
 		{"metadata": {"uid": "big", "namespace": "default", "name": "big"}, "spec": {"containers": [

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"jettison/eviction"
-	"jettison/internal/pace"
-	"jettison/internal/records"
-	"jettison/internal/squeeze"
+	"jettison/internal/agent/pace"
+	"jettison/internal/agent/squeeze"
+	"jettison/internal/node/records"
 	"jettison/reclaim"
 	"jettison/stats"
 )

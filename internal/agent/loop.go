@@ -7,28 +7,28 @@ import (
 
 	"jettison/cri/nri"
 	"jettison/eviction"
-	"jettison/internal/admission"
+	"jettison/internal/agent/admission"
+	"jettison/internal/agent/evictions"
+	"jettison/internal/agent/gate"
+	"jettison/internal/agent/logrotate"
+	"jettison/internal/agent/looks"
+	"jettison/internal/agent/nodestats"
+	"jettison/internal/agent/objects"
+	"jettison/internal/agent/pace"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/agent/reload"
+	"jettison/internal/agent/squeeze"
+	"jettison/internal/agent/trim"
+	"jettison/internal/agent/wakes"
+	"jettison/internal/base/logthrottle"
 	"jettison/internal/base/retry"
-	"jettison/internal/beside"
-	"jettison/internal/evictions"
-	"jettison/internal/frames"
-	"jettison/internal/garbage"
-	"jettison/internal/gate"
-	"jettison/internal/kill"
-	"jettison/internal/limits"
-	"jettison/internal/lister"
-	"jettison/internal/looks"
-	"jettison/internal/nodedeschedule"
-	"jettison/internal/nodestats"
-	"jettison/internal/objects"
-	"jettison/internal/pace"
-	"jettison/internal/priorities"
-	"jettison/internal/reload"
-	"jettison/internal/repeat"
-	"jettison/internal/rotate"
-	"jettison/internal/squeeze"
-	"jettison/internal/trim"
-	"jettison/internal/wakes"
+	"jettison/internal/node/frames"
+	"jettison/internal/node/garbage"
+	"jettison/internal/node/kill"
+	"jettison/internal/node/kubeletdetect"
+	"jettison/internal/node/limits"
+	"jettison/internal/node/nodedescheduler"
+	"jettison/internal/node/priorities"
 	"jettison/reclaim"
 	"jettison/stats/read"
 )
@@ -44,16 +44,16 @@ const (
 // loop is the agent's life. It owns its parts, and each part its state: all of it belongs to one goroutine.
 type loop struct {
 	o       Options
-	log     *repeat.Logger
+	log     *logthrottle.Logger
 	manager *eviction.Manager // decides
 
 	looks   *looks.Looks
 	pace    *pace.Pacer
 	wakes   *wakes.Wakes
-	pods    *lister.Pods
+	pods    *podlister.Pods
 	gate    gateway
 	objects *objects.Objects
-	kubelet *beside.Watch
+	kubelet *kubeletdetect.Watch
 
 	evictions *evictions.Evictions
 	relief    relief
@@ -77,16 +77,16 @@ type relief struct {
 
 // upkeep is what is done while nothing is short.
 type upkeep struct {
-	rotation *rotate.Rotation // nil: logs are not rotated
-	limits   *limits.Part     // nil: nothing is written to cgroups of pods
-	own      *ownMemory       // nil: it is not protected
+	rotation *logrotate.Rotation // nil: logs are not rotated
+	limits   *limits.Part        // nil: nothing is written to cgroups of pods
+	own      *ownMemory          // nil: it is not protected
 	trim     trim.Trimmer
 	trial    *kill.Trial
 	unknown  *priorities.Part
 	stats    *nodestats.Taker // looks by itself, and wants to know the pods
 	reload   *reload.Part
 
-	deschedule *nodedeschedule.Part
+	deschedule *nodedescheduler.Part
 }
 
 // run is the loop. It ends with ctx.
@@ -188,7 +188,7 @@ func (l *loop) end() {
 	l.save(time.Now())
 }
 
-func (l *loop) onListed(u lister.Update) {
+func (l *loop) onListed(u podlister.Update) {
 	if u.Err == nil {
 		l.upkeep.trim.Taken()
 	}

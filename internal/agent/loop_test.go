@@ -15,17 +15,17 @@ import (
 	"jettison/cri"
 	"jettison/cri/nri"
 	"jettison/eviction"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
-	"jettison/internal/pace"
-	"jettison/internal/podstore"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/pace"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/node/nodetest"
 	"jettison/stats"
 )
 
 // The whole loop with everything that talks to it at once, ended in the middle of an eviction: nothing races, hangs or stays behind.
 func TestTheLoopEndsInTheMiddleOfAll(t *testing.T) {
 	l := newLoop(t, "", nil)
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	l.Runtime.Change(func() { l.Runtime.Hang = map[string]bool{"StopPodSandbox": true} })
 	l.killable()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -144,10 +144,10 @@ func TestWhatTakesMemory(t *testing.T) {
 	start := time.Now().Add(time.Hour)
 	l.upkeep.trim.Tick(start)
 	soon := start.Add(30 * time.Second)
-	if l.onListed(lister.Update{Err: context.Canceled}); l.upkeep.trim.Tick(soon) {
+	if l.onListed(podlister.Update{Err: context.Canceled}); l.upkeep.trim.Tick(soon) {
 		t.Error("a list that failed takes memory")
 	}
-	if l.onListed(lister.Update{}); !l.upkeep.trim.Tick(soon) {
+	if l.onListed(podlister.Update{}); !l.upkeep.trim.Tick(soon) {
 		t.Error("a list takes memory that is not given back")
 	}
 	l.upkeep.trim.Wait()

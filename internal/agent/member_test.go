@@ -11,8 +11,8 @@ import (
 
 	"jettison/admit"
 	"jettison/cri"
-	"jettison/internal/nodetest"
-	"jettison/internal/podstore"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/node/nodetest"
 )
 
 // puts has a client hand over pods, and the loop take them.

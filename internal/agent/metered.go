@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"jettison/eviction"
-	"jettison/internal/metrics"
+	"jettison/internal/node/metrics"
 	"jettison/stats"
 )
 

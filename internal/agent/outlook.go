@@ -5,7 +5,7 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
-	"jettison/internal/worded"
+	"jettison/internal/node/apiconvert"
 )
 
 // outlook is where others ask whom each threshold would have evicted. The loop answers, for it alone knows: it ranks by its own objects,
@@ -57,7 +57,7 @@ func (l *loop) onOutlook(now time.Time, reply chan<- *api.Outlook) {
 		Time: now, DryRun: l.o.DryRun, ObserveDisks: in.ObserveDisks, Thresholds: []api.ThresholdOutlook{}, HeldOff: l.gate.State(now),
 	}
 	for _, t := range l.manager.Outlook(now, in) {
-		o.last.Thresholds = append(o.last.Thresholds, worded.Outlook(&t, l.pods.Name))
+		o.last.Thresholds = append(o.last.Thresholds, apiconvert.Outlook(&t, l.pods.Name))
 	}
 	reply <- o.last
 }

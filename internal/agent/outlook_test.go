@@ -6,8 +6,8 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/node/nodetest"
 	"jettison/stats"
 )
 
@@ -15,7 +15,7 @@ import (
 // again within a second gets the same answer: pods are not read for each of them.
 func TestTheOutlookNamesTheVictim(t *testing.T) {
 	l := newLoop(t, "", nil)
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	for i, uid := range []string{"11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"} {
 		l.AddPod("kubepods/besteffort/pod"+uid, 100*(1+5*i))
 	}
@@ -61,7 +61,7 @@ func TestTheOutlookNamesTheVictim(t *testing.T) {
 // While the next look at the node is due sooner than all pods can be read, a question reads none: it would hold up the kill.
 func TestTheOutlookHoldsUpNoLook(t *testing.T) {
 	l := newLoop(t, "", nil)
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	now := time.Now()
 	l.measure(now)
 	ask := func() {

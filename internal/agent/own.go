@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"jettison/cgroup"
-	"jettison/internal/protect"
-	"jettison/internal/repeat"
+	"jettison/internal/base/logthrottle"
+	"jettison/internal/node/selfprotect"
 )
 
 // ownMemory keeps the kernel from reclaiming the agent's own memory. It counts only where the cgroups above have as much, and these are
@@ -13,7 +13,7 @@ import (
 type ownMemory struct {
 	fs     *cgroup.FS
 	cgroup string // of the agent
-	log    *repeat.Logger
+	log    *logthrottle.Logger
 	above  bool           // the cgroups above are raised, too
 	undo   []func() error // in the order in which it was done
 }
@@ -30,7 +30,7 @@ func (o *ownMemory) tick(kubelet, pods bool) {
 
 // raise raises memory.min of the agent's own cgroup, and of those above it.
 func (o *ownMemory) raise() {
-	undo, refused := protect.Memory(o.fs, o.cgroup, o.above)
+	undo, refused := selfprotect.Memory(o.fs, o.cgroup, o.above)
 	o.undo = append(o.undo, undo)
 	for _, err := range refused {
 		o.log.Warn("not as it should be", "error", err)

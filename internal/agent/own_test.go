@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"jettison/internal/limits"
+	"jettison/internal/node/limits"
 )
 
 const ownCgroup = "agents/own"

@@ -8,7 +8,7 @@ import (
 
 	"jettison/admit"
 	"jettison/eviction"
-	"jettison/internal/admission"
+	"jettison/internal/agent/admission"
 	"jettison/stats"
 )
 

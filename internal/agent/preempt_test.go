@@ -11,9 +11,9 @@ import (
 	"jettison/admit"
 	"jettison/cri"
 	"jettison/eviction"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
-	"jettison/internal/podstore"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/node/nodetest"
 	"jettison/stats/read"
 )
 
@@ -22,7 +22,7 @@ func fullLoop(t *testing.T, text string, change func(*Options)) *testLoop {
 	t.Helper()
 	l := newLoop(t, memoryOnly+"maxPods: 1\n"+text, change)
 	l.settled()
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	put := `[{"metadata": {"uid": "` + nodetest.UID + `", "namespace": "default", "name": "pod"}, "spec": {"containers": [{"name": "c"}]}}]`
 	if _, _, err := l.objects.Store().Put(strings.NewReader(put), true, podstore.ByRoot); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestACriticalPodPreemptsInTheRuntime(t *testing.T) {
 	}
 	listing.Sandboxes = append(listing.Sandboxes, *criticalPod("critical"))
 	listing.Sandboxes[len(listing.Sandboxes)-1].Ready = true
-	l.onListed(lister.Update{Pods: read.NewIndex(listing)})
+	l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
 	if kept := l.gate.preempting.Promised(time.Now()); len(kept) > 0 {
 		t.Errorf("it runs, and room is kept for it: %+v", kept)
 	}
@@ -257,7 +257,7 @@ func TestAPodThatCameBackHoldsRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.onListed(lister.Update{Pods: read.NewIndex(listing)})
+	l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
 	if n := state(); len(n.Pods) != 1 || n.Pods[0].Ending || n.Pods[0].Spared {
 		t.Errorf("it came back: %+v", n.Pods)
 	}

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"jettison/internal/config"
-	"jettison/internal/reload"
-	"jettison/internal/repeat"
+	"jettison/internal/agent/reload"
+	"jettison/internal/base/logthrottle"
+	"jettison/internal/node/config"
 
 	"jettison/eviction"
 	"jettison/stats"
@@ -39,7 +39,7 @@ func (l *loop) onReloaded(now time.Time, r *reload.Result) {
 
 // sayUnwatched is for the start, and once where another configuration brings it about. A kubelet of rke2 or k3s is told thresholds of disks
 // alone (k3s pkg/daemons/agent), and the agent goes by them.
-func sayUnwatched(log *repeat.Logger, from string) {
+func sayUnwatched(log *logthrottle.Logger, from string) {
 	log.Warn("no threshold is for memory.available: a pod that leaks is the kernel's to end", "config", from)
 }
 

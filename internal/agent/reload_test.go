@@ -8,10 +8,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"jettison/internal/config"
-	"jettison/internal/gate"
-	"jettison/internal/reload"
-	"jettison/internal/socket"
+	"jettison/internal/agent/gate"
+	"jettison/internal/agent/reload"
+	"jettison/internal/node/config"
+	"jettison/internal/node/socketpath"
 	"jettison/stats"
 )
 
@@ -99,7 +99,7 @@ func TestWhereItListensIsLeft(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{"/run/x/a.sock", ""} {
 		l := newLoop(t, "", func(o *Options) { o.Config.Socket, o.Config.StateDir = path, dir })
-		if got := socket.Left(dir); got != path {
+		if got := socketpath.Left(dir); got != path {
 			t.Errorf("%q is left, want %q", got, path)
 		}
 		l.b.close()

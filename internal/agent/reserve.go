@@ -10,8 +10,8 @@ import (
 	"jettison/admit"
 	"jettison/cgroup"
 	"jettison/eviction"
-	"jettison/internal/config"
-	"jettison/internal/limits"
+	"jettison/internal/node/config"
+	"jettison/internal/node/limits"
 )
 
 // reserved is what a node of such a capacity keeps back from pods.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"jettison/internal/config"
+	"jettison/internal/node/config"
 )
 
 // A reservation of more than there is ends an agent whose own file has it, with the kubelet's words, and is a doubt where a kubelet's does.

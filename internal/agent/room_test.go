@@ -7,8 +7,8 @@ import (
 
 	"jettison/cri"
 	"jettison/cri/nri"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/node/nodetest"
 	"jettison/stats/read"
 )
 
@@ -29,7 +29,7 @@ func (l *testLoop) beside(t *testing.T, uid string, containers ...cri.Container)
 	second = &cri.Listing{Sandboxes: []cri.PodSandbox{old}, Containers: containers}
 	both := cri.Listing{Sandboxes: append(listing.Sandboxes[:len(listing.Sandboxes):len(listing.Sandboxes)], old)}
 	both.Containers = append(listing.Containers[:len(listing.Containers):len(listing.Containers)], containers...)
-	l.onListed(lister.Update{Pods: read.NewIndex(both)})
+	l.onListed(podlister.Update{Pods: read.NewIndex(both)})
 	return &listing, second
 }
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"jettison/internal/config"
-	"jettison/internal/eventlog"
-	"jettison/internal/nodetest"
+	"jettison/internal/agent/serve/eventlog"
+	"jettison/internal/node/config"
+	"jettison/internal/node/nodetest"
 )
 
 // hooked is a log that has something done at each line.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"jettison/cgroup"
-	"jettison/internal/admission"
-	"jettison/internal/nodestats"
-	"jettison/internal/remote"
-	"jettison/internal/socket"
+	"jettison/internal/agent/admission"
+	"jettison/internal/agent/nodestats"
+	"jettison/internal/agent/serve/remote"
+	"jettison/internal/node/socketpath"
 	"jettison/stats/read"
 )
 
@@ -63,7 +63,7 @@ func (b *builder) leave() {
 	if b.keeper.Foreign() != nil { // that one has left it
 		return
 	}
-	if err := socket.Leave(b.o.Config.StateDir, b.o.Config.Socket); err != nil {
+	if err := socketpath.Leave(b.o.Config.StateDir, b.o.Config.Socket); err != nil {
 		b.log.Warn("not as it should be", "error", fmt.Errorf("leave where the agent listens: %w", err))
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"jettison/api"
-	"jettison/internal/lister"
-	"jettison/internal/metrics"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/node/metrics"
 	"jettison/stats/read"
 )
 
@@ -49,7 +49,7 @@ func TestAScrapeOfManyPods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.onListed(lister.Update{Pods: read.NewIndex(listing)})
+		l.onListed(podlister.Update{Pods: read.NewIndex(listing)})
 		l.look(t.Context(), time.Now())
 		l.onTick(t.Context(), time.Now())
 		l.shown.changed()
@@ -72,7 +72,7 @@ func TestWhatIsServed(t *testing.T) {
 	if text := l.served(api.PathMetrics).Body.String(); !strings.Contains(text, "jettison_build_info") || strings.Contains(text, "condition_status") {
 		t.Errorf("before the loop runs: %s", text)
 	}
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	l.look(t.Context(), time.Now())
 	l.onTick(t.Context(), time.Now())
 	l.shown.changed()
@@ -140,7 +140,7 @@ func TestTheNetwork(t *testing.T) {
 // Scrapers read while the loop works.
 func TestScrapesBesideTheLoop(t *testing.T) {
 	l := newLoop(t, "", nil)
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	l.shown.turn()
 	var all sync.WaitGroup
 	for range 4 {

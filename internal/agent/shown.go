@@ -9,11 +9,11 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
+	"jettison/internal/agent/evictions"
+	"jettison/internal/base/logthrottle"
 	"jettison/internal/base/retry"
-	"jettison/internal/evictions"
-	"jettison/internal/metrics"
-	"jettison/internal/repeat"
-	"jettison/internal/worded"
+	"jettison/internal/node/apiconvert"
+	"jettison/internal/node/metrics"
 )
 
 // A State is published when something happened, at most every publishSoonest, and when one is asked for and the last is older than fresh.
@@ -152,7 +152,7 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 			Runtime: len(l.pods.All()), Objects: len(l.objects.Pods()), Clients: l.objects.Clients(), Refused: l.pods.Refused(),
 			RefusedObjects: l.objects.Refused(), UnknownPriority: l.upkeep.unknown.Count(),
 		},
-		Load:     worded.Load(l.looks.Node()),
+		Load:     apiconvert.Load(l.looks.Node()),
 		Underway: l.evictions.Underway(), SetAside: []api.AsideState{}, Evicted: slices.Clone(l.evictions.History()), Stopped: s.stopped,
 		Errors: maps.Clone(l.looks.Errors()), Looks: l.looks.Count(), Headroom: l.evictions.Headroom(l.hardBytes()),
 		AtOwnLimit: l.wakes.AtLimit(now), Unexplained: l.manager.Unexplained(), Gate: l.gate.state(now),
@@ -168,7 +168,7 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 		out.Conditions = append(out.Conditions, state)
 	}
 	for _, signal := range l.manager.Signals() {
-		out.Signals = append(out.Signals, worded.Signal(&signal))
+		out.Signals = append(out.Signals, apiconvert.Signal(&signal))
 	}
 	for _, m := range ready.Met {
 		out.Met = append(out.Met, api.MetState{
@@ -183,7 +183,7 @@ func (s *shown) make(now time.Time, l *loop, ready *eviction.Ready) *api.State {
 }
 
 // conditions logs each condition that has become true or is not any more, with the kubelet's reasons.
-func (s *shown) conditions(now time.Time, log *repeat.Logger, held []eviction.Condition, met []eviction.Met) {
+func (s *shown) conditions(now time.Time, log *logthrottle.Logger, held []eviction.Condition, met []eviction.Met) {
 	for _, c := range eviction.Conditions {
 		status := slices.Contains(held, c)
 		if status == s.states[c].status {
@@ -203,7 +203,7 @@ func (s *shown) conditions(now time.Time, log *repeat.Logger, held []eviction.Co
 }
 
 // breaker logs once that evictions were stopped, and once that they are not any more.
-func (s *shown) breaker(log *repeat.Logger, d *eviction.Decision) {
+func (s *shown) breaker(log *logthrottle.Logger, d *eviction.Decision) {
 	switch {
 	case d.Stopped && s.stopped == "":
 		log.Error("evictions are stopped: they did not help", "reason", d.Reason)

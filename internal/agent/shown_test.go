@@ -14,11 +14,11 @@ import (
 
 	"jettison/api"
 	"jettison/eviction"
-	"jettison/internal/config"
-	"jettison/internal/endpoints"
-	"jettison/internal/lister"
-	"jettison/internal/nodetest"
-	"jettison/internal/podstore"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/podlister"
+	"jettison/internal/agent/serve/endpoints"
+	"jettison/internal/node/config"
+	"jettison/internal/node/nodetest"
 )
 
 // A client hands over a pod object and reads the State, which the loop has published.
@@ -70,7 +70,7 @@ func TestTheStateCountsUnknownPriorities(t *testing.T) {
 	if got := l.state().Pods; got.UnknownPriority != nil {
 		t.Errorf("before the runtime has told: %+v", got.UnknownPriority)
 	}
-	l.onListed(lister.Update{Pods: l.Runs()})
+	l.onListed(podlister.Update{Pods: l.Runs()})
 	l.upkeep.unknown.Start()
 	put := func(name string, want api.PodCount, unknown int) {
 		t.Helper()

@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"jettison/api"
+	"jettison/internal/base/commandline"
 	"jettison/internal/bridge/kube"
-	"jettison/internal/commandline"
 )
 
 // Command returns the command jettison-bridge run.

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"jettison/internal/nearest"
+	"jettison/internal/base/nearest"
 )
 
 // separator stands between the names of a Decoder's paths.

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"jettison/internal/nearest"
+	"jettison/internal/base/nearest"
 )
 
 // Unfit is why a value that is JSON is none for the type that was read.

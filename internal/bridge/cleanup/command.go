@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/base/commandline"
 	"jettison/internal/bridge/kube"
-	"jettison/internal/commandline"
 )
 
 // Command returns the command jettison-bridge cleanup.

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/api"
+	"jettison/internal/base/podjson"
 	"jettison/internal/bridge/verdict"
-	"jettison/internal/podstore/podjson"
 )
 
 // Bounds of the copy. Pods of any size may be bound to a node by whoever may make pods, and those that have ended stay at the API by the

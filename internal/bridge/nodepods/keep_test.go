@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"jettison/api"
+	"jettison/internal/base/podjson"
 	"jettison/internal/bridge/verdict"
-	"jettison/internal/podstore/podjson"
 )
 
 // A pod that was not ready before it is failed is not so since when it was, by the copy too: a null would take the time away from the API.

@@ -26,7 +26,7 @@ import (
 	"jettison/api"
 	"jettison/internal/base/retry"
 	"jettison/internal/bridge/kube"
-	"jettison/internal/kubefeed"
+	"jettison/internal/kube/kubefeed"
 )
 
 // Agent is what the agent is told by.

@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"jettison/internal/kubefeed"
-	"jettison/internal/podstore/podjson"
+	"jettison/internal/base/podjson"
+	"jettison/internal/kube/kubefeed"
 )
 
 // store is the copy of the node's pods, and what of it the agent has not been told. It is what a reflector fills.

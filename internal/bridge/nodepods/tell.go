@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"jettison/api"
+	"jettison/internal/base/podjson"
 	"jettison/internal/base/retry"
-	"jettison/internal/podstore/podjson"
 )
 
 // Times of the telling.

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"jettison/api"
-	"jettison/internal/podstore"
+	"jettison/internal/agent/objects/podstore"
 )
 
 // listener is an agent that keeps what it is told.

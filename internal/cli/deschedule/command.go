@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/base/commandline"
+	"jettison/internal/base/terminal"
 	"jettison/internal/cli/flags"
-	"jettison/internal/commandline"
-	"jettison/internal/terminal"
 )
 
 // Command returns the command jettison deschedule.

@@ -1,4 +1,5 @@
-// Package deschedule is jettison deschedule: it prints which pods should not be on this node any more.
+// Package deschedule is jettison deschedule: it prints which pods should not be on this node any
+// more.
 package deschedule
 
 import (
@@ -11,15 +12,15 @@ import (
 	"jettison/api"
 	"jettison/eviction"
 	"jettison/internal/base/output"
-	"jettison/internal/beside"
-	"jettison/internal/config"
-	"jettison/internal/manifests"
-	"jettison/internal/nodedeschedule"
-	"jettison/internal/observe"
-	"jettison/internal/sources"
-	"jettison/internal/table"
-	"jettison/internal/terminal"
-	"jettison/reclaim/deschedule"
+	"jettison/internal/base/table"
+	"jettison/internal/base/terminal"
+	"jettison/internal/node/config"
+	"jettison/internal/node/kubeletdetect"
+	"jettison/internal/node/manifests"
+	"jettison/internal/node/nodedescheduler"
+	"jettison/internal/node/observe"
+	"jettison/internal/node/sources"
+	descheduling "jettison/reclaim/nodedeschedule"
 )
 
 // options of run.
@@ -55,8 +56,8 @@ type ended struct {
 	Reason   string `json:"reason"`
 }
 
-// run looks at the node and prints which pods should not be on it any more, by the configuration's descheduling, whatever deschedule says.
-// It stops none.
+// run looks at the node and prints which pods should not be on it any more, by the configuration's
+// descheduling, whatever deschedule says. It stops none.
 func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writer) error {
 	s, err := sources.Open(o.look.Options)
 	if err != nil {
@@ -72,8 +73,9 @@ func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writ
 	}
 	c := o.look.Config
 	settings := c.Eviction().Policy
-	seen := &nodedeschedule.Seen{
-		Pods: look.Runtime.Pods, Summary: &look.Summary, Policy: &settings, Self: s.Reader.Self(), Objects: map[string]*eviction.Pod{},
+	seen := &nodedescheduler.Seen{
+		Pods: look.Runtime.Pods, Summary: &look.Summary, Policy: &settings, Self: s.Reader.Self(),
+		Objects: map[string]*eviction.Pod{},
 	}
 	if path := c.StaticPodPath; path != "" {
 		all, doubt := manifests.Once(ctx, filepath.Join("/", o.look.HostRoot, path), manifestLimit)
@@ -85,12 +87,14 @@ func run(ctx context.Context, o options, stdout *terminal.Screen, stderr io.Writ
 			seen.Whole = append(seen.Whole, pod)
 		}
 	}
-	if state, err := api.New(api.Options{Socket: c.Socket, Limit: askLimit}).State(ctx); err == nil && state.Pods.Clients > 0 {
+	if state, err := api.New(api.Options{Socket: c.Socket, Limit: askLimit}).State(ctx); err == nil &&
+		state.Pods.Clients > 0 {
 		note(stderr, "the agent knows objects of %d pods from clients, which this command does not: what they tell it may decide otherwise",
 			state.Pods.Clients)
 	}
 	policy, of := c.Descheduling.Policy(), seen.Look()
-	return o.print(policy.Plan(&of, look.Time), func() string { return becomes(c.Deschedule, kubelet(&o)) }, stdout)
+	return o.print(policy.Plan(&of, look.Time),
+		func() string { return becomes(c.Deschedule, kubelet(&o)) }, stdout)
 }
 
 func note(stderr io.Writer, format string, args ...any) {
@@ -99,7 +103,9 @@ func note(stderr io.Writer, format string, args ...any) {
 
 // kubelet looks for one now.
 func kubelet(o *options) bool {
-	presence, err := beside.OpenPresence(beside.PresenceOptions{ProcMount: o.look.ProcMount, StateDir: o.look.Config.StateDir, ReadOnly: true})
+	presence, err := kubeletdetect.OpenPresence(
+		kubeletdetect.PresenceOptions{ProcMount: o.look.ProcMount, StateDir: o.look.Config.StateDir,
+			ReadOnly: true})
 	if err != nil {
 		return true
 	}
@@ -120,17 +126,19 @@ func becomes(mode string, kubelet bool) string {
 	return "An agent by this configuration reports them (deschedule: report)."
 }
 
-func (o *options) print(plan deschedule.Result, becomes func() string, stdout *terminal.Screen) error {
+func (o *options) print(plan descheduling.Result, becomes func() string,
+	stdout *terminal.Screen) error {
 	if o.format.Data() {
 		d := document{Evictions: []move{}, Skipped: []move{}, Stopped: []ended{}}
 		for _, e := range plan.Evictions {
-			d.Evictions = append(d.Evictions, move{e.Pod.Namespace, e.Pod.Name, e.Pod.UID, e.Strategy, e.Reason})
+			d.Evictions = append(d.Evictions, move{e.Pod.Namespace, e.Pod.Name, e.Pod.UID, e.Strategy,
+				e.Reason})
 		}
 		for _, k := range plan.Kept {
 			d.Skipped = append(d.Skipped, move{k.Pod.Namespace, k.Pod.Name, k.Pod.UID, k.Strategy, k.Reason})
 		}
 		if plan.Stopped != "" {
-			d.Stopped = append(d.Stopped, ended{deschedule.Shed, plan.Stopped})
+			d.Stopped = append(d.Stopped, ended{descheduling.Shed, plan.Stopped})
 		}
 		return o.format.Encode(stdout, d, false)
 	}
@@ -138,7 +146,8 @@ func (o *options) print(plan deschedule.Result, becomes func() string, stdout *t
 		return stdout.Print(terminal.Text(terminal.Plain, "Every pod may stay."))
 	}
 	t := &table.Table{Columns: []table.Column{
-		{Name: "POD", Cut: true}, {Name: "STRATEGY", Cut: true}, {Name: "GOES"}, {Name: "REASON", Fold: true}, {Name: "UID", Wide: true},
+		{Name: "POD", Cut: true}, {Name: "STRATEGY", Cut: true}, {Name: "GOES"},
+		{Name: "REASON", Fold: true}, {Name: "UID", Wide: true},
 	}}
 	for _, e := range plan.Evictions {
 		t.Add(e.Pod.Namespace+"/"+e.Pod.Name, e.Strategy, "yes", e.Reason, e.Pod.UID)
@@ -150,7 +159,8 @@ func (o *options) print(plan deschedule.Result, becomes func() string, stdout *t
 		return err
 	}
 	if plan.Stopped != "" {
-		if err := stdout.Print(terminal.Text(terminal.Plain, "%s ends: %s.", deschedule.Shed, plan.Stopped)); err != nil {
+		if err := stdout.Print(terminal.Text(terminal.Plain, "%s ends: %s.",
+			descheduling.Shed, plan.Stopped)); err != nil {
 			return err
 		}
 	}

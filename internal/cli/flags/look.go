@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"jettison/internal/commandline"
-	"jettison/internal/config"
-	"jettison/internal/observe"
+	"jettison/internal/base/commandline"
+	"jettison/internal/node/config"
+	"jettison/internal/node/observe"
 )
 
 // maxDuration bounds --watch and --wait.

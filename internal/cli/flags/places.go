@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"jettison/internal/config"
+	"jettison/internal/node/config"
 )
 
 // AddConfig adds the flags that name the configuration's files, for a command that reads a kubelet's configuration too.

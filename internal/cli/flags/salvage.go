@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/base/commandline"
 	"jettison/internal/base/output"
-	"jettison/internal/commandline"
-	"jettison/internal/config"
+	"jettison/internal/node/config"
 )
 
 // LoadOrWarn reads the configuration file of a command that needs only a path of it. Of a wrong configuration it returns what can be read,

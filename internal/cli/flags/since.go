@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"jettison/internal/commandline"
+	"jettison/internal/base/commandline"
 )
 
 // ParseSince returns the time that --since names: a time, or a duration before now; empty: the zero time.

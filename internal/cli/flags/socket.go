@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"jettison/internal/config"
-	"jettison/internal/socket"
+	"jettison/internal/node/config"
+	"jettison/internal/node/socketpath"
 )
 
 // Socket holds the flags of a command that needs the agent's socket and nothing else of the configuration.
@@ -61,7 +61,7 @@ func NoSocket(command string) error {
 // leftSockets returns the sockets that an agent has recorded as its own. An agent reads socket and stateDir at its start, and the
 // configuration may have changed since. A former stateDir other than the default is unknown.
 func leftSockets(c *config.Config) []string {
-	return []string{socket.Left(c.StateDir), socket.Left(config.Default().StateDir)}
+	return []string{socketpath.Left(c.StateDir), socketpath.Left(config.Default().StateDir)}
 }
 
 // listenSocket returns the configuration's socket, or a recorded one where that does not exist; empty: none is configured.

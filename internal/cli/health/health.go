@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"jettison/api"
+	"jettison/internal/base/commandline"
+	"jettison/internal/base/terminal"
 	"jettison/internal/cli/flags"
-	"jettison/internal/commandline"
-	"jettison/internal/terminal"
 )
 
 // Command returns the command jettison health.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/base/commandline"
+	"jettison/internal/base/terminal"
 	"jettison/internal/cli/flags"
-	"jettison/internal/commandline"
-	"jettison/internal/records"
-	"jettison/internal/terminal"
+	"jettison/internal/node/records"
 )
 
 // Command returns the command jettison records.

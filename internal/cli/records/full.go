@@ -10,8 +10,8 @@ import (
 
 	"jettison/api"
 	"jettison/internal/base/output"
-	"jettison/internal/printable"
-	"jettison/internal/show"
+	"jettison/internal/base/printable"
+	"jettison/internal/cli/show"
 	"jettison/stats"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"jettison/api"
 	"jettison/internal/base/output"
-	"jettison/internal/records"
-	"jettison/internal/table"
-	"jettison/internal/terminal"
+	"jettison/internal/base/table"
+	"jettison/internal/base/terminal"
+	"jettison/internal/node/records"
 )
 
 // past is which evictions of which file of records are to be printed.

@@ -12,7 +12,7 @@ import (
 
 	"jettison/api"
 	"jettison/internal/base/output"
-	"jettison/internal/terminal"
+	"jettison/internal/base/terminal"
 )
 
 // No text in a record begins a line of its own, nor a cell: an error may hold a name that a tenant has chosen, or what a runtime says.

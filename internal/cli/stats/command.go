@@ -5,11 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"jettison/internal/base/commandline"
+	"jettison/internal/base/terminal"
 	"jettison/internal/cli/flags"
-	"jettison/internal/commandline"
-	"jettison/internal/observe"
-	"jettison/internal/sources"
-	"jettison/internal/terminal"
+	"jettison/internal/node/observe"
+	"jettison/internal/node/sources"
 )
 
 // Command returns the command jettison stats.

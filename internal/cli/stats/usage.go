@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"jettison/internal/base/output"
-	"jettison/internal/observe"
-	"jettison/internal/printable"
-	"jettison/internal/show"
-	"jettison/internal/summaryv1"
-	"jettison/internal/table"
-	"jettison/internal/terminal"
+	"jettison/internal/base/printable"
+	"jettison/internal/base/table"
+	"jettison/internal/base/terminal"
+	"jettison/internal/cli/show"
+	"jettison/internal/node/observe"
+	"jettison/internal/node/summaryv1"
 	"jettison/stats"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"jettison/internal/base/output"
-	"jettison/internal/observe"
-	"jettison/internal/printable"
-	"jettison/internal/terminal"
+	"jettison/internal/base/printable"
+	"jettison/internal/base/terminal"
+	"jettison/internal/node/observe"
 	"jettison/stats"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"jettison/internal/base/atomicfile"
 	"jettison/internal/base/strict"
-	"jettison/internal/wholefile"
 )
 
 // maxSize of a file, in bytes.
@@ -22,7 +22,7 @@ func Load(ctx context.Context, path string) (*Cluster, error) {
 	if path == "" {
 		return c, nil
 	}
-	f, err := wholefile.OpenStream(ctx, path)
+	f, err := atomicfile.OpenStream(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"jettison/internal/kubefeed"
+	"jettison/internal/kube/kubefeed"
 )
 
 // table is how the mirror keeps objects of one kind. Its functions are called while the lock is held.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"jettison/internal/kubefeed"
+	"jettison/internal/kube/kubefeed"
 )
 
 // Bounds of requests: a list's, and of a watch until it begins to answer.

@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"jettison/internal/base/commandline"
+	"jettison/internal/base/terminal"
 	"jettison/internal/cluster/config"
 	"jettison/internal/cluster/kubeclient"
 	"jettison/internal/cluster/replay"
 	"jettison/internal/cluster/report"
-	"jettison/internal/commandline"
-	"jettison/internal/terminal"
 )
 
 // flags are those of `nodes`.

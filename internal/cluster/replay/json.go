@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"jettison/internal/base/podjson"
 	"jettison/internal/base/strict"
-	"jettison/internal/podstore/podjson"
 )
 
 // reading is how frames are read: strictly, and times of either kind with any fraction of a second.

@@ -19,8 +19,8 @@ import (
 
 	"jettison/cluster/lifecycle"
 	"jettison/cluster/taint"
+	"jettison/internal/base/atomicfile"
 	"jettison/internal/cluster/config"
-	"jettison/internal/wholefile"
 )
 
 // Options of Run.
@@ -40,10 +40,10 @@ func Run(ctx context.Context, o Options, stdout io.Writer) (err error) {
 	}()
 	in, name := o.Stdin, "standard input"
 	if file, ok := in.(*os.File); ok && o.Path == "-" {
-		in = wholefile.NewStream(ctx, file)
+		in = atomicfile.NewStream(ctx, file)
 	}
 	if o.Path != "-" {
-		file, err := wholefile.OpenStream(ctx, o.Path)
+		file, err := atomicfile.OpenStream(ctx, o.Path)
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}

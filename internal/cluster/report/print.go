@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"jettison/internal/base/output"
-	"jettison/internal/table"
-	"jettison/internal/terminal"
+	"jettison/internal/base/table"
+	"jettison/internal/base/terminal"
 )
 
 // Print writes a status.

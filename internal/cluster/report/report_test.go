@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"jettison/internal/base/output"
-	"jettison/internal/terminal"
+	"jettison/internal/base/terminal"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

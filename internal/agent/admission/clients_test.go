@@ -1,0 +1,134 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/admit"
+	"jettison/cri"
+	"jettison/eviction"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// preemptor notes who wants room.
+type preemptor struct{ wanted []types.UID }
+
+func (p *preemptor) LetIn(admit.PodAttributes) {}
+func (p *preemptor) Want(pod admit.PodAttributes) string {
+	p.wanted = append(p.wanted, pod.Pod.UID)
+	return "; noted"
+}
+func (p *preemptor) Preempt(_ context.Context, pod admit.PodAttributes) (admit.Result, error) {
+	p.wanted = append(p.wanted, pod.Pod.UID)
+	return admit.Result{Admit: true}, nil
+}
+
+// Room is made only for who lacks nothing else, and whose priority is known; never beside a kubelet.
+func TestWhoWantsRoom(t *testing.T) {
+	by := &preemptor{}
+	a, part := gate(t, list("1", "1Gi", "10"), Options{Preemptor: by})
+	now := time.Now()
+	for _, kubelet := range []bool{true, false} {
+		part.Publish(now, nil, kubelet)
+		for _, line := range []string{
+			"kube-system/unknown bu cpu=2", "kube-system/known bu cpu=2 jettison/priority=2000000000", "kube-system/low bu cpu=2 jettison/priority=1",
+			"default/tenant bu cpu=2 jettison/priority=2000000000", "default/fits bu cpu=1m",
+		} {
+			before := len(by.wanted)
+			if why := a.Refuse(now, sandbox(t, "%s", line), ""); strings.HasSuffix(why, "; noted") != (len(by.wanted) > before) {
+				t.Errorf("%s: %q", line, why)
+			}
+		}
+	}
+	part.Publish(now, []eviction.Condition{"DiskPressure"}, false)
+	a.Refuse(now, sandbox(t, "kube-system/pressed bu cpu=2 jettison/priority=1"), "")
+	if want := []types.UID{"known", "low"}; !slices.Equal(by.wanted, want) {
+		t.Errorf("%v want room", by.wanted)
+	}
+	if r, err := a.Preempt(t.Context(), &v1.Pod{}); err != nil || !r.Admit {
+		t.Error(r, err)
+	}
+	without, _ := gate(t, nil, Options{})
+	if _, err := without.Preempt(t.Context(), &v1.Pod{}); !errors.Is(err, ErrNoPreemption) {
+		t.Error(err)
+	}
+}
+
+// A client is told that a pod is held off, as it would be in the runtime.
+func TestAHeldOffPodIsRefused(t *testing.T) {
+	by := &preemptor{}
+	heldOff := func(_ time.Time, p *v1.Pod) (string, bool) { return "it leaks", p.UID == "u" }
+	a, part := gate(t, list("1", "1Gi", "10"), Options{HeldOff: heldOff, Preemptor: by})
+	part.Publish(time.Now(), nil, false)
+	for uid, want := range map[types.UID]admit.Result{"u": {Reason: "Evicted", Message: "it leaks"}, "other": {Admit: true}} {
+		p := &v1.Pod{}
+		p.UID = uid
+		if got, err := a.Ask(t.Context(), p, podstore.ByRoot); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", uid, got, err)
+		}
+		if got, err := a.Preempt(t.Context(), p); err != nil || got != want {
+			t.Errorf("%s, preempting: %+v, %v", uid, got, err)
+		}
+	}
+	if !slices.Equal(by.wanted, []types.UID{"other"}) {
+		t.Errorf("%v preempt", by.wanted)
+	}
+}
+
+// What became of a pod elsewhere says nothing of it here: one that runs there is asked for its AppArmor profile as one that starts.
+func TestAPodThatRunsElsewhereIsAskedAnew(t *testing.T) {
+	a, part := gate(t, list("1", "1Gi", "10"), Options{Node: Node{AppArmor: stats.Some(false)}})
+	part.Publish(time.Now(), nil, false)
+	p := &v1.Pod{}
+	p.UID, p.Status.Phase = "u", v1.PodRunning
+	p.Spec.SecurityContext = &v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}}
+	if got, err := a.Ask(t.Context(), p, podstore.ByRoot); err != nil || got.Reason != "AppArmor" || p.Status.Phase != v1.PodRunning {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// An object of another pod than the runtime has by its UID says nothing of what that one holds.
+func TestAnotherPodsObject(t *testing.T) {
+	a, part := gate(t, list("1", "1Gi", "10"), Options{})
+	object := &v1.Pod{}
+	object.UID, object.Namespace, object.Name = "p", "default", "other"
+	object.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: list("500m", "1Mi", "1")}}}
+	part.objects = map[string]*v1.Pod{"p": object}
+	part.OnPods(read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{*sandbox(t, "default/p bu cpu=10m")}}))
+	now := time.Now()
+	part.Publish(now, nil, false)
+	n, err := a.State(now)
+	if err != nil || len(n.Pods) != 1 || n.Pods[0].Name != "p" || n.Pods[0].Requests[v1.ResourceCPU] != 10 {
+		t.Errorf("%+v, %v", n.Pods, err)
+	}
+}
+
+// An object that does not say where it is from is a client's, whose word for a mirror is none.
+func TestAClientsObjectIsNoMirror(t *testing.T) {
+	for key, want := range map[string]bool{annotationMirror: false, annotationSource: true} {
+		p := attributes(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "file"}}})
+		if held := admit.HeldBy(p); p.Manifest != want || held.Static != want {
+			t.Errorf("%s: manifest %v, static %v", key, p.Manifest, held.Static)
+		}
+	}
+}
+
+// What no number holds is the greatest one: a sum that wraps would be no request at all.
+func TestARequestDoesNotWrap(t *testing.T) {
+	most, two := uint64(math.MaxUint64), uint64(2)
+	got := requested(&cri.PodSandbox{MemoryLimit: &most, Overhead: &two}, stats.Guaranteed)
+	if m := got[v1.ResourceMemory]; m.Value() != math.MaxInt64 {
+		t.Errorf("%v", m.String())
+	}
+}

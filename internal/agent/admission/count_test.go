@@ -1,0 +1,77 @@
+package admission
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"jettison/api"
+	"jettison/internal/base/logthrottle"
+)
+
+// Refusals that nobody logs in time are counted all the same, and hold nobody up.
+func TestMoreRefusalsThanAreLogged(t *testing.T) {
+	a, part := gate(t, list("1", "1Gi", "10"), Options{Log: logthrottle.New(nil)})
+	now := time.Now()
+	part.Publish(now, nil, false)
+	for i := range 3 * maxTold {
+		a.Refuse(now, sandbox(t, "default/p%d bu cpu=2", i), "")
+	}
+	if s := part.State(true); s.Refused != 3*maxTold || len(part.Told()) != maxTold {
+		t.Errorf("%d refused, %d told", s.Refused, len(part.Told()))
+	}
+}
+
+// A tenant who names resources makes no more reasons than are kept; none is lost.
+func TestReasonsAreBounded(t *testing.T) {
+	c := &counts{}
+	for i := range 1000 {
+		c.refuse(fmt.Sprint("OutOfexample.com/", i), false)
+	}
+	var out api.GateState
+	c.fill(&out)
+	sum := uint64(0)
+	for _, n := range out.Reasons {
+		sum += n
+	}
+	if len(out.Reasons) != maxReasons+1 || sum != 1000 || out.Refused != 1000 {
+		t.Errorf("%d reasons of %d", len(out.Reasons), sum)
+	}
+}
+
+// A quantile is that of all durations, at most a tenth too long, and never longer than the longest.
+func TestLatency(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var l latency
+		all := rapid.SliceOfN(rapid.Int64Range(0, int64(10*time.Second)), 1, 200).Draw(rt, "durations")
+		for _, d := range all {
+			l.add(time.Duration(d))
+		}
+		slices.Sort(all)
+		got := l.state()
+		for _, c := range []struct {
+			q   float64
+			got time.Duration
+		}{{0.5, got.P50}, {0.99, got.P99}} {
+			exact := time.Duration(all[int(math.Ceil(c.q*float64(len(all))))-1])
+			if most := max(time.Microsecond, exact*11/10); c.got < exact || c.got > most || c.got > got.Max {
+				rt.Fatalf("quantile %v of %v: got %v, it is %v", c.q, all, c.got, exact)
+			}
+		}
+		if got.Count != uint64(len(all)) || got.Max != time.Duration(all[len(all)-1]) {
+			rt.Fatalf("%+v of %v", got, all)
+		}
+	})
+	var l latency
+	l.add(time.Hour)
+	if got := l.state(); got.P50 <= 10*time.Second || got.Max != time.Hour {
+		t.Errorf("%+v", got)
+	}
+	if got := (&latency{}).state(); got != (api.LatencyState{}) {
+		t.Errorf("of nothing: %+v", got)
+	}
+}

@@ -1,0 +1,168 @@
+package admission
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/admit"
+	"jettison/api"
+	"jettison/eviction"
+	"jettison/internal/base/logthrottle"
+	"jettison/stats"
+)
+
+// ward is a node of ten pods at most and the loop on it. Pods are told apart by their UIDs.
+type ward struct {
+	*Preempting
+	m       *eviction.Manager
+	now     time.Time
+	most    int64
+	pods    []admit.Held
+	lives   map[string]*eviction.Life
+	stopped []string // UIDs, in the order in which they were stopped
+	reason  string
+	kubelet bool
+	refuse  error // that a victim cannot be pinned
+	unknown error // why the node is not known
+	// published is for whom room was kept when that was published last.
+	published []string
+}
+
+func newWard(most int64, pods ...string) *ward {
+	w := &ward{m: eviction.NewManager(eviction.Config{}), now: time.Unix(1000, 0), most: most, lives: map[string]*eviction.Life{}}
+	for i, uid := range pods {
+		w.pods = append(w.pods, admit.Held{UID: types.UID(uid), Name: uid, Namespace: "default", QOS: stats.BestEffort, Created: w.now.Add(time.Duration(i))})
+	}
+	w.Preempting = NewPreempting(PreemptOptions{
+		Wanted: true, Kubelet: func() bool { return w.kubelet }, CatchUp: func() {}, State: w.state,
+		Publish: func(time.Time) { w.published = w.kept() }, Stop: w.stop, Life: w.m.Life,
+		Why: func(*eviction.Life) string { return "the kernel holds it" }, Name: func(p stats.PodReference) string { return p.Namespace + "/" + p.Name },
+		Log: logthrottle.New(slog.New(slog.NewTextHandler(io.Discard, nil))),
+	})
+	return w
+}
+
+func (w *ward) state(now time.Time) (n admit.NodeState, err error) {
+	n.Allocatable = v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(w.most, resource.DecimalSI)}
+	for _, h := range w.pods {
+		if l := w.lives[string(h.UID)]; l != nil {
+			if back, over := l.Room(now); back {
+				continue
+			} else if h.Ending = !over; over {
+				h.Spared = true
+			}
+		}
+		n.Pods = append(n.Pods, h)
+	}
+	n.Promised = w.Promised(now)
+	return n, w.unknown
+}
+
+func (w *ward) stop(_ context.Context, now time.Time, uids []string, reason string) (out []*eviction.Life, err error) {
+	if w.refuse != nil {
+		return nil, w.refuse
+	}
+	for _, uid := range uids {
+		pod := stats.PodStats{PodRef: stats.PodReference{UID: uid}, SandboxIDs: []string{uid}}
+		l := w.m.Begin(eviction.Stamp{Time: now}, eviction.Preempted(&pod, nil, "", ""), eviction.Met{})
+		w.lives[uid] = l
+		out = append(out, l)
+	}
+	w.stopped, w.reason = append(w.stopped, uids...), reason
+	return out, nil
+}
+
+func (w *ward) dead(uid string) { w.m.Emptied(eviction.Stamp{Time: w.now}, w.lives[uid]) }
+
+// critical is a pod of system priority, ordinary one of none.
+func critical(uid string) admit.PodAttributes { return priority(uid, systemCriticalPriority) }
+func ordinary(uid string) admit.PodAttributes { return priority(uid, 0) }
+func priority(uid string, priority int32) admit.PodAttributes {
+	return admit.PodAttributes{Pod: &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "kube-system"}, Spec: v1.PodSpec{Priority: &priority},
+	}}
+}
+
+// asked is what a client gets.
+type asked chan answer
+
+// ask has a client ask, and the loop take it.
+func (w *ward) ask(ctx context.Context, pod admit.PodAttributes) asked {
+	out := make(asked, 1)
+	go func() {
+		result, err := w.Preempt(ctx, pod)
+		out <- answer{result, err}
+	}()
+	w.OnAsk(ctx, w.now, <-w.Asks())
+	return out
+}
+
+// still fails where a client was answered.
+func (w *ward) still(t *testing.T, a asked) {
+	t.Helper()
+	select {
+	case got := <-a:
+		t.Fatalf("answered already: %+v", got)
+	default:
+	}
+}
+
+// says holds what a State has of preemption against what it should.
+func (w *ward) says(t *testing.T, want api.GateState) {
+	t.Helper()
+	var got api.GateState
+	if w.Fill(w.now, &got); !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(want, got))
+	}
+}
+
+func (w *ward) kept() (out []string) {
+	for _, h := range w.Promised(w.now) {
+		out = append(out, string(h.UID))
+	}
+	return out
+}
+
+// taken is how many pods live or were promised room, but for one.
+func (w *ward) taken(but string) (n int64) {
+	lives := map[string]bool{}
+	for _, h := range w.pods {
+		back := false
+		if l := w.lives[string(h.UID)]; l != nil {
+			back, _ = l.Room(w.now)
+		}
+		lives[string(h.UID)] = !back
+	}
+	for _, uid := range w.kept() {
+		if !slices.ContainsFunc(w.making, func(m *making) bool { return string(m.held.UID) == uid }) {
+			lives[uid] = true
+		}
+	}
+	for uid, is := range lives {
+		if is && uid != but {
+			n++
+		}
+	}
+	return n
+}
+
+// dying are victims that may still end one way or the other.
+func (w *ward) dying() (out []string) {
+	for uid, l := range w.lives {
+		if _, over := l.Room(w.now); !over {
+			out = append(out, uid)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

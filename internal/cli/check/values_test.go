@@ -1,0 +1,120 @@
+package check
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/api"
+	"jettison/cri"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/serve/socket"
+	"jettison/internal/node/config"
+	"jettison/internal/node/observe"
+	"jettison/internal/node/priorities"
+	"jettison/internal/node/sources"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+func options() observe.Options {
+	return observe.Options{Options: sources.Options{Config: &config.Loaded{Config: config.Default()}}, Watch: time.Second}
+}
+
+// Each signal has a line: its value with the threshold and its age, or that it is absent, and why.
+func TestSignals(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	var s stats.Summary
+	s.Node.Memory = stats.NodeMemoryStats{
+		Time: now.Add(-time.Second), CapacityBytes: stats.Some(uint64(1000 << 20)), WorkingSetBytes: stats.Some(uint64(600 << 20)),
+		KernelAvailableBytes: stats.Some(uint64(300 << 20)),
+	}
+	s.Node.PIDs = stats.NodePIDStats{Time: now, Max: stats.Some(uint64(100)), Current: stats.Some(uint64(25))}
+	var r Result
+	r.addSignals(now, &s, options())
+	for _, want := range []Signal{
+		{"memory.available", "300Mi", "1000Mi", "30.0%", "<100Mi", "1s", "lower: workingSet 400Mi, kernel 300Mi"},
+		{"pid.available", "75", "100", "75.0%", "", "0s", ""},
+	} {
+		if !slices.Contains(r.Signals, want) {
+			t.Errorf("no %+v in\n%+v", want, r.Signals)
+		}
+	}
+	if n := len(r.Signals); n != len(stats.Signals) || r.Signals[4].Available != "absent" || r.Signals[4].Threshold != "<10%" {
+		t.Errorf("%d signals: %+v", n, r.Signals)
+	}
+}
+
+// A share that was not watched for long enough is not one of 0.
+func TestPressure(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	var p stats.NodePressure
+	p.Memory = stats.Pressure{Time: now, Some: stats.StallShare{Over1s: stats.Some(0.25)}}
+	p.Memory.Stats.OK, p.Memory.Stats.V.HasSome, p.Memory.Stats.V.Some.Avg10 = true, true, 12.5
+	var r Result
+	r.addPressure(now, &p, options())
+	for _, want := range []Signal{
+		{Name: "memory.pressure.some", Age: "0s", Reason: "stalled: 1s 25.00%, 10s - (watched for 1s), kernel's avg10 12.50%"},
+		{Name: "cpu.pressure.full", Available: "absent", Reason: "the kernel reports no pressure: boot it with psi=1"},
+	} {
+		if !slices.Contains(r.Signals, want) {
+			t.Errorf("no %+v in\n%+v", want, r.Signals)
+		}
+	}
+}
+
+func TestStatusRefused(t *testing.T) {
+	if n := statusRefused([]stats.PodStats{{StatusRefused: true}, {}, {StatusRefused: true}}); n != 2 {
+		t.Errorf("%d", n)
+	}
+}
+
+// How many pods' priorities are unknown is what the agent that runs here says; without one, what annotations and manifests tell. A runtime
+// that does not answer tells of none, not of 0. An annotation gives a priority only where annotations count.
+func TestPriorityUnknown(t *testing.T) {
+	dir, err := os.MkdirTemp("", "c") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	o := options()
+	o.Config.AnnotationNamespaces, o.Config.Socket, o.HostRoot = []string{"a"}, filepath.Join(dir, "s.sock"), dir
+	annotated := map[string]string{"jettison/priority": "7"}
+	look := &observe.Look{Runtime: observe.Runtime{Pods: read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{
+		{ID: "1", UID: "1", Ready: true, Namespace: "a", Annotations: annotated}, {ID: "2", UID: "2", Ready: true, Namespace: "b", Annotations: annotated},
+		{ID: "3", UID: "3", Ready: true, Namespace: "a"}, {ID: "4", UID: "4", Ready: true, Namespace: "kube-system"},
+		{ID: "5", UID: "5", Namespace: "a"}, {ID: "6", UID: "6", Ready: true, Namespace: "a", Name: "static"},
+	}})}}
+	say := func(want ...string) {
+		t.Helper()
+		var r Result
+		r.countUnknown(t.Context(), look, "", o)
+		for _, w := range want {
+			if got := strings.Join(r.Notes, "\n"); !strings.Contains(got, w) {
+				t.Errorf("no %q in\n%s", w, got)
+			}
+		}
+	}
+	say("pods of unknown priority: 4, not protected otherwise: 3 (by annotations and static manifests alone", priorities.Ways, "[kube-system]")
+	manifest := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static", "namespace": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
+	if err := os.WriteFile(filepath.Join(dir, "static.json"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.Config.StaticPodPath = "/"
+	say("pods of unknown priority: 4, not protected otherwise: 2 (by")
+	state := &api.State{}
+	server, err := socket.Listen(socket.Options{Path: o.Config.Socket, Pods: podstore.New(), State: func() any { return state }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	say("pods of unknown priority: 4, not protected otherwise: 2 (by", "the agent has not counted yet")
+	state.Pods.UnknownPriority = &api.UnknownPriority{Pods: 1}
+	say("pods of unknown priority: 1, not protected otherwise: 0 (by the agent that runs here)")
+	look.Runtime.Err = errors.New("down")
+	say("pods of unknown priority: not known, for the runtime")
+}

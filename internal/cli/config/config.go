@@ -1,0 +1,141 @@
+// Package config shows people a configuration: what holds and where each value comes from, whether a file is right, and a file to begin
+// with.
+package config
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"go.yaml.in/yaml/v3"
+
+	"jettison/internal/node/config"
+)
+
+// formats are what printSettings can print.
+var formats = []string{"table", "json", "yaml"}
+
+// printSettings prints every value that holds, with where it comes from, and what a person should know. As YAML it is a file of
+// our own that comes to the same, with the origins as comments.
+func printSettings(l *config.Loaded, format string, w io.Writer) error {
+	switch format {
+	case "json":
+		return printJSON(l, w)
+	case "yaml":
+		return printYAML(l, w)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "FIELD\tVALUE\tFROM")
+	for _, s := range l.Settings() {
+		value, err := flow(s.Value)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", s.Name(), value, s.Origin)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return printNotes(l, w)
+}
+
+// printNotes prints where all of it comes from, and warnings.
+func printNotes(l *config.Loaded, w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "\nconfiguration: %s\ncontainerRuntimeEndpoint: %s\n", l.From, l.EndpointFrom); err != nil {
+		return err
+	}
+	return warnings(l, w)
+}
+
+func warnings(l *config.Loaded, w io.Writer) error {
+	for _, text := range l.Warnings {
+		if _, err := fmt.Fprintln(w, "warning:", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flow is a value on one line.
+func flow(value any) (string, error) {
+	text, err := json.Marshal(value)
+	if s, ok := value.(string); ok && s != "" {
+		return s, nil
+	}
+	return string(text), err
+}
+
+// printed is what printSettings writes as JSON.
+type printed struct {
+	From         string    `json:"from"`
+	EndpointFrom string    `json:"endpointFrom,omitempty"`
+	Warnings     []string  `json:"warnings"`
+	Settings     []setting `json:"settings"`
+}
+
+type setting struct {
+	Field []string `json:"field"`
+	Value any      `json:"value"`
+	config.Origin
+}
+
+func printJSON(l *config.Loaded, w io.Writer) error {
+	out := printed{From: l.From, EndpointFrom: l.EndpointFrom, Warnings: append([]string{}, l.Warnings...)}
+	for _, s := range l.Settings() {
+		out.Settings = append(out.Settings, setting{s.Field, s.Value, s.Origin})
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+func printYAML(l *config.Loaded, w io.Writer) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, head := range [][2]string{{"apiVersion", config.APIVersionAgent}, {"kind", config.KindAgent}} {
+		root.Content = append(root.Content, word(head[0]), word(head[1]))
+	}
+	below := map[string]*yaml.Node{}
+	for _, s := range l.Settings() {
+		key, value := word(s.Field[len(s.Field)-1]), &yaml.Node{}
+		if err := value.Encode(s.Value); err != nil {
+			return err
+		}
+		if value.Style = 0; value.Kind != yaml.ScalarNode {
+			value.Style = yaml.FlowStyle
+		}
+		value.LineComment = s.Origin.String()
+		into := root
+		if len(s.Field) > 1 {
+			if into = below[s.Field[0]]; into == nil {
+				into = &yaml.Node{Kind: yaml.MappingNode}
+				below[s.Field[0]] = into
+				root.Content = append(root.Content, word(s.Field[0]), into)
+			}
+		}
+		into.Content = append(into.Content, key, value)
+	}
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(root); err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+func word(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
+
+// check reads a file and says that it is right; "-" is standard input. The error is what is wrong with it: the file, the line, the field.
+// What only a node can tell, as whether a threshold is below what it has, is not looked at.
+func check(ctx context.Context, path string, stdin *os.File, w io.Writer) error {
+	l, err := config.Check(ctx, path, stdin)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "%s is right: %s\n", l.Path, l.Kind); err != nil {
+		return err
+	}
+	return warnings(l, w)
+}

@@ -1,0 +1,109 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/api"
+	"jettison/internal/base/output"
+	"jettison/internal/base/terminal"
+)
+
+// serve answers as an agent does, on a socket.
+func serve(t *testing.T, handle http.HandlerFunc) (path string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "h") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path = filepath.Join(dir, "s.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handle}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return path
+}
+
+const (
+	one = `{"seq":1,"time":"2026-01-01T00:00:01Z","kind":"condition","level":"warn","message":"condition","fields":{"b":12345678901,"a":"x y\u001b[2J"}}`
+	two = `{"seq":2,"time":"2026-01-01T00:00:02Z","kind":"eviction","level":"info","message":"evicted"}`
+)
+
+// Events are a line each; others than those that are wanted are left out.
+func TestEvents(t *testing.T) {
+	path := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "%s\n%s\n", one, two) })
+	for name, c := range map[string]struct {
+		o    options
+		want string
+	}{
+		"all": {options{}, "2026-01-01T00:00:01Z  condition  condition  a=\"x y\\u001b[2J\"  b=12345678901\n" +
+			"2026-01-01T00:00:02Z  eviction   evicted\n"},
+		"of a kind": {options{kinds: []string{"eviction"}}, "2026-01-01T00:00:02Z  eviction   evicted\n"},
+		"later":     {options{since: time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), format: output.AsJSON}, two + "\n"},
+	} {
+		var out, errs bytes.Buffer
+		c.o.socket = path
+		if err := run(t.Context(), c.o, terminal.Fixed(&out, 0), &errs); err != nil || out.String() != c.want || errs.Len() > 0 {
+			t.Errorf("%s: %v, %s\n%q, want\n%q", name, err, &errs, out.String(), c.want)
+		}
+	}
+}
+
+// Who follows goes on where he was when the agent hangs up; none that answers at the start is an error.
+func TestFollowing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	path := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch q := r.URL.Query(); {
+		case q.Get("follow") != "true":
+			t.Errorf("asked %s", r.URL)
+		case q.Get("since") == "":
+			fmt.Fprintln(w, one)
+		case q.Get("since") == "1":
+			fmt.Fprintln(w, two)
+			w.(http.Flusher).Flush()
+			cancel()
+			<-r.Context().Done()
+		default:
+			t.Errorf("asked %s", r.URL)
+		}
+	})
+	var out, errs bytes.Buffer
+	if err := run(ctx, options{socket: path, follow: true}, terminal.Fixed(&out, 0), &errs); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "condition") || strings.Count(out.String(), "a=") != 1 {
+		t.Errorf("%s", out.String())
+	}
+	if err := run(t.Context(), options{socket: path + "none", follow: true}, terminal.Fixed(&out, 0), &errs); err == nil {
+		t.Error("no agent, and no error")
+	}
+}
+
+// The kinds that a flag takes are those of package api.
+func TestKinds(t *testing.T) {
+	if len(kinds) != 10 || kinds[2] != string(api.EventEviction) {
+		t.Errorf("%v", kinds)
+	}
+}
+
+// No value passes for another field, whatever is in it.
+func TestFieldsOfValuesWithQuotationMarks(t *testing.T) {
+	fields := map[string]any{"a": `x" b="y`, "c": `"`, "d": `C:\ x\`, "e": `\n`}
+	want := `  a="x\" b=\"y"  c="\""  d="C:\\ x\\"  e=\n`
+	if got := fieldsText(fields, true); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,199 @@
+package restore
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/cgroup"
+	"jettison/internal/base/atomicfile"
+	"jettison/internal/base/filetest"
+)
+
+// tree is a hierarchy of files, whose notes work.
+func tree(t *testing.T, files map[string]string) (*cgroup.FS, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		filetest.Write(t, filepath.Join(dir, name), text)
+		filetest.Write(t, filepath.Join(dir, filepath.Dir(name), "cgroup.procs"), "")
+	}
+	filetest.Write(t, filepath.Join(dir, "cgroup.procs"), "")
+	if err := unix.Setxattr(dir, "trusted.jettison.try", nil, 0); err != nil {
+		t.Skip("no extended attributes here: ", err)
+	}
+	if err := unix.Removexattr(dir, "trusted.jettison.try"); err != nil {
+		t.Fatal(err)
+	}
+	fs, err := cgroup.OpenTree(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fs.Close() })
+	return fs, dir
+}
+
+func note(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := unix.Setxattr(dir, name, []byte(text), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func says(t *testing.T, name, want string) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if got := strings.TrimSpace(string(b)); err != nil || got != want {
+		t.Errorf("%s says %q, want %q (%v)", name, got, want, err)
+	}
+}
+
+// left are the notes below a folder.
+func left(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		buf := make([]byte, 4096)
+		n, err := unix.Listxattr(path, buf)
+		for name := range strings.SplitSeq(string(buf[:max(n, 0)]), "\x00") {
+			if strings.Contains(name, "jettison") {
+				names = append(names, strings.TrimPrefix(path, dir)+" "+name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// crashed is a node on which an agent was killed in the middle of everything that it writes.
+func crashed(t *testing.T) (*cgroup.FS, string) {
+	t.Helper()
+	fs, dir := tree(t, map[string]string{
+		"system.slice/memory.min": "51380224\n", "system.slice/jettison.service/memory.oom.group": "0\n", "system.slice/other.service/memory.min": "4096\n",
+		"kubepods/memory.max": "1048576\n", "kubepods/memory.current": "4096\n", "kubepods/pids.max": "100\n", "kubepods/cpu.weight": "39\n",
+		"kubepods/pod1/memory.min": "8192\n", "kubepods/pod1/memory.low": "0\n", "kubepods/pod1/memory.high": "max\n",
+		"kubepods/pod1/cpu.max": "max 100000\n", "kubepods/pod1/cpu.weight": "100\n", "kubepods/pod1/cpu.idle": "0\n",
+		"kubepods/pod1/cgroup.freeze": "1\n",
+	})
+	note(t, dir+"/system.slice", "user.jettison.memory.min", "1048576 51380224")
+	note(t, dir+"/system.slice/jettison.service", "user.jettison.memory.oom.group", "1 0")
+	note(t, dir+"/system.slice/other.service", "user.jettison.memory.min", "0 8192") // somebody has written since
+	note(t, dir+"/kubepods", "trusted.jettison.before.memory.max", "max max 1048576")
+	note(t, dir+"/kubepods", "trusted.jettison.before.pids.max", "max max 100")
+	note(t, dir+"/kubepods/pod1", "trusted.jettison.before.memory.min", "0 0 8192")
+	note(t, dir+"/kubepods/pod1", "user.jettison.cpu", "1000 100000 100 0")
+	note(t, dir+"/kubepods/pod1", "trusted.jettison.cgroup.freeze", "0")
+	note(t, dir+"/kubepods/pod1", "user.jettison.cgroup.freeze", "0") // an older agent's
+	return fs, dir
+}
+
+func restoreAll(t *testing.T, fs *cgroup.FS, kubelet bool) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	err := run(t.Context(), options{fs: fs, kubelet: func() bool { return kubelet }}, &out)
+	return out.String(), err
+}
+
+// Everything has again what it had before, and no note is left. What another has written since stays as it is.
+func TestRestore(t *testing.T) {
+	fs, dir := crashed(t)
+	for range 2 { // it may be run again
+		out, err := restoreAll(t, fs, false)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if notes := left(t, dir); len(notes) > 0 {
+			t.Errorf("left: %q\n%s", notes, out)
+		}
+		for name, want := range map[string]string{
+			"system.slice/memory.min": "1048576", "system.slice/other.service/memory.min": "4096", "kubepods/memory.max": "max",
+			"system.slice/jettison.service/memory.oom.group": "1",
+			"kubepods/pids.max": "max", "kubepods/pod1/memory.min": "0", "kubepods/pod1/cpu.max": "1000 100000",
+			"kubepods/pod1/cpu.weight": "100", "kubepods/pod1/cgroup.freeze": "0",
+		} {
+			says(t, filepath.Join(dir, name), want)
+		}
+	}
+}
+
+// Beside a kubelet the limits above pods are its own: they stay, and their notes go.
+func TestRestoreBesideAKubelet(t *testing.T) {
+	fs, dir := crashed(t)
+	out, err := restoreAll(t, fs, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := left(t, dir); len(notes) > 0 {
+		t.Errorf("left: %q\n%s", notes, out)
+	}
+	says(t, dir+"/kubepods/memory.max", "1048576")
+	says(t, dir+"/kubepods/pod1/memory.min", "0")
+}
+
+func TestANodeWithNothingOfTheAgents(t *testing.T) {
+	fs, _ := tree(t, map[string]string{"kubepods/memory.max": "max\n"})
+	if out, err := restoreAll(t, fs, false); err != nil || out != "0 limits of pods put back, 0 of 2 cgroups had something else of the agent's\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// While an agent runs nothing is touched: it would write it all again.
+func TestWhileAnAgentRuns(t *testing.T) {
+	fs, dir := crashed(t)
+	state := t.TempDir()
+	lock, err := atomicfile.Lock(filepath.Join(state, lockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{fs: fs, stateDir: state, kubelet: func() bool { return false }}
+	if err := run(t.Context(), o, os.Stderr); !errors.Is(err, errRuns) || !strings.Contains(err.Error(), state) {
+		t.Errorf("%v", err)
+	}
+	if len(left(t, dir)) == 0 {
+		t.Error("notes are gone")
+	}
+	_ = lock.Close()
+	if err := run(t.Context(), o, &bytes.Buffer{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What cannot be put back keeps its note and is named, and nothing else is kept by it.
+func TestWhatStays(t *testing.T) {
+	fs, dir := crashed(t)
+	note(t, dir+"/kubepods", "user.jettison.of-a-later-version", "x")
+	out, err := restoreAll(t, fs, false)
+	if err == nil || !strings.Contains(err.Error(), "restore cgroup /kubepods: note of-a-later-version stays") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	says(t, dir+"/system.slice/memory.min", "1048576")
+}
+
+// Who owns a cgroup's directory, as a user does that of his services, has no value of his choice written, and keeps no note there.
+func TestWhatTheOwnerOfACgroupNoted(t *testing.T) {
+	const own = "user.slice/user-1000.slice/user@1000.service"
+	fs, dir := tree(t, map[string]string{own + "/memory.min": "0\n"})
+	note(t, filepath.Join(dir, own), "user.jettison.memory.min", "8589934592 0")
+	note(t, filepath.Join(dir, own), "user.jettison.anything", "x")
+	if err := os.Chown(filepath.Join(dir, own), 1000, 1000); err != nil {
+		t.Skip(err)
+	}
+	out, err := restoreAll(t, fs, false)
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	says(t, filepath.Join(dir, own, "memory.min"), "0")
+	if notes := left(t, dir); len(notes) > 0 {
+		t.Errorf("left: %q\n%s", notes, out)
+	}
+}

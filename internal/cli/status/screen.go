@@ -1,0 +1,238 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"jettison/api"
+	"jettison/internal/base/output"
+	"jettison/internal/base/table"
+	"jettison/internal/base/terminal"
+	"jettison/internal/cli/show"
+)
+
+// widest is how wide the screen is at most.
+const widest = 100
+
+// Parts of the screen.
+const (
+	barWidth  = 20
+	decisions = 5              // the last ones
+	farAway   = 24 * time.Hour // what is not to be expected before is not said
+)
+
+func orWidest(width int) int { return cmp.Or(width, widest) }
+
+// screen is the report as people read it.
+func (r *Report) screen(width int, wide bool) []terminal.Line {
+	out := r.head(width)
+	s := r.State
+	if s == nil {
+		return append(out, r.problems(width)...)
+	}
+	if len(s.Conditions) > 0 {
+		out = append(out, nil)
+		out = append(out, conditions(s).Lines(width, wide)...)
+	}
+	out = append(out, nil)
+	out = append(out, r.signals().Lines(width, wide)...)
+	if lines := decided(s); lines != nil {
+		out = append(out, nil)
+		out = append(out, lines.Lines(width, wide)...)
+	}
+	return append(out, r.problems(width)...)
+}
+
+// head says which node it is, and who watches it.
+func (r *Report) head(width int) []terminal.Line {
+	health := terminal.Span{Text: "healthy", Style: terminal.Good}
+	if !r.Healthy {
+		health = terminal.Span{Text: "NOT HEALTHY", Style: terminal.Bad}
+	}
+	agent := "no agent answers"
+	if r.Agent != "" {
+		agent = "jettison " + r.Agent
+	}
+	out := []terminal.Line{{{Text: "node " + r.Node + ": ", Style: terminal.Bold}, health, {Text: ", " + agent}}}
+	s := r.State
+	if s == nil {
+		return out
+	}
+	parts := []string{output.Time(s.Time), fmt.Sprintf("%d pods", s.Pods.Runtime)}
+	if r.Agent != "" {
+		kubelet := "no kubelet"
+		if s.Kubelet {
+			kubelet = "beside a kubelet"
+		}
+		parts = append(parts, kubelet, "disk "+s.Disk)
+		if s.DryRun {
+			parts = append(parts, "dry run")
+		}
+		if g := s.Gate; g != nil && g.Asked {
+			line := fmt.Sprintf("gate: %d in, %d refused", g.Admitted, g.Refused)
+			if g.HeldOff > 0 {
+				line += fmt.Sprintf(", %d held off", g.HeldOff)
+			}
+			parts = append(parts, line)
+		}
+	}
+	parts = append(parts, "runtime "+s.Runtime.Endpoint)
+	for _, line := range table.Fold(strings.Join(parts, ", "), width) {
+		out = append(out, terminal.Text(terminal.Plain, "%s", line))
+	}
+	return out
+}
+
+func conditions(s *api.State) *table.Table {
+	t := &table.Table{Columns: []table.Column{{Name: "CONDITION"}, {Name: "STATUS"}, {Name: "SINCE"}, {Name: "REASON", Cut: true}}}
+	for _, c := range s.Conditions {
+		status, style, since := "False", terminal.Good, "-"
+		if c.Status {
+			status, style = "True", terminal.Bad
+		}
+		if c.LastTransitionTime != nil {
+			since = output.Time(*c.LastTransitionTime)
+		}
+		t.Rows = append(t.Rows, []terminal.Span{{Text: string(c.Type)}, {Text: status, Style: style}, {Text: since}, {Text: c.Reason}})
+	}
+	return t
+}
+
+// signals are those that have a threshold, each with a bar: what there is of it, and where its nearest threshold lies.
+func (r *Report) signals() *table.Table {
+	t := &table.Table{Columns: []table.Column{
+		{Name: "SIGNAL"}, {Name: "AVAILABLE", Right: true}, {Name: "OF", Right: true}, {Name: "THRESHOLD", Right: true}, {Name: "BAR", Drop: 1},
+		{Name: "TIME TO IT", Cut: true}, {Name: "THRESHOLDS", Wide: true}, {Name: "WHY NOT", Wide: true},
+	}}
+	for i := range r.State.Signals {
+		s := &r.State.Signals[i]
+		all := strings.Join(s.Threshold, ", ")
+		if !s.Observed {
+			t.Add(string(s.Signal), "absent", "", cmp.Or(limitWord(s), "-"), "", cmp.Or(s.Reason, "-"), all, s.Reason)
+			continue
+		}
+		limit, style := "-", terminal.Good
+		if v, ok := nearest(s); ok {
+			limit = show.Amount(s.Signal, v)
+		}
+		when := r.time(s)
+		switch {
+		case beyond(s):
+			style = terminal.Bad
+		case when.Style != terminal.Plain:
+			style = terminal.Doubt
+		}
+		of := show.Amount(s.Signal, s.Capacity)
+		t.Rows = append(t.Rows, []terminal.Span{
+			{Text: string(s.Signal)}, {Text: show.Amount(s.Signal, s.Available), Style: style}, {Text: of}, {Text: limit},
+			{Text: bar(s), Style: style}, when, {Text: all}, {},
+		})
+	}
+	return t
+}
+
+// limitWord is the first threshold of a signal that is not observed, as it is configured.
+func limitWord(s *api.SignalState) string {
+	if len(s.Threshold) == 0 {
+		return ""
+	}
+	return strings.TrimLeft(strings.TrimPrefix(s.Threshold[0], string(s.Signal)), "<>")
+}
+
+// bar is how much there is, of all of it, with a mark where the threshold lies. Of a pressure it is the share of time stalled.
+func bar(s *api.SignalState) string {
+	if s.Capacity == 0 {
+		return "-"
+	}
+	at := func(v uint64) int { return int(float64(min(v, s.Capacity)) / float64(s.Capacity) * barWidth) }
+	cells := slices.Repeat([]rune{'.'}, barWidth)
+	for i := range at(s.Available) {
+		cells[i] = '#'
+	}
+	if limit, ok := nearest(s); ok {
+		cells[min(at(limit), barWidth-1)] = '|'
+	}
+	return "[" + string(cells) + "]"
+}
+
+// time until the threshold is crossed at the present slope.
+func (r *Report) time(s *api.SignalState) terminal.Span {
+	if beyond(s) {
+		return terminal.Span{Text: "crossed", Style: terminal.Bad}
+	}
+	for _, slope := range r.Slopes {
+		if slope.Signal != s.Signal || slope.Seconds == nil || *slope.Seconds > farAway.Seconds() {
+			continue
+		}
+		left := time.Duration(*slope.Seconds * float64(time.Second))
+		style := terminal.Plain
+		if left < 10*time.Minute {
+			style = terminal.Doubt
+		}
+		rate := show.Amount(s.Signal, uint64(max(slope.PerSecond, -slope.PerSecond)))
+		sign := "-"
+		if show.Pressure(s.Signal) {
+			sign = "+"
+		}
+		return terminal.Span{Text: fmt.Sprintf("%s at %s%s/s", output.Span(left), sign, rate), Style: style}
+	}
+	return terminal.Span{Text: "-"}
+}
+
+// decided are the last decisions; nil: there is none.
+func decided(s *api.State) *table.Table {
+	t := &table.Table{Columns: []table.Column{
+		{Name: "EVICTED"}, {Name: "POD", Cut: true}, {Name: "FOR"}, {Name: "OUTCOME", Cut: true}, {Name: "WHY", Wide: true},
+	}}
+	for _, e := range s.Evicted[max(0, len(s.Evicted)-decisions):] {
+		outcome := terminal.Span{Text: "enough is back", Style: terminal.Good}
+		if !e.Back {
+			outcome = terminal.Span{Text: "not back", Style: terminal.Bad}
+		}
+		t.Rows = append(t.Rows, []terminal.Span{
+			{Text: output.Time(e.Time)}, {Text: api.Title(e.Pod)}, {Text: string(e.Signal)}, outcome, {Text: e.Explained},
+		})
+	}
+	for _, u := range s.Underway {
+		outcome := "under way"
+		if u.Dead {
+			outcome = "dead, not cleaned up yet"
+		}
+		t.Rows = append(t.Rows, []terminal.Span{
+			{Text: output.Time(u.Began)}, {Text: api.Title(u.Pod)}, {Text: string(u.Signal)}, {Text: outcome, Style: terminal.Doubt},
+			{Text: u.Message},
+		})
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return t
+}
+
+// problems are said last, where they are seen.
+func (r *Report) problems(width int) (out []terminal.Line) {
+	for _, p := range r.Problems {
+		word, style := "problem: ", terminal.Bad
+		if p.Advice {
+			word, style = "note: ", terminal.Doubt
+		}
+		out = append(out, nil)
+		for i, line := range table.Fold(word+output.OneLine(p.What), width-2) {
+			if i == 0 {
+				out = append(out, terminal.Line{{Text: word, Style: style}, {Text: strings.TrimPrefix(line, word)}})
+				continue
+			}
+			out = append(out, terminal.Text(terminal.Plain, "  %s", line))
+		}
+		if p.Do == "" {
+			continue
+		}
+		for _, line := range table.Fold("do: "+p.Do, width-2) {
+			out = append(out, terminal.Text(terminal.Plain, "  %s", line))
+		}
+	}
+	return out
+}

@@ -1,0 +1,320 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"jettison/api"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/internal/agent/serve/endpoints"
+	"jettison/internal/agent/serve/eventlog"
+	"jettison/internal/agent/serve/socket"
+	"jettison/internal/node/records"
+	"jettison/stats"
+)
+
+// testAgent is what answers on a socket as the agent does, with its own handlers.
+type testAgent struct {
+	t       *testing.T
+	path    string
+	server  *socket.Server
+	log     *slog.Logger
+	looks   func() // before it answers who would go; nil: nothing
+	mu      sync.Mutex
+	records []*api.Record
+}
+
+func newTestAgent(t *testing.T) *testAgent {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "u") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return &testAgent{t: t, path: filepath.Join(dir, "s.sock")}
+}
+
+func (a *testAgent) start() {
+	a.t.Helper()
+	ring := eventlog.NewRing(time.Now())
+	a.log = slog.New(eventlog.NewHandler(ring, slog.DiscardHandler))
+	var err error
+	a.server, err = socket.Listen(socket.Options{
+		Path: a.path, Pods: podstore.New(),
+		State: func() any { return stateAt(time.Now(), 500) },
+		Outlook: func() any {
+			if a.looks != nil {
+				a.looks()
+			}
+			return &api.Outlook{Time: time.Now(), Thresholds: []api.ThresholdOutlook{{Signal: stats.SignalMemoryAvailable}}}
+		},
+		Reads: endpoints.New(endpoints.Options{Events: ring, Records: recent{agent: a}}),
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *testAgent) stop() {
+	a.t.Helper()
+	if err := a.server.Close(); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// browser reads a stream.
+type browser struct {
+	t     *testing.T
+	lines *bufio.Scanner
+}
+
+// run serves the page until the test ends, and opens it.
+func (a *testAgent) run() *browser {
+	a.t.Helper()
+	ctx, cancel := context.WithCancel(a.t.Context())
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{Socket: a.path, Listen: "127.0.0.1:0", Version: "test", Node: "w1"}, in, io.Discard)
+	}()
+	a.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			a.t.Error(err)
+		}
+	})
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(strings.TrimSpace(address), "/?", "/stream?", 1), nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil || res.StatusCode != http.StatusOK {
+		a.t.Fatal(res, err)
+	}
+	a.t.Cleanup(func() {
+		_ = res.Body.Close()
+		client.CloseIdleConnections()
+	})
+	b := &browser{t: a.t, lines: bufio.NewScanner(res.Body)}
+	b.lines.Buffer(nil, 1<<20)
+	return b
+}
+
+// until reads until a part is what a test waits for.
+func until[T any](b *browser, part string, is func(*T) bool) *T {
+	b.t.Helper()
+	event := ""
+	for b.lines.Scan() {
+		if name, ok := strings.CutPrefix(b.lines.Text(), "event: "); ok {
+			event = name
+		}
+		data, ok := strings.CutPrefix(b.lines.Text(), "data: ")
+		if !ok || event != part {
+			continue
+		}
+		v := new(T)
+		if err := json.Unmarshal([]byte(data), v); err != nil {
+			b.t.Fatalf("%v: %s", err, data)
+		}
+		if is(v) {
+			return v
+		}
+	}
+	b.t.Fatalf("the stream ends while %s is waited for: %v", part, b.lines.Err())
+	return nil
+}
+
+// The page lives through the agent's absence, and says since when it is away. What was known stays, and it goes on by itself.
+func TestTheAgentGoesAndComesBack(t *testing.T) {
+	a := newTestAgent(t)
+	b := a.run()
+	p := until(b, partAgent, func(p *agentPart) bool { return p.Since != nil })
+	if p.Answers || !strings.Contains(p.Error, "start the agent") || p.Node != "w1" {
+		t.Errorf("no agent: %+v", p)
+	}
+	a.start()
+	until(b, partAgent, func(p *agentPart) bool { return p.Answers && p.Agent == "v1" })
+	until(b, partOutlook, func(o *api.Outlook) bool { return len(o.Thresholds) == 1 })
+	a.mu.Lock()
+	a.records = []*api.Record{{ID: "first"}}
+	a.mu.Unlock()
+	a.log.Info("evicted", "victim", "shop/leaker")
+	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 1 })
+
+	a.stop()
+	p = until(b, partAgent, func(p *agentPart) bool { return !p.Answers })
+	if p.Agent != "v1" || p.Since == nil {
+		t.Errorf("away: %+v", p)
+	}
+	a.records = []*api.Record{{ID: "second"}}
+	a.start()
+	until(b, partAgent, func(p *agentPart) bool { return p.Answers })
+	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 2 })
+	a.log.Info("garbage collected", "freed", 5)
+	until(b, partEvents, func(e *eventsPart) bool { return len(e.Garbage) == 1 })
+	a.stop()
+}
+
+// An agent that looks at each of its pods for who would go holds up nothing that tells of an eviction.
+func TestAnEvictionIsNotWaitedFor(t *testing.T) {
+	a := newTestAgent(t)
+	looks, ended := make(chan struct{}, 64), make(chan struct{})
+	a.looks = func() { looks <- struct{}{}; <-ended }
+	a.start()
+	b := a.run()
+	<-looks
+	a.mu.Lock()
+	a.records = []*api.Record{{ID: "first"}}
+	a.mu.Unlock()
+	a.log.Info("evicted", "victim", "shop/leaker")
+	until(b, partEvictions, func(r *api.RecordsAnswer) bool { return len(r.Records) == 1 })
+	select {
+	case <-looks:
+		t.Error("the look had ended, or was given up, before the eviction was told")
+	default:
+	}
+	close(ended)
+	a.stop()
+}
+
+// A second page at the same address is an error that says what to do.
+func TestAPortThatIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	err = Run(t.Context(), Options{Listen: l.Addr().String()}, io.Discard, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "name a port that is free") {
+		t.Error(err)
+	}
+	if err := Run(t.Context(), Options{Listen: "0.0.0.0:0"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "ssh -L") {
+		t.Error(err)
+	}
+}
+
+// pipes is a listener whose connections have no buffers and go by a test's clock.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+func (*pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 5388} }
+
+// open asks for the stream on a connection of its own, and reads the header.
+func (p *pipes) open(t *testing.T) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	here, there := net.Pipe()
+	p.conns <- there
+	go func() { _, _ = io.WriteString(here, "GET /stream?key=secret HTTP/1.1\r\nHost: 127.0.0.1:5388\r\n\r\n") }()
+	r := bufio.NewReader(here)
+	line, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(line, "200") {
+		return here, nil
+	}
+	return here, r
+}
+
+// A browser that takes nothing is cut off, one that takes what there is is left alone for however long nothing changes, and neither holds up
+// who writes. Beyond so many at once they are told so.
+func TestSlowBrowsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := testHandler()
+		p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- serve(ctx, p, h) }()
+		slow, _ := p.open(t)
+		fine, reads := p.open(t)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, reads)
+			ended <- err
+		}()
+		for i := range 3 {
+			h.board.answered(noon, stateAt(noon.Add(time.Duration(i)*time.Second), 1))
+			time.Sleep(time.Second) // of the test's clock
+		}
+		synctest.Wait()
+		if n := h.streams.Load(); n != 2 {
+			t.Errorf("%d streams", n)
+		}
+		time.Sleep(patience + time.Second)
+		synctest.Wait()
+		if n := h.streams.Load(); n != 1 {
+			t.Errorf("%d streams, the slow one was not cut off", n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Errorf("the other one was cut off: %v", err)
+		default:
+		}
+		var more []net.Conn
+		for range maxStreams {
+			c, r := p.open(t)
+			if more = append(more, c); len(more) == maxStreams && r != nil {
+				t.Error("more streams than there is place for")
+			}
+		}
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		for _, c := range append(more, slow, fine) {
+			_ = c.Close()
+		}
+		if err := <-ended; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.ErrClosedPipe) {
+			t.Log(err)
+		}
+	})
+}
+
+// recent are the records that a test has set.
+type recent struct {
+	*records.Queue // nil: nobody follows them
+	agent          *testAgent
+}
+
+func (r recent) Recent() ([]*api.Record, bool) {
+	r.agent.mu.Lock()
+	defer r.agent.mu.Unlock()
+	return append([]*api.Record{}, r.agent.records...), true
+}

@@ -1,0 +1,32 @@
+package planner
+
+import (
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"jettison/internal/base/commandline"
+	"jettison/internal/base/terminal"
+)
+
+// MigrateCommand returns the command jettison-cluster deschedule migrate.
+func MigrateCommand(stdin io.Reader, stdout *terminal.Screen, stderr io.Writer) *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Turn a policy of descheduler/v1alpha1 into one of v1alpha2",
+		Long: `migrate prints a policy of descheduler/v1alpha1, which old releases of the descheduler read, as one of v1alpha2. Strategies with
+the same filters share a profile. What has no successor is named on stderr, one line each.`,
+		Example: "  jettison-cluster deschedule migrate --policy old.yaml > policy.yaml",
+		Args:    commandline.NoArguments,
+		RunE: func(*cobra.Command, []string) error {
+			if path == "" {
+				return commandline.Usage(errors.New("deschedule migrate: --policy is missing: the file of a policy of v1alpha1"))
+			}
+			return migrate(path, stdin, stdout, stderr)
+		},
+	}
+	cmd.Flags().StringVar(&path, "policy", "", "file of the policy; - is standard input")
+	return cmd
+}

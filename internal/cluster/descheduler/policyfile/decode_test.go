@@ -1,0 +1,157 @@
+package policyfile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"jettison/cluster/deschedule"
+)
+
+const head = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n"
+
+func TestWrongPolicies(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "p:1: the file is empty"},
+		{"- a", "p:1: want fields"},
+		{"apiVersion: descheduler/v1alpha1\nkind: DeschedulerPolicy\n", "p:1: apiVersion descheduler/v1alpha1 is read no more: \"jettison-cluster deschedule migrate\""}, // XPO7
+		{"apiVersion: v1\nkind: DeschedulerPolicy\n", `p:1: apiVersion "v1": want descheduler/v1alpha2`},
+		{"apiVersion: descheduler/v1alpha2\nkind: Policy\n", `p:2: kind "Policy": want DeschedulerPolicy`},
+		{head + "nodeSelecter: a\n", `p:3: unknown field "nodeSelecter": did you mean "nodeSelector"?`}, // XPO5
+		{head + "maxNoOfPodsToEvictTotal: -1\n", `p:3: maxNoOfPodsToEvictTotal: "-1": want a whole number, 0 or more`},
+		{head + "nodeSelector: \"a==,\"\n", "p:3: nodeSelector: "},
+		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: PodLifeTime\n    args:\n      maxPodLifetimeSeconds: 5\n",
+			`p:8: profiles.0.pluginConfig.0.args: unknown field "maxPodLifetimeSeconds": did you mean "maxPodLifeTimeSeconds"?`},
+		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: PodLifetime\n    args: {}\n", `there is no plugin "PodLifetime": did you mean "PodLifeTime"?`},
+		{head + "profiles:\n- name: a\n  plugins:\n    balance:\n      enabled: [PodLifeTime]\n", "p:7: profile \"a\": PodLifeTime is no plugin for balance"},
+		{head + "profiles:\n- name: a\n  plugins:\n    deschedule:\n      enabled:\n      - PodLifeTime\n",
+			"p:8: profile \"a\": PodLifeTime has no entry in pluginConfig"},
+		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: RemovePodsViolatingNodeAffinity\n    args:\n      nodeAffinityType: [required]\n",
+			`RemovePodsViolatingNodeAffinity: nodeAffinityType "required": want one of requiredDuringSchedulingIgnoredDuringExecution`},
+		{head + "profiles:\n- name: a\n  pluginConfig:\n  - name: DefaultEvictor\n    args: {minPodAge: 10}\n", `minPodAge: "10": want a duration`},
+		{head + "profiles: 3\n", "p:3: profiles: want a list"},
+		{head + "profiles: [3]\n", "p:3: profiles.0: want fields"},
+		{head + "kind: DeschedulerPolicy\n", `p:3: field "kind" is there twice`},
+		{head + "---\na: b\n", "the file holds more than one document"},
+		{head + "\tx", "not YAML"},
+	} {
+		_, err := Decode([]byte(c.text), "p")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %s", c.text, err, c.want)
+		}
+	}
+}
+
+// The extension point that the descheduler's own README and tests spell otherwise than its API is read, as what it is: on in any case.
+func TestSpellingOfTheREADME(t *testing.T) {
+	profile := "profiles:\n- name: a\n  plugins:\n    %s:\n      enabled: [%s]\n"
+	p, err := Decode(fmt.Appendf(nil, head+profile, "preEvictionFilter", "DefaultEvictor"), "p")
+	if err != nil || !slices.Equal(p.Profiles[0].Plugins.PreEvictionFilter.Enabled, []string{"DefaultEvictor"}) {
+		t.Errorf("%v %+v", err, p)
+	}
+	if _, err := Decode(fmt.Appendf(nil, head+profile, "Deschedule", "PodLifeTime"), "p"); err == nil {
+		t.Error("a field that is not there is read") // there it is silently nothing
+	}
+}
+
+// The example of the descheduler's documentation decodes, and has its defaults.
+func TestExample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "example.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Decode(text, "example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *p.NodeSelector != "pool=worker" || *p.MaxNoOfPodsToEvictTotal != 50 || len(p.Profiles) != 1 || len(p.Profiles[0].PluginConfig) != 3 {
+		t.Errorf("%+v", p)
+	}
+	low := p.Profiles[0].PluginConfig[2].Args.(*deschedule.LowNodeUtilizationArgs)
+	if low.TargetThresholds["memory"] != 50 || low.MetricsUtilization.Source != deschedule.KubernetesMetrics {
+		t.Errorf("%+v", low)
+	}
+	evictor := p.Profiles[0].PluginConfig[0].Args.(*deschedule.DefaultEvictorArgs)
+	if *evictor.PriorityThreshold.Value != 10000 || !evictor.NodeFit || evictor.MinPodAge.Minutes() != 10 {
+		t.Errorf("%+v", evictor)
+	}
+}
+
+const oldPolicy = `apiVersion: descheduler/v1alpha1
+kind: DeschedulerPolicy
+evictLocalStoragePods: yes
+ignorePvcPods: true
+maxNoOfPodsToEvictPerNode: 40
+strategies:
+  RemoveDuplicates: {enabled: true, weight: 3}
+  PodLifeTime:
+    enabled: true
+    params: {podLifeTime: {maxPodLifeTimeSeconds: 86400, podStatusPhases: [Pending]}, nodeAffinityType: [x]}
+  LowNodeUtilization:
+    enabled: true
+    params:
+      nodeFit: true
+      thresholdPriority: 100
+      nodeResourceUtilizationThresholds: {thresholds: {cpu: 20}, targetThresholds: {cpu: 50}}
+  RemovePodsViolatingNodeTaints: {enabled: false}
+  Gone: {enabled: true}
+`
+
+func TestMigrate(t *testing.T) {
+	text, notes, err := Migrate([]byte(oldPolicy), "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Decode(text, "new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Profiles) != 2 || *p.MaxNoOfPodsToEvictPerNode != 40 {
+		t.Fatalf("%s", text)
+	}
+	if got := p.Profiles[1].Plugins.Deschedule.Enabled[0] + " " + p.Profiles[1].Plugins.Balance.Enabled[0]; got != "PodLifeTime RemoveDuplicates" {
+		t.Errorf("%s: %s", got, text)
+	}
+	want := []string{
+		"strategies.Gone: there is no such strategy any more", "strategies.PodLifeTime.params.nodeAffinityType: PodLifeTime has no such argument",
+		"strategies.RemoveDuplicates.weight: it never had a meaning, and has no successor",
+		"strategies.RemovePodsViolatingNodeTaints: it is not enabled, and left out",
+	}
+	if strings.Join(notes, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%s", strings.Join(notes, "\n"))
+	}
+	if _, _, err := Migrate([]byte(head), "p"); err == nil || !strings.Contains(err.Error(), "want descheduler/v1alpha1") {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := Migrate([]byte("apiVersion: descheduler/v1alpha1\nstrategys: {}\n"), "p"); err == nil ||
+		!strings.Contains(err.Error(), `p:2: unknown field "strategys": did you mean "strategies"?`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(head + "profiles: [{name: a, pluginConfig: [{name: PodLifeTime, args: {states: [Running]}}]}]")
+	f.Add(head + "a: &a [*a]")
+	f.Add(oldPolicy)
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, err := Decode([]byte(text), "p"); err == nil && p.APIVersion != deschedule.APIVersion {
+			t.Errorf("%+v", p)
+		}
+		_, _, _ = Migrate([]byte(text), "p")
+	})
+}
+
+// The policy that deploy/cluster/descheduler brings is one.
+func TestTheShippedPolicy(t *testing.T) {
+	const path = "../../../../deploy/cluster/descheduler/base/policy.yaml"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Decode(text, path); err != nil || len(p.Profiles[0].Plugins.Deschedule.Enabled) != 4 {
+		t.Errorf("%v: %+v", err, p)
+	}
+}

@@ -1,0 +1,197 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"jettison/internal/cluster/kubeclient"
+)
+
+// api is an API server by a script: it lists what it is given, and answers evictions as it is told.
+type api struct {
+	*httptest.Server
+	t *testing.T
+
+	mu        sync.Mutex
+	objects   map[string][]any                // by resource
+	answers   map[string]func() metav1.Status // to an eviction, by the pod's name; none: it is done
+	lists     map[string]metav1.Status        // in the place of a list
+	evictions []policyv1.Eviction
+	events    []map[string]any
+	raw       map[string]string // whole answers, by path
+}
+
+func newAPI(t *testing.T) *api {
+	a := &api{t: t, objects: map[string][]any{}, answers: map[string]func() metav1.Status{}, lists: map[string]metav1.Status{},
+		raw: map[string]string{"/version": fmt.Sprintf(`{"gitVersion":"v1.%d.0"}`, builtWith)}}
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *api) config() *rest.Config {
+	return &rest.Config{Host: a.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	last := parts[len(parts)-1]
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case r.URL.Query().Get("watch") != "" && r.URL.Query().Get("sendInitialEvents") != "":
+		a.answer(w, metav1.Status{Status: "Failure", Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid})
+	case r.URL.Query().Get("watch") != "":
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	case r.Method == http.MethodPost && last == "eviction":
+		a.evict(w, r, parts[len(parts)-2])
+	case r.Method == http.MethodPost && last == "events":
+		a.event(w, r)
+	case r.Method == http.MethodGet:
+		a.list(w, r.URL.Path, last)
+	default:
+		a.t.Errorf("%s %s", r.Method, r.URL)
+	}
+}
+
+func (a *api) answer(w http.ResponseWriter, s metav1.Status) {
+	s.Kind, s.APIVersion = "Status", "v1"
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", fmt.Sprint(s.Details.RetryAfterSeconds))
+	}
+	w.WriteHeader(int(s.Code))
+	_ = json.NewEncoder(w).Encode(s)
+}
+
+func (a *api) list(w http.ResponseWriter, path, resource string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if text, ok := a.raw[path]; ok {
+		_, _ = io.WriteString(w, text)
+		return
+	}
+	if s, ok := a.lists[resource]; ok {
+		a.answer(w, s)
+		return
+	}
+	items := a.objects[resource]
+	if items == nil {
+		items = []any{}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]string{"resourceVersion": "1"}, "items": items})
+}
+
+func (a *api) evict(w http.ResponseWriter, r *http.Request, pod string) {
+	var e policyv1.Eviction
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+		a.t.Error(err)
+	}
+	a.mu.Lock()
+	a.evictions = append(a.evictions, e)
+	script := a.answers[pod]
+	a.mu.Unlock()
+	if script != nil {
+		if s := script(); s.Code != 0 {
+			a.answer(w, s)
+			return
+		}
+	}
+	a.answer(w, metav1.Status{Status: "Success", Code: http.StatusCreated})
+}
+
+func (a *api) event(w http.ResponseWriter, r *http.Request) {
+	var e map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+		a.t.Error(err)
+	}
+	if of, _ := e["metadata"].(map[string]any); len(fmt.Sprint(of["name"])) > 253 {
+		a.answer(w, metav1.Status{Status: "Failure", Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "metadata.name"})
+		return
+	}
+	a.mu.Lock()
+	a.events = append(a.events, e)
+	a.mu.Unlock()
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(e)
+}
+
+// asked are the names of the pods that were to be evicted, in order.
+func (a *api) asked() (out []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.evictions {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+// told are the events, as "Type Reason note".
+func (a *api) told() (out []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.events {
+		out = append(out, fmt.Sprint(e["type"], " ", e["reason"], " ", e["note"]))
+	}
+	return out
+}
+
+// failure of a request.
+func failure(code int32, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func() metav1.Status {
+	return func() metav1.Status {
+		return metav1.Status{Status: "Failure", Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{Causes: causes}}
+	}
+}
+
+func client(t *testing.T, a *api) kubernetes.Interface {
+	t.Helper()
+	c, err := kubeclient.New(a.config(), "test", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// counted is how many evictions had a result.
+func counted(t *testing.T, d *descheduler, result string) (sum float64) {
+	t.Helper()
+	families, err := d.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "descheduler_pods_evicted_total" && l.GetName() == "result" && l.GetValue() == result {
+					sum += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
+
+func get(t *testing.T, url string, code int) string {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != code {
+		t.Errorf("%s: %s, %v: %s", url, r.Status, err, text)
+	}
+	return string(text)
+}

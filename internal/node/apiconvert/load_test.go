@@ -1,0 +1,23 @@
+package apiconvert
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"jettison/stats"
+)
+
+// What was not read is absent: it is not zero.
+func TestLoad(t *testing.T) {
+	n := &stats.NodeStats{CPUs: 2}
+	n.Memory.Time = time.Unix(1700000000, 0).UTC()
+	n.Memory.CapacityBytes, n.Memory.WorkingSetBytes = stats.Some[uint64](1000), stats.Some[uint64](0)
+	n.Pressure.Memory.Stats = stats.Some(stats.PSIStats{Some: stats.PSIData{Avg10: 1.5}, HasSome: true})
+	got, err := json.Marshal(Load(n))
+	want := `{"time":"2023-11-14T22:13:20Z","cpus":2,"memory":{"capacityBytes":1000,"workingSetBytes":0},"swap":{},"pods":{},` +
+		`"pressure":{"memory":{"some":{"avg10":1.5,"avg60":0,"avg300":0}}}}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v, want\n%s", got, err, want)
+	}
+}

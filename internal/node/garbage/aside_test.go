@@ -1,0 +1,135 @@
+package garbage
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/internal/node/config"
+	"jettison/reclaim"
+)
+
+// Volumes that an eviction has put aside and not removed go with the next pass, whatever the pod is by now; what it has else stays. Beside a
+// kubelet, too: it would not know them, and they are no garbage of its.
+func TestVolumesThatWerePutAside(t *testing.T) {
+	for _, kubelet := range []bool{true, false} {
+		for _, trigger := range []reclaim.Trigger{reclaim.Periodic, reclaim.DiskPressure} {
+			n := newNode(t)
+			n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidB: reclaim.Active}})
+			volumes := "/kubelet/pods/" + uidB + "/volumes/"
+			aside := n.file(volumes + ".jettison-removes/cache/big")
+			kept := n.file(volumes + "kubernetes.io~empty-dir/cache/mine")
+			n.file("/kubelet/pods/" + uidA + "/volumes/kubernetes.io~empty-dir/cache/its")
+			n.sandbox("s", uidB, true, time.Hour)
+			if kubelet {
+				n.o.Mode, n.beside = config.ModeUnset, func() (bool, string) { return true, "a kubelet" }
+			}
+			n.container("c", "s", uidB, exited, time.Hour, "") // garbage, which is the kubelet's
+			n.container("new", "s", uidB, exited, time.Minute, "")
+			if r := n.Plan(t.Context(), Containers, trigger); len(r.Done) > 0 || !exists(aside) {
+				t.Errorf("planned: %+v", r.Done)
+			}
+			r := n.pass(Containers, trigger)
+			if exists(aside) || !exists(kept) || (len(n.removed()) == 0) != kubelet || (r.Observed != "") != kubelet {
+				t.Errorf("kubelet %v, %v: what was put aside is there: %v; removed %v, %v, %+v", kubelet, trigger, exists(aside), n.removed(), r.Problems(), r.Done)
+			}
+			if d := outcome(t, r, uidB); d.Outcome != Removed || d.Freed.V < 5000 {
+				t.Errorf("%+v", d)
+			}
+			if r := n.pass(Containers, trigger); len(r.Done) > 0 {
+				t.Errorf("once more: %+v", r.Done)
+			}
+		}
+	}
+}
+
+// A kubelet comes in the middle of a pass: what was put aside goes all the same, and only that.
+func TestAKubeletComesBeforeVolumesGo(t *testing.T) {
+	n := newNode(t)
+	aside := n.file("/kubelet/pods/" + uidB + "/volumes/.jettison-removes/cache/big")
+	note := n.file("/kubelet/pods/" + uidB + "/containers/main/message")
+	n.sandbox("s", uidA, true, time.Hour)
+	n.container("c", "s", uidA, exited, time.Hour, "")
+	n.container("new", "s", uidA, exited, time.Minute, "")
+	looks := 0
+	n.o.Mode, n.beside = config.ModeUnset, func() (bool, string) { looks++; return looks > 1, "a kubelet" }
+	r := n.pass(Containers, reclaim.Periodic)
+	if exists(aside) || !exists(note) || len(n.removed()) > 0 || looks < 2 {
+		t.Errorf("put aside: %v, note: %v, removed %v, %d looks: %+v", exists(aside), exists(note), n.removed(), looks, r.Done)
+	}
+}
+
+// What cannot be removed is tried again, later and later, and keeps nothing else.
+func TestWhatIsAsideAndStuckIsTriedAgain(t *testing.T) {
+	n := newNode(t)
+	volumes := "/kubelet/pods/" + uidB + "/volumes/"
+	n.file(volumes + ".jettison-removes/cache/free")
+	big := n.file(volumes + ".jettison-removes/cache/big")
+	f, err := os.Open(big)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	flags := func(v int) error { return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, v) }
+	if err := flags(unix.STATX_ATTR_IMMUTABLE); err != nil {
+		t.Skipf("this file system has no immutable files: %v", err)
+	}
+	defer func() { _ = flags(0) }()
+	for _, want := range []Outcome{Failed, Skipped} {
+		if d := outcome(t, n.pass(Containers, reclaim.Periodic), uidB); d.Outcome != want || !exists(big) {
+			t.Errorf("%+v, want %v", d, want)
+		}
+	}
+	if err := flags(0); err != nil {
+		t.Fatal(err)
+	}
+	n.sleep(backoffFirst)
+	if d := outcome(t, n.pass(Containers, reclaim.Periodic), uidB); d.Outcome != Removed || exists(big) {
+		t.Errorf("%+v; it is there: %v", d, exists(big))
+	}
+}
+
+// After an interrupted removal the pod's notes and its directory go, too, but of a pod that may be there.
+func TestNotesOfAnInterruptedRemoval(t *testing.T) {
+	for name, c := range map[string]struct {
+		alive func(n *node)
+		stays bool
+	}{
+		"gone": {func(*node) {}, false},
+		"evicted": {func(n *node) {
+			n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidB: reclaim.Evicted}, Synced: true})
+		}, false},
+		"a sandbox":   {func(n *node) { n.sandbox("s", uidB, false, time.Hour) }, true},
+		"a container": {func(n *node) { n.container("c", "s", uidB, running, time.Hour, "") }, true},
+		"named": {func(n *node) {
+			n.known.Store(&Known{Pods: map[string]reclaim.Phase{uidB: reclaim.Active}, Synced: true})
+		}, true},
+		"not known": {func(n *node) { n.known.Store(&Known{}) }, true},
+		"the runtime does not tell any more": {func(n *node) {
+			n.r.Answer["ListPodSandbox"] = func(m any) any { n.r.Fail["ListPodSandbox"] = errors.New("not now"); return m }
+		}, true},
+	} {
+		n := newNode(t)
+		pod := "/kubelet/pods/" + uidB
+		aside := n.file(pod + "/volumes/.jettison-removes/cache/big")
+		note := n.file(pod + "/containers/main/0123abcd")
+		c.alive(n)
+		r := n.pass(Containers, reclaim.Periodic)
+		if exists(aside) || exists(note) != c.stays || exists(n.root+pod) != c.stays {
+			t.Errorf("%s: put aside: %v, note: %v, its directory: %v; %+v", name, exists(aside), exists(note), exists(n.root+pod), r.Done)
+		}
+	}
+}
+
+// Where a ready sandbox may be told by no list, the pod may be there.
+func TestNotesOfAPodThatIsNotTold(t *testing.T) {
+	n, _ := untoldReady(t)
+	pod := "/kubelet/pods/" + uidB
+	aside, note := n.file(pod+"/volumes/.jettison-removes/cache/big"), n.file(pod+"/containers/main/0123abcd")
+	if r := n.pass(Containers, reclaim.Periodic); exists(aside) || !exists(note) {
+		t.Errorf("put aside: %v, note: %v; %+v", exists(aside), exists(note), r.Done)
+	}
+}

@@ -1,0 +1,138 @@
+package garbage
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"jettison/cri"
+	"jettison/internal/agent/objects/podstore"
+	"jettison/reclaim"
+	"jettison/stats/read"
+)
+
+func object(uid string, phase v1.PodPhase, reason string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Status: v1.PodStatus{Phase: phase, Reason: reason}}
+}
+
+// What a client says of a pod's end counts, and what the agent has done itself counts more, until the pod is back.
+func TestNamedPods(t *testing.T) {
+	objects := []*v1.Pod{object(uidA, v1.PodRunning, ""), object(uidB, v1.PodFailed, "DeadlineExceeded")}
+	n := NewNamed(func() []*v1.Pod { return objects }, false)
+	now := time.Now()
+	want := func(what string, pods map[string]reclaim.Phase) {
+		t.Helper()
+		if got := n.Known(); !maps.Equal(got.Pods, pods) || !got.Synced {
+			t.Errorf("%s: %v, synced %v; want %v", what, got.Pods, got.Synced, pods)
+		}
+	}
+	listed := func(id string, ready bool, at time.Time) read.Index {
+		return read.NewIndex(cri.Listing{Sandboxes: []cri.PodSandbox{{ID: id, UID: uidA, Ready: ready, CreatedAt: at}}})
+	}
+	sandbox := func(ready bool, at time.Time) read.Index { return listed("s", ready, at) }
+	another := func(ready bool, at time.Time) read.Index { return listed("t", ready, at) }
+	asTheySay := map[string]reclaim.Phase{uidA: reclaim.Active, uidB: reclaim.Terminated}
+	evicted := map[string]reclaim.Phase{uidA: reclaim.Evicted, uidB: reclaim.Terminated}
+	n.onPods(read.Index{})
+	want("at first", asTheySay)
+	n.onEvicted(now, uidA, []string{"s"})
+	want("once it was evicted", evicted)
+	n.onPods(sandbox(true, now.Add(-time.Second)))
+	want("while its sandbox is there", evicted)
+	n.onPods(another(false, now.Add(time.Second)))
+	want("when a new one has ended", evicted)
+	n.onPods(another(true, now.Add(time.Second)))
+	want("when it is back", asTheySay)
+	n.onEvicted(now, uidA, []string{"s"})
+	n.onEvicted(now, uidB, nil)
+	want("both", map[string]reclaim.Phase{uidA: reclaim.Evicted, uidB: reclaim.Evicted})
+	n.onPods(sandbox(false, now))
+	want("once the runtime knows nothing of one", evicted)
+}
+
+// A pod that was back before its clean-up ended is back: what it writes from now on is no garbage. Its sandbox is another one than those that
+// were evicted, whatever the clock says; where these are not known, it is younger than the eviction.
+func TestAPodThatIsBackBeforeItsCleanUpEnded(t *testing.T) {
+	began := time.Now()
+	pod := func(c *cri.Container, sandboxes ...cri.PodSandbox) read.Index {
+		l := cri.Listing{Sandboxes: sandboxes}
+		if c != nil {
+			l.Containers = append(l.Containers, *c)
+		}
+		return read.NewIndex(l)
+	}
+	at := func(id string, ready bool, after time.Duration) cri.PodSandbox {
+		return cri.PodSandbox{ID: id, UID: uidA, Ready: ready, CreatedAt: began.Add(after)}
+	}
+	for what, c := range map[string]struct {
+		sandboxes []string
+		now       read.Index
+		want      reclaim.Phase
+	}{
+		"another sandbox":                     {[]string{"s"}, pod(nil, at("t", true, time.Second), at("s", false, -time.Hour)), reclaim.Active},
+		"another one, the clock was set back": {[]string{"s"}, pod(nil, at("t", true, -2*time.Hour), at("s", false, -time.Hour)), reclaim.Active},
+		"another one, which has ended":        {[]string{"s"}, pod(nil, at("t", false, time.Second)), reclaim.Evicted},
+		"the one that was evicted":            {[]string{"s"}, pod(nil, at("s", true, time.Hour)), reclaim.Evicted},
+		"a container in that one": {
+			[]string{"s"}, pod(&cri.Container{ID: "c", SandboxID: "s", Running: true, State: cri.Running, CreatedAt: began.Add(time.Second)}, at("s", true, -time.Hour)), reclaim.Active,
+		},
+		"its container in that one": {
+			[]string{"s"}, pod(&cri.Container{ID: "c", SandboxID: "s", Running: true, State: cri.Running, CreatedAt: began.Add(-time.Second)}, at("s", true, -time.Hour)), reclaim.Evicted,
+		},
+		"none was known, and one is younger": {nil, pod(nil, at("t", true, time.Second)), reclaim.Active},
+		"none was known, and one is older":   {nil, pod(nil, at("t", true, -time.Second)), reclaim.Evicted},
+	} {
+		n := NewNamed(func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }, false)
+		n.onEvicted(began, uidA, c.sandboxes) // at the end of the clean-up, when all of this is there already
+		n.onPods(c.now)
+		if got := n.Known().Pods[uidA]; got != c.want {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+}
+
+// No pod is gone before all manifests were read, nor for an hour after one could not be.
+func TestManifestsAreWaitedFor(t *testing.T) {
+	n := NewNamed(func() []*v1.Pod { return nil }, true)
+	up := time.Second // shortly after the boot
+	n.uptime = func() time.Duration { return up }
+	if n.synced() {
+		t.Error("none was read yet")
+	}
+	if n.OnManifests(); !n.synced() {
+		t.Error("all were read")
+	}
+	n.OnManifestDoubt()
+	if up += doubtFor; n.synced() {
+		t.Error("a doubt is over before its hour")
+	}
+	if up++; !n.synced() { // whatever the wall clock was set to
+		t.Error("a doubt holds for longer than an hour")
+	}
+}
+
+// What a client says of a pod's end is what the collector goes by: of one that was evicted all goes, of one that has merely failed its
+// last container and its logs stay.
+func TestAnEvictedPodOfAClientIsKnownAsOne(t *testing.T) {
+	for want, status := range map[reclaim.Phase]string{
+		reclaim.Evicted:    `{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. "}`,
+		reclaim.Terminated: `{"phase": "Failed", "reason": "DeadlineExceeded"}`,
+		reclaim.Active:     `{"phase": "Running", "reason": "Evicted"}`,
+	} {
+		store := podstore.New()
+		pod := `[{"metadata": {"uid": "` + uidA + `", "namespace": "default", "name": "p"},
+			"spec": {"containers": [{"name": "c", "image": "i"}]}, "status": ` + status + `}]`
+		if _, _, err := store.Put(strings.NewReader(pod), false, podstore.ByRoot); err != nil {
+			t.Fatal(err)
+		}
+		known := NewNamed(func() []*v1.Pod { return store.Snapshot().Objects }, false).Known()
+		if got, named := known.Pods[uidA]; !named || got != want {
+			t.Errorf("%s: %v, want %v", status, got, want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package garbage
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"jettison/eviction"
+	"jettison/internal/base/logthrottle"
+	"jettison/internal/node/config"
+	"jettison/reclaim"
+)
+
+// newTestPart makes a Part without a Collector, and what it logs.
+func newTestPart(change func(*PartOptions)) (*Part, *bytes.Buffer) {
+	log := new(bytes.Buffer)
+	o := PartOptions{
+		Log: logthrottle.New(slog.New(slog.NewTextHandler(log, nil))), Named: NewNamed(func() []*v1.Pod { return nil }, false), Kubelet: func() bool { return false },
+	}
+	if change != nil {
+		change(&o)
+	}
+	return NewPart(o), log
+}
+
+// What a pass says beside its steps is logged when it changes: a state file that was none, a disk that images cannot make room on, what
+// is no known pod's, and what a kubelet has to collect.
+func TestWhatAPassSaysIsLogged(t *testing.T) {
+	p, log := newTestPart(nil)
+	step := reclaim.Step{Action: reclaim.RemoveContainer, ID: "c"}
+	say := func(r Result, want ...string) {
+		t.Helper()
+		log.Reset()
+		r.What = Everything
+		p.OnResult(&r)
+		got := strings.Count(log.String(), "\n")
+		if got != len(want) {
+			t.Errorf("%d lines, want %d:\n%s", got, len(want), log)
+		}
+		for _, w := range want {
+			if !strings.Contains(log.String(), w) {
+				t.Errorf("no %q in\n%s", w, log)
+			}
+		}
+	}
+	say(Result{})
+	odd := Result{Observed: DryRun, Odd: []string{"images.json: starting anew"}}
+	say(odd, "starting anew")
+	say(odd)
+	say(Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
+	say(Result{})
+	say(Result{Plan: reclaim.Plan{Short: "Insufficient free disk space"}}, "Insufficient free disk space")
+	left := Result{Plan: reclaim.Plan{Left: make([]reclaim.Left, 20)}}
+	say(left, "and 4 more")
+	say(left)
+	observed := Result{Observed: "a kubelet does", Plan: reclaim.Plan{Steps: []reclaim.Step{step}}}
+	say(observed, "planned=1")
+	say(observed)
+	say(Result{Observed: DryRun, Plan: observed.Plan})
+	unseen := errors.New("no image goes")
+	say(Result{Unseen: unseen, Odd: []string{unseen.Error()}}, "no image goes")
+	putOff := Result{PutOff: "the runtime took 3s for its list of images"}
+	say(putOff, "is put off")
+	say(putOff)
+	say(Result{Done: []Done{{Step: &step}}}, "garbage collected")
+	say(Result{Trigger: reclaim.DiskPressure}, "garbage collected")
+}
+
+// What pods take of a disk is measured anew after a pass for one that is short, and after no other.
+func TestAReliefIsMeasured(t *testing.T) {
+	remeasured := 0
+	p, _ := newTestPart(func(o *PartOptions) { o.Remeasure = func() { remeasured++ } })
+	if p.OnResult(&Result{}); remeasured != 0 {
+		t.Error("a periodic pass is taken for one that was asked for")
+	}
+	if p.OnResult(&Result{Trigger: reclaim.DiskPressure}); remeasured != 1 {
+		t.Error("what pods take is not measured anew")
+	}
+}
+
+// The config says whether passes remove something; where it does not, a kubelet does. What was not started removes nothing.
+func TestWhereGarbageIsCollected(t *testing.T) {
+	for _, c := range []struct {
+		mode    config.Mode
+		kubelet bool
+		want    bool
+	}{{config.ModeUnset, false, true}, {config.ModeUnset, true, false}, {config.ModeAct, true, true}, {config.ModeObserve, false, false}} {
+		p, _ := newTestPart(func(o *PartOptions) { o.Mode, o.Kubelet = c.mode, func() bool { return c.kubelet } })
+		if p.Acts() {
+			t.Errorf("%+v: it acts before it was started", c)
+		}
+		p.ask = func([]eviction.Wish) {}
+		if p.Acts() != c.want {
+			t.Errorf("%+v: acts %v", c, p.Acts())
+		}
+	}
+}
+
+// Evictions hold the collector, once, and let it go on.
+func TestAPartLetsEvictionsGoFirst(t *testing.T) {
+	p, _ := newTestPart(nil)
+	p.EvictionsFirst(true) // without a collector there is nothing to hold
+	p.collector = &Collector{}
+	for _, busy := range []bool{true, true, false, true, false, false} {
+		p.EvictionsFirst(busy)
+		if held := p.collector.holds == 1; held != busy || p.collector.holds > 1 {
+			t.Errorf("busy %v: held %d times", busy, p.collector.holds)
+		}
+	}
+}
+
+// Once it is started passes come by themselves, with what is known of pods; stopping it does not wait for a loop that has ended.
+func TestAPartCollects(t *testing.T) {
+	n := newNode(t)
+	n.container("c", "s", uidA, exited, time.Hour, "")
+	p, log := newTestPart(func(o *PartOptions) { o.Mode = config.ModeAct })
+	p.o.Named.onEvicted(time.Now(), uidA, nil)
+	p.o.Named.objects = func() []*v1.Pod { return []*v1.Pod{object(uidA, v1.PodRunning, "")} }
+	o := n.o
+	o.Known, o.Mode = func() Known { t.Error("not the Part's"); return Known{} }, config.ModeObserve
+	n.Close() // another process's lock would keep it from writing
+	stop := p.Start(o, Schedule{})
+	if !strings.Contains(log.String(), "starts anew") {
+		t.Errorf("what is missing is not said: %q", log)
+	}
+	wishes := []eviction.Wish{{What: eviction.ReclaimContainers}}
+	p.Relieve(wishes)
+	r := <-p.Results()
+	p.OnResult(&r)
+	n.want(r, "container c")
+	p.Relieve(wishes) // its result is taken by nothing
+	stop()
+	if strings.Contains(log.String(), "stopping") {
+		t.Errorf("it does not end: %s", log)
+	}
+	o.Runtime = nil
+	log.Reset()
+	p, log = newTestPart(nil)
+	p.Start(o, Schedule{})()
+	if !strings.Contains(log.String(), "no garbage is collected") || p.ask != nil {
+		t.Errorf("without a runtime: %q", log)
+	}
+}

@@ -1,0 +1,121 @@
+package kubeletdetect
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Of v6.12 include/uapi/linux/inet_diag.h and net/tcp_states.h, where x/sys/unix has none.
+const (
+	sockDiagByFamily = 20      // include/uapi/linux/sock_diag.h
+	tcpListen        = 1 << 10 // TCPF_LISTEN
+	diagRequestSize  = 56      // struct inet_diag_req_v2
+	diagMessageSize  = 72      // struct inet_diag_msg
+	diagPort         = 4       // in it: idiag_sport, in the network's order; in the request it lies diagRequestPort in
+	diagRequestPort  = 8
+	diagUID          = 64
+	diagInode        = 68
+	diagPatience     = 1 // seconds: the kernel makes an answer when it is read, and has none to wait for
+)
+
+var errDiag = errors.New("malformed answer of the kernel's socket diagnosis")
+
+// diagnose asks the kernel for what listens on a kubelet's ports, by family and port: it goes over its listeners once for each, and tells
+// of no others. The error says why it cannot: CONFIG_INET_DIAG is not there, process 1's network cannot be entered.
+func (p *proc) diagnose(all sockets) error {
+	first, err := unix.Openat(p.fd, "1/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(first)
+	at := netns.None() // the network that this program is in
+	var theirs, own unix.Stat_t
+	if unix.Fstat(first, &theirs) != nil || unix.Stat("/proc/self/ns/net", &own) != nil || theirs.Dev != own.Dev || theirs.Ino != own.Ino {
+		at = netns.NsHandle(first)
+	}
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		for _, port := range ports {
+			if err := p.dump(at, family, port, all); err != nil {
+				return fmt.Errorf("what listens on port %d: %w", port, err)
+			}
+		}
+	}
+	return nil
+}
+
+// dump asks for one port. An answer that is not read to its end keeps its socket from another request, so each has its own.
+func (p *proc) dump(at netns.NsHandle, family byte, port uint16, all sockets) error {
+	s, err := nl.GetNetlinkSocketAt(at, netns.None(), unix.NETLINK_INET_DIAG)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	fd := s.GetFd()
+	if err := unix.SetNonblock(fd, false); err != nil {
+		return err
+	}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: diagPatience}); err != nil {
+		return err
+	}
+	var b [unix.SizeofNlMsghdr + diagRequestSize]byte
+	binary.NativeEndian.PutUint32(b[:], uint32(len(b)))
+	binary.NativeEndian.PutUint16(b[4:], sockDiagByFamily)
+	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	request := b[unix.SizeofNlMsghdr:]
+	request[0], request[1] = family, unix.IPPROTO_TCP
+	binary.NativeEndian.PutUint32(request[4:], tcpListen)
+	binary.BigEndian.PutUint16(request[diagRequestPort:], port)
+	if err := unix.Sendto(fd, b[:], 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	for left := maxListening; left > 0; {
+		n, _, err := unix.Recvfrom(fd, p.buf, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		took, done, err := parseDiag(p.buf[:n], all.add)
+		if err != nil || done {
+			return err
+		}
+		left -= max(took, 1)
+	}
+	return nil
+}
+
+// parseDiag reads what one call gave of an answer. took is how many sockets it had; done: it was the last.
+func parseDiag(b []byte, take func(socket)) (took int, done bool, err error) {
+	for len(b) >= unix.SizeofNlMsghdr {
+		size, kind := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint16(b[4:])
+		if size < unix.SizeofNlMsghdr || uint64(size) > uint64(len(b)) {
+			return took, false, errDiag
+		}
+		m := b[unix.SizeofNlMsghdr:size]
+		b = b[min(len(b), (int(size)+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
+		switch {
+		case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR: // a dump ends with how it went
+			if len(m) < 4 {
+				return took, false, errDiag
+			}
+			if code := int32(binary.NativeEndian.Uint32(m)); code < 0 {
+				return took, false, unix.Errno(-code)
+			}
+			return took, true, nil
+		case kind != sockDiagByFamily || len(m) < diagMessageSize:
+			return took, false, errDiag
+		}
+		took++
+		take(socket{
+			port: binary.BigEndian.Uint16(m[diagPort:]), root: binary.NativeEndian.Uint32(m[diagUID:]) == 0,
+			inode: uint64(binary.NativeEndian.Uint32(m[diagInode:])),
+		})
+	}
+	return took, false, nil
+}

@@ -1,0 +1,157 @@
+package nodedescheduler
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cri"
+	"jettison/eviction"
+	"jettison/internal/base/logthrottle"
+	"jettison/internal/node/config"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+var t0 = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// listing is a pod that restarts too often, one of which nothing tells who made it, and a static one.
+func listing(edit func(*cri.Listing)) read.Index {
+	l := cri.Listing{Time: t0}
+	for _, name := range []string{"web", "bare", "static"} {
+		s := cri.PodSandbox{ID: "s-" + name, UID: "u-" + name, Name: name, Namespace: "shop", Ready: true, CreatedAt: t0.Add(-time.Hour)}
+		switch name {
+		case "web":
+			s.Owner = "ReplicaSet"
+		case "static":
+			s.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		}
+		l.Sandboxes = append(l.Sandboxes, s)
+		for attempt := range uint32(2) {
+			l.Containers = append(l.Containers, cri.Container{ID: name + string('a'+rune(attempt)), SandboxID: s.ID, Name: "c", Attempt: 200 + attempt,
+				State: cri.Exited, CreatedAt: t0.Add(-time.Hour), Ended: &cri.End{Code: int32(1 - attempt), At: t0.Add(-time.Minute)}})
+		}
+	}
+	if edit != nil {
+		edit(&l)
+	}
+	return read.NewIndex(l)
+}
+
+func seen(edit func(*cri.Listing)) *Seen {
+	out := &Seen{Pods: listing(edit), Summary: &stats.Summary{}, Policy: &eviction.Policy{}}
+	out.Whole = []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u-web"}}}
+	return out
+}
+
+func settings() *config.Config {
+	c := config.Default()
+	c.Deschedule = config.DescheduleAct
+	return c
+}
+
+func part() (*Part, *bytes.Buffer) {
+	var log bytes.Buffer
+	return NewPart(t0.Add(-time.Hour), logthrottle.New(slog.New(slog.NewTextHandler(&log, nil)))), &log
+}
+
+func TestPass(t *testing.T) {
+	p, log := part()
+	c := settings()
+	if !p.Due(t0, c) {
+		t.Fatal("not due")
+	}
+	victims := p.Plan(t0, c, seen(nil), true)
+	if len(victims) != 1 || victims[0].Pod.PodRef.UID != "u-web" || !victims[0].Planned() || victims[0].Reason != "Descheduled" ||
+		victims[0].Message != "RemovePodsHavingTooManyRestarts: 201 restarts >= maxRestarts 100" {
+		t.Fatalf("%+v\n%s", victims, log)
+	}
+	if p.Due(t0.Add(time.Second), c) {
+		t.Error("due again at once")
+	}
+	p.Went(t0, victims[0].Pod.PodRef, nil)
+	if again := p.Plan(t0.Add(time.Hour), c, seen(nil), true); len(again) != 0 {
+		t.Errorf("a pod that came back goes again: %+v", again)
+	}
+	if later := p.Plan(t0.Add(25*time.Hour), c, seen(nil), true); len(later) != 1 {
+		t.Errorf("never again: %+v", later)
+	}
+}
+
+// What could not be stopped may be tried again, and is said.
+func TestWhatIsNotStoppedIsSaid(t *testing.T) {
+	p, log := part()
+	victims := p.Plan(t0, settings(), seen(nil), true)
+	p.Went(t0, victims[0].Pod.PodRef, errors.New("it cannot be pinned"))
+	if again := p.Plan(t0.Add(time.Hour), settings(), seen(nil), true); len(again) != 1 || !strings.Contains(log.String(), "cannot be pinned") {
+		t.Errorf("%+v\n%s", again, log)
+	}
+}
+
+func TestReportStopsNobody(t *testing.T) {
+	p, log := part()
+	if victims := p.Plan(t0, settings(), seen(nil), false); len(victims) != 0 || !strings.Contains(log.String(), `"would deschedule" victim=shop/web`) {
+		t.Errorf("%+v\n%s", victims, log)
+	}
+	off := settings()
+	off.Deschedule = config.Off
+	if p.Due(t0.Add(24*time.Hour), off) {
+		t.Error("due though off")
+	}
+}
+
+// An object tells what the runtime does not: who makes the pod again, and that it keeps files.
+func TestObjectsTellMore(t *testing.T) {
+	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare", UID: "u-bare",
+		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}}}
+	s := seen(nil)
+	s.Whole = append(s.Whole, object)
+	c := settings()
+	c.Descheduling.MaxPods = 5
+	p, log := part()
+	if victims := p.Plan(t0, c, s, true); len(victims) != 2 {
+		t.Errorf("%+v\n%s", victims, log)
+	}
+	object.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	if victims := p.Plan(t0, c, s, true); len(victims) != 1 {
+		t.Errorf("%+v\n%s", victims, log)
+	}
+}
+
+// Without an object nobody knows whether the pod has files here, or who makes it again: the labels tell the latter.
+func TestARuntimeAloneTellsLess(t *testing.T) {
+	s := seen(nil)
+	s.Whole = nil
+	p, log := part()
+	if victims := p.Plan(t0, settings(), s, true); len(victims) != 0 {
+		t.Errorf("%+v\n%s", victims, log)
+	}
+	c := settings()
+	c.Descheduling.EvictLocalStorage = true
+	if victims := p.Plan(t0, c, s, true); len(victims) != 1 || victims[0].Pod.PodRef.Name != "web" {
+		t.Errorf("%+v\n%s", victims, log)
+	}
+}
+
+func TestAgeIsTheKubelets(t *testing.T) {
+	s := seen(func(l *cri.Listing) {
+		l.Sandboxes[0].Annotations = map[string]string{seenAnnotation: t0.Add(-100 * time.Hour).Format(time.RFC3339Nano)}
+		l.Sandboxes[1].Annotations = map[string]string{seenAnnotation: "long ago"}
+	})
+	look := s.Look()
+	for i := range look.Pods {
+		want := t0.Add(-time.Hour)
+		if look.Pods[i].Name == "web" {
+			want = t0.Add(-100 * time.Hour)
+		}
+		if !look.Pods[i].Since.Equal(want) {
+			t.Errorf("%s since %v, want %v", look.Pods[i].Name, look.Pods[i].Since, want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package nodedescheduler
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"jettison/cri"
+	"jettison/eviction"
+	"jettison/reclaim/nodedeschedule"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// seenAnnotation is when a kubelet first saw a pod (pkg/kubelet/types/pod_update.go ConfigFirstSeenAnnotationKey).
+const seenAnnotation = "kubernetes.io/config.seen"
+
+// Seen is what is known of the node's pods.
+type Seen struct {
+	Pods    read.Index
+	Objects map[string]*eviction.Pod // by UID; nil: none is known
+	Whole   []*v1.Pod                // the same, whole
+	Summary *stats.Summary
+	Policy  *eviction.Policy
+	Self    string          // the cgroup of this process; empty: unknown
+	Before  map[string]bool // UIDs of pods that went and may have come back
+}
+
+// Look returns that as a plan takes it.
+func (s *Seen) Look() nodedeschedule.Look {
+	memory := &s.Summary.Node.Memory
+	out := nodedeschedule.Look{MemoryCapacity: memory.CapacityBytes, MemoryInUse: memory.WorkingSetBytes}
+	used := make(map[string]*stats.PodStats, len(s.Summary.Pods))
+	for i := range s.Summary.Pods {
+		used[s.Summary.Pods[i].PodRef.UID] = &s.Summary.Pods[i]
+	}
+	whole := make(map[string]*v1.Pod, len(s.Whole))
+	for _, p := range s.Whole {
+		whole[string(p.UID)] = p
+	}
+	for uid, p := range s.Pods {
+		pod := s.pod(p)
+		pod.Before = s.Before[uid]
+		if u := used[uid]; u != nil {
+			pod.Memory = u.Memory.WorkingSetBytes
+			if u.Self {
+				_, pod.Protected = s.Policy.Judge(u, s.Objects[uid])
+			}
+		}
+		if object := whole[uid]; object != nil && object.Namespace == p.PodRef.Namespace && object.Name == p.PodRef.Name {
+			told(&pod, object)
+		}
+		out.Pods = append(out.Pods, pod)
+	}
+	return out
+}
+
+// of is a pod as evictions take it, and its object; nil: none is known.
+func (s *Seen) of(uid string) (stats.PodStats, *eviction.Pod) {
+	for i := range s.Summary.Pods {
+		if p := &s.Summary.Pods[i]; p.PodRef.UID == uid {
+			return *p, s.Objects[uid]
+		}
+	}
+	return s.Pods[uid].Told(s.Self), s.Objects[uid]
+}
+
+// pod is what the runtime tells of one. What it has mounted is not taken of a status: a tenant may have any number of mounts.
+func (s *Seen) pod(p *read.Pod) nodedeschedule.Pod {
+	alone := p.Told(s.Self)
+	_, protected := s.Policy.Judge(&alone, s.Objects[p.PodRef.UID])
+	out := nodedeschedule.Pod{
+		PodReference: p.PodRef, Protected: protected, QOSClass: alone.QOSClass, Since: since(p), Ready: p.Ready(), Owner: p.Sandboxes[0].Owner,
+	}
+	for i := range p.Sandboxes {
+		if sandbox := &p.Sandboxes[i]; sandbox.Ready && sandbox.CreatedAt.After(out.Made) {
+			out.Made = sandbox.CreatedAt
+		}
+	}
+	newest := map[string]*cri.Container{}
+	for _, list := range [][]cri.Container{p.Exited, p.Containers} {
+		for i := range list {
+			c := &list[i]
+			if was := newest[c.Name]; was == nil || c.Attempt > was.Attempt || c.Attempt == was.Attempt && c.CreatedAt.After(was.CreatedAt) {
+				newest[c.Name] = c
+			}
+		}
+	}
+	for name, c := range newest {
+		one := nodedeschedule.Container{Name: name, Restarts: uint64(c.Attempt), Exited: c.State == cri.Exited}
+		if c.Ended != nil {
+			one.Ended = stats.Some(nodedeschedule.End{Code: c.Ended.Code, Reason: c.Ended.Reason, At: c.Ended.At})
+		}
+		out.Containers = append(out.Containers, one)
+	}
+	return out
+}
+
+// since is when a kubelet first saw the pod, else when its first sandbox was made that is still there.
+func since(p *read.Pod) (at time.Time) {
+	if seen, err := time.Parse(time.RFC3339Nano, p.Annotations[seenAnnotation]); err == nil {
+		return seen
+	}
+	for i := range p.Sandboxes {
+		if made := p.Sandboxes[i].CreatedAt; !made.IsZero() && (at.IsZero() || made.Before(at)) {
+			at = made
+		}
+	}
+	return at
+}
+
+// told takes what a pod's object tells beyond the runtime.
+func told(pod *nodedeschedule.Pod, object *v1.Pod) {
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		pod.Owner = owner.Kind
+	} else if len(object.OwnerReferences) > 0 {
+		pod.Owner = object.OwnerReferences[0].Kind
+	}
+	pod.LocalStorage = stats.Some(false)
+	for i := range object.Spec.Volumes {
+		if v := &object.Spec.Volumes[i]; v.EmptyDir != nil || v.HostPath != nil {
+			pod.LocalStorage = stats.Some(true)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// Package observe takes one whole look at a node for the commands that show it: every source is asked, none is waited for longer
+// than a bound, and what did not answer is absent with its reason.
+package observe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"jettison/cri"
+	"jettison/internal/base/retry"
+	"jettison/internal/node/sources"
+	"jettison/stats"
+	"jettison/stats/read"
+)
+
+// Options of a look.
+type Options struct {
+	sources.Options
+	HostRoot string        // the node's root directory; empty: /
+	Watch    time.Duration // between the two looks that rates and pressure are the difference of
+	Wait     time.Duration // longest wait for what may block: runtime, file systems, directories
+}
+
+// SysMount is where the node's /sys is seen.
+func (o Options) SysMount() string { return strings.TrimSuffix(o.HostRoot, "/") + "/sys" }
+
+// Runtime is how the container runtime answered.
+type Runtime struct {
+	Endpoint   string
+	Version    cri.Version
+	Conditions []cri.Condition
+	Driver     string // cgroup driver; empty: it does not say
+	Listed     time.Duration
+	Pods       read.Index
+	Err        error
+}
+
+// Look is what was seen.
+type Look struct {
+	Time    time.Time
+	Summary stats.Summary
+	Runtime Runtime
+	Err     error // of the kernel's files
+	HostErr error // the host's root directory: without it no file system is measured
+}
+
+// Once looks at the node through open sources.
+func Once(ctx context.Context, s *sources.Sources, o Options) *Look {
+	l := &Look{}
+	// The runtime gets half of the wait: what else may block is told its answer, and must not wait for one that does not come.
+	bounded, cancel := context.WithTimeout(ctx, o.Wait)
+	defer cancel()
+	half, cancelHalf := context.WithTimeout(ctx, o.Wait/2)
+	defer cancelHalf()
+	l.Runtime = askRuntime(half, s.Client)
+	l.Err = s.Reader.FindSelf()
+	background := l.startBackground(s, o)
+	if background != nil {
+		defer background.Close()
+	}
+	// The first of two looks: rates and shares are differences.
+	began := time.Now()
+	_ = s.Reader.Collect(began, l.Runtime.Pods, &l.Summary)
+	l.watch(ctx, s, began.Add(o.Watch))
+	if background != nil {
+		background.WaitFirst(bounded)
+	}
+	now := time.Now()
+	if err := s.Reader.Collect(now, l.Runtime.Pods, &l.Summary); err != nil {
+		l.Err = err
+	}
+	if background != nil {
+		background.Fill(time.Now(), &l.Summary)
+	}
+	l.Time = time.Now()
+	return l
+}
+
+// watch reads the pressure now and then, as an agent does.
+func (l *Look) watch(ctx context.Context, s *sources.Sources, until time.Time) {
+	const step = 250 * time.Millisecond
+	for left := time.Until(until); left > 0; left = time.Until(until) {
+		if !retry.Sleep(ctx, min(step, left)) {
+			return
+		}
+		var pressure stats.NodePressure
+		_ = s.Reader.Pressure(time.Now(), &pressure)
+	}
+}
+
+func (l *Look) startBackground(s *sources.Sources, o Options) *read.Background {
+	host, err := read.OpenHostRoot(o.HostRoot)
+	if err != nil {
+		l.HostErr = fmt.Errorf("%w: name the node's root directory with --host-root", err)
+		return nil
+	}
+	// Not closed: a file system that hangs may hold a goroutine of Background's on it for ever, and the process ends soon.
+	return read.StartBackground(read.BackgroundOptions{
+		Host: host, Runtime: s.Client, Proc: o.ProcMount, RootDir: o.Config.RootDir, PodLogsDir: o.Config.PodLogsDir,
+		Pods: l.Runtime.Pods, OneRound: true,
+	})
+}
+
+func askRuntime(ctx context.Context, c *cri.Client) (r Runtime) {
+	r.Endpoint = c.Endpoint()
+	began := time.Now()
+	if r.Version, r.Err = c.Version(ctx); r.Err != nil {
+		r.Err = fmt.Errorf("%w: %s", r.Err, sources.Diagnose(c.Endpoint(), r.Err))
+		return r
+	}
+	listing, err := cri.NewLister(c).List(ctx)
+	r.Listed = time.Since(began)
+	r.Pods, r.Err = read.NewIndex(listing), err
+	if err != nil {
+		return r
+	}
+	r.Conditions, r.Err = c.Status(ctx)
+	r.Driver, _ = c.CgroupDriver(ctx) // older runtimes do not say
+	return r
+}

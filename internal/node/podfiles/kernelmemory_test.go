@@ -1,0 +1,28 @@
+package podfiles
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"jettison/seqfile/seqtest"
+)
+
+// A pod may have something mounted on the host that lies so far down that the kernel needs 64 MiB for its line, charged to who reads it:
+// what a killed pod leaves in memory is looked for all the same, and it is an error that it cannot be found.
+func TestAMountThatIsVeryFarDownDoesNotEndTheReader(t *testing.T) {
+	if thread, ok := seqtest.Inside(t); ok {
+		r := Remover{Proc: thread}
+		_, err := r.sharedMemoryPoints(strings.Repeat("0123456789abcdef", 4))
+		fmt.Printf("said: %v\n", err)
+		return
+	}
+	const limit = 64 << 20 // the container's in deploy/base/daemonset.yaml
+	out, peak, err := seqtest.WithinSpared(t, limit, seqtest.Mounted(t))
+	_, said, _ := strings.Cut(out, "said: ")
+	said, _, _ = strings.Cut(said, "\n")
+	if err != nil || !strings.Contains(said, "line") {
+		t.Errorf("%v, %.1f MiB at most\n%.2000s", err, float64(peak)/(1<<20), out)
+	}
+	t.Logf("%.1f MiB at most: %s", float64(peak)/(1<<20), said)
+}

@@ -1,0 +1,338 @@
+package records
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"jettison/internal/base/atomicfile"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/api"
+
+	"pgregory.net/rapid"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// some is a record, the i-th.
+func some(i int, outcome api.Outcome) *api.Record {
+	at := epoch.Add(time.Duration(i) * time.Second)
+	r := &api.Record{Version: Version, ID: NewID(at, fmt.Sprint(i)), Pod: api.Victim{UID: fmt.Sprint(i), Namespace: "ns", Name: "pod"}, Signal: "memory.available", Outcome: outcome, Began: api.Stamp{Time: at}}
+	bound(r)
+	return r
+}
+
+func (j *journal) add(r *api.Record) error {
+	line, err := encode(r)
+	if err == nil {
+		err = j.append(r.ID, line)
+	}
+	return err
+}
+
+func journalIn(t testing.TB, dir string, bytes int64, records int) *journal {
+	j := newJournal(dir, &Options{Bytes: bytes, Records: records})
+	t.Cleanup(j.close)
+	return &j
+}
+
+func ids(t testing.TB, path string) (ids []string, warnings []string) {
+	list, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list.Records {
+		ids = append(ids, r.ID+" "+string(r.Outcome))
+	}
+	return ids, list.Warnings
+}
+
+// A record that is written again, whole, takes the place of the first one.
+func TestTheLaterLineCounts(t *testing.T) {
+	dir := t.TempDir()
+	j := journalIn(t, filepath.Join(dir, "new"), maxBytes, maxRecords)
+	for _, r := range []*api.Record{some(1, api.OutcomeRunning), some(2, api.OutcomeRunning), some(1, api.OutcomeBack)} {
+		if err := j.add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, warnings := ids(t, j.path)
+	if want := []string{some(1, "").ID + " back", some(2, "").ID + " running"}; !slices.Equal(got, want) || warnings != nil {
+		t.Errorf("%v, %v, want %v", got, warnings, want)
+	}
+	for path, mode := range map[string]os.FileMode{j.path: 0o600, filepath.Dir(j.path): 0o700 | os.ModeDir} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v, %v, want %v", path, info.Mode(), err, mode)
+		}
+	}
+}
+
+// At a bound the newest half stays, each record once; a file of more than the bounds allow never comes to be.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		bytes   int64
+		records int
+	}{{10_000, 1000}, {1 << 20, 10}} {
+		j := journalIn(t, t.TempDir(), c.bytes, c.records)
+		for i := range 100 {
+			for _, o := range []api.Outcome{api.OutcomeRunning, api.OutcomeBack} {
+				if err := j.add(some(i, o)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			info, err := os.Stat(j.path)
+			if err != nil || info.Size() > c.bytes || info.Size() != j.size {
+				t.Fatalf("%d bytes, it thinks %d, %v", info.Size(), j.size, err)
+			}
+			got, _ := ids(t, j.path)
+			if len(got) > c.records || got[len(got)-1] != some(i, "").ID+" back" || !slices.IsSorted(got) {
+				t.Fatalf("%d records, the last %s", len(got), got[len(got)-1])
+			}
+		}
+		if got, _ := ids(t, j.path); len(got) < 4 {
+			t.Errorf("only %d are left", len(got))
+		}
+		if left, _ := filepath.Glob(filepath.Dir(j.path) + "/*"); len(left) != 1 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+// Whatever a process leaves in the middle of a line, what was written before it and after it is read.
+func TestTornLines(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		dir := t.TempDir()
+		j := journalIn(t, dir, maxBytes, maxRecords)
+		var want []string
+		for i := range rapid.IntRange(1, 8).Draw(rt, "records") {
+			if err := j.add(some(i, api.OutcomeBack)); err != nil {
+				rt.Fatal(err)
+			}
+			want = append(want, some(i, "").ID+" back")
+			if rapid.Bool().Draw(rt, "dies") {
+				line, _ := encode(some(1000+i, api.OutcomeBack))
+				half := rapid.IntRange(1, len(line)-3).Draw(rt, "bytes")
+				if _, err := j.file.Write(line[:half]); err != nil {
+					rt.Fatal(err)
+				}
+				j.close()
+				j = journalIn(t, dir, maxBytes, maxRecords)
+				list, err := Read(j.path)
+				if err != nil || !strings.Contains(fmt.Sprint(list.Warnings), "the last line is not whole") {
+					rt.Fatalf("half a line is not said: %v %v", list, err)
+				}
+			}
+		}
+		if got, _ := ids(t, j.path); !slices.Equal(got, want) {
+			rt.Fatalf("%v, want %v", got, want)
+		}
+	})
+}
+
+// A disk that takes half a line has that taken back; where not even that works, the next line begins on its own.
+func TestHalfAWrite(t *testing.T) {
+	for _, takenBack := range []bool{true, false} {
+		j := journalIn(t, t.TempDir(), maxBytes, maxRecords)
+		if err := j.add(some(1, api.OutcomeBack)); err != nil {
+			t.Fatal(err)
+		}
+		j.write = func(f *os.File, b []byte) (int, error) {
+			n, _ := f.Write(b[:10])
+			if !takenBack { // so that it cannot be truncated
+				_ = f.Close()
+			}
+			return n, unix.ENOSPC
+		}
+		if err := j.add(some(2, api.OutcomeBack)); !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+		j.write = (*os.File).Write
+		if err := j.add(some(3, api.OutcomeBack)); err != nil {
+			t.Fatal(err)
+		}
+		got, warnings := ids(t, j.path)
+		if want := []string{some(1, "").ID + " back", some(3, "").ID + " back"}; !slices.Equal(got, want) || (warnings == nil) != takenBack {
+			t.Errorf("%v, %v", got, warnings)
+		}
+	}
+}
+
+// A file that was moved away is not written to any more.
+func TestAMovedFile(t *testing.T) {
+	j := journalIn(t, t.TempDir(), maxBytes, maxRecords)
+	for i := range 2 {
+		if err := j.add(some(i, api.OutcomeBack)); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := ids(t, j.path); len(got) != 1 {
+			t.Fatal(got)
+		}
+		if err := os.Rename(j.path, j.path+fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Only a regular file is written and read: nothing is followed, nothing hangs.
+func TestOnlyRegularFiles(t *testing.T) {
+	for name, make := range map[string]func(string) error{
+		"a symbolic link": func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"directory":       func(p string) error { return os.Mkdir(p, 0o700) },
+		"no regular file": func(p string) error { return unix.Mkfifo(p, 0o600) },
+	} {
+		dir := t.TempDir()
+		j := journalIn(t, dir, maxBytes, maxRecords)
+		if err := make(j.path); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.add(some(1, api.OutcomeBack)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("write: %v, want %s", err, name)
+		}
+		if _, err := Read(j.path); err == nil {
+			t.Errorf("read: %s", name)
+		}
+		// A temporary file that another process laid there is removed, not written through.
+		target := filepath.Join(dir, "target")
+		if err := os.WriteFile(target, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		state := filepath.Join(dir, StateFile)
+		if err := os.Symlink(target, state+".tmp"); err != nil {
+			t.Fatal(err)
+		}
+		if err := atomicfile.Replace(state, func(f *os.File) error { _, err := f.WriteString("state"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := os.ReadFile(target); string(text) != "x" {
+			t.Errorf("a link was followed: %q", text)
+		}
+	}
+	if _, err := Read(filepath.Join(t.TempDir(), File)); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// Of a file that is larger than it may be the end is read, in bounded memory.
+func TestAHugeFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), File)
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _ := encode(some(7, api.OutcomeBack))
+	if err = f.Truncate(1 << 40); err == nil { // a hole
+		_, err = f.WriteAt(append([]byte("\n"), line...), 1<<40)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	got, warnings := ids(t, path)
+	if len(got) != 1 || strings.Join(warnings, "; ") != "only the end of the file was read, it is larger than it should be" {
+		t.Errorf("%v, %v", got, warnings)
+	}
+	j := journalIn(t, filepath.Dir(path), maxBytes, maxRecords)
+	if err := j.add(some(8, api.OutcomeBack)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() > 10_000 {
+		t.Errorf("%d bytes after the next record, %v", info.Size(), err)
+	}
+	if got, warnings := ids(t, path); len(got) != 2 || warnings != nil {
+		t.Errorf("%v, %v", got, warnings)
+	}
+}
+
+// Lines that are no records are counted; more records than there may be are not kept.
+func TestCorruptLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), File)
+	text := strings.Join([]string{`{}`, `x`, ``, `{"version":1,"id":"a b"}`, `{"version":0,"id":"a"}`, strings.Repeat("y", maxLine+5), `{"version":2,"id":"later","new":{}}`, `{"version":1,"id":"fine","pod":{"name":"a\u001b[31m\nb"}}`}, "\n") + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := Read(path)
+	if err != nil || len(list.Records) != 2 || list.Records[1].Pod.Name != "a?[31m?b" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if got := strings.Join(list.Warnings, "; "); got != "5 lines are no records and were skipped; 1 records are of a later version of jettison: what it does not know is not shown" {
+		t.Error(got)
+	}
+	var b strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&b, "{\"version\":1,\"id\":\"%d\"}\n", i)
+	}
+	if list, err = parse(strings.NewReader(b.String()), false); err != nil || len(list.Records) != maxRecords || list.Records[maxRecords-1].ID != "4999" {
+		t.Errorf("%d records, %v", len(list.Records), err)
+	}
+}
+
+// Whatever a file holds: no panic, bounds hold, nothing that a terminal would act on, and what is read can be written and read again.
+func FuzzRecords(f *testing.F) {
+	line, _ := encode(some(1, api.OutcomeBack))
+	f.Add(line, false)
+	f.Add(append(line, line[:20]...), true)
+	f.Add([]byte("{\"version\":1,\"id\":\"x\",\"crossed\":{\"available\":1},\"steps\":[{},{}],\"ranking\":{\"rows\":[{}],\"more\":-1},\"killed\":{\"monotonicNs\":-5}}\n"), false)
+	f.Add([]byte("\n\n{}\x00\n"), true)
+	f.Fuzz(func(t *testing.T, text []byte, cut bool) {
+		list, err := parse(strings.NewReader(string(text)), cut)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Records {
+			r := &list.Records[i]
+			if len(r.Steps) > maxSteps || len(r.Ranking.Rows) > maxRows || strings.ContainsAny(r.Pod.Name+r.Reason+r.Message+r.Error, "\n\x1b\r\u009b") {
+				t.Errorf("%+v", r)
+			}
+			if k := kmsgLine(r); len(k) > maxKmsg || strings.Count(string(k), "\n") != 1 {
+				t.Errorf("%q", k)
+			}
+			again, err := encode(r)
+			if err != nil || len(again) > maxLine {
+				t.Fatalf("%d bytes, %v", len(again), err)
+			}
+			if l, err := parse(strings.NewReader(string(again)), false); err != nil || len(l.Records) != 1 || l.Warnings != nil && r.Version == Version {
+				t.Errorf("what it wrote it does not read: %s: %v, %v", again, l, err)
+			}
+		}
+	})
+}
+
+// The largest record that can be is one line that is read again.
+func TestTheLargestRecord(t *testing.T) {
+	r := some(1, api.OutcomeBack)
+	long := strings.Repeat(`"`, 100_000)
+	r.Reason, r.Message, r.Error, r.Pod.Cgroup, r.Pod.Name = long, long, long, long, long
+	r.Crossed = &api.Reading{Reason: long, Text: long}
+	r.Decided, r.After = r.Crossed, r.Crossed
+	for range 1000 {
+		r.Steps = append(r.Steps, api.Step{Name: long, Error: long, N: -1 << 62, Monotonic: 1 << 62})
+		r.Ranking.Rows = append(r.Ranking.Rows, api.Candidate{Pod: long, UID: long, QOSClass: "x", DecidedBy: long, Keys: long})
+		r.Pod.SandboxIDs = append(r.Pod.SandboxIDs, long)
+	}
+	bound(r)
+	line, err := encode(r)
+	if err != nil || len(line) > maxLine {
+		t.Fatalf("%d bytes, %v", len(line), err)
+	}
+	if list, err := parse(strings.NewReader(string(line)), false); err != nil || len(list.Records) != 1 || len(list.Records[0].Steps) != maxSteps {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A reader that fails is an error, not a file that ends.
+func TestAReaderThatFails(t *testing.T) {
+	if _, err := parse(io.MultiReader(strings.NewReader("{}\n"), failing{}), false); !errors.Is(err, unix.EIO) {
+		t.Error(err)
+	}
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, unix.EIO }

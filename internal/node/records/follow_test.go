@@ -1,0 +1,228 @@
+package records
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"jettison/api"
+	"jettison/internal/base/atomicfile"
+)
+
+// said are the lines that a reader gets, in short.
+func said(t *testing.T, q *Queue, after string) (out []string, at Position) {
+	t.Helper()
+	at, err := q.Read(after, func(l *api.RecordsLine) error {
+		if g := l.Gap; g != nil {
+			out = append(out, fmt.Sprintf("gap %s..%s: %s", g.After, g.Until, g.Reason))
+			return nil
+		}
+		out = append(out, l.Record.ID+" "+string(l.Record.Outcome))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, at
+}
+
+// Whoever reads gets what lies in the file before what is at hand, each record once and as it is now, from where it says on.
+func TestAReaderGetsAllThatAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keeper(t, t.TempDir(), false)
+		const n = recentSize + 8
+		for i := range n {
+			r := &api.Record{ID: fmt.Sprintf("a%03d", i), Outcome: api.OutcomeRunning}
+			k.Begin(r)
+			if i%2 == 0 {
+				r.Outcome = api.OutcomeBack
+				k.Update(r)
+			}
+		}
+		synctest.Wait() // until all is written
+		for after, first := range map[string]int{"": 0, "a": 0, "a003": 4, "a00": 0, "a02": 20, "a039": n, "b": n} {
+			got, _ := said(t, k.queue, after)
+			var want []string
+			for i := first; i < n; i++ {
+				want = append(want, fmt.Sprintf("a%03d %s", i, map[bool]api.Outcome{true: api.OutcomeBack, false: api.OutcomeRunning}[i%2 == 0]))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("after %q:\n%q\nwant\n%q", after, got, want)
+			}
+		}
+	})
+}
+
+// Who follows gets each record when it has begun and when it is another, in that order; one that missed some is told.
+func TestAFollowerGetsWhatChanges(t *testing.T) {
+	k := keeper(t, "", false)
+	a, b := &api.Record{ID: "a", Outcome: api.OutcomeRunning}, &api.Record{ID: "b", Outcome: api.OutcomeRunning}
+	k.Begin(a)
+	got, at := said(t, k.queue, "")
+	if !slices.Equal(got, []string{"a running"}) {
+		t.Fatalf("%q", got)
+	}
+	select {
+	case <-at.More:
+		t.Fatal("there is nothing new")
+	default:
+	}
+	k.Begin(b)
+	<-at.More
+	a.Outcome = api.OutcomeBack
+	k.Update(a)
+	changed, at, ok := k.queue.Next(at)
+	if !ok || len(changed) != 2 || changed[0].ID != "b" || changed[1].Outcome != api.OutcomeBack {
+		t.Errorf("%v %+v", ok, changed)
+	}
+	if changed, at, ok = k.queue.Next(at); !ok || len(changed) != 0 {
+		t.Errorf("once more: %v %+v", ok, changed)
+	}
+	for i := range recentSize + 1 {
+		k.Begin(&api.Record{ID: fmt.Sprintf("c%03d", i)})
+	}
+	if _, _, ok = k.queue.Next(at); ok {
+		t.Error("one that was not at hand any more was missed, and nothing said so")
+	}
+	if got, _ := said(t, k.queue, ""); !strings.HasPrefix(got[0], "gap ..c000: no stateDir") || len(got) != recentSize+1 {
+		t.Errorf("without a file: %q", got)
+	}
+	if got, _ := said(t, k.queue, "c000"); len(got) != recentSize || got[0] != "c001 " {
+		t.Errorf("after the last that is missing: %q", got)
+	}
+}
+
+// Where nothing is kept in a file a restart is a gap to those who had heard of a record before it, and to no other.
+func TestARestartWithoutAFileIsAGap(t *testing.T) {
+	before, now := NewID(time.Now().Add(-time.Minute), "u"), NewID(time.Now().Add(time.Minute), "u")
+	k := keeper(t, "", false)
+	k.Begin(&api.Record{ID: now, Outcome: api.OutcomeRunning})
+	for after, gap := range map[string]bool{"": false, before: true, before[:len(before)-1]: true, now[:len(now)-1]: false} {
+		got, _ := said(t, k.queue, after)
+		if gap != strings.HasPrefix(got[0], "gap "+after+"..2") || gap != strings.HasSuffix(got[0], unkeptReason) || got[len(got)-1] != now+" running" {
+			t.Errorf("after %q: %q", after, got)
+		}
+	}
+	with := keeper(t, t.TempDir(), false)
+	if got, _ := said(t, with.queue, before); len(got) > 0 {
+		t.Errorf("with a file: %q", got)
+	}
+}
+
+// What the file lost when it was written anew is a gap for those who ask for more, in the next process, too, and for no other.
+func TestARotatedFileLeavesAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		w, _ := start(t, Options{Dir: dir, Records: 8})
+		for i := range 20 {
+			w.Begin(api.Record{ID: fmt.Sprintf("a%03d", i), Outcome: api.OutcomeBack})
+			synctest.Wait() // until all is written
+		}
+		stop(t, w)
+		k := keeper(t, dir, false)
+		all, _ := said(t, k.queue, "")
+		if !strings.HasPrefix(all[0], "gap ..a") || !strings.HasSuffix(all[0], rotatedReason) || !strings.HasPrefix(all[len(all)-1], "a019") {
+			t.Fatalf("%q", all)
+		}
+		first, _, _ := strings.Cut(all[1], " ")
+		last := fmt.Sprintf("a%03d", 20-len(all)) // before the first
+		if first != fmt.Sprintf("a%03d", 21-len(all)) || !strings.Contains(all[0], ".."+last+":") {
+			t.Errorf("%q, first %s, gap until %s", all, first, last)
+		}
+		if got, _ := said(t, k.queue, last); len(got) != len(all)-1 || got[0] != all[1] {
+			t.Errorf("after the last that went: %q", got)
+		}
+		list, err := Read(Path(dir))
+		if err != nil || len(list.Records) != len(all)-1 || len(list.Warnings) > 0 {
+			t.Errorf("the mark is read as a record: %d, %v, %v", len(list.Records), list, err)
+		}
+	})
+}
+
+// Records that were given up while the disk took nothing are a gap, before and after the file says so.
+func TestRecordsThatWereGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "state")
+		w, n := start(t, Options{Dir: dir, Queue: 2, Retry: time.Millisecond})
+		q := NewQueue()
+		q.start(time.Now(), nil, Path(dir), w)
+		full := make(chan bool, 1)
+		full <- true
+		w.mu.Lock() // the goroutine waits for something to do
+		w.journal.write = func(f *os.File, b []byte) (int, error) {
+			is := <-full
+			full <- is
+			if is {
+				return 0, unix.ENOSPC
+			}
+			return f.Write(b)
+		}
+		w.mu.Unlock()
+		for i := range recentSize + 4 {
+			r := api.Record{ID: fmt.Sprintf("a%03d", i)}
+			q.put(r)
+			w.Begin(r)
+		}
+		n.wait(t, 1)
+		got, _ := said(t, q, "")
+		if !strings.HasPrefix(got[0], "gap ..a0") || !strings.Contains(got[0], lostReason) {
+			t.Errorf("%q", got[0])
+		}
+		<-full
+		full <- false
+		n.wait(t, 2)
+		synctest.Wait() // until all is written
+		stop(t, w)
+		in, f, err := searchFile(Path(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		if len(in.last) != 2 || in.lost.id != "a033" || in.lost.reason != lostReason {
+			t.Errorf("%+v", in)
+		}
+	})
+}
+
+// A file that cannot be read, and lines that are none, are gaps: nothing is passed over in silence.
+func TestWhatCannotBeReadIsAGap(t *testing.T) {
+	dir := t.TempDir()
+	k := keeper(t, dir, false)
+	if got, _ := said(t, k.queue, ""); len(got) != 0 {
+		t.Errorf("no file: %q", got)
+	}
+	line := func(id string) string { return `{"version":1,"id":"` + id + `","outcome":"back"}` + "\n" }
+	err := atomicfile.Replace(Path(dir), func(f *os.File) error {
+		_, err := f.WriteString(line("a") + line("b") + "{\"half\n" + line("c") + `{"version":1,"id":"d"`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after, want := range map[string][]string{
+		"":  {"gap ..c: " + brokenReason, "a back", "b back", "c back"},
+		"a": {"gap a..c: " + brokenReason, "b back", "c back"},
+		"b": {"gap b..c: " + brokenReason, "c back"}, // what came between was never told
+		"c": nil,
+	} {
+		if got, _ := said(t, k.queue, after); !slices.Equal(got, want) {
+			t.Errorf("after %q: %q, want %q", after, got, want)
+		}
+	}
+	if err := os.Remove(Path(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc/passwd", Path(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := said(t, k.queue, ""); len(got) != 1 || !strings.HasPrefix(got[0], "gap ..: open ") {
+		t.Errorf("a link: %q", got)
+	}
+}

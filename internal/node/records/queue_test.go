@@ -1,0 +1,80 @@
+package records
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"jettison/api"
+	"jettison/internal/base/logthrottle"
+)
+
+// keeper is one that keeps in a directory, or nowhere.
+func keeper(t *testing.T, dir string, dry bool) *Keeper {
+	t.Helper()
+	k, _, _ := StartKeeper(time.Now(), KeeperOptions{
+		Dir: dir, Proc: t.TempDir(), Agent: "test", DryRun: dry, Log: logthrottle.New(slog.New(slog.DiscardHandler)),
+	})
+	t.Cleanup(func() { _ = k.Close() })
+	return k
+}
+
+func recent(k *Keeper) []*api.Record {
+	out, _ := k.queue.Recent()
+	return out
+}
+
+// atHand are those of the records at hand, with their outcomes.
+func atHand(k *Keeper) (out []string) {
+	for _, r := range recent(k) {
+		out = append(out, r.ID+" "+string(r.Outcome))
+	}
+	return out
+}
+
+// The last records are at hand as they are now, each once, and what a reader has does not change under it.
+func TestRecentRecords(t *testing.T) {
+	k := keeper(t, "", false)
+	r := api.Record{Version: Version, ID: "a", Outcome: api.OutcomeRunning, Steps: []api.Step{{Name: "pin\x1b"}}}
+	k.Begin(&r)
+	before := recent(k)
+	r.Steps, r.Outcome = []api.Step{{Name: "other"}}, api.OutcomeBack
+	k.Update(&r)
+	if s := before[0]; s.Outcome != api.OutcomeRunning || s.Steps[0].Name != "pin?" || s.Agent != "test" {
+		t.Errorf("what a reader has: %+v", s)
+	}
+	if got := recent(k); len(got) != 1 || got[0].Outcome != api.OutcomeBack || got[0].Steps[0].Name != "other" {
+		t.Errorf("as it is now: %+v", got)
+	}
+	for i := range 2 * recentSize {
+		k.Begin(&api.Record{Version: Version, ID: fmt.Sprintf("b%03d", i)})
+	}
+	if got := atHand(k); len(got) != recentSize || got[0] != "b032 " || got[recentSize-1] != "b063 " {
+		t.Errorf("%d: %v", len(got), got)
+	}
+}
+
+// What the process before this one has kept is at hand, too; of a dry run, what would have been done.
+func TestRecentRecordsOutliveTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	first := keeper(t, dir, false)
+	for i := range recentSize + 2 {
+		first.Begin(&api.Record{Version: Version, ID: fmt.Sprintf("a%03d", i), Outcome: api.OutcomeBack})
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := keeper(t, dir, false)
+	if got := atHand(second); len(got) != recentSize || got[0] != "a002 back" {
+		t.Errorf("%d: %v", len(got), got)
+	}
+	dry := keeper(t, "", true)
+	dry.Would(&api.Record{Version: Version, ID: "w"})
+	if got := atHand(dry); !slices.Equal(got, []string{"w dryRun"}) {
+		t.Errorf("a dry run: %v", got)
+	}
+	var none *Keeper
+	none.Update(&api.Record{})
+}

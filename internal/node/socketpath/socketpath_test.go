@@ -1,0 +1,32 @@
+package socketpath
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Where the agent listens is what is read, and nothing that is no path of a socket is.
+func TestLeft(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	for _, path := range []string{"/run/a.sock", "/run/b.sock", "", ""} {
+		if err := Leave(dir, path); err != nil {
+			t.Fatal(err)
+		}
+		if got := Left(dir); got != path {
+			t.Errorf("%q, want %q", got, path)
+		}
+	}
+	for _, text := range []string{"", "\n", "a.sock", "/a\n/b\n", "/a\x00b", "/" + strings.Repeat("a", maxPath)} {
+		if err := os.WriteFile(filepath.Join(dir, leftFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := Left(dir); got != "" {
+			t.Errorf("%q is taken from %q", got, text)
+		}
+	}
+	if err := Leave("", "/a"); err != nil || Left("") != "" || Left(filepath.Join(dir, "none")) != "" {
+		t.Errorf("without a folder: %v", err)
+	}
+}
